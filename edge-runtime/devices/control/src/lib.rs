@@ -1,0 +1,131 @@
+//! What the daemon and `edge-devices` tell each other: one JSON text per line over a unix socket at which the helper listens.
+//! Values only. Knows nothing of sockets, stores, MQTT or what a value of a device means.
+//!
+//! The first line of a connection says who calls ([`ToHelper::Daemon`] or [`ToHelper::Client`]). A daemon then tells all that it
+//! holds, ends with [`ToHelper::Told`], and goes on with changes. The newest daemon's connection is the one that counts.
+
+mod settings;
+
+use edge_protocol::message::{DeviceRefusal, DeviceReport};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use settings::{Check, Mqtt, Report, Settings, Store};
+
+/// Changes with anything that an older helper or daemon would misunderstand: then the helper ends and another one starts.
+pub const VERSION: u32 = 1;
+
+/// Longest line in either direction, bytes without the line feed. Longer ones end the connection.
+pub const MAX_LINE: usize = 4 << 20;
+
+/// What is said to the helper.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum ToHelper {
+    /// The daemon is there. A helper of another version or with other settings ends, having said what it has not told yet.
+    Daemon { version: u32, node: String, settings: Settings },
+    /// A command of a person is there: `Ask` follows.
+    Client {},
+    /// The newest state of a `Device` or `DeviceModel`, trimmed by the bridge.
+    Object { kind: Kind, namespace: String, name: String, uid: String, body: Value },
+    /// The object of this uid is no more.
+    Gone { kind: Kind, namespace: String, name: String, uid: String },
+    /// What the helper once gave to be kept of the device with this uid.
+    Kept { uid: String, record: String },
+    /// Everything that the daemon holds has been said: what was not is gone.
+    Told {},
+    /// Whether reports reach the bridge now. Said once after `Told`, and with each change.
+    Link { up: bool, clock_set: bool },
+    /// The bridge has this batch, but for what is refused.
+    Ack { batch: u64, refused: Vec<DeviceRefusal> },
+    /// Answered by `Answer` with the same number.
+    Ask { id: u64, question: Question },
+    /// Say what is not told yet, and end: the module is off, or the node shuts down.
+    End {},
+}
+
+/// What the helper says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum FromHelper {
+    /// First line to a daemon. Others of its version and settings take this helper over as it is.
+    Hello {
+        version: u32,
+    },
+    /// News for the bridge. The next one comes after its `Ack`, or after the link was down.
+    Report {
+        batch: u64,
+        devices: Vec<DeviceReport>,
+    },
+    /// To be kept over a restart of both, by uid of the device. `durable`: before anything else that has to be durable.
+    Keep {
+        rows: Vec<Row>,
+        durable: bool,
+    },
+    /// An event on the Device.
+    Event {
+        namespace: String,
+        name: String,
+        uid: String,
+        warning: bool,
+        reason: String,
+        message: String,
+    },
+    /// How it goes, for `edge-runtime status`; when it has changed, at most once a second.
+    Counters {
+        counters: Counters,
+    },
+    Answer {
+        id: u64,
+        answer: Result<Value, String>,
+    },
+}
+
+/// What is kept of one device. An empty record is to be forgotten.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Row {
+    pub uid: String,
+    pub record: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Kind {
+    Device,
+    DeviceModel,
+}
+
+/// What a person may ask on the device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Question {
+    /// All devices, or one, with their twins as JSON.
+    Get { device: Option<Named> },
+    /// A desired value of this node alone, until the cloud changes its own.
+    Set { device: Named, property: String, value: String },
+    /// As `Get`, and again an `Answer` of the same number with each change, until the client goes.
+    Watch { device: Option<Named> },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Named {
+    pub namespace: String,
+    pub name: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Counters {
+    pub devices: u64,
+    /// Whether the MQTT broker is connected; none if there is none configured.
+    pub broker: Option<bool>,
+    /// Values that devices reported, and device reports that the bridge has.
+    pub reports_in: u64,
+    pub reports_out: u64,
+    /// Values that a newer one replaced before they were told.
+    pub coalesced: u64,
+    /// Messages of devices that were answered with an error, and those of which nothing could be made.
+    pub refused: u64,
+    pub dropped: u64,
+    /// Bytes given to be kept.
+    pub kept_bytes: u64,
+}

@@ -1,0 +1,13 @@
+//! The helper of a node that speaks with devices, as a library: what twins are, and the sockets around that.
+//!
+//! | module | owns |
+//! |---|---|
+//! | `twins` | what is known of devices, and what follows from news: no I/O, no clock |
+//! | `mqtt` | a connection to a broker |
+//! | `server` | the unix socket at which the daemon and clients call |
+//! | `run` | the loop that joins the three |
+
+pub mod mqtt;
+pub mod run;
+pub mod server;
+pub mod twins;

@@ -1,0 +1,85 @@
+//! The program `edge-devices`: arguments in, exit code out. Started by the daemon, not by people.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use log::LevelFilter;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+/// Files and sockets at once.
+const MAX_FILES: u64 = 512;
+
+const HELP: &str = "usage: edge-devices --socket PATH [--log LEVEL]
+
+Speaks with devices for a node. Started by edge-runtime, which calls at the socket.";
+
+fn main() -> ExitCode {
+    match work() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failed { why, code }) => {
+            // Nothing is left to do when even stderr is gone.
+            let _ = writeln!(std::io::stderr(), "edge-devices: {why}");
+            code.into()
+        }
+    }
+}
+
+struct Failed {
+    why: String,
+    code: u8,
+}
+
+fn wrong(why: impl ToString) -> Failed {
+    Failed { why: format!("{}; see edge-devices --help", why.to_string()), code: 2 }
+}
+
+fn failed(why: impl ToString) -> Failed {
+    Failed { why: why.to_string(), code: 1 }
+}
+
+fn work() -> Result<(), Failed> {
+    let (mut socket, mut level) = (None, LevelFilter::Info);
+    let mut arguments = lexopt::Parser::from_env();
+    while let Some(argument) = arguments.next().map_err(wrong)? {
+        match argument {
+            lexopt::Arg::Long("socket") => socket = Some(PathBuf::from(arguments.value().map_err(wrong)?)),
+            lexopt::Arg::Long("log") => {
+                let given = arguments.value().map_err(wrong)?;
+                level =
+                    given.to_string_lossy().parse().map_err(|_| wrong("--log is error, warn, info, debug or trace"))?;
+            }
+            lexopt::Arg::Long("version") | lexopt::Arg::Short('V') => {
+                return print(concat!("edge-devices ", env!("CARGO_PKG_VERSION")));
+            }
+            lexopt::Arg::Long("help") | lexopt::Arg::Short('h') => return print(HELP),
+            other => return Err(wrong(other.unexpected())),
+        }
+    }
+    let socket = socket.ok_or_else(|| wrong("--socket is missing"))?;
+    sampan_log::start(simple_logger::SimpleLogger::new().with_level(level)).map_err(failed)?;
+    confine();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let ended = runtime.block_on(sampan_devices::run::run(&socket)).map_err(failed);
+    // A name that is still looked up, or a file that hangs, keeps nobody here.
+    runtime.shutdown_background();
+    ended
+}
+
+fn print(text: &str) -> Result<(), Failed> {
+    writeln!(std::io::stdout(), "{text}").map_err(failed)
+}
+
+/// What strangers say is read here: nothing that this process could start gets more rights than it, and it holds few files. It
+/// works all the same where the kernel refuses.
+fn confine() {
+    // A session of its own: what ends the daemon's ends nothing here. Fails only for one that leads one already.
+    let _ = nix::unistd::setsid();
+    if let Err(error) = nix::sys::prctl::set_no_new_privs() {
+        log::warn!("rights may be gained: {error}");
+    }
+    let most = getrlimit(Resource::RLIMIT_NOFILE).map_or(MAX_FILES, |(_, hard)| hard.min(MAX_FILES));
+    if let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, most, most) {
+        log::warn!("as many files as the system allows: {error}");
+    }
+}

@@ -1,0 +1,125 @@
+//! Where the broker is, who we are there, and the next try when a connection has ended.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use sampan_devices_control::Mqtt;
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::connection::serve;
+use super::packet::Login;
+use super::queue::Waiting;
+
+/// Between two tries: doubled each time.
+const PAUSE: Duration = Duration::from_millis(200);
+const PAUSE_AT_MOST: Duration = Duration::from_secs(10);
+/// A connection that lived so long was no failure.
+const PROVEN: Duration = Duration::from_secs(10);
+/// For a connection to be made, the password to be read.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of a password file.
+const PASSWORD: u64 = 4_096;
+
+/// What comes of the broker.
+#[derive(Debug, PartialEq, Eq)]
+pub enum News {
+    /// It has taken our subscriptions.
+    Up,
+    Down,
+    /// `payload`: none if it is too long.
+    Message {
+        topic: String,
+        payload: Option<Vec<u8>>,
+        retained: bool,
+    },
+}
+
+/// A broker, and who we are there.
+#[derive(Debug)]
+pub struct Broker {
+    address: Address,
+    client_id: String,
+    username: String,
+    password_file: Option<PathBuf>,
+}
+
+#[derive(Debug)]
+enum Address {
+    Tcp(String),
+    Unix(PathBuf),
+}
+
+impl Broker {
+    /// # Errors
+    /// The address is none.
+    pub fn new(mqtt: &Mqtt, node: &str) -> Result<Self, String> {
+        let address = match (mqtt.broker.strip_prefix("tcp://"), mqtt.broker.strip_prefix("unix://")) {
+            (Some(address), _) if address.contains(':') => Address::Tcp(address.to_owned()),
+            (_, Some(path)) if path.starts_with('/') => Address::Unix(path.into()),
+            _ => return Err(format!("{:?} is neither tcp://HOST:PORT nor unix:///PATH", mqtt.broker)),
+        };
+        let client_id = match mqtt.client_id.as_str() {
+            "" => format!("edge-devices-{node}"),
+            given => given.to_owned(),
+        };
+        let password_file = (!mqtt.password_file.is_empty()).then(|| mqtt.password_file.clone().into());
+        Ok(Self { address, client_id, username: mqtt.username.clone(), password_file })
+    }
+
+    async fn login(&self) -> io::Result<Login> {
+        let mut password = Vec::new();
+        if let Some(path) = &self.password_file {
+            let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+            let read = async {
+                let file = tokio::fs::File::open(path).await?;
+                file.take(PASSWORD).read_to_end(&mut password).await
+            };
+            timeout(PATIENCE, read).await?.map_err(named)?;
+            let end = password.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
+            password.truncate(end.unwrap_or(password.len()));
+        }
+        Ok(Login { client_id: self.client_id.clone(), username: self.username.clone(), password })
+    }
+
+    async fn serve(&self, news: &mpsc::Sender<News>, waiting: &mut Waiting) -> io::Result<()> {
+        let login = self.login().await?;
+        match &self.address {
+            Address::Tcp(address) => {
+                let stream = timeout(PATIENCE, TcpStream::connect(address)).await??;
+                // Small packets, and each is waited for.
+                stream.set_nodelay(true)?;
+                serve(stream, &login, news, waiting).await
+            }
+            Address::Unix(path) => {
+                let stream = timeout(PATIENCE, UnixStream::connect(path)).await??;
+                serve(stream, &login, news, waiting).await
+            }
+        }
+    }
+}
+
+/// Stays connected until nobody takes the news or publishes any more.
+pub async fn run(broker: Broker, news: mpsc::Sender<News>, mut waiting: Waiting) {
+    let (mut pause, mut told) = (PAUSE, String::new());
+    loop {
+        let since = Instant::now();
+        let Err(error) = broker.serve(&news, &mut waiting).await else { return };
+        if news.send(News::Down).await.is_err() {
+            return;
+        }
+        let lived = since.elapsed() > PROVEN;
+        // Said once: a broker that is not there yet would fill the log.
+        let why = error.to_string();
+        if lived || why != told {
+            log::warn!("no MQTT broker ({why}); tried again until there is one");
+            told = why;
+        }
+        pause = if lived { PAUSE } else { pause };
+        sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_AT_MOST);
+    }
+}

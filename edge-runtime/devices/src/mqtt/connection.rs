@@ -1,0 +1,207 @@
+//! One connection to a broker, from CONNECT to its end. Reading and writing wait for each other nowhere, so a broker that stops
+//! reading delays no message that it sends.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::client::News;
+use super::packet::{self, Broken, Decoder, Login, Packet, Publish};
+use super::queue::Waiting;
+use crate::twins::FILTERS;
+
+/// For the broker to say that it takes us, and that it takes our subscriptions.
+const GREETING: Duration = Duration::from_secs(10);
+/// Between two signs of life of ours, and what the broker is told about it, in seconds.
+const PING: Duration = Duration::from_secs(20);
+const KEEP_ALIVE: u16 = 30;
+/// Without any sign of life of the broker.
+const SILENCE: Duration = Duration::from_secs(50);
+/// For one packet.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Messages without an acknowledgement.
+const WINDOW: usize = 32;
+const CHUNK: usize = 4_096;
+const SUBSCRIPTION: u16 = 1;
+
+/// Messages that the broker has not acknowledged.
+struct Window {
+    ids: RefCell<BTreeSet<u16>>,
+    room: Notify,
+    /// When there last was room, or an acknowledgement.
+    moved: Cell<Instant>,
+}
+
+impl Window {
+    fn new() -> Self {
+        Self { ids: RefCell::default(), room: Notify::new(), moved: Cell::new(Instant::now()) }
+    }
+
+    fn acked(&self, id: u16) {
+        // What was not asked for is no harm.
+        if self.ids.borrow_mut().remove(&id) {
+            self.moved.set(Instant::now());
+            self.room.notify_one();
+        }
+    }
+
+    fn is_stuck(&self) -> bool {
+        self.ids.borrow().len() >= WINDOW && self.moved.get().elapsed() > SILENCE
+    }
+
+    async fn room(&self) {
+        while self.ids.borrow().len() >= WINDOW {
+            self.room.notified().await;
+        }
+    }
+
+    /// An id that nobody has: there are many more than the window has places.
+    fn take(&self, last: &mut u16) -> u16 {
+        let mut ids = self.ids.borrow_mut();
+        loop {
+            *last = last.checked_add(1).unwrap_or(SUBSCRIPTION + 1);
+            if ids.insert(*last) {
+                self.moved.set(Instant::now());
+                return *last;
+            }
+        }
+    }
+}
+
+fn broken(Broken(why): Broken) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+async fn hear(stream: &mut (impl AsyncRead + Unpin), decoder: &mut Decoder) -> io::Result<Packet> {
+    let mut chunk = [0; CHUNK];
+    loop {
+        if let Some(packet) = decoder.next().map_err(broken)? {
+            return Ok(packet);
+        }
+        match timeout(SILENCE, stream.read(&mut chunk)).await?? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            read => decoder.feed(&chunk[..read]),
+        }
+    }
+}
+
+async fn say(stream: &mut (impl AsyncWrite + Unpin), packet: &[u8]) -> io::Result<()> {
+    timeout(PATIENCE, stream.write_all(packet)).await?
+}
+
+/// Serves until it ends: with `Ok` when nobody publishes any more.
+pub(super) async fn serve<S: AsyncRead + AsyncWrite>(
+    stream: S,
+    login: &Login,
+    news: &mpsc::Sender<News>,
+    waiting: &mut Waiting,
+) -> io::Result<()> {
+    let (mut read, mut write) = tokio::io::split(stream);
+    let mut decoder = Decoder::default();
+    let greeted = async {
+        say(&mut write, &packet::connect(login, KEEP_ALIVE)).await?;
+        match hear(&mut read, &mut decoder).await? {
+            Packet::ConnAck(0) => say(&mut write, &packet::subscribe(SUBSCRIPTION, &FILTERS)).await,
+            Packet::ConnAck(code) => Err(io::Error::other(format!("the broker refuses: {}", refusal(code)))),
+            _ => Err(io::Error::other("the broker speaks before it has taken us")),
+        }
+    };
+    timeout(GREETING, greeted).await??;
+
+    let (acks, to_ack) = mpsc::channel(WINDOW);
+    let window = Window::new();
+    let reading = reading(&mut read, &mut decoder, news, &acks, &window);
+    let writing = writing(&mut write, to_ack, waiting, &window);
+    tokio::select! {
+        ended = reading => ended,
+        ended = writing => ended,
+    }
+}
+
+async fn reading(
+    stream: &mut (impl AsyncRead + Unpin),
+    decoder: &mut Decoder,
+    news: &mpsc::Sender<News>,
+    acks: &mpsc::Sender<u16>,
+    window: &Window,
+) -> io::Result<()> {
+    let gone = |_| io::Error::from(io::ErrorKind::Interrupted);
+    let taken = Instant::now() + GREETING;
+    let mut up = false;
+    loop {
+        let packet = tokio::select! {
+            packet = hear(stream, decoder) => packet?,
+            () = sleep_until(taken), if !up => return Err(io::Error::other("the broker does not answer the subscription")),
+        };
+        match packet {
+            Packet::Publish(Publish { topic, payload, retained, id }) => {
+                // Waits for whoever takes the news, and so does the broker.
+                news.send(News::Message { topic, payload, retained }).await.map_err(|_| gone(()))?;
+                if let Some(id) = id {
+                    acks.send(id).await.map_err(|_| gone(()))?;
+                }
+            }
+            Packet::PubAck(id) => window.acked(id),
+            Packet::SubAck(codes) if !up => {
+                for (filter, _) in FILTERS.iter().zip(&codes).filter(|(_, code)| **code > 2) {
+                    log::warn!("the broker does not let this node subscribe to {filter}");
+                }
+                up = true;
+                news.send(News::Up).await.map_err(|_| gone(()))?;
+            }
+            Packet::SubAck(_) | Packet::PingResp => {}
+            Packet::ConnAck(_) => return Err(io::Error::other("the broker takes us twice")),
+        }
+    }
+}
+
+async fn writing(
+    stream: &mut (impl AsyncWrite + Unpin),
+    mut acks: mpsc::Receiver<u16>,
+    waiting: &mut Waiting,
+    window: &Window,
+) -> io::Result<()> {
+    let mut last = SUBSCRIPTION;
+    // What waited was for listeners of another connection.
+    waiting.clear();
+    let mut ping = Instant::now() + PING;
+    loop {
+        let next = async {
+            window.room().await;
+            waiting.next().await
+        };
+        tokio::select! {
+            Some(id) = acks.recv() => say(stream, &packet::puback(id)).await?,
+            message = next => match message {
+                Some(message) => {
+                    let id = window.take(&mut last);
+                    say(stream, &packet::message(id, &message.topic, &message.payload)).await?;
+                }
+                None => return say(stream, &packet::DISCONNECT).await,
+            },
+            () = sleep_until(ping) => {
+                if window.is_stuck() {
+                    return Err(io::Error::other("the broker acknowledges nothing"));
+                }
+                say(stream, &packet::PINGREQ).await?;
+                ping = Instant::now() + PING;
+            }
+        }
+    }
+}
+
+const fn refusal(code: u8) -> &'static str {
+    match code {
+        1 => "it does not speak MQTT 3.1.1",
+        2 => "it does not like the client id",
+        3 => "it is not available",
+        4 => "username or password is wrong",
+        5 => "this client is not allowed",
+        _ => "it does not say why",
+    }
+}

@@ -1,0 +1,92 @@
+//! Messages that wait for the broker: few, and not many bytes of them. What finds no room is for the caller to drop.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::mpsc;
+
+use crate::twins::Message;
+
+/// Messages and bytes that wait.
+const MESSAGES: usize = 256;
+const BYTES: usize = 1 << 20;
+
+/// The end of whoever publishes.
+#[derive(Debug)]
+pub struct Queue {
+    messages: mpsc::Sender<Message>,
+    bytes: Arc<AtomicUsize>,
+}
+
+/// The end of the connection.
+#[derive(Debug)]
+pub struct Waiting {
+    messages: mpsc::Receiver<Message>,
+    bytes: Arc<AtomicUsize>,
+}
+
+#[must_use]
+pub fn queue() -> (Queue, Waiting) {
+    let (sender, receiver) = mpsc::channel(MESSAGES);
+    let bytes = Arc::new(AtomicUsize::new(0));
+    (Queue { messages: sender, bytes: Arc::clone(&bytes) }, Waiting { messages: receiver, bytes })
+}
+
+fn weight(message: &Message) -> usize {
+    message.topic.len() + message.payload.len()
+}
+
+impl Queue {
+    /// Messages that find room now.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        if self.bytes.load(Ordering::Relaxed) < BYTES { self.messages.capacity() } else { 0 }
+    }
+
+    /// Whether it found room.
+    pub fn put(&self, message: Message) -> bool {
+        if self.room() == 0 {
+            return false;
+        }
+        let weight = weight(&message);
+        self.bytes.fetch_add(weight, Ordering::Relaxed);
+        let put = self.messages.try_send(message).is_ok();
+        if !put {
+            self.bytes.fetch_sub(weight, Ordering::Relaxed);
+        }
+        put
+    }
+}
+
+impl Waiting {
+    /// None when nobody publishes any more.
+    pub(super) async fn next(&mut self) -> Option<Message> {
+        let message = self.messages.recv().await?;
+        self.bytes.fetch_sub(weight(&message), Ordering::Relaxed);
+        Some(message)
+    }
+
+    /// Forgets what waits.
+    pub(super) fn clear(&mut self) {
+        while let Ok(message) = self.messages.try_recv() {
+            self.bytes.fetch_sub(weight(&message), Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neither_many_nor_large_messages_fill_the_memory() {
+        let message = |size| Message { topic: "t".into(), payload: vec![0; size] };
+        let (queue, mut waiting) = queue();
+        assert_eq!((0..1_000).filter(|_| queue.put(message(1))).count(), MESSAGES);
+        waiting.clear();
+        assert_eq!((0..1_000).filter(|_| queue.put(message(BYTES / 4))).count(), 4);
+        assert_eq!(queue.room(), 0);
+        waiting.clear();
+        assert_eq!(queue.room(), MESSAGES);
+    }
+}

@@ -1,0 +1,305 @@
+//! The loop: news of callers, of the broker and of the clock go into the core, and what the core wants done goes out. Decides
+//! nothing of devices.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use sampan_devices_control::{FromHelper, MAX_LINE, Named, Question, Settings, ToHelper, VERSION};
+use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::LocalSet;
+use tokio::time::{Instant, sleep_until};
+
+use crate::mqtt::{self, Broker, News, Queue};
+use crate::server::{self, Callers, Heard, Role, Said};
+use crate::twins::{Now, Output, Twins};
+
+/// News that waits for the loop; who has more of it waits.
+const NEWS: usize = 32;
+/// Between two answers to a question that is answered with each change.
+const WATCH_PAUSE: Duration = Duration::from_millis(200);
+
+/// Serves at this socket until it is told to end.
+///
+/// # Errors
+/// The socket cannot be had.
+pub async fn run(socket: &Path) -> io::Result<()> {
+    let listening = server::listen(socket)?;
+    let (heard, mut callers_news) = mpsc::channel(NEWS);
+    let (news, mut broker_news) = mpsc::channel(NEWS);
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut helper = Helper::new(news);
+    let serve = async {
+        loop {
+            let wake = helper.wake();
+            tokio::select! {
+                Some(heard) = callers_news.recv() => helper.heard(heard),
+                Some(news) = broker_news.recv() => helper.broker(news),
+                () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
+                _ = terminate.recv() => helper.ending = true,
+                _ = interrupt.recv() => helper.ending = true,
+            }
+            helper.act();
+            if helper.ending {
+                return;
+            }
+        }
+    };
+    let local = LocalSet::new();
+    local
+        .run_until(async {
+            tokio::select! {
+                () = serve => {}
+                () = server::accept(&listening.listener, heard) => {}
+            }
+        })
+        .await;
+    helper.callers.finish().await;
+    Ok(())
+}
+
+/// Who this helper works for.
+#[derive(Debug)]
+struct Works {
+    node: String,
+    settings: Settings,
+    twins: Twins,
+}
+
+struct Helper {
+    start: Instant,
+    callers: Callers,
+    /// None before the first daemon.
+    works: Option<Works>,
+    queue: Option<Queue>,
+    news: mpsc::Sender<News>,
+    /// Devices that have changed since watching clients were last told, and when they are told next.
+    changed: BTreeSet<Named>,
+    watch_at: Option<Instant>,
+    ending: bool,
+}
+
+impl Helper {
+    fn new(news: mpsc::Sender<News>) -> Self {
+        Self {
+            start: Instant::now(),
+            callers: Callers::default(),
+            works: None,
+            queue: None,
+            news,
+            changed: BTreeSet::new(),
+            watch_at: None,
+            ending: false,
+        }
+    }
+
+    fn now(&self) -> Now {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis);
+        Now { mono: millis(self.start.elapsed()), wall }
+    }
+
+    fn wake(&self) -> Option<Instant> {
+        let core = self.works.as_ref().and_then(|works| works.twins.wake());
+        let core = core.map(|at| self.start + Duration::from_millis(at));
+        [core, self.watch_at].into_iter().flatten().min()
+    }
+
+    fn heard(&mut self, heard: Heard) {
+        match heard {
+            Heard::Came(id, connection) => self.callers.came(id, connection),
+            Heard::Went(id) => {
+                if self.callers.cut(id) {
+                    self.daemon_went();
+                }
+            }
+            Heard::Said(id, said) => match (self.callers.role(id), said) {
+                (None, _) => {}
+                (Some(_), Said::OtherDaemon) => self.other_daemon(id),
+                (Some(role), Said::Line(line)) => self.said(id, role, *line),
+            },
+        }
+    }
+
+    fn daemon_went(&mut self) {
+        let now = self.now();
+        if let Some(works) = &mut self.works {
+            works.twins.daemon_went(now);
+        }
+    }
+
+    fn said(&mut self, id: u64, role: Role, line: ToHelper) {
+        match (role, line) {
+            (Role::Unknown, ToHelper::Daemon { version, node, settings }) => self.daemon(id, version, node, settings),
+            (Role::Unknown, ToHelper::Client {}) => self.callers.is_client(id),
+            (_, ToHelper::End {}) => self.ending = true,
+            (Role::Client, ToHelper::Ask { id: number, question }) => self.asked(id, number, question),
+            (Role::Daemon, line) => {
+                let now = self.now();
+                if let Some(works) = &mut self.works {
+                    tell(&mut works.twins, now, line);
+                }
+                self.connect();
+            }
+            (role, line) => {
+                log::warn!("a caller ({role:?}) says what it may not: {}", kind_of(&line));
+                self.callers.cut(id);
+            }
+        }
+    }
+
+    fn daemon(&mut self, id: u64, version: u32, node: String, settings: Settings) {
+        let same = |works: &Works| version == VERSION && works.node == node && works.settings == settings;
+        if version != VERSION || self.works.as_ref().is_some_and(|works| !same(works)) {
+            return self.other_daemon(id);
+        }
+        self.callers.is_daemon(id);
+        self.callers.tell(id, &FromHelper::Hello { version: VERSION });
+        let now = self.now();
+        let works = self.works.get_or_insert_with(|| {
+            let seed = now.wall ^ (u64::from(std::process::id()) << 40);
+            Works { twins: Twins::new(node.clone(), &settings, seed), node, settings }
+        });
+        works.twins.daemon_came(now);
+    }
+
+    /// A daemon for which another helper is needed: it is given what is to be kept, and starts one.
+    fn other_daemon(&mut self, id: u64) {
+        log::info!("the daemon is of another version, or has other settings: another helper is needed");
+        self.callers.is_daemon(id);
+        self.callers.tell(id, &FromHelper::Hello { version: VERSION });
+        let now = self.now();
+        if let Some(works) = &mut self.works {
+            works.twins.daemon_came(now);
+        }
+        self.ending = true;
+    }
+
+    /// To the broker, when there are devices to speak of.
+    fn connect(&mut self) {
+        let Some(works) = self.works.as_ref().filter(|works| works.twins.is_ready()) else { return };
+        let Some(settings) = works.settings.mqtt.as_ref().filter(|_| self.queue.is_none()) else { return };
+        let (queue, waiting) = mqtt::queue();
+        self.queue = Some(queue);
+        match Broker::new(settings, &works.node) {
+            Ok(broker) => drop(tokio::task::spawn_local(mqtt::run(broker, self.news.clone(), waiting))),
+            Err(why) => log::error!("no MQTT broker is used: {why}"),
+        }
+    }
+
+    fn broker(&mut self, news: News) {
+        let now = self.now();
+        let Some(works) = &mut self.works else { return };
+        match news {
+            News::Up => {
+                log::info!("connected to the MQTT broker");
+                works.twins.broker(now, true);
+            }
+            News::Down => works.twins.broker(now, false),
+            News::Message { topic, payload, retained } => {
+                works.twins.message(now, &topic, payload.as_deref(), retained);
+            }
+        }
+    }
+
+    fn asked(&mut self, id: u64, number: u64, question: Question) {
+        let now = self.now();
+        let answer = match (&mut self.works, question) {
+            (None, _) => Err("no daemon has said yet which devices there are".to_owned()),
+            (Some(works), Question::Get { device }) => works.twins.get(device.as_ref()),
+            (Some(works), Question::Set { device, property, value }) => {
+                works.twins.set(now, &device, &property, &value)
+            }
+            (Some(works), Question::Watch { device }) => {
+                let answer = works.twins.get(device.as_ref());
+                self.callers.watch(id, number, device);
+                answer
+            }
+        };
+        self.answer(id, number, answer);
+    }
+
+    fn answer(&mut self, id: u64, number: u64, answer: Result<Value, String>) {
+        let line = FromHelper::Answer { id: number, answer };
+        let fits = serde_json::to_vec(&line).is_ok_and(|text| text.len() <= MAX_LINE);
+        let too_much = || FromHelper::Answer { id: number, answer: Err("that is too much: name a device".to_owned()) };
+        self.callers.tell(id, &if fits { line } else { too_much() });
+    }
+
+    /// Does what follows.
+    fn act(&mut self) {
+        let now = self.now();
+        let room = self.queue.as_ref().map_or(0, Queue::room);
+        let Some(works) = &mut self.works else { return };
+        works.twins.tick(now, room);
+        if self.ending {
+            works.twins.end(now);
+        }
+        let mut told = true;
+        for output in works.twins.outputs() {
+            match output {
+                Output::Publish(message) => {
+                    if !self.queue.as_ref().is_some_and(|queue| queue.put(message)) {
+                        works.twins.dropped();
+                    }
+                }
+                Output::Tell(line) => told &= self.callers.tell_daemon(&line),
+            }
+        }
+        self.changed.append(&mut works.twins.changed());
+        if !told {
+            self.daemon_went();
+        }
+        self.tell_watching();
+    }
+
+    fn tell_watching(&mut self) {
+        if self.changed.is_empty() {
+            return;
+        }
+        if self.watch_at.is_some_and(|at| at > Instant::now()) {
+            return;
+        }
+        let changed = std::mem::take(&mut self.changed);
+        let concerned = |device: Option<&Named>| device.is_none_or(|device| changed.contains(device));
+        let watches = self.callers.watches().filter(|(.., device)| concerned(*device));
+        let watches: Vec<(u64, u64, Option<Named>)> =
+            watches.map(|(id, number, device)| (id, number, device.cloned())).collect();
+        self.watch_at = None;
+        for (id, number, device) in watches {
+            self.watch_at = Some(Instant::now() + WATCH_PAUSE);
+            let Some(answer) = self.works.as_ref().map(|works| works.twins.get(device.as_ref())) else { return };
+            self.answer(id, number, answer);
+        }
+    }
+}
+
+/// What the daemon says, for the core.
+fn tell(twins: &mut Twins, now: Now, line: ToHelper) {
+    match line {
+        ToHelper::Object { kind, namespace, name, uid, body } => {
+            twins.object(now, kind, Named { namespace, name }, uid, &body);
+        }
+        ToHelper::Gone { kind, namespace, name, uid } => twins.gone(now, kind, &Named { namespace, name }, &uid),
+        ToHelper::Kept { uid, record } => twins.kept(uid, record),
+        ToHelper::Told {} => twins.told(now),
+        ToHelper::Link { up, clock_set } => twins.link(now, up, clock_set),
+        ToHelper::Ack { batch, refused } => twins.acked(now, batch, &refused),
+        ToHelper::Daemon { .. } | ToHelper::Client {} | ToHelper::Ask { .. } | ToHelper::End {} => {}
+    }
+}
+
+/// For the log: without what it holds.
+const fn kind_of(line: &ToHelper) -> &'static str {
+    match line {
+        ToHelper::Daemon { .. } => "daemon",
+        ToHelper::Client {} => "client",
+        ToHelper::Ask { .. } => "ask",
+        ToHelper::End {} => "end",
+        _ => "what a daemon says",
+    }
+}

@@ -1,0 +1,18 @@
+//! The unix socket at which the daemon and clients call: one JSON text per line. Knows what lines are, not what follows from
+//! them.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `socket` | the socket and that there is one helper behind it |
+//! | `lines` | lines out of bytes, with a bound |
+//! | `connection` | one caller: what it says, what waits for it |
+//! | `callers` | who is connected, and as what |
+
+mod callers;
+mod connection;
+mod lines;
+mod socket;
+
+pub use callers::{Callers, Role};
+pub use connection::{Heard, Said, accept};
+pub use socket::{Listening, listen};

@@ -1,0 +1,75 @@
+//! The socket, for root alone, and the lock that makes a second helper fail: it would take the socket away from the first.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use nix::sys::stat::{Mode, umask};
+use tokio::net::UnixListener;
+
+/// The socket, for as long as this is there.
+#[derive(Debug)]
+pub struct Listening {
+    pub listener: UnixListener,
+    path: PathBuf,
+    _lock: File,
+}
+
+/// # Errors
+/// Another helper listens there, or the folder does not allow it.
+pub fn listen(path: &Path) -> io::Result<Listening> {
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".lock");
+    // It stays when the helper ends: a lock on a file that somebody removes is worth nothing.
+    let lock = File::options().write(true).create(true).truncate(false).mode(0o600).open(beside).map_err(named)?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, format!("{}: another helper has it", path.display())));
+        }
+        Err(TryLockError::Error(error)) => return Err(named(error)),
+    }
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(named(error)),
+        _ => {}
+    }
+    // From its first moment on for its owner alone.
+    let before = umask(Mode::from_bits_truncate(0o177));
+    let listener = UnixListener::bind(path).map_err(named);
+    umask(before);
+    Ok(Listening { listener: listener?, path: path.to_owned(), _lock: lock })
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        // Nobody calls at a socket that is not there, and the lock is still held.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn there_is_one_helper_and_what_a_killed_one_left_is_no_hindrance() {
+        let folder = tempfile::tempdir().expect("temp dir");
+        let path = folder.path().join("devices.sock");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            drop(std::os::unix::net::UnixListener::bind(&path).expect("left by another"));
+            let first = listen(&path).expect("nobody has it");
+            let mode = std::fs::metadata(&path).expect("a socket").permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+            let second = listen(&path).map(drop).map_err(|error| error.kind());
+            assert_eq!(second, Err(io::ErrorKind::AddrInUse));
+            drop(first);
+            assert!(!path.exists());
+            listen(&path).expect("nobody has it any more");
+        });
+    }
+}

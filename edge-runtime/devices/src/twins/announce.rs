@@ -1,0 +1,188 @@
+//! Deltas and documents that nobody asked for, and devices that came: what MQTT listeners must hear, at most once a second for
+//! each device, and only as fast as the broker takes it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sampan_devices_control::Named;
+
+use super::device::{Device, kind_in};
+use super::documents::{self, Delta, Document, Member, MembershipUpdated, Step, Twin};
+use super::now::{Now, rfc3339};
+use super::{Message, Output, Twins, model_of, topics};
+
+/// Between two deltas of one device, milliseconds.
+const PAUSE: u64 = 1_000;
+/// Most messages about one device.
+const MESSAGES: usize = 3;
+/// Until the broker's queue is looked at again.
+const RETRY: u64 = 50;
+
+/// What is still to be said about one device.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    /// When; none if there is nothing.
+    at: Option<u64>,
+    last: Option<u64>,
+    added: bool,
+    /// All that the device is not as it is wanted.
+    all: bool,
+    /// The properties of which another value is wanted, and how they were.
+    changed: BTreeMap<String, Option<Twin>>,
+}
+
+/// Who is next.
+#[derive(Debug, Default)]
+pub(super) struct Announcements {
+    next: BTreeSet<(u64, Named)>,
+    /// The queue was full.
+    retry: Option<u64>,
+}
+
+impl Announcements {
+    pub(super) fn wake(&self) -> Option<u64> {
+        let next = self.next.first().map(|(at, _)| *at)?;
+        Some(self.retry.map_or(next, |retry| next.max(retry)))
+    }
+
+    fn put(&mut self, id: &Named, pending: &mut Pending, now: u64) {
+        if pending.at.is_none() {
+            let at = now.max(pending.last.map_or(0, |last| last + PAUSE));
+            pending.at = Some(at);
+            self.next.insert((at, id.clone()));
+        }
+    }
+
+    /// The device is there since now.
+    pub(super) fn added(&mut self, id: &Named, pending: &mut Pending, now: u64) {
+        pending.added = true;
+        self.put(id, pending, now);
+    }
+
+    /// The wanted value of these properties has changed.
+    pub(super) fn changed(&mut self, id: &Named, pending: &mut Pending, now: u64, how: BTreeMap<String, Twin>) {
+        for (name, last) in how {
+            pending.changed.entry(name).or_insert(Some(last));
+        }
+        self.put(id, pending, now);
+    }
+
+    /// Nobody has heard how the device should be.
+    pub(super) fn all(&mut self, id: &Named, pending: &mut Pending, now: u64) {
+        pending.all = true;
+        self.put(id, pending, now);
+    }
+
+    /// The device has been heard and is not yet as it is wanted.
+    pub(super) fn delta(&mut self, id: &Named, pending: &mut Pending, now: u64) {
+        self.put(id, pending, now);
+    }
+
+    /// Nothing more about it.
+    pub(super) fn forget(&mut self, id: &Named, pending: &mut Pending) {
+        if let Some(at) = pending.at.take() {
+            self.next.remove(&(at, id.clone()));
+        }
+        *pending = Pending { last: pending.last, ..Pending::default() };
+    }
+}
+
+impl Twins {
+    /// The broker is there: its listeners have heard nothing.
+    pub(super) fn announce_all(&mut self, now: Now) {
+        for (id, device) in self.devices.iter_mut().filter(|(_, device)| device.differs()) {
+            self.announcements.all(id, &mut device.pending, now.mono);
+        }
+    }
+
+    /// The broker is away: what is to be heard is found anew when it is back.
+    pub(super) fn announce_nothing(&mut self) {
+        for (id, device) in &mut self.devices {
+            self.announcements.forget(id, &mut device.pending);
+        }
+    }
+
+    pub(super) fn announce(&mut self, now: Now, mut room: usize) {
+        if self.broker != Some(true) {
+            return;
+        }
+        self.announcements.retry = None;
+        while let Some((at, id)) = self.announcements.next.first().cloned().filter(|(at, _)| *at <= now.mono) {
+            if room < MESSAGES {
+                self.announcements.retry = Some(now.mono + RETRY);
+                return;
+            }
+            room -= MESSAGES;
+            self.announcements.next.remove(&(at, id.clone()));
+            self.announce_one(&id, now);
+        }
+    }
+
+    fn announce_one(&mut self, id: &Named, now: Now) {
+        let Some(device) = self.devices.get_mut(id) else { return };
+        let Pending { added, all, changed, .. } =
+            std::mem::replace(&mut device.pending, Pending { last: Some(now.mono), ..Pending::default() });
+        let model = self.models.get(&model_of(id, &device.model));
+        let (mut steps, mut twins, mut delta) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        for (name, property) in &device.properties {
+            let twin = || property.twin(kind_in(model, name));
+            if let Some(wanted) = property.delta() {
+                twins.insert(name.clone(), Some(twin()));
+                delta.insert(name.clone(), wanted.to_owned());
+            }
+            match changed.get(name) {
+                Some(last) => drop(steps.insert(name.clone(), Step { last: last.clone(), current: Some(twin()) })),
+                None if all && delta.contains_key(name) => {
+                    steps.insert(name.clone(), Step { last: None, current: Some(twin()) });
+                }
+                None => {}
+            }
+        }
+        if added {
+            let member = member(id, device, false);
+            self.membership_updated(now, Some(member), None);
+        }
+        if !steps.is_empty() {
+            let event_id = self.ids.next();
+            let document = Document { event_id: &event_id, timestamp: now.wall, twin: &steps };
+            self.say(topics::device(id, "twin/update/document"), &document);
+        }
+        if !delta.is_empty() {
+            let event_id = self.ids.next();
+            let delta = Delta { event_id: &event_id, timestamp: now.wall, twin: &twins, delta: &delta };
+            self.say(topics::device(id, "twin/update/delta"), &delta);
+        }
+    }
+
+    /// One device came or went.
+    pub(super) fn membership_updated(&mut self, now: Now, added: Option<Member>, removed: Option<Member>) {
+        let event_id = self.ids.next();
+        let document = MembershipUpdated {
+            event_id: &event_id,
+            timestamp: now.wall,
+            added_devices: added.map(|one| [one]),
+            removed_devices: removed.map(|one| [one]),
+        };
+        self.say(topics::node(&self.node, "updated"), &document);
+    }
+
+    fn say(&mut self, topic: String, document: &impl serde::Serialize) {
+        if self.broker == Some(true) {
+            self.outputs.push(Output::Publish(Message { topic, payload: documents::text(document) }));
+        }
+    }
+}
+
+/// As membership has it; `all`: with what it has said of its state.
+pub(super) fn member(id: &Named, device: &Device, all: bool) -> Member {
+    let (state, last_online) = match all {
+        true => (device.state.name.clone(), rfc3339(device.state.last_online)),
+        false => Default::default(),
+    };
+    Member {
+        id: format!("{}/{}", id.namespace, id.name),
+        name: id.name.clone(),
+        description: device.description.clone(),
+        state,
+        last_online,
+    }
+}

@@ -1,0 +1,122 @@
+//! Questions and wishes of people on the device. Knows no client.
+
+use std::collections::BTreeMap;
+
+use sampan_devices_control::Named;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::device::{Device, Stamped, kind_in};
+use super::now::{Now, rfc3339};
+use super::update::{self, Limits, Refused};
+use super::{Twins, model_of, stamper};
+
+/// A device as people see it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown<'a> {
+    namespace: &'a str,
+    name: &'a str,
+    uid: &'a str,
+    model: &'a str,
+    /// Empty before the device has said anything.
+    state: &'a str,
+    last_online: String,
+    properties: Vec<ShownProperty<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownProperty<'a> {
+    name: &'a str,
+    #[serde(rename = "type")]
+    kind: &'a str,
+    access: &'a str,
+    desired: Option<ShownValue<'a>>,
+    local: Option<ShownValue<'a>>,
+    observed: Option<ShownValue<'a>>,
+    reported: Option<ShownValue<'a>>,
+    /// The bridge has the newest of it.
+    told: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownValue<'a> {
+    value: &'a str,
+    at_ms: u64,
+}
+
+fn shown(held: &Stamped) -> Option<ShownValue<'_>> {
+    Some(ShownValue { value: &held.value, at_ms: held.at })
+}
+
+impl Twins {
+    /// All devices, or one, as JSON: a list.
+    ///
+    /// # Errors
+    /// It is not here.
+    pub fn get(&self, which: Option<&Named>) -> Result<Value, String> {
+        let devices: Vec<Shown<'_>> = match which {
+            Some(id) => vec![self.shown(id, self.devices.get(id).ok_or_else(|| not_here(id))?)],
+            None => self.devices.iter().map(|(id, device)| self.shown(id, device)).collect(),
+        };
+        serde_json::to_value(devices).map_err(|error| error.to_string())
+    }
+
+    fn shown<'a>(&'a self, id: &'a Named, device: &'a Device) -> Shown<'a> {
+        let model = self.models.get(&model_of(id, &device.model));
+        let property = |(name, property): (&'a String, &'a super::device::Property)| ShownProperty {
+            name,
+            kind: property.kind(kind_in(model, name)),
+            access: model.and_then(|model| model.rules.get(name)).map_or("", |rule| &rule.access),
+            desired: shown(&property.desired.stamped).filter(|desired| !desired.value.is_empty()),
+            local: property.local.as_ref().and_then(|local| shown(&local.stamped)),
+            observed: property.observed.as_ref().and_then(shown),
+            reported: property.reported.as_ref().and_then(shown),
+            told: property.in_spec && !property.told.is_due(),
+        };
+        Shown {
+            namespace: &id.namespace,
+            name: &id.name,
+            uid: &device.uid,
+            model: &device.model,
+            state: &device.state.name,
+            last_online: rfc3339(device.state.last_online),
+            properties: device.properties.iter().map(property).collect(),
+        }
+    }
+
+    /// Wants a value until the cloud wants another one; an empty one takes back what was wanted here. Gives the device.
+    ///
+    /// # Errors
+    /// There is no such property, or the value does not fit.
+    pub fn set(&mut self, now: Now, id: &Named, property: &str, value: &str) -> Result<Value, String> {
+        let device = self.devices.get_mut(id).ok_or_else(|| not_here(id))?;
+        let model = self.models.get(&model_of(id, &device.model));
+        let limits = Limits { model, check: self.check && !value.is_empty(), extras: 0 };
+        update::check_value(&limits, property, value).map_err(|Refused { reason, .. }| reason)?;
+        let held = device.properties.get_mut(property).filter(|held| held.in_spec);
+        let held = held.ok_or_else(|| format!("the device has no property {property:?}"))?;
+        let (last, before) = (held.twin(kind_in(model, property)), held.wanted().cloned());
+        let stamp = stamper(now, self.clock_set);
+        held.want(stamp(value.to_owned()));
+        let mut news = !value.is_empty() && held.observe(stamp(value.to_owned()));
+        news |= held.observe_echo(&stamp);
+        let changed = before.map(|before| before.value) != held.wanted().map(|wanted| wanted.value.clone());
+        if news {
+            self.due.changed(&mut device.waiting, now.mono, true);
+        }
+        self.keep.soon(&mut device.unkept, now.mono);
+        if changed && self.broker == Some(true) {
+            let how = BTreeMap::from([(property.to_owned(), last)]);
+            self.announcements.changed(id, &mut device.pending, now.mono, how);
+        }
+        self.changed.insert(id.clone());
+        self.get(Some(id))
+    }
+}
+
+fn not_here(Named { namespace, name }: &Named) -> String {
+    format!("no device {namespace}/{name} is bound to this node")
+}

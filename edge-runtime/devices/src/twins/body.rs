@@ -1,0 +1,103 @@
+//! What is taken out of Device and DeviceModel objects. Takes what it can read and passes over the rest: an object that nobody
+//! checked must not keep others from being served.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::value::Rule;
+
+/// The properties of a DeviceModel.
+#[derive(Debug, Default)]
+pub(super) struct Model {
+    pub(super) uid: String,
+    pub(super) rules: BTreeMap<String, Rule>,
+    /// In the round of objects that the daemon tells.
+    pub(super) said: bool,
+}
+
+/// What is needed of a Device.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Body {
+    pub(super) model: String,
+    pub(super) description: String,
+    pub(super) properties: BTreeMap<String, Wanted>,
+}
+
+/// What the cloud wants of one property.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Wanted {
+    /// Empty for nothing: clients of the API write it so.
+    pub(super) value: String,
+    /// The type that its metadata names, in lower case.
+    pub(super) kind: String,
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_default()
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+    value["spec"][key].as_array().into_iter().flatten().filter(|one| !text(one, "name").is_empty())
+}
+
+/// The properties of a DeviceModel; of two with one name the first.
+pub(super) fn model(uid: String, body: &Value) -> Model {
+    let mut rules = BTreeMap::new();
+    for property in list(body, "properties") {
+        let rule = || Rule {
+            kind: text(property, "type").to_lowercase(),
+            access: text(property, "accessMode").to_owned(),
+            min: text(property, "minimum").to_owned(),
+            max: text(property, "maximum").to_owned(),
+        };
+        rules.entry(text(property, "name").to_owned()).or_insert_with(rule);
+    }
+    Model { uid, rules, said: true }
+}
+
+/// The properties of a Device; of two with one name the first.
+pub(super) fn device(body: &Value) -> Body {
+    let mut properties = BTreeMap::new();
+    for property in list(body, "properties") {
+        let desired = &property["desired"];
+        let wanted = || Wanted {
+            value: text(desired, "value").to_owned(),
+            kind: text(&desired["metadata"], "type").to_lowercase(),
+        };
+        properties.entry(text(property, "name").to_owned()).or_insert_with(wanted);
+    }
+    Body {
+        model: text(&body["spec"]["deviceModelRef"], "name").to_owned(),
+        description: text(&body["metadata"]["labels"], "description").to_owned(),
+        properties,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_is_passed_over() {
+        let body = json!({
+            "metadata": {"labels": {"description": "bench"}},
+            "spec": {"deviceModelRef": {"name": "lab"}, "properties": [
+                {"name": "led", "desired": {"value": "ON", "metadata": {"type": "String"}}},
+                {"name": "led", "desired": {"value": "OFF"}},
+                {"name": "temp", "desired": {"value": 7}}, {"name": ""}, "x", null, {"desired": {}},
+            ]},
+        });
+        let read = device(&body);
+        assert_eq!((read.model.as_str(), read.description.as_str()), ("lab", "bench"));
+        assert_eq!(read.properties["led"], Wanted { value: "ON".into(), kind: "string".into() });
+        assert_eq!(read.properties["temp"], Wanted::default());
+        assert_eq!(read.properties.len(), 2);
+        for broken in [json!(null), json!([]), json!({"spec": 1}), json!({"spec": {"properties": {"a": 1}}})] {
+            assert_eq!(device(&broken), Body::default());
+            assert!(model("u".into(), &broken).rules.is_empty());
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! One device: its properties and state, and how news changes them. Knows neither who says it nor who is told.
+
+use std::collections::BTreeMap;
+
+use edge_protocol::message::{DeviceReport, DeviceState, TwinReport, TwinValue};
+use sampan_devices_control::Named;
+use serde::{Deserialize, Serialize};
+
+use super::announce::Pending;
+use super::body::{Body, Model};
+use super::documents::{Kind, Time, Twin, Valued};
+use super::due::Waiting;
+use super::keep::Unkept;
+use super::now::rfc3339;
+
+/// A value and when it came to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Stamped {
+    pub(super) value: String,
+    /// By the wall clock, which had not been set if `unsynchronized`.
+    pub(super) at: u64,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) unsynchronized: bool,
+}
+
+/// A desired value and which one it is: the count of the values that the cloud has wanted of this property.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Wish {
+    #[serde(flatten)]
+    pub(super) stamped: Stamped,
+    pub(super) generation: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Property {
+    /// Named by the Device object. Others are known only here, and are not reported.
+    pub(super) in_spec: bool,
+    /// Its type as far as somebody but the model says.
+    pub(super) hint: String,
+    /// The cloud's; empty for none.
+    pub(super) desired: Wish,
+    /// Of this node; holds as long as the generation is that of `desired`.
+    pub(super) local: Option<Wish>,
+    pub(super) reported: Option<Stamped>,
+    pub(super) observed: Option<Stamped>,
+    pub(super) told: Told,
+}
+
+/// How far the bridge has been told of something that changes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Told {
+    /// Counts the changes; what the batch under way holds; what the bridge has.
+    pub(super) n: u64,
+    pub(super) sent: u64,
+    pub(super) acked: u64,
+    /// The device has said it to this process. What was kept may be older than what the bridge was told since.
+    pub(super) heard: bool,
+}
+
+impl Told {
+    pub(super) const fn is_due(&self) -> bool {
+        self.n != self.acked
+    }
+}
+
+impl Property {
+    /// What the device should be; none if nobody wants anything.
+    pub(super) fn wanted(&self) -> Option<&Stamped> {
+        let local = self.local.as_ref().filter(|local| local.generation == self.desired.generation);
+        Some(&local.unwrap_or(&self.desired).stamped).filter(|wish| !wish.value.is_empty())
+    }
+
+    /// The wanted value if the device does not report it.
+    pub(super) fn delta(&self) -> Option<&str> {
+        let wanted = self.wanted()?;
+        self.reported.as_ref().is_none_or(|reported| reported.value != wanted.value).then_some(&wanted.value)
+    }
+
+    /// A value of the device. Whether it is another one than before.
+    pub(super) fn report(&mut self, value: Stamped) -> bool {
+        let same = self.reported.as_ref().is_some_and(|held| held.value == value.value);
+        let news = !same || !self.told.heard;
+        self.told.heard = true;
+        self.reported = Some(value);
+        self.told.n += u64::from(news);
+        news
+    }
+
+    /// The device has heard of this desired value. Whether that is news.
+    pub(super) fn observe(&mut self, value: Stamped) -> bool {
+        let news = self.observed.as_ref().is_none_or(|held| held.value != value.value);
+        if news {
+            self.observed = Some(value);
+            self.told.n += 1;
+        }
+        news
+    }
+
+    /// Takes for heard of what the device has come to be. Whether that is news.
+    pub(super) fn observe_echo(&mut self, stamp: impl FnOnce(String) -> Stamped) -> bool {
+        match (self.wanted(), &self.reported) {
+            (Some(wanted), Some(reported)) if wanted.value == reported.value => {
+                let value = wanted.value.clone();
+                self.observe(stamp(value))
+            }
+            _ => false,
+        }
+    }
+
+    /// What is wanted here, until the cloud wants something else; empty for what the cloud wants.
+    pub(super) fn want(&mut self, value: Stamped) {
+        let generation = self.desired.generation;
+        self.local = (!value.value.is_empty()).then_some(Wish { stamped: value, generation });
+    }
+
+    /// What the cloud wants. Whether it is another value than before.
+    pub(super) fn desire(&mut self, value: Stamped) -> bool {
+        if self.desired.stamped.value == value.value {
+            return false;
+        }
+        self.desired = Wish { stamped: value, generation: self.desired.generation + 1 };
+        self.local = None;
+        true
+    }
+
+    /// Bytes of what a device or a client here has said.
+    pub(super) fn held(&self) -> usize {
+        let local = self.local.as_ref().map(|local| &local.stamped);
+        [local, self.reported.as_ref()].into_iter().flatten().map(|held| held.value.len()).sum()
+    }
+}
+
+/// The type of a property.
+pub(super) fn kind_in<'a>(model: Option<&'a Model>, property: &str) -> Option<&'a str> {
+    model.and_then(|model| model.rules.get(property)).map(|rule| rule.kind.as_str())
+}
+
+/// As a device says it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    /// Empty before it has said anything.
+    pub(super) name: String,
+    /// Milliseconds since 1970; 0 for never.
+    pub(super) last_online: u64,
+    pub(super) told: Told,
+}
+
+/// What a newer object has changed.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    /// Properties of which another value is wanted, and how they were.
+    pub(super) changed: BTreeMap<String, Twin>,
+    /// A value that was wanted here is wanted no more.
+    pub(super) voided: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Device {
+    pub(super) uid: String,
+    pub(super) model: String,
+    pub(super) description: String,
+    pub(super) properties: BTreeMap<String, Property>,
+    pub(super) state: State,
+    /// Of the last report.
+    pub(super) seq: u64,
+    /// In the round of objects that the daemon tells.
+    pub(super) said: bool,
+    /// What was kept of it has been put in, or there is nothing.
+    pub(super) loaded: bool,
+    /// Bytes held for properties that the Device object does not have.
+    pub(super) extras: usize,
+    /// An event has told of such properties.
+    pub(super) extras_told: bool,
+    pub(super) waiting: Waiting,
+    pub(super) unkept: Unkept,
+    pub(super) pending: Pending,
+}
+
+impl Device {
+    /// Takes over the object.
+    pub(super) fn take(&mut self, body: Body, model: Option<&Model>, stamp: impl Fn(String) -> Stamped) -> Taken {
+        let mut taken = Taken::default();
+        self.model = body.model;
+        self.description = body.description;
+        self.properties.retain(|name, property| !property.in_spec || body.properties.contains_key(name));
+        for (name, wanted) in body.properties {
+            let property = self.properties.entry(name.clone()).or_default();
+            property.in_spec = true;
+            if property.hint.is_empty() {
+                property.hint = wanted.kind;
+            }
+            let before = property.twin(kind_in(model, &name));
+            let (last, local) = (property.wanted().map(|wanted| wanted.value.clone()), property.local.is_some());
+            if property.desire(stamp(wanted.value)) {
+                taken.voided |= local;
+                if last.as_ref() != property.wanted().map(|wanted| &wanted.value) {
+                    taken.changed.insert(name, before);
+                }
+            }
+        }
+        self.extras = self.extra_bytes();
+        taken
+    }
+
+    /// Every property that is in need of a change.
+    pub(super) fn differs(&self) -> bool {
+        self.properties.values().any(|property| property.delta().is_some())
+    }
+
+    pub(super) fn is_due(&self) -> bool {
+        self.state.told.is_due() || self.properties.values().any(|property| property.in_spec && property.told.is_due())
+    }
+
+    pub(super) fn extra_bytes(&self) -> usize {
+        let extras = self.properties.iter().filter(|(_, property)| !property.in_spec);
+        extras.map(|(name, property)| name.len() + property.held() + 64).sum()
+    }
+
+    /// All that is to be told of it, and notes that it is under way.
+    pub(super) fn report(&mut self, id: &Named, model: Option<&Model>, wall: u64) -> DeviceReport {
+        // By the clock, so that it rises also over a restart of which no record says how far it was.
+        self.seq = (self.seq + 1).max(wall);
+        self.state.told.sent = self.state.told.n;
+        let mut twins = Vec::new();
+        for (name, property) in self.properties.iter_mut().filter(|(_, property)| property.in_spec) {
+            property.told.sent = property.told.n;
+            let kind = property.kind(kind_in(model, name));
+            let value = |held: &Stamped| TwinValue {
+                value: held.value.clone(),
+                at_ms: held.at,
+                kind: kind.to_owned(),
+                unsynchronized: held.unsynchronized,
+            };
+            let (reported, observed) = (property.reported.as_ref().map(value), property.observed.as_ref().map(value));
+            if reported.is_some() || observed.is_some() {
+                twins.push(TwinReport { property: name.clone(), reported, observed });
+            }
+        }
+        let state = (!self.state.name.is_empty())
+            .then(|| DeviceState { state: self.state.name.clone(), last_online: rfc3339(self.state.last_online) });
+        let Named { namespace, name } = id.clone();
+        DeviceReport { namespace, name, uid: self.uid.clone(), seq: self.seq, state, twins }
+    }
+
+    /// The bridge has what was under way.
+    pub(super) fn acked(&mut self) {
+        let told = self.properties.values_mut().map(|property| &mut property.told);
+        for told in told.chain([&mut self.state.told]) {
+            told.acked = told.sent;
+        }
+    }
+
+    /// About how many bytes a report or a record of it takes.
+    pub(super) fn weight(&self) -> usize {
+        let observed = |property: &Property| property.observed.as_ref().map_or(0, |held| held.value.len());
+        let twins =
+            self.properties.iter().map(|(name, property)| name.len() + property.held() + observed(property) + 96);
+        200 + twins.sum::<usize>()
+    }
+}
+
+impl Property {
+    /// The model's type wins.
+    pub(super) fn kind<'a>(&'a self, model: Option<&'a str>) -> &'a str {
+        model.filter(|kind| !kind.is_empty()).unwrap_or(&self.hint)
+    }
+
+    /// As MQTT has it.
+    pub(super) fn twin(&self, model: Option<&str>) -> Twin {
+        let valued = |held: &Stamped| Valued { value: held.value.clone(), metadata: Time { timestamp: held.at } };
+        let kind = match self.kind(model) {
+            "" => "string",
+            kind => kind,
+        };
+        Twin {
+            expected: self.wanted().map(valued),
+            actual: self.reported.as_ref().map(valued),
+            optional: true,
+            metadata: Some(Kind { kind: kind.to_owned() }),
+        }
+    }
+}

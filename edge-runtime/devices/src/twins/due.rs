@@ -1,0 +1,170 @@
+//! When which devices are told of: budgets, and the one batch that is under way. Knows no values.
+//!
+//! Nothing queues here. A device that changes waits, and is told as it is when its turn comes; a batch that the bridge may not
+//! have is void, and what was in it waits again.
+
+use edge_protocol::message::MAX_DEVICES;
+use sampan_devices_control::{Named, Report};
+
+use super::device::Device;
+
+/// About how many bytes of reports one batch has.
+const MAX_BYTES: usize = 64 << 10;
+/// One report of the budget.
+const TOKEN: u64 = 1_000;
+
+/// How one device waits.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    /// It has changed, and waits since.
+    since: Option<u64>,
+    /// What has changed is a state or an observed desired value.
+    urgent: bool,
+    /// It has said again what it said before.
+    again: bool,
+    /// When it was last put into a batch.
+    last: Option<u64>,
+}
+
+#[derive(Debug)]
+pub(super) struct Due {
+    budget: Report,
+    /// Nothing is due before.
+    look: Option<u64>,
+    /// Of the budget of a second, in thousandths of a report.
+    tokens: u64,
+    refilled: u64,
+    batch: u64,
+    flying: Option<Vec<Flying>>,
+}
+
+/// A device in the batch under way, and how it had waited.
+#[derive(Debug)]
+struct Flying {
+    uid: String,
+    since: Option<u64>,
+    urgent: bool,
+    again: bool,
+}
+
+impl Due {
+    pub(super) fn new(budget: Report) -> Self {
+        let tokens = u64::from(budget.per_second) * TOKEN;
+        Self { budget, look: None, tokens, refilled: 0, batch: 0, flying: None }
+    }
+
+    /// Something of the device has changed.
+    pub(super) fn changed(&mut self, waiting: &mut Waiting, now: u64, urgent: bool) {
+        waiting.since.get_or_insert(now);
+        waiting.urgent |= urgent;
+        self.look_at(now.max(waiting.last.map_or(0, |last| last + self.budget.min_interval_ms)));
+    }
+
+    /// The device has said what it had said before.
+    pub(super) fn again(&mut self, waiting: &mut Waiting, now: u64) {
+        waiting.again = true;
+        self.look_at(now.max(waiting.last.map_or(0, |last| last + self.budget.unchanged_ms)));
+    }
+
+    fn look_at(&mut self, at: u64) {
+        self.look = Some(self.look.map_or(at, |look| look.min(at)));
+    }
+
+    /// When the next look is worth it.
+    pub(super) const fn wake(&self) -> Option<u64> {
+        if self.flying.is_some() { None } else { self.look }
+    }
+
+    /// The devices of the next batch; none while one is under way.
+    pub(super) fn choose<'a>(
+        &mut self,
+        now: u64,
+        devices: impl Iterator<Item = (&'a Named, &'a Device)>,
+    ) -> Vec<Named> {
+        if self.flying.is_some() || self.look.is_none_or(|look| look > now) {
+            return Vec::new();
+        }
+        let per_second = u64::from(self.budget.per_second).max(1);
+        let earned = now.saturating_sub(self.refilled).saturating_mul(per_second);
+        self.tokens = self.tokens.saturating_add(earned).min(per_second * TOKEN);
+        self.refilled = now;
+        if self.tokens < TOKEN {
+            self.look = Some(now + (TOKEN - self.tokens).div_ceil(per_second));
+            return Vec::new();
+        }
+        self.look = None;
+        let mut ready = Vec::new();
+        for (id, device) in devices {
+            let waiting = &device.waiting;
+            let since_last = |interval: u64| waiting.last.map_or(0, |last| last + interval);
+            let at = match (waiting.since, waiting.again) {
+                (Some(since), _) => since.max(since_last(self.budget.min_interval_ms)),
+                (None, true) => since_last(self.budget.unchanged_ms),
+                (None, false) => continue,
+            };
+            if at <= now {
+                ready.push((!waiting.urgent, waiting.since.unwrap_or(at), id, device.weight()));
+            } else {
+                self.look_at(at);
+            }
+        }
+        ready.sort_unstable();
+        let (mut chosen, mut bytes) = (Vec::new(), 0);
+        for (.., id, weight) in &ready {
+            if self.tokens < TOKEN || chosen.len() == MAX_DEVICES || (bytes > 0 && bytes + weight > MAX_BYTES) {
+                break;
+            }
+            self.tokens -= TOKEN;
+            bytes += weight;
+            chosen.push((*id).clone());
+        }
+        if chosen.len() < ready.len() {
+            self.look_at(now);
+        }
+        chosen
+    }
+
+    /// The number of the batch that begins now. By the clock, so that no acknowledgement of an earlier process fits.
+    pub(super) fn begin(&mut self, wall: u64) -> u64 {
+        self.batch = (self.batch + 1).max(wall);
+        self.flying = Some(Vec::new());
+        self.batch
+    }
+
+    /// This device is in it.
+    pub(super) fn take(&mut self, uid: &str, waiting: &mut Waiting, now: u64) {
+        let Waiting { since, urgent, again, .. } =
+            std::mem::replace(waiting, Waiting { last: Some(now), ..Waiting::default() });
+        self.flying.get_or_insert_default().push(Flying { uid: uid.to_owned(), since, urgent, again });
+    }
+
+    /// The uids of the devices whose report has arrived.
+    pub(super) fn acked(&mut self, batch: u64) -> Vec<String> {
+        if batch != self.batch {
+            return Vec::new();
+        }
+        self.flying.take().unwrap_or_default().into_iter().map(|device| device.uid).collect()
+    }
+
+    /// The uids of the devices in the batch under way.
+    pub(super) fn flying(&self) -> Vec<String> {
+        self.flying.iter().flatten().map(|device| device.uid.clone()).collect()
+    }
+
+    /// Nobody knows whether what was told of this device has arrived: it waits as before.
+    pub(super) fn void(&self, uid: &str, waiting: &mut Waiting) {
+        if let Some(Flying { since, urgent, again, .. }) = self.flying.iter().flatten().find(|device| device.uid == uid)
+        {
+            waiting.since = since.or(waiting.since);
+            waiting.urgent |= urgent;
+            waiting.again |= again;
+            waiting.last = None;
+        }
+    }
+
+    /// No batch is under way.
+    pub(super) fn voided(&mut self) {
+        self.flying = None;
+        self.look_at(0);
+    }
+}

@@ -1,0 +1,257 @@
+//! What is known of the devices behind a node, and what follows from news: a state machine without I/O and without a clock.
+//! Whoever owns it says what has happened and when, then takes what is to be done. Knows no socket.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `objects` | Device and DeviceModel objects, and what the daemon says |
+//! | `device` | one device: properties, state, how news changes them |
+//! | `body`, `value` | what is taken out of objects; whether a value fits |
+//! | `messages`, `update` | MQTT messages, and what an update may change |
+//! | `request`, `documents`, `topics` | their form |
+//! | `announce` | deltas and documents that nobody asked for |
+//! | `due` | when the bridge is told |
+//! | `keep`, `record` | when what is written, and its form |
+//! | `ask` | questions of people on the device |
+
+mod announce;
+mod ask;
+mod body;
+mod device;
+mod documents;
+mod due;
+mod ids;
+mod keep;
+mod messages;
+mod now;
+mod objects;
+mod record;
+mod request;
+mod topics;
+mod update;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sampan_devices_control::{Check, Counters, FromHelper, Named, Row, Settings};
+
+use announce::Announcements;
+use body::Model;
+use device::{Device, Stamped};
+use due::Due;
+use ids::Ids;
+use keep::{Keep, Which};
+
+pub use now::Now;
+pub use topics::FILTERS;
+
+/// In milliseconds.
+const MINUTE: u64 = 60_000;
+/// Between two lines of counters.
+const SECOND: u64 = 1_000;
+/// About how many bytes of rows one line has.
+const ROWS: usize = 256 << 10;
+
+/// For a broker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    pub topic: String,
+    pub payload: Vec<u8>,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    Publish(Message),
+    Tell(FromHelper),
+}
+
+/// All that is known.
+#[derive(Debug)]
+pub struct Twins {
+    node: String,
+    check: bool,
+    devices: BTreeMap<Named, Device>,
+    /// Names of devices by uid.
+    names: BTreeMap<String, Named>,
+    models: BTreeMap<Named, Model>,
+    /// Records that the daemon has told in this round, by uid.
+    records: BTreeMap<String, String>,
+    /// A daemon is connected.
+    daemon: bool,
+    /// A daemon has told all that it holds, once at least.
+    ready: bool,
+    link: bool,
+    clock_set: bool,
+    /// None where there is no broker configured.
+    broker: Option<bool>,
+    due: Due,
+    keep: Keep,
+    announcements: Announcements,
+    ids: Ids,
+    counters: Counters,
+    counted: Counters,
+    counted_at: u64,
+    changed: BTreeSet<Named>,
+    outputs: Vec<Output>,
+}
+
+impl Twins {
+    /// `seed` makes ids of messages differ from those of other processes.
+    pub fn new(node: String, settings: &Settings, seed: u64) -> Self {
+        Self {
+            node,
+            check: settings.check == Check::On,
+            devices: BTreeMap::new(),
+            names: BTreeMap::new(),
+            models: BTreeMap::new(),
+            records: BTreeMap::new(),
+            daemon: false,
+            ready: false,
+            link: false,
+            clock_set: false,
+            broker: settings.mqtt.as_ref().map(|_| false),
+            due: Due::new(settings.report.clone()),
+            keep: Keep::new(settings.store.writes_per_hour),
+            announcements: Announcements::default(),
+            ids: Ids::new(seed),
+            counters: Counters::default(),
+            counted: Counters::default(),
+            counted_at: 0,
+            changed: BTreeSet::new(),
+            outputs: Vec::new(),
+        }
+    }
+
+    /// Whether devices are known: messages of them would be answered wrongly before.
+    pub const fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// Does what the time has come for. `room`: messages that the broker's queue takes.
+    pub fn tick(&mut self, now: Now, room: usize) {
+        self.announce(now, room);
+        self.report(now);
+        self.write(now);
+        self.count(now);
+    }
+
+    /// When [`tick`](Self::tick) is to be called next though nothing has happened.
+    pub fn wake(&self) -> Option<u64> {
+        let announce = self.announcements.wake().filter(|_| self.broker == Some(true));
+        let report = self.due.wake().filter(|_| self.reports());
+        let keep = self.keep.wake().filter(|_| self.daemon && self.ready);
+        let count = (self.daemon && self.counters != self.counted).then_some(self.counted_at + SECOND);
+        [announce, report, keep, count].into_iter().flatten().min()
+    }
+
+    /// What is to be done, in this order.
+    pub fn outputs(&mut self) -> Vec<Output> {
+        std::mem::take(&mut self.outputs)
+    }
+
+    /// Devices that have changed since the last call.
+    pub fn changed(&mut self) -> BTreeSet<Named> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// A message that found no room.
+    pub const fn dropped(&mut self) {
+        self.counters.dropped += 1;
+    }
+
+    /// All rows that are not kept, as lines. Nothing comes after it.
+    pub fn end(&mut self, now: Now) {
+        if self.daemon {
+            self.keep_rows(Which::Any, now);
+        }
+    }
+
+    const fn reports(&self) -> bool {
+        self.daemon && self.ready && self.link
+    }
+
+    fn report(&mut self, now: Now) {
+        if !self.reports() {
+            return;
+        }
+        let chosen = self.due.choose(now.mono, self.devices.iter());
+        if chosen.is_empty() {
+            return;
+        }
+        let batch = self.due.begin(now.wall);
+        let mut devices = Vec::with_capacity(chosen.len());
+        for id in chosen {
+            let Some(device) = self.devices.get_mut(&id) else { continue };
+            self.due.take(&device.uid, &mut device.waiting, now.mono);
+            devices.push(device.report(&id, self.models.get(&model_of(&id, &device.model)), now.wall));
+        }
+        self.outputs.push(Output::Tell(FromHelper::Report { batch, devices }));
+    }
+
+    fn write(&mut self, now: Now) {
+        if self.daemon && self.ready {
+            while let Some(which) = self.keep.due(now.mono) {
+                self.keep_rows(which, now);
+            }
+        }
+    }
+
+    fn keep_rows(&mut self, which: Which, now: Now) {
+        let (mut rows, mut bytes, mut total) = (Vec::new(), 0, 0);
+        let mut lines = Vec::new();
+        for device in self.devices.values_mut() {
+            let untold = device.is_due();
+            if !which.fits(&device.unkept, untold) {
+                continue;
+            }
+            device.unkept = keep::Unkept { spilled: untold, ..keep::Unkept::default() };
+            let record = record::of(device);
+            let size = record.len() + device.uid.len() + 32;
+            if bytes + size > ROWS && !rows.is_empty() {
+                lines.push(std::mem::take(&mut rows));
+                bytes = 0;
+            }
+            (bytes, total) = (bytes + size, total + size);
+            rows.push(Row { uid: device.uid.clone(), record });
+        }
+        if !rows.is_empty() {
+            lines.push(rows);
+        }
+        self.keep.written(which, total, now.mono);
+        self.counters.kept_bytes += total as u64;
+        // What is lost of the note that the bridge knows costs a repeated report.
+        let durable = which != Which::Spilled;
+        self.outputs.extend(lines.into_iter().map(|rows| Output::Tell(FromHelper::Keep { rows, durable })));
+    }
+
+    fn count(&mut self, now: Now) {
+        self.counters.devices = self.devices.len() as u64;
+        self.counters.broker = self.broker;
+        if self.daemon && self.counters != self.counted && now.mono >= self.counted_at + SECOND {
+            self.counted = self.counters.clone();
+            self.counted_at = now.mono;
+            self.outputs.push(Output::Tell(FromHelper::Counters { counters: self.counters.clone() }));
+        }
+    }
+
+    /// Only where somebody could hear it: what must be heard is announced again when there is a broker.
+    fn publish(&mut self, topic: String, payload: Vec<u8>) {
+        match self.broker {
+            Some(true) => self.outputs.push(Output::Publish(Message { topic, payload })),
+            Some(false) => self.counters.dropped += 1,
+            None => {}
+        }
+    }
+}
+
+/// How values are stamped now. No method, so that a device may be borrowed meanwhile.
+fn stamper(now: Now, clock_set: bool) -> impl Fn(String) -> Stamped {
+    move |value| Stamped { value, at: now.wall, unsynchronized: !clock_set }
+}
+
+fn model_of(device: &Named, model: &str) -> Named {
+    Named { namespace: device.namespace.clone(), name: model.to_owned() }
+}

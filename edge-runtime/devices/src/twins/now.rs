@@ -1,0 +1,28 @@
+//! Time, as the core is told it. Reads no clock.
+
+/// What the clocks say while one piece of news is handled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// Milliseconds of running: what everything waits by.
+    pub mono: u64,
+    /// Milliseconds since 1970: what is shown.
+    pub wall: u64,
+}
+
+/// In seconds and UTC; empty for 0, which stands for never.
+pub(super) fn rfc3339(wall: u64) -> String {
+    let seconds = i64::try_from(wall / 1_000).ok().filter(|_| wall > 0);
+    seconds.and_then(|at| jiff::Timestamp::from_second(at).ok()).map(|at| at.to_string()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_shown_in_seconds() {
+        assert_eq!(rfc3339(1_700_000_000_999), "2023-11-14T22:13:20Z");
+        assert_eq!(rfc3339(0), "");
+        assert_eq!(rfc3339(u64::MAX), "");
+    }
+}

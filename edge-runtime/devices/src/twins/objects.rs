@@ -1,0 +1,194 @@
+//! What the daemon says: objects that came, changed and went, records, the link, acknowledgements. In any order, and any number
+//! of times. Knows nothing of MQTT's messages.
+
+use edge_protocol::message::DeviceRefusal;
+use sampan_devices_control::{FromHelper, Kind, Named, Row};
+use serde_json::Value;
+
+use super::announce::member;
+use super::device::{Device, Taken};
+use super::now::Now;
+use super::{Output, Twins, body, model_of, record, stamper};
+
+/// Rows to be forgotten in one line.
+const ROWS: usize = 1_000;
+
+impl Twins {
+    /// A daemon is there, and begins to tell what it holds.
+    pub fn daemon_came(&mut self, now: Now) {
+        self.daemon_went(now);
+        self.daemon = true;
+        self.records.clear();
+        self.devices.values_mut().for_each(|device| device.said = false);
+        self.models.values_mut().for_each(|model| model.said = false);
+        // It knows no counters.
+        self.counted = Default::default();
+    }
+
+    /// Nobody is there to report to, or to keep anything.
+    pub fn daemon_went(&mut self, now: Now) {
+        self.daemon = false;
+        self.link(now, false, self.clock_set);
+    }
+
+    /// The newest state of an object.
+    pub fn object(&mut self, now: Now, kind: Kind, id: Named, uid: String, object: &Value) {
+        match kind {
+            Kind::DeviceModel => drop(self.models.insert(id, body::model(uid, object))),
+            Kind::Device => self.device(now, id, uid, object),
+        }
+    }
+
+    fn device(&mut self, now: Now, id: Named, uid: String, object: &Value) {
+        if self.devices.get(&id).is_some_and(|held| held.uid != uid) {
+            // Another device of the same name: nothing of the old one is its own.
+            self.remove(now, &id);
+        }
+        // An object keeps its name for as long as it has its uid.
+        if let Some(other) = self.names.get(&uid).filter(|other| **other != id).cloned() {
+            self.remove(now, &other);
+        }
+        self.names.insert(uid.clone(), id.clone());
+        let new = || Device { uid, loaded: self.ready, ..Device::default() };
+        let came = !self.devices.contains_key(&id);
+        let device = self.devices.entry(id.clone()).or_insert_with(new);
+        device.said = true;
+        let read = body::device(object);
+        let model = self.models.get(&model_of(&id, &read.model));
+        let stamp = stamper(now, self.clock_set);
+        let Taken { changed, voided } = device.take(read, model, &stamp);
+        let mut echoes = false;
+        for name in changed.keys() {
+            echoes |= device.properties.get_mut(name).is_some_and(|property| property.observe_echo(&stamp));
+        }
+        if voided || echoes {
+            self.keep.soon(&mut device.unkept, now.mono);
+        }
+        // What the cloud wants comes again with the object.
+        device.unkept.any |= !changed.is_empty();
+        if came || !changed.is_empty() {
+            self.changed.insert(id.clone());
+        }
+        if device.is_due() {
+            self.due.changed(&mut device.waiting, now.mono, echoes);
+        }
+        if self.ready && came {
+            self.announcements.added(&id, &mut device.pending, now.mono);
+        }
+        if self.ready && self.broker == Some(true) && !changed.is_empty() {
+            self.announcements.changed(&id, &mut device.pending, now.mono, changed);
+        }
+    }
+
+    /// An object is no more.
+    pub fn gone(&mut self, now: Now, kind: Kind, id: &Named, uid: &str) {
+        match kind {
+            Kind::DeviceModel => {
+                if self.models.get(id).is_some_and(|model| model.uid == uid) {
+                    self.models.remove(id);
+                }
+            }
+            Kind::Device => {
+                if self.devices.get(id).is_some_and(|device| device.uid == uid) {
+                    self.remove(now, id);
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, now: Now, id: &Named) {
+        let Some(mut device) = self.devices.remove(id) else { return };
+        self.names.remove(&device.uid);
+        self.changed.insert(id.clone());
+        self.announcements.forget(id, &mut device.pending);
+        if self.ready {
+            self.membership_updated(now, None, Some(member(id, &device, false)));
+        }
+    }
+
+    /// What was once given to be kept.
+    pub fn kept(&mut self, uid: String, record: String) {
+        self.records.insert(uid, record);
+    }
+
+    /// The daemon has told all that it holds.
+    pub fn told(&mut self, now: Now) {
+        self.models.retain(|_, model| model.said);
+        let unsaid: Vec<Named> =
+            self.devices.iter().filter(|(_, device)| !device.said).map(|(id, _)| id.clone()).collect();
+        unsaid.iter().for_each(|id| self.remove(now, id));
+
+        let mut records = std::mem::take(&mut self.records);
+        for device in self.devices.values_mut() {
+            let record = records.remove(&device.uid).and_then(|text| record::parse(&text));
+            if !device.loaded {
+                device.loaded = true;
+                if let Some(record) = record {
+                    record.restore(device);
+                    device.unkept.spilled = device.is_due();
+                }
+                if device.is_due() {
+                    self.due.changed(&mut device.waiting, now.mono, false);
+                }
+            } else if !record.unwrap_or_default().has_wishes_of(device) {
+                // A daemon that went may not have written what it was given last.
+                self.keep.soon(&mut device.unkept, now.mono);
+            }
+        }
+        self.forget(records.into_keys());
+        self.ready = true;
+        if self.broker == Some(true) {
+            self.announce_all(now);
+        }
+        if !self.link {
+            self.keep.link_down(now.mono);
+        }
+    }
+
+    /// Records of devices that are no more.
+    fn forget(&mut self, uids: impl Iterator<Item = String>) {
+        let rows: Vec<Row> = uids.map(|uid| Row { uid, record: String::new() }).collect();
+        for rows in rows.chunks(ROWS) {
+            self.outputs.push(Output::Tell(FromHelper::Keep { rows: rows.to_vec(), durable: false }));
+        }
+    }
+
+    /// Whether reports reach the bridge now.
+    pub fn link(&mut self, now: Now, up: bool, clock_set: bool) {
+        self.clock_set = clock_set;
+        self.link = up;
+        let (devices, names) = (&mut self.devices, &self.names);
+        // Down or up anew: nobody will say what became of a batch that is under way.
+        let flying = self.due.flying();
+        for device in flying.iter().filter_map(|uid| names.get(uid)).cloned().collect::<Vec<_>>() {
+            if let Some(device) = devices.get_mut(&device) {
+                self.due.void(&device.uid, &mut device.waiting);
+            }
+        }
+        self.due.voided();
+        if up {
+            self.keep.link_up();
+            // What was written meanwhile says untold of what may be told by now.
+            self.keep.settle(now.mono);
+        } else {
+            self.keep.link_down(now.mono);
+        }
+    }
+
+    /// The bridge has a batch. What it refuses of it, it will never take.
+    pub fn acked(&mut self, now: Now, batch: u64, refused: &[DeviceRefusal]) {
+        for DeviceRefusal { uid, reason } in refused {
+            log::warn!("the bridge refuses something of the device with uid {uid}: {reason}");
+            self.counters.refused += 1;
+        }
+        for uid in self.due.acked(batch) {
+            let Some(device) = self.names.get(&uid).and_then(|id| self.devices.get_mut(id)) else { continue };
+            device.acked();
+            device.unkept.any = true;
+            self.counters.reports_out += 1;
+            if device.unkept.spilled {
+                self.keep.settle(now.mono);
+            }
+        }
+    }
+}

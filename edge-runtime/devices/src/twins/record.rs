@@ -1,0 +1,166 @@
+//! What is kept of a device over a restart: one JSON text. A field may be added with `#[serde(default)]`; records of older
+//! builds are read.
+
+use std::collections::BTreeMap;
+use std::ops::Not;
+
+use serde::{Deserialize, Serialize};
+
+use super::device::{Device, Property, Stamped, State, Told, Wish};
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Record {
+    seq: u64,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    state: String,
+    #[serde(skip_serializing_if = "is_zero")]
+    last_online: u64,
+    #[serde(skip_serializing_if = "Not::not")]
+    state_untold: bool,
+    twins: BTreeMap<String, Kept>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Kept {
+    #[serde(rename = "type", skip_serializing_if = "String::is_empty")]
+    hint: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    desired: Option<Wish>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    local: Option<Wish>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reported: Option<Stamped>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    observed: Option<Stamped>,
+    #[serde(skip_serializing_if = "Not::not")]
+    untold: bool,
+    /// Not of the Device object.
+    #[serde(skip_serializing_if = "Not::not")]
+    extra: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// Of a device; empty if there is nothing to remember.
+pub(super) fn of(device: &Device) -> String {
+    let kept = |property: &Property| Kept {
+        hint: if property.in_spec { String::new() } else { property.hint.clone() },
+        desired: (property.desired != Wish::default()).then(|| property.desired.clone()),
+        local: property.local.clone(),
+        reported: property.reported.clone(),
+        observed: property.observed.clone(),
+        untold: property.in_spec && property.told.is_due(),
+        extra: !property.in_spec,
+    };
+    let record = Record {
+        seq: device.seq,
+        state: device.state.name.clone(),
+        last_online: device.state.last_online,
+        state_untold: device.state.told.is_due(),
+        twins: device.properties.iter().map(|(name, property)| (name.clone(), kept(property))).collect(),
+    };
+    serde_json::to_string(&record).unwrap_or_default()
+}
+
+/// Reads one; what is none is as good as nothing.
+pub(super) fn parse(text: &str) -> Option<Record> {
+    serde_json::from_str(text).ok()
+}
+
+const fn told(untold: bool) -> Told {
+    Told { n: 1, sent: 0, acked: if untold { 0 } else { 1 }, heard: false }
+}
+
+impl Record {
+    /// Puts into a device what this process does not know of it.
+    pub(super) fn restore(self, device: &mut Device) {
+        device.seq = device.seq.max(self.seq);
+        if device.state.name.is_empty() && !self.state.is_empty() {
+            device.state = State { name: self.state, last_online: self.last_online, told: told(self.state_untold) };
+        }
+        for (name, kept) in self.twins {
+            let property = match (device.properties.get_mut(&name), kept.extra) {
+                (Some(property), _) => property,
+                (None, true) => device.properties.entry(name).or_default(),
+                // The Device object has it no more.
+                (None, false) => continue,
+            };
+            kept.restore(property);
+        }
+        device.extras = device.extra_bytes();
+    }
+
+    /// Whether the desired values in it are those of the device.
+    pub(super) fn has_wishes_of(&self, device: &Device) -> bool {
+        let none = Kept::default();
+        device.properties.iter().all(|(name, property)| {
+            let kept = self.twins.get(name).unwrap_or(&none);
+            kept.local == property.local && kept.observed == property.observed
+        })
+    }
+}
+
+impl Kept {
+    fn restore(self, property: &mut Property) {
+        if property.hint.is_empty() {
+            property.hint = self.hint;
+        }
+        let desired = self.desired.unwrap_or_default();
+        if property.desired.stamped.value == desired.stamped.value {
+            property.desired = desired;
+            property.local = self.local.filter(|local| local.generation == property.desired.generation);
+        } else {
+            // The cloud has changed its mind meanwhile: what was wanted here is void.
+            property.desired.generation = desired.generation + 1;
+        }
+        if property.reported.is_none()
+            && property.observed.is_none()
+            && (self.reported.is_some() || self.observed.is_some())
+        {
+            property.reported = self.reported;
+            property.observed = self.observed;
+            property.told = told(self.untold);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_record_is_nothing() {
+        for text in ["", "x", "7", "{\"seq\":-1}", "{\"twins\":{\"a\":1}}"] {
+            assert!(parse(text).is_none(), "{text}");
+        }
+        assert!(parse("{\"of\":\"another build\"}").is_some());
+    }
+
+    #[test]
+    fn a_desired_value_that_changed_meanwhile_voids_the_one_from_here() {
+        let stamped = |value: &str| Stamped { value: value.into(), at: 1, unsynchronized: false };
+        let mut old = Device::default();
+        let led = old.properties.entry("led".into()).or_default();
+        led.in_spec = true;
+        led.desire(stamped("ON"));
+        led.want(stamped("BLINK"));
+        led.report(stamped("BLINK"));
+        let text = of(&old);
+        for (now, wanted) in [("ON", "BLINK"), ("OFF", "OFF")] {
+            let mut new = Device::default();
+            let led = new.properties.entry("led".into()).or_default();
+            led.in_spec = true;
+            led.desire(Stamped { value: now.into(), at: 9, unsynchronized: false });
+            parse(&text).expect("a record").restore(&mut new);
+            let led = &new.properties["led"];
+            assert_eq!(led.wanted().map(|wanted| wanted.value.as_str()), Some(wanted));
+            assert_eq!(led.reported, Some(stamped("BLINK")));
+            assert!(led.told.is_due() && new.is_due());
+        }
+    }
+}

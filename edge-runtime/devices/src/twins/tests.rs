@@ -1,0 +1,1 @@
+//! The rules of the core, told as news and what follows.

@@ -1,0 +1,184 @@
+//! What a `twin/update` may change, and doing it: all of it or nothing.
+
+use std::collections::BTreeMap;
+
+use super::body::Model;
+use super::device::{Device, Property, Stamped};
+use super::documents::{Step, Twin, TwinMap};
+use super::request::Change;
+
+/// Most bytes of one value.
+pub(super) const LONGEST_VALUE: usize = 4 << 10;
+/// Most bytes of the name of a property that the Device object does not have.
+const LONGEST_NAME: usize = 128;
+/// Most bytes that a device may say, all its properties together: its report has to fit a frame of the link.
+const MOST: usize = 512 << 10;
+/// Most properties of one device that its object does not have.
+const MOST_EXTRAS: usize = 64;
+/// Most bytes of such properties, all devices together.
+const MOST_OF_EXTRAS: usize = 256 << 10;
+
+/// Why nothing of it is done, by KubeEdge's numbers.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Refused {
+    pub(super) code: u16,
+    pub(super) reason: String,
+}
+
+fn refused<T>(code: u16, reason: String) -> Result<T, Refused> {
+    Err(Refused { code, reason })
+}
+
+/// What is checked against.
+pub(super) struct Limits<'a> {
+    pub(super) model: Option<&'a Model>,
+    /// Values must fit the model.
+    pub(super) check: bool,
+    /// Bytes of extra properties of all devices.
+    pub(super) extras: usize,
+}
+
+/// A value for this property.
+///
+/// # Errors
+/// It does not fit.
+pub(super) fn check_value(limits: &Limits<'_>, name: &str, value: &str) -> Result<(), Refused> {
+    if value.len() > LONGEST_VALUE {
+        return refused(413, format!("the value of {name:?} is longer than {LONGEST_VALUE} bytes"));
+    }
+    match limits.model.and_then(|model| model.rules.get(name)).filter(|_| limits.check).map(|rule| rule.check(value)) {
+        Some(Err(why)) => refused(400, format!("property {name:?}: {why}")),
+        _ => Ok(()),
+    }
+}
+
+/// # Errors
+/// Something of it is not allowed.
+pub(super) fn check(
+    device: &Device,
+    twin: &BTreeMap<String, Option<Change>>,
+    limits: &Limits<'_>,
+) -> Result<(), Refused> {
+    let mut held = device.properties.values().map(Property::held).sum::<usize>();
+    let mut extras = device.properties.values().filter(|property| !property.in_spec).count();
+    let (mut extra_bytes, mut strange) = (limits.extras, false);
+    for (name, change) in twin {
+        let property = device.properties.get(name);
+        let in_spec = property.is_some_and(|property| property.in_spec);
+        let Some(Change { expected, actual, .. }) = change else {
+            match in_spec {
+                true => {
+                    return refused(400, format!("property {name:?} belongs to the device and cannot be taken away"));
+                }
+                false => continue,
+            }
+        };
+        for value in [actual, expected].into_iter().flatten() {
+            // Wanting nothing takes back what was wanted here.
+            if !(value.is_empty() && Some(value) == expected.as_ref()) {
+                check_value(limits, name, value)?;
+            }
+            held += value.len();
+        }
+        if !in_spec {
+            if name.is_empty() || name.len() > LONGEST_NAME || name.contains(char::is_control) {
+                return refused(
+                    400,
+                    format!("the name of a property has 1 to {LONGEST_NAME} bytes that can be printed"),
+                );
+            }
+            strange = true;
+            extras += usize::from(property.is_none());
+            let values = [actual, expected].into_iter().flatten().map(String::len).sum::<usize>();
+            extra_bytes += values + if property.is_none() { name.len() + 64 } else { 0 };
+        }
+    }
+    if held > MOST {
+        return refused(413, format!("a device may hold {MOST} bytes"));
+    }
+    if strange && (extras > MOST_EXTRAS || extra_bytes > MOST_OF_EXTRAS) {
+        return refused(413, "there is no room for more properties that the device does not have".to_owned());
+    }
+    Ok(())
+}
+
+/// What an update has done.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    pub(super) result: TwinMap,
+    pub(super) steps: BTreeMap<String, Step>,
+    /// Values that the device reported, and those of them that took the place of one which was not told.
+    pub(super) reports: u64,
+    pub(super) coalesced: u64,
+    /// There is news for the bridge, or only what it has.
+    pub(super) news: bool,
+    pub(super) again: bool,
+    /// Another value is wanted, or the device has heard of the one that is.
+    pub(super) wishes: bool,
+    /// Properties that the Device object does not have were touched.
+    pub(super) extra: Option<String>,
+}
+
+/// What was [`check`]ed.
+pub(super) fn apply(
+    device: &mut Device,
+    twin: BTreeMap<String, Option<Change>>,
+    model: Option<&Model>,
+    stamp: impl Fn(String) -> Stamped,
+) -> Done {
+    let mut done = Done::default();
+    for (name, change) in twin {
+        let kind = super::device::kind_in(model, &name);
+        let last = device.properties.get(&name).map(|property| property.twin(kind)).filter(said);
+        let Some(Change { expected, actual, kind: hint }) = change else {
+            device.properties.remove(&name);
+            done.result.insert(name.clone(), None);
+            done.steps.insert(name, Step { last, current: None });
+            continue;
+        };
+        let property = device.properties.entry(name.clone()).or_default();
+        if let Some(hint) = hint.filter(|_| !property.in_spec || property.hint.is_empty()) {
+            property.hint = hint;
+        }
+        let (has_expected, has_actual) = (expected.is_some(), actual.is_some());
+        if let Some(value) = expected {
+            property.want(stamp(value.clone()));
+            done.wishes = true;
+            if !value.is_empty() && property.observe(stamp(value)) {
+                done.news |= property.in_spec;
+            }
+        }
+        if let Some(value) = actual {
+            done.reports += 1;
+            let waits = property.told.is_due();
+            if property.report(stamp(value)) {
+                done.news |= property.in_spec;
+                done.coalesced += u64::from(waits);
+            } else {
+                done.again |= property.in_spec;
+            }
+        }
+        if property.observe_echo(&stamp) {
+            done.wishes = true;
+            done.news |= property.in_spec;
+        }
+        if !property.in_spec {
+            done.extra = Some(name.clone());
+        }
+        let current = property.twin(kind);
+        let answered = Twin {
+            expected: current.expected.clone().filter(|_| has_expected),
+            actual: current.actual.clone().filter(|_| has_actual),
+            ..current.clone()
+        };
+        done.result.insert(name.clone(), Some(answered));
+        done.steps.insert(name, Step { last, current: Some(current) });
+    }
+    device.extras = device.extra_bytes();
+    done
+}
+
+/// There is a value in it: what only a Device object names has never been.
+const fn said(twin: &Twin) -> bool {
+    twin.expected.is_some() || twin.actual.is_some()
+}

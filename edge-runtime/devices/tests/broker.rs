@@ -1,0 +1,122 @@
+//! The helper with a real broker, mosquitto, and its clients: what devices and their programs see, and what the daemon hears.
+
+mod support;
+
+use std::time::Duration;
+
+use sampan_devices_control::{Settings, ToHelper};
+use support::{Broker, Helper, device, golden};
+
+const UPDATE: &str = "$hw/events/device/default/t1/twin/update";
+const RESULT: &str = "$hw/events/device/default/t1/twin/update/result";
+const DOCUMENT: &str = "$hw/events/device/default/t1/twin/update/document";
+const DELTA: &str = "$hw/events/device/default/t1/twin/update/delta";
+
+/// A helper that is connected to the broker: until then nobody answers.
+fn connected(broker: &Broker, settings: &Settings, led: &str) -> (Helper, support::Heard) {
+    let heard = broker.subscribe();
+    let mut helper = Helper::start(settings);
+    helper.lab(led);
+    helper.told();
+    wait_for_answer(broker, &heard);
+    (helper, heard)
+}
+
+fn wait_for_answer(broker: &Broker, heard: &support::Heard) {
+    for _ in 0..100 {
+        broker.publish("$hw/events/device/default/nobody/twin/get", r#"{"event_id":"0"}"#);
+        let all = heard.all_within(Duration::from_millis(200));
+        if all.iter().any(|line| line.contains("nobody/twin/get/result")) {
+            return;
+        }
+    }
+    panic!("the helper answers nothing");
+}
+
+#[test]
+fn a_value_is_answered_and_reported() {
+    let broker = Broker::start();
+    let (mut helper, heard) = connected(&broker, &broker.settings(), "");
+    broker.publish(UPDATE, r#"{"event_id":"7","timestamp":0,"twin":{"temp":{"actual":{"value":"21.5"}}}}"#);
+    assert_eq!(
+        golden(&heard.next(RESULT)),
+        r#"{"event_id":"7","timestamp":T,"twin":{"temp":{"actual":{"value":"21.5","metadata":{"timestamp":T}},"optional":true,"metadata":{"type":"float"}}}}"#
+    );
+    assert_eq!(
+        golden(&heard.next(DOCUMENT)),
+        r#"{"event_id":"7","timestamp":T,"twin":{"temp":{"last":null,"current":{"actual":{"value":"21.5","metadata":{"timestamp":T}},"optional":true,"metadata":{"type":"float"}}}}}"#
+    );
+    let (batch, devices) = helper.report();
+    assert_eq!((devices.len(), devices[0].uid.as_str(), devices[0].twins.len()), (1, "device-1", 1));
+    let reported = devices[0].twins[0].reported.as_ref().expect("a value");
+    assert_eq!((reported.value.as_str(), reported.kind.as_str(), reported.unsynchronized), ("21.5", "float", false));
+    assert!(devices[0].seq > 0 && reported.at_ms > 1_600_000_000_000);
+    helper.say(&ToHelper::Ack { batch, refused: Vec::new() });
+
+    // The next one comes after the acknowledgement, and rises.
+    broker.publish(UPDATE, r#"{"event_id":"8","twin":{"temp":{"actual":{"value":"22"}}}}"#);
+    let (next, later) = helper.report();
+    assert!(next > batch && later[0].seq > devices[0].seq);
+}
+
+#[test]
+fn a_desired_value_is_heard_at_once_and_after_the_broker_is_back() {
+    let mut broker = Broker::start();
+    let (mut helper, heard) = connected(&broker, &broker.settings(), "");
+    helper.object(sampan_devices_control::Kind::Device, "t1", "device-1", device("ON"));
+    let document = golden(&heard.next(DOCUMENT));
+    assert_eq!(
+        document,
+        r#"{"event_id":"UUID","timestamp":T,"twin":{"led":{"last":{"optional":true,"metadata":{"type":"string"}},"current":{"expected":{"value":"ON","metadata":{"timestamp":T}},"optional":true,"metadata":{"type":"string"}}}}}"#
+    );
+    let delta = r#"{"event_id":"UUID","timestamp":T,"twin":{"led":{"expected":{"value":"ON","metadata":{"timestamp":T}},"optional":true,"metadata":{"type":"string"}}},"delta":{"led":"ON"}}"#;
+    assert_eq!(golden(&heard.next(DELTA)), delta);
+    drop(heard);
+
+    broker.stop();
+    broker.again();
+    let heard = broker.subscribe();
+    // The subscriber may be there after the first delta: another restart is heard by one that stays.
+    let all = heard.all_within(Duration::from_secs(2));
+    if !all.iter().any(|line| line.starts_with(DELTA)) {
+        wait_for_answer(&broker, &heard);
+        helper.object(sampan_devices_control::Kind::Device, "t1", "device-1", device("OFF"));
+        assert!(heard.next(DELTA).contains(r#""delta":{"led":"OFF"}"#));
+    }
+
+    // Nobody is told again when the device is as it is wanted.
+    let wanted = if all.iter().any(|line| line.starts_with(DELTA)) { "ON" } else { "OFF" };
+    broker.publish(UPDATE, &format!(r#"{{"event_id":"9","twin":{{"led":{{"actual":{{"value":"{wanted}"}}}}}}}}"#));
+    let (_, devices) = helper.report();
+    let observed = devices[0].twins[0].observed.as_ref().expect("the device has heard of it");
+    assert_eq!(observed.value, wanted);
+}
+
+#[test]
+fn a_killed_helper_goes_on_with_what_was_kept() {
+    let broker = Broker::start();
+    let (mut helper, heard) = connected(&broker, &broker.settings(), "ON");
+    broker
+        .publish(UPDATE, r#"{"event_id":"1","twin":{"led":{"expected":{"value":"BLINK"},"actual":{"value":"OFF"}}}}"#);
+    heard.next(DOCUMENT);
+    let rows = helper.kept();
+    assert_eq!(rows.len(), 1);
+
+    helper.again(&broker.settings());
+    helper.lab("ON");
+    for row in rows.clone() {
+        helper.say(&ToHelper::Kept { uid: row.uid, record: row.record });
+    }
+    helper.say(&ToHelper::Kept { uid: "gone".into(), record: "{}".into() });
+    helper.told();
+    assert!(heard.next(DELTA).contains(r#""delta":{"led":"BLINK"}"#), "the local value is remembered");
+    // Of a device that is no more nothing is to be remembered.
+    let forgotten = helper.kept();
+    assert_eq!((forgotten[0].uid.as_str(), forgotten[0].record.as_str()), ("gone", ""));
+
+    // The cloud's next value replaces it.
+    helper.object(sampan_devices_control::Kind::Device, "t1", "device-1", device("OFF"));
+    broker.publish("$hw/events/device/default/t1/twin/get", r#"{"event_id":"2"}"#);
+    let twins = heard.next("$hw/events/device/default/t1/twin/get/result");
+    assert!(twins.contains(r#""led":{"expected":{"value":"OFF""#), "{twins}");
+}

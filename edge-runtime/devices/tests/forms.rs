@@ -1,0 +1,3 @@
+//! The form of every message over MQTT, compared as text.
+
+mod support;

@@ -1,0 +1,342 @@
+//! A real broker with its clients, and the helper with a daemon that the test plays.
+
+#![allow(clippy::unwrap_used, dead_code, reason = "a test that cannot go on fails; each test file uses its part")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use sampan_devices_control::{FromHelper, Kind, Mqtt, Row, Settings, ToHelper, VERSION};
+use serde_json::{Value, json};
+
+/// What is waited for comes within so long, on a slow machine too.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const NODE: &str = "edge-1";
+
+/// Ends with the test, by its id.
+pub(crate) struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Debian's mosquitto with a configuration of the test's own.
+pub(crate) struct Broker {
+    process: Option<Process>,
+    pub(crate) port: u16,
+    pub(crate) socket: PathBuf,
+    folder: tempfile::TempDir,
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+impl Broker {
+    pub(crate) fn start() -> Self {
+        Self::with("allow_anonymous true\n")
+    }
+
+    /// With these lines of configuration for both listeners.
+    pub(crate) fn with(lines: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let port = free_port();
+        let socket = folder.path().join("mqtt.sock");
+        let configuration = format!(
+            "user root\nlistener {port} 127.0.0.1\nlistener 0 {}\nlog_dest stderr\npersistence false\nmax_queued_messages 0\n{lines}",
+            socket.display()
+        );
+        std::fs::write(folder.path().join("mosquitto.conf"), configuration).unwrap();
+        let mut broker = Self { process: None, port, socket, folder };
+        broker.again();
+        broker
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn again(&mut self) {
+        let mut command = Command::new(program("mosquitto"));
+        command.arg("-c").arg(self.folder.path().join("mosquitto.conf"));
+        let log = std::fs::File::options().create(true).append(true).open(self.folder.path().join("log")).unwrap();
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        self.process = Some(Process(command.spawn().expect("mosquitto is installed")));
+        let start = Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            assert!(start.elapsed() < PATIENCE, "the broker does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.process = None;
+    }
+
+    pub(crate) fn mqtt(&self) -> Mqtt {
+        Mqtt { broker: format!("tcp://127.0.0.1:{}", self.port), ..Mqtt::default() }
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        Settings { mqtt: Some(self.mqtt()), ..Settings::default() }
+    }
+
+    /// Publishes, and is back when the broker has it.
+    pub(crate) fn publish(&self, topic: &str, payload: &str) {
+        self.publish_with(topic, payload, &[]);
+    }
+
+    pub(crate) fn publish_with(&self, topic: &str, payload: &str, more: &[&str]) {
+        let mut command = Command::new(program("mosquitto_pub"));
+        command.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-q", "1", "-t", topic, "-s"]).args(more);
+        let mut child = command.stdin(Stdio::piped()).spawn().expect("mosquitto_pub is installed");
+        child.stdin.take().unwrap().write_all(payload.as_bytes()).unwrap();
+        assert!(child.wait().unwrap().success());
+    }
+
+    /// Hears everything.
+    pub(crate) fn subscribe(&self) -> Heard {
+        self.subscribe_with(&[])
+    }
+
+    pub(crate) fn subscribe_with(&self, more: &[&str]) -> Heard {
+        let mut command = Command::new(program("mosquitto_sub"));
+        command.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-q", "1", "-v"]);
+        command.args(["-t", "$hw/events/#", "-t", "test/ready"]).args(more);
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("mosquitto_sub is installed");
+        let lines = lines_of(child.stdout.take().unwrap());
+        let heard = Heard { lines, _process: Process(child) };
+        // Subscribed when it hears what is published.
+        let start = Instant::now();
+        loop {
+            self.publish_with("test/ready", "x", more);
+            match heard.lines.recv_timeout(Duration::from_millis(200)) {
+                Ok(_) => return heard,
+                Err(_) => assert!(start.elapsed() < PATIENCE, "the subscription does not come to be"),
+            }
+        }
+    }
+}
+
+/// Debian has the broker where only root looks.
+fn program(name: &str) -> PathBuf {
+    let sbin = Path::new("/usr/sbin").join(name);
+    if sbin.exists() { sbin } else { name.into() }
+}
+
+fn lines_of(stream: impl std::io::Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).lines() {
+            let Ok(line) = line else { return };
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// What a subscriber hears.
+pub(crate) struct Heard {
+    lines: Receiver<String>,
+    _process: Process,
+}
+
+impl Heard {
+    /// The payload of the next message with this topic; others are passed over.
+    pub(crate) fn next(&self, topic: &str) -> String {
+        let start = Instant::now();
+        while let Some(left) = PATIENCE.checked_sub(start.elapsed()) {
+            match self.lines.recv_timeout(left) {
+                Ok(line) => match line.split_once(' ') {
+                    Some((heard, payload)) if heard == topic => return payload.to_owned(),
+                    _ => {}
+                },
+                Err(_) => break,
+            }
+        }
+        panic!("nothing was heard of {topic}");
+    }
+
+    /// All topics that are heard within this time.
+    pub(crate) fn all_within(&self, time: Duration) -> Vec<String> {
+        let start = Instant::now();
+        let mut all = Vec::new();
+        while let Some(left) = time.checked_sub(start.elapsed()) {
+            match self.lines.recv_timeout(left) {
+                Ok(line) => all.push(line),
+                Err(_) => break,
+            }
+        }
+        all
+    }
+}
+
+/// The helper, and a connection as its daemon.
+pub(crate) struct Helper {
+    process: Option<Process>,
+    pub(crate) socket: PathBuf,
+    lines: Receiver<String>,
+    stream: UnixStream,
+    _folder: Option<tempfile::TempDir>,
+}
+
+pub(crate) fn connect(socket: &Path) -> UnixStream {
+    let start = Instant::now();
+    loop {
+        match UnixStream::connect(socket) {
+            Ok(stream) => return stream,
+            Err(error) => assert!(start.elapsed() < PATIENCE, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+pub(crate) fn spawn(socket: &Path) -> Process {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_edge-devices"));
+    command.arg("--socket").arg(socket).args(["--log", "debug"]).stdin(Stdio::null());
+    Process(command.spawn().unwrap())
+}
+
+impl Helper {
+    pub(crate) fn start(settings: &Settings) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("devices.sock");
+        let process = spawn(&socket);
+        let mut helper = Self::call(&socket, settings);
+        helper.process = Some(process);
+        helper._folder = Some(folder);
+        helper
+    }
+
+    /// Another daemon's connection to a helper that runs.
+    pub(crate) fn call(socket: &Path, settings: &Settings) -> Self {
+        let stream = connect(socket);
+        let lines = lines_of(stream.try_clone().unwrap());
+        let mut helper = Self { process: None, socket: socket.to_owned(), lines, stream, _folder: None };
+        helper.say(&ToHelper::Daemon { version: VERSION, node: NODE.into(), settings: settings.clone() });
+        helper
+    }
+
+    /// Dies as by a crash, and is started again at the same socket.
+    pub(crate) fn again(&mut self, settings: &Settings) {
+        self.process = None;
+        let process = spawn(&self.socket);
+        let folder = self._folder.take();
+        *self = Self { process: Some(process), _folder: folder, ..Self::call(&self.socket.clone(), settings) };
+    }
+
+    pub(crate) fn say(&mut self, line: &ToHelper) {
+        let mut text = serde_json::to_vec(line).unwrap();
+        text.push(b'\n');
+        self.stream.write_all(&text).unwrap();
+    }
+
+    pub(crate) fn object(&mut self, kind: Kind, name: &str, uid: &str, body: Value) {
+        let line = ToHelper::Object { kind, namespace: "default".into(), name: name.into(), uid: uid.into(), body };
+        self.say(&line);
+    }
+
+    /// The model `lab` and the device `t1`, whose LED is to be this.
+    pub(crate) fn lab(&mut self, led: &str) {
+        self.object(Kind::DeviceModel, "lab", "model-1", model());
+        self.object(Kind::Device, "t1", "device-1", device(led));
+    }
+
+    pub(crate) fn told(&mut self) {
+        self.say(&ToHelper::Told {});
+        self.say(&ToHelper::Link { up: true, clock_set: true });
+    }
+
+    /// The next line that is not about counters.
+    pub(crate) fn next(&self) -> FromHelper {
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE).expect("the helper says something");
+            match serde_json::from_str(&line).unwrap() {
+                FromHelper::Counters { .. } => {}
+                line => return line,
+            }
+        }
+    }
+
+    /// The next report, with its batch.
+    pub(crate) fn report(&self) -> (u64, Vec<edge_protocol::message::DeviceReport>) {
+        loop {
+            if let FromHelper::Report { batch, devices } = self.next() {
+                return (batch, devices);
+            }
+        }
+    }
+
+    pub(crate) fn kept(&self) -> Vec<Row> {
+        loop {
+            if let FromHelper::Keep { rows, .. } = self.next() {
+                return rows;
+            }
+        }
+    }
+
+    /// Whether the other end has hung up.
+    pub(crate) fn is_over(&self) -> bool {
+        let start = Instant::now();
+        while let Some(left) = PATIENCE.checked_sub(start.elapsed()) {
+            match self.lines.recv_timeout(left) {
+                Ok(_) => {}
+                Err(RecvTimeoutError::Disconnected) => return true,
+                Err(RecvTimeoutError::Timeout) => break,
+            }
+        }
+        false
+    }
+
+    /// Its exit code.
+    pub(crate) fn exit(&mut self) -> Option<i32> {
+        self.process.take().and_then(|mut process| process.0.wait().unwrap().code())
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.as_ref().unwrap().0.id()
+    }
+}
+
+pub(crate) fn model() -> Value {
+    json!({"metadata": {"namespace": "default", "name": "lab", "uid": "model-1"}, "spec": {"protocol": "lab", "properties": [
+        {"name": "temp", "type": "FLOAT", "accessMode": "ReadOnly", "minimum": "-40", "maximum": "125", "unit": "C"},
+        {"name": "led", "type": "STRING", "accessMode": "ReadWrite"},
+    ]}})
+}
+
+pub(crate) fn device(led: &str) -> Value {
+    json!({"metadata": {"namespace": "default", "name": "t1", "uid": "device-1", "labels": {"description": "bench"}},
+        "spec": {"deviceModelRef": {"name": "lab"}, "nodeName": NODE, "properties": [
+            {"name": "temp", "reportToCloud": true, "desired": {"value": ""}},
+            {"name": "led", "reportToCloud": true, "desired": {"value": led, "metadata": {"type": "string"}}},
+    ]}})
+}
+
+/// With every time and every id that is made of chance replaced: what is left is compared as text, the order of keys too.
+pub(crate) fn golden(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("\"timestamp\":") {
+        let (before, after) = rest.split_at(at + "\"timestamp\":".len());
+        out.push_str(before);
+        out.push('T');
+        rest = after.trim_start_matches(|c: char| c.is_ascii_digit());
+    }
+    out.push_str(rest);
+    let start = "{\"event_id\":\"";
+    match out.strip_prefix(start).and_then(|rest| rest.split_once('"')) {
+        Some((id, rest)) if id.len() == 36 => format!("{start}UUID\"{rest}"),
+        _ => out,
+    }
+}
