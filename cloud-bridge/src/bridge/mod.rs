@@ -15,6 +15,7 @@
 //! | `reports`, `lease` | what is written into the API for a node |
 //! | `rejections` | pure: how often refusals of a node are told |
 //! | `autonomy` | how long the pods of a silent node are left alone |
+//! | `devices` | Devices behind nodes: what nodes are told of them, and what they report |
 //! | `tokens` | service account tokens for the pods of a node |
 //! | `settings` | what can be chosen |
 //! | `shared` | what all of these tasks have in common |
@@ -28,6 +29,7 @@ mod autonomy;
 mod backend;
 pub mod clients;
 mod credential;
+mod devices;
 mod informers;
 mod lease;
 mod node;
@@ -61,6 +63,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use apimachinery::panics;
 use autonomy::Autonomy;
 use clients::Clients;
+use devices::watch::DeviceWatches;
 use node::Command;
 use node_access::NodeAccess;
 use shared::Shared;
@@ -107,6 +110,8 @@ impl Bridge {
             informers: sender,
             node_access: NodeAccess::default(),
             sites: watch::Sender::new(Sites::default()),
+            devices: DeviceWatches::default(),
+            device_turns: Arc::default(),
         });
         tokio::spawn(informers::run(Arc::downgrade(&shared), shared.clients.clone(), commands));
         let (weak, own) = (Arc::downgrade(&shared), shared.clients.own().clone());

@@ -32,6 +32,13 @@ const ALL_POLICIES: &str = "all";
 /// Kind of what says in a group of all Services of a namespace, or of the cluster, that it is told: what is not in it does
 /// not exist.
 pub(super) const SERVICE_NAMESPACE: &str = "ServiceNamespace";
+/// Kind of a group: the Devices that are bound to a node, whose name it has, and the models that they name. Both as nodes see
+/// them, under their own kinds.
+pub(super) const DEVICE_VIEWS: &str = "DeviceViews";
+pub(super) const DEVICE: &str = "Device";
+pub(super) const DEVICE_MODEL: &str = "DeviceModel";
+/// Group and version of both in the API.
+pub(super) const DEVICES_API: &str = "devices.kubeedge.io/v1beta1";
 /// Label and namespace of the cluster's DNS, by which it is known everywhere.
 pub(super) const DNS_LABEL: (&str, &str) = ("k8s-app", DNS_SERVICE);
 pub(super) const DNS_SERVICE: &str = "kube-dns";
@@ -110,6 +117,11 @@ pub(super) fn group_and_site(name: &str) -> (&str, Option<&str>) {
 pub(super) fn policy_views(namespace: &str, scope: ServiceScope) -> ObjectKey {
     let namespace = if scope == ServiceScope::Site { "" } else { namespace };
     ObjectKey { kind: POLICY_VIEWS.to_owned(), namespace: namespace.to_owned(), name: ALL_POLICIES.to_owned() }
+}
+
+/// The group of Devices of a node.
+pub(super) fn device_views(node: &str) -> ObjectKey {
+    ObjectKey { kind: DEVICE_VIEWS.to_owned(), namespace: String::new(), name: node.to_owned() }
 }
 
 /// Every ConfigMap, Secret, claim and runtime class that a pod with this `spec` may need.

@@ -2,6 +2,7 @@
 //! the session says. No decisions of its own about order, resume or refusal: those are the session's.
 
 mod budget;
+mod devices;
 mod large;
 mod serving;
 mod socket;

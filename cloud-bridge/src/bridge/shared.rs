@@ -11,6 +11,8 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use super::autonomy::Autonomy;
 use super::clients::Clients;
 use super::credential::Credential;
+use super::devices::turns::Turns;
+use super::devices::watch::DeviceWatches;
 use super::informers::command::Command;
 use super::node::Node;
 use super::node_access::{self, NodeAccess, NotAdmitted};
@@ -34,6 +36,8 @@ pub(super) struct Shared {
     pub(super) informers: mpsc::UnboundedSender<Command>,
     pub(super) node_access: NodeAccess,
     pub(super) sites: watch::Sender<Sites>,
+    pub(super) devices: DeviceWatches,
+    pub(super) device_turns: Arc<Turns>,
 }
 
 impl Shared {

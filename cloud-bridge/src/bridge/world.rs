@@ -82,6 +82,8 @@ struct Node {
     interests: Interests,
     /// What it is told of because of both, in order.
     own: Box<[Arc<ObjectKey>]>,
+    /// The group of its devices, if it wants to be told of them.
+    devices: Option<Arc<ObjectKey>>,
     /// What is older than this round may be older than what the node holds.
     round: u64,
     /// Its pods have been read in that round or later.
@@ -129,7 +131,8 @@ impl World {
     pub fn drop_node(&mut self, node: &str) -> Vec<Effect> {
         let mut effects = Vec::new();
         let view = self.nodes.remove(node).unwrap_or_default();
-        for refs in view.pods.into_values().map(|pod| pod.refs).chain([view.own]) {
+        let devices = view.devices.into_iter().collect();
+        for refs in view.pods.into_values().map(|pod| pod.refs).chain([view.own, devices]) {
             self.release(node, &refs, &mut effects);
         }
         effects.retain(|effect| matches!(effect, Effect::Watch { .. } | Effect::Unwatch { .. } | Effect::Admit { .. }));
@@ -317,7 +320,8 @@ impl World {
         let pending = |key: &ObjectKey| shared.get(key).is_some_and(|s| s.is_pending_for(node));
         let late = |key: &ObjectKey| shared.get(key).is_some_and(|s| s.is_late_for(node, view.round));
         let placed = self.located || !view.wants.routes;
-        let mut complete = view.seeded && view.asked.is_empty() && placed && !view.own.iter().any(|name| late(name));
+        let told = !view.own.iter().chain(&view.devices).any(|name| late(name));
+        let mut complete = view.seeded && view.asked.is_empty() && placed && told;
         for pod in view.pods.values_mut() {
             if !view.listed && pod.refs.iter().any(|name| late(name)) {
                 complete = false;

@@ -4,6 +4,7 @@
 mod authority;
 mod behind;
 mod compression;
+mod devices;
 mod identity;
 mod kubelet;
 mod overview;

@@ -18,10 +18,11 @@ use base64::engine::general_purpose::STANDARD;
 use cloud_bridge::pki::authority::Authority;
 use edge_protocol::edge::{Change, EdgeEvent, EdgeFacts, EdgeSession};
 use edge_protocol::message::{
-    Object, ObjectDigest, ObjectKey, Position, RenewAnswer, Report, StreamId, StreamRequest, TokenAnswer,
+    DeviceRefusal, DeviceReport, Object, ObjectDigest, ObjectKey, Position, RenewAnswer, Report, StreamId,
+    StreamRequest, TokenAnswer,
 };
 use edge_protocol::stream::StreamEvent;
-use edge_protocol::version::{IdentityTerms, RAW_STREAMS};
+use edge_protocol::version::{IdentityTerms, RAW_STREAMS, Wants};
 use edge_protocol::wire::{self, Content, Wire};
 use futures::StreamExt;
 use rustls::{ClientConfig, RootCertStore};
@@ -181,6 +182,8 @@ pub struct Edge {
     pub renewed: Option<RenewAnswer>,
     pub terms: Option<IdentityTerms>,
     pub tokens: Vec<TokenAnswer>,
+    /// Batches of news of devices that were acknowledged, and what of each was refused.
+    pub devices: HashMap<u64, Vec<DeviceRefusal>>,
     pub synced: bool,
     pub resumed: bool,
     /// Compressed frames received: how many, and their bytes before they were inflated.
@@ -207,17 +210,23 @@ impl Edge {
         name: &str,
         store: Store,
     ) -> Result<Self, tungstenite::Error> {
-        Self::connect_as(address, identity, name, store, false).await
+        Self::connect_as(address, identity, name, store, false, Wants::default()).await
     }
 
     /// As [`connect`](Self::connect), able to read compressed frames.
     pub async fn connect_packed(address: SocketAddr, identity: &Identity, store: Store) -> Self {
-        Self::connect_as(address, identity, &identity.node, store, true).await.unwrap()
+        Self::connect_as(address, identity, &identity.node, store, true, Wants::default()).await.unwrap()
     }
 
     /// As [`connect_packed`](Self::connect_packed), of a build that knows no binary frames of streams.
     pub async fn connect_older(address: SocketAddr, identity: &Identity, store: Store) -> Self {
         Self { older: true, ..Self::connect_packed(address, identity, store).await }
+    }
+
+    /// As [`connect`](Self::connect), of a node that has devices behind it.
+    pub async fn connect_with_devices(address: SocketAddr, identity: &Identity, store: Store) -> Self {
+        let wants = Wants { devices: true, ..Wants::default() };
+        Self::connect_as(address, identity, &identity.node, store, false, wants).await.unwrap()
     }
 
     async fn connect_as(
@@ -226,11 +235,13 @@ impl Edge {
         name: &str,
         store: Store,
         compress: bool,
+        wants: Wants,
     ) -> Result<Self, tungstenite::Error> {
         let stream = tls(address, &identity.ca, Some(identity)).await?;
         let (socket, _) = client_async("wss://localhost/v1/link", TokioAdapter::new(stream)).await?;
         let mut facts = EdgeFacts::new(name, "boot-1");
         facts.compress = compress;
+        facts.wants = wants;
         facts.cluster = Some(identity.cluster.clone());
         facts.position = store.position.clone();
         facts.held = store.held.values().map(|object| object.digest.clone()).collect::<Vec<ObjectDigest>>();
@@ -248,6 +259,7 @@ impl Edge {
             renewed: None,
             terms: None,
             tokens: Vec::new(),
+            devices: HashMap::new(),
             synced: false,
             resumed: false,
             packed: (0, 0),
@@ -283,6 +295,15 @@ impl Edge {
         let id = self.report(report);
         self.until("an answer to a report", |edge| edge.acked.contains(&id) || edge.refused.contains_key(&id)).await;
         self.refused.get(&id).cloned().map_or(Ok(()), Err)
+    }
+
+    /// Sends a batch of news of devices, and waits until it is acknowledged. Gives what was refused.
+    pub async fn report_devices(&mut self, devices: Vec<DeviceReport>) -> Vec<DeviceRefusal> {
+        let batch = self.next;
+        self.next += 1;
+        assert!(self.session.devices(batch, devices), "no batch is under way");
+        self.until("an answer about devices", |edge| edge.devices.contains_key(&batch)).await;
+        self.devices.remove(&batch).unwrap()
     }
 
     /// The object held under this key.
@@ -383,6 +404,7 @@ impl Edge {
             EdgeEvent::Welcome(welcome) => (self.resumed, self.terms) = (welcome.resume, welcome.identity),
             EdgeEvent::Renewed(answer) => self.renewed = Some(answer),
             EdgeEvent::Token { answer, .. } => self.tokens.push(answer),
+            EdgeEvent::DevicesAcked { batch, refused } => drop(self.devices.insert(batch, refused)),
             EdgeEvent::Change(change) => {
                 self.store.position = change.position(self.session.stream());
                 let seq = change.seq();

@@ -10,6 +10,7 @@ use futures::future::BoxFuture;
 
 use super::ask::{finish_mirror, restore_ready};
 use super::claims::follow_claim;
+use super::device_views::tell_device_views;
 use super::labels::tell_labels;
 use super::object::watch_object;
 use super::policy_views::watch_policy_views;
@@ -17,7 +18,7 @@ use super::service_views::tell_service_views;
 use super::services::watch_services;
 use super::site_view::tell_site;
 use super::{Informers, panics};
-use crate::bridge::pod_references::{CLAIM, NODE_LABELS, POLICY_VIEWS, SERVICE_LINKS, SERVICE_VIEWS};
+use crate::bridge::pod_references::{CLAIM, DEVICE_VIEWS, NODE_LABELS, POLICY_VIEWS, SERVICE_LINKS, SERVICE_VIEWS};
 use crate::bridge::requests::Requests;
 use crate::bridge::shared::Shared;
 use crate::bridge::sites::SITE_VIEW;
@@ -90,16 +91,19 @@ impl Informers {
         let (client, own) = (self.clients.as_node(node), self.clients.own().clone());
         let (what, news, node) = (key.clone(), self.news.clone(), node.to_owned());
         let peers = self.peers.clone();
-        let api = self.shared.upgrade().and_then(|shared| shared.settings.api.clone());
-        let services = (key.kind == SERVICE_VIEWS).then(|| {
-            let round = self.world.present_round();
-            self.service_watches.get(&own, &key, round)
-        });
+        let shared = self.shared.upgrade();
+        let api = shared.as_ref().and_then(|shared| shared.settings.api.clone());
+        let round = self.world.present_round();
+        let services = (key.kind == SERVICE_VIEWS).then(|| self.service_watches.get(&own, &key, round));
+        let devices = shared.filter(|_| key.kind == DEVICE_VIEWS).map(|shared| shared.devices.get(&own, round));
         let sites = self.sites.clone();
         let follow = move || -> BoxFuture<'static, ()> {
             let (client, what, news, sites) = (client.clone(), what.clone(), news.clone(), sites.clone());
             if let Some(services) = services.clone() {
                 return tell_service_views(services, sites, what, watch, news).boxed();
+            }
+            if let Some(devices) = devices.clone() {
+                return tell_device_views(devices, round, what, watch, news).boxed();
             }
             match what.kind.as_str() {
                 SERVICE_LINKS => watch_services(client, what, watch, news, api.clone()).boxed(),

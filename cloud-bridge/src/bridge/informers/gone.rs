@@ -8,8 +8,10 @@ use kube::{Api, Client};
 use super::ask::{AGAIN, Answer, pods_of};
 use super::resource::resource;
 use crate::bridge::pod_references::{
-    CLAIM, ENDPOINT_VIEW, NODE_LABELS, POLICY_PEERS, POLICY_VIEW, RUNTIME_CLASS, SERVICE_LINKS, SERVICE_VIEW,
+    CLAIM, DEVICE, DEVICE_MODEL, DEVICES_API, ENDPOINT_VIEW, NODE_LABELS, POLICY_PEERS, POLICY_VIEW, RUNTIME_CLASS,
+    SERVICE_LINKS, SERVICE_VIEW,
 };
+use crate::bridge::requests::{Requests, Written};
 use crate::bridge::sites::SITE_VIEW;
 use crate::bridge::slim::SlimPod;
 
@@ -42,6 +44,8 @@ impl<W: Fn() -> bool> IsGone<W> {
                 return Answer::Unlisted { node: self.node, key: self.key, uid: self.uid };
             }
             NODE_LABELS | RUNTIME_CLASS => return self.if_unused().await,
+            DEVICE => return self.find_device("devices").await,
+            DEVICE_MODEL => return self.find_device("devicemodels").await,
             _ => return Answer::Nothing,
         };
         let resource = resource(&self.key.kind, path);
@@ -74,6 +78,25 @@ impl<W: Fn() -> bool> IsGone<W> {
                 Ok(Some(by)) => Answer::Replaced { node: self.node, key: self.key, uid: self.uid, by: Box::new(by) },
                 Ok(None) => self.gone(),
                 Err(kube::Error::Api(status)) if status.is_forbidden() => Answer::Nothing,
+                Err(error) if self.may_help(&error).await => continue,
+                Err(_) => Answer::Nothing,
+            };
+        }
+    }
+
+    /// Of a Device or a model. The group of the node's devices says whether it has a use for one that is there.
+    async fn find_device(self, plural: &str) -> Answer {
+        let ObjectKey { namespace, name, .. } = &self.key;
+        let path = format!("/apis/{DEVICES_API}/namespaces/{namespace}/{plural}/{name}");
+        loop {
+            return match Requests::new(self.own.clone()).get::<Written>(&path).await {
+                Ok(found) if found.metadata.uid == self.uid => {
+                    Answer::Unlisted { node: self.node, key: self.key, uid: self.uid }
+                }
+                Ok(found) if found.metadata.uid.is_empty() => Answer::Nothing,
+                Ok(_) => self.gone(),
+                // By its code: the definition may be gone, and with it all objects.
+                Err(kube::Error::Api(status)) if status.code == 404 => self.gone(),
                 Err(error) if self.may_help(&error).await => continue,
                 Err(_) => Answer::Nothing,
             };

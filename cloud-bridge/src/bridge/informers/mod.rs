@@ -10,6 +10,7 @@ mod admit;
 mod ask;
 mod claims;
 pub(super) mod command;
+mod device_views;
 mod effects;
 mod gone;
 mod labels;

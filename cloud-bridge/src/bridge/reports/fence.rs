@@ -35,6 +35,20 @@ impl Reports {
         pod::status(&self.requests, version, namespace, name, uid, status).await
     }
 
+    /// Whether this connection may write what no version of an object keeps in order: no newer one has claimed the node.
+    pub(in crate::bridge) async fn leads(&self) -> Result<bool, String> {
+        if !self.replicated {
+            return Ok(true);
+        }
+        match self.claim().await {
+            Ok(()) => self.is_newest().await.map_err(|error| error.to_string()),
+            Err(Failure::Fenced) => Ok(false),
+            Err(Failure::Changed) => Err("its Node was changed meanwhile".to_owned()),
+            Err(Failure::Refused(why)) => Err(why),
+            Err(Failure::Api(error)) => Err(error.to_string()),
+        }
+    }
+
     async fn claim(&self) -> Result<(), Failure> {
         if self.claimed.load(Ordering::Relaxed) {
             return Ok(());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use edge_protocol::bridge::BridgeEvent;
-use edge_protocol::message::{ObjectKey, RenewAnswer, Report, TokenAnswer, TokenRequest};
+use edge_protocol::message::{DeviceRefusal, ObjectKey, RenewAnswer, Report, TokenAnswer, TokenRequest};
 use edge_protocol::version::{RefuseReason, Wants};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -14,6 +14,7 @@ use sampan_log::printable::printable;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::Connection;
+use super::devices;
 use super::large::Large;
 use crate::bridge::node::{Command, Open};
 use crate::bridge::reports::refusal_event;
@@ -27,6 +28,8 @@ pub(super) enum Done {
     Lease(Duration, kube::Result<()>),
     Token(u64, TokenAnswer),
     Renewed(RenewAnswer),
+    /// A batch of news of devices, and what of it is refused.
+    Devices(u64, Vec<DeviceRefusal>),
     /// A newer connection of the node is at another bridge: nothing more may be written for this one.
     Fenced,
     /// A large object may go.
@@ -95,6 +98,13 @@ impl Connection {
                     let renew =
                         async move { Done::Renewed(shared.renew_certificate(&name, &credential, &csr.0).await) };
                     self.work.push(renew.boxed());
+                }
+                BridgeEvent::Devices { batch, devices } => {
+                    let (shared, reports) = (Arc::clone(&self.shared), Arc::clone(&self.reports));
+                    let write =
+                        devices::write(shared, reports, self.node.name.clone(), self.session.session(), devices);
+                    let done = move |refused: Option<_>| refused.map_or(Done::Fenced, |all| Done::Devices(batch, all));
+                    self.work.push(write.map(done).boxed());
                 }
                 BridgeEvent::Stream(event) => self.streams.event(&mut self.session, event),
             }
@@ -166,6 +176,7 @@ impl Connection {
             }
             Done::Token(id, answer) => self.session.token(id, answer),
             Done::Renewed(answer) => self.session.renewed(answer),
+            Done::Devices(batch, refused) => self.session.devices_written(batch, refused),
             Done::Large(turn) => {
                 self.large = Large::held(turn, self.now());
                 self.session.allow_large();

@@ -1,4 +1,4 @@
-//! Which nodes want to be told of Services, and of the nodes of their site. Pure.
+//! Which nodes want to be told of Services, of the nodes of their site, and of their devices. Pure.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use edge_protocol::message::ObjectKey;
 use edge_protocol::version::Wants;
 
 use super::{Effect, Node, World, without};
-use crate::bridge::pod_references::{SERVICE_VIEWS, ServiceScope, service_views};
+use crate::bridge::pod_references::{SERVICE_VIEWS, ServiceScope, device_views, service_views};
 use crate::bridge::sites::SITE_VIEW;
 
 impl World {
@@ -19,11 +19,18 @@ impl World {
         let Some(view) = self.nodes.get_mut(node) else { return effects };
         let policies = view.wants.policies != wants.policies;
         let same = view.wants.services == wants.services && view.site.as_deref() == site;
+        let devices = wants.devices.then(|| Arc::new(device_views(node)));
+        let old_devices = std::mem::replace(&mut view.devices, devices.clone());
         (view.wants, view.site) = (wants, site.map(Into::into));
         if !same {
             let (added, removed) = view.choose(scope);
             self.release(node, &removed, &mut effects);
             added.into_iter().for_each(|name| self.need(node, name, &mut effects));
+        }
+        // Not together with Services: devices stay while a node moves to another site.
+        if devices != old_devices {
+            self.release(node, old_devices.as_slice(), &mut effects);
+            devices.into_iter().for_each(|name| self.need(node, name, &mut effects));
         }
         if policies {
             self.choose_policies(node, &mut effects);

@@ -75,8 +75,10 @@ impl World {
     pub fn unlisted(&self, node: &str, key: &ObjectKey, uid: &str) -> Vec<Effect> {
         let is_it = |object: &Arc<Told>| object.digest.key == *key && object.digest.uid == uid;
         let tells = |shared: &Shared| shared.users.contains_key(node) && shared.value.objects().any(is_it);
-        let groups = self.nodes.get(node).into_iter().flat_map(|view| view.groups(&key.namespace, self.service_scope));
-        if groups.chain([key.clone()]).any(|name| self.shared.get(&name).is_some_and(tells)) {
+        let view = self.nodes.get(node);
+        let groups = view.into_iter().flat_map(|view| view.groups(&key.namespace, self.service_scope));
+        let devices = view.and_then(|view| view.devices.as_deref()).cloned();
+        if groups.chain(devices).chain([key.clone()]).any(|name| self.shared.get(&name).is_some_and(tells)) {
             return Vec::new();
         }
         vec![Effect::Withdraw { node: node.to_owned(), key: key.clone(), uid: uid.to_owned() }]
@@ -188,7 +190,7 @@ impl World {
     /// Has everything read again that this node's pods name and whose last reading was started before its round.
     pub(super) fn freshen(&mut self, node: &str, effects: &mut Vec<Effect>) {
         let Some(view) = self.nodes.get(node) else { return };
-        for key in view.pods.values().flat_map(|pod| &pod.refs).chain(&view.own) {
+        for key in view.pods.values().flat_map(|pod| &pod.refs).chain(&view.own).chain(&view.devices) {
             if let Some(shared) = self.shared.get_mut(key)
                 && shared.started < view.round
             {

@@ -4,7 +4,7 @@ use edge_protocol::message::{Object, ObjectDigest};
 use serde_json::json;
 
 use super::*;
-use crate::bridge::pod_references::{policy_views, service_views};
+use crate::bridge::pod_references::{device_views, policy_views, service_views};
 
 fn key(kind: &str, name: &str) -> ObjectKey {
     ObjectKey { kind: kind.into(), namespace: "ns".into(), name: name.into() }
@@ -389,7 +389,7 @@ fn views(names: &[(&str, &str)]) -> Group {
     names.iter().map(view).collect()
 }
 
-const SERVICES: Wants = Wants { services: true, routes: false, policies: false };
+const SERVICES: Wants = Wants { services: true, routes: false, policies: false, devices: false };
 
 /// The three groups of a pod's namespace, in order.
 fn groups() -> [ObjectKey; 3] {
@@ -442,7 +442,7 @@ fn a_list_waits_for_services_and_takes_none_for_an_answer() {
     assert_eq!(told, ["set a p uid-p", "listed a 1"]);
 }
 
-const ROUTES: Wants = Wants { services: true, routes: true, policies: false };
+const ROUTES: Wants = Wants { services: true, routes: true, policies: false, devices: false };
 
 #[test]
 fn the_list_of_a_node_with_routes_waits_until_it_is_known_where_it_is() {
@@ -504,7 +504,7 @@ fn who_leads_to_a_neighbours_pods_is_told_all_services_without_pods_of_its_own()
     assert_eq!(told, ["withdraw a web u1", "unwatch all@hall", "unwatch hall"]);
 }
 
-const POLICIES: Wants = Wants { services: false, routes: false, policies: true };
+const POLICIES: Wants = Wants { services: false, routes: false, policies: true, devices: false };
 
 /// The one group of a pod's namespace.
 fn policies() -> ObjectKey {
@@ -553,4 +553,59 @@ fn what_a_node_holds_of_services_is_taken_back_unless_it_has_been_told_since() {
     assert!(world.unlisted("a", &view, "u1").is_empty(), "a pod has come meanwhile");
     assert_eq!(words(&world.unlisted("a", &view, "u0")), ["withdraw a web u0"], "an earlier one of that name");
     assert_eq!(words(&world.unlisted("b", &view, "u1")), ["withdraw b web u1"]);
+}
+
+const DEVICES: Wants = Wants { services: false, routes: false, policies: false, devices: true };
+
+#[test]
+fn d02_a_list_waits_for_the_devices_of_the_node() {
+    let mut world = World::default();
+    let round = hello(&mut world, "a");
+    assert_eq!(words(&world.wants("a", DEVICES, None)), ["watch a for a"]);
+    assert_eq!(words(&world.seed("a", round, vec![pod("a", "p", &[])], None)), ["set a p uid-p"]);
+    let device = |uid: &str| Group::from([(key("Device", "d"), Told::new(object("Device", "d", uid)))]);
+    assert_eq!(words(&world.group_present(&device_views("a"), device("1"))), ["set a d 1", "listed a 1"]);
+    // Made anew under its name, moved away, and back.
+    assert_eq!(words(&world.group_present(&device_views("a"), device("2"))), ["remove a d 1", "set a d 2"]);
+    assert_eq!(words(&world.group_present(&device_views("a"), Group::new())), ["withdraw a d 2"]);
+    assert_eq!(words(&world.group_present(&device_views("a"), device("2"))), ["set a d 2"]);
+}
+
+#[test]
+fn d13_who_wants_no_devices_is_told_none_and_nothing_is_watched() {
+    let mut world = world(&["a"]);
+    assert!(world.wants("a", Wants::default(), None).is_empty());
+    assert_eq!(words(&world.wants("a", DEVICES, None)), ["watch a for a"]);
+    assert!(world.wants("a", DEVICES, None).is_empty(), "it says so with each connection");
+    let device = Group::from([(key("Device", "d"), Told::new(object("Device", "d", "1")))]);
+    let _ = world.group_present(&device_views("a"), device);
+    assert_eq!(words(&world.wants("a", Wants::default(), None)), ["withdraw a d 1", "unwatch a"]);
+    let _ = world.wants("a", DEVICES, None);
+    assert_eq!(words(&world.drop_node("a")), ["unwatch a"]);
+}
+
+/// Services are others on another site; devices are the same.
+#[test]
+fn devices_stay_while_a_node_moves_to_another_site_or_changes_its_mind_about_services() {
+    let mut world = world(&["a"]);
+    let _ = world.wants("a", DEVICES, None);
+    let device = Group::from([(key("Device", "d"), Told::new(object("Device", "d", "1")))]);
+    let _ = world.group_present(&device_views("a"), device);
+    for (wants, site) in [(ROUTES, None), (ROUTES, Some("hall")), (ROUTES, Some("yard")), (SERVICES, None)] {
+        let told = words(&world.wants("a", Wants { devices: true, ..wants }, site));
+        assert!(told.iter().all(|word| !word.ends_with(" a d 1")), "{told:?}");
+        let interested = words(&world.interested("a", &["x".to_owned()], std::time::Duration::ZERO));
+        assert!(interested.iter().all(|word| !word.ends_with(" a d 1")), "{interested:?}");
+    }
+}
+
+#[test]
+fn a_device_that_a_node_holds_is_taken_back_when_it_is_not_its_own() {
+    let mut world = world(&["a", "b"]);
+    let _ = world.wants("a", DEVICES, None);
+    let device = Group::from([(key("Device", "d"), Told::new(object("Device", "d", "1")))]);
+    let _ = world.group_present(&device_views("a"), device);
+    assert!(world.unlisted("a", &key("Device", "d"), "1").is_empty());
+    assert_eq!(words(&world.unlisted("a", &key("Device", "d"), "0")), ["withdraw a d 0"]);
+    assert_eq!(words(&world.unlisted("b", &key("Device", "d"), "1")), ["withdraw b d 1"]);
 }

@@ -100,7 +100,9 @@ impl Cluster {
             return Self { clients: Clients::impersonating(client.clone()), client, _folder: None };
         }
         let folder = tempfile::tempdir().unwrap();
-        let api = Server::open(Config::new(folder.path().join("api.db"))).unwrap();
+        let cel_helper = cloud_bridge::standalone::cel_helper(env!("CARGO_BIN_EXE_cloud-bridge"));
+        let config = Config { cel_helper: Some(cel_helper), ..Config::new(folder.path().join("api.db")) };
+        let api = Server::open(config).unwrap();
         let client = kube::Client::new(api.service(UserInfo::master("test")), "default");
         let as_node = move |node: &str| kube::Client::new(api.service(UserInfo::node(node)), "default");
         Self { clients: Clients::new(client.clone(), as_node), client, _folder: Some(folder) }

@@ -1,0 +1,233 @@
+//! Which node has which Devices, and which models these name. Pure: events of two watches in, groups out. The order in which
+//! Devices and models come does not matter.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use edge_protocol::message::ObjectKey;
+
+use super::view::{Device, Name};
+use crate::bridge::pod_references::{DEVICE, DEVICE_MODEL};
+use crate::bridge::world::{Group, Told};
+
+/// All that is known.
+#[derive(Default)]
+pub(super) struct Index {
+    devices: BTreeMap<Name, Device>,
+    models: BTreeMap<Name, Arc<Told>>,
+    of_node: BTreeMap<Box<str>, BTreeSet<Name>>,
+    /// Devices that name a model, whether it is there or not.
+    of_model: BTreeMap<Name, BTreeSet<Name>>,
+    /// Nodes whose groups are others than when they were last looked at.
+    changed: BTreeSet<Box<str>>,
+}
+
+impl Index {
+    pub(super) fn device(&self, name: &Name) -> Option<&Device> {
+        self.devices.get(name)
+    }
+
+    /// A Device as it is now; none: it is gone.
+    pub(super) fn set_device(&mut self, name: Name, device: Option<Device>) {
+        if self.devices.get(&name) == device.as_ref() {
+            return;
+        }
+        if let Some(old) = self.devices.remove(&name) {
+            forget(&mut self.of_node, &old.node, &name);
+            forget(&mut self.of_model, &model_of(&name, &old), &name);
+            self.changed.insert(old.node);
+        }
+        if let Some(device) = device {
+            self.changed.insert(device.node.clone());
+            if !device.node.is_empty() {
+                self.of_node.entry(device.node.clone()).or_default().insert(name.clone());
+            }
+            if !device.model.is_empty() {
+                self.of_model.entry(model_of(&name, &device)).or_default().insert(name.clone());
+            }
+            self.devices.insert(name, device);
+        }
+    }
+
+    /// A model as it is now; none: it is gone.
+    pub(super) fn set_model(&mut self, name: Name, model: Option<Arc<Told>>) {
+        if self.models.get(&name) == model.as_ref() {
+            return;
+        }
+        let users = self.of_model.get(&name).into_iter().flatten();
+        self.changed.extend(users.filter_map(|user| self.devices.get(user)).map(|device| device.node.clone()));
+        match model {
+            Some(model) => drop(self.models.insert(name, model)),
+            None => drop(self.models.remove(&name)),
+        }
+    }
+
+    /// All Devices there are.
+    pub(super) fn list_devices(&mut self, mut all: BTreeMap<Name, Device>) {
+        let known: Vec<Name> = self.devices.keys().cloned().collect();
+        for name in known {
+            let now = all.remove(&name);
+            self.set_device(name, now);
+        }
+        all.into_iter().for_each(|(name, device)| self.set_device(name, Some(device)));
+    }
+
+    /// All models there are.
+    pub(super) fn list_models(&mut self, mut all: BTreeMap<Name, Arc<Told>>) {
+        let known: Vec<Name> = self.models.keys().cloned().collect();
+        for name in known {
+            let now = all.remove(&name);
+            self.set_model(name, now);
+        }
+        all.into_iter().for_each(|(name, model)| self.set_model(name, Some(model)));
+    }
+
+    pub(super) fn is_changed(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
+    /// Nodes whose groups have changed since this was last asked.
+    pub(super) fn take_changed(&mut self) -> BTreeSet<Box<str>> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// What a node should hold.
+    pub(super) fn group(&self, node: &str) -> Group {
+        let mut group = Group::new();
+        let key = |kind: &str, (namespace, name): &Name| ObjectKey {
+            kind: kind.to_owned(),
+            namespace: namespace.clone(),
+            name: name.clone(),
+        };
+        for name in self.of_node.get(node).into_iter().flatten() {
+            let Some(device) = self.devices.get(name) else { continue };
+            group.insert(key(DEVICE, name), Arc::clone(&device.view));
+            let model = model_of(name, device);
+            group.extend(self.models.get(&model).map(|told| (key(DEVICE_MODEL, &model), Arc::clone(told))));
+        }
+        group
+    }
+}
+
+/// The model that a Device names lies in its namespace.
+fn model_of(name: &Name, device: &Device) -> Name {
+    (name.0.clone(), device.model.to_string())
+}
+
+fn forget<K: Ord>(users: &mut BTreeMap<K, BTreeSet<Name>>, of: &K, name: &Name) {
+    if let Some(names) = users.get_mut(of) {
+        names.remove(name);
+        if names.is_empty() {
+            users.remove(of);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::api::DynamicObject;
+    use serde_json::json;
+
+    use super::super::view;
+    use super::*;
+
+    fn device(index: &mut Index, name: &str, uid: &str, node: &str, model: &str) {
+        let spec = json!({"nodeName": node, "deviceModelRef": {"name": model}});
+        let object = json!({"metadata": {"namespace": "ns", "name": name, "uid": uid}, "spec": spec});
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        index.set_device(of(name), Device::of(&object));
+    }
+
+    fn model(index: &mut Index, name: &str, protocol: &str) {
+        let metadata = json!({"namespace": "ns", "name": name, "uid": format!("u-{name}")});
+        let object: DynamicObject =
+            serde_json::from_value(json!({"metadata": metadata, "spec": {"protocol": protocol}})).unwrap();
+        index.set_model(of(name), view::model(&object));
+    }
+
+    fn of(name: &str) -> Name {
+        ("ns".to_owned(), name.to_owned())
+    }
+
+    fn held(index: &Index, node: &str) -> Vec<String> {
+        index.group(node).values().map(|told| format!("{} {}", told.digest.key.name, told.digest.uid)).collect()
+    }
+
+    fn changed(index: &mut Index) -> Vec<String> {
+        index.take_changed().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn the_order_of_devices_and_models_does_not_matter() {
+        let (mut one, mut other) = (Index::default(), Index::default());
+        device(&mut one, "d", "1", "a", "m");
+        assert_eq!(held(&one, "a"), ["d 1"]);
+        assert_eq!(changed(&mut one), ["a"]);
+        model(&mut one, "m", "p");
+        assert_eq!(changed(&mut one), ["a"]);
+        model(&mut other, "m", "p");
+        assert!(changed(&mut other).is_empty(), "nobody names it");
+        device(&mut other, "d", "1", "a", "m");
+        assert_eq!(held(&one, "a"), ["d 1", "m u-m"]);
+        assert_eq!(held(&one, "a"), held(&other, "a"));
+    }
+
+    #[test]
+    fn a_device_that_moves_goes_from_the_old_node_with_its_model() {
+        let mut index = Index::default();
+        model(&mut index, "m", "p");
+        device(&mut index, "d", "1", "a", "m");
+        device(&mut index, "e", "2", "a", "m");
+        let _ = index.take_changed();
+        device(&mut index, "d", "1", "b", "m");
+        assert_eq!(changed(&mut index), ["a", "b"]);
+        assert_eq!(
+            (held(&index, "a"), held(&index, "b")),
+            (vec!["e 2".into(), "m u-m".into()], vec!["d 1".into(), "m u-m".into()])
+        );
+        device(&mut index, "e", "2", "b", "m");
+        assert!(held(&index, "a").is_empty(), "the last that named it has gone");
+        assert!(!index.of_node.contains_key("a"));
+    }
+
+    #[test]
+    fn what_says_the_same_changes_nothing() {
+        let mut index = Index::default();
+        model(&mut index, "m", "p");
+        device(&mut index, "d", "1", "a", "m");
+        let _ = index.take_changed();
+        model(&mut index, "m", "p");
+        device(&mut index, "d", "1", "a", "m");
+        let (devices, models) = (index.devices.clone(), index.models.clone());
+        index.list_devices(devices);
+        index.list_models(models);
+        assert!(!index.is_changed());
+        model(&mut index, "m", "q");
+        assert_eq!(changed(&mut index), ["a"]);
+    }
+
+    #[test]
+    fn a_list_is_all_there_is() {
+        let mut index = Index::default();
+        model(&mut index, "m", "p");
+        device(&mut index, "d", "1", "a", "m");
+        device(&mut index, "e", "2", "b", "");
+        let _ = index.take_changed();
+        index.list_devices(BTreeMap::new());
+        index.list_models(BTreeMap::new());
+        assert_eq!(changed(&mut index), ["a", "b"]);
+        assert!(index.group("a").is_empty() && index.device(&of("d")).is_none());
+        assert!(index.of_node.is_empty() && index.of_model.is_empty());
+    }
+
+    /// Under the name of an old one: the old one goes, by its uid.
+    #[test]
+    fn a_device_made_anew_is_another() {
+        let mut index = Index::default();
+        device(&mut index, "d", "1", "a", "m");
+        device(&mut index, "d", "2", "a", "m");
+        assert_eq!(held(&index, "a"), ["d 2"]);
+        index.set_device(of("d"), None);
+        assert!(held(&index, "a").is_empty());
+    }
+}

@@ -1,0 +1,25 @@
+//! Devices behind nodes (devices.kubeedge.io): what nodes are told of them, and what becomes of what they report.
+//!
+//! | module | owns |
+//! |---|---|
+//! | `view` | pure: Devices and models as nodes see them |
+//! | `index` | pure: which node has which Devices, and which models these name |
+//! | `served` | what of the group the API serves |
+//! | `watch` | the watches that feed `index`, while a node wants to know |
+//! | `checked` | pure: what of a report may be written |
+//! | `status` | pure: from a report and what is in the API to what is to be written |
+//! | `budget` | pure: how much is written in what time |
+//! | `turns` | waits for that |
+//! | `write` | writes one report |
+//!
+//! Knows no session and no connection.
+
+mod budget;
+mod checked;
+mod index;
+mod served;
+mod status;
+pub(super) mod turns;
+mod view;
+pub(super) mod watch;
+pub(super) mod write;

@@ -1,0 +1,204 @@
+//! From a report, the Device that it is about and the DeviceStatus that is there to what is to be written. Pure.
+//!
+//! A merge patch replaces the whole list of twins, so the list is made anew from both: what the report says, and of what it
+//! does not mention what is there, as long as the Device has the property. Nothing of an earlier Device of the same name is
+//! taken over. What others have in `extensions` stays.
+
+use edge_protocol::json::SetField;
+use edge_protocol::message::{DeviceReport, TwinReport, TwinValue};
+use serde_json::{Map, Value, json};
+
+use super::checked::{Checked, check};
+use super::view::Device;
+use crate::bridge::pod_references::{DEVICE, DEVICES_API};
+
+pub(super) const KIND: &str = "DeviceStatus";
+/// Under which name the bridge says whose report this is, in `status.extensions`.
+const OURS: &str = "sampan.dev";
+
+/// Who speaks.
+#[derive(Clone, Copy)]
+pub(super) struct Speaker<'a> {
+    pub(super) node: &'a str,
+    /// Fencing number of its connection: a higher one of the same node is newer.
+    pub(super) session: u64,
+    /// The time here, for people.
+    pub(super) now: &'a str,
+}
+
+/// What is to be done.
+#[derive(Debug, PartialEq)]
+pub(super) enum Plan {
+    /// All of it is there, or something newer.
+    Nothing,
+    /// A new object, as a whole.
+    Create(Value),
+    Patch {
+        /// For the object's status, on the version that was read.
+        status: Value,
+        /// For the object itself, after that: nobody owns it yet.
+        owner: Option<Value>,
+    },
+    /// Another node has written it: is the Device still this one's?
+    Confirm,
+    /// It is an earlier Device's, and about to go with that one.
+    Earlier,
+}
+
+/// What is to be done about a report, and what of the report is refused. `confirmed`: it is known of the Device to be the
+/// speaker's as of a time after `existing` was read.
+pub(super) fn plan(
+    existing: Option<&Value>,
+    device: &Device,
+    report: &DeviceReport,
+    speaker: Speaker<'_>,
+    confirmed: bool,
+) -> (Plan, Vec<String>) {
+    let checked = check(report, &device.properties);
+    let plan = decide(existing, device, report, &checked, speaker, confirmed);
+    (plan, checked.refused)
+}
+
+fn decide(
+    existing: Option<&Value>,
+    device: &Device,
+    report: &DeviceReport,
+    checked: &Checked<'_>,
+    speaker: Speaker<'_>,
+    confirmed: bool,
+) -> Plan {
+    let owner = owner(report, device);
+    let Some(existing) = existing else {
+        let metadata = json!({"namespace": report.namespace, "name": report.name, "ownerReferences": [owner]});
+        let status = wanted(&Value::Null, device, report, checked, speaker);
+        return Plan::Create(
+            json!({"apiVersion": DEVICES_API, "kind": KIND, "metadata": metadata, "spec": {}, "status": status}),
+        );
+    };
+    let owners = existing["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let of_device = || owners.iter().filter(|owner| owner["kind"] == DEVICE);
+    let owned = of_device().any(|owner| owner["uid"] == *device.uid);
+    if !owned && of_device().next().is_some() {
+        return Plan::Earlier;
+    }
+    // Without an owner it may be anybody's: a Device's that went and left it.
+    let before = if owned { &existing["status"] } else { &Value::Null };
+    let said = &before["extensions"][OURS];
+    let by_other = said["node"].as_str().is_some_and(|node| node != speaker.node);
+    if by_other && !confirmed {
+        return Plan::Confirm;
+    }
+    let (session, seq) = (said["session"].as_u64().unwrap_or_default(), said["seq"].as_u64().unwrap_or_default());
+    if !by_other && (session > speaker.session || (session == speaker.session && seq > report.seq)) {
+        return Plan::Nothing;
+    }
+    let status = wanted(before, device, report, checked, speaker);
+    if owned && !changes(&existing["status"], &status) {
+        return Plan::Nothing;
+    }
+    let version = &existing["metadata"]["resourceVersion"];
+    let mut body = status;
+    leave_out(&mut body, &existing["status"]);
+    let owner = (!owned).then(|| {
+        let owners: Vec<&Value> = owners.iter().chain([&owner]).collect();
+        json!({"metadata": {"ownerReferences": owners}})
+    });
+    Plan::Patch { status: json!({"metadata": {"resourceVersion": version}, "status": body}), owner }
+}
+
+/// The status as it should be, without what others have there.
+fn wanted(
+    before: &Value,
+    device: &Device,
+    report: &DeviceReport,
+    checked: &Checked<'_>,
+    speaker: Speaker<'_>,
+) -> Value {
+    let twins: Vec<Value> = device
+        .properties
+        .iter()
+        .filter_map(|property| twin(property, before, checked.twins.get(&**property)))
+        .collect();
+    let mut status = json!({ "twins": twins });
+    let mut ours = json!({"node": speaker.node, "session": speaker.session, "seq": report.seq});
+    let said = checked.state.map(|state| (state.state.as_str(), state.last_online.as_str()));
+    let (state, last_online) = said.unwrap_or_default();
+    let or_before = |said: &str, field: &str| match said {
+        "" => before[field].as_str().map(Value::from),
+        said => Some(said.into()),
+    };
+    let now = [("state", state), ("lastOnlineTime", last_online)];
+    now.into_iter()
+        .for_each(|(field, said)| or_before(said, field).into_iter().for_each(|text| status.set(field, text)));
+    // As long as it is the same state it is so since the same time.
+    let since = before["extensions"][OURS]["since"].as_str();
+    let since = since.filter(|_| state.is_empty() || before["state"] == *state);
+    if let Some(since) = since.or_else(|| said.map(|_| speaker.now)) {
+        ours.set("since", since.into());
+    }
+    if !checked.refused.is_empty() {
+        ours.set("refused", json!(checked.refused));
+    }
+    status.set("extensions", json!({ OURS: ours }));
+    status
+}
+
+/// One property, if anything is known of it.
+fn twin(property: &str, before: &Value, report: Option<&&TwinReport>) -> Option<Value> {
+    let twins = before["twins"].as_array().into_iter().flatten();
+    let old = twins.into_iter().find(|twin| twin["propertyName"] == *property).unwrap_or(&Value::Null);
+    let mut twin = json!({ "propertyName": property });
+    let said = |side: fn(&TwinReport) -> &Option<TwinValue>| report.and_then(|report| side(report).as_ref());
+    for (field, said) in [("reported", said(|twin| &twin.reported)), ("observedDesired", said(|twin| &twin.observed))] {
+        match said {
+            Some(value) => twin.set(field, told(value)),
+            None if old[field]["value"].is_string() => twin.set(field, old[field].clone()),
+            None => {}
+        }
+    }
+    twin.as_object().is_some_and(|fields| fields.len() > 1).then_some(twin)
+}
+
+fn told(value: &TwinValue) -> Value {
+    let mut metadata = json!({"timestamp": value.at_ms.to_string()});
+    if !value.kind.is_empty() {
+        metadata.set("type", value.kind.as_str().into());
+    }
+    if value.unsynchronized {
+        metadata.set("clock", "unsynchronized".into());
+    }
+    json!({"value": value.value, "metadata": metadata})
+}
+
+fn owner(report: &DeviceReport, device: &Device) -> Value {
+    json!({"apiVersion": DEVICES_API, "kind": DEVICE, "name": report.name, "uid": device.uid, "controller": true,
+        "blockOwnerDeletion": true})
+}
+
+/// Whether it is worth a write: who says it and how often are not.
+fn changes(there: &Value, wanted: &Value) -> bool {
+    let differs = |field: &str| {
+        let empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty) || *value == "";
+        there[field] != wanted[field] && !(empty(&there[field]) && empty(&wanted[field]))
+    };
+    let refused = |status: &Value| status["extensions"][OURS]["refused"].clone();
+    ["twins", "state", "lastOnlineTime"].into_iter().any(differs) || refused(there) != refused(wanted)
+}
+
+/// Names what is there and should not be: a merge patch leaves alone what it does not mention.
+fn leave_out(wanted: &mut Value, there: &Value) {
+    for field in ["state", "lastOnlineTime"] {
+        if wanted.get(field).is_none() && there.get(field).is_some() {
+            wanted.set(field, Value::Null);
+        }
+    }
+    let stale: Map<String, Value> = there["extensions"][OURS].as_object().cloned().unwrap_or_default();
+    for field in stale.keys() {
+        if wanted["extensions"][OURS].get(field).is_none() {
+            wanted.set_at(&["extensions", OURS, field], Value::Null);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

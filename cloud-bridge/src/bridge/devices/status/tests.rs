@@ -1,0 +1,244 @@
+//! What becomes of a report, case by case.
+
+use edge_protocol::message::DeviceState;
+use kube::api::DynamicObject;
+
+use super::*;
+
+const SPEAKER: Speaker<'static> = Speaker { node: "n", session: 10, now: "2026-03-01T10:00:00Z" };
+
+fn device(uid: &str, properties: &[&str]) -> Device {
+    let properties: Vec<Value> = properties.iter().map(|name| json!({ "name": name })).collect();
+    let object = json!({"metadata": {"namespace": "ns", "name": "d", "uid": uid},
+        "spec": {"nodeName": "n", "properties": properties}});
+    Device::of(&serde_json::from_value::<DynamicObject>(object).unwrap()).unwrap()
+}
+
+fn value(text: &str, at_ms: u64) -> Option<TwinValue> {
+    Some(TwinValue { value: text.into(), at_ms, kind: "float".into(), unsynchronized: false })
+}
+
+fn twin(property: &str, text: &str, at_ms: u64) -> TwinReport {
+    TwinReport { property: property.into(), reported: value(text, at_ms), observed: None }
+}
+
+fn report(seq: u64, twins: Vec<TwinReport>) -> DeviceReport {
+    DeviceReport { namespace: "ns".into(), name: "d".into(), uid: "u".into(), seq, state: None, twins }
+}
+
+fn state(state: &str, last_online: &str) -> Option<DeviceState> {
+    Some(DeviceState { state: state.into(), last_online: last_online.into() })
+}
+
+/// What an API makes of a merge patch.
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else { return *target = patch.clone() };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (field, value) in patch {
+        if value.is_null() {
+            drop(target.as_object_mut().unwrap().remove(field));
+        } else {
+            merge(target.as_object_mut().unwrap().entry(field).or_insert(Value::Null), value);
+        }
+    }
+}
+
+/// What is there after the plan has been carried out, if it was anything to be done.
+fn carried_out(existing: Option<&Value>, plan: Plan) -> Option<Value> {
+    match plan {
+        Plan::Create(object) => Some(object),
+        Plan::Patch { status, owner } => {
+            let mut object = existing.cloned().unwrap();
+            [Some(status), owner].into_iter().flatten().for_each(|patch| merge(&mut object, &patch));
+            Some(object)
+        }
+        _ => None,
+    }
+}
+
+fn written(existing: Option<&Value>, device: &Device, report: &DeviceReport) -> Value {
+    let (plan, refused) = plan(existing, device, report, SPEAKER, false);
+    assert_eq!(refused, [""; 0]);
+    let object = carried_out(existing, plan).expect("something to be written");
+    assert_eq!(super::plan(Some(&object), device, report, SPEAKER, false).0, Plan::Nothing, "all of it is there");
+    object
+}
+
+#[test]
+fn d01_the_first_report_makes_it_with_everything_in_it() {
+    let report = DeviceReport { state: state("online", "2026-03-01T09:00:00Z"), ..report(1, vec![twin("a", "1", 5)]) };
+    let object = written(None, &device("u", &["a", "b"]), &report);
+    let owner = json!({"apiVersion": DEVICES_API, "kind": "Device", "name": "d", "uid": "u", "controller": true,
+        "blockOwnerDeletion": true});
+    let reported = json!({"value": "1", "metadata": {"timestamp": "5", "type": "float"}});
+    let expected = json!({
+        "apiVersion": DEVICES_API, "kind": "DeviceStatus", "spec": {},
+        "metadata": {"namespace": "ns", "name": "d", "ownerReferences": [owner]},
+        "status": {
+            "twins": [{"propertyName": "a", "reported": reported}],
+            "state": "online", "lastOnlineTime": "2026-03-01T09:00:00Z",
+            "extensions": {"sampan.dev": {"node": "n", "session": 10, "seq": 1, "since": "2026-03-01T10:00:00Z"}},
+        },
+    });
+    assert_eq!(object, expected);
+}
+
+/// With a subresource a new object has no status yet.
+#[test]
+fn a_status_that_the_api_left_out_is_written_after_it() {
+    let (device, first) = (device("u", &["a"]), report(1, vec![twin("a", "1", 5)]));
+    let Plan::Create(mut made) = plan(None, &device, &first, SPEAKER, false).0 else { panic!("a new one") };
+    made.as_object_mut().unwrap().remove("status");
+    made.set_at(&["metadata", "resourceVersion"], "7".into());
+    let Plan::Patch { status, owner: None } = plan(Some(&made), &device, &first, SPEAKER, false).0 else {
+        panic!("a patch")
+    };
+    assert_eq!(status["metadata"], json!({"resourceVersion": "7"}));
+    assert_eq!(status["status"]["twins"][0]["reported"]["value"], "1");
+    let empty = report(2, Vec::new());
+    assert_eq!(plan(Some(&made), &device, &empty, SPEAKER, false).0, Plan::Nothing, "nothing is nothing");
+}
+
+#[test]
+fn what_says_the_same_again_is_no_write_whoever_says_it() {
+    let device = device("u", &["a"]);
+    let object = written(None, &device, &report(3, vec![twin("a", "1", 5)]));
+    for (session, seq) in [(10, 3), (10, 4), (11, 1)] {
+        let speaker = Speaker { session, ..SPEAKER };
+        assert_eq!(
+            plan(Some(&object), &device, &report(seq, vec![twin("a", "1", 5)]), speaker, false).0,
+            Plan::Nothing
+        );
+    }
+    let later = report(4, vec![twin("a", "1", 6)]);
+    assert!(matches!(plan(Some(&object), &device, &later, SPEAKER, false).0, Plan::Patch { .. }), "its time is news");
+}
+
+#[test]
+fn d04_nothing_older_replaces_what_is_there() {
+    let device = device("u", &["a"]);
+    let object = written(None, &device, &report(3, vec![twin("a", "3", 3)]));
+    let old = report(2, vec![twin("a", "2", 2)]);
+    assert_eq!(plan(Some(&object), &device, &old, SPEAKER, false).0, Plan::Nothing);
+    let fenced = Speaker { session: 9, ..SPEAKER };
+    let late = report(99, vec![twin("a", "2", 2)]);
+    assert_eq!(plan(Some(&object), &device, &late, fenced, false).0, Plan::Nothing);
+    // A node that has lost its memory begins anew, with a newer connection.
+    let newer = Speaker { session: 11, ..SPEAKER };
+    assert!(matches!(plan(Some(&object), &device, &old, newer, false).0, Plan::Patch { .. }));
+}
+
+/// Sessions of two nodes say nothing of each other.
+#[test]
+fn what_another_node_wrote_is_replaced_when_the_device_is_known_to_have_moved() {
+    let device = device("u", &["a"]);
+    let object = written(None, &device, &report(3, vec![twin("a", "3", 3)]));
+    let other = Speaker { node: "m", session: 1, ..SPEAKER };
+    let news = report(1, vec![twin("a", "1", 4)]);
+    assert_eq!(plan(Some(&object), &device, &news, other, false).0, Plan::Confirm);
+    let (plan, _) = plan(Some(&object), &device, &news, other, true);
+    let now = carried_out(Some(&object), plan).unwrap();
+    assert_eq!(now["status"]["extensions"]["sampan.dev"], json!({"node": "m", "session": 1, "seq": 1}));
+    assert_eq!(now["status"]["twins"][0]["reported"]["value"], "1");
+}
+
+#[test]
+fn what_a_report_does_not_mention_stays_as_long_as_the_device_has_it() {
+    let both = device("u", &["b", "a"]);
+    let first = DeviceReport {
+        state: state("ok", "2026-03-01T09:00:00Z"),
+        ..report(1, vec![twin("a", "1", 5), twin("b", "1", 5)])
+    };
+    let object = written(None, &both, &first);
+    let observed = TwinReport { property: "a".into(), reported: None, observed: value("2", 6) };
+    let object = written(Some(&object), &both, &report(2, vec![observed]));
+    let status = &object["status"];
+    assert_eq!(status["twins"][0]["propertyName"], "b", "in the order of the Device");
+    let a = &status["twins"][1];
+    assert_eq!((&a["reported"]["value"], &a["observedDesired"]["value"]), (&json!("1"), &json!("2")));
+    assert_eq!((&status["state"], &status["lastOnlineTime"]), (&json!("ok"), &json!("2026-03-01T09:00:00Z")));
+    assert_eq!(status["extensions"]["sampan.dev"]["since"], SPEAKER.now);
+    // An empty time does not clear one; a property that is no more does go.
+    let offline = DeviceReport { state: state("offline", ""), ..report(3, Vec::new()) };
+    let object = written(Some(&object), &device("u", &["a"]), &offline);
+    assert_eq!(object["status"]["twins"].as_array().map(Vec::len), Some(1));
+    assert_eq!(object["status"]["lastOnlineTime"], "2026-03-01T09:00:00Z");
+}
+
+#[test]
+fn the_time_since_which_a_state_holds_stays_with_it() {
+    let device = device("u", &[]);
+    let of = |seq, name: &str| DeviceReport { state: state(name, ""), ..report(seq, Vec::new()) };
+    let object = written(None, &device, &of(1, "online"));
+    let later = Speaker { now: "2026-03-01T11:00:00Z", ..SPEAKER };
+    assert_eq!(plan(Some(&object), &device, &of(2, "online"), later, false).0, Plan::Nothing);
+    let (plan, _) = plan(Some(&object), &device, &of(2, "offline"), later, false);
+    let object = carried_out(Some(&object), plan).unwrap();
+    assert_eq!(object["status"]["extensions"]["sampan.dev"]["since"], later.now);
+}
+
+#[test]
+fn what_others_say_in_extensions_stays_and_old_refusals_go() {
+    let device = device("u", &["a"]);
+    let unknown = report(1, vec![twin("a", "1", 5), twin("hum", "1", 5)]);
+    let (plan, refused) = plan(None, &device, &unknown, SPEAKER, false);
+    assert_eq!(refused, ["property hum is not in spec.properties"]);
+    let mut object = carried_out(None, plan).unwrap();
+    object.set_at(&["status", "extensions", "example.com"], json!({"x": 1}));
+    let ours = &object["status"]["extensions"]["sampan.dev"];
+    assert_eq!(ours["refused"], json!(refused));
+    let (again, _) = super::plan(Some(&object), &device, &unknown, SPEAKER, false);
+    assert_eq!(again, Plan::Nothing, "the same refusals are no news");
+    let object = written(Some(&object), &device, &report(2, vec![twin("a", "1", 5)]));
+    assert_eq!(object["status"]["extensions"]["example.com"], json!({"x": 1}));
+    assert_eq!(object["status"]["extensions"]["sampan.dev"].get("refused"), None);
+}
+
+#[test]
+fn d03_nothing_of_an_earlier_device_is_shown() {
+    let old = written(None, &device("u", &["a", "b"]), &report(1, vec![twin("a", "old", 5), twin("b", "old", 5)]));
+    let new = device("v", &["a", "b"]);
+    let news = report(1, vec![twin("b", "new", 6)]);
+    assert_eq!(plan(Some(&old), &new, &news, SPEAKER, false).0, Plan::Earlier);
+    // Deleted so that what it owns stays: nobody's.
+    let mut orphan = old.clone();
+    orphan.set_at(&["metadata", "ownerReferences"], json!([{"kind": "ConfigMap", "uid": "x"}]));
+    let object = written(Some(&orphan), &new, &news);
+    let twins = object["status"]["twins"].as_array().unwrap();
+    assert_eq!((twins.len(), &twins[0]["reported"]["value"]), (1, &json!("new")));
+    let owners = object["metadata"]["ownerReferences"].as_array().unwrap();
+    assert_eq!((owners.len(), &owners[1]["uid"]), (2, &json!("v")));
+}
+
+#[test]
+fn a_clock_that_was_not_set_is_said() {
+    let mut unset = twin("a", "1", 5);
+    unset.reported.as_mut().unwrap().unsynchronized = true;
+    unset.reported.as_mut().unwrap().kind.clear();
+    let object = written(None, &device("u", &["a"]), &report(1, vec![unset]));
+    let metadata = &object["status"]["twins"][0]["reported"]["metadata"];
+    assert_eq!(*metadata, json!({"timestamp": "5", "clock": "unsynchronized"}));
+}
+
+/// Whoever may write a DeviceStatus may write nonsense.
+#[test]
+fn d11_a_status_of_any_shape_is_no_end_of_anything() {
+    let device = device("u", &["a"]);
+    let owner = json!([{"kind": "Device", "uid": "u"}]);
+    for status in [
+        json!(1),
+        json!([]),
+        json!({"twins": 1, "state": 2, "lastOnlineTime": {}, "extensions": []}),
+        json!({"twins": [1, "x", null, {}, {"propertyName": "a", "reported": 1}, {"propertyName": "a", "reported": {"value": 1}}]}),
+        json!({"extensions": {"sampan.dev": 1}}),
+        json!({"extensions": {"sampan.dev": {"session": "x", "seq": -1, "node": 1, "refused": {}, "since": 3, "odd": 1}}}),
+    ] {
+        for owners in [owner.clone(), json!(1), json!([1]), Value::Null] {
+            let object = json!({"metadata": {"ownerReferences": owners, "resourceVersion": "1"}, "status": status});
+            let (plan, _) = plan(Some(&object), &device, &report(1, vec![twin("a", "1", 5)]), SPEAKER, false);
+            assert!(matches!(plan, Plan::Patch { .. }), "{object}");
+        }
+    }
+}

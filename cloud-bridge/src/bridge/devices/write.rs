@@ -1,0 +1,216 @@
+//! Writes what a node reports of a device into its DeviceStatus, in the bridge's own name: no node may write one.
+//!
+//! One attempt per call, which makes the object if there is none, and reads it again when somebody else has written it
+//! meanwhile. When to try again is for the caller.
+
+use std::sync::Arc;
+
+use edge_protocol::json::SetField;
+use edge_protocol::message::DeviceReport;
+use jiff::Timestamp;
+use kube::api::DynamicObject;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use super::status::{Plan, Speaker, plan};
+use super::turns::Turns;
+use super::view::Device;
+use super::watch::DeviceWatch;
+use crate::bridge::pod_references::DEVICES_API;
+use crate::bridge::requests::{Patch, Requests, is_path_segment};
+
+/// Writes, and looks at what others have written meanwhile, in one attempt.
+const STEPS: usize = 8;
+
+/// Writes for one node.
+pub(in crate::bridge) struct Writer {
+    /// The bridge's own.
+    pub(in crate::bridge) requests: Requests,
+    pub(in crate::bridge) devices: Arc<DeviceWatch>,
+    pub(in crate::bridge) turns: Arc<Turns>,
+    /// Requests of all nodes that are at the API at the same time.
+    pub(in crate::bridge) gate: Arc<Semaphore>,
+    pub(in crate::bridge) node: String,
+    /// Fencing number of the connection.
+    pub(in crate::bridge) session: u64,
+}
+
+/// What became of a report.
+#[derive(Debug, PartialEq)]
+pub(in crate::bridge) enum Ended {
+    /// It is there, or something newer, but for what is refused.
+    Written(Vec<String>),
+    /// It will never be.
+    Refused(String),
+    /// The API could not be asked, or had no time.
+    Trouble(String),
+    /// What stands in the way should go by itself in a moment.
+    Obstacle(String),
+}
+
+impl Writer {
+    /// Tries once. A report may have been written before and come again.
+    pub(in crate::bridge) async fn write(&self, report: &DeviceReport) -> Ended {
+        match self.try_to_write(report).await {
+            Ok(refused) => Ended::Written(refused),
+            Err(ended) => ended,
+        }
+    }
+
+    async fn try_to_write(&self, report: &DeviceReport) -> Result<Vec<String>, Ended> {
+        let DeviceReport { namespace, name, .. } = report;
+        if !is_path_segment(namespace) || !is_path_segment(name) {
+            return Err(Ended::Refused("that is no name of a Device".to_owned()));
+        }
+        self.turns.look(&self.node).await;
+        let (mut device, mut confirmed) = match self.devices.device(&(namespace.clone(), name.clone())) {
+            (Some(device), _) if self.is_ours(&device, report) => (device, false),
+            (_, false) => return Err(Ended::Trouble("Devices have not been read yet".to_owned())),
+            // The watch may be behind.
+            _ => (self.confirm(report).await?, true),
+        };
+        let served = self.devices.served();
+        if !served.statuses {
+            self.devices.look_again();
+            return Err(Ended::Obstacle("the API serves no DeviceStatus".to_owned()));
+        }
+        let list = format!("/apis/{DEVICES_API}/namespaces/{namespace}/devicestatuses");
+        let path = format!("{list}/{name}");
+        let status_path = if served.subresource { format!("{path}/status") } else { path.clone() };
+        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let speaker = Speaker { node: &self.node, session: self.session, now: &now };
+        let mut existing = self.read(&path).await?;
+        // What a new object does not take with it follows at once.
+        let (mut patched, mut has_turn) = (false, false);
+        for _ in 0..STEPS {
+            let (plan, refused) = plan(existing.as_ref(), &device, report, speaker, confirmed);
+            match plan {
+                Plan::Nothing => return Ok(refused),
+                Plan::Confirm => (device, confirmed) = (self.confirm(report).await?, true),
+                Plan::Earlier => {
+                    let why = "the DeviceStatus of an earlier Device of this name is still there";
+                    return Err(Ended::Obstacle(why.to_owned()));
+                }
+                Plan::Create(object) => {
+                    self.turns.write(&self.node).await;
+                    has_turn = true;
+                    existing = match self.turn(self.requests.post::<Value>(&list, &object)).await {
+                        Err(error) if code(&error) == Some(409) => self.read(&path).await?,
+                        made => Some(made.map_err(failed)?),
+                    };
+                }
+                // The API has taken it, and it is not there: it has come to serve statuses in another way.
+                Plan::Patch { .. } if patched => {
+                    self.devices.look_again();
+                    return Err(Ended::Obstacle("the API takes no status at this place".to_owned()));
+                }
+                Plan::Patch { status, owner } => {
+                    if !std::mem::take(&mut has_turn) {
+                        self.turns.write(&self.node).await;
+                    }
+                    let written = self.patch(&status_path, &status).await?;
+                    patched = written.is_some();
+                    existing = match (written, owner) {
+                        (Some(written), Some(mut owner)) => {
+                            let version = written["metadata"]["resourceVersion"].clone();
+                            owner.set_at(&["metadata", "resourceVersion"], version);
+                            self.patch(&path, &owner).await?
+                        }
+                        (written, _) => written,
+                    };
+                    if existing.is_none() {
+                        existing = self.read(&path).await?;
+                        if existing.is_some() && served.subresource {
+                            // Where its status was, perhaps, is nothing any more.
+                            self.devices.look_again();
+                        }
+                    }
+                }
+            }
+        }
+        Err(Ended::Trouble("somebody else writes it all the time".to_owned()))
+    }
+
+    /// None if it was changed or has gone since it was read.
+    async fn patch(&self, path: &str, body: &Value) -> Result<Option<Value>, Ended> {
+        match self.turn(self.requests.patch_for::<Value>(path, Patch::Merge, body)).await {
+            Ok(written) => Ok(Some(written)),
+            Err(error) if matches!(code(&error), Some(404 | 409)) => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    async fn read(&self, path: &str) -> Result<Option<Value>, Ended> {
+        match self.turn(self.requests.get::<Value>(path)).await {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if code(&error) == Some(404) => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// The Device as the API has it now, if it is this node's.
+    async fn confirm(&self, report: &DeviceReport) -> Result<Device, Ended> {
+        let DeviceReport { namespace, name, .. } = report;
+        let path = format!("/apis/{DEVICES_API}/namespaces/{namespace}/devices/{name}");
+        let found = match self.turn(self.requests.get::<DynamicObject>(&path)).await {
+            Err(error) if code(&error) == Some(404) => {
+                return Err(Ended::Refused("there is no such Device".to_owned()));
+            }
+            found => Device::of(&found.map_err(failed)?),
+        };
+        let refused = || Ended::Refused(format!("no Device of this name and uid is of node {}", self.node));
+        found.filter(|device| self.is_ours(device, report)).ok_or_else(refused)
+    }
+
+    fn is_ours(&self, device: &Device, report: &DeviceReport) -> bool {
+        *device.node == *self.node && *device.uid == *report.uid
+    }
+
+    async fn turn<T>(&self, request: impl Future<Output = T>) -> T {
+        // Never closed: it lives as long as the bridge.
+        let _turn = self.gate.acquire().await;
+        request.await
+    }
+}
+
+/// What an answer of the API means for a report.
+fn failed(error: kube::Error) -> Ended {
+    match &error {
+        kube::Error::Api(status) => match status.code {
+            401 | 408 | 429 => Ended::Trouble(status.message.clone()),
+            // Of a right or a policy, which somebody mends, perhaps; 404: of the namespace or the definition.
+            403 | 404 => Ended::Obstacle(status.message.clone()),
+            400..500 => Ended::Refused(status.message.clone()),
+            _ => Ended::Trouble(error.to_string()),
+        },
+        kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => Ended::Refused(error.to_string()),
+        _ => Ended::Trouble(error.to_string()),
+    }
+}
+
+fn code(error: &kube::Error) -> Option<u16> {
+    if let kube::Error::Api(status) = error { Some(status.code) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn what_may_pass_is_no_refusal() {
+        let of = |code| failed(kube::Error::Api(Box::new(Status::failure("m", "r").with_code(code))));
+        for code in [401, 408, 429, 500, 502, 503, 504] {
+            assert!(matches!(of(code), Ended::Trouble(_)), "{code}");
+        }
+        for code in [403, 404] {
+            assert!(matches!(of(code), Ended::Obstacle(_)), "{code}");
+        }
+        for code in [400, 409, 413, 422] {
+            assert!(matches!(of(code), Ended::Refused(_)), "{code}");
+        }
+        let broken = kube::Error::SerdeError(serde_json::from_str::<u8>("x").unwrap_err());
+        assert!(matches!(failed(broken), Ended::Trouble(_)), "nonsense in an answer proves nothing");
+    }
+}

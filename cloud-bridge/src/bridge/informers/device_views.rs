@@ -1,0 +1,41 @@
+//! What a node is told of its devices.
+
+use std::sync::Arc;
+
+use edge_protocol::message::ObjectKey;
+use tokio::sync::mpsc;
+
+use super::object::{News, What};
+use crate::bridge::devices::watch::{DeviceWatch, View};
+use crate::bridge::world::Group;
+
+/// Tells of the group of a node, whose name is the key's, until aborted. What was read before this round is not told.
+pub(super) async fn tell_device_views(
+    devices: Arc<DeviceWatch>,
+    from: u64,
+    key: ObjectKey,
+    watch: u64,
+    news: mpsc::Sender<News>,
+) {
+    let mut views = devices.of_node(&key.name);
+    let mut said: Option<Arc<Group>> = None;
+    loop {
+        let view = views.borrow_and_update().clone();
+        let what = match view {
+            View::Failed if said.is_none() => Some(What::Failed),
+            View::Of { round, group } if round >= from && said.as_ref() != Some(&group) => {
+                said = Some(Arc::clone(&group));
+                Some(What::Group(Group::clone(&group)))
+            }
+            View::Nothing | View::Failed | View::Of { .. } => None,
+        };
+        if let Some(what) = what
+            && news.send(News { key: key.clone(), watch, what }).await.is_err()
+        {
+            return;
+        }
+        if views.changed().await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! A batch of what a node reports of its devices: written some at a time, and again until each is in the API or refused.
+//! Meanwhile the node sends no other, and keeps what is newest: a slow API costs freshness, never memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use edge_protocol::message::{DeviceRefusal, DeviceReport};
+use futures::{StreamExt, stream};
+use sampan_log::printable::printable;
+
+use crate::bridge::devices::write::{Ended, Writer};
+use crate::bridge::reports::Reports;
+use crate::bridge::requests::Requests;
+use crate::bridge::shared::Shared;
+
+/// Reports of one node under way at the same time.
+const AT_ONCE: usize = 4;
+/// Pause after a failed attempt, doubled up to the second figure.
+const AGAIN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(20));
+/// So often something may be in the way that should go by itself: a quarter of a minute together.
+const OBSTACLES: u32 = 6;
+
+/// A newer connection of the node is elsewhere.
+struct Fenced;
+
+/// Writes all of them. What is refused, or nothing if a newer connection of the node is at another bridge.
+pub(super) async fn write(
+    shared: Arc<Shared>,
+    reports: Arc<Reports>,
+    node: String,
+    session: u64,
+    devices: Vec<DeviceReport>,
+) -> Option<Vec<DeviceRefusal>> {
+    let devices_watch = loop {
+        if let Some(present) = shared.devices.present() {
+            break present;
+        }
+        // The node has just come; what it should hold is about to be looked at.
+        tokio::time::sleep(AGAIN.0).await;
+    };
+    let writer = Writer {
+        requests: Requests::new(shared.clients.own().clone()),
+        devices: devices_watch,
+        turns: Arc::clone(&shared.device_turns),
+        gate: Arc::clone(&shared.writes),
+        node,
+        session,
+    };
+    lead(&writer, &reports).await.ok()?;
+    let each = stream::iter(devices).map(|report| one(&writer, &reports, report));
+    let all: Vec<Result<Vec<DeviceRefusal>, Fenced>> = each.buffer_unordered(AT_ONCE).collect().await;
+    let all: Result<Vec<_>, Fenced> = all.into_iter().collect();
+    all.ok().map(|all| all.into_iter().flatten().collect())
+}
+
+async fn one(writer: &Writer, reports: &Reports, report: DeviceReport) -> Result<Vec<DeviceRefusal>, Fenced> {
+    let what = printable(format_args!("{}/{}", report.namespace, report.name)).to_string();
+    let (mut pause, mut obstacles) = (AGAIN.0, 0);
+    let refused = loop {
+        let why = match writer.write(&report).await {
+            Ended::Written(refused) => break refused,
+            Ended::Refused(why) => break vec![why],
+            Ended::Obstacle(why) if obstacles == OBSTACLES => break vec![why],
+            Ended::Obstacle(why) => {
+                obstacles += 1;
+                why
+            }
+            Ended::Trouble(why) => why,
+        };
+        log::debug!("node {}: Device {what}: will be tried again: {}", writer.node, printable(why));
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(AGAIN.1);
+        // Time has passed: what is old by now must not replace what a newer connection has written.
+        lead(writer, reports).await?;
+    };
+    let refusal = |reason: String| {
+        log::warn!("node {}: Device {what}: refused: {}", writer.node, printable(&reason));
+        DeviceRefusal { uid: report.uid.clone(), reason }
+    };
+    Ok(refused.into_iter().map(refusal).collect())
+}
+
+/// Asked until the API answers.
+async fn lead(writer: &Writer, reports: &Reports) -> Result<(), Fenced> {
+    let mut pause = AGAIN.0;
+    loop {
+        match reports.leads().await {
+            Ok(true) => return Ok(()),
+            Ok(false) => return Err(Fenced),
+            Err(why) => log::warn!("node {}: asking whose it is: {}", writer.node, printable(why)),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(AGAIN.1);
+    }
+}
