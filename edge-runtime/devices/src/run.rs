@@ -258,10 +258,11 @@ impl Helper {
     }
 
     fn tell_watching(&mut self) {
-        if self.changed.is_empty() {
+        if self.watch_at.is_some_and(|at| at > Instant::now()) {
             return;
         }
-        if self.watch_at.is_some_and(|at| at > Instant::now()) {
+        self.watch_at = None;
+        if self.changed.is_empty() {
             return;
         }
         let changed = std::mem::take(&mut self.changed);
@@ -269,7 +270,6 @@ impl Helper {
         let watches = self.callers.watches().filter(|(.., device)| concerned(*device));
         let watches: Vec<(u64, u64, Option<Named>)> =
             watches.map(|(id, number, device)| (id, number, device.cloned())).collect();
-        self.watch_at = None;
         for (id, number, device) in watches {
             self.watch_at = Some(Instant::now() + WATCH_PAUSE);
             let Some(answer) = self.works.as_ref().map(|works| works.twins.get(device.as_ref())) else { return };

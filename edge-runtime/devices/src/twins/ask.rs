@@ -38,6 +38,9 @@ struct ShownProperty<'a> {
     reported: Option<ShownValue<'a>>,
     /// The bridge has the newest of it.
     told: bool,
+    /// Not of the Device object, so that the bridge is told nothing of it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    extra: bool,
 }
 
 #[derive(Serialize)]
@@ -75,6 +78,7 @@ impl Twins {
             observed: property.observed.as_ref().and_then(shown),
             reported: property.reported.as_ref().and_then(shown),
             told: property.in_spec && !property.told.is_due(),
+            extra: !property.in_spec,
         };
         Shown {
             namespace: &id.namespace,

@@ -216,10 +216,10 @@ impl Device {
         extras.map(|(name, property)| name.len() + property.held() + 64).sum()
     }
 
-    /// All that is to be told of it, and notes that it is under way.
-    pub(super) fn report(&mut self, id: &Named, model: Option<&Model>, wall: u64) -> DeviceReport {
-        // By the clock, so that it rises also over a restart of which no record says how far it was.
-        self.seq = (self.seq + 1).max(wall);
+    /// All that is to be told of it, and notes that it is under way. `seq` is the last one of any device, and the clock where
+    /// that is more: so it rises also for a device that was away, and over a restart of which no record says how far it was.
+    pub(super) fn report(&mut self, id: &Named, model: Option<&Model>, seq: u64) -> DeviceReport {
+        self.seq = self.seq.max(seq) + 1;
         self.state.told.sent = self.state.told.n;
         let mut twins = Vec::new();
         for (name, property) in self.properties.iter_mut().filter(|(_, property)| property.in_spec) {

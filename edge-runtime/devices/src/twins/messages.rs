@@ -97,7 +97,7 @@ impl Twins {
         if let Err(Refused { code, reason }) = update::check(device, &asked.twin, &limits) {
             return self.refuse(now, topic, &asked.event_id, code, &reason);
         }
-        let mut done = update::apply(device, asked.twin, model, stamper(now, self.clock_set));
+        let done = update::apply(device, asked.twin, model, stamper(now, self.clock_set));
 
         self.counters.reports_in += done.reports;
         self.counters.coalesced += done.coalesced;
@@ -114,9 +114,9 @@ impl Twins {
         if self.broker == Some(true) && device.differs() {
             self.announcements.delta(id, &mut device.pending, now.mono);
         }
-        let strange = done.extra.take().filter(|_| !std::mem::replace(&mut device.extras_told, done.extra.is_some()));
-        let uid = device.uid.clone();
-        if let Some(name) = strange {
+        if let Some(name) = done.extra.filter(|_| self.daemon && !device.extras_told) {
+            device.extras_told = true;
+            let uid = device.uid.clone();
             self.extra_event(id, uid, &name);
         }
         let (event_id, timestamp) = (asked.event_id.as_str(), now.wall);

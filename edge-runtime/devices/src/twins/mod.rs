@@ -89,6 +89,8 @@ pub struct Twins {
     broker: Option<bool>,
     due: Due,
     keep: Keep,
+    /// Of the last report.
+    seq: u64,
     announcements: Announcements,
     ids: Ids,
     counters: Counters,
@@ -111,10 +113,11 @@ impl Twins {
             daemon: false,
             ready: false,
             link: false,
-            clock_set: false,
+            clock_set: true,
             broker: settings.mqtt.as_ref().map(|_| false),
             due: Due::new(settings.report.clone()),
             keep: Keep::new(settings.store.writes_per_hour),
+            seq: 0,
             announcements: Announcements::default(),
             ids: Ids::new(seed),
             counters: Counters::default(),
@@ -186,7 +189,9 @@ impl Twins {
         for id in chosen {
             let Some(device) = self.devices.get_mut(&id) else { continue };
             self.due.take(&device.uid, &mut device.waiting, now.mono);
-            devices.push(device.report(&id, self.models.get(&model_of(&id, &device.model)), now.wall));
+            let report = device.report(&id, self.models.get(&model_of(&id, &device.model)), self.seq.max(now.wall));
+            self.seq = report.seq;
+            devices.push(report);
         }
         self.outputs.push(Output::Tell(FromHelper::Report { batch, devices }));
     }

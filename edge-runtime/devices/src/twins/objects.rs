@@ -19,7 +19,11 @@ impl Twins {
         self.daemon_went(now);
         self.daemon = true;
         self.records.clear();
-        self.devices.values_mut().for_each(|device| device.said = false);
+        for device in self.devices.values_mut() {
+            device.said = false;
+            // Nobody knows what an earlier one has written of what it was given.
+            device.unkept.any = true;
+        }
         self.models.values_mut().for_each(|model| model.said = false);
         // It knows no counters.
         self.counted = Default::default();
@@ -72,7 +76,7 @@ impl Twins {
         if device.is_due() {
             self.due.changed(&mut device.waiting, now.mono, echoes);
         }
-        if self.ready && came {
+        if self.ready && came && self.broker == Some(true) {
             self.announcements.added(&id, &mut device.pending, now.mono);
         }
         if self.ready && self.broker == Some(true) && !changed.is_empty() {

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use sampan_devices_control::{FromHelper, Kind, Mqtt, Row, Settings, ToHelper, VERSION};
+use sampan_devices_control::{Counters, FromHelper, Kind, Mqtt, Row, Settings, ToHelper, VERSION};
 use serde_json::{Value, json};
 
 /// What is waited for comes within so long, on a slow machine too.
@@ -50,9 +50,19 @@ impl Broker {
         let port = free_port();
         let socket = folder.path().join("mqtt.sock");
         let configuration = format!(
-            "user root\nlistener {port} 127.0.0.1\nlistener 0 {}\nlog_dest stderr\npersistence false\nmax_queued_messages 0\n{lines}",
+            "user root\nlistener {port} 127.0.0.1\nlistener 0 {}\nlog_dest stderr\npersistence false\n{lines}",
             socket.display()
         );
+        // Two users: one for the node, which may not publish deltas, and one for the test.
+        let (passwords, acl) = (folder.path().join("passwords"), folder.path().join("acl"));
+        std::fs::write(&passwords, "node:secret\ntest:secret\n").unwrap();
+        assert!(Command::new("mosquitto_passwd").arg("-U").arg(&passwords).status().unwrap().success());
+        let rules = "user node\ntopic read $hw/events/#\ntopic write $hw/events/device/+/+/twin/update/result\n\n\
+            user test\ntopic readwrite $hw/events/#\ntopic readwrite test/#\n";
+        std::fs::write(&acl, rules).unwrap();
+        let configuration = configuration
+            .replace("PASSWORDS", &passwords.to_string_lossy())
+            .replace("acl_file ACL", &format!("acl_file {}", acl.display()));
         std::fs::write(folder.path().join("mosquitto.conf"), configuration).unwrap();
         let mut broker = Self { process: None, port, socket, folder };
         broker.again();
@@ -76,6 +86,12 @@ impl Broker {
         }
     }
 
+    /// How often a client with the helper's name has connected.
+    pub(crate) fn connections(&self) -> usize {
+        let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap();
+        log.lines().filter(|line| line.contains("New client connected") && line.contains("edge-devices-")).count()
+    }
+
     pub(crate) fn stop(&mut self) {
         self.process = None;
     }
@@ -95,7 +111,8 @@ impl Broker {
 
     pub(crate) fn publish_with(&self, topic: &str, payload: &str, more: &[&str]) {
         let mut command = Command::new(program("mosquitto_pub"));
-        command.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-q", "1", "-t", topic, "-s"]).args(more);
+        command.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-q", "1", "-t", topic]).args(more);
+        command.arg(if payload.is_empty() { "-n" } else { "-s" });
         let mut child = command.stdin(Stdio::piped()).spawn().expect("mosquitto_pub is installed");
         child.stdin.take().unwrap().write_all(payload.as_bytes()).unwrap();
         assert!(child.wait().unwrap().success());
@@ -303,9 +320,41 @@ impl Helper {
         self.process.take().and_then(|mut process| process.0.wait().unwrap().code())
     }
 
+    pub(crate) fn exit_after_end(&mut self) -> Option<i32> {
+        self.say(&ToHelper::End {});
+        self.exit()
+    }
+
+    /// The daemon is gone.
+    pub(crate) fn hang_up(&self) {
+        self.stream.shutdown(std::net::Shutdown::Both).unwrap();
+    }
+
+    /// What it counts next.
+    pub(crate) fn counters(&self) -> Counters {
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE).expect("the helper counts");
+            if let FromHelper::Counters { counters } = serde_json::from_str(&line).unwrap() {
+                return counters;
+            }
+        }
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.process.as_ref().unwrap().0.id()
     }
+}
+
+/// Until the helper is connected to the broker nobody answers.
+pub(crate) fn say_until_answered(broker: &Broker, heard: &Heard) {
+    for _ in 0..100 {
+        broker.publish("$hw/events/device/default/nobody/twin/get", r#"{"event_id":"0"}"#);
+        let all = heard.all_within(Duration::from_millis(200));
+        if all.iter().any(|line| line.contains("nobody/twin/get/result")) {
+            return;
+        }
+    }
+    panic!("the helper answers nothing");
 }
 
 pub(crate) fn model() -> Value {

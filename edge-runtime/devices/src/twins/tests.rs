@@ -1,1 +1,0 @@
-//! The rules of the core, told as news and what follows.

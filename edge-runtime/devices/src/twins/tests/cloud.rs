@@ -1,0 +1,208 @@
+//! What the bridge is told, and when.
+
+use super::*;
+
+#[test]
+fn the_first_value_is_told_at_once_and_the_newest_after_the_pause() {
+    let mut world = World::lab("");
+    world.report("temp", "1");
+    let first = world.acked();
+    assert_eq!((reported(&first, "temp"), first.uid.as_str(), first.state.as_ref()), (Some("1"), UID, None));
+    for value in ["2", "3", "4"] {
+        world.report("temp", value);
+    }
+    assert!(world.tick().reports().is_empty());
+    world.wait(1_000);
+    world.tick();
+    let second = world.acked();
+    assert_eq!(reported(&second, "temp"), Some("4"));
+    assert!(second.seq > first.seq);
+    assert_eq!(world.twins.counters.coalesced, 2);
+    world.wait(3_600_000);
+    assert!(world.tick().reports().is_empty());
+}
+
+#[test]
+fn what_does_not_change_is_told_again_seldom() {
+    let mut world = World::lab("");
+    world.report("temp", "1");
+    world.acked();
+    let mut reports = 0;
+    for _ in 0..3_600 {
+        world.wait(1_000);
+        world.report("temp", "1");
+        for (batch, _) in world.reports() {
+            reports += 1;
+            world.twins.acked(world.now, batch, &[]);
+        }
+        world.said.clear();
+    }
+    assert_eq!(reports, 6);
+}
+
+#[test]
+fn one_batch_is_under_way_and_a_cut_makes_it_void() {
+    let mut world = World::lab("");
+    world.report("temp", "1");
+    let (lost, _) = world.reports().remove(0);
+    world.report("temp", "2");
+    world.wait(5_000);
+    assert!(world.tick().reports().is_empty());
+    world.link(false);
+    world.report("temp", "3");
+    world.wait(5_000);
+    assert!(world.tick().reports().is_empty());
+    world.link(true);
+    world.tick();
+    // An answer to what is void means nothing.
+    world.twins.acked(world.now, lost, &[]);
+    world.wait(5_000);
+    let reports = world.tick().reports();
+    assert_eq!(reports.len(), 1);
+    assert_eq!(reported(&reports[0].1[0], "temp"), Some("3"));
+    // A link that was down for a moment.
+    world.link(true);
+    assert_eq!(world.tick().reports().len(), 1);
+}
+
+#[test]
+fn the_budget_holds_and_what_is_urgent_goes_first() {
+    let mut world = World::new(&settings());
+    for n in 0..100 {
+        world.device(&format!("d{n:02}"), &format!("uid-{n}"), device(""));
+    }
+    world.twins.told(world.now);
+    world.link(true);
+    for n in 0..100 {
+        let topic = format!("$hw/events/device/default/d{n:02}/twin/update");
+        world.twins.message(world.now, &topic, Some(br#"{"twin":{"temp":{"actual":{"value":"1"}}}}"#), false);
+        world.wait(1);
+    }
+    let topic = "$hw/events/device/default/d99/state/update";
+    world.twins.message(world.now, topic, Some(br#"{"state":"online"}"#), false);
+    let (mut told, start) = (Vec::new(), world.now.mono);
+    while told.len() < 100 {
+        world.tick();
+        for (batch, devices) in world.reports() {
+            told.extend(devices.into_iter().map(|device| device.name));
+            world.twins.acked(world.now, batch, &[]);
+        }
+        world.wait(50);
+    }
+    assert_eq!((told[0].as_str(), told[1].as_str(), told[99].as_str()), ("d99", "d00", "d98"));
+    assert!((8_900..9_200).contains(&(world.now.mono - start)), "{}", world.now.mono - start);
+}
+
+#[test]
+fn batches_are_small() {
+    let mut world = World::new(&Settings {
+        report: sampan_devices_control::Report { per_second: 1_000, ..Default::default() },
+        ..settings()
+    });
+    for n in 0..200 {
+        world.device(&format!("d{n}"), &format!("uid-{n}"), device(""));
+    }
+    world.twins.told(world.now);
+    world.link(true);
+    for (size, most) in [(1, 64), (4_000, 16)] {
+        for n in 0..200 {
+            let value = format!("{n}").repeat(size).chars().take(size.max(3)).collect::<String>();
+            let text = format!(r#"{{"twin":{{"led":{{"actual":{{"value":"{value}"}}}}}}}}"#);
+            let topic = format!("$hw/events/device/default/d{n}/twin/update");
+            world.twins.message(world.now, &topic, Some(text.as_bytes()), false);
+        }
+        let mut told = 0;
+        while told < 200 {
+            world.wait(1_000);
+            world.tick();
+            for (batch, devices) in world.reports() {
+                assert!(devices.len() <= most, "{}", devices.len());
+                told += devices.len();
+                world.twins.acked(world.now, batch, &[]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_device_has_heard_of_what_it_has_come_to_be() {
+    let mut world = World::lab("ON");
+    world.report("led", "OFF");
+    let report = world.acked();
+    assert_eq!((reported(&report, "led"), observed(&report, "led")), (Some("OFF"), None));
+    world.wait(1_000);
+    world.report("led", "ON");
+    let report = world.acked();
+    assert_eq!((reported(&report, "led"), observed(&report, "led")), (Some("ON"), Some("ON")));
+    world.wait(1_000);
+    // What is wanted here is told as heard of, and so is what the cloud wants and the device already is.
+    assert!(world.twins.set(world.now, &id("t1"), "led", "DIM").is_ok());
+    world.tick();
+    assert_eq!(observed(&world.acked(), "led"), Some("DIM"));
+    world.wait(1_000);
+    world.device("t1", UID, device("GREEN"));
+    world.device("t1", UID, device("ON"));
+    world.tick();
+    assert_eq!(observed(&world.acked(), "led"), Some("ON"));
+}
+
+#[test]
+fn another_device_of_the_same_name_shows_nothing_of_the_old_one() {
+    let mut world = World::lab("ON");
+    world.report("temp", "1");
+    world.t1("state/update", r#"{"state":"online"}"#);
+    world.acked();
+    world.device("t1", "uid-2", device("ON"));
+    assert_eq!(world.twin("temp", "actual"), None);
+    world.wait(5_000);
+    assert!(world.tick().reports().is_empty());
+    world.report("led", "ON");
+    let report = world.acked();
+    assert_eq!((report.uid.as_str(), report.state.as_ref(), report.twins.len()), ("uid-2", None, 1));
+    // What is said of the old one late harms nobody.
+    world.twins.gone(world.now, Kind::Device, &id("t1"), UID);
+    assert_eq!(world.twin("led", "actual").as_deref(), Some("ON"));
+}
+
+#[test]
+fn what_a_new_daemon_does_not_tell_is_gone() {
+    let mut world = World::lab("");
+    world.device("t2", "uid-2", device(""));
+    world.twins.daemon_came(world.now);
+    world.device("t2", "uid-2", device(""));
+    world.twins.told(world.now);
+    world.said.clear();
+    world.t1("twin/get", "{}");
+    assert_eq!(world.refused("t1/twin/get/result"), 404);
+    assert_eq!(world.twins.devices.len(), 1);
+    assert!(world.twins.models.is_empty());
+}
+
+#[test]
+fn a_refusal_holds_nothing_back() {
+    let mut world = World::lab("");
+    world.report("temp", "1");
+    let (batch, _) = world.reports().remove(0);
+    let refused = edge_protocol::message::DeviceRefusal { uid: UID.into(), reason: "no".into() };
+    world.twins.acked(world.now, batch, &[refused]);
+    world.wait(5_000);
+    assert!(world.tick().reports().is_empty());
+    world.report("temp", "2");
+    assert_eq!(reported(&world.acked(), "temp"), Some("2"));
+    assert_eq!(world.twins.counters.refused, 1);
+}
+
+#[test]
+fn people_see_devices_as_they_are() {
+    let mut world = World::lab("ON");
+    world.report("temp", "1");
+    let seen = world.twins.get(Some(&id("t1"))).expect("it is here");
+    assert_eq!(seen[0]["properties"][1]["reported"]["value"], "1");
+    assert_eq!(
+        (&seen[0]["properties"][1]["type"], &seen[0]["properties"][1]["told"]),
+        (&json!("float"), &json!(false))
+    );
+    assert_eq!(seen[0]["properties"][0]["desired"]["value"], "ON");
+    assert_eq!(world.twins.get(None).expect("all").as_array().map(Vec::len), Some(1));
+    assert!(world.twins.get(Some(&id("t2"))).is_err());
+}
