@@ -95,6 +95,8 @@ struct Presence {
     last_seen: Option<SystemTime>,
     since: Option<SystemTime>,
     link_stats: LinkStats,
+    /// Whether it takes Devices, as it has said on its present connection.
+    takes_devices: Option<bool>,
 }
 
 impl Node {
@@ -148,7 +150,22 @@ impl Node {
         presence.last_seen = Some(now);
         presence.since = Some(now);
         presence.link_stats = LinkStats::default();
+        presence.takes_devices = None;
         link
+    }
+
+    /// This connection has said whether the node takes Devices.
+    pub(super) fn set_takes_devices(&self, session: u64, takes: bool) {
+        let mut presence = self.presence();
+        if presence.link.as_ref().is_some_and(|link| link.session == session) {
+            presence.takes_devices = Some(takes);
+        }
+    }
+
+    /// Whether it takes Devices; none if it is not connected.
+    pub(super) fn takes_devices(&self) -> Option<bool> {
+        let presence = self.presence();
+        presence.takes_devices.filter(|_| presence.link.is_some())
     }
 
     /// How this connection goes.

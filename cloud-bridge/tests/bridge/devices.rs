@@ -1,5 +1,7 @@
 //! Devices: told to the node that has them, and what it says of them in the API.
 
+mod definitions;
+mod events;
 mod hostile;
 mod lab;
 mod told;

@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use edge_protocol::message::ObjectKey;
 
-use super::view::{Device, Name};
+use super::view::{Device, Model, Name};
 use crate::bridge::pod_references::{DEVICE, DEVICE_MODEL};
-use crate::bridge::world::{Group, Told};
+use crate::bridge::world::Group;
 
 /// All that is known.
 #[derive(Default)]
 pub(super) struct Index {
     devices: BTreeMap<Name, Device>,
-    models: BTreeMap<Name, Arc<Told>>,
+    models: BTreeMap<Name, Model>,
     of_node: BTreeMap<Box<str>, BTreeSet<Name>>,
     /// Devices that name a model, whether it is there or not.
     of_model: BTreeMap<Name, BTreeSet<Name>>,
@@ -25,6 +25,16 @@ pub(super) struct Index {
 impl Index {
     pub(super) fn device(&self, name: &Name) -> Option<&Device> {
         self.devices.get(name)
+    }
+
+    /// Those that are bound to a node.
+    pub(super) fn bound(&self) -> impl Iterator<Item = (&Name, &Device)> {
+        self.of_node.values().flatten().filter_map(|name| self.devices.get_key_value(name))
+    }
+
+    /// The model of a Device of this name, if it is there.
+    pub(super) fn model(&self, name: &Name, device: &Device) -> Option<&Model> {
+        self.models.get(&model_of(name, device))
     }
 
     /// A Device as it is now; none: it is gone.
@@ -50,7 +60,7 @@ impl Index {
     }
 
     /// A model as it is now; none: it is gone.
-    pub(super) fn set_model(&mut self, name: Name, model: Option<Arc<Told>>) {
+    pub(super) fn set_model(&mut self, name: Name, model: Option<Model>) {
         if self.models.get(&name) == model.as_ref() {
             return;
         }
@@ -73,7 +83,7 @@ impl Index {
     }
 
     /// All models there are.
-    pub(super) fn list_models(&mut self, mut all: BTreeMap<Name, Arc<Told>>) {
+    pub(super) fn list_models(&mut self, mut all: BTreeMap<Name, Model>) {
         let known: Vec<Name> = self.models.keys().cloned().collect();
         for name in known {
             let now = all.remove(&name);
@@ -103,7 +113,7 @@ impl Index {
             let Some(device) = self.devices.get(name) else { continue };
             group.insert(key(DEVICE, name), Arc::clone(&device.view));
             let model = model_of(name, device);
-            group.extend(self.models.get(&model).map(|told| (key(DEVICE_MODEL, &model), Arc::clone(told))));
+            group.extend(self.models.get(&model).map(|found| (key(DEVICE_MODEL, &model), Arc::clone(&found.view))));
         }
         group
     }
@@ -128,7 +138,6 @@ mod tests {
     use kube::api::DynamicObject;
     use serde_json::json;
 
-    use super::super::view;
     use super::*;
 
     fn device(index: &mut Index, name: &str, uid: &str, node: &str, model: &str) {
@@ -142,7 +151,7 @@ mod tests {
         let metadata = json!({"namespace": "ns", "name": name, "uid": format!("u-{name}")});
         let object: DynamicObject =
             serde_json::from_value(json!({"metadata": metadata, "spec": {"protocol": protocol}})).unwrap();
-        index.set_model(of(name), view::model(&object));
+        index.set_model(of(name), Model::of(&object));
     }
 
     fn of(name: &str) -> Name {

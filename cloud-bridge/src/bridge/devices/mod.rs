@@ -5,7 +5,11 @@
 //! | `view` | pure: Devices and models as nodes see them |
 //! | `index` | pure: which node has which Devices, and which models these name |
 //! | `served` | what of the group the API serves |
-//! | `watch` | the watches that feed `index`, while a node wants to know |
+//! | `known` | what is known of all of them, and who is told |
+//! | `follow` | the watches that feed `known` |
+//! | `watch` | the one watch for all nodes, while one of them wants to know |
+//! | `problems` | pure: what is wrong with Devices, and what of it is told |
+//! | `events` | tells it |
 //! | `checked` | pure: what of a report may be written |
 //! | `status` | pure: from a report and what is in the API to what is to be written |
 //! | `budget` | pure: how much is written in what time |
@@ -16,7 +20,11 @@
 
 mod budget;
 mod checked;
+pub(super) mod events;
+mod follow;
 mod index;
+pub(super) mod known;
+mod problems;
 mod served;
 mod status;
 pub(super) mod turns;

@@ -42,21 +42,35 @@ impl Device {
         let spec = &object.data["spec"];
         let text = |value: &Value| value.as_str().unwrap_or_default().into();
         let going = object.metadata.deletion_timestamp.is_some();
-        let properties = spec["properties"].as_array().into_iter().flatten();
-        let properties = properties.filter_map(|property| property["name"].as_str()).map(Into::into).collect();
         Some(Self {
             uid: object.metadata.uid.as_deref()?.into(),
             node: if going { Box::default() } else { text(&spec["nodeName"]) },
             model: text(&spec["deviceModelRef"]["name"]),
-            properties,
+            properties: properties(spec),
             view: told(DEVICE, object)?,
         })
     }
 }
 
-/// None for one without a name or uid.
-pub(super) fn model(object: &DynamicObject) -> Option<Arc<Told>> {
-    told(DEVICE_MODEL, object)
+/// A DeviceModel, as far as it is of interest here.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Model {
+    /// Names.
+    pub(super) properties: Box<[Box<str>]>,
+    pub(super) view: Arc<Told>,
+}
+
+impl Model {
+    /// None for one without a name or uid.
+    pub(super) fn of(object: &DynamicObject) -> Option<Self> {
+        Some(Self { properties: properties(&object.data["spec"]), view: told(DEVICE_MODEL, object)? })
+    }
+}
+
+/// Their names, in order.
+fn properties(spec: &Value) -> Box<[Box<str>]> {
+    let properties = spec["properties"].as_array().into_iter().flatten();
+    properties.filter_map(|property| property["name"].as_str()).map(Into::into).collect()
 }
 
 fn told(kind: &str, object: &DynamicObject) -> Option<Arc<Told>> {

@@ -6,7 +6,8 @@ use edge_protocol::message::ObjectKey;
 use tokio::sync::mpsc;
 
 use super::object::{News, What};
-use crate::bridge::devices::watch::{DeviceWatch, View};
+use crate::bridge::devices::known::View;
+use crate::bridge::devices::watch::DeviceWatch;
 use crate::bridge::world::Group;
 
 /// Tells of the group of a node, whose name is the key's, until aborted. What was read before this round is not told.
@@ -21,18 +22,15 @@ pub(super) async fn tell_device_views(
     let mut said: Option<Arc<Group>> = None;
     loop {
         let view = views.borrow_and_update().clone();
-        let what = match view {
-            View::Failed if said.is_none() => Some(What::Failed),
-            View::Of { round, group } if round >= from && said.as_ref() != Some(&group) => {
-                said = Some(Arc::clone(&group));
-                Some(What::Group(Group::clone(&group)))
-            }
-            View::Nothing | View::Failed | View::Of { .. } => None,
-        };
-        if let Some(what) = what
-            && news.send(News { key: key.clone(), watch, what }).await.is_err()
+        if let View::Of { round, group } = view
+            && round >= from
+            && said.as_ref() != Some(&group)
         {
-            return;
+            said = Some(Arc::clone(&group));
+            let what = What::Group(Group::clone(&group));
+            if news.send(News { key: key.clone(), watch, what }).await.is_err() {
+                return;
+            }
         }
         if views.changed().await.is_err() {
             return;

@@ -18,6 +18,7 @@ use super::service_views::tell_service_views;
 use super::services::watch_services;
 use super::site_view::tell_site;
 use super::{Informers, panics};
+use crate::bridge::devices::events::Takes;
 use crate::bridge::pod_references::{CLAIM, DEVICE_VIEWS, NODE_LABELS, POLICY_VIEWS, SERVICE_LINKS, SERVICE_VIEWS};
 use crate::bridge::requests::Requests;
 use crate::bridge::shared::Shared;
@@ -95,7 +96,11 @@ impl Informers {
         let api = shared.as_ref().and_then(|shared| shared.settings.api.clone());
         let round = self.world.present_round();
         let services = (key.kind == SERVICE_VIEWS).then(|| self.service_watches.get(&own, &key, round));
-        let devices = shared.filter(|_| key.kind == DEVICE_VIEWS).map(|shared| shared.devices.get(&own, round));
+        let devices = shared.filter(|_| key.kind == DEVICE_VIEWS).map(|shared| {
+            let nodes = Arc::downgrade(&shared);
+            let takes: Arc<Takes> = Arc::new(move |node: &str| nodes.upgrade()?.known(node)?.takes_devices());
+            shared.devices.get(&self.clients, &takes, round)
+        });
         let sites = self.sites.clone();
         let follow = move || -> BoxFuture<'static, ()> {
             let (client, what, news, sites) = (client.clone(), what.clone(), news.clone(), sites.clone());

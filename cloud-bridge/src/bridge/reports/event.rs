@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::correlator::{Correlator, Decision, same};
 use super::{Failure, Reports, code};
+use crate::bridge::pod_references::{DEVICE, DEVICE_MODEL, DEVICES_API};
 use crate::bridge::requests::{Patch, is_path_segment};
 
 /// Where events about what lies in no namespace are (K8s pkg/apis/core/validation, `legacyValidateEvent`).
@@ -95,9 +96,10 @@ impl Reports {
 
 /// An event that tells users why a node does not have an object as it is in the API.
 pub(crate) fn refusal_event(node: &str, key: &ObjectKey, uid: &str, reason: &str, now: Timestamp) -> Value {
+    let version = if [DEVICE, DEVICE_MODEL].contains(&key.kind.as_str()) { DEVICES_API } else { "v1" };
     json!({
         "metadata": {"name": format!("{}.{:x}", key.name, now.as_nanosecond()), "namespace": key.namespace},
-        "involvedObject": {"apiVersion": "v1", "kind": key.kind, "namespace": key.namespace, "name": key.name, "uid": uid},
+        "involvedObject": {"apiVersion": version, "kind": key.kind, "namespace": key.namespace, "name": key.name, "uid": uid},
         "type": "Warning",
         "reason": "FailedSync",
         "message": format!("node {node} cannot apply this object: {reason}"),

@@ -71,6 +71,7 @@ impl Connection {
                         hello.protocol.max
                     );
                     let wants = Wants::of(&hello);
+                    self.node.set_takes_devices(self.session.session(), wants.devices);
                     if wants.routes {
                         // There is one hello.
                         let _ = self.reports.lan.set(self.peer);

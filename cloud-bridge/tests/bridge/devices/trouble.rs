@@ -181,3 +181,25 @@ async fn d07_a_flood_is_written_at_ten_a_second_and_a_repetition_not_at_all() {
         assert_eq!(reported(&lab.status(name).await.unwrap(), "temp"), "1");
     }
 }
+
+/// Without the right to read Devices a node gets its pods all the same, and its Devices when the right is there.
+#[tokio::test]
+async fn d02_a_bridge_that_may_not_read_devices_keeps_no_node_waiting() {
+    let lab = Lab::open().await;
+    let refuse = Arc::new(AtomicU32::new(1));
+    let refusing = Arc::clone(&refuse);
+    let bridge = bridge(&lab, move |seen| {
+        let lists = seen.path.ends_with("/v1beta1/devices") || seen.path.ends_with("/v1beta1/devicemodels");
+        let code = (lists && refusing.load(Ordering::SeqCst) == 1).then_some(403);
+        async move { code }.boxed()
+    })
+    .await;
+    let (node, model, name) = (unique("blind"), unique("m"), unique("t"));
+    lab.model(&model).await;
+    lab.device(&name, &node, &model).await;
+    let (_, mut edge) = lab.edge(&bridge, &node).await;
+    assert_eq!(edge.held(), 0);
+    refuse.store(0, Ordering::SeqCst);
+    let (_, _other) = lab.edge(&bridge, &unique("next")).await;
+    edge.until("the device and its model", |edge| edge.held() == 2).await;
+}

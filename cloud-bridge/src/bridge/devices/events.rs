@@ -1,0 +1,49 @@
+//! Tells people of what is wrong with Devices: events about them, in the name of their nodes. What is wrong is `problems`'
+//! to say.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use edge_protocol::json::SetField;
+use edge_protocol::message::ObjectKey;
+use jiff::Timestamp;
+use sampan_log::printable::printable;
+
+use super::known::{Known, lock};
+use super::problems::{Told, problems};
+use crate::bridge::clients::Clients;
+use crate::bridge::pod_references::DEVICE;
+use crate::bridge::reports::refusal_event;
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Whether a node takes Devices; none if it is not connected here.
+pub(in crate::bridge) type Takes = dyn Fn(&str) -> Option<bool> + Send + Sync;
+
+/// Looks until aborted.
+pub(super) async fn tell(clients: Clients, takes: Arc<Takes>, known: Arc<Mutex<Known>>) {
+    let mut told = Told::default();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let due = {
+            let known = lock(&known);
+            let present = problems(&known.index, |node| takes(node));
+            told.due(&known.index, present)
+        };
+        for problem in due {
+            let (namespace, name) = problem.name;
+            let key = ObjectKey { kind: DEVICE.to_owned(), namespace, name };
+            let mut event = refusal_event(&problem.node, &key, &problem.uid, "", Timestamp::now());
+            event.set("reason", problem.reason.into());
+            event.set("message", problem.message.as_str().into());
+            let what = printable(format_args!("{}/{}", key.namespace, key.name)).to_string();
+            log::warn!("node {}: Device {what}: {}", problem.node, printable(&problem.message));
+            let list = format!("/api/v1/namespaces/{}/events", key.namespace);
+            // Names are the API's own here.
+            if let Err(error) = clients.requests_as(&problem.node).create(&list, &event).await {
+                log::warn!("an event about Device {what} was lost: {error}");
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What is known of all Devices, as of which reading, and who is told of it. Knows no API.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+use super::index::Index;
+use super::served::Served;
+use crate::bridge::world::Group;
+
+/// What is known of the Devices of one node.
+#[derive(Clone, Default)]
+pub(in crate::bridge) enum View {
+    #[default]
+    Nothing,
+    /// Read in this round of readings or later.
+    Of { round: u64, group: Arc<Group> },
+}
+
+#[derive(Default)]
+pub(super) struct Known {
+    pub(super) index: Index,
+    pub(super) served: Served,
+    /// Of the newest complete reading.
+    pub(super) round: Option<u64>,
+    nodes: HashMap<Box<str>, watch::Sender<View>>,
+}
+
+pub(super) fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Known {
+    /// The view of a node, from now on.
+    pub(super) fn subscribe(&mut self, node: &str) -> watch::Receiver<View> {
+        if let Some(sender) = self.nodes.get(node) {
+            return sender.subscribe();
+        }
+        let view = self.round.map(|round| View::Of { round, group: Arc::new(self.index.group(node)) });
+        let (sender, receiver) = watch::channel(view.unwrap_or_default());
+        self.nodes.insert(node.into(), sender);
+        receiver
+    }
+
+    /// All has been read in this round, and what has changed since is here, too.
+    pub(super) fn tell(&mut self, round: u64) {
+        let changed = self.index.take_changed();
+        let newer = self.round.replace(round) != Some(round);
+        self.nodes.retain(|_, sender| sender.receiver_count() > 0);
+        for (node, sender) in self.nodes.iter().filter(|(node, _)| newer || changed.contains(*node)) {
+            sender.send_replace(View::Of { round, group: Arc::new(self.index.group(node)) });
+        }
+    }
+
+    /// The API has no Devices, or the bridge may not read any.
+    pub(super) fn none(&mut self, round: u64) {
+        self.index.list_devices(BTreeMap::new());
+        self.index.list_models(BTreeMap::new());
+        self.tell(round);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::api::DynamicObject;
+    use serde_json::json;
+
+    use super::super::view::Device;
+    use super::*;
+
+    fn device(known: &mut Known, uid: &str, node: &str) {
+        let object = json!({"metadata": {"namespace": "ns", "name": "d", "uid": uid}, "spec": {"nodeName": node}});
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        known.index.set_device(("ns".into(), "d".into()), Device::of(&object));
+    }
+
+    /// Round, and how many objects.
+    fn seen(view: &mut watch::Receiver<View>) -> Option<(u64, usize)> {
+        match &*view.borrow_and_update() {
+            View::Nothing => None,
+            View::Of { round, group } => Some((*round, group.len())),
+        }
+    }
+
+    #[test]
+    fn each_node_hears_of_what_changes_for_it_and_of_each_reading() {
+        let mut known = Known::default();
+        let (mut a, mut b) = (known.subscribe("a"), known.subscribe("b"));
+        assert_eq!(seen(&mut a), None, "nothing is not none");
+        device(&mut known, "1", "a");
+        known.tell(1);
+        assert_eq!((seen(&mut a), seen(&mut b)), (Some((1, 1)), Some((1, 0))));
+        device(&mut known, "2", "a");
+        known.tell(1);
+        assert!(a.has_changed().unwrap() && !b.has_changed().unwrap());
+        known.tell(2);
+        assert_eq!((seen(&mut a), seen(&mut b)), (Some((2, 1)), Some((2, 0))));
+        let mut late = known.subscribe("a");
+        assert_eq!(seen(&mut late), Some((2, 1)));
+        known.none(3);
+        assert_eq!(seen(&mut late), Some((3, 0)));
+    }
+
+    #[test]
+    fn who_listens_no_more_is_forgotten() {
+        let mut known = Known::default();
+        let one = known.subscribe("a");
+        drop(known.subscribe("b"));
+        known.tell(1);
+        assert_eq!(known.nodes.len(), 1);
+        drop(one);
+        known.tell(1);
+        assert!(known.nodes.is_empty());
+    }
+}
