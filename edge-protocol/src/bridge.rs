@@ -11,7 +11,7 @@ mod settings;
 use crate::compress::UnpackError;
 use crate::frame::{Decoded, Decoder};
 use crate::liveness::Liveness;
-use crate::message::{RenewAnswer, StreamId, StreamRequest, ToCloud, ToEdge, TokenAnswer};
+use crate::message::{DeviceRefusal, RenewAnswer, StreamId, StreamRequest, ToCloud, ToEdge, TokenAnswer};
 use crate::outgoing::{Outgoing, Piece};
 use crate::state::NodeState;
 use crate::stream::{StreamError, StreamFrame, Streams};
@@ -54,6 +54,9 @@ pub struct BridgeSession {
     acks: Vec<u64>,
     tokens: HashSet<u64>,
     renewing: bool,
+    /// Number of the batch of news of devices that is not acknowledged.
+    devices: Option<u64>,
+    takes_devices: bool,
     streams: Streams,
     liveness: Liveness,
     compresses: bool,
@@ -96,6 +99,8 @@ impl BridgeSession {
             acks: Vec::new(),
             tokens: HashSet::new(),
             renewing: false,
+            devices: None,
+            takes_devices: false,
             streams: Streams::default(),
             decoder: Decoder::default(),
             out: Outgoing::new(),
@@ -215,6 +220,16 @@ impl BridgeSession {
         if std::mem::take(&mut self.renewing) {
             // A full queue loses the answer: the node asks again with its next connection.
             let _ = self.out.control(ToEdge::Renewed { answer });
+        }
+    }
+
+    /// Answers a [`BridgeEvent::Devices`]: all of it is in the API but for what is refused.
+    pub fn devices_written(&mut self, batch: u64, refused: Vec<DeviceRefusal>) {
+        if self.devices.take_if(|under_way| *under_way == batch).is_some() {
+            let shorter = |refusal: DeviceRefusal| DeviceRefusal { reason: shorten(refusal.reason), ..refusal };
+            let refused = refused.into_iter().map(shorter).collect();
+            // A full queue loses the answer: the node tells all again with its next connection.
+            let _ = self.out.control(ToEdge::DevicesAck { batch, refused });
         }
     }
 

@@ -11,7 +11,9 @@ mod reports;
 use crate::compress::UnpackError;
 use crate::frame::{Decoded, Decoder, Message, encode};
 use crate::liveness::Liveness;
-use crate::message::{Der, ObjectKey, ObjectRef, Position, Report, StreamId, ToCloud, ToEdge, TokenRequest};
+use crate::message::{
+    Der, DeviceReport, ObjectKey, ObjectRef, Position, Report, StreamId, ToCloud, ToEdge, TokenRequest,
+};
 use crate::outgoing::{Outgoing, Piece, Whole};
 use crate::stream::{StreamError, Streams};
 use crate::version::{self, Hello, Welcome};
@@ -49,6 +51,10 @@ pub struct EdgeSession {
     uncommitted: VecDeque<u64>,
     ack: Option<u64>,
     reports: Reports,
+    /// Text of a batch that waits to be sent.
+    devices: Option<String>,
+    /// Number of the batch that is not acknowledged.
+    devices_under_way: Option<u64>,
     streams: Streams,
     liveness: Liveness,
     decoder: Decoder,
@@ -88,6 +94,8 @@ impl EdgeSession {
             uncommitted: VecDeque::new(),
             ack: None,
             reports: Reports::default(),
+            devices: None,
+            devices_under_way: None,
             streams: Streams::default(),
             liveness: Liveness::new(HEARTBEAT, now),
             decoder: Decoder::default(),
@@ -217,6 +225,21 @@ impl EdgeSession {
         self.agreed(version::INTERESTS) && self.out.control(ToCloud::Interests { namespaces })
     }
 
+    /// Sends news of devices, one batch at a time: the next one after [`EdgeEvent::DevicesAcked`]. False while one is under way,
+    /// when the bridge takes none, or for one that is too large to be sent.
+    #[must_use]
+    pub fn devices(&mut self, batch: u64, devices: Vec<DeviceReport>) -> bool {
+        if !self.agreed(version::DEVICES) || self.devices_under_way.is_some() {
+            return false;
+        }
+        let text = encode(&ToCloud::Devices { batch, devices });
+        let fits = text.len() <= ToCloud::MAX;
+        if fits {
+            (self.devices, self.devices_under_way) = (Some(text), Some(batch));
+        }
+        fits
+    }
+
     /// How many more rows [`up`](Self::up) takes now.
     pub fn up_room(&self) -> usize {
         self.reports.room()
@@ -248,8 +271,8 @@ impl EdgeSession {
         self.streams.end(stream, error);
     }
 
-    /// Next frame to write, most urgent first: control, acknowledgements, sync, reports, stream data. For carriers of
-    /// texts alone.
+    /// Next frame to write, most urgent first: control, acknowledgements, sync, reports, devices, stream data. For carriers
+    /// of texts alone.
     pub fn poll_transmit(&mut self, _now: Duration) -> Option<String> {
         self.next_text().or_else(|| Some(encode(&ToCloud::from(self.streams.poll()?))))
     }
@@ -268,7 +291,8 @@ impl EdgeSession {
             return Some(frame.into_text());
         }
         self.welcome.as_ref()?;
-        let text = self.next_sync().map(|message| encode(&message)).or_else(|| self.reports.next())?;
+        let text = self.next_sync().map(|message| encode(&message));
+        let text = text.or_else(|| self.reports.next()).or_else(|| self.devices.take())?;
         self.out.begin(Whole::Text(text)).map(Piece::into_text)
     }
 

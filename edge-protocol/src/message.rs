@@ -5,6 +5,7 @@
 
 mod base64_text;
 mod certificate;
+mod device;
 mod flat;
 
 use crate::version::{Hello, RefuseReason, Welcome};
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::version::PROTOCOL;
 pub use certificate::{Der, RenewAnswer};
+pub use device::{DeviceRefusal, DeviceReport, DeviceState, MAX_DEVICES, TwinReport, TwinValue};
 
 /// Names one Kubernetes object. `namespace` is empty for cluster-scoped kinds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -262,6 +264,12 @@ pub enum ToEdge {
     Renewed {
         answer: RenewAnswer,
     },
+    /// What the batch of `Devices` with this number said is in the API, but for what is refused.
+    DevicesAck {
+        batch: u64,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        refused: Vec<DeviceRefusal>,
+    },
     Pong {},
     /// Nack of a message type this build does not know.
     Unsupported {
@@ -335,6 +343,11 @@ pub enum ToCloud {
     /// [`Hello::interests`] as they are now.
     Interests {
         namespaces: Vec<String>,
+    },
+    /// News of devices, each at most once. The next batch comes after the acknowledgement of this one.
+    Devices {
+        batch: u64,
+        devices: Vec<DeviceReport>,
     },
     /// Nack of a message type this build does not know.
     Unsupported {

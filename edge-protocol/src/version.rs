@@ -44,6 +44,10 @@ pub const POLICIES: &str = "policies1";
 /// The bridge understands [`Hello::interests`] and `Interests`. Said by who says [`SERVICES`].
 pub const INTERESTS: &str = "interests1";
 
+/// The edge has devices behind it: it wants to be told of objects of kind `Device` and `DeviceModel`, and reports what they say
+/// (`Devices`). Not in [`FEATURES`]: a node says so when it is configured.
+pub const DEVICES: &str = "devices1";
+
 /// Most namespaces that a node may be interested in besides those of its pods.
 pub const MAX_INTERESTS: usize = 64;
 
@@ -154,24 +158,31 @@ pub struct Wants {
     pub routes: bool,
     /// To be told of NetworkPolicies.
     pub policies: bool,
+    /// To be told of its devices.
+    pub devices: bool,
 }
 
 impl Wants {
     /// Everything, as a bridge does.
-    pub const ALL: Self = Self { services: true, routes: true, policies: true };
+    pub const ALL: Self = Self { services: true, routes: true, policies: true, devices: true };
 
     /// What a hello asks for.
     pub fn of(hello: &Hello) -> Self {
         let has = |name| hello.features.iter().take(MAX_FEATURES).any(|feature| feature == name);
-        Self { services: has(SERVICES), routes: has(ROUTES), policies: has(POLICIES) }
+        Self { services: has(SERVICES), routes: has(ROUTES), policies: has(POLICIES), devices: has(DEVICES) }
     }
 }
 
 /// Features of this side.
 pub fn features(compress: bool, wants: Wants) -> impl Iterator<Item = &'static str> {
     let packed = compress.then_some([COMPRESS, RAW_STREAMS]).into_iter().flatten();
-    let wanted =
-        [(wants.services, SERVICES), (wants.services, INTERESTS), (wants.routes, ROUTES), (wants.policies, POLICIES)];
+    let wanted = [
+        (wants.services, SERVICES),
+        (wants.services, INTERESTS),
+        (wants.routes, ROUTES),
+        (wants.policies, POLICIES),
+        (wants.devices, DEVICES),
+    ];
     let wanted = wanted.into_iter().filter_map(|(wanted, name)| wanted.then_some(name));
     FEATURES.iter().copied().chain(packed).chain(wanted)
 }

@@ -3,8 +3,8 @@
 
 use edge_protocol::frame::{Decoded, Decoder, Message, encode};
 use edge_protocol::message::{
-    Der, Object, ObjectDigest, ObjectKey, ObjectRef, Position, RenewAnswer, Report, StreamRequest, ToCloud, ToEdge,
-    TokenAnswer, TokenRequest,
+    Der, DeviceRefusal, DeviceReport, DeviceState, Object, ObjectDigest, ObjectKey, ObjectRef, Position, RenewAnswer,
+    Report, StreamRequest, ToCloud, ToEdge, TokenAnswer, TokenRequest, TwinReport, TwinValue,
 };
 use edge_protocol::version::{Hello, IdentityTerms, ProtocolRange, RefuseReason, Welcome};
 use serde_json::json;
@@ -155,6 +155,11 @@ fn to_edge() -> Vec<ToEdge> {
             identity: None,
             repeat_within_ms: Some(600_000),
         }),
+        ToEdge::DevicesAck {
+            batch: 3,
+            refused: vec![DeviceRefusal { uid: "d-1".into(), reason: "property x is not in spec.properties".into() }],
+        },
+        ToEdge::DevicesAck { batch: 4, refused: vec![] },
     ]
 }
 
@@ -225,6 +230,34 @@ fn to_cloud() -> Vec<ToCloud> {
             interests: vec!["shop".into()],
         }),
         ToCloud::Interests { namespaces: vec!["shop".into(), "crm".into()] },
+        ToCloud::Devices {
+            batch: 3,
+            devices: vec![
+                DeviceReport {
+                    namespace: "default".into(),
+                    name: "t1".into(),
+                    uid: "d-1".into(),
+                    seq: 41,
+                    state: Some(DeviceState { state: "online".into(), last_online: "2026-01-01T00:00:00Z".into() }),
+                    twins: vec![TwinReport {
+                        property: "temp".into(),
+                        reported: Some(TwinValue {
+                            value: "21.5".into(),
+                            at_ms: 1_700_000_000_000,
+                            kind: "float".into(),
+                            unsynchronized: true,
+                        }),
+                        observed: Some(TwinValue { value: "ON".into(), at_ms: 5, ..TwinValue::default() }),
+                    }],
+                },
+                DeviceReport {
+                    namespace: "default".into(),
+                    name: "t2".into(),
+                    uid: "d-2".into(),
+                    ..DeviceReport::default()
+                },
+            ],
+        },
     ]
 }
 

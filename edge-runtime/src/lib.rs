@@ -6,6 +6,7 @@ use sampan_sys as sys;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod devices;
 pub mod dns;
 pub mod eviction;
 pub mod image;

@@ -35,6 +35,16 @@ impl Paths {
         self.run().join("dns.sock")
     }
 
+    /// Socket of the helper for devices.
+    pub fn devices(&self) -> PathBuf {
+        self.run().join("devices.sock")
+    }
+
+    /// What the helper for devices has counted, for `status`.
+    pub fn device_counters(&self) -> PathBuf {
+        self.run().join("devices.json")
+    }
+
     /// Written by the administrator: `config.yaml`, static pods.
     pub fn config(&self) -> PathBuf {
         self.root.join("etc/edge-runtime")

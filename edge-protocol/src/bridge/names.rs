@@ -2,7 +2,7 @@
 //! of the protocol. What else may stand in them is for who uses them.
 
 use crate::SessionError;
-use crate::message::{ObjectKey, Report, TokenRequest};
+use crate::message::{DeviceReport, MAX_DEVICES, ObjectKey, Report, TokenRequest};
 use crate::version::MAX_INTERESTS;
 
 /// Of an object's name and namespace (RFC 1123 subdomain), and of whatever else is a word.
@@ -36,6 +36,18 @@ pub(super) fn of_interests(namespaces: &[String]) -> Result<(), SessionError> {
         return Err(SessionError::violation(format!("interests in {} namespaces", namespaces.len())));
     }
     namespaces.iter().try_for_each(|name| check(name, LONGEST))
+}
+
+pub(super) fn of_devices(devices: &[DeviceReport]) -> Result<(), SessionError> {
+    if devices.len() > MAX_DEVICES {
+        return Err(SessionError::violation(format!("news of {} devices at once", devices.len())));
+    }
+    for DeviceReport { namespace, name, uid, state, twins, .. } in devices {
+        let state = state.iter().flat_map(|state| [&state.state, &state.last_online]);
+        let properties = twins.iter().map(|twin| &twin.property);
+        [namespace, name, uid].into_iter().chain(state).chain(properties).try_for_each(|name| check(name, LONGEST))?;
+    }
+    Ok(())
 }
 
 fn check(name: &str, longest: usize) -> Result<(), SessionError> {

@@ -44,6 +44,7 @@ impl BridgeSession {
         self.phase = Phase::Welcome;
         let features = version::common_features(self.settings.compress, &hello.features);
         self.compresses = features.iter().any(|feature| feature == version::COMPRESS);
+        self.takes_devices = features.iter().any(|feature| feature == version::DEVICES);
         self.raw_streams = self.compresses && features.iter().any(|feature| feature == version::RAW_STREAMS);
         self.control(ToEdge::Welcome(Welcome {
             protocol,
@@ -122,6 +123,15 @@ impl BridgeSession {
             ToCloud::Interests { namespaces } => {
                 names::of_interests(&namespaces)?;
                 self.events.push_back(BridgeEvent::Interests(namespaces));
+                None
+            }
+            ToCloud::Devices { batch, devices } => {
+                if !self.takes_devices || self.devices.is_some() {
+                    return Err(SessionError::violation("news of devices that nobody has asked for"));
+                }
+                names::of_devices(&devices)?;
+                self.devices = Some(batch);
+                self.events.push_back(BridgeEvent::Devices { batch, devices });
                 None
             }
             ToCloud::Ping { rtt_ms } => {

@@ -1,7 +1,7 @@
 //! What a bridge's caller gives a session and gets from it. Values only.
 
 use crate::HEARTBEAT;
-use crate::message::{Der, ObjectDigest, ObjectKey, Report, TokenRequest};
+use crate::message::{Der, DeviceReport, ObjectDigest, ObjectKey, Report, TokenRequest};
 use crate::stream::StreamEvent;
 use crate::version::{Hello, IdentityTerms};
 use std::time::Duration;
@@ -81,5 +81,11 @@ pub enum BridgeEvent {
     Renew(Der),
     /// The node's [`Hello::interests`] have changed. What stands in them is for who uses them.
     Interests(Vec<String>),
+    /// News of devices, at most [`MAX_DEVICES`](crate::message::MAX_DEVICES). Write them to the API, then call
+    /// [`devices_written`](super::BridgeSession::devices_written). The next one comes only after that. May repeat what is written.
+    Devices {
+        batch: u64,
+        devices: Vec<DeviceReport>,
+    },
     Stream(StreamEvent),
 }

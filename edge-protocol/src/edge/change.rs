@@ -1,6 +1,6 @@
 //! What a node's caller gives a session and gets from it. Values only.
 
-use crate::message::{Object, ObjectDigest, ObjectKey, Position, RenewAnswer, TokenAnswer};
+use crate::message::{DeviceRefusal, Object, ObjectDigest, ObjectKey, Position, RenewAnswer, TokenAnswer};
 use crate::stream::StreamEvent;
 use crate::version::{Wants, Welcome};
 
@@ -91,5 +91,10 @@ pub enum EdgeEvent {
     },
     /// Answer to [`EdgeSession::renew`](super::EdgeSession::renew).
     Renewed(RenewAnswer),
+    /// This batch of [`EdgeSession::devices`](super::EdgeSession::devices) is in the API, but for what is refused.
+    DevicesAcked {
+        batch: u64,
+        refused: Vec<DeviceRefusal>,
+    },
     Stream(StreamEvent),
 }

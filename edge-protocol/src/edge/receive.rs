@@ -49,6 +49,14 @@ impl EdgeSession {
                 self.events.push_back(EdgeEvent::Renewed(answer));
                 None
             }
+            ToEdge::DevicesAck { batch, refused } => {
+                // One that is not under way was acknowledged twice: nothing to tell.
+                if self.devices_under_way == Some(batch) {
+                    self.devices_under_way = None;
+                    self.events.push_back(EdgeEvent::DevicesAcked { batch, refused });
+                }
+                None
+            }
             ToEdge::Pong {} | ToEdge::Unsupported { .. } => None,
             ToEdge::Welcome(_) | ToEdge::Refuse { .. } | ToEdge::Part { .. } => None, // dealt with before
         };

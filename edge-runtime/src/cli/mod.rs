@@ -2,6 +2,7 @@
 //! with exit codes, the log. Knows nothing of what a verb does.
 
 mod completion;
+mod devices;
 mod dns;
 mod exec;
 mod find;
@@ -44,6 +45,7 @@ const VERBS: &[Verb] = &[
     logs::VERB,
     exec::VERB,
     inspect::VERB,
+    devices::VERB,
     images::VERB,
     import::VERB,
     pull::VERB,

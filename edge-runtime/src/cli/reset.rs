@@ -42,6 +42,7 @@ fn run(given: Given) -> Result<(), CliError> {
     let _lock = crate::node::lock(&paths)?;
     smol::block_on(end_containers(&paths))?;
     crate::dns::client::end(&paths.dns());
+    crate::devices::client::end(&paths.devices());
     remove_from_host(&paths)?;
     crate::sys::trash::sweep(&paths.trash())?;
     if given.has("all") {

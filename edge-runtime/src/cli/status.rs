@@ -7,6 +7,7 @@ use super::verb::{Given, JSON, Operands, Verb};
 use super::{CliError, find, print};
 use crate::link::identity::Identity;
 use crate::link::status::{self, LinkStatus};
+use crate::paths::Paths;
 use crate::store::Fact;
 
 pub(super) const VERB: Verb = Verb {
@@ -39,11 +40,33 @@ fn run(given: Given) -> Result<(), CliError> {
         "pods": store.pods()?.0.len(),
         "queuedReports": reports,
         "queuedBytes": bytes,
+        "devices": devices(&paths),
     });
     if given.has(JSON.long) {
         return print(&view.to_string());
     }
     print(rows(&view).trim_end())
+}
+
+/// What the helper for devices has counted; null where there is none.
+fn devices(paths: &Paths) -> Value {
+    let runs = paths.devices().exists();
+    let text = std::fs::read(paths.device_counters()).ok().filter(|_| runs);
+    text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+}
+
+fn device_row(counters: &Value) -> Option<String> {
+    let number = |field: &str| counters[field].as_u64().unwrap_or_default();
+    let broker = match counters["broker"].as_bool() {
+        Some(true) => "broker connected",
+        Some(false) => "no connection to the broker",
+        None => "no broker configured",
+    };
+    let [devices, taken, told] = ["devices", "reportsIn", "reportsOut"].map(number);
+    let [refused, dropped] = ["refused", "dropped"].map(number);
+    let text =
+        format!("{devices}, {broker}; {taken} values taken, {told} reports told, {refused} refused, {dropped} dropped");
+    counters.is_object().then_some(text)
 }
 
 fn rows(view: &Value) -> String {
@@ -73,5 +96,9 @@ fn rows(view: &Value) -> String {
         ("pods", text(&view["pods"])),
         ("queue", format!("{} reports, {} bytes", view["queuedReports"], view["queuedBytes"])),
     ];
-    rows.map(|(name, value)| format!("{name:<11} {value}\n")).concat()
+    let text = rows.map(|(name, value)| format!("{name:<11} {value}\n")).concat();
+    match device_row(&view["devices"]) {
+        Some(devices) => format!("{text}{:<11} {devices}\n", "devices"),
+        None => text,
+    }
 }

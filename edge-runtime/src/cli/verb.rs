@@ -27,6 +27,8 @@ pub(super) enum Operands {
     One(&'static str),
     /// One, then a command whose flags are its own.
     Command(&'static str),
+    /// Some words, which the verb itself understands.
+    Words(&'static str),
     /// Whatever comes, as it comes: a helper's.
     Raw,
 }
@@ -88,7 +90,7 @@ impl Verb {
     pub(super) fn synopsis(&self) -> String {
         let operands = match self.operands {
             Operands::None => String::new(),
-            Operands::One(name) => format!(" {name}"),
+            Operands::One(name) | Operands::Words(name) => format!(" {name}"),
             Operands::Command(name) => format!(" {name} -- COMMAND [ARGUMENT]..."),
             Operands::Raw => " ...".to_owned(),
         };
@@ -139,6 +141,7 @@ impl Verb {
                     given.operands.push(word);
                     given.operands.extend(parser.raw_args()?);
                 }
+                (None, Arg::Value(word), Operands::Words(_)) => given.operands.push(word),
                 (None, Arg::Value(word), Operands::One(_) | Operands::Command(_)) if given.operands.is_empty() => {
                     given.operands.push(word);
                 }

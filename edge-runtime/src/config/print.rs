@@ -4,6 +4,7 @@
 use serde::ser::Error as _;
 use serde_yaml_ng::{Error, Mapping, Value};
 
+use super::device_twin::DeviceTwinFile;
 use super::{Config, ConfigFile};
 
 impl Config {
@@ -31,6 +32,7 @@ impl Config {
             eviction: self.eviction.filled(typed.eviction),
             images: typed.images.filled(),
             runtime: typed.runtime.filled(),
+            device_twin: typed.device_twin.map(DeviceTwinFile::filled),
             ..typed
         }
     }
@@ -100,6 +102,7 @@ mod tests {
             "devices: {a.b/c: [/dev/tty0], a.b/d: {paths: ['/dev/i2c-*'], share: 3}}\nruntimes: {crun: {command: crun}}\n",
             "registry: [{host: docker.io, mirrors: ['http://cache:5000'], plain-http: true}]\nimages: {pinned: [a]}\n",
             "pull: {window: '02:00-05:00', images: [a, b], auth-file: /x}\nshutdown: {pods: fail}\nresources: {swap: limited}\n",
+            "device-twin: {mqtt: {broker: 'tcp://127.0.0.1:1883', username: a}, report: {per-second: 3}}\n",
             "cgroup-driver: systemd\ncgroup-parent: /a.slice\nsecurity: {pod-pids-limit: 9, seccomp-default: true}\n",
         ] {
             let (yaml, before, after) = printed(text);
@@ -131,6 +134,6 @@ mod tests {
         let (yaml, ..) = printed("");
         let unset: Vec<&str> =
             yaml.lines().filter_map(|line| line.trim().strip_prefix("# ")?.strip_suffix(": not set")).collect();
-        assert_eq!(unset, ["pod-pids-limit", "bytes-per-second", "window", "auth-file"]);
+        assert_eq!(unset, ["pod-pids-limit", "device-twin", "bytes-per-second", "window", "auth-file"]);
     }
 }

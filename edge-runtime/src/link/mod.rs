@@ -29,7 +29,7 @@ use crate::paths::Paths;
 use crate::sys::tasks::Tasks;
 use address::BridgeAddress;
 use edge_protocol::edge::{Change, EdgeFacts, EdgeSession, WindowFull};
-use edge_protocol::message::{ObjectKey, Report, StreamId, TokenAnswer, TokenRequest};
+use edge_protocol::message::{DeviceRefusal, DeviceReport, ObjectKey, Report, StreamId, TokenAnswer, TokenRequest};
 use edge_protocol::stream::{StreamError, StreamEvent};
 use edge_protocol::version::{RefuseReason, Welcome};
 use identity::Identity;
@@ -71,6 +71,11 @@ pub enum LinkEvent {
     Token {
         id: u64,
         answer: TokenAnswer,
+    },
+    /// Answer to [`LinkHandle::devices`].
+    DevicesAcked {
+        batch: u64,
+        refused: Vec<DeviceRefusal>,
     },
     Stream(StreamEvent),
     /// The bridge sent the node away; `Disconnected` follows. Retried, at the slowest pace.
@@ -132,6 +137,12 @@ impl LinkHandle {
     /// know what that is; the next hello says it, too.
     pub fn interests(&self, namespaces: Vec<String>) -> bool {
         self.with(|s| s.interests(namespaces)).unwrap_or(false)
+    }
+
+    /// Sends news of devices, one batch at a time. False when it cannot be sent: no connection, one under way, a bridge that
+    /// takes none, or a batch that is too large.
+    pub fn devices(&self, batch: u64, devices: Vec<DeviceReport>) -> bool {
+        self.with(|s| s.devices(batch, devices)).unwrap_or(false)
     }
 
     /// Rows that [`up`](Self::up) takes now; 0 without a connection.

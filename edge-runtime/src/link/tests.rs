@@ -103,6 +103,7 @@ impl Node {
             LinkEvent::UpAcked(ids) => format!("acked {ids:?}"),
             LinkEvent::UpRefused(id, reason) => format!("refused {id} {reason}"),
             LinkEvent::Token { id, .. } => format!("token {id}"),
+            LinkEvent::DevicesAcked { batch, .. } => format!("devices {batch}"),
             LinkEvent::Stream(StreamEvent::Data { stream, data }) => {
                 self.handle.stream_consumed(stream, data.len());
                 format!("data {stream} {}", data.len())

@@ -1,6 +1,6 @@
 //! Kubernetes Events (core/v1): made from drafts, and put into the outbox with other reports.
 
-use edge_protocol::message::Report;
+use edge_protocol::message::{ObjectKey, Report};
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde_json::Value;
@@ -141,6 +141,24 @@ pub(super) fn about_node(node: &str, warning: bool, reason: &str, message: &str,
         kind: Some("Node".into()),
         name: Some(node.into()),
         uid: Some(node.into()),
+        ..ObjectReference::default()
+    };
+    event(involved, warning, reason, message, node, now)
+}
+
+/// An event about an object of another kind: its API version, key and uid; whether it is a warning, reason and message.
+pub(super) fn about_object(
+    (api_version, key, uid): (&str, &ObjectKey, &str),
+    (warning, reason, message): (bool, &str, &str),
+    node: &str,
+    now: &Now,
+) -> Value {
+    let involved = ObjectReference {
+        api_version: Some(api_version.into()),
+        kind: Some(key.kind.clone()),
+        namespace: Some(key.namespace.clone()),
+        name: Some(key.name.clone()),
+        uid: Some(uid.into()),
         ..ObjectReference::default()
     };
     event(involved, warning, reason, message, node, now)

@@ -15,6 +15,7 @@
 //! | `services` | which endpoints Services have here, and when the kernel is told |
 //! | `kernel_rules` | what others do to the kernel's rules: ours are put back, or stand down |
 //! | `policies` | whom NetworkPolicies are for here, and when the kernel is told |
+//! | `devices` | the helper that speaks with devices: told and heard |
 //! | `dns` | the helper that answers pods' questions for names |
 //! | `monitor_events` | what the monitor said |
 //! | `containers` | whose container ids are, and what is asked of the monitor |
@@ -43,6 +44,7 @@ mod backup;
 mod containers;
 mod context;
 mod crash_loop;
+mod devices;
 mod dns;
 mod ephemeral_storage;
 mod event_correlator;
@@ -91,6 +93,7 @@ use backup::Backup;
 use containers::Containers;
 use context::Context;
 use crash_loop::CrashLoop;
+use devices::Devices;
 use dns::Dns;
 use ephemeral_storage::EphemeralStorage;
 use eviction::Eviction;
@@ -135,6 +138,7 @@ pub struct Node {
     kernel_rules: KernelRules,
     policies: Policies,
     dns: Dns,
+    devices: Devices,
     probes: Probes,
     hooks: Hooks,
     pulls: Pulls,
@@ -192,6 +196,7 @@ impl Node {
             self.policies_step()?;
             self.services.step(&self.cx, &self.launch);
             self.dns.step(&self.cx, &self.launch, &mut self.services);
+            self.devices.step(&self.cx);
             let wake = [
                 self.cx.pods.wake_due(now),
                 reports,
@@ -265,6 +270,7 @@ impl Node {
             News::PoliciesApplied(done) => self.policies_applied(done)?,
             News::ServicesApplied(done) => self.services.applied(&mut self.cx, done)?,
             News::NamespaceAsked(namespace) => self.dns.asked(&mut self.cx, &mut self.services, &namespace),
+            News::Devices(heard) => self.devices.heard(&mut self.cx, heard)?,
             News::Resized { uid, resized, done } => resize::done(&mut self.cx, &uid, resized, done),
             News::Probe(event) => Probes::take(&mut self.cx, event)?,
             News::HookDone(which, done) => self.hooks.done(&mut self.cx, which, done)?,

@@ -39,6 +39,7 @@ impl Node {
                 self.node_status.force();
                 self.cx.look_now();
                 self.dns.connected(&mut self.services, &welcome.features);
+                self.devices.connected(&welcome.features);
                 self.static_pods.connected();
                 self.static_pods.ask_for_mirrors(&mut self.cx)?;
             }
@@ -47,7 +48,9 @@ impl Node {
                 self.cx.outgoing.disconnected();
                 self.tokens.disconnected();
                 self.services.names_changed();
+                self.devices.disconnected();
             }
+            LinkEvent::DevicesAcked { batch, refused } => self.devices.acked(batch, refused),
             LinkEvent::Refused(reason, message) => log::error!("the bridge refused this node ({reason:?}): {message}"),
             LinkEvent::Changes { stream, changes } => self.take_changes(&stream, changes)?,
             LinkEvent::UpAcked(ids) => {
@@ -84,6 +87,7 @@ impl Node {
                 services: self.cx.config.services.enabled,
                 routes: self.cx.config.network.has_routes(),
                 policies: self.cx.config.network.policies,
+                devices: self.cx.config.device_twin.is_some(),
             },
             interests,
             ..EdgeFacts::new(self.cx.config.node_name.clone(), self.cx.clock.boot_id().to_string())
@@ -114,9 +118,13 @@ impl Node {
                 // Variables of Services are for containers that start later: nothing waits for them.
                 Applied::Other(key) if key.kind == services::KIND => {}
                 Applied::Other(key) if self.services.take(&self.cx, &key) || self.policies.take(&self.cx, &key) => {}
-                Applied::Other(key) if self.neighbours.take(&self.cx, &key) => {}
+                Applied::Other(key) if self.neighbours.take(&self.cx, &key) || self.devices.take(&key) => {}
                 Applied::Other(key) => self.dependency_changed(&key.namespace),
-                Applied::Gone(key, uid) => self.object_gone(&key, &uid),
+                Applied::Gone(key, uid) => {
+                    if !self.devices.gone(&mut self.cx, &key, &uid)? {
+                        self.object_gone(&key, &uid);
+                    }
+                }
             }
         }
         if batch.complete { self.listed() } else { Ok(()) }

@@ -48,6 +48,8 @@ pub(super) enum News {
     ServicesApplied(super::services::Done),
     /// A pod asks for a name of a namespace of which the helper knows nothing.
     NamespaceAsked(String),
+    /// The helper for devices came, went, or has said something.
+    Devices(crate::devices::client::Heard),
     /// systemd has given containers of a pod other values, or could not: an answer for each.
     Resized {
         uid: String,

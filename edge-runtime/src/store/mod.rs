@@ -6,6 +6,7 @@
 //! likes: a power cut ends every container anyway). An idle node writes nothing.
 
 mod copy;
+mod devices;
 mod facts;
 pub mod image_record;
 mod images;

@@ -28,6 +28,8 @@ const MIGRATIONS: &[&str] = &[
          uid TEXT NOT NULL, name TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (uid, name)) WITHOUT ROWID;",
     // Seen: boot time in seconds when an event was first found waiting; null for those that were not looked at yet.
     "ALTER TABLE outbox ADD COLUMN seen INTEGER;",
+    // Device twins: what the helper for devices keeps of each, by the Device's uid. Written: milliseconds since 1970.
+    "CREATE TABLE device_twins (uid TEXT PRIMARY KEY, record TEXT NOT NULL, written INTEGER NOT NULL) WITHOUT ROWID;",
 ];
 
 /// The oldest schema whose programs can use the newest store as well: raised to a migration's number by one that does

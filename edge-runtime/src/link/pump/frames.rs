@@ -175,6 +175,9 @@ impl Link<'_> {
                         let _ = self.shared.renewal.try_send(renew::News::Answer(answer));
                     }
                     (EdgeEvent::Token { id, answer }, _) => pending.push_back(LinkEvent::Token { id, answer }),
+                    (EdgeEvent::DevicesAcked { batch, refused }, _) => {
+                        pending.push_back(LinkEvent::DevicesAcked { batch, refused });
+                    }
                     (EdgeEvent::Stream(event), _) => pending.push_back(LinkEvent::Stream(event)),
                 }
             }

@@ -114,6 +114,7 @@ pub(super) fn build(paths: &Paths, mut config: Config, tasks: &Tasks, senders: S
         kernel_rules: Default::default(),
         policies,
         dns: Default::default(),
+        devices: Default::default(),
         probes,
         hooks: Default::default(),
         pulls: Default::default(),

@@ -23,6 +23,7 @@ pub(in crate::store) enum Found {
     Image { id: String, record: String },
     Reference { reference: String, image: String },
     Token { uid: String, name: String, record: String },
+    Device { uid: String, record: String, written: i64 },
     Report { id: i64, subject: Option<String>, report: String },
 }
 
@@ -38,6 +39,9 @@ impl Found {
             }
             (None, [Text(uid), Text(name), Text(record), Null, Null, Null]) if parses::<Held>(&record) => {
                 Some(Self::Token { uid, name, record })
+            }
+            (None, [Text(uid), Text(record), Integer(written), Null, Null, Null]) => {
+                (is_name(&uid) && parses::<IgnoredAny>(&record)).then_some(Self::Device { uid, record, written })
             }
             (None, [Text(key), Text(text), Null, Null, Null, Null]) => Self::pair(key, text),
             (None, [Text(uid), record, manifest @ (Null | Text(_) | Other), Null, Null, Null]) => {
@@ -95,6 +99,7 @@ impl Found {
             Self::Pod { uid, record, manifest } => ("pods", "uid, record, manifest", &[uid, record, manifest]),
             Self::Image { id, record } => ("images", "id, record", &[id, record]),
             Self::Reference { reference, image } => ("image_references", "reference, image", &[reference, image]),
+            Self::Device { uid, record, written } => ("device_twins", "uid, record, written", &[uid, record, written]),
             Self::Token { uid, name, record } => ("tokens", "uid, name, record", &[uid, name, record]),
             Self::Report { id, subject, report } => ("outbox", "id, subject, report", &[id, subject, report]),
         };

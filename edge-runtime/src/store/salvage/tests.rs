@@ -51,6 +51,8 @@ fn lived_in(path: &Path) -> Store {
                     writer.put_manifest(&uid(number), &object("Pod", number, 100 * number).body)?;
                 }
                 writer.put_token(&uid(number), &wanted, &held)?;
+                let record = json!({"twins": {"temp": "z".repeat(90 * number)}}).to_string();
+                writer.keep_device(&uid(number), &record, 1_700_000_000_000 + image.pulled_at)?;
                 writer.image_put(&image)?;
                 writer.report(&Report::Event { event: json!({"n": number, "text": "y".repeat(150 * number)}) })?;
                 writer.set_fact(Fact::Cluster, &format!("cluster {round}"))?;
@@ -104,7 +106,7 @@ fn found(path: &Path) -> BTreeMap<String, Vec<u32>> {
 
 /// Row counts of all tables, and their texts' sum, as SQL has them.
 fn counts(db: &Connection) -> Vec<i64> {
-    ["facts", "objects", "pods", "images", "image_references", "tokens", "outbox"]
+    ["facts", "objects", "pods", "images", "image_references", "tokens", "outbox", "device_twins"]
         .iter()
         .map(|table| db.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).expect("counts"))
         .collect()
@@ -122,6 +124,7 @@ fn a_sound_store_is_read_as_sql_reads_it() {
             "sum(length(record)) + sum(length(manifest)) FROM pods",
             "sum(length(report)) + sum(id) FROM outbox",
             "sum(length(record)) FROM tokens",
+            "sum(length(record)) + sum(written) FROM device_twins",
         ]
         .iter()
         .map(|what| of(&format!("SELECT {what}")))

@@ -1,0 +1,69 @@
+//! What a node reports of the devices behind it, and what became of it. Values only; nothing here is checked.
+
+use serde::{Deserialize, Serialize};
+
+/// Most devices in one batch.
+pub const MAX_DEVICES: usize = 64;
+
+/// Everything that is known of one device, newest only. A later report of the same device takes the place of this one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceReport {
+    pub namespace: String,
+    pub name: String,
+    /// Of the Device object that the node holds.
+    pub uid: String,
+    /// Rises with each report of the device; begins anew when the node has lost its store.
+    pub seq: u64,
+    /// None before the device has said anything of its state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<DeviceState>,
+    /// Properties of which there is something to tell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub twins: Vec<TwinReport>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceState {
+    /// `ok`, `online`, `offline`, `unhealthy`, `unknown`.
+    pub state: String,
+    /// RFC 3339; empty if it never was.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub last_online: String,
+}
+
+/// One property.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TwinReport {
+    pub property: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported: Option<TwinValue>,
+    /// The desired value that the device has heard of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<TwinValue>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TwinValue {
+    pub value: String,
+    /// When it came to be, by the node's clock: milliseconds since 1970.
+    pub at_ms: u64,
+    /// As the model has it, in lower case; empty if nobody says.
+    #[serde(rename = "type", default, skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    /// The node's clock was not set when it came to be.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsynchronized: bool,
+}
+
+/// Something of a report that will never be in the API. Nothing else of the report is held back by it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceRefusal {
+    /// Of the Device.
+    pub uid: String,
+    pub reason: String,
+}

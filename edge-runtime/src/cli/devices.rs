@@ -1,0 +1,170 @@
+//! `edge-runtime devices`: devices behind this node and their values, asked of the helper that speaks with them, with or without
+//! a cloud or a daemon.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use sampan_devices_control::{FromHelper, MAX_LINE, Named, Question, ToHelper};
+use serde_json::Value;
+
+use super::ps::columns;
+use super::verb::{Given, JSON, NAMESPACE, Operands, Verb};
+use super::{CliError, print};
+
+pub(super) const VERB: Verb = Verb {
+    name: "devices",
+    about: "devices behind this node and their values",
+    operands: Operands::Words("[get|watch|set] [NAMESPACE/DEVICE] [PROPERTY=VALUE]"),
+    flags: &[JSON, NAMESPACE],
+    run,
+};
+
+fn run(given: Given) -> Result<(), CliError> {
+    let words = words(&given)?;
+    let namespace = given.one::<String>("namespace")?.unwrap_or_else(|| "default".to_owned());
+    let question = question(&words.iter().map(String::as_str).collect::<Vec<_>>(), &namespace)?;
+    let watch = matches!(question, Question::Watch { .. });
+    let mut answers = ask(&given.paths()?.devices(), question)?;
+    loop {
+        let devices = answers.next()?;
+        let text = if given.has(JSON.long) { devices.to_string() } else { table(&devices) };
+        print(text.trim_end())?;
+        if !watch {
+            return Ok(());
+        }
+    }
+}
+
+fn words(given: &Given) -> Result<Vec<String>, CliError> {
+    let word = |word: &std::ffi::OsString| {
+        word.clone().into_string().map_err(|word| CliError::Usage(format!("{}: not UTF-8", word.display())))
+    };
+    given.operands.iter().map(word).collect()
+}
+
+/// What the words mean; a device without a namespace is of `namespace`.
+fn question(words: &[&str], namespace: &str) -> Result<Question, CliError> {
+    let named = |text: &str| {
+        let (namespace, name) = text.split_once('/').unwrap_or((namespace, text));
+        Named { namespace: namespace.to_owned(), name: name.to_owned() }
+    };
+    match words {
+        [] | ["get"] => Ok(Question::Get { device: None }),
+        ["get", device] => Ok(Question::Get { device: Some(named(device)) }),
+        ["watch"] => Ok(Question::Watch { device: None }),
+        ["watch", device] => Ok(Question::Watch { device: Some(named(device)) }),
+        ["set", device, wish] => match wish.split_once('=') {
+            Some((property, value)) => {
+                Ok(Question::Set { device: named(device), property: property.to_owned(), value: value.to_owned() })
+            }
+            None => Err(CliError::Usage(format!("devices set: {wish:?} is no PROPERTY=VALUE"))),
+        },
+        _ => Err(CliError::Usage("devices: get [DEVICE], watch [DEVICE] or set DEVICE PROPERTY=VALUE".to_owned())),
+    }
+}
+
+/// Answers of the helper.
+struct Answers(BufReader<UnixStream>);
+
+fn ask(socket: &Path, question: Question) -> Result<Answers, CliError> {
+    let mut stream = UnixStream::connect(socket).map_err(|error| {
+        CliError::Failed(format!("{}: {error}; is device-twin in config.yaml, and the node started?", socket.display()))
+    })?;
+    for line in [ToHelper::Client {}, ToHelper::Ask { id: 1, question }] {
+        let mut text = serde_json::to_vec(&line)?;
+        text.push(b'\n');
+        stream.write_all(&text)?;
+    }
+    Ok(Answers(BufReader::new(stream)))
+}
+
+impl Answers {
+    fn next(&mut self) -> Result<Value, CliError> {
+        loop {
+            let mut line = Vec::new();
+            let limit = u64::try_from(MAX_LINE).unwrap_or(u64::MAX);
+            self.0.by_ref().take(limit).read_until(b'\n', &mut line)?;
+            if line.is_empty() {
+                return Err(CliError::Failed("the helper for devices has ended".to_owned()));
+            }
+            if let FromHelper::Answer { answer, .. } = serde_json::from_slice(&line)? {
+                return answer.map_err(CliError::Failed);
+            }
+        }
+    }
+}
+
+/// A line for each property.
+fn table(devices: &Value) -> String {
+    let mut rows = vec![["DEVICE", "STATE", "PROPERTY", "DESIRED", "REPORTED", "TOLD"].map(str::to_owned)];
+    for device in devices.as_array().into_iter().flatten() {
+        let text = |field: &str| device[field].as_str().filter(|text| !text.is_empty()).unwrap_or("-").to_owned();
+        let name = format!("{}/{}", text("namespace"), text("name"));
+        let properties = device["properties"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if properties.is_empty() {
+            rows.push([name.clone(), text("state"), "-".into(), "-".into(), "-".into(), "-".into()]);
+        }
+        for property in properties {
+            let value = |field: &str| property[field]["value"].as_str().map(one_line);
+            let desired = match (value("local"), value("desired")) {
+                (Some(local), _) => format!("{local} (here)"),
+                (None, desired) => desired.unwrap_or_else(|| "-".to_owned()),
+            };
+            let reported = value("reported").unwrap_or_else(|| "-".to_owned());
+            let told = match (&property["told"], reported.as_str()) {
+                (_, "-") => "-",
+                (Value::Bool(true), _) => "yes",
+                _ => "no",
+            };
+            let property = one_line(property["name"].as_str().unwrap_or("-"));
+            rows.push([name.clone(), text("state"), property, desired, reported, told.to_owned()]);
+        }
+    }
+    columns(&rows, "   ")
+}
+
+/// Devices say what they like.
+fn one_line(text: &str) -> String {
+    let mut short: String = text.chars().take(60).map(|one| if one.is_control() { '?' } else { one }).collect();
+    if text.chars().nth(60).is_some() {
+        short.push('…');
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn words_are_a_question() {
+        let named = |namespace: &str, name: &str| Named { namespace: namespace.into(), name: name.into() };
+        let of = |words: &[&str]| question(words, "default").map_err(|error| format!("{error:?}"));
+        assert_eq!(of(&[]), Ok(Question::Get { device: None }));
+        assert_eq!(of(&["get", "t1"]), Ok(Question::Get { device: Some(named("default", "t1")) }));
+        assert_eq!(of(&["watch", "dev/t1"]), Ok(Question::Watch { device: Some(named("dev", "t1")) }));
+        let set = Question::Set { device: named("default", "t1"), property: "led".into(), value: "a=b".into() };
+        assert_eq!(of(&["set", "t1", "led=a=b"]), Ok(set));
+        for wrong in [&["t1"][..], &["set", "t1"], &["set", "t1", "led"], &["get", "a", "b"]] {
+            assert!(of(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn the_table_has_a_line_per_property() {
+        let devices = json!([
+            {"namespace": "default", "name": "t1", "state": "online", "properties": [
+                {"name": "led", "desired": {"value": "ON"}, "local": {"value": "OFF"}, "reported": null, "told": false},
+                {"name": "temp", "desired": null, "local": null, "reported": {"value": "2\n1"}, "told": true},
+            ]},
+            {"namespace": "default", "name": "t2", "state": "", "properties": []},
+        ]);
+        let expected = "DEVICE       STATE    PROPERTY   DESIRED      REPORTED   TOLD\n\
+                        default/t1   online   led        OFF (here)   -          -\n\
+                        default/t1   online   temp       -            2?1        yes\n\
+                        default/t2   -        -          -            -          -\n";
+        assert_eq!(table(&devices), expected);
+    }
+}

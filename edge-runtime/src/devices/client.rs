@@ -1,0 +1,191 @@
+//! Has a helper running and is connected to it: one that an earlier daemon has left is taken over, one that ends is started
+//! again. What is said and heard is for the caller.
+
+use std::cell::Cell;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sampan_devices_control::{FromHelper, Settings, ToHelper, VERSION};
+use smol::channel::{Receiver, Sender, bounded};
+use smol::future::FutureExt;
+use smol::{Async, Timer};
+
+use super::lines::{self, Lines};
+use crate::sys::time::within;
+
+/// How long a new helper may take, and how often is looked.
+const START: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(10);
+/// Before another one is started when one has ended: doubled each time.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_AT_MOST: Duration = Duration::from_secs(60);
+/// One that has lived so long was no failure.
+const PROVEN: Duration = Duration::from_secs(60);
+/// For one line: a helper that does not read for so long hangs.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Lines that wait for the socket; the rest waits as names at the caller.
+const LINES: usize = 16;
+
+/// How the helper is started and greeted.
+#[derive(Clone, Debug)]
+pub struct Helper {
+    pub program: PathBuf,
+    pub socket: PathBuf,
+    pub node: String,
+    pub settings: Settings,
+}
+
+/// What is heard of the helper, in order.
+#[derive(Debug)]
+pub enum Heard {
+    /// It is there and knows nothing. Everything is to be told to this connection.
+    Up(u64),
+    Line(FromHelper),
+    /// There is room for more lines again.
+    Room,
+    Down(String),
+}
+
+/// Tells the helper.
+#[derive(Debug)]
+pub struct Teller {
+    lines: Sender<(u64, ToHelper)>,
+    waiting: Rc<Cell<bool>>,
+}
+
+impl Teller {
+    /// False if there is no room: again after [`Heard::Room`].
+    pub fn tell(&self, connection: u64, line: ToHelper) -> bool {
+        let told = self.lines.try_send((connection, line)).is_ok();
+        self.waiting.set(!told);
+        told
+    }
+
+    pub fn has_room(&self) -> bool {
+        let room = !self.lines.is_full();
+        self.waiting.set(!room);
+        room
+    }
+}
+
+impl Helper {
+    /// What is to be run for as long as there shall be a helper, and how to tell it.
+    pub fn keep<F>(self, heard: impl Fn(Heard) -> F + 'static) -> (Teller, impl Future<Output = ()> + 'static)
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        let (sender, receiver) = bounded(LINES);
+        let waiting = Rc::new(Cell::new(false));
+        let teller = Teller { lines: sender, waiting: Rc::clone(&waiting) };
+        let work = async move {
+            let (mut pause, mut connection) = (PAUSE, 0);
+            loop {
+                connection += 1;
+                let since = Instant::now();
+                let ended = match self.stream().await {
+                    Ok(stream) => self.serve(stream, connection, &receiver, &waiting, &heard).await,
+                    Err(error) => error,
+                };
+                if receiver.is_closed() {
+                    return;
+                }
+                log::warn!("the helper for devices has ended ({ended}); another one is started");
+                heard(Heard::Down(ended.to_string())).await;
+                pause = if since.elapsed() > PROVEN { PAUSE } else { pause };
+                Timer::after(pause).await;
+                pause = (pause * 2).min(PAUSE_AT_MOST);
+            }
+        };
+        (teller, work)
+    }
+
+    /// Until the connection ends.
+    async fn serve<F: Future<Output = ()>>(
+        &self,
+        stream: Async<UnixStream>,
+        connection: u64,
+        told: &Receiver<(u64, ToHelper)>,
+        waiting: &Cell<bool>,
+        heard: &impl Fn(Heard) -> F,
+    ) -> io::Error {
+        let stream = Arc::new(stream);
+        let greeting = ToHelper::Daemon { version: VERSION, node: self.node.clone(), settings: self.settings.clone() };
+        let say = async {
+            let mut out = &*stream;
+            lines::write(&mut out, &greeting).await?;
+            loop {
+                // The caller has gone when the node ends.
+                let (of, line) = told.recv().await.map_err(|_| io::Error::from(io::ErrorKind::Interrupted))?;
+                if of == connection {
+                    let written = within(PATIENCE, lines::write(&mut out, &line)).await;
+                    written.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))?;
+                }
+                if told.is_empty() && waiting.take() {
+                    heard(Heard::Room).await;
+                }
+            }
+        };
+        let hear = async {
+            let mut lines = Lines::new(&*stream);
+            match lines.next().await? {
+                FromHelper::Hello { version: VERSION } => heard(Heard::Up(connection)).await,
+                other => return Err(io::Error::other(format!("it says {other:?}"))),
+            }
+            loop {
+                let line = lines.next().await?;
+                heard(Heard::Line(line)).await;
+            }
+        };
+        let ended: io::Result<()> = say.or(hear).await;
+        ended.err().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+
+    async fn stream(&self) -> io::Result<Async<UnixStream>> {
+        match Async::<UnixStream>::connect(&self.socket).await {
+            Ok(stream) => Ok(stream),
+            Err(_) => self.start().await,
+        }
+    }
+
+    async fn start(&self) -> io::Result<Async<UnixStream>> {
+        let mut command = smol::process::Command::new(&self.program);
+        command.arg("--socket").arg(&self.socket);
+        command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", self.program.display()));
+        let mut child = command.spawn().map_err(named)?;
+        let tries = START.as_millis() / LOOK.as_millis();
+        for _ in 0..tries {
+            if let Ok(stream) = Async::<UnixStream>::connect(&self.socket).await {
+                return Ok(stream);
+            }
+            if let Some(status) = child.try_status()? {
+                return Err(io::Error::other(format!("it could not start: {status}")));
+            }
+            Timer::after(LOOK).await;
+        }
+        Err(io::ErrorKind::TimedOut.into())
+    }
+}
+
+/// The helper's program: beside the daemon's, also when that was replaced while it runs.
+pub fn program() -> PathBuf {
+    let own = std::env::current_exe().unwrap_or_default();
+    own.with_file_name("edge-devices")
+}
+
+/// Ends a helper that an earlier daemon has left; fine where there is none.
+pub fn end(socket: &Path) {
+    use std::io::{Read, Write};
+    let Ok(mut stream) = UnixStream::connect(socket) else { return };
+    let Ok(mut line) = serde_json::to_vec(&ToHelper::End {}) else { return };
+    line.push(b'\n');
+    let _ = stream.set_read_timeout(Some(Duration::from_secs(2)));
+    let _ = stream.write_all(&line);
+    // It ends by ending.
+    while stream.read(&mut [0; 512]).is_ok_and(|read| read > 0) {}
+    let _ = std::fs::remove_file(socket);
+}

@@ -1,0 +1,90 @@
+//! JSON texts, one per line, over a stream; a line has a bound.
+
+use std::io;
+
+use sampan_devices_control::MAX_LINE;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use smol::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// Bytes asked for at once.
+const CHUNK: usize = 4096;
+
+/// The reading side. What is read and not yet taken stays when a future of it is dropped.
+#[derive(Debug)]
+pub struct Lines<S> {
+    stream: S,
+    bytes: Vec<u8>,
+    /// No line ends before this.
+    looked: usize,
+}
+
+impl<S: AsyncRead + Unpin> Lines<S> {
+    pub fn new(stream: S) -> Self {
+        Self { stream, bytes: Vec::new(), looked: 0 }
+    }
+
+    /// The next message.
+    ///
+    /// # Errors
+    /// The stream has ended or failed, a line is too long or nothing that this build knows.
+    pub async fn next<T: DeserializeOwned>(&mut self) -> io::Result<T> {
+        loop {
+            if let Some(at) = self.bytes[self.looked..].iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.bytes.drain(..=self.looked + at).collect();
+                self.looked = 0;
+                if self.bytes.is_empty() {
+                    self.bytes = Vec::new();
+                }
+                return serde_json::from_slice(&line).map_err(io::Error::from);
+            }
+            self.looked = self.bytes.len();
+            if self.looked > MAX_LINE {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!("a line of more than {MAX_LINE} bytes"),
+                ));
+            }
+            let mut chunk = [0; CHUNK];
+            match self.stream.read(&mut chunk).await? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                read => self.bytes.extend_from_slice(&chunk[..read]),
+            }
+        }
+    }
+}
+
+/// # Errors
+/// The stream fails.
+pub async fn write<T: Serialize>(stream: &mut (impl AsyncWrite + Unpin), message: &T) -> io::Result<()> {
+    let mut text = serde_json::to_vec(message)?;
+    text.push(b'\n');
+    stream.write_all(&text).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_whole_however_they_are_cut() {
+        let text = b"{\"a\":1}\n\"x\\ny\"\n[1,2]\n".as_slice();
+        smol::block_on(async {
+            let mut lines = Lines::new(text);
+            assert_eq!(lines.next::<serde_json::Value>().await.ok(), Some(serde_json::json!({"a": 1})));
+            assert_eq!(lines.next::<String>().await.ok(), Some("x\ny".to_owned()));
+            assert_eq!(lines.next::<Vec<u8>>().await.ok(), Some(vec![1, 2]));
+            let end = lines.next::<String>().await.map_err(|error| error.kind());
+            assert_eq!(end, Err(io::ErrorKind::UnexpectedEof));
+        });
+    }
+
+    #[test]
+    fn a_line_without_end_ends_the_connection() {
+        smol::block_on(async {
+            let mut lines = Lines::new(smol::io::repeat(b'x'));
+            let end = lines.next::<String>().await.map_err(|error| error.kind());
+            assert_eq!(end, Err(io::ErrorKind::InvalidData));
+        });
+    }
+}

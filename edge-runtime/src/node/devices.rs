@@ -1,0 +1,238 @@
+//! The helper for devices: when there is one, what it is told, and what follows from what it says. What twins are is the
+//! helper's.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::Path;
+
+use async_executor::Task;
+use edge_protocol::message::{DeviceRefusal, DeviceReport, ObjectKey};
+use edge_protocol::version::DEVICES;
+use sampan_devices_control::{Counters, FromHelper, Kind, ToHelper};
+
+use super::context::Context;
+use super::events::about_object;
+use super::sources::News;
+use crate::devices::client::{self, Heard, Helper, Teller};
+use crate::store::StoreError;
+use crate::sys::files::replace;
+
+#[derive(Default)]
+pub(super) struct Devices {
+    running: Option<Running>,
+    /// Of the connection that is to be told everything; none while there is no helper.
+    connection: Option<u64>,
+    untold: Untold,
+    /// The bridge that is connected takes reports of devices.
+    bridge_takes: bool,
+}
+
+struct Running {
+    teller: Teller,
+    _task: Task<()>,
+}
+
+/// What the helper is still to be told, by name: what stands behind a name is read when it is told.
+#[derive(Default)]
+struct Untold {
+    gone: BTreeMap<String, (Kind, ObjectKey)>,
+    objects: BTreeSet<(Kind, ObjectKey)>,
+    kept: Vec<(String, String)>,
+    told: bool,
+    links: VecDeque<bool>,
+    ack: Option<(u64, Vec<DeviceRefusal>)>,
+}
+
+impl Devices {
+    /// Starts what is configured, and ends what an earlier daemon has left and nobody wants.
+    pub(super) fn start(&mut self, cx: &Context) {
+        let socket = cx.paths.devices();
+        let Some(settings) = cx.config.device_twin.clone() else { return client::end(&socket) };
+        let helper = Helper { program: client::program(), socket, node: cx.config.node_name.clone(), settings };
+        let news = cx.senders.news.clone();
+        let (teller, work) = helper.keep(move |heard| {
+            let news = news.clone();
+            // The loop is gone only when the process ends.
+            async move { drop(news.send(News::Devices(heard)).await) }
+        });
+        self.running = Some(Running { teller, _task: cx.tasks.spawn(work) });
+    }
+
+    /// Whether an object is of these kinds: then it is told, if anybody listens.
+    pub(super) fn take(&mut self, key: &ObjectKey) -> bool {
+        let Some(kind) = kind_of(key) else { return false };
+        if self.connection.is_some() {
+            self.untold.objects.insert((kind, key.clone()));
+        }
+        true
+    }
+
+    /// The same for one that is gone.
+    pub(super) fn gone(&mut self, cx: &mut Context, key: &ObjectKey, uid: &str) -> Result<bool, StoreError> {
+        let Some(kind) = kind_of(key) else { return Ok(false) };
+        // Where the module is off, what is kept waits for it to be on again.
+        if kind == Kind::Device && self.running.is_some() {
+            cx.store.write(|writer| writer.forget_device(uid))?;
+        }
+        if self.connection.is_some() {
+            self.untold.gone.insert(uid.to_owned(), (kind, key.clone()));
+        }
+        Ok(true)
+    }
+
+    pub(super) fn connected(&mut self, features: &[String]) {
+        self.bridge_takes = features.iter().any(|feature| feature == DEVICES);
+        if self.running.is_some() && !self.bridge_takes {
+            log::warn!("the bridge is older than devices of nodes: what they report stays here");
+        }
+        self.link(self.bridge_takes);
+    }
+
+    pub(super) fn disconnected(&mut self) {
+        self.bridge_takes = false;
+        self.link(false);
+    }
+
+    fn link(&mut self, up: bool) {
+        if self.connection.is_some() {
+            // A link that was down in between is to be seen as one: the batch under way is void.
+            if up && self.untold.links.back().is_none_or(|last| *last) {
+                self.untold.links.push_back(false);
+            }
+            self.untold.links.push_back(up);
+            self.untold.links.drain(..self.untold.links.len().saturating_sub(2));
+            self.untold.ack = None;
+        }
+    }
+
+    pub(super) fn acked(&mut self, batch: u64, refused: Vec<DeviceRefusal>) {
+        if self.connection.is_some() {
+            self.untold.ack = Some((batch, refused));
+        }
+    }
+
+    /// What the helper has said, or that it came or went.
+    pub(super) fn heard(&mut self, cx: &mut Context, heard: Heard) -> Result<(), StoreError> {
+        match heard {
+            Heard::Up(connection) => {
+                self.connection = Some(connection);
+                let held = cx.store.held()?.into_iter();
+                let objects = held.filter_map(|digest| Some((kind_of(&digest.key)?, digest.key))).collect();
+                let up = self.bridge_takes && cx.connection().is_some();
+                self.untold = Untold {
+                    objects,
+                    kept: cx.store.kept_devices()?,
+                    told: true,
+                    links: [up].into(),
+                    ..Untold::default()
+                };
+            }
+            Heard::Down(_) => {
+                self.connection = None;
+                self.untold = Untold::default();
+            }
+            Heard::Room => {}
+            Heard::Line(line) => self.said(cx, line)?,
+        }
+        Ok(())
+    }
+
+    fn said(&mut self, cx: &mut Context, line: FromHelper) -> Result<(), StoreError> {
+        match line {
+            FromHelper::Report { batch, devices } => self.report(cx, batch, devices),
+            FromHelper::Keep { rows, durable } => {
+                let written = cx.wall().as_millisecond();
+                let put = |writer: &crate::store::Writer<'_>| {
+                    rows.iter().try_for_each(|row| match row.record.is_empty() {
+                        true => writer.forget_device(&row.uid),
+                        false => writer.keep_device(&row.uid, &row.record, written),
+                    })
+                };
+                if durable { cx.store.write_durable(put)? } else { cx.store.write(put)? }
+            }
+            FromHelper::Event { namespace, name, uid, warning, reason, message } => {
+                let key = ObjectKey { kind: "Device".to_owned(), namespace, name };
+                let event = about_object(
+                    (API_VERSION, &key, &uid),
+                    (warning, &reason, &message),
+                    &cx.config.node_name,
+                    &cx.clock.now(),
+                );
+                cx.queue_event(event)?;
+            }
+            FromHelper::Counters { counters } => counted(&cx.paths.device_counters(), &counters),
+            FromHelper::Hello { .. } | FromHelper::Answer { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, cx: &Context, batch: u64, devices: Vec<DeviceReport>) {
+        // Without a link the helper hears of it, and tells the newest again later.
+        let Some(link) = cx.connection().filter(|_| self.bridge_takes) else { return };
+        let uids: Vec<String> = devices.iter().map(|device| device.uid.clone()).collect();
+        if !link.devices(batch, devices) {
+            let reason = "the report is too large for the link";
+            let refused = uids.into_iter().map(|uid| DeviceRefusal { uid, reason: reason.to_owned() }).collect();
+            self.acked(batch, refused);
+        }
+    }
+
+    /// Tells the helper as much as it takes now.
+    pub(super) fn step(&mut self, cx: &Context) {
+        let (Some(running), Some(connection)) = (&self.running, self.connection) else { return };
+        while !self.untold.is_empty() && running.teller.has_room() {
+            if let Some(line) = self.untold.next(cx) {
+                let told = running.teller.tell(connection, line);
+                debug_assert!(told, "there was room");
+            }
+        }
+    }
+}
+
+/// Of both kinds.
+const API_VERSION: &str = "devices.kubeedge.io/v1beta1";
+
+/// For `edge-runtime status`, on a file system that forgets it with the helper.
+fn counted(file: &Path, counters: &Counters) {
+    let text = serde_json::to_vec(counters).unwrap_or_default();
+    if let Err(error) = replace(file, &text, false) {
+        log::warn!("{}: {error}", file.display());
+    }
+}
+
+fn kind_of(key: &ObjectKey) -> Option<Kind> {
+    match key.kind.as_str() {
+        "Device" => Some(Kind::Device),
+        "DeviceModel" => Some(Kind::DeviceModel),
+        _ => None,
+    }
+}
+
+impl Untold {
+    fn is_empty(&self) -> bool {
+        let Self { gone, objects, kept, told, links, ack } = self;
+        gone.is_empty() && objects.is_empty() && kept.is_empty() && !told && links.is_empty() && ack.is_none()
+    }
+
+    /// What goes first: what is gone makes room for what has its name now. None for what is not there any more.
+    fn next(&mut self, cx: &Context) -> Option<ToHelper> {
+        if let Some((uid, (kind, ObjectKey { namespace, name, .. }))) = self.gone.pop_first() {
+            return Some(ToHelper::Gone { kind, namespace, name, uid });
+        }
+        if let Some((kind, key)) = self.objects.pop_first() {
+            let body = cx.object(&key.kind, &key.namespace, &key.name)?;
+            let uid = body["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+            let ObjectKey { namespace, name, .. } = key;
+            return Some(ToHelper::Object { kind, namespace, name, uid, body });
+        }
+        if let Some((uid, record)) = self.kept.pop() {
+            return Some(ToHelper::Kept { uid, record });
+        }
+        if std::mem::take(&mut self.told) {
+            return Some(ToHelper::Told {});
+        }
+        if let Some(up) = self.links.pop_front() {
+            return Some(ToHelper::Link { up, clock_set: true });
+        }
+        self.ack.take().map(|(batch, refused)| ToHelper::Ack { batch, refused })
+    }
+}
