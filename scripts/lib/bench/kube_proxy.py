@@ -33,8 +33,8 @@ class Proxy:
         self.process, self.watch = None, None
         try:
             subprocess.run(["ip", "-n", NAME, "link", "set", "lo", "up"], check=True)
-            # A way out, which leads nowhere: it wants to know its address.
-            for words in ["link add d0 type dummy", "address add 198.51.100.1/24 dev d0", "link set d0 up", "route add default dev d0"]:
+            # A way out, which leads nowhere: it wants to know its address. A bridge, as not every kernel has dummy links.
+            for words in ["link add d0 type bridge", "address add 198.51.100.1/24 dev d0", "link set d0 up", "route add default dev d0"]:
                 subprocess.run(["ip", "-n", NAME, *words.split()], check=True)
             self.ended = False
             listening = threading.Event()
@@ -50,7 +50,10 @@ class Proxy:
         began = time.monotonic()
         self.process = subprocess.Popen([
             "ip", "netns", "exec", NAME, program, "--kubeconfig", f"{STATE}/kubeconfig", "--proxy-mode", "nftables",
-            "--hostname-override", "edge-1", "--healthz-bind-address", "127.0.0.1:0", "--metrics-bind-address", "127.0.0.1:0",
+            "--hostname-override", "edge-1", "--healthz-bind-address", "127.0.0.1:10256", "--metrics-bind-address", "127.0.0.1:10249",
+            # What these set is the host's, not a network's.
+            "--conntrack-max-per-core", "0", "--conntrack-min", "0",
+            "--conntrack-tcp-timeout-established", "0", "--conntrack-tcp-timeout-close-wait", "0",
         ], stdout=open(f"{WORK}/kube-proxy.log", "ab"), stderr=subprocess.STDOUT)
         self.took = in_force(self.watch, began)
 

@@ -159,6 +159,7 @@ def cut(node, client, pod, ip):
     failed = {who: len(times) for who, times in seen.items() if who.startswith("failed")}
     print(f"    {sum(map(len, seen.values()))} connections, failed: {failed or 'none'}", flush=True)
     took = [max((at - moment for at in began if moment < at < moment + 1), default=0) for moment in moments]
+    print(f"    in the order of the cuts, ms: {' '.join(f'{moment * 1e3:.0f}' for moment in took)}", flush=True)
     row("cloud cut: readiness lost to last new connection, p50", percentile(took, 50), "s")
     row("cloud cut: readiness lost to last new connection, p99", percentile(took, 99), "s", 0.1)
 
