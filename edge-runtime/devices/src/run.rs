@@ -19,6 +19,8 @@ use crate::twins::{Now, Output, Twins};
 
 /// News that waits for the loop; who has more of it waits.
 const NEWS: usize = 32;
+/// Without news of a kind that needs much memory for a moment.
+const CALM: Duration = Duration::from_secs(2);
 /// Between two answers to a question that is answered with each change.
 const WATCH_PAUSE: Duration = Duration::from_millis(200);
 
@@ -80,6 +82,8 @@ struct Helper {
     /// Devices that have changed since watching clients were last told, and when they are told next.
     changed: BTreeSet<Named>,
     watch_at: Option<Instant>,
+    /// When memory is given back that much news has needed.
+    trim_at: Option<Instant>,
     ending: bool,
 }
 
@@ -93,6 +97,7 @@ impl Helper {
             news,
             changed: BTreeSet::new(),
             watch_at: None,
+            trim_at: None,
             ending: false,
         }
     }
@@ -106,7 +111,7 @@ impl Helper {
     fn wake(&self) -> Option<Instant> {
         let core = self.works.as_ref().and_then(|works| works.twins.wake());
         let core = core.map(|at| self.start + Duration::from_millis(at));
-        [core, self.watch_at].into_iter().flatten().min()
+        [core, self.watch_at, self.trim_at].into_iter().flatten().min()
     }
 
     fn heard(&mut self, heard: Heard) {
@@ -133,6 +138,10 @@ impl Helper {
     }
 
     fn said(&mut self, id: u64, role: Role, line: ToHelper) {
+        // Comes with each batch, and needs little.
+        if !matches!(line, ToHelper::Ack { .. }) {
+            self.trim_at = Some(Instant::now() + CALM);
+        }
         match (role, line) {
             (Role::Unknown, ToHelper::Daemon { version, node, settings }) => self.daemon(id, version, node, settings),
             (Role::Unknown, ToHelper::Client {}) => self.callers.is_client(id),
@@ -234,7 +243,7 @@ impl Helper {
     fn act(&mut self) {
         let now = self.now();
         let room = self.queue.as_ref().map_or(0, Queue::room);
-        let Some(works) = &mut self.works else { return };
+        let Some(works) = &mut self.works else { return self.trim() };
         works.twins.tick(now, room);
         if self.ending {
             works.twins.end(now);
@@ -255,6 +264,14 @@ impl Helper {
             self.daemon_went();
         }
         self.tell_watching();
+        self.trim();
+    }
+
+    fn trim(&mut self) {
+        if self.trim_at.is_some_and(|at| at <= Instant::now()) {
+            self.trim_at = None;
+            sampan_memory::trim();
+        }
     }
 
     fn tell_watching(&mut self) {

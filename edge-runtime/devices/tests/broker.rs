@@ -25,7 +25,11 @@ fn connected(broker: &Broker, settings: &Settings, led: &str) -> (Helper, suppor
 #[test]
 fn a_value_is_answered_and_reported() {
     let broker = Broker::start();
-    let (mut helper, heard) = connected(&broker, &broker.settings(), "");
+    let mut settings = broker.settings();
+    if let Some(mqtt) = &mut settings.mqtt {
+        mqtt.broker = format!("tcp://localhost:{}", broker.port);
+    }
+    let (mut helper, heard) = connected(&broker, &settings, "");
     broker.publish(UPDATE, r#"{"event_id":"7","timestamp":0,"twin":{"temp":{"actual":{"value":"21.5"}}}}"#);
     assert_eq!(
         golden(&heard.next(RESULT)),

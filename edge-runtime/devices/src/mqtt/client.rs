@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use sampan_devices_control::Mqtt;
+use sampan_sys::resolve::resolve;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc;
@@ -47,21 +48,29 @@ pub struct Broker {
     password_file: Option<PathBuf>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 enum Address {
-    Tcp(String),
+    Tcp { host: String, port: u16 },
     Unix(PathBuf),
+}
+
+impl Address {
+    fn parse(broker: &str) -> Option<Self> {
+        if let Some(path) = broker.strip_prefix("unix://") {
+            return path.starts_with('/').then(|| Self::Unix(path.into()));
+        }
+        let (host, port) = broker.strip_prefix("tcp://")?.rsplit_once(':')?;
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        Some(Self::Tcp { host: host.to_owned(), port: port.parse().ok()? }).filter(|_| !host.is_empty())
+    }
 }
 
 impl Broker {
     /// # Errors
     /// The address is none.
     pub fn new(mqtt: &Mqtt, node: &str) -> Result<Self, String> {
-        let address = match (mqtt.broker.strip_prefix("tcp://"), mqtt.broker.strip_prefix("unix://")) {
-            (Some(address), _) if address.contains(':') => Address::Tcp(address.to_owned()),
-            (_, Some(path)) if path.starts_with('/') => Address::Unix(path.into()),
-            _ => return Err(format!("{:?} is neither tcp://HOST:PORT nor unix:///PATH", mqtt.broker)),
-        };
+        let address = Address::parse(&mqtt.broker)
+            .ok_or_else(|| format!("{:?} is neither tcp://HOST:PORT nor unix:///PATH", mqtt.broker))?;
         let client_id = match mqtt.client_id.as_str() {
             "" => format!("edge-devices-{node}"),
             given => given.to_owned(),
@@ -88,8 +97,13 @@ impl Broker {
     async fn serve(&self, news: &mpsc::Sender<News>, waiting: &mut Waiting) -> io::Result<()> {
         let login = self.login().await?;
         match &self.address {
-            Address::Tcp(address) => {
-                let stream = timeout(PATIENCE, TcpStream::connect(address)).await??;
+            Address::Tcp { host, port } => {
+                let connected = async {
+                    // Not by libc: a static program has no NSS.
+                    let addresses = resolve(host, *port).await.map_err(io::Error::other)?;
+                    TcpStream::connect(&addresses[..]).await
+                };
+                let stream = timeout(PATIENCE, connected).await??;
                 // Small packets, and each is waited for.
                 stream.set_nodelay(true)?;
                 serve(stream, &login, news, waiting).await
@@ -121,5 +135,22 @@ pub async fn run(broker: Broker, news: mpsc::Sender<News>, mut waiting: Waiting)
         pause = if lived { PAUSE } else { pause };
         sleep(pause).await;
         pause = (pause * 2).min(PAUSE_AT_MOST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brokers_are_named_by_host_and_port_or_path() {
+        let tcp = |host: &str, port| Some(Address::Tcp { host: host.into(), port });
+        assert_eq!(Address::parse("tcp://127.0.0.1:1883"), tcp("127.0.0.1", 1883));
+        assert_eq!(Address::parse("tcp://[::1]:1883"), tcp("::1", 1883));
+        assert_eq!(Address::parse("tcp://broker.local:8883"), tcp("broker.local", 8883));
+        assert_eq!(Address::parse("unix:///run/mqtt.sock"), Some(Address::Unix("/run/mqtt.sock".into())));
+        for bad in ["", "tcp://", "tcp://:1", "tcp://a", "tcp://a:b", "tcp://a:70000", "unix://a", "ssl://a:1"] {
+            assert_eq!(Address::parse(bad), None, "{bad}");
+        }
     }
 }

@@ -44,45 +44,51 @@ impl Announcements {
         Some(self.retry.map_or(next, |retry| next.max(retry)))
     }
 
-    fn put(&mut self, id: &Named, pending: &mut Pending, now: u64) {
+    fn put<'a>(&mut self, id: &Named, pending: &'a mut Option<Box<Pending>>, now: u64) -> &'a mut Pending {
+        let pending = pending.get_or_insert_default();
         if pending.at.is_none() {
             let at = now.max(pending.last.map_or(0, |last| last + PAUSE));
             pending.at = Some(at);
             self.next.insert((at, id.clone()));
         }
+        pending
     }
 
     /// The device is there since now.
-    pub(super) fn added(&mut self, id: &Named, pending: &mut Pending, now: u64) {
-        pending.added = true;
-        self.put(id, pending, now);
+    pub(super) fn added(&mut self, id: &Named, pending: &mut Option<Box<Pending>>, now: u64) {
+        self.put(id, pending, now).added = true;
     }
 
     /// The wanted value of these properties has changed.
-    pub(super) fn changed(&mut self, id: &Named, pending: &mut Pending, now: u64, how: BTreeMap<String, Twin>) {
+    pub(super) fn changed(
+        &mut self,
+        id: &Named,
+        pending: &mut Option<Box<Pending>>,
+        now: u64,
+        how: BTreeMap<String, Twin>,
+    ) {
+        let pending = self.put(id, pending, now);
         for (name, last) in how {
             pending.changed.entry(name).or_insert(Some(last));
         }
-        self.put(id, pending, now);
     }
 
     /// Nobody has heard how the device should be.
-    pub(super) fn all(&mut self, id: &Named, pending: &mut Pending, now: u64) {
-        pending.all = true;
-        self.put(id, pending, now);
+    pub(super) fn all(&mut self, id: &Named, pending: &mut Option<Box<Pending>>, now: u64) {
+        self.put(id, pending, now).all = true;
     }
 
     /// The device has been heard and is not yet as it is wanted.
-    pub(super) fn delta(&mut self, id: &Named, pending: &mut Pending, now: u64) {
+    pub(super) fn delta(&mut self, id: &Named, pending: &mut Option<Box<Pending>>, now: u64) {
         self.put(id, pending, now);
     }
 
     /// Nothing more about it.
-    pub(super) fn forget(&mut self, id: &Named, pending: &mut Pending) {
-        if let Some(at) = pending.at.take() {
+    pub(super) fn forget(&mut self, id: &Named, pending: &mut Option<Box<Pending>>) {
+        let Some(forgotten) = pending.take() else { return };
+        if let Some(at) = forgotten.at {
             self.next.remove(&(at, id.clone()));
         }
-        *pending = Pending { last: pending.last, ..Pending::default() };
     }
 }
 
@@ -119,8 +125,9 @@ impl Twins {
 
     fn announce_one(&mut self, id: &Named, now: Now) {
         let Some(device) = self.devices.get_mut(id) else { return };
+        let Some(pending) = &mut device.pending else { return };
         let Pending { added, all, changed, .. } =
-            std::mem::replace(&mut device.pending, Pending { last: Some(now.mono), ..Pending::default() });
+            std::mem::replace(&mut **pending, Pending { last: Some(now.mono), ..Pending::default() });
         let model = self.models.get(&model_of(id, &device.model));
         let (mut steps, mut twins, mut delta) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         for (name, property) in &device.properties {

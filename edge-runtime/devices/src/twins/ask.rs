@@ -6,7 +6,7 @@ use sampan_devices_control::Named;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::device::{Device, Stamped, kind_in};
+use super::device::{Device, Property, Stamped, kind_in};
 use super::now::{Now, rfc3339};
 use super::update::{self, Limits, Refused};
 use super::{Twins, model_of, stamper};
@@ -69,13 +69,13 @@ impl Twins {
 
     fn shown<'a>(&'a self, id: &'a Named, device: &'a Device) -> Shown<'a> {
         let model = self.models.get(&model_of(id, &device.model));
-        let property = |(name, property): (&'a String, &'a super::device::Property)| ShownProperty {
+        let property = |name: &'a String, property: &'a Property| ShownProperty {
             name,
             kind: property.kind(kind_in(model, name)),
             access: model.and_then(|model| model.rules.get(name)).map_or("", |rule| &rule.access),
             desired: shown(&property.desired.stamped).filter(|desired| !desired.value.is_empty()),
             local: property.local.as_ref().and_then(|local| shown(&local.stamped)),
-            observed: property.observed.as_ref().and_then(shown),
+            observed: property.observed.as_deref().and_then(shown),
             reported: property.reported.as_ref().and_then(shown),
             told: property.in_spec && !property.told.is_due(),
             extra: !property.in_spec,
@@ -87,7 +87,7 @@ impl Twins {
             model: &device.model,
             state: &device.state.name,
             last_online: rfc3339(device.state.last_online),
-            properties: device.properties.iter().map(property).collect(),
+            properties: device.properties.iter().map(|(name, held)| property(name, held)).collect(),
         }
     }
 

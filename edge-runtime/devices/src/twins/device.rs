@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use edge_protocol::message::{DeviceReport, DeviceState, TwinReport, TwinValue};
+use litemap::LiteMap;
 use sampan_devices_control::Named;
 use serde::{Deserialize, Serialize};
 
@@ -39,10 +40,10 @@ pub(super) struct Property {
     pub(super) hint: String,
     /// The cloud's; empty for none.
     pub(super) desired: Wish,
-    /// Of this node; holds as long as the generation is that of `desired`.
-    pub(super) local: Option<Wish>,
+    /// Of this node; holds as long as the generation is that of `desired`. Few have one.
+    pub(super) local: Option<Box<Wish>>,
     pub(super) reported: Option<Stamped>,
-    pub(super) observed: Option<Stamped>,
+    pub(super) observed: Option<Box<Stamped>>,
     pub(super) told: Told,
 }
 
@@ -50,9 +51,9 @@ pub(super) struct Property {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Told {
     /// Counts the changes; what the batch under way holds; what the bridge has.
-    pub(super) n: u64,
-    pub(super) sent: u64,
-    pub(super) acked: u64,
+    pub(super) n: u32,
+    pub(super) sent: u32,
+    pub(super) acked: u32,
     /// The device has said it to this process. What was kept may be older than what the bridge was told since.
     pub(super) heard: bool,
 }
@@ -61,12 +62,20 @@ impl Told {
     pub(super) const fn is_due(&self) -> bool {
         self.n != self.acked
     }
+
+    pub(super) const fn changed(&mut self) {
+        self.n = self.n.wrapping_add(1);
+    }
 }
+
+/// By name. Sorted lists, and what is long behind a pointer: most devices have few properties, and a tree reserves room for
+/// eleven.
+pub(super) type Properties = LiteMap<String, Box<Property>>;
 
 impl Property {
     /// What the device should be; none if nobody wants anything.
     pub(super) fn wanted(&self) -> Option<&Stamped> {
-        let local = self.local.as_ref().filter(|local| local.generation == self.desired.generation);
+        let local = self.local.as_deref().filter(|local| local.generation == self.desired.generation);
         Some(&local.unwrap_or(&self.desired).stamped).filter(|wish| !wish.value.is_empty())
     }
 
@@ -82,7 +91,9 @@ impl Property {
         let news = !same || !self.told.heard;
         self.told.heard = true;
         self.reported = Some(value);
-        self.told.n += u64::from(news);
+        if news {
+            self.told.changed();
+        }
         news
     }
 
@@ -90,8 +101,8 @@ impl Property {
     pub(super) fn observe(&mut self, value: Stamped) -> bool {
         let news = self.observed.as_ref().is_none_or(|held| held.value != value.value);
         if news {
-            self.observed = Some(value);
-            self.told.n += 1;
+            self.observed = Some(Box::new(value));
+            self.told.changed();
         }
         news
     }
@@ -110,7 +121,7 @@ impl Property {
     /// What is wanted here, until the cloud wants something else; empty for what the cloud wants.
     pub(super) fn want(&mut self, value: Stamped) {
         let generation = self.desired.generation;
-        self.local = (!value.value.is_empty()).then_some(Wish { stamped: value, generation });
+        self.local = (!value.value.is_empty()).then(|| Box::new(Wish { stamped: value, generation }));
     }
 
     /// What the cloud wants. Whether it is another value than before.
@@ -159,7 +170,7 @@ pub(super) struct Device {
     pub(super) uid: String,
     pub(super) model: String,
     pub(super) description: String,
-    pub(super) properties: BTreeMap<String, Property>,
+    pub(super) properties: Properties,
     pub(super) state: State,
     /// Of the last report.
     pub(super) seq: u64,
@@ -173,7 +184,8 @@ pub(super) struct Device {
     pub(super) extras_told: bool,
     pub(super) waiting: Waiting,
     pub(super) unkept: Unkept,
-    pub(super) pending: Pending,
+    /// Few have any.
+    pub(super) pending: Option<Box<Pending>>,
 }
 
 impl Device {
@@ -231,7 +243,7 @@ impl Device {
                 kind: kind.to_owned(),
                 unsynchronized: held.unsynchronized,
             };
-            let (reported, observed) = (property.reported.as_ref().map(value), property.observed.as_ref().map(value));
+            let (reported, observed) = (property.reported.as_ref().map(value), property.observed.as_deref().map(value));
             if reported.is_some() || observed.is_some() {
                 twins.push(TwinReport { property: name.clone(), reported, observed });
             }
@@ -244,7 +256,7 @@ impl Device {
 
     /// The bridge has what was under way.
     pub(super) fn acked(&mut self) {
-        let told = self.properties.values_mut().map(|property| &mut property.told);
+        let told = self.properties.iter_mut().map(|(_, property)| &mut property.told);
         for told in told.chain([&mut self.state.told]) {
             told.acked = told.sent;
         }

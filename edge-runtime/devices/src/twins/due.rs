@@ -3,6 +3,8 @@
 //! Nothing queues here. A device that changes waits, and is told as it is when its turn comes; a batch that the bridge may not
 //! have is void, and what was in it waits again.
 
+use std::collections::BTreeMap;
+
 use edge_protocol::message::MAX_DEVICES;
 use sampan_devices_control::{Named, Report};
 
@@ -41,6 +43,7 @@ pub(super) struct Due {
 /// A device in the batch under way, and how it had waited.
 #[derive(Debug)]
 struct Flying {
+    id: Named,
     uid: String,
     since: Option<u64>,
     urgent: bool,
@@ -132,39 +135,29 @@ impl Due {
     }
 
     /// This device is in it.
-    pub(super) fn take(&mut self, uid: &str, waiting: &mut Waiting, now: u64) {
+    pub(super) fn take(&mut self, id: &Named, uid: &str, waiting: &mut Waiting, now: u64) {
         let Waiting { since, urgent, again, .. } =
             std::mem::replace(waiting, Waiting { last: Some(now), ..Waiting::default() });
-        self.flying.get_or_insert_default().push(Flying { uid: uid.to_owned(), since, urgent, again });
+        self.flying.get_or_insert_default().push(Flying { id: id.clone(), uid: uid.to_owned(), since, urgent, again });
     }
 
-    /// The uids of the devices whose report has arrived.
-    pub(super) fn acked(&mut self, batch: u64) -> Vec<String> {
-        if batch != self.batch {
-            return Vec::new();
+    /// Names and uids of the devices whose report has arrived.
+    pub(super) fn acked(&mut self, batch: u64) -> impl Iterator<Item = (Named, String)> + use<> {
+        let flying = if batch == self.batch { self.flying.take() } else { None };
+        flying.into_iter().flatten().map(|Flying { id, uid, .. }| (id, uid))
+    }
+
+    /// Nobody knows whether the batch under way has arrived: its devices wait as before.
+    pub(super) fn void(&mut self, devices: &mut BTreeMap<Named, Box<Device>>) {
+        for Flying { id, uid, since, urgent, again } in self.flying.take().into_iter().flatten() {
+            if let Some(device) = devices.get_mut(&id).filter(|device| device.uid == uid) {
+                let waiting = &mut device.waiting;
+                waiting.since = since.or(waiting.since);
+                waiting.urgent |= urgent;
+                waiting.again |= again;
+                waiting.last = None;
+            }
         }
-        self.flying.take().unwrap_or_default().into_iter().map(|device| device.uid).collect()
-    }
-
-    /// The uids of the devices in the batch under way.
-    pub(super) fn flying(&self) -> Vec<String> {
-        self.flying.iter().flatten().map(|device| device.uid.clone()).collect()
-    }
-
-    /// Nobody knows whether what was told of this device has arrived: it waits as before.
-    pub(super) fn void(&self, uid: &str, waiting: &mut Waiting) {
-        if let Some(Flying { since, urgent, again, .. }) = self.flying.iter().flatten().find(|device| device.uid == uid)
-        {
-            waiting.since = since.or(waiting.since);
-            waiting.urgent |= urgent;
-            waiting.again |= again;
-            waiting.last = None;
-        }
-    }
-
-    /// No batch is under way.
-    pub(super) fn voided(&mut self) {
-        self.flying = None;
         self.look_at(0);
     }
 }

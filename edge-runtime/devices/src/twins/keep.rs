@@ -14,8 +14,10 @@ const HOUR: u64 = 60 * MINUTE;
 pub(super) struct Unkept {
     /// A desired value.
     pub(super) soon: bool,
-    /// Anything.
+    /// Any value.
     pub(super) any: bool,
+    /// When a value was last said, which is no reason to wear the medium.
+    pub(super) times: bool,
     /// What is kept says that the bridge has not been told.
     pub(super) spilled: bool,
 }
@@ -115,7 +117,7 @@ impl Keep {
                 let pause = cost(bytes).saturating_mul(HOUR) / self.per_hour;
                 self.spill = Some(now + pause.max(MINUTE));
             }
-            Which::Spilled => {}
+            Which::Spilled | Which::End => {}
         }
     }
 }
@@ -128,6 +130,8 @@ pub(super) enum Which {
     Any,
     /// Kept as untold though the bridge has been told.
     Spilled,
+    /// Not as they are: nothing comes after it.
+    End,
 }
 
 impl Which {
@@ -136,6 +140,7 @@ impl Which {
             Self::Soon => unkept.soon,
             Self::Any => unkept.any,
             Self::Spilled => unkept.spilled && !untold,
+            Self::End => unkept.any || unkept.times,
         }
     }
 }

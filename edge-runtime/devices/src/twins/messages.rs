@@ -110,7 +110,8 @@ impl Twins {
         if done.wishes {
             self.keep.soon(&mut device.unkept, now.mono);
         }
-        device.unkept.any = true;
+        device.unkept.any |= done.news || done.extra.is_some() || done.cleared;
+        device.unkept.times = true;
         if self.broker == Some(true) && device.differs() {
             self.announcements.delta(id, &mut device.pending, now.mono);
         }
@@ -164,14 +165,15 @@ impl Twins {
         }
         // What was kept may be older than what the bridge was told since.
         if news || !device.state.told.heard {
-            device.state.told.n += 1;
+            device.state.told.changed();
             self.due.changed(&mut device.waiting, now.mono, true);
         } else {
             self.due.again(&mut device.waiting, now.mono);
         }
         device.state.told.heard = true;
         device.state.name.clone_from(&state);
-        device.unkept.any = true;
+        device.unkept.any |= news;
+        device.unkept.times = true;
         self.counters.reports_in += 1;
         self.changed.insert(id.clone());
         let last_online = rfc3339(device.state.last_online);

@@ -73,9 +73,7 @@ pub enum Output {
 pub struct Twins {
     node: String,
     check: bool,
-    devices: BTreeMap<Named, Device>,
-    /// Names of devices by uid.
-    names: BTreeMap<String, Named>,
+    devices: BTreeMap<Named, Box<Device>>,
     models: BTreeMap<Named, Model>,
     /// Records that the daemon has told in this round, by uid.
     records: BTreeMap<String, String>,
@@ -107,7 +105,6 @@ impl Twins {
             node,
             check: settings.check == Check::On,
             devices: BTreeMap::new(),
-            names: BTreeMap::new(),
             models: BTreeMap::new(),
             records: BTreeMap::new(),
             daemon: false,
@@ -168,7 +165,7 @@ impl Twins {
     /// All rows that are not kept, as lines. Nothing comes after it.
     pub fn end(&mut self, now: Now) {
         if self.daemon {
-            self.keep_rows(Which::Any, now);
+            self.keep_rows(Which::End, now);
         }
     }
 
@@ -180,7 +177,7 @@ impl Twins {
         if !self.reports() {
             return;
         }
-        let chosen = self.due.choose(now.mono, self.devices.iter());
+        let chosen = self.due.choose(now.mono, self.devices.iter().map(|(id, device)| (id, &**device)));
         if chosen.is_empty() {
             return;
         }
@@ -188,7 +185,7 @@ impl Twins {
         let mut devices = Vec::with_capacity(chosen.len());
         for id in chosen {
             let Some(device) = self.devices.get_mut(&id) else { continue };
-            self.due.take(&device.uid, &mut device.waiting, now.mono);
+            self.due.take(&id, &device.uid, &mut device.waiting, now.mono);
             let report = device.report(&id, self.models.get(&model_of(&id, &device.model)), self.seq.max(now.wall));
             self.seq = report.seq;
             devices.push(report);

@@ -48,12 +48,7 @@ impl Twins {
             // Another device of the same name: nothing of the old one is its own.
             self.remove(now, &id);
         }
-        // An object keeps its name for as long as it has its uid.
-        if let Some(other) = self.names.get(&uid).filter(|other| **other != id).cloned() {
-            self.remove(now, &other);
-        }
-        self.names.insert(uid.clone(), id.clone());
-        let new = || Device { uid, loaded: self.ready, ..Device::default() };
+        let new = || Box::new(Device { uid, loaded: self.ready, ..Device::default() });
         let came = !self.devices.contains_key(&id);
         let device = self.devices.entry(id.clone()).or_insert_with(new);
         device.said = true;
@@ -102,7 +97,6 @@ impl Twins {
 
     fn remove(&mut self, now: Now, id: &Named) {
         let Some(mut device) = self.devices.remove(id) else { return };
-        self.names.remove(&device.uid);
         self.changed.insert(id.clone());
         self.announcements.forget(id, &mut device.pending);
         if self.ready {
@@ -161,15 +155,8 @@ impl Twins {
     pub fn link(&mut self, now: Now, up: bool, clock_set: bool) {
         self.clock_set = clock_set;
         self.link = up;
-        let (devices, names) = (&mut self.devices, &self.names);
         // Down or up anew: nobody will say what became of a batch that is under way.
-        let flying = self.due.flying();
-        for device in flying.iter().filter_map(|uid| names.get(uid)).cloned().collect::<Vec<_>>() {
-            if let Some(device) = devices.get_mut(&device) {
-                self.due.void(&device.uid, &mut device.waiting);
-            }
-        }
-        self.due.voided();
+        self.due.void(&mut self.devices);
         if up {
             self.keep.link_up();
             // What was written meanwhile says untold of what may be told by now.
@@ -185,8 +172,8 @@ impl Twins {
             log::warn!("the bridge refuses something of the device with uid {uid}: {reason}");
             self.counters.refused += 1;
         }
-        for uid in self.due.acked(batch) {
-            let Some(device) = self.names.get(&uid).and_then(|id| self.devices.get_mut(id)) else { continue };
+        for (id, uid) in self.due.acked(batch) {
+            let Some(device) = self.devices.get_mut(&id).filter(|device| device.uid == uid) else { continue };
             device.acked();
             device.unkept.any = true;
             self.counters.reports_out += 1;

@@ -29,11 +29,11 @@ struct Kept {
     #[serde(skip_serializing_if = "Option::is_none")]
     desired: Option<Wish>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    local: Option<Wish>,
+    local: Option<Box<Wish>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reported: Option<Stamped>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    observed: Option<Stamped>,
+    observed: Option<Box<Stamped>>,
     #[serde(skip_serializing_if = "Not::not")]
     untold: bool,
     /// Not of the Device object.
@@ -157,7 +157,7 @@ mod tests {
             led.in_spec = true;
             led.desire(Stamped { value: now.into(), at: 9, unsynchronized: false });
             parse(&text).expect("a record").restore(&mut new);
-            let led = &new.properties["led"];
+            let led = new.properties.get("led").expect("it is there");
             assert_eq!(led.wanted().map(|wanted| wanted.value.as_str()), Some(wanted));
             assert_eq!(led.reported, Some(stamped("BLINK")));
             assert!(led.told.is_due() && new.is_due());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::body::Model;
-use super::device::{Device, Property, Stamped};
+use super::device::{Device, Stamped};
 use super::documents::{Step, Twin, TwinMap};
 use super::request::Change;
 
@@ -59,7 +59,7 @@ pub(super) fn check(
     twin: &BTreeMap<String, Option<Change>>,
     limits: &Limits<'_>,
 ) -> Result<(), Refused> {
-    let mut held = device.properties.values().map(Property::held).sum::<usize>();
+    let mut held = device.properties.values().map(|property| property.held()).sum::<usize>();
     let mut extras = device.properties.values().filter(|property| !property.in_spec).count();
     let (mut extra_bytes, mut strange) = (limits.extras, false);
     for (name, change) in twin {
@@ -115,8 +115,9 @@ pub(super) struct Done {
     pub(super) again: bool,
     /// Another value is wanted, or the device has heard of the one that is.
     pub(super) wishes: bool,
-    /// Properties that the Device object does not have were touched.
+    /// One that the Device object does not have has a value, or was forgotten.
     pub(super) extra: Option<String>,
+    pub(super) cleared: bool,
 }
 
 /// What was [`check`]ed.
@@ -131,7 +132,7 @@ pub(super) fn apply(
         let kind = super::device::kind_in(model, &name);
         let last = device.properties.get(&name).map(|property| property.twin(kind)).filter(said);
         let Some(Change { expected, actual, kind: hint }) = change else {
-            device.properties.remove(&name);
+            done.cleared |= device.properties.remove(&name).is_some();
             done.result.insert(name.clone(), None);
             done.steps.insert(name, Step { last, current: None });
             continue;
