@@ -77,10 +77,9 @@ pub async fn accept(listener: &UnixListener, heard: mpsc::Sender<Heard>) {
         match listener.accept().await {
             Ok((stream, _)) => {
                 id += 1;
-                let connection = start(stream, id, heard.clone());
-                if heard.send(Heard::Came(id, connection)).await.is_err() {
-                    return;
-                }
+                // A place before its reader begins: nobody is heard before the loop knows of it.
+                let Ok(place) = heard.reserve().await else { return };
+                place.send(Heard::Came(id, start(stream, id, heard.clone())));
             }
             Err(error) => {
                 log::warn!("no caller can be taken: {error}");

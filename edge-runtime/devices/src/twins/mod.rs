@@ -12,6 +12,7 @@
 //! | `due` | when the bridge is told |
 //! | `keep`, `record` | when what is written, and its form |
 //! | `ask` | questions of people on the device |
+//! | `merge` | a device with what its model says, for drivers |
 
 mod announce;
 mod ask;
@@ -21,6 +22,7 @@ mod documents;
 mod due;
 mod ids;
 mod keep;
+mod merge;
 mod messages;
 mod now;
 mod objects;
@@ -44,6 +46,7 @@ use due::Due;
 use ids::Ids;
 use keep::{Keep, Which};
 
+pub use merge::merged;
 pub use now::Now;
 pub use topics::FILTERS;
 

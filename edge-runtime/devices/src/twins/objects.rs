@@ -134,10 +134,10 @@ impl Twins {
             }
         }
         self.forget(records.into_keys());
-        self.ready = true;
-        if self.broker == Some(true) {
+        if !self.ready && self.broker == Some(true) {
             self.announce_all(now);
         }
+        self.ready = true;
         if !self.link {
             self.keep.link_down(now.mono);
         }

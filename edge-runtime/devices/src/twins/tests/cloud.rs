@@ -94,6 +94,47 @@ fn the_budget_holds_and_what_is_urgent_goes_first() {
 }
 
 #[test]
+fn a_flood_costs_no_more_than_the_budget_and_the_newest_arrives() {
+    let mut world = World::new(&settings());
+    for n in 0..300 {
+        world.device(&format!("d{n:03}"), &format!("uid-{n}"), device(""));
+    }
+    world.twins.told(world.now);
+    world.link(true);
+    let (mut told, mut newest) = (0, BTreeMap::new());
+    let mut take = |world: &mut World| {
+        world.tick();
+        for (batch, devices) in world.reports() {
+            for device in devices {
+                told += 1;
+                newest.insert(device.name.clone(), reported(&device, "temp").map(str::to_owned));
+            }
+            world.twins.acked(world.now, batch, &[]);
+        }
+        world.said.clear();
+        (told, newest.values().filter(|value| value.as_deref() == Some("29")).count())
+    };
+    for second in 0..30 {
+        for n in 0..300 {
+            let topic = format!("$hw/events/device/default/d{n:03}/twin/update");
+            let text = format!(r#"{{"twin":{{"temp":{{"actual":{{"value":"{second}"}}}}}}}}"#);
+            world.twins.message(world.now, &topic, Some(text.as_bytes()), false);
+            if n % 30 == 0 {
+                world.wait(100);
+                take(&mut world);
+            }
+        }
+    }
+    let (told, _) = take(&mut world);
+    assert!((300..=311).contains(&told), "{told}");
+    for _ in 0..350 {
+        world.wait(100);
+        take(&mut world);
+    }
+    assert_eq!(take(&mut world).1, 300);
+}
+
+#[test]
 fn batches_are_small() {
     let mut world = World::new(&Settings {
         report: sampan_devices_control::Report { per_second: 1_000, ..Default::default() },

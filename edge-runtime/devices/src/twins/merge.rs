@@ -1,0 +1,88 @@
+//! A Device with what its DeviceModel says beside it, as a driver is given it. Values only; what is none is passed over.
+
+use serde_json::{Map, Value, json};
+
+/// The spec of a Device, merged: what the model says of protocol and visitors holds where the device says nothing else, key by
+/// key of `configData` and no deeper. Each property has `desired` and `visitors.configData`, empty or not.
+#[must_use]
+pub fn merged(device: &Value, model: &Value) -> Value {
+    let mut spec = device["spec"].clone();
+    let Some(map) = spec.as_object_mut() else { return json!({}) };
+    let protocol = map.entry("protocol").or_insert_with(|| json!({}));
+    if protocol["protocolName"].as_str().is_none_or(str::is_empty) && protocol.is_object() {
+        protocol["protocolName"] = model["spec"]["protocol"].clone();
+    }
+    config(protocol, &model["spec"]["protocolConfigData"]);
+    for property in map.get_mut("properties").and_then(Value::as_array_mut).into_iter().flatten() {
+        let name = property["name"].clone();
+        let Some(property) = property.as_object_mut() else { continue };
+        let visitors = property.entry("visitors").or_insert_with(|| json!({}));
+        let of_model = model["spec"]["properties"].as_array().into_iter().flatten().find(|one| one["name"] == name);
+        let of_model = of_model.map_or(&Value::Null, |one| &one["visitors"]);
+        // Which protocol a property is read by is the model's to say.
+        if of_model["protocolName"].as_str().is_some_and(|protocol| !protocol.is_empty()) && visitors.is_object() {
+            visitors["protocolName"] = of_model["protocolName"].clone();
+        }
+        config(visitors, &of_model["configData"]);
+        property.entry("desired").or_insert_with(|| json!({"value": ""}));
+    }
+    spec
+}
+
+/// Adds to `configData` of this what it does not have.
+fn config(to: &mut Value, defaults: &Value) {
+    if !to.is_object() {
+        *to = json!({});
+    }
+    let mut all: Map<String, Value> = defaults.as_object().cloned().unwrap_or_default();
+    all.extend(to["configData"].as_object().cloned().unwrap_or_default());
+    to["configData"] = Value::Object(all);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_device_s_keys_override_the_model_s_one_by_one() {
+        let model = json!({"spec": {"protocol": "lab", "protocolConfigData": {"baud": 9600}, "properties": [
+            {"name": "temp", "type": "FLOAT"},
+            {"name": "led", "visitors": {"protocolName": "lab", "configData": {"register": 1, "deep": {"a": 1}}}},
+        ]}});
+        let device = json!({"spec": {
+            "deviceModelRef": {"name": "lab"},
+            "protocol": {"protocolName": "lab", "configData": {"port": "/dev/ttyS0"}},
+            "properties": [
+                {"name": "temp", "visitors": {"protocolName": "lab", "configData": {"register": 7}}},
+                {"name": "led", "desired": {"value": "ON"}, "visitors": {"configData": {"deep": {"b": 2}}}},
+            ],
+        }});
+        let merged = merged(&device, &model);
+        assert_eq!(
+            merged["protocol"],
+            json!({"protocolName": "lab", "configData": {"baud": 9600, "port": "/dev/ttyS0"}})
+        );
+        let [temp, led] = [&merged["properties"][0], &merged["properties"][1]];
+        assert_eq!(temp["visitors"], json!({"protocolName": "lab", "configData": {"register": 7}}));
+        assert_eq!(temp["desired"], json!({"value": ""}));
+        assert_eq!(led["visitors"], json!({"protocolName": "lab", "configData": {"register": 1, "deep": {"b": 2}}}));
+        assert_eq!(led["desired"], json!({"value": "ON"}));
+    }
+
+    #[test]
+    fn what_is_no_object_hinders_nothing() {
+        for broken in
+            [json!(null), json!(1), json!({"spec": []}), json!({"spec": {"properties": [1, null, {"visitors": 3}]}})]
+        {
+            let whole = json!({"spec": {"protocol": 7, "properties": [{"name": "a"}, "x", {"visitors": []}]}});
+            for (device, model) in [(&broken, &whole), (&whole, &broken), (&broken, &broken)] {
+                assert!(merged(device, model).is_object());
+            }
+        }
+        let merged = merged(&json!({"spec": {"properties": [{"name": "a"}]}}), &Value::Null);
+        assert_eq!(
+            merged["properties"][0],
+            json!({"name": "a", "visitors": {"configData": {}}, "desired": {"value": ""}})
+        );
+    }
+}
