@@ -73,11 +73,7 @@ async fn one(writer: &Writer, reports: &Reports, report: DeviceReport) -> Result
         // Time has passed: what is old by now must not replace what a newer connection has written.
         lead(writer, reports).await?;
     };
-    let refusal = |reason: String| {
-        log::warn!("node {}: Device {what}: refused: {}", writer.node, printable(&reason));
-        DeviceRefusal { uid: report.uid.clone(), reason }
-    };
-    Ok(refused.into_iter().map(refusal).collect())
+    Ok(refused.into_iter().map(|reason| DeviceRefusal { uid: report.uid.clone(), reason }).collect())
 }
 
 /// Asked until the API answers.

@@ -177,7 +177,10 @@ impl Connection {
             }
             Done::Token(id, answer) => self.session.token(id, answer),
             Done::Renewed(answer) => self.session.renewed(answer),
-            Done::Devices(batch, refused) => self.session.devices_written(batch, refused),
+            Done::Devices(batch, refused) => {
+                refused.iter().for_each(|refusal| self.tell_refusal(refusal));
+                self.session.devices_written(batch, refused);
+            }
             Done::Large(turn) => {
                 self.large = Large::held(turn, self.now());
                 self.session.allow_large();
@@ -199,6 +202,15 @@ impl Connection {
             Done::Token(id, tokens::answer(&requests, &name, &request).await)
         };
         self.work.push(ask.boxed());
+    }
+
+    /// In the log alone: in the API the DeviceStatus says it.
+    fn tell_refusal(&mut self, DeviceRefusal { uid, reason }: &DeviceRefusal) {
+        let words = printable(format_args!("of Device {uid}: {reason}")).to_string();
+        match self.rejections.tell(uid, reason, self.now()) {
+            Some(quiet) => log::warn!("node {}: refused: {words} (and {quiet} more since the last)", self.node.name),
+            None => log::debug!("node {}: refused: {words}", self.node.name),
+        }
     }
 
     fn nacked(&mut self, key: &ObjectKey, uid: &str, reason: &str) {

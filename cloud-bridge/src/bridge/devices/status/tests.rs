@@ -242,3 +242,93 @@ fn d11_a_status_of_any_shape_is_no_end_of_anything() {
         }
     }
 }
+
+/// What happens next in a story of two nodes. Each may have two connections at the same time: one of them believes too long
+/// that it is the newest.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// The connection reads what is there, for its next report.
+    Read(usize),
+    /// It writes on what it has read.
+    Write(usize),
+    /// It is made anew, by a node that has lost its memory or not.
+    Connect(usize, bool),
+    /// The Device is bound to this node from now on.
+    Move(usize),
+}
+
+#[derive(Clone, Default)]
+struct Writing {
+    session: u64,
+    seq: u64,
+    /// What was read for the report under way, if anything was there.
+    read: Option<Option<Value>>,
+    /// The Device was the node's all the while since then.
+    own: bool,
+}
+
+proptest::proptest! {
+    /// Reports of a node are shown in their order, whoever reads and writes between, and however late a write is.
+    #[test]
+    fn d04_what_is_shown_is_monotone(steps in proptest::collection::vec(step(), 1..120)) {
+        let device = device("u", &["a"]);
+        let (mut connections, mut there) = (vec![Writing::default(); 4], None::<Value>);
+        let (mut version, mut bound, mut sessions, mut newest) = (0, 0, 1, [(0, 0); 2]);
+        for step in steps {
+            match step {
+                Step::Connect(at, forgets) => {
+                    sessions += 1;
+                    let seq = if forgets { 0 } else { connections[at].seq.max(connections[at ^ 1].seq) };
+                    connections[at] = Writing { session: sessions, seq, ..Writing::default() };
+                }
+                Step::Move(node) => {
+                    bound = node;
+                    connections.iter_mut().for_each(|one| one.own = false);
+                }
+                Step::Read(at) => {
+                    // Who is known not to be the newest does not begin.
+                    if connections[at].session > connections[at ^ 1].session {
+                        let one = &mut connections[at];
+                        (one.seq, one.read, one.own) = (one.seq + 1, Some(there.clone()), bound == at / 2);
+                    }
+                }
+                Step::Write(at) => {
+                    let Writing { session, seq, read, own } = connections[at].clone();
+                    let Some(read) = read else { continue };
+                    let speaker = Speaker { node: ["m", "n"][at / 2], session, now: SPEAKER.now };
+                    let report = report(seq, vec![twin("a", &format!("{at} {session} {seq}"), seq)]);
+                    let decide = |confirmed| plan(read.as_ref(), &device, &report, speaker, confirmed).0;
+                    let decided = decide(false);
+                    let decided = if decided == Plan::Confirm && own { decide(true) } else { decided };
+                    let Some(mut written) = carried_out(read.as_ref(), decided) else {
+                        connections[at].read = None;
+                        continue;
+                    };
+                    let at_version = |object: &Option<Value>| object.as_ref().map(|object| object["metadata"]["resourceVersion"].clone());
+                    if at_version(&read) != at_version(&there) {
+                        // The API refuses it, and it is made anew from what is there now.
+                        connections[at].read = Some(there.clone());
+                        continue;
+                    }
+                    connections[at].read = None;
+                    version += 1;
+                    written.set_at(&["metadata", "resourceVersion"], version.to_string().into());
+                    let shown = (session, seq);
+                    proptest::prop_assert!(shown > newest[at / 2], "{shown:?} after {:?}", newest[at / 2]);
+                    newest[at / 2] = shown;
+                    there = Some(written);
+                }
+            }
+        }
+    }
+}
+
+fn step() -> impl proptest::strategy::Strategy<Value = Step> {
+    use proptest::prelude::*;
+    prop_oneof![
+        5 => (0..4_usize).prop_map(Step::Read),
+        6 => (0..4_usize).prop_map(Step::Write),
+        2 => ((0..4_usize), any::<bool>()).prop_map(|(at, forgets)| Step::Connect(at, forgets)),
+        1 => (0..2_usize).prop_map(Step::Move),
+    ]
+}
