@@ -51,6 +51,54 @@ fn news() -> impl Strategy<Value = News> {
     ]
 }
 
+/// Documents out of the words that requests have.
+fn document() -> impl Strategy<Value = Value> {
+    let word = || {
+        prop_oneof![
+            Just("event_id"),
+            Just("twin"),
+            Just("expected"),
+            Just("actual"),
+            Just("value"),
+            Just("metadata"),
+            Just("type"),
+            Just("state"),
+            Just("online"),
+            Just("temp"),
+            Just("led"),
+            Just("int"),
+            Just("21.5"),
+            Just(""),
+            Just("\u{1f600}\u{0}"),
+        ]
+        .prop_map(str::to_owned)
+    };
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        word().prop_map(Value::from),
+    ];
+    let tree = leaf.prop_recursive(5, 40, 5, move |inner| {
+        prop_oneof![
+            1 => proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            6 => proptest::collection::btree_map(word(), inner, 0..5)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    });
+    let known = proptest::collection::btree_map(
+        prop_oneof![Just("temp".to_owned()), Just("led".to_owned()), Just("x".to_owned())],
+        prop_oneof![
+            tree.clone(),
+            (tree.clone(), tree.clone()).prop_map(|(a, b)| json!({"expected": {"value": a}, "actual": {"value": b}})),
+            (".{0,8}", ".{0,8}").prop_map(|(a, b)| json!({"expected": {"value": a}, "actual": {"value": b}})),
+        ],
+        0..4,
+    );
+    let known = known.prop_map(|twin| json!({"event_id": "e", "twin": twin, "state": "ok"}));
+    prop_oneof![tree, known]
+}
+
 /// What the bridge has heard, and what is under way to it.
 #[derive(Default)]
 struct Bridge {
@@ -271,6 +319,32 @@ impl Lab {
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Texts that look like requests: each is answered once, and harms nobody.
+    #[test]
+    fn whatever_is_said(document in document(), what in 0..3_usize, cut in any::<prop::sample::Index>(), whole in any::<bool>()) {
+        let mut world = World::lab("ON");
+        world.tick().said.clear();
+        let mut text = document.to_string();
+        if !whole {
+            let cut = cut.index(text.len() + 1);
+            text = text.chars().take(cut).collect();
+        }
+        let what = ["twin/update", "twin/get", "state/update"][what];
+        let before = world.twins.get(None);
+        world.t1(what, &text);
+        let answers: Vec<(String, String)> = world.published();
+        let results: Vec<&(String, String)> = answers.iter().filter(|(topic, _)| topic.ends_with("/result")).collect();
+        prop_assert_eq!(results.len(), 1);
+        let answer: Value = serde_json::from_str(&results[0].1).expect("JSON");
+        prop_assert!(answer["event_id"].is_string() && answer["timestamp"].is_u64());
+        if answer.get("code").is_some() {
+            prop_assert_eq!(answers.len(), 1);
+            prop_assert_eq!(before, world.twins.get(None));
+        }
+        world.report("temp", "1");
+        prop_assert!(world.heard("t1/twin/update/result").contains("\"actual\""));
+    }
 
     #[test]
     fn whatever_happens(all in proptest::collection::vec(news(), 1..120)) {
