@@ -107,3 +107,25 @@ fn a_killed_helper_goes_on_with_what_was_kept() {
     let twins = heard.next("$hw/events/device/default/t1/twin/get/result");
     assert!(twins.contains(r#""led":{"expected":{"value":"OFF""#), "{twins}");
 }
+
+#[test]
+fn a_flood_ends_with_the_newest_value() {
+    let broker = Broker::start();
+    let (mut helper, heard) = connected(&broker, &broker.settings(), "");
+    let line = |n: u32| format!(r#"{{"event_id":"{n}","twin":{{"led":{{"actual":{{"value":"{n}"}}}}}}}}"#);
+    let lines: String = (0..5_000).map(|n| line(n) + "\n").collect();
+    broker.publish_lines(UPDATE, &lines);
+    broker.publish(UPDATE, &line(5_000));
+    let (mut last, mut reports) = (0, 0);
+    while last < 5_000 {
+        let (batch, devices) = helper.report();
+        helper.say(&ToHelper::Ack { batch, refused: Vec::new() });
+        let value =
+            devices[0].twins[0].reported.as_ref().and_then(|reported| reported.value.parse().ok()).expect("a number");
+        assert!(value > last || reports == 0, "{value} after {last}");
+        (last, reports) = (value, reports + 1);
+    }
+    assert!(reports < 30, "{reports} reports, one a second at most");
+    assert_eq!(broker.connections(), 1);
+    drop(heard);
+}

@@ -118,6 +118,15 @@ impl Broker {
         assert!(child.wait().unwrap().success());
     }
 
+    /// Publishes each line.
+    pub(crate) fn publish_lines(&self, topic: &str, lines: &str) {
+        let mut command = Command::new(program("mosquitto_pub"));
+        command.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-q", "1", "-t", topic, "-l"]);
+        let mut child = command.stdin(Stdio::piped()).spawn().expect("mosquitto_pub is installed");
+        child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+        assert!(child.wait().unwrap().success());
+    }
+
     /// Hears everything.
     pub(crate) fn subscribe(&self) -> Heard {
         self.subscribe_with(&[])
