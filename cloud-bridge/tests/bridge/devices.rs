@@ -4,6 +4,7 @@ mod definitions;
 mod events;
 mod hostile;
 mod lab;
+mod rights;
 mod told;
 mod trouble;
 

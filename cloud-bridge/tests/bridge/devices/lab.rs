@@ -46,13 +46,7 @@ impl Lab {
 
     pub(super) async fn define(&self, definitions: &str) {
         for text in definitions.split("\n---\n") {
-            let name = text.lines().find_map(|line| line.strip_prefix("  name: ")).unwrap();
-            let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
-            let request = Request::patch(format!("{path}?fieldManager=test&force=true&fieldValidation=Strict"))
-                .header("content-type", "application/apply-patch+yaml")
-                .body(text.as_bytes().to_vec())
-                .unwrap();
-            let _: Value = self.cluster.client.request(request).await.unwrap();
+            self.apply("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", text).await;
         }
         for plural in ["devices", "devicemodels", "devicestatuses"] {
             let list = || async {
@@ -61,6 +55,16 @@ impl Lab {
             };
             eventually("the definitions", list).await;
         }
+    }
+
+    /// Applies a manifest of one object to this list.
+    pub(super) async fn apply(&self, list: &str, text: &str) {
+        let name = text.lines().find_map(|line| line.strip_prefix("  name: ")).unwrap();
+        let request = Request::patch(format!("{list}/{name}?fieldManager=test&force=true&fieldValidation=Strict"))
+            .header("content-type", "application/apply-patch+yaml")
+            .body(text.as_bytes().to_vec())
+            .unwrap();
+        let _: Value = self.cluster.client.request(request).await.unwrap();
     }
 
     /// Joins as a node with devices, connects, registers and waits for the first list.

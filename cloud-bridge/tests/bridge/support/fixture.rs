@@ -99,13 +99,26 @@ impl Cluster {
             let client = flags::client(Some(kubeconfig.into())).await.unwrap();
             return Self { clients: Clients::impersonating(client.clone()), client, _folder: None };
         }
+        Self::embedded(|api, client| {
+            let api = api.clone();
+            Clients::new(client, move |node| kube::Client::new(api.service(UserInfo::node(node)), "default"))
+        })
+    }
+
+    /// The embedded one, whose bridges may do no more than this user, and act as nodes by impersonation.
+    pub fn open_as(user: UserInfo) -> Self {
+        tls::install_provider();
+        Self::embedded(|api, _| Clients::impersonating(kube::Client::new(api.service(user), "default")))
+    }
+
+    /// The clients of bridges are made of the API and the client of an administrator.
+    fn embedded(clients: impl FnOnce(&Server, kube::Client) -> Clients) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let cel_helper = cloud_bridge::standalone::cel_helper(env!("CARGO_BIN_EXE_cloud-bridge"));
         let config = Config { cel_helper: Some(cel_helper), ..Config::new(folder.path().join("api.db")) };
         let api = Server::open(config).unwrap();
         let client = kube::Client::new(api.service(UserInfo::master("test")), "default");
-        let as_node = move |node: &str| kube::Client::new(api.service(UserInfo::node(node)), "default");
-        Self { clients: Clients::new(client.clone(), as_node), client, _folder: Some(folder) }
+        Self { clients: clients(&api, client.clone()), client, _folder: Some(folder) }
     }
 
     /// An API that the test has opened.
