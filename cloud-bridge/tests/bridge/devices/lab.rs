@@ -23,6 +23,13 @@ pub(super) fn is_shared() -> bool {
     std::env::var_os("TEST_KUBECONFIG").is_some()
 }
 
+/// The definitions without the subresource.
+pub(super) fn plain() -> String {
+    let plain = DEFINITIONS.replace("      subresources:\n        status: {}\n", "");
+    assert_ne!(plain, DEFINITIONS);
+    plain
+}
+
 impl Lab {
     pub(super) async fn open() -> Self {
         let lab = Self { cluster: Cluster::open().await };
@@ -33,9 +40,7 @@ impl Lab {
     /// As definitions are whose statuses are no subresource; of a cluster of its own only.
     pub(super) async fn open_plain() -> Self {
         let lab = Self { cluster: Cluster::open().await };
-        let plain = DEFINITIONS.replace("      subresources:\n        status: {}\n", "");
-        assert_ne!(plain, DEFINITIONS);
-        lab.define(&plain).await;
+        lab.define(&plain()).await;
         lab
     }
 
@@ -54,6 +59,20 @@ impl Lab {
                 self.cluster.client.request::<Value>(Request::get(path).body(Vec::new()).unwrap()).await.is_ok()
             };
             eventually("the definitions", list).await;
+        }
+    }
+
+    /// Deletes the definitions, and waits until nothing is served any more.
+    pub(super) async fn undefine(&self) {
+        for plural in ["devices", "devicemodels", "devicestatuses"] {
+            let list = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+            let request = Request::delete(format!("{list}/{plural}.devices.kubeedge.io")).body(Vec::new()).unwrap();
+            let _: Value = self.cluster.client.request(request).await.unwrap();
+            let gone = || async {
+                let path = format!("/apis/devices.kubeedge.io/v1beta1/namespaces/default/{plural}");
+                self.cluster.client.request::<Value>(Request::get(path).body(Vec::new()).unwrap()).await.is_err()
+            };
+            eventually("the end of the definitions", gone).await;
         }
     }
 

@@ -14,7 +14,7 @@ use http::Method;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::lab::{Lab, is_shared, online, report, reported};
+use super::lab::{DEFINITIONS, Lab, is_shared, online, plain, report, reported};
 use crate::support::Edge;
 use crate::support::fixture::{TestBridge, twins, unique};
 use crate::support::interpose::{Instead, Seen, interpose};
@@ -202,4 +202,59 @@ async fn d02_a_bridge_that_may_not_read_devices_keeps_no_node_waiting() {
     refuse.store(0, Ordering::SeqCst);
     let (_, _other) = lab.edge(&bridge, &unique("next")).await;
     edge.until("the device and its model", |edge| edge.held() == 2).await;
+}
+
+/// The definitions are replaced while nodes report: by some with the subresource, and by some without.
+#[tokio::test]
+async fn statuses_that_come_to_be_a_subresource_or_none_are_written_all_the_same() {
+    if is_shared() {
+        return;
+    }
+    let lab = Lab::open_plain().await;
+    let bridge = TestBridge::start(&lab.cluster).await;
+    let (node, model, name) = (unique("swap"), unique("m"), unique("t"));
+    lab.model(&model).await;
+    let uid = lab.device(&name, &node, &model).await;
+    let (_, mut edge) = lab.edge(&bridge, &node).await;
+    assert!(edge.report_devices(vec![report(&name, &uid, 1, &[("temp", "1")])]).await.is_empty());
+    for (seq, definitions) in [(2, DEFINITIONS.to_owned()), (3, plain())] {
+        lab.define(&definitions).await;
+        assert!(edge.session.devices(seq, vec![report(&name, &uid, seq, &[("temp", &seq.to_string())])]));
+        edge.linger(Duration::from_secs(1)).await;
+        // Somebody who comes has the bridge look; else it looks after a minute.
+        let (_, _other) = lab.edge(&bridge, &unique("other")).await;
+        edge.until("the answer", |edge| edge.devices.contains_key(&seq)).await;
+        assert!(edge.devices[&seq].is_empty(), "{:?}", edge.devices);
+        assert_eq!(reported(&lab.status(&name).await.unwrap(), "temp"), seq.to_string());
+    }
+}
+
+/// The definitions go, and with them all Devices; then they come back.
+#[tokio::test]
+async fn d02_definitions_may_go_and_come_back() {
+    if is_shared() {
+        return;
+    }
+    let lab = Lab::open().await;
+    let bridge = TestBridge::start(&lab.cluster).await;
+    let (node, model, name) = (unique("gone"), unique("m"), unique("t"));
+    lab.model(&model).await;
+    lab.device(&name, &node, &model).await;
+    let (identity, mut edge) = lab.edge(&bridge, &node).await;
+    assert_eq!(edge.held(), 2);
+    lab.undefine().await;
+    edge.until("their end", |edge| edge.held() == 0).await;
+    // A node that comes now is kept from nothing.
+    let store = std::mem::take(&mut edge.store);
+    drop(edge);
+    let (_, other) = lab.edge(&bridge, &unique("other")).await;
+    assert_eq!(other.held(), 0);
+    lab.define(DEFINITIONS).await;
+    lab.model(&model).await;
+    let uid = lab.device(&name, &node, &model).await;
+    let mut edge = Edge::connect_with_devices(bridge.address, &identity, store).await;
+    let (_, _third) = lab.edge(&bridge, &unique("third")).await;
+    edge.until("the device and its model", |edge| edge.held() == 2).await;
+    assert!(edge.report_devices(vec![report(&name, &uid, 1, &[("temp", "1")])]).await.is_empty());
+    assert_eq!(reported(&lab.status(&name).await.unwrap(), "temp"), "1");
 }
