@@ -51,8 +51,8 @@ pub struct EdgeSession {
     uncommitted: VecDeque<u64>,
     ack: Option<u64>,
     reports: Reports,
-    /// Text of a batch that waits to be sent.
-    devices: Option<String>,
+    /// Number and text of the batch that waits to be sent.
+    devices: Option<(u64, String)>,
     /// Number of the batch that is not acknowledged.
     devices_under_way: Option<u64>,
     streams: Streams,
@@ -225,19 +225,26 @@ impl EdgeSession {
         self.agreed(version::INTERESTS) && self.out.control(ToCloud::Interests { namespaces })
     }
 
-    /// Sends news of devices, one batch at a time: the next one after [`EdgeEvent::DevicesAcked`]. False while one is under way,
-    /// when the bridge takes none, or for one that is too large to be sent.
+    /// Sends news of devices as soon as what is under way is [acknowledged](EdgeEvent::DevicesAcked), in the place of what
+    /// still waits for that: whoever has begun anew tells all again. False when the bridge takes none, or for a batch that is
+    /// too large to be sent.
     #[must_use]
     pub fn devices(&mut self, batch: u64, devices: Vec<DeviceReport>) -> bool {
-        if !self.agreed(version::DEVICES) || self.devices_under_way.is_some() {
+        if !self.agreed(version::DEVICES) {
             return false;
         }
         let text = encode(&ToCloud::Devices { batch, devices });
         let fits = text.len() <= ToCloud::MAX;
         if fits {
-            (self.devices, self.devices_under_way) = (Some(text), Some(batch));
+            self.devices = Some((batch, text));
         }
         fits
+    }
+
+    fn next_devices(&mut self) -> Option<String> {
+        let (batch, text) = self.devices.take_if(|_| self.devices_under_way.is_none())?;
+        self.devices_under_way = Some(batch);
+        Some(text)
     }
 
     /// How many more rows [`up`](Self::up) takes now.
@@ -292,7 +299,7 @@ impl EdgeSession {
         }
         self.welcome.as_ref()?;
         let text = self.next_sync().map(|message| encode(&message));
-        let text = text.or_else(|| self.reports.next()).or_else(|| self.devices.take())?;
+        let text = text.or_else(|| self.reports.next()).or_else(|| self.next_devices())?;
         self.out.begin(Whole::Text(text)).map(Piece::into_text)
     }
 

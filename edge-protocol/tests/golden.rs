@@ -246,8 +246,9 @@ fn to_cloud() -> Vec<ToCloud> {
                             at_ms: 1_700_000_000_000,
                             kind: "float".into(),
                             unsynchronized: true,
+                            kept: false,
                         }),
-                        observed: Some(TwinValue { value: "ON".into(), at_ms: 5, ..TwinValue::default() }),
+                        observed: Some(TwinValue { value: "ON".into(), at_ms: 5, kept: true, ..TwinValue::default() }),
                     }],
                 },
                 DeviceReport {

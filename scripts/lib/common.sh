@@ -49,10 +49,12 @@ rust_is_new_enough() {
     [ "$(printf '%s\n%s\n' "$rust_minimum" "$have" | sort -V | head -n 1)" = "$rust_minimum" ]
 }
 
-# Both programs for users, side by side in target/release. The node's aborts on panic, for its size; the bridge's unwinds,
+# The programs for users, side by side in target/release. The node's abort on panic, for its size; the bridge's unwinds,
 # so that a panic ends one connection and not those of all nodes.
 build_release() {
     cargo build --release --locked -p edge-runtime
+    # By itself: together they would have each other's features.
+    cargo build --release --locked -p sampan-devices
     cargo build --profile bridge --locked -p cloud-bridge
     ln -f target/bridge/cloud-bridge target/release/cloud-bridge
 }

@@ -54,6 +54,9 @@ pub struct TwinValue {
     /// As the model has it, in lower case; empty if nobody says.
     #[serde(rename = "type", default, skip_serializing_if = "String::is_empty")]
     pub kind: String,
+    /// It was kept over a restart, since when something newer may have been told: it counts only where it is later by its time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub kept: bool,
     /// The node's clock was not set when it came to be.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsynchronized: bool,

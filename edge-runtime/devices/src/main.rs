@@ -73,6 +73,8 @@ fn print(text: &str) -> Result<(), Failed> {
 /// What strangers say is read here: nothing that this process could start gets more rights than it, and it holds few files. It
 /// works all the same where the kernel refuses.
 fn confine() {
+    // The daemon takes its signals otherwise, and what it starts inherits that.
+    let _ = nix::sys::signal::SigSet::empty().thread_set_mask();
     // A session of its own: what ends the daemon's ends nothing here. Fails only for one that leads one already.
     let _ = nix::unistd::setsid();
     if let Err(error) = nix::sys::prctl::set_no_new_privs() {

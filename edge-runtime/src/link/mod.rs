@@ -139,7 +139,7 @@ impl LinkHandle {
         self.with(|s| s.interests(namespaces)).unwrap_or(false)
     }
 
-    /// Sends news of devices, one batch at a time. False when it cannot be sent: no connection, one under way, a bridge that
+    /// Sends news of devices when what is under way is acknowledged. False when it cannot be sent: no connection, a bridge that
     /// takes none, or a batch that is too large.
     pub fn devices(&self, batch: u64, devices: Vec<DeviceReport>) -> bool {
         self.with(|s| s.devices(batch, devices)).unwrap_or(false)

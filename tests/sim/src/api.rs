@@ -7,6 +7,7 @@ use cloud_bridge::bridge::ServiceScope;
 use serde_json::{Value, json};
 
 use crate::rng::Rng;
+use crate::twins::Devices;
 
 pub const NODE: &str = "node";
 const PODS: [&str; 4] = ["a", "b", "c", "d"];
@@ -74,6 +75,7 @@ pub struct Api {
     pub nacks: u64,
     /// Services come and go, and a bridge tells nodes of those in this scope.
     pub scope: Option<ServiceScope>,
+    pub devices: Devices,
     counter: u64,
 }
 

@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::time::Duration;
 
+use cloud_bridge::bridge::devices::Plan;
 use cloud_bridge::bridge::slim::{BoundPod, SlimPod, config_object};
 use cloud_bridge::bridge::work_queue::{Answer, Attempt, Outcome, WorkQueue};
-use cloud_bridge::bridge::world::{Effect, Group, World};
+use cloud_bridge::bridge::world::{Effect, Group, Told, World};
 use edge_protocol::SessionError;
 use edge_protocol::bridge::{BridgeEvent, BridgeSession, BridgeSettings};
-use edge_protocol::message::{Object, ObjectKey, Report};
+use edge_protocol::message::{DeviceRefusal, DeviceReport, Object, ObjectKey, Report};
 use edge_protocol::state::{NodeState, StateError};
 use edge_protocol::version::{RefuseReason, Wants};
 use serde_json::Value;
@@ -17,6 +18,7 @@ use serde_json::Value;
 use crate::api::{Api, Event, NODE};
 use crate::line::Line;
 use crate::rng::Rng;
+use crate::twins;
 use crate::views::{self, News, Watched};
 
 pub const WINDOW: usize = 2_000;
@@ -52,12 +54,24 @@ struct Job {
     checked: bool,
 }
 
+/// News of devices on their way into the API.
+#[derive(Debug)]
+struct Batch {
+    number: u64,
+    rest: Vec<DeviceReport>,
+    refused: Vec<DeviceRefusal>,
+    /// What is to be done about the last of them, by what was read.
+    planned: Option<Plan>,
+    checked: bool,
+}
+
 /// One connection.
 #[derive(Debug)]
 pub struct Conn {
     pub session: BridgeSession,
     work_queue: WorkQueue,
     jobs: Vec<Job>,
+    devices: Option<Batch>,
     welcome: bool,
     claimed: bool,
     /// Told to go; frames may come in until it has.
@@ -75,6 +89,8 @@ pub struct Bridge {
     watch: Watch,
     following: BTreeMap<ObjectKey, Following>,
     groups: BTreeMap<ObjectKey, Watched>,
+    /// Of the group of devices.
+    devices: Option<(ObjectKey, twins::Watched)>,
     questions: Vec<Question>,
     pub conns: BTreeMap<u64, Conn>,
     newest: u64,
@@ -100,6 +116,7 @@ impl Bridge {
             watch: list(api),
             following: BTreeMap::new(),
             groups: BTreeMap::new(),
+            devices: None,
             questions: Vec::new(),
             conns: BTreeMap::new(),
             newest: 0,
@@ -140,6 +157,7 @@ impl Bridge {
             session,
             work_queue: WorkQueue::default(),
             jobs: Vec::new(),
+            devices: None,
             welcome: false,
             claimed: false,
             superseded: false,
@@ -160,12 +178,15 @@ impl Bridge {
         if !self.groups.is_empty() && rng.once_in(3) && self.follow_services(api, rng) {
             return true;
         }
+        if rng.once_in(3) && self.follow_devices(api) {
+            return true;
+        }
         let moved = match rng.below(3) {
             0 => self.follow_pods(api) || self.follow_maps(api, rng) || self.answer(api, rng),
             1 => self.follow_maps(api, rng) || self.answer(api, rng) || self.follow_pods(api),
             _ => self.answer(api, rng) || self.follow_pods(api) || self.follow_maps(api, rng),
         };
-        moved || self.follow_services(api, rng)
+        moved || self.follow_services(api, rng) || self.follow_devices(api)
     }
 
     /// As `Node::superseded`: another bridge has given the node this number.
@@ -268,6 +289,17 @@ impl Bridge {
         true
     }
 
+    /// As `informers::device_views`.
+    fn follow_devices(&mut self, api: &Api) -> bool {
+        let stalled = self.stalled;
+        let Some((key, watched)) = self.devices.as_mut().filter(|(_, w)| w.is_behind(&api.devices, stalled)) else {
+            return false;
+        };
+        let effects = self.world.group_present(key, watched.step(&api.devices));
+        self.apply(effects);
+        true
+    }
+
     /// The API refuses to tell of Services, as a server does that has just been started.
     pub fn refuse_services(&mut self) {
         let keys: Vec<ObjectKey> = self.groups.keys().cloned().collect();
@@ -307,6 +339,10 @@ impl Bridge {
                 return true;
             }
             Question::IsGone { key, uid } if views::is_view(&key) => self.world.unlisted(NODE, &key, &uid),
+            Question::IsGone { key, uid } if twins::is_of_devices(&key) => match api.devices.has(&key.name, &uid) {
+                true => self.world.unlisted(NODE, &key, &uid),
+                false => vec![Effect::Remove { node: NODE.to_owned(), key, uid }],
+            },
             // The API server lets a node read only what its pods name.
             Question::IsGone { key, uid } if !api.is_named(&key.name) => {
                 if self.world.uses(NODE, &key) {
@@ -335,7 +371,7 @@ impl Bridge {
                 other => format!("bridge {}: {other:?}", self.state.stream()),
             });
             match effect {
-                Effect::Set { object, .. } => match self.state.set(Object::clone(&object)) {
+                Effect::Set { object, .. } => match self.state.set(whole(&object)) {
                     Ok(_) | Err(StateError::Deleted { .. }) => {}
                     Err(error) => panic!("{error}"),
                 },
@@ -343,6 +379,8 @@ impl Bridge {
                 Effect::Withdraw { key, uid, .. } => drop(self.state.withdraw(&key, &uid)),
                 Effect::Listed { session, .. } => self.state.listed(session),
                 Effect::Ask { key, uid, .. } => self.questions.push(Question::IsGone { key, uid }),
+                Effect::Watch { key, .. } if key.kind == twins::GROUP => self.devices = Some((key, Default::default())),
+                Effect::Unwatch { key } if key.kind == twins::GROUP => self.devices = None,
                 Effect::Watch { key, .. } if key.kind == views::GROUP => {
                     drop(self.groups.insert(key, Watched::default()))
                 }
@@ -400,6 +438,10 @@ impl Bridge {
                         self.questions.push(Question::IsGone { key: object.key, uid: object.uid });
                     }
                 }
+                BridgeEvent::Devices { batch, devices } => {
+                    let (number, rest) = (batch, devices);
+                    conn.devices = Some(Batch { number, rest, refused: Vec::new(), planned: None, checked: false });
+                }
                 BridgeEvent::Nacked { .. }
                 | BridgeEvent::Interests(_)
                 | BridgeEvent::TokenRequest { .. }
@@ -426,11 +468,14 @@ impl Bridge {
             api.session = api.session.max(conn.session.session());
             return true;
         }
+        if conn.devices.is_some() && (conn.jobs.is_empty() || rng.once_in(2)) {
+            return write_devices(conn, api, rng);
+        }
         while let Some(attempt) = conn.work_queue.begin() {
             conn.jobs.push(Job { attempt, rv: None, checked: false });
         }
         if conn.jobs.is_empty() {
-            return false;
+            return conn.devices.is_some() && write_devices(conn, api, rng);
         }
         let at = rng.below(conn.jobs.len());
         let job = &mut conn.jobs[at];
@@ -478,13 +523,54 @@ impl Bridge {
             && matches!(self.watch, Watch::Live { at } if at == api.log.len())
             && self.questions.is_empty()
             && self.groups.values().all(|watched| watched.is_idle(api))
+            && self.devices.as_ref().is_none_or(|(_, watched)| watched.is_idle(&api.devices))
             && self.following.iter().all(|(key, f)| f.delivered.as_ref() == Some(&shown(key)))
     }
+}
+
+/// One step of writing what was reported of devices.
+fn write_devices(conn: &mut Conn, api: &mut Api, rng: &mut Rng) -> bool {
+    let session = conn.session.session();
+    let Some(batch) = &mut conn.devices else { return false };
+    let Some(report) = batch.rest.last() else {
+        let Some(Batch { number, refused, .. }) = conn.devices.take() else { return false };
+        conn.session.devices_written(number, refused);
+        return true;
+    };
+    match batch.planned.take() {
+        _ if rng.once_in(12) => {}
+        None => batch.planned = Some(api.devices.plan(report, session, &mut batch.refused)),
+        Some(plan) if !batch.checked => {
+            batch.checked = true;
+            conn.superseded = api.session > session;
+            batch.planned = Some(plan);
+            return true;
+        }
+        Some(plan) => {
+            if api.devices.write(report, plan) {
+                batch.rest.pop();
+            } else {
+                // The status of an earlier device of that name is in the way until it is collected.
+                api.devices.collect();
+            }
+        }
+    }
+    batch.checked = false;
+    true
 }
 
 fn list(api: &Api) -> Watch {
     let rest = api.pods.keys().map(|name| api.pod(name)).collect();
     Watch::List { rest, listed: HashSet::new(), at: api.log.len() }
+}
+
+/// Of some only the text is kept.
+fn whole(told: &Told) -> Object {
+    let mut object = Object::clone(told);
+    if object.body.is_null() {
+        object.body = serde_json::from_str(told.text().text()).expect("JSON");
+    }
+    object
 }
 
 fn slim(pod: Value) -> SlimPod {

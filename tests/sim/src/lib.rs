@@ -8,6 +8,7 @@
 //! | [`api`] | the truth, and what must hold of everything written into it |
 //! | [`bridge`] | a bridge process |
 //! | [`views`] | what it follows and tells of Services |
+//! | [`twins`] | Devices in the API, what a bridge tells of them and writes |
 //! | [`line`] | a connection as the network has it |
 //! | [`device`] | the daemon, its disk and its containers |
 //! | [`world`] | all of them, the faults, the comparison at rest |
@@ -19,6 +20,7 @@ pub mod bridge;
 pub mod device;
 pub mod line;
 pub mod rng;
+pub mod twins;
 pub mod views;
 pub mod world;
 
@@ -35,16 +37,16 @@ pub const STEPS: usize = 700;
 /// # Panics
 /// Something does not hold.
 pub fn run(seed: u64) {
-    run_with(seed, Options::services(seed));
+    run_with(seed, Options::services(seed), Options::devices(seed));
 }
 
-/// As [`run`], with Services in this scope or without any.
+/// As [`run`], with Services in this scope or without any, with devices or without.
 ///
 /// # Panics
 /// Something does not hold.
-pub fn run_with(seed: u64, services: Option<ServiceScope>) {
+pub fn run_with(seed: u64, services: Option<ServiceScope>, devices: bool) {
     let result = catch_unwind(AssertUnwindSafe(|| {
-        let mut world = World::new(seed, services);
+        let mut world = World::new(seed, services, devices);
         for _ in 0..STEPS {
             world.step();
         }

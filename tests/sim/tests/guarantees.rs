@@ -37,7 +37,7 @@ fn g02_what_comes_twice_changes_nothing() {
     for _ in 0..3 {
         world.restart_bridge(0);
         world.settle();
-        world.device.crash();
+        world.device.crash(world.now);
         world.settle();
     }
     assert_eq!((world.device.starts, world.device.running()), (starts, running));
@@ -198,7 +198,7 @@ fn g10_reports_survive_both_sides() {
     world.api.down = true;
     world.run();
     assert!(!world.device.store().outbox().unwrap().is_empty(), "it waits here");
-    world.device.crash();
+    world.device.crash(world.now);
     world.restart_bridge(0);
     world.settle();
     let uid = &world.api.pods["d"].uid;

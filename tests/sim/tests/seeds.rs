@@ -6,6 +6,7 @@ use std::hash::BuildHasher;
 use std::time::{Duration, Instant};
 
 use sampan_sim::rng::Rng;
+use sampan_sim::world::Options;
 use sampan_sim::{run, run_with};
 
 /// Run every time.
@@ -58,8 +59,8 @@ fn both_sides_agree_after_any_trouble() {
         return run(seed);
     }
     FIXED.for_each(run);
-    NAMED.iter().for_each(|(seed, _)| run_with(*seed, None));
-    NAMED_WITH_SERVICES.iter().for_each(|(seed, _)| run(*seed));
+    NAMED.iter().for_each(|(seed, _)| run_with(*seed, None, false));
+    NAMED_WITH_SERVICES.iter().for_each(|(seed, _)| run_with(*seed, Options::services(*seed), false));
     let mut fresh = Rng::new(RandomState::new().hash_one(0));
     let started = Instant::now();
     if let Some(count) = number("SAMPAN_SIM_SEEDS") {

@@ -237,7 +237,13 @@ impl Device {
         for (name, property) in self.properties.iter_mut().filter(|(_, property)| property.in_spec) {
             property.told.sent = property.told.n;
             let kind = property.kind(kind_in(model, name));
+            // The bridge leaves alone what is not mentioned, and has this or something newer.
+            if !property.told.heard && !property.told.is_due() {
+                continue;
+            }
+            let kept = !property.told.heard;
             let value = |held: &Stamped| TwinValue {
+                kept,
                 value: held.value.clone(),
                 at_ms: held.at,
                 kind: kind.to_owned(),
@@ -248,7 +254,7 @@ impl Device {
                 twins.push(TwinReport { property: name.clone(), reported, observed });
             }
         }
-        let state = (!self.state.name.is_empty())
+        let state = (!self.state.name.is_empty() && (self.state.told.heard || self.state.told.is_due()))
             .then(|| DeviceState { state: self.state.name.clone(), last_online: rfc3339(self.state.last_online) });
         let Named { namespace, name } = id.clone();
         DeviceReport { namespace, name, uid: self.uid.clone(), seq: self.seq, state, twins }

@@ -6,7 +6,8 @@ use sampan_devices_control::{FromHelper, Kind, Named, Row};
 use serde_json::Value;
 
 use super::announce::member;
-use super::device::{Device, Taken};
+use super::body::Model;
+use super::device::{Device, Taken, kind_in};
 use super::now::Now;
 use super::{Output, Twins, body, model_of, record, stamper};
 
@@ -38,8 +39,29 @@ impl Twins {
     /// The newest state of an object.
     pub fn object(&mut self, now: Now, kind: Kind, id: Named, uid: String, object: &Value) {
         match kind {
-            Kind::DeviceModel => drop(self.models.insert(id, body::model(uid, object))),
+            Kind::DeviceModel => self.model(now, id, body::model(uid, object)),
             Kind::Device => self.device(now, id, uid, object),
+        }
+    }
+
+    /// The API shows the type of a value: one that was reported before its model came is told again.
+    fn model(&mut self, now: Now, id: Named, model: Model) {
+        let old = self.models.insert(id.clone(), model);
+        let new = self.models.get(&id);
+        let users = self.devices.iter_mut().filter(|(user, device)| model_of(user, &device.model) == id);
+        for (_, device) in users {
+            let mut news = false;
+            for (name, property) in device.properties.iter_mut().filter(|(_, property)| property.in_spec) {
+                let shown = property.reported.is_some() || property.observed.is_some();
+                let other = property.kind(kind_in(old.as_ref(), name)) != property.kind(kind_in(new, name));
+                if shown && other {
+                    property.told.changed();
+                    news = true;
+                }
+            }
+            if news {
+                self.due.changed(&mut device.waiting, now.mono, false);
+            }
         }
     }
 

@@ -1,6 +1,9 @@
 //! What a hostile node says: every message of an honest one, with each wrong thing in each place. Pure.
 
-use edge_protocol::message::{Der, ObjectDigest, ObjectKey, ObjectRef, Position, Report, ToCloud, TokenRequest};
+use edge_protocol::message::{
+    Der, DeviceReport, DeviceState, ObjectDigest, ObjectKey, ObjectRef, Position, Report, ToCloud, TokenRequest, TwinReport,
+    TwinValue,
+};
 use edge_protocol::version::{self, Hello};
 use serde_json::{Value, json};
 
@@ -74,6 +77,15 @@ pub(crate) fn honest(name: &str, node: &Value, pod: &ObjectRef) -> Vec<Value> {
         audience: String::new(),
         expiration_seconds: 3600,
     };
+    let value = |value: &str| Some(TwinValue { value: value.to_owned(), at_ms: 7, ..TwinValue::default() });
+    let device = DeviceReport {
+        namespace: namespace.clone(),
+        name: "thermometer".to_owned(),
+        uid: "d".to_owned(),
+        seq: 1,
+        state: Some(DeviceState { state: "online".to_owned(), last_online: "2026-01-01T00:00:00Z".to_owned() }),
+        twins: vec![TwinReport { property: "temp".to_owned(), reported: value("21"), observed: value("22") }],
+    };
     let up = |report| ToCloud::Up { id: 1, report };
     let mut resumed = hello(name);
     if let ToCloud::Hello(hello) = &mut resumed {
@@ -100,6 +112,7 @@ pub(crate) fn honest(name: &str, node: &Value, pod: &ObjectRef) -> Vec<Value> {
         ToCloud::Renew { csr: Der(vec![48, 3, 2, 1, 0]) },
         ToCloud::Ping { rtt_ms: Some(7) },
         ToCloud::Interests { namespaces: vec!["shop".to_owned()] },
+        ToCloud::Devices { batch: 1, devices: vec![device] },
         ToCloud::Unsupported { message: "later".to_owned() },
         ToCloud::Part { more: false, data: "{\"ping\":{}}".to_owned() },
     ];

@@ -7,6 +7,7 @@ use edge_protocol::message::ObjectKey;
 use edge_runtime::store::Store;
 
 use crate::api::Api;
+use crate::twins::VERSION;
 
 pub(super) fn show(change: &Change) {
     crate::trace(|| match change {
@@ -40,7 +41,9 @@ pub(super) fn check(changes: &[Change], store: &Store, api: &Api, newest: &mut N
                 let (key, uid) = (&object.digest.key, &object.digest.uid);
                 // G3: for one uid nothing older after something newer, whichever bridge it comes from.
                 let generation = object.body["metadata"]["generation"].as_i64();
-                let version = object.body["data"]["version"].as_str().and_then(|text| text.parse().ok());
+                let annotation = &object.body["metadata"]["annotations"][VERSION];
+                let version = object.body["data"]["version"].as_str().or(annotation.as_str());
+                let version = version.and_then(|text| text.parse().ok());
                 let version = generation.or(version).expect("every body has one");
                 let known = newest.entry(format!("{} {uid}", key.kind)).or_default();
                 assert!(version >= *known, "{key:?} {uid}: {version} after {known}");

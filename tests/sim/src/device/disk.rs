@@ -7,7 +7,7 @@ use super::Device;
 impl Device {
     /// The machine loses its power: what was not synced is lost, nothing runs.
     pub fn power_cut(&mut self, now: Duration) {
-        self.crash();
+        self.crash(now);
         if self.synced {
             self.put_back("synced");
         }
@@ -19,6 +19,7 @@ impl Device {
         self.booted = now;
         self.runtime.clear();
         self.known.clear();
+        self.crash_helper();
     }
 
     /// Somebody copies the disk.
@@ -34,7 +35,7 @@ impl Device {
         if !self.image {
             return false;
         }
-        self.crash();
+        self.crash(now);
         self.put_back("image");
         self.reboot(now);
         self.copy_to("synced");
@@ -45,7 +46,7 @@ impl Device {
 
     /// Somebody installs the device again.
     pub fn reinstall(&mut self, now: Duration) {
-        self.crash();
+        self.crash(now);
         for end in ["", "-wal", "-shm"] {
             for name in ["store", "synced"] {
                 let _ = std::fs::remove_file(self.file(&format!("{name}{end}")));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use edge_protocol::edge::{Change, EdgeEvent, EdgeFacts, EdgeSession};
-use edge_protocol::version::Wants;
+use edge_protocol::version::{DEVICES, Wants};
 use edge_runtime::intake::{self, Applied};
 use edge_runtime::store::{Fact, StoreError};
 
@@ -17,7 +17,7 @@ impl Device {
         let (Some(daemon), Some(store)) = (&mut self.daemon, &self.store) else { return };
         let mut facts = EdgeFacts::new(NODE, boot);
         facts.compress = !old_build;
-        facts.wants = Wants { services: self.services, ..Wants::default() };
+        facts.wants = Wants { services: self.services, devices: self.devices, ..Wants::default() };
         facts.held = store.held().expect("reads");
         facts.cluster = store.fact(Fact::Cluster).expect("reads");
         facts.position = position(store);
@@ -26,7 +26,8 @@ impl Device {
         daemon.committed.clear();
     }
 
-    pub fn lose_connection(&mut self) {
+    pub fn lose_connection(&mut self, now: Duration) {
+        self.link_of_helper(false, now);
         if let Some(daemon) = &mut self.daemon {
             daemon.session = None;
             daemon.inbox.clear();
@@ -34,24 +35,29 @@ impl Device {
     }
 
     /// Takes the session's events. A store that fails ends the daemon.
-    pub fn drain(&mut self) -> Result<(), StoreError> {
+    pub fn drain(&mut self, now: Duration) -> Result<(), StoreError> {
         let (Some(daemon), Some(store)) = (&mut self.daemon, &mut self.store) else { return Ok(()) };
         let Some(session) = &mut daemon.session else { return Ok(()) };
-        let mut more = false;
+        let (mut more, mut acked, mut up) = (false, Vec::new(), false);
         while let Some(event) = session.poll_event() {
             match event {
                 EdgeEvent::Welcome(welcome) => {
                     store.write(|writer| writer.set_fact(Fact::Cluster, &welcome.cluster))?;
-                    more = true;
+                    (more, up) = (true, welcome.features.iter().any(|feature| feature == DEVICES));
                 }
                 EdgeEvent::Change(change) => daemon.inbox.push_back(change),
                 EdgeEvent::UpAcked(id) | EdgeEvent::UpRefused(id, _) => {
                     store.write(|writer| writer.acknowledged(id))?;
                     more = true;
                 }
+                EdgeEvent::DevicesAcked { batch, .. } => acked.push(batch),
                 EdgeEvent::Token { .. } | EdgeEvent::Renewed(_) | EdgeEvent::Stream(_) => {}
             }
         }
+        if up {
+            self.link_of_helper(true, now);
+        }
+        acked.into_iter().for_each(|batch| self.helper_acked(batch, now));
         if more {
             self.offer()?;
         }
@@ -76,7 +82,7 @@ impl Device {
     pub fn commit(&mut self, count: usize, crash: Option<Crash>, api: &Api, now: Duration) -> Result<(), StoreError> {
         let clock = self.now(now);
         if crash == Some(Crash::BeforeCommit) {
-            self.crash();
+            self.crash(now);
             return Ok(());
         }
         let (Some(daemon), Some(store)) = (&mut self.daemon, &mut self.store) else { return Ok(()) };
@@ -101,7 +107,7 @@ impl Device {
         }
         let Some(daemon) = &mut self.daemon else { return Ok(()) };
         if crash == Some(Crash::AfterCommit) {
-            self.crash();
+            self.crash(now);
             return Ok(());
         }
         let Some(session) = &mut daemon.session else { return Ok(()) };
@@ -110,12 +116,17 @@ impl Device {
         }
         session.committed(batch.seq);
         let more = !batch.reports.is_empty();
+        let mut objects = Vec::new();
         for applied in batch.applied {
             match applied {
                 Applied::Pod(pod, _) => daemon.wanted(*pod, &clock),
                 Applied::Gone(key, uid) if key.kind == "Pod" => daemon.gone(&uid, &clock),
-                Applied::Other(_) | Applied::Gone(..) => {}
+                Applied::Other(key) => objects.push((key, None)),
+                Applied::Gone(key, uid) => objects.push((key, Some(uid))),
             }
+        }
+        for (key, gone) in objects {
+            self.object_for_helper(&key, gone.as_deref(), now)?;
         }
         if more { self.offer() } else { Ok(()) }
     }

@@ -4,6 +4,7 @@
 mod check;
 mod daemon;
 mod disk;
+mod helper;
 mod link;
 mod turn;
 
@@ -21,6 +22,7 @@ use sampan_pod::event::PodEvent;
 
 pub use daemon::Daemon;
 use daemon::Entry;
+use helper::{Helper, Sensors};
 
 /// Where the daemon dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +55,12 @@ pub struct Device {
     pub wall_s: i64,
     /// Its configuration has Services on.
     pub services: bool,
+    /// Its configuration has devices on.
+    pub devices: bool,
+    helper: Option<Helper>,
+    /// Helpers started so far.
+    helpers: u64,
+    sensors: Sensors,
     /// Uids whose tombstone was committed.
     removed: HashSet<String>,
     newest: check::Newest,
@@ -81,6 +89,10 @@ impl Device {
             booted: Duration::ZERO,
             wall_s: 0,
             services: true,
+            devices: false,
+            helper: None,
+            helpers: 0,
+            sensors: Sensors::default(),
             removed: HashSet::new(),
             newest: HashMap::new(),
             versions: 0,
@@ -144,7 +156,8 @@ impl Device {
     }
 
     /// The daemon dies. Containers run on.
-    pub fn crash(&mut self) {
+    pub fn crash(&mut self, now: Duration) {
+        self.orphan_helper(now);
         self.daemon = None;
         self.store = None;
     }

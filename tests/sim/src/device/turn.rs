@@ -63,13 +63,13 @@ impl Device {
             self.offer()?;
         }
         if crash == Some(Crash::BeforeSteps) {
-            self.crash();
+            self.crash(now);
             return Ok(true);
         }
         for step in plan.steps {
             self.execute(&uid, step, &clock);
             if crash == Some(Crash::AfterStep) {
-                self.crash();
+                self.crash(now);
                 return Ok(true);
             }
         }

@@ -85,7 +85,7 @@ impl World {
             self.lines.remove(&number);
             if self.current == Some(number) {
                 self.current = None;
-                self.device.lose_connection();
+                self.device.lose_connection(self.now);
             }
         }
     }
@@ -121,7 +121,7 @@ impl World {
     /// The node is away: cut off, and not back before somebody revives it.
     pub fn away(&mut self) {
         self.cut();
-        self.device.crash();
+        self.device.crash(self.now);
     }
 
     /// The node comes upon a bridge of another cluster.
@@ -146,7 +146,7 @@ impl World {
 
     /// The device gives its connection up; the bridge does not notice.
     pub(super) fn leave(&mut self) {
-        self.device.lose_connection();
+        self.device.lose_connection(self.now);
         self.left();
     }
 

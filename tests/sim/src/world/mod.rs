@@ -15,6 +15,8 @@ use crate::bridge::{Bridge, CLUSTER};
 use crate::device::{Crash, Device};
 use crate::line::Line;
 use crate::rng::Rng;
+use crate::twins::NAMES;
+use edge_runtime::store::StoreError;
 pub use options::Options;
 
 /// The slowest thing a live side waits for is two heartbeats.
@@ -39,19 +41,22 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(seed: u64, services: Option<ServiceScope>) -> Self {
+    pub fn new(seed: u64, services: Option<ServiceScope>, devices: bool) -> Self {
         let mut rng = Rng::new(seed);
-        let options = Options { services, reconfigured: services.is_some(), ..Options::of(&mut rng) };
+        let options = Options { services, devices, reconfigured: services.is_some(), ..Options::of(&mut rng) };
         Self::with(rng, options)
     }
 
     pub fn with(rng: Rng, options: Options) -> Self {
         let mut api = Api::default();
         api.scope = options.services;
+        api.devices.on = options.devices;
         let start = |n: usize| Bridge::start(format!("b{n}.0"), CLUSTER, &api, options.tombstones);
         let bridges = (0..options.bridges).map(start).collect();
         let nothing = Api::default();
         let foreign = Bridge::start("foreign".to_owned(), "another", &nothing, 8);
+        let mut device = Device::new(options.power_cuts || options.rollbacks);
+        device.devices = options.devices;
         Self {
             rng,
             now: Duration::ZERO,
@@ -59,7 +64,7 @@ impl World {
             bridges,
             foreign: (nothing, foreign),
             api,
-            device: Device::new(options.power_cuts || options.rollbacks),
+            device,
             lines: BTreeMap::new(),
             current: None,
             numbers: 0,
@@ -84,6 +89,9 @@ impl World {
     /// One random thing happens.
     pub fn step(&mut self) {
         self.advance(Duration::from_millis(20));
+        if self.options.devices {
+            self.step_devices();
+        }
         match self.rng.below(100) {
             0..6 => self.api.change(&mut self.rng),
             6..22 => drop(self.follow()),
@@ -104,6 +112,43 @@ impl World {
             _ if self.rng.once_in(2) => self.rare(),
             _ => {}
         }
+    }
+
+    /// One random thing happens to the devices.
+    fn step_devices(&mut self) {
+        let name = NAMES[self.rng.below(NAMES.len())];
+        match self.rng.below(40) {
+            0..8 => {
+                let obey = self.rng.once_in(2);
+                self.device.sense(name, obey, self.now);
+            }
+            8..20 => drop(self.tick_helper()),
+            20..24 => drop(self.revive_helper()),
+            24 => self.device.crash_helper(),
+            25..27 => self.api.devices.change(&mut self.rng),
+            _ => {}
+        }
+    }
+
+    /// What a helper has done, or found a disk that takes nothing.
+    fn tick_helper(&mut self) -> bool {
+        let moved = self.device.tick_helper(self.now);
+        self.survive(moved)
+    }
+
+    pub fn revive_helper(&mut self) -> bool {
+        let moved = self.device.revive_helper(self.now);
+        self.survive(moved)
+    }
+
+    /// A daemon whose store fails begins again.
+    fn survive(&mut self, moved: Result<bool, StoreError>) -> bool {
+        if moved.is_err() {
+            assert!(self.full, "the store failed though nothing is wrong with it");
+            self.device.crash(self.now);
+            self.left();
+        }
+        moved.unwrap_or(true)
     }
 
     fn follow(&mut self) -> bool {
@@ -143,7 +188,7 @@ impl World {
     pub fn commit(&mut self, count: usize, crash: Option<Crash>) {
         if self.device.commit(count, crash, &self.api, self.now).is_err() {
             assert!(self.full, "the store failed though nothing is wrong with it");
-            self.device.crash();
+            self.device.crash(self.now);
         }
         if self.device.daemon.is_none() {
             self.left();
@@ -154,7 +199,7 @@ impl World {
         let moved = self.device.turn(crash, self.now);
         if moved.is_err() {
             assert!(self.full, "the store failed though nothing is wrong with it");
-            self.device.crash();
+            self.device.crash(self.now);
         }
         if self.device.daemon.is_none() {
             self.left();

@@ -20,6 +20,8 @@ pub struct Options {
     pub clock_jumps: bool,
     /// There are Services; which of them a node is told of.
     pub services: Option<ServiceScope>,
+    /// There are devices behind the node.
+    pub devices: bool,
     /// At times the node starts with Services on where they were off, or the other way round.
     pub reconfigured: bool,
 }
@@ -37,6 +39,7 @@ impl Options {
             rollbacks: rng.once_in(4),
             clock_jumps: rng.once_in(2),
             services: None,
+            devices: false,
             reconfigured: false,
         }
     }
@@ -45,6 +48,11 @@ impl Options {
     pub fn services(seed: u64) -> Option<ServiceScope> {
         let scopes = [None, Some(ServiceScope::Namespaces), Some(ServiceScope::Site)];
         scopes[Rng::new(!seed).below(3)]
+    }
+
+    /// Whether a seed has devices, drawn in the same way.
+    pub fn devices(seed: u64) -> bool {
+        Rng::new(seed.rotate_left(32)).once_in(2)
     }
 
     /// Cuts and crashes only.
@@ -60,6 +68,7 @@ impl Options {
             rollbacks: false,
             clock_jumps: false,
             services: None,
+            devices: false,
             reconfigured: false,
         }
     }

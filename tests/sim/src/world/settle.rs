@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::World;
 use crate::bridge::wanted;
+use crate::twins::group;
 
 /// How many rests of a second settling may take.
 const RESTS: usize = 400;
@@ -28,8 +29,14 @@ impl World {
         for bridge in self.bridges.iter_mut().filter(|bridge| bridge.lied_to) {
             bridge.relist(&self.api, false);
         }
+        self.api.devices.collect();
         for _ in 0..RESTS {
             self.run();
+            // What was measured last may have died with a helper: it is measured again.
+            if self.options.devices && self.devices_differ().is_some() {
+                crate::twins::NAMES.iter().for_each(|name| self.device.sense(name, true, self.now));
+                self.run();
+            }
             if self.device.daemon.is_some() && self.current.is_some() && self.differs().is_none() {
                 return;
             }
@@ -66,6 +73,10 @@ impl World {
             moved = true;
         }
         moved |= self.turn(None);
+        if self.options.devices {
+            moved |= self.revive_helper();
+            moved |= self.tick_helper();
+        }
         moved |= self.write();
         moved
     }
@@ -78,6 +89,9 @@ impl World {
         held.sort();
         let mut want: Vec<_> =
             wanted(&self.api, self.device.services).into_iter().map(|object| object.digest).collect();
+        if self.options.devices {
+            want.extend(group(&self.api.devices.objects).values().map(|told| told.digest.clone()));
+        }
         want.sort();
         if held != want {
             return Some(format!("held {held:?}\nwanted {want:?}"));
@@ -100,6 +114,9 @@ impl World {
                 return Some(format!("the newest status of {name} {} is not in the API", pod.uid));
             }
         }
+        if let Some(text) = self.devices_differ() {
+            return Some(text);
+        }
         let gone = self.device.running().into_iter().find(|uid| self.api.deleted.contains(uid));
         if let Some(uid) = gone {
             return Some(format!("pod {uid} was deleted and still runs"));
@@ -112,6 +129,20 @@ impl World {
         let position = self.device.position().map(|p| (p.stream, p.seq));
         if position != Some((bridge.state.stream().to_owned(), bridge.state.seq())) {
             return Some(format!("position {position:?} is not {:?}", bridge.state.seq()));
+        }
+        None
+    }
+
+    /// What the API does not show as sensors and actuators have it.
+    fn devices_differ(&self) -> Option<String> {
+        let devices = &self.api.devices;
+        for (name, object) in devices.objects.0.iter().filter(|(_, object)| !object.elsewhere) {
+            let shown = |property, side| devices.value(name, property, side);
+            let desired = Some(object.desired);
+            let found = (shown("temp", "reported"), shown("led", "reported"), shown("led", "observedDesired"));
+            if found != (self.device.temp(name), desired, desired) {
+                return Some(format!("device {name} {object:?} at {:?}: {found:?}", self.device.temp(name)));
+            }
         }
         None
     }

@@ -68,7 +68,7 @@ impl World {
                 return;
             }
             self.current = None;
-            self.device.lose_connection();
+            self.device.lose_connection(self.now);
         }
     }
 
@@ -112,9 +112,9 @@ impl World {
             Ok(()) | Err(SessionError::Refused { .. }) => {}
             Err(error) => panic!("the node refuses {frame:.300}: {error}"),
         }
-        if self.device.drain().is_err() {
+        if self.device.drain(self.now).is_err() {
             assert!(self.full, "the store failed though nothing is wrong with it");
-            self.device.crash();
+            self.device.crash(self.now);
             self.left();
         }
         let waiting = self.device.daemon.as_ref().map_or(0, |daemon| daemon.inbox.len());

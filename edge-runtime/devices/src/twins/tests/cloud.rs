@@ -247,3 +247,50 @@ fn people_see_devices_as_they_are() {
     assert_eq!(world.twins.get(None).expect("all").as_array().map(Vec::len), Some(1));
     assert!(world.twins.get(Some(&id("t2"))).is_err());
 }
+
+#[test]
+fn a_value_is_told_again_with_its_type_when_the_model_comes_late() {
+    let mut world = World::new(&settings());
+    world.device("t1", UID, device("ON"));
+    world.twins.told(world.now);
+    world.link(true);
+    world.report("temp", "21.5").tick();
+    let kind = |report: &DeviceReport| report.twins[0].reported.as_ref().map(|value| value.kind.clone());
+    assert_eq!(kind(&world.acked()), Some(String::new()));
+    world.model();
+    world.model();
+    world.wait(1_000);
+    world.tick();
+    assert_eq!(kind(&world.acked()), Some("float".to_owned()));
+    world.wait(1_000);
+    world.tick();
+    assert!(world.reports().is_empty());
+}
+
+/// What was kept may be older than what was told since (D4).
+#[test]
+fn what_was_kept_and_told_is_not_told_again_before_the_device_says_it() {
+    let mut world = World::lab("ON");
+    world.report("temp", "21.5").tick();
+    world.acked();
+    world.link(false);
+    world.wait(60_000);
+    world.tick();
+    let told = world.kept();
+    world.report("temp", "22");
+    world.wait(3_600_000);
+    world.tick();
+    let untold = world.kept();
+    for (rows, temp) in [(told, None), (untold, Some(("22", true)))] {
+        let mut world = World::new(&settings());
+        world.model();
+        world.device("t1", UID, device("ON"));
+        rows.into_iter().for_each(|row| world.twins.kept(row.uid, row.record));
+        world.twins.told(world.now);
+        world.link(true);
+        world.report("led", "ON").tick();
+        let report = world.acked();
+        let value = report.twins.iter().find(|twin| twin.property == "temp").and_then(|twin| twin.reported.as_ref());
+        assert_eq!(value.map(|value| (value.value.as_str(), value.kept)), temp);
+    }
+}
