@@ -173,7 +173,7 @@ pub(super) fn report(name: &str, uid: &str, seq: u64, values: &[(&str, &str)]) -
             value: (*value).to_owned(),
             at_ms: 1_700_000_000_000_u64.saturating_add(seq),
             kind: "float".into(),
-            unsynchronized: false,
+            ..TwinValue::default()
         }),
         observed: None,
     };
