@@ -29,7 +29,7 @@ mod autonomy;
 mod backend;
 pub mod clients;
 mod credential;
-mod devices;
+pub mod devices;
 mod informers;
 mod lease;
 mod node;

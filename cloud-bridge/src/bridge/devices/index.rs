@@ -12,7 +12,7 @@ use crate::bridge::world::Group;
 
 /// All that is known.
 #[derive(Default)]
-pub(super) struct Index {
+pub struct Index {
     devices: BTreeMap<Name, Device>,
     models: BTreeMap<Name, Model>,
     of_node: BTreeMap<Box<str>, BTreeSet<Name>>,
@@ -38,7 +38,7 @@ impl Index {
     }
 
     /// A Device as it is now; none: it is gone.
-    pub(super) fn set_device(&mut self, name: Name, device: Option<Device>) {
+    pub fn set_device(&mut self, name: Name, device: Option<Device>) {
         if self.devices.get(&name) == device.as_ref() {
             return;
         }
@@ -60,7 +60,7 @@ impl Index {
     }
 
     /// A model as it is now; none: it is gone.
-    pub(super) fn set_model(&mut self, name: Name, model: Option<Model>) {
+    pub fn set_model(&mut self, name: Name, model: Option<Model>) {
         if self.models.get(&name) == model.as_ref() {
             return;
         }
@@ -102,7 +102,7 @@ impl Index {
     }
 
     /// What a node should hold.
-    pub(super) fn group(&self, node: &str) -> Group {
+    pub fn group(&self, node: &str) -> Group {
         let mut group = Group::new();
         let key = |kind: &str, (namespace, name): &Name| ObjectKey {
             kind: kind.to_owned(),

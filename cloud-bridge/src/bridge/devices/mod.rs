@@ -31,3 +31,7 @@ pub(super) mod turns;
 mod view;
 pub(super) mod watch;
 pub(super) mod write;
+
+pub use index::Index;
+pub use status::{Plan, Speaker, plan};
+pub use view::{Device, Model, Name};

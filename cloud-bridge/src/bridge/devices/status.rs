@@ -18,17 +18,17 @@ const OURS: &str = "sampan.dev";
 
 /// Who speaks.
 #[derive(Clone, Copy)]
-pub(super) struct Speaker<'a> {
-    pub(super) node: &'a str,
+pub struct Speaker<'a> {
+    pub node: &'a str,
     /// Fencing number of its connection: a higher one of the same node is newer.
-    pub(super) session: u64,
+    pub session: u64,
     /// The time here, for people.
-    pub(super) now: &'a str,
+    pub now: &'a str,
 }
 
 /// What is to be done.
 #[derive(Debug, PartialEq)]
-pub(super) enum Plan {
+pub enum Plan {
     /// All of it is there, or something newer.
     Nothing,
     /// A new object, as a whole.
@@ -47,7 +47,7 @@ pub(super) enum Plan {
 
 /// What is to be done about a report, and what of the report is refused. `confirmed`: it is known of the Device to be the
 /// speaker's as of a time after `existing` was read.
-pub(super) fn plan(
+pub fn plan(
     existing: Option<&Value>,
     device: &Device,
     report: &DeviceReport,
@@ -150,13 +150,19 @@ fn twin(property: &str, before: &Value, report: Option<&&TwinReport>) -> Option<
     let mut twin = json!({ "propertyName": property });
     let said = |side: fn(&TwinReport) -> &Option<TwinValue>| report.and_then(|report| side(report).as_ref());
     for (field, said) in [("reported", said(|twin| &twin.reported)), ("observedDesired", said(|twin| &twin.observed))] {
-        match said {
+        match said.filter(|value| !(value.kept && is_later(&old[field], value))) {
             Some(value) => twin.set(field, told(value)),
             None if old[field]["value"].is_string() => twin.set(field, old[field].clone()),
             None => {}
         }
     }
     twin.as_object().is_some_and(|fields| fields.len() > 1).then_some(twin)
+}
+
+/// Whether what is there came to be after this.
+fn is_later(there: &Value, value: &TwinValue) -> bool {
+    let at = there["metadata"]["timestamp"].as_str().and_then(|at| at.parse().ok());
+    at.is_some_and(|at: u64| at > value.at_ms)
 }
 
 fn told(value: &TwinValue) -> Value {

@@ -17,14 +17,14 @@ const DESCRIPTION: &str = "description";
 const OURS: &str = "sampan.dev/";
 
 /// Namespace and name.
-pub(super) type Name = (String, String);
+pub type Name = (String, String);
 
 /// A Device, as far as it is of interest here.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Device {
-    pub(super) uid: Box<str>,
+pub struct Device {
+    pub uid: Box<str>,
     /// Empty for one that is bound nowhere, or is being deleted.
-    pub(super) node: Box<str>,
+    pub node: Box<str>,
     /// Empty for one that names none.
     pub(super) model: Box<str>,
     /// Names, in their order.
@@ -37,6 +37,11 @@ pub(super) fn name_of(metadata: &ObjectMeta) -> Name {
 }
 
 impl Device {
+    /// As the API has it; none for what is no Device.
+    pub fn read(object: Value) -> Option<Self> {
+        Self::of(&serde_json::from_value(object).ok()?)
+    }
+
     /// None for one without a name or uid.
     pub(super) fn of(object: &DynamicObject) -> Option<Self> {
         let spec = &object.data["spec"];
@@ -54,13 +59,18 @@ impl Device {
 
 /// A DeviceModel, as far as it is of interest here.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Model {
+pub struct Model {
     /// Names.
     pub(super) properties: Box<[Box<str>]>,
     pub(super) view: Arc<Told>,
 }
 
 impl Model {
+    /// As the API has it; none for what is no model.
+    pub fn read(object: Value) -> Option<Self> {
+        Self::of(&serde_json::from_value(object).ok()?)
+    }
+
     /// None for one without a name or uid.
     pub(super) fn of(object: &DynamicObject) -> Option<Self> {
         Some(Self { properties: properties(&object.data["spec"]), view: told(DEVICE_MODEL, object)? })

@@ -15,7 +15,7 @@ fn device(uid: &str, properties: &[&str]) -> Device {
 }
 
 fn value(text: &str, at_ms: u64) -> Option<TwinValue> {
-    Some(TwinValue { value: text.into(), at_ms, kind: "float".into(), unsynchronized: false })
+    Some(TwinValue { value: text.into(), at_ms, kind: "float".into(), ..TwinValue::default() })
 }
 
 fn twin(property: &str, text: &str, at_ms: u64) -> TwinReport {
@@ -331,4 +331,19 @@ fn step() -> impl proptest::strategy::Strategy<Value = Step> {
         2 => ((0..4_usize), any::<bool>()).prop_map(|(at, forgets)| Step::Connect(at, forgets)),
         1 => (0..2_usize).prop_map(Step::Move),
     ]
+}
+
+/// A node tells after a restart what it has kept, and does not know whether something newer was told since (D4).
+#[test]
+fn d04_what_was_kept_counts_only_where_it_is_later() {
+    let device = device("u", &["temp"]);
+    let there = written(None, &device, &report(7, vec![twin("temp", "5", 100)]));
+    let shown = |at_ms: u64, kept: bool| {
+        let mut twin = twin("temp", "4", at_ms);
+        twin.reported.iter_mut().for_each(|value| value.kept = kept);
+        let plan = plan(Some(&there), &device, &report(8, vec![twin]), SPEAKER, false).0;
+        let now = carried_out(Some(&there), plan).unwrap_or_else(|| there.clone());
+        now["status"]["twins"][0]["reported"]["value"].clone()
+    };
+    assert_eq!((shown(99, true), shown(101, true), shown(99, false)), ("5".into(), "4".into(), "4".into()));
 }
