@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import bare
+import devices
 import dns
 import idle
 import pods
@@ -17,7 +18,7 @@ from common import NAMES, REPO, report, row, wanted
 from node import Node
 
 # By name, in this order.
-ON_A_NODE = {"start": pods, "memory": pods, "cold": pods, "idle": idle, "probes": probes, "streams": streams, "services": services, "dns": dns}
+ON_A_NODE = {"start": pods, "memory": pods, "cold": pods, "idle": idle, "probes": probes, "streams": streams, "services": services, "dns": dns, "devices": devices}
 ELSEWHERE = {"runc", "sizes", "slow-link", "site", "serve"}
 
 
