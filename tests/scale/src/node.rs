@@ -169,7 +169,8 @@ impl Node {
                     _ => {}
                 }
             }
-            EdgeEvent::Token { .. } | EdgeEvent::Renewed(_) | EdgeEvent::Stream(_) => {}
+            EdgeEvent::Token { .. } | EdgeEvent::Renewed(_) | EdgeEvent::DevicesAcked { .. } | EdgeEvent::Stream(_) => {
+            }
         }
     }
 

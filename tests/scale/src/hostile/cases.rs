@@ -1,8 +1,8 @@
 //! What a hostile node says: every message of an honest one, with each wrong thing in each place. Pure.
 
 use edge_protocol::message::{
-    Der, DeviceReport, DeviceState, ObjectDigest, ObjectKey, ObjectRef, Position, Report, ToCloud, TokenRequest, TwinReport,
-    TwinValue,
+    Der, DeviceReport, DeviceState, ObjectDigest, ObjectKey, ObjectRef, Position, Report, ToCloud, TokenRequest,
+    TwinReport, TwinValue,
 };
 use edge_protocol::version::{self, Hello};
 use serde_json::{Value, json};
