@@ -17,6 +17,7 @@ use crate::message::{
 use crate::outgoing::{Outgoing, Piece, Whole};
 use crate::stream::{StreamError, Streams};
 use crate::version::{self, Hello, Welcome};
+use crate::weight::weight;
 use crate::wire::{self, Content, Frame};
 use crate::{HEARTBEAT, SessionError, shorten};
 use held::{Bracket, Doubts, Held};
@@ -234,7 +235,7 @@ impl EdgeSession {
             return false;
         }
         let text = encode(&ToCloud::Devices { batch, devices });
-        let fits = text.len() <= ToCloud::MAX;
+        let fits = text.len() <= ToCloud::MAX && weight(&text) <= ToCloud::MAX_WEIGHT;
         if fits {
             self.devices = Some((batch, text));
         }

@@ -238,7 +238,12 @@ fn to_cloud() -> Vec<ToCloud> {
                     name: "t1".into(),
                     uid: "d-1".into(),
                     seq: 41,
-                    state: Some(DeviceState { state: "online".into(), last_online: "2026-01-01T00:00:00Z".into() }),
+                    state: Some(DeviceState {
+                        state: "online".into(),
+                        last_online: "2026-01-01T00:00:00Z".into(),
+                        at_ms: 9,
+                        kept: true,
+                    }),
                     twins: vec![TwinReport {
                         property: "temp".into(),
                         reported: Some(TwinValue {

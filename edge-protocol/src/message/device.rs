@@ -31,6 +31,17 @@ pub struct DeviceState {
     /// RFC 3339; empty if it never was.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub last_online: String,
+    /// Since when, by the node's clock: milliseconds since 1970; 0 if nobody knows.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub at_ms: u64,
+    /// As that of a value.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub kept: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// One property.

@@ -131,7 +131,8 @@ impl Helper {
         };
         let hear = async {
             let mut lines = Lines::new(&*stream);
-            match lines.next().await? {
+            let hello = within(START, lines.next()).await;
+            match hello.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))? {
                 FromHelper::Hello { version: VERSION } => heard(Heard::Up(connection)).await,
                 other => return Err(io::Error::other(format!("it says {other:?}"))),
             }

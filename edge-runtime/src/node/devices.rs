@@ -231,7 +231,8 @@ impl Untold {
             return Some(ToHelper::Told {});
         }
         if let Some(up) = self.links.pop_front() {
-            return Some(ToHelper::Link { up, clock_set: true });
+            let clock_set = crate::sys::board::clock_synchronized() != Some(false);
+            return Some(ToHelper::Link { up, clock_set });
         }
         self.ack.take().map(|(batch, refused)| ToHelper::Ack { batch, refused })
     }

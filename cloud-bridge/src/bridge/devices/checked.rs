@@ -88,7 +88,7 @@ mod tests {
     }
 
     fn state(state: &str, last_online: &str) -> Option<DeviceState> {
-        Some(DeviceState { state: state.to_owned(), last_online: last_online.to_owned() })
+        Some(DeviceState { state: state.to_owned(), last_online: last_online.to_owned(), ..DeviceState::default() })
     }
 
     fn names(names: &[&str]) -> Vec<Box<str>> {

@@ -93,7 +93,9 @@ fn decide(
         return Plan::Nothing;
     }
     let status = wanted(before, device, report, checked, speaker);
-    if owned && !changes(&existing["status"], &status) {
+    // The first of a session is written whatever it says: what an older connection has under way is then too late by its version.
+    let says_nothing = checked.twins.is_empty() && checked.state.is_none();
+    if owned && !by_other && (session == speaker.session || says_nothing) && !changes(&existing["status"], &status) {
         return Plan::Nothing;
     }
     let version = &existing["metadata"]["resourceVersion"];
@@ -121,7 +123,10 @@ fn wanted(
         .collect();
     let mut status = json!({ "twins": twins });
     let mut ours = json!({"node": speaker.node, "session": speaker.session, "seq": report.seq});
-    let said = checked.state.map(|state| (state.state.as_str(), state.last_online.as_str()));
+    let old = &before["extensions"][OURS];
+    let stated =
+        checked.state.filter(|state| !(state.kept && old["stateAt"].as_u64().is_some_and(|at| at > state.at_ms)));
+    let said = stated.map(|state| (state.state.as_str(), state.last_online.as_str()));
     let (state, last_online) = said.unwrap_or_default();
     let or_before = |said: &str, field: &str| match said {
         "" => before[field].as_str().map(Value::from),
@@ -130,8 +135,12 @@ fn wanted(
     let now = [("state", state), ("lastOnlineTime", last_online)];
     now.into_iter()
         .for_each(|(field, said)| or_before(said, field).into_iter().for_each(|text| status.set(field, text)));
+    let state_at = stated.map(|state| state.at_ms).filter(|at| *at > 0).or_else(|| old["stateAt"].as_u64());
+    if let Some(at) = state_at {
+        ours.set("stateAt", at.into());
+    }
     // As long as it is the same state it is so since the same time.
-    let since = before["extensions"][OURS]["since"].as_str();
+    let since = old["since"].as_str();
     let since = since.filter(|_| state.is_empty() || before["state"] == *state);
     if let Some(since) = since.or_else(|| said.map(|_| speaker.now)) {
         ours.set("since", since.into());
@@ -150,7 +159,7 @@ fn twin(property: &str, before: &Value, report: Option<&&TwinReport>) -> Option<
     let mut twin = json!({ "propertyName": property });
     let said = |side: fn(&TwinReport) -> &Option<TwinValue>| report.and_then(|report| side(report).as_ref());
     for (field, said) in [("reported", said(|twin| &twin.reported)), ("observedDesired", said(|twin| &twin.observed))] {
-        match said.filter(|value| !(value.kept && is_later(&old[field], value))) {
+        match said.filter(|value| !(value.kept && !value.unsynchronized && is_later(&old[field], value))) {
             Some(value) => twin.set(field, told(value)),
             None if old[field]["value"].is_string() => twin.set(field, old[field].clone()),
             None => {}
@@ -159,8 +168,11 @@ fn twin(property: &str, before: &Value, report: Option<&&TwinReport>) -> Option<
     twin.as_object().is_some_and(|fields| fields.len() > 1).then_some(twin)
 }
 
-/// Whether what is there came to be after this.
+/// Whether what is there came to be after this. A clock that was not set says nothing.
 fn is_later(there: &Value, value: &TwinValue) -> bool {
+    if there["metadata"]["clock"] == "unsynchronized" {
+        return false;
+    }
     let at = there["metadata"]["timestamp"].as_str().and_then(|at| at.parse().ok());
     at.is_some_and(|at: u64| at > value.at_ms)
 }

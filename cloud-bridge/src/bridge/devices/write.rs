@@ -128,7 +128,7 @@ impl Writer {
                 }
             }
         }
-        Err(Ended::Trouble("somebody else writes it all the time".to_owned()))
+        Err(Ended::Obstacle("somebody else writes it all the time".to_owned()))
     }
 
     /// None if it was changed or has gone since it was read.
@@ -178,8 +178,9 @@ fn failed(error: kube::Error) -> Ended {
     match &error {
         kube::Error::Api(status) => match status.code {
             401 | 408 | 429 => Ended::Trouble(status.message.clone()),
-            // Of a right or a policy, which somebody mends, perhaps; 404: of the namespace or the definition.
-            403 | 404 => Ended::Obstacle(status.message.clone()),
+            // Of a right or a policy, which somebody mends, perhaps; 404: of the namespace or the definition; 500: of this object
+            // alone, perhaps (too large for etcd, a webhook that fails), and others must not wait for it.
+            403 | 404 | 500 => Ended::Obstacle(status.message.clone()),
             400..500 => Ended::Refused(status.message.clone()),
             _ => Ended::Trouble(error.to_string()),
         },
@@ -201,10 +202,10 @@ mod tests {
     #[test]
     fn what_may_pass_is_no_refusal() {
         let of = |code| failed(kube::Error::Api(Box::new(Status::failure("m", "r").with_code(code))));
-        for code in [401, 408, 429, 500, 502, 503, 504] {
+        for code in [401, 408, 429, 502, 503, 504] {
             assert!(matches!(of(code), Ended::Trouble(_)), "{code}");
         }
-        for code in [403, 404] {
+        for code in [403, 404, 500] {
             assert!(matches!(of(code), Ended::Obstacle(_)), "{code}");
         }
         for code in [400, 409, 413, 422] {

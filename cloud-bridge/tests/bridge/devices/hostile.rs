@@ -63,7 +63,7 @@ async fn d15_a_node_writes_of_its_own_devices_and_of_their_properties_only() {
 
     // Too large, of no state, with numbers that nobody counts to: what is good of it is taken.
     let mut odd = report(&own, &uid, u64::MAX, &[("temp", "22"), ("led", &"x".repeat(4097))]);
-    odd.state = Some(DeviceState { state: "on fire".into(), last_online: "now".into() });
+    odd.state = Some(DeviceState { state: "on fire".into(), last_online: "now".into(), ..DeviceState::default() });
     odd.twins[0].reported.as_mut().unwrap().at_ms = u64::MAX;
     let refused = edge.report_devices(vec![odd]).await;
     assert_eq!(refused.len(), 2, "{refused:?}");

@@ -188,6 +188,7 @@ pub(super) fn report(name: &str, uid: &str, seq: u64, values: &[(&str, &str)]) -
 }
 
 pub(super) fn online(report: DeviceReport) -> DeviceReport {
-    let state = DeviceState { state: "online".into(), last_online: "2026-03-01T10:00:00Z".into() };
+    let state =
+        DeviceState { state: "online".into(), last_online: "2026-03-01T10:00:00Z".into(), ..DeviceState::default() };
     DeviceReport { state: Some(state), ..report }
 }

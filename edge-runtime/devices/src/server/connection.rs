@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use sampan_devices_control::ToHelper;
+use sampan_devices_control::{MAX_LINE, ToHelper};
 use serde::Serialize;
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -51,6 +51,11 @@ impl Connection {
     /// Whether it found room.
     pub(super) fn tell(&self, line: &impl Serialize) -> bool {
         let Ok(mut text) = serde_json::to_vec(line) else { return false };
+        if text.len() > MAX_LINE {
+            // The caller would end the connection, and again every one after it.
+            log::error!("a line of {} bytes is not said", text.len());
+            return true;
+        }
         text.push(b'\n');
         self.lines.try_send(text).is_ok()
     }

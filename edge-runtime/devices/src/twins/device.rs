@@ -56,6 +56,8 @@ pub(super) struct Told {
     pub(super) acked: u32,
     /// The device has said it to this process. What was kept may be older than what the bridge was told since.
     pub(super) heard: bool,
+    /// The same, since the broker was last connected.
+    pub(super) live: bool,
 }
 
 impl Told {
@@ -89,7 +91,7 @@ impl Property {
     pub(super) fn report(&mut self, value: Stamped) -> bool {
         let same = self.reported.as_ref().is_some_and(|held| held.value == value.value);
         let news = !same || !self.told.heard;
-        self.told.heard = true;
+        (self.told.heard, self.told.live) = (true, true);
         self.reported = Some(value);
         if news {
             self.told.changed();
@@ -137,7 +139,8 @@ impl Property {
     /// Bytes of what a device or a client here has said.
     pub(super) fn held(&self) -> usize {
         let local = self.local.as_ref().map(|local| &local.stamped);
-        [local, self.reported.as_ref()].into_iter().flatten().map(|held| held.value.len()).sum()
+        let observed = self.observed.as_deref();
+        [local, observed, self.reported.as_ref()].into_iter().flatten().map(|held| held.value.len()).sum()
     }
 }
 
@@ -153,6 +156,8 @@ pub(super) struct State {
     pub(super) name: String,
     /// Milliseconds since 1970; 0 for never.
     pub(super) last_online: u64,
+    /// Since when it is so; 0 if nobody knows.
+    pub(super) at: u64,
     pub(super) told: Told,
 }
 
@@ -254,8 +259,13 @@ impl Device {
                 twins.push(TwinReport { property: name.clone(), reported, observed });
             }
         }
-        let state = (!self.state.name.is_empty() && (self.state.told.heard || self.state.told.is_due()))
-            .then(|| DeviceState { state: self.state.name.clone(), last_online: rfc3339(self.state.last_online) });
+        let state =
+            (!self.state.name.is_empty() && (self.state.told.heard || self.state.told.is_due())).then(|| DeviceState {
+                state: self.state.name.clone(),
+                last_online: rfc3339(self.state.last_online),
+                at_ms: self.state.at,
+                kept: !self.state.told.heard,
+            });
         let Named { namespace, name } = id.clone();
         DeviceReport { namespace, name, uid: self.uid.clone(), seq: self.seq, state, twins }
     }

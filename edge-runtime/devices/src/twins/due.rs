@@ -12,6 +12,8 @@ use super::device::Device;
 
 /// About how many bytes of reports one batch has.
 const MAX_BYTES: usize = 64 << 10;
+/// By so much an urgent change is told as if it had come earlier, milliseconds.
+const AHEAD: u64 = 5_000;
 /// One report of the budget.
 const TOKEN: u64 = 1_000;
 
@@ -106,14 +108,16 @@ impl Due {
                 (None, false) => continue,
             };
             if at <= now {
-                ready.push((!waiting.urgent, waiting.since.unwrap_or(at), id, device.weight()));
+                // A start ahead of others, and no more: who flips its state all the time must not keep them from being told.
+                let ahead = if waiting.urgent { AHEAD } else { 0 };
+                ready.push((waiting.since.unwrap_or(at).saturating_sub(ahead), id, device.weight()));
             } else {
                 self.look_at(at);
             }
         }
         ready.sort_unstable();
         let (mut chosen, mut bytes) = (Vec::new(), 0);
-        for (.., id, weight) in &ready {
+        for (_, id, weight) in &ready {
             if self.tokens < TOKEN || chosen.len() == MAX_DEVICES || (bytes > 0 && bytes + weight > MAX_BYTES) {
                 break;
             }

@@ -31,6 +31,8 @@ pub(super) struct Keep {
     spill: Option<u64>,
     /// When it is noted that the bridge has been told of what was written.
     settle: Option<u64>,
+    /// Before it neither: what was written has used up the part of the medium until then, link or no link.
+    earliest: u64,
     /// Bytes that were written lately for what must last.
     level: u64,
     leaked: u64,
@@ -44,7 +46,7 @@ fn cost(bytes: usize) -> u64 {
 impl Keep {
     pub(super) const fn new(per_hour: u64) -> Self {
         let per_hour = if per_hour == 0 { 1 } else { per_hour };
-        Self { per_hour, soon: None, spill: None, settle: None, level: 0, leaked: 0 }
+        Self { per_hour, soon: None, spill: None, settle: None, earliest: 0, level: 0, leaked: 0 }
     }
 
     /// Something that must last has changed.
@@ -69,7 +71,8 @@ impl Keep {
 
     pub(super) const fn link_down(&mut self, now: u64) {
         if self.spill.is_none() {
-            self.spill = Some(now + MINUTE);
+            let at = now + MINUTE;
+            self.spill = Some(if at < self.earliest { self.earliest } else { at });
         }
         self.settle = None;
     }
@@ -81,7 +84,8 @@ impl Keep {
     /// The bridge has been told of something that is kept as untold.
     pub(super) const fn settle(&mut self, now: u64) {
         if self.settle.is_none() {
-            self.settle = Some(now + GATHER);
+            let at = now + GATHER;
+            self.settle = Some(if at < self.earliest { self.earliest } else { at });
         }
     }
 
@@ -106,6 +110,11 @@ impl Keep {
         None
     }
 
+    fn spend(&mut self, bytes: usize, now: u64) {
+        let pause = cost(bytes).saturating_mul(HOUR) / self.per_hour;
+        self.earliest = self.earliest.max(now) + pause;
+    }
+
     /// What [`due`](Self::due) asked for was this much.
     pub(super) fn written(&mut self, which: Which, bytes: usize, now: u64) {
         match which {
@@ -114,10 +123,11 @@ impl Keep {
                 self.level += cost(bytes);
             }
             Which::Any => {
-                let pause = cost(bytes).saturating_mul(HOUR) / self.per_hour;
-                self.spill = Some(now + pause.max(MINUTE));
+                self.spend(bytes, now);
+                self.spill = Some(self.earliest.max(now + MINUTE));
             }
-            Which::Spilled | Which::End => {}
+            Which::Spilled => self.spend(bytes, now),
+            Which::End => {}
         }
     }
 }
@@ -135,11 +145,11 @@ pub(super) enum Which {
 }
 
 impl Which {
-    pub(super) const fn fits(self, unkept: &Unkept, untold: bool) -> bool {
+    pub(super) const fn fits(self, unkept: &Unkept) -> bool {
         match self {
             Self::Soon => unkept.soon,
             Self::Any => unkept.any,
-            Self::Spilled => unkept.spilled && !untold,
+            Self::Spilled => unkept.spilled,
             Self::End => unkept.any || unkept.times,
         }
     }

@@ -1,5 +1,6 @@
 //! A Device with what its DeviceModel says beside it, as a driver is given it. Values only; what is none is passed over.
 
+use edge_protocol::json::SetField;
 use serde_json::{Map, Value, json};
 
 /// The spec of a Device, merged: what the model says of protocol and visitors holds where the device says nothing else, key by
@@ -10,7 +11,7 @@ pub fn merged(device: &Value, model: &Value) -> Value {
     let Some(map) = spec.as_object_mut() else { return json!({}) };
     let protocol = map.entry("protocol").or_insert_with(|| json!({}));
     if protocol["protocolName"].as_str().is_none_or(str::is_empty) && protocol.is_object() {
-        protocol["protocolName"] = model["spec"]["protocol"].clone();
+        protocol.set("protocolName", model["spec"]["protocol"].clone());
     }
     config(protocol, &model["spec"]["protocolConfigData"]);
     for property in map.get_mut("properties").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -21,7 +22,7 @@ pub fn merged(device: &Value, model: &Value) -> Value {
         let of_model = of_model.map_or(&Value::Null, |one| &one["visitors"]);
         // Which protocol a property is read by is the model's to say.
         if of_model["protocolName"].as_str().is_some_and(|protocol| !protocol.is_empty()) && visitors.is_object() {
-            visitors["protocolName"] = of_model["protocolName"].clone();
+            visitors.set("protocolName", of_model["protocolName"].clone());
         }
         config(visitors, &of_model["configData"]);
         property.entry("desired").or_insert_with(|| json!({"value": ""}));
@@ -36,7 +37,7 @@ fn config(to: &mut Value, defaults: &Value) {
     }
     let mut all: Map<String, Value> = defaults.as_object().cloned().unwrap_or_default();
     all.extend(to["configData"].as_object().cloned().unwrap_or_default());
-    to["configData"] = Value::Object(all);
+    to.set("configData", Value::Object(all));
 }
 
 #[cfg(test)]

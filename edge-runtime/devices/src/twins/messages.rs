@@ -18,6 +18,10 @@ impl Twins {
     /// A broker is there and has taken our subscriptions, or is there no more.
     pub fn broker(&mut self, now: Now, up: bool) {
         self.broker = Some(up);
+        for device in self.devices.values_mut().filter(|_| !up) {
+            let told = device.properties.iter_mut().map(|(_, property)| &mut property.told);
+            told.chain([&mut device.state.told]).for_each(|told| told.live = false);
+        }
         if up && self.ready {
             self.announce_all(now);
         } else if !up {
@@ -82,8 +86,12 @@ impl Twins {
             asked.twin.retain(|name, change| {
                 let Some(change) = change else { return false };
                 change.expected = None;
-                let heard = device.properties.get(name).is_some_and(|property| property.told.heard);
-                change.actual.is_some() && !heard
+                // What was kept is newer, or nobody knows; what was said before the broker was away may be older.
+                let newer = device.properties.get(name).is_none_or(|property| match property.told.heard {
+                    true => !property.told.live,
+                    false => property.reported.is_none(),
+                });
+                change.actual.is_some() && newer
             });
             if asked.twin.is_empty() {
                 return;
@@ -154,7 +162,7 @@ impl Twins {
         let topic = topics::device(id, "state/update/result");
         let Some((event_id, state)) = self.read(now, &topic, payload, request::state) else { return };
         let Some(device) = self.devices.get_mut(id) else { return self.not_here(now, topic, &event_id, id) };
-        if retained && device.state.told.heard {
+        if retained && (device.state.told.live || (!device.state.told.heard && !device.state.name.is_empty())) {
             return;
         }
         let news = device.state.name != state;
@@ -165,12 +173,13 @@ impl Twins {
         }
         // What was kept may be older than what the bridge was told since.
         if news || !device.state.told.heard {
+            device.state.at = if news { now.wall } else { device.state.at };
             device.state.told.changed();
             self.due.changed(&mut device.waiting, now.mono, true);
         } else {
             self.due.again(&mut device.waiting, now.mono);
         }
-        device.state.told.heard = true;
+        (device.state.told.heard, device.state.told.live) = (true, true);
         device.state.name.clone_from(&state);
         device.unkept.any |= news;
         device.unkept.times = true;

@@ -80,6 +80,8 @@ pub struct Twins {
     models: BTreeMap<Named, Model>,
     /// Records that the daemon has told in this round, by uid.
     records: BTreeMap<String, String>,
+    /// When those of nobody are forgotten.
+    forget_at: Option<u64>,
     /// A daemon is connected.
     daemon: bool,
     /// A daemon has told all that it holds, once at least.
@@ -110,6 +112,7 @@ impl Twins {
             devices: BTreeMap::new(),
             models: BTreeMap::new(),
             records: BTreeMap::new(),
+            forget_at: None,
             daemon: false,
             ready: false,
             link: false,
@@ -135,6 +138,7 @@ impl Twins {
 
     /// Does what the time has come for. `room`: messages that the broker's queue takes.
     pub fn tick(&mut self, now: Now, room: usize) {
+        self.forget(now);
         self.announce(now, room);
         self.report(now);
         self.write(now);
@@ -146,8 +150,9 @@ impl Twins {
         let announce = self.announcements.wake().filter(|_| self.broker == Some(true));
         let report = self.due.wake().filter(|_| self.reports());
         let keep = self.keep.wake().filter(|_| self.daemon && self.ready);
+        let forget = self.forget_at.filter(|_| self.reports());
         let count = (self.daemon && self.counters != self.counted).then_some(self.counted_at + SECOND);
-        [announce, report, keep, count].into_iter().flatten().min()
+        [announce, report, keep, forget, count].into_iter().flatten().min()
     }
 
     /// What is to be done, in this order.
@@ -209,7 +214,7 @@ impl Twins {
         let mut lines = Vec::new();
         for device in self.devices.values_mut() {
             let untold = device.is_due();
-            if !which.fits(&device.unkept, untold) {
+            if !which.fits(&device.unkept) {
                 continue;
             }
             device.unkept = keep::Unkept { spilled: untold, ..keep::Unkept::default() };

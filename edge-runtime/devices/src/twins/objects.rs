@@ -1,6 +1,8 @@
 //! What the daemon says: objects that came, changed and went, records, the link, acknowledgements. In any order, and any number
 //! of times. Knows nothing of MQTT's messages.
 
+use std::collections::BTreeSet;
+
 use edge_protocol::message::DeviceRefusal;
 use sampan_devices_control::{FromHelper, Kind, Named, Row};
 use serde_json::Value;
@@ -11,6 +13,8 @@ use super::device::{Device, Taken, kind_in};
 use super::now::Now;
 use super::{Output, Twins, body, model_of, record, stamper};
 
+/// With a link, devices that are to come have come after so long, milliseconds.
+const FORGET: u64 = 600_000;
 /// Rows to be forgotten in one line.
 const ROWS: usize = 1_000;
 
@@ -90,6 +94,12 @@ impl Twins {
         if came || !changed.is_empty() {
             self.changed.insert(id.clone());
         }
+        // One that comes later than its record.
+        let record = if self.ready { self.records.remove(&device.uid) } else { None };
+        if let Some(record) = record.and_then(|text| record::parse(&text)) {
+            record.restore(device);
+            device.unkept.spilled = device.is_due();
+        }
         if device.is_due() {
             self.due.changed(&mut device.waiting, now.mono, echoes);
         }
@@ -155,7 +165,9 @@ impl Twins {
                 self.keep.soon(&mut device.unkept, now.mono);
             }
         }
-        self.forget(records.into_keys());
+        // Of devices that are not here yet, perhaps: where the module was off the bridge tells of them later.
+        self.records = records;
+        self.forget_at.get_or_insert(now.mono + FORGET);
         if !self.ready && self.broker == Some(true) {
             self.announce_all(now);
         }
@@ -165,8 +177,13 @@ impl Twins {
         }
     }
 
-    /// Records of devices that are no more.
-    fn forget(&mut self, uids: impl Iterator<Item = String>) {
+    /// Records of devices that have not come.
+    pub(super) fn forget(&mut self, now: Now) {
+        if !self.reports() || self.forget_at.is_none_or(|at| at > now.mono) {
+            return;
+        }
+        self.forget_at = None;
+        let uids = std::mem::take(&mut self.records).into_keys();
         let rows: Vec<Row> = uids.map(|uid| Row { uid, record: String::new() }).collect();
         for rows in rows.chunks(ROWS) {
             self.outputs.push(Output::Tell(FromHelper::Keep { rows: rows.to_vec(), durable: false }));
@@ -194,8 +211,14 @@ impl Twins {
             log::warn!("the bridge refuses something of the device with uid {uid}: {reason}");
             self.counters.refused += 1;
         }
+        let unwritten: BTreeSet<&str> = refused.iter().map(|refusal| refusal.uid.as_str()).collect();
         for (id, uid) in self.due.acked(batch) {
             let Some(device) = self.devices.get_mut(&id).filter(|device| device.uid == uid) else { continue };
+            if unwritten.contains(uid.as_str()) {
+                // What was in the way may go: it is told again, seldom, or when the Device changes.
+                self.due.again(&mut device.waiting, now.mono);
+                continue;
+            }
             device.acked();
             device.unkept.any = true;
             self.counters.reports_out += 1;

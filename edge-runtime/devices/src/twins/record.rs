@@ -16,6 +16,8 @@ pub(super) struct Record {
     state: String,
     #[serde(skip_serializing_if = "is_zero")]
     last_online: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    state_at: u64,
     #[serde(skip_serializing_if = "Not::not")]
     state_untold: bool,
     twins: BTreeMap<String, Kept>,
@@ -61,6 +63,7 @@ pub(super) fn of(device: &Device) -> String {
         seq: device.seq,
         state: device.state.name.clone(),
         last_online: device.state.last_online,
+        state_at: device.state.at,
         state_untold: device.state.told.is_due(),
         twins: device.properties.iter().map(|(name, property)| (name.clone(), kept(property))).collect(),
     };
@@ -73,7 +76,7 @@ pub(super) fn parse(text: &str) -> Option<Record> {
 }
 
 const fn told(untold: bool) -> Told {
-    Told { n: 1, sent: 0, acked: if untold { 0 } else { 1 }, heard: false }
+    Told { n: 1, sent: 0, acked: if untold { 0 } else { 1 }, heard: false, live: false }
 }
 
 impl Record {
@@ -81,7 +84,12 @@ impl Record {
     pub(super) fn restore(self, device: &mut Device) {
         device.seq = device.seq.max(self.seq);
         if device.state.name.is_empty() && !self.state.is_empty() {
-            device.state = State { name: self.state, last_online: self.last_online, told: told(self.state_untold) };
+            device.state = State {
+                name: self.state,
+                last_online: self.last_online,
+                at: self.state_at,
+                told: told(self.state_untold),
+            };
         }
         for (name, kept) in self.twins {
             let property = match (device.properties.get_mut(&name), kept.extra) {

@@ -12,7 +12,7 @@ pub(super) const LONGEST_VALUE: usize = 4 << 10;
 /// Most bytes of the name of a property that the Device object does not have.
 const LONGEST_NAME: usize = 128;
 /// Most bytes that a device may say, all its properties together: its report has to fit a frame of the link.
-const MOST: usize = 512 << 10;
+const MOST: usize = 128 << 10;
 /// Most properties of one device that its object does not have.
 const MOST_EXTRAS: usize = 64;
 /// Most bytes of such properties, all devices together.

@@ -83,7 +83,12 @@ pub(crate) fn honest(name: &str, node: &Value, pod: &ObjectRef) -> Vec<Value> {
         name: "thermometer".to_owned(),
         uid: "d".to_owned(),
         seq: 1,
-        state: Some(DeviceState { state: "online".to_owned(), last_online: "2026-01-01T00:00:00Z".to_owned() }),
+        state: Some(DeviceState {
+            state: "online".to_owned(),
+            last_online: "2026-01-01T00:00:00Z".to_owned(),
+            at_ms: 7,
+            kept: true,
+        }),
         twins: vec![TwinReport { property: "temp".to_owned(), reported: value("21"), observed: value("22") }],
     };
     let up = |report| ToCloud::Up { id: 1, report };

@@ -27,7 +27,7 @@ fn report(seq: u64, twins: Vec<TwinReport>) -> DeviceReport {
 }
 
 fn state(state: &str, last_online: &str) -> Option<DeviceState> {
-    Some(DeviceState { state: state.into(), last_online: last_online.into() })
+    Some(DeviceState { state: state.into(), last_online: last_online.into(), ..DeviceState::default() })
 }
 
 /// What an API makes of a merge patch.
@@ -102,16 +102,19 @@ fn a_status_that_the_api_left_out_is_written_after_it() {
 }
 
 #[test]
-fn what_says_the_same_again_is_no_write_whoever_says_it() {
+fn what_says_the_same_again_is_one_write_for_each_session() {
     let device = device("u", &["a"]);
     let object = written(None, &device, &report(3, vec![twin("a", "1", 5)]));
-    for (session, seq) in [(10, 3), (10, 4), (11, 1)] {
+    let same = |object: &Value, session: u64, seq: u64| {
         let speaker = Speaker { session, ..SPEAKER };
-        assert_eq!(
-            plan(Some(&object), &device, &report(seq, vec![twin("a", "1", 5)]), speaker, false).0,
-            Plan::Nothing
-        );
-    }
+        plan(Some(object), &device, &report(seq, vec![twin("a", "1", 5)]), speaker, false).0
+    };
+    assert_eq!((same(&object, 10, 3), same(&object, 10, 4)), (Plan::Nothing, Plan::Nothing));
+    // A write of an older connection that is under way comes too late then.
+    let fenced = carried_out(Some(&object), same(&object, 11, 1)).expect("is there");
+    assert_ne!(fenced["status"]["extensions"], object["status"]["extensions"]);
+    assert_eq!(same(&fenced, 11, 2), Plan::Nothing);
+    assert_eq!(same(&fenced, 10, 9), Plan::Nothing);
     let later = report(4, vec![twin("a", "1", 6)]);
     assert!(matches!(plan(Some(&object), &device, &later, SPEAKER, false).0, Plan::Patch { .. }), "its time is news");
 }
@@ -346,4 +349,42 @@ fn d04_what_was_kept_counts_only_where_it_is_later() {
         now["status"]["twins"][0]["reported"]["value"].clone()
     };
     assert_eq!((shown(99, true), shown(101, true), shown(99, false)), ("5".into(), "4".into(), "4".into()));
+}
+
+#[test]
+fn d04_a_kept_state_counts_only_where_it_is_later() {
+    let device = device("u", &[]);
+    let state = |state: &str, at_ms: u64, kept: bool| {
+        Some(DeviceState { state: state.into(), at_ms, kept, ..DeviceState::default() })
+    };
+    let of = |state| DeviceReport { state, ..report(8, Vec::new()) };
+    let there = written(None, &device, &of(state("online", 100, false)));
+    let shown = |state| written(Some(&there), &device, &of(state))["status"]["state"].clone();
+    assert_eq!(plan(Some(&there), &device, &of(state("offline", 99, true)), SPEAKER, false).0, Plan::Nothing);
+    assert_eq!(shown(state("offline", 101, true)), "offline");
+    assert_eq!(shown(state("offline", 99, false)), "offline");
+}
+
+/// A clock that was not set says nothing of what is newer.
+#[test]
+fn what_was_kept_by_a_clock_that_was_not_set_counts() {
+    let device = device("u", &["temp"]);
+    let there = written(None, &device, &report(7, vec![twin("temp", "5", 1_700_000_000_000)]));
+    let mut kept = twin("temp", "6", 100);
+    kept.reported.iter_mut().for_each(|value| (value.kept, value.unsynchronized) = (true, true));
+    let shown = written(Some(&there), &device, &report(8, vec![kept]));
+    assert_eq!(shown["status"]["twins"][0]["reported"]["value"], "6");
+    let later = written(
+        Some(&shown),
+        &device,
+        &report(
+            9,
+            vec![{
+                let mut later = twin("temp", "7", 99);
+                later.reported.iter_mut().for_each(|value| value.kept = true);
+                later
+            }],
+        ),
+    );
+    assert_eq!(later["status"]["twins"][0]["reported"]["value"], "7");
 }

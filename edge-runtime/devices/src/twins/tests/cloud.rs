@@ -294,3 +294,49 @@ fn what_was_kept_and_told_is_not_told_again_before_the_device_says_it() {
         assert_eq!(value.map(|value| (value.value.as_str(), value.kept)), temp);
     }
 }
+
+/// What stands in the way of a write may go by itself (D5).
+#[test]
+fn what_is_refused_is_told_again_and_not_taken_for_told() {
+    let mut world = World::lab("ON");
+    world.report("temp", "1").tick();
+    let (batch, _) = world.reports().remove(0);
+    let refusal = edge_protocol::message::DeviceRefusal { uid: UID.into(), reason: "not now".into() };
+    world.twins.acked(world.now, batch, &[refusal]);
+    world.wait(60_000);
+    assert!(world.tick().reports().is_empty());
+    world.wait(540_000);
+    world.tick();
+    assert_eq!(reported(&world.acked(), "temp"), Some("1"));
+}
+
+/// Who changes its state all the time is told of, and others all the same.
+#[test]
+fn urgent_news_starves_nobody() {
+    let mut world = World::new(&settings());
+    world.model();
+    for number in 0..20 {
+        world.device(&format!("u{number}"), &format!("uid-{number}"), device("ON"));
+    }
+    world.device("t1", UID, device("ON"));
+    world.twins.told(world.now);
+    world.link(true);
+    let mut told = false;
+    for second in 0..30 {
+        world.report("temp", "1");
+        for number in 0..20 {
+            let state = if second % 2 == 0 { "online" } else { "offline" };
+            world.say(
+                &format!("$hw/events/device/default/u{number}/state/update"),
+                &json!({"state": state}).to_string(),
+            );
+        }
+        for (batch, devices) in world.reports() {
+            told |= devices.iter().any(|device| device.name == "t1");
+            world.twins.acked(world.now, batch, &[]);
+        }
+        world.wait(1_000);
+        world.tick();
+    }
+    assert!(told);
+}

@@ -60,6 +60,8 @@ fn without_a_link_values_are_written_each_minute_and_noted_as_told_once() {
     world.tick();
     world.acked();
     world.wait(1_000);
+    assert!(world.tick().kept().is_empty(), "the medium has had its part");
+    world.wait(30_000);
     let told = world.tick().kept();
     assert_eq!(told.len(), 1);
     let mut restored = started(&told, "");
@@ -110,6 +112,11 @@ fn rows_may_come_before_or_after_what_they_are_about() {
 fn rows_of_nobody_are_forgotten_and_broken_ones_ignored() {
     let row = |uid: &str| Row { uid: uid.into(), record: "{broken".into() };
     let mut world = started(&[row(UID), row("other")], "ON");
+    world.wait(3_600_000);
+    let forgotten = world.tick().kept().into_iter().any(|row| row.record.is_empty());
+    assert!(!forgotten, "without a link nobody knows what is to come");
+    world.link(true);
+    world.wait(1);
     assert_eq!(world.tick().kept(), [Row { uid: "other".into(), record: String::new() }]);
     assert_eq!(world.twin("led", "expected").as_deref(), Some("ON"));
 }
@@ -152,4 +159,26 @@ fn many_rows_are_many_lines() {
         .collect();
     assert!(lines.len() > 3 && lines.iter().all(|line| *line < 2 * ROWS), "{lines:?}");
     assert_eq!(world.kept().len(), 1_000);
+}
+
+/// Where the module was off, the bridge tells of devices after the daemon has told all it holds.
+#[test]
+fn a_device_that_comes_after_all_was_told_finds_what_was_kept_of_it() {
+    let mut old = World::lab("ON");
+    assert!(old.twins.set(old.now, &id("t1"), "led", "DIM").is_ok());
+    old.link(false);
+    old.report("temp", "7");
+    old.twins.end(old.now);
+    let rows = old.tick().kept();
+    let mut world = World::new(&settings());
+    rows.into_iter().for_each(|row| world.twins.kept(row.uid, row.record));
+    world.twins.told(world.now);
+    world.link(true);
+    world.tick();
+    world.model();
+    world.device("t1", UID, device("ON"));
+    assert_eq!(world.twin("led", "expected").as_deref(), Some("DIM"));
+    assert_eq!(reported(&world.acked(), "temp"), Some("7"));
+    world.wait(601_000);
+    assert!(world.tick().kept().iter().all(|row| !row.record.is_empty()));
 }
