@@ -94,12 +94,8 @@ fn a_killed_helper_goes_on_with_what_was_kept() {
     for row in rows.clone() {
         helper.say(&ToHelper::Kept { uid: row.uid, record: row.record });
     }
-    helper.say(&ToHelper::Kept { uid: "gone".into(), record: "{}".into() });
     helper.told();
     assert!(heard.next(DELTA).contains(r#""delta":{"led":"BLINK"}"#), "the local value is remembered");
-    // Of a device that is no more nothing is to be remembered.
-    let forgotten = helper.kept();
-    assert_eq!((forgotten[0].uid.as_str(), forgotten[0].record.as_str()), ("gone", ""));
 
     // The cloud's next value replaces it.
     helper.object(Kind::Device, "t1", "device-1", device("OFF"));
