@@ -40,7 +40,7 @@ impl DeviceTwinFile {
     /// What the helper is told.
     pub(super) fn checked(self) -> Result<control::Settings, Wrong> {
         if let Some(mqtt) = &self.mqtt {
-            check_broker(&mqtt.broker).map_err(|why| wrong("device-twin.mqtt.broker", why))?;
+            control::Address::parse(&mqtt.broker).map_err(|why| wrong("device-twin.mqtt.broker", why))?;
             if !mqtt.password_file.is_empty() && mqtt.username.is_empty() {
                 return Err(wrong("device-twin.mqtt.password-file", "MQTT has no password without a username"));
             }
@@ -64,22 +64,6 @@ impl DeviceTwinFile {
     pub(super) fn filled(self) -> Self {
         Self { check_values: Some(self.check_values.unwrap_or(true)), ..self }
     }
-}
-
-/// `tcp://HOST:PORT` or `unix:///PATH`.
-fn check_broker(broker: &str) -> Result<(), String> {
-    if let Some(path) = broker.strip_prefix("unix://") {
-        let fits = path.starts_with('/') && path.len() < 108;
-        return if fits { Ok(()) } else { Err("unix:// wants an absolute path below 108 bytes".to_owned()) };
-    }
-    let Some((host, port)) = broker.strip_prefix("tcp://").and_then(|address| address.rsplit_once(':')) else {
-        return Err(format!("{broker:?} is neither tcp://HOST:PORT nor unix:///PATH"));
-    };
-    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    if bare.is_empty() || bare.contains(['/', '@', ' ']) || !port.parse::<u16>().is_ok_and(|port| port > 0) {
-        return Err(format!("{broker:?} has no host and port"));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -15,11 +15,11 @@ use smol::future::FutureExt;
 use smol::{Async, Timer};
 
 use super::lines::{self, Lines};
+use crate::sys::helper;
 use crate::sys::time::within;
 
-/// How long a new helper may take, and how often is looked.
-const START: Duration = Duration::from_secs(5);
-const LOOK: Duration = Duration::from_millis(10);
+/// For its first word: one that hangs takes connections, too.
+const GREETING: Duration = Duration::from_secs(5);
 /// Before another one is started when one has ended: doubled each time.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_AT_MOST: Duration = Duration::from_secs(60);
@@ -131,7 +131,7 @@ impl Helper {
         };
         let hear = async {
             let mut lines = Lines::new(&*stream);
-            let hello = within(START, lines.next()).await;
+            let hello = within(GREETING, lines.next()).await;
             match hello.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))? {
                 FromHelper::Hello { version: VERSION } => heard(Heard::Up(connection)).await,
                 other => return Err(io::Error::other(format!("it says {other:?}"))),
@@ -146,29 +146,13 @@ impl Helper {
     }
 
     async fn stream(&self) -> io::Result<Async<UnixStream>> {
-        match Async::<UnixStream>::connect(&self.socket).await {
-            Ok(stream) => Ok(stream),
-            Err(_) => self.start().await,
-        }
-    }
-
-    async fn start(&self) -> io::Result<Async<UnixStream>> {
-        let mut command = smol::process::Command::new(&self.program);
-        command.arg("--socket").arg(&self.socket);
-        command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
+        let start = || {
+            let mut command = smol::process::Command::new(&self.program);
+            command.arg("--socket").arg(&self.socket);
+            command
+        };
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", self.program.display()));
-        let mut child = command.spawn().map_err(named)?;
-        let tries = START.as_millis() / LOOK.as_millis();
-        for _ in 0..tries {
-            if let Ok(stream) = Async::<UnixStream>::connect(&self.socket).await {
-                return Ok(stream);
-            }
-            if let Some(status) = child.try_status()? {
-                return Err(io::Error::other(format!("it could not start: {status}")));
-            }
-            Timer::after(LOOK).await;
-        }
-        Err(io::ErrorKind::TimedOut.into())
+        helper::connect_or_start(&self.socket, start).await.map_err(named)
     }
 }
 
@@ -180,13 +164,7 @@ pub fn program() -> PathBuf {
 
 /// Ends a helper that an earlier daemon has left; fine where there is none.
 pub fn end(socket: &Path) {
-    use std::io::{Read, Write};
-    let Ok(mut stream) = UnixStream::connect(socket) else { return };
-    let Ok(mut line) = serde_json::to_vec(&ToHelper::End {}) else { return };
+    let mut line = serde_json::to_vec(&ToHelper::End {}).unwrap_or_default();
     line.push(b'\n');
-    let _ = stream.set_read_timeout(Some(Duration::from_secs(2)));
-    let _ = stream.write_all(&line);
-    // It ends by ending.
-    while stream.read(&mut [0; 512]).is_ok_and(|read| read > 0) {}
-    let _ = std::fs::remove_file(socket);
+    helper::end(socket, &line);
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use sampan_devices_control::MAX_LINE;
+use sampan_devices_control::Splitter;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use smol::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -14,14 +14,12 @@ const CHUNK: usize = 4096;
 #[derive(Debug)]
 pub struct Lines<S> {
     stream: S,
-    bytes: Vec<u8>,
-    /// No line ends before this.
-    looked: usize,
+    splitter: Splitter,
 }
 
 impl<S: AsyncRead + Unpin> Lines<S> {
     pub fn new(stream: S) -> Self {
-        Self { stream, bytes: Vec::new(), looked: 0 }
+        Self { stream, splitter: Splitter::new() }
     }
 
     /// The next message.
@@ -30,25 +28,14 @@ impl<S: AsyncRead + Unpin> Lines<S> {
     /// The stream has ended or failed, a line is too long or nothing that this build knows.
     pub async fn next<T: DeserializeOwned>(&mut self) -> io::Result<T> {
         loop {
-            if let Some(at) = self.bytes[self.looked..].iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.bytes.drain(..=self.looked + at).collect();
-                self.looked = 0;
-                if self.bytes.is_empty() {
-                    self.bytes = Vec::new();
-                }
+            let line = self.splitter.next_line();
+            if let Some(line) = line.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))? {
                 return serde_json::from_slice(&line).map_err(io::Error::from);
-            }
-            self.looked = self.bytes.len();
-            if self.looked > MAX_LINE {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    format!("a line of more than {MAX_LINE} bytes"),
-                ));
             }
             let mut chunk = [0; CHUNK];
             match self.stream.read(&mut chunk).await? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                read => self.bytes.extend_from_slice(&chunk[..read]),
+                read => self.splitter.push(&chunk[..read]),
             }
         }
     }

@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::io;
 use std::net::IpAddr;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
@@ -11,16 +10,14 @@ use std::time::Duration;
 use smol::channel::{Receiver, Sender, bounded};
 use smol::future::FutureExt;
 use smol::io::{AsyncReadExt, AsyncWriteExt};
-use smol::{Async, Timer};
+use smol::Timer;
 
 use super::control;
 use super::zone::Cluster;
 use crate::net::Subnet;
+use crate::sys::helper;
 use crate::sys::time::within;
 
-/// How long a new helper may take, and how often is looked.
-const START: Duration = Duration::from_secs(5);
-const LOOK: Duration = Duration::from_millis(10);
 /// Before another one is started when one has ended: doubled each time.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_AT_MOST: Duration = Duration::from_secs(30);
@@ -90,10 +87,7 @@ impl Helper {
         changes: &Receiver<()>,
         asked: &dyn Fn(String),
     ) -> io::Result<()> {
-        let mut stream = match Async::<UnixStream>::connect(&self.socket).await {
-            Ok(stream) => stream,
-            Err(_) => self.start().await?,
-        };
+        let mut stream = helper::connect_or_start(&self.socket, || self.command()).await?;
         // What was told and not yet taken, and what is to be told.
         let (mut under_way, mut news) = (false, true);
         loop {
@@ -129,7 +123,7 @@ impl Helper {
         }
     }
 
-    async fn start(&self) -> io::Result<Async<UnixStream>> {
+    fn command(&self) -> smol::process::Command {
         let mut command = smol::process::Command::new("/proc/self/exe");
         command.arg("dns").arg("--root").arg(&self.root);
         for ip in &self.listen {
@@ -138,29 +132,11 @@ impl Helper {
         for subnet in &self.subnets {
             command.arg("--subnet").arg(subnet.to_string());
         }
-        command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
-        let mut child = command.spawn()?;
-        let tries = START.as_millis() / LOOK.as_millis();
-        for _ in 0..tries {
-            if let Ok(stream) = Async::<UnixStream>::connect(&self.socket).await {
-                return Ok(stream);
-            }
-            if let Some(status) = child.try_status()? {
-                return Err(io::Error::other(format!("it could not start: {status}")));
-            }
-            Timer::after(LOOK).await;
-        }
-        Err(io::ErrorKind::TimedOut.into())
+        command
     }
 }
 
 /// Ends a helper that an earlier daemon has left; fine where there is none.
 pub fn end(socket: &Path) {
-    use std::io::{Read, Write};
-    let Ok(mut stream) = UnixStream::connect(socket) else { return };
-    let _ = stream.set_read_timeout(Some(Duration::from_secs(2)));
-    let _ = stream.write_all(&[0; 4]);
-    // It ends by ending.
-    let _ = stream.read(&mut [0]);
-    let _ = std::fs::remove_file(socket);
+    helper::end(socket, &[0; 4]);
 }

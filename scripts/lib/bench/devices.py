@@ -7,6 +7,7 @@ import threading
 import time
 
 from common import REPO, WORK, free_port, row, wait
+from connected import percentile
 from meters import cpu, pss, written
 from mqtt import Client
 from node import ROOT
@@ -26,11 +27,6 @@ def helper():
         if words[0].endswith("edge-devices") and any(word.startswith(ROOT) for word in words):
             return int(entry.split("/")[2])
     return None
-
-
-def percentile(values, p):
-    values = sorted(values)
-    return values[min(len(values) - 1, round(p / 100 * len(values) + 0.5) - 1)]
 
 
 def device(name, led):

@@ -73,23 +73,17 @@ impl Index {
     }
 
     /// All Devices there are.
-    pub(super) fn list_devices(&mut self, mut all: BTreeMap<Name, Device>) {
-        let known: Vec<Name> = self.devices.keys().cloned().collect();
-        for name in known {
-            let now = all.remove(&name);
-            self.set_device(name, now);
+    pub(super) fn list_devices(&mut self, all: BTreeMap<Name, Device>) {
+        for (name, device) in listed(self.devices.keys(), all) {
+            self.set_device(name, device);
         }
-        all.into_iter().for_each(|(name, device)| self.set_device(name, Some(device)));
     }
 
     /// All models there are.
-    pub(super) fn list_models(&mut self, mut all: BTreeMap<Name, Model>) {
-        let known: Vec<Name> = self.models.keys().cloned().collect();
-        for name in known {
-            let now = all.remove(&name);
-            self.set_model(name, now);
+    pub(super) fn list_models(&mut self, all: BTreeMap<Name, Model>) {
+        for (name, model) in listed(self.models.keys(), all) {
+            self.set_model(name, model);
         }
-        all.into_iter().for_each(|(name, model)| self.set_model(name, Some(model)));
     }
 
     pub(super) fn is_changed(&self) -> bool {
@@ -117,6 +111,13 @@ impl Index {
         }
         group
     }
+}
+
+/// Each that is known or in the list, as the list has it.
+fn listed<'a, T>(known: impl Iterator<Item = &'a Name>, all: BTreeMap<Name, T>) -> BTreeMap<Name, Option<T>> {
+    let mut now: BTreeMap<Name, Option<T>> = known.map(|name| (name.clone(), None)).collect();
+    now.extend(all.into_iter().map(|(name, one)| (name, Some(one))));
+    now
 }
 
 /// The model that a Device names lies in its namespace.

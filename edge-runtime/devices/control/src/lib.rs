@@ -4,12 +4,16 @@
 //! The first line of a connection says who calls ([`ToHelper::Daemon`] or [`ToHelper::Client`]). A daemon then tells all that it
 //! holds, ends with [`ToHelper::Told`], and goes on with changes. The newest daemon's connection is the one that counts.
 
+mod broker;
+mod lines;
 mod settings;
 
 use edge_protocol::message::{DeviceRefusal, DeviceReport};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use broker::Address;
+pub use lines::{Splitter, TooLong};
 pub use settings::{Check, Mqtt, Report, Settings, Store};
 
 /// Changes with anything that an older helper or daemon would misunderstand: then the helper ends and another one starts.

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sampan_devices_control::Mqtt;
+use sampan_devices_control::{Address, Mqtt};
 use sampan_sys::resolve::resolve;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpStream, UnixStream};
@@ -48,29 +48,11 @@ pub struct Broker {
     password_file: Option<PathBuf>,
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum Address {
-    Tcp { host: String, port: u16 },
-    Unix(PathBuf),
-}
-
-impl Address {
-    fn parse(broker: &str) -> Option<Self> {
-        if let Some(path) = broker.strip_prefix("unix://") {
-            return path.starts_with('/').then(|| Self::Unix(path.into()));
-        }
-        let (host, port) = broker.strip_prefix("tcp://")?.rsplit_once(':')?;
-        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        Some(Self::Tcp { host: host.to_owned(), port: port.parse().ok()? }).filter(|_| !host.is_empty())
-    }
-}
-
 impl Broker {
     /// # Errors
     /// The address is none.
     pub fn new(mqtt: &Mqtt, node: &str) -> Result<Self, String> {
-        let address = Address::parse(&mqtt.broker)
-            .ok_or_else(|| format!("{:?} is neither tcp://HOST:PORT nor unix:///PATH", mqtt.broker))?;
+        let address = Address::parse(&mqtt.broker)?;
         let client_id = match mqtt.client_id.as_str() {
             "" => format!("edge-devices-{node}"),
             given => given.to_owned(),
@@ -135,22 +117,5 @@ pub async fn run(broker: Broker, news: mpsc::Sender<News>, mut waiting: Waiting)
         pause = if lived { PAUSE } else { pause };
         sleep(pause).await;
         pause = (pause * 2).min(PAUSE_AT_MOST);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn brokers_are_named_by_host_and_port_or_path() {
-        let tcp = |host: &str, port| Some(Address::Tcp { host: host.into(), port });
-        assert_eq!(Address::parse("tcp://127.0.0.1:1883"), tcp("127.0.0.1", 1883));
-        assert_eq!(Address::parse("tcp://[::1]:1883"), tcp("::1", 1883));
-        assert_eq!(Address::parse("tcp://broker.local:8883"), tcp("broker.local", 8883));
-        assert_eq!(Address::parse("unix:///run/mqtt.sock"), Some(Address::Unix("/run/mqtt.sock".into())));
-        for bad in ["", "tcp://", "tcp://:1", "tcp://a", "tcp://a:b", "tcp://a:70000", "unix://a", "ssl://a:1"] {
-            assert_eq!(Address::parse(bad), None, "{bad}");
-        }
     }
 }

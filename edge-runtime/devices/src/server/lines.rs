@@ -2,7 +2,7 @@
 
 use std::io;
 
-use sampan_devices_control::MAX_LINE;
+use sampan_devices_control::Splitter;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 const CHUNK: usize = 4_096;
@@ -10,14 +10,12 @@ const CHUNK: usize = 4_096;
 #[derive(Debug)]
 pub(super) struct Lines<S> {
     stream: S,
-    bytes: Vec<u8>,
-    /// No line ends before this.
-    looked: usize,
+    splitter: Splitter,
 }
 
 impl<S: AsyncRead + Unpin> Lines<S> {
     pub(super) const fn new(stream: S) -> Self {
-        Self { stream, bytes: Vec::new(), looked: 0 }
+        Self { stream, splitter: Splitter::new() }
     }
 
     /// The next line, without its end.
@@ -26,24 +24,14 @@ impl<S: AsyncRead + Unpin> Lines<S> {
     /// The stream has ended or failed, or the line is too long.
     pub(super) async fn next(&mut self) -> io::Result<Vec<u8>> {
         loop {
-            if let Some(at) = self.bytes[self.looked..].iter().position(|byte| *byte == b'\n') {
-                let rest = self.bytes.split_off(self.looked + at + 1);
-                let mut line = std::mem::replace(&mut self.bytes, rest);
-                line.pop();
-                self.looked = 0;
+            let line = self.splitter.next_line();
+            if let Some(line) = line.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))? {
                 return Ok(line);
-            }
-            self.looked = self.bytes.len();
-            if self.looked > MAX_LINE {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    format!("a line of more than {MAX_LINE} bytes"),
-                ));
             }
             let mut chunk = [0; CHUNK];
             match self.stream.read(&mut chunk).await? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                read => self.bytes.extend_from_slice(&chunk[..read]),
+                read => self.splitter.push(&chunk[..read]),
             }
         }
     }

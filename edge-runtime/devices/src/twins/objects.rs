@@ -52,7 +52,8 @@ impl Twins {
     fn model(&mut self, now: Now, id: Named, model: Model) {
         let old = self.models.insert(id.clone(), model);
         let new = self.models.get(&id);
-        let users = self.devices.iter_mut().filter(|(user, device)| model_of(user, &device.model) == id);
+        let is_of = |user: &Named, device: &Device| user.namespace == id.namespace && device.model == id.name;
+        let users = self.devices.iter_mut().filter(|(user, device)| is_of(user, device));
         for (_, device) in users {
             let mut news = false;
             for (name, property) in device.properties.iter_mut().filter(|(_, property)| property.in_spec) {

@@ -1,0 +1,78 @@
+//! Lines out of bytes as they come, with a bound. No I/O.
+
+use crate::MAX_LINE;
+
+/// A line is longer than [`MAX_LINE`]: whoever says such a thing is not listened to any more.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TooLong;
+
+impl std::fmt::Display for TooLong {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a line of more than {MAX_LINE} bytes")
+    }
+}
+
+impl std::error::Error for TooLong {}
+
+/// Bytes that have come and are no line yet, or lines that nobody has taken.
+#[derive(Debug, Default)]
+pub struct Splitter {
+    bytes: Vec<u8>,
+    /// No line ends before this.
+    looked: usize,
+}
+
+impl Splitter {
+    pub const fn new() -> Self {
+        Self { bytes: Vec::new(), looked: 0 }
+    }
+
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next line, without its end; none before more bytes have come.
+    ///
+    /// # Errors
+    /// It is too long.
+    pub fn next_line(&mut self) -> Result<Option<Vec<u8>>, TooLong> {
+        if let Some(at) = self.bytes[self.looked..].iter().position(|byte| *byte == b'\n') {
+            let rest = self.bytes.split_off(self.looked + at + 1);
+            let mut line = std::mem::replace(&mut self.bytes, rest);
+            line.pop();
+            self.looked = 0;
+            return Ok(Some(line));
+        }
+        self.looked = self.bytes.len();
+        if self.looked > MAX_LINE { Err(TooLong) } else { Ok(None) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_whole_however_they_are_cut() {
+        let text = b"a\n\nbc\nrest";
+        for cut in 0..=text.len() {
+            let (mut splitter, mut lines) = (Splitter::new(), Vec::new());
+            for piece in [&text[..cut], &text[cut..]] {
+                splitter.push(piece);
+                while let Ok(Some(line)) = splitter.next_line() {
+                    lines.push(line);
+                }
+            }
+            assert_eq!(lines, [&b"a"[..], b"", b"bc"], "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_is_given_up() {
+        let mut splitter = Splitter::new();
+        splitter.push(&vec![b'x'; MAX_LINE]);
+        assert_eq!(splitter.next_line(), Ok(None));
+        splitter.push(b"x");
+        assert_eq!(splitter.next_line(), Err(TooLong));
+    }
+}

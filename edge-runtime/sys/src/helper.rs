@@ -1,0 +1,92 @@
+//! A helper that outlives the daemon and listens at a unix socket: found or started, and ended. Knows nothing of what the two say
+//! to each other.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use smol::process::Command;
+use smol::{Async, Timer};
+
+/// How long a new helper may take, and how often is looked.
+const START: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(10);
+/// For the end of one that is told to end.
+const END: Duration = Duration::from_secs(2);
+
+/// The helper that listens at `socket`, or one that `command` starts.
+///
+/// # Errors
+/// It cannot be started, has ended instead of listening, or does not listen within five seconds.
+pub async fn connect_or_start(socket: &Path, command: impl FnOnce() -> Command) -> io::Result<Async<UnixStream>> {
+    if let Ok(stream) = Async::<UnixStream>::connect(socket).await {
+        return Ok(stream);
+    }
+    let mut command = command();
+    command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
+    let mut child = command.spawn()?;
+    let tries = START.as_millis() / LOOK.as_millis();
+    for _ in 0..tries {
+        if let Ok(stream) = Async::<UnixStream>::connect(socket).await {
+            return Ok(stream);
+        }
+        if let Some(status) = child.try_status()? {
+            return Err(io::Error::other(format!("it could not start: {status}")));
+        }
+        Timer::after(LOOK).await;
+    }
+    Err(io::ErrorKind::TimedOut.into())
+}
+
+/// Ends a helper that an earlier daemon has left, by what tells it so; fine where there is none.
+pub fn end(socket: &Path, words: &[u8]) {
+    let Ok(mut stream) = UnixStream::connect(socket) else { return };
+    let _ = stream.set_read_timeout(Some(END));
+    let _ = stream.write_all(words);
+    // It ends by ending.
+    while stream.read(&mut [0; 512]).is_ok_and(|read| read > 0) {}
+    let _ = std::fs::remove_file(socket);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn one_that_listens_is_not_started_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("s");
+        let _listener = UnixListener::bind(&socket).expect("listens");
+        let found = smol::block_on(connect_or_start(&socket, || panic!("it is there")));
+        assert!(found.is_ok());
+    }
+
+    #[test]
+    fn one_that_ends_instead_of_listening_is_told_of() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("s");
+        let started = smol::block_on(connect_or_start(&socket, || Command::new("false")));
+        assert!(started.is_err_and(|error| error.to_string().starts_with("it could not start: ")));
+        let started = smol::block_on(connect_or_start(&socket, || Command::new("/nonexistent")));
+        assert_eq!(started.err().map(|error| error.kind()), Some(io::ErrorKind::NotFound));
+    }
+
+    #[test]
+    fn one_is_told_to_end_and_its_socket_goes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("s");
+        end(&socket, b"end");
+        let listener = UnixListener::bind(&socket).expect("listens");
+        let helper = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("somebody calls");
+            let mut words = [0; 3];
+            stream.read_exact(&mut words).expect("is told");
+            words
+        });
+        end(&socket, b"end");
+        assert_eq!((helper.join().ok(), socket.exists()), (Some(*b"end"), false));
+    }
+}
