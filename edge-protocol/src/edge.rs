@@ -11,9 +11,7 @@ mod reports;
 use crate::compress::UnpackError;
 use crate::frame::{Decoded, Decoder, Message, encode};
 use crate::liveness::Liveness;
-use crate::message::{
-    Der, DeviceReport, ObjectKey, ObjectRef, Position, Report, StreamId, ToCloud, ToEdge, TokenRequest,
-};
+use crate::message::{Der, ObjectKey, ObjectRef, Position, Report, StreamId, ToCloud, ToEdge, TokenRequest};
 use crate::outgoing::{Outgoing, Piece, Whole};
 use crate::stream::{StreamError, Streams};
 use crate::version::{self, Hello, Welcome};
@@ -230,7 +228,7 @@ impl EdgeSession {
     /// still waits for that: whoever has begun anew tells all again. False when the bridge takes none, or for a batch that is
     /// too large to be sent.
     #[must_use]
-    pub fn devices(&mut self, batch: u64, devices: Vec<DeviceReport>) -> bool {
+    pub fn devices(&mut self, batch: u64, devices: Vec<serde_json::Value>) -> bool {
         if !self.agreed(version::DEVICES) {
             return false;
         }

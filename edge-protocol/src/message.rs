@@ -347,7 +347,8 @@ pub enum ToCloud {
     /// News of devices, each at most once. The next batch comes after the acknowledgement of this one.
     Devices {
         batch: u64,
-        devices: Vec<DeviceReport>,
+        /// [`DeviceReport`] each: a node passes on what its helper says.
+        devices: Vec<serde_json::Value>,
     },
     /// Nack of a message type this build does not know.
     Unsupported {

@@ -31,10 +31,10 @@ fn batches(pair: &Pair) -> Vec<u64> {
 #[test]
 fn one_batch_is_under_way_until_it_is_written() {
     let mut pair = welcomed(true);
-    assert!(pair.edge.devices(1, vec![device("a")]));
+    assert!(pair.edge.devices(1, vec![(&device("a")).into()]));
     pair.run(NOW).expect("they talk");
-    assert!(pair.edge.devices(2, vec![device("b")]));
-    assert!(pair.edge.devices(3, vec![device("c")]));
+    assert!(pair.edge.devices(2, vec![(&device("b")).into()]));
+    assert!(pair.edge.devices(3, vec![(&device("c")).into()]));
     pair.run(NOW).expect("they talk");
     assert_eq!(batches(&pair), [1], "the first is not acknowledged");
     pair.bridge.devices_written(7, vec![]);
@@ -50,14 +50,16 @@ fn one_batch_is_under_way_until_it_is_written() {
 #[test]
 fn who_has_not_said_that_it_has_devices_sends_none() {
     let mut pair = welcomed(false);
-    assert!(!pair.edge.devices(1, vec![device("a")]));
+    assert!(!pair.edge.devices(1, vec![(&device("a")).into()]));
     let frame = encode(&ToCloud::Devices { batch: 1, devices: vec![] });
     assert!(pair.bridge.handle(&mut pair.state, &frame, NOW).is_err());
 }
 
 #[test]
 fn what_no_node_of_ours_sends_ends_the_connection() {
-    let frame = |devices: Vec<DeviceReport>| encode(&ToCloud::Devices { batch: 1, devices });
+    let frame = |devices: Vec<DeviceReport>| {
+        encode(&ToCloud::Devices { batch: 1, devices: devices.iter().map(serde_json::Value::from).collect() })
+    };
     let many = (0..=MAX_DEVICES).map(|number| device(&number.to_string())).collect();
     let long = TwinReport { property: "p".repeat(300), ..TwinReport::default() };
     let named = vec![DeviceReport { twins: vec![long], ..device("a") }];
@@ -75,7 +77,7 @@ fn a_batch_that_no_message_can_hold_is_not_begun() {
     let mut pair = welcomed(true);
     let value = TwinValue { value: "v".repeat(4 << 20), ..TwinValue::default() };
     let twins = vec![TwinReport { property: "p".into(), reported: Some(value), observed: None }];
-    assert!(!pair.edge.devices(1, vec![DeviceReport { twins, ..device("a") }]));
+    assert!(!pair.edge.devices(1, vec![(&DeviceReport { twins, ..device("a") }).into()]));
     // Nor one that takes more memory than the bridge gives a message.
     let twin = |number: usize| TwinReport {
         property: format!("p{number}"),
@@ -83,7 +85,7 @@ fn a_batch_that_no_message_can_hold_is_not_begun() {
         observed: None,
     };
     let many = DeviceReport { twins: (0..6_000).map(twin).collect(), ..device("a") };
-    assert!(!pair.edge.devices(2, vec![many]));
-    assert!(pair.edge.devices(3, vec![device("a")]));
+    assert!(!pair.edge.devices(2, vec![(&many).into()]));
+    assert!(pair.edge.devices(3, vec![(&device("a")).into()]));
     assert!(pair.run(NOW).is_ok());
 }

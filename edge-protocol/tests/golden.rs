@@ -233,7 +233,7 @@ fn to_cloud() -> Vec<ToCloud> {
         ToCloud::Devices {
             batch: 3,
             devices: vec![
-                DeviceReport {
+                (&DeviceReport {
                     namespace: "default".into(),
                     name: "t1".into(),
                     uid: "d-1".into(),
@@ -255,13 +255,15 @@ fn to_cloud() -> Vec<ToCloud> {
                         }),
                         observed: Some(TwinValue { value: "ON".into(), at_ms: 5, kept: true, ..TwinValue::default() }),
                     }],
-                },
-                DeviceReport {
+                })
+                    .into(),
+                (&DeviceReport {
                     namespace: "default".into(),
                     name: "t2".into(),
                     uid: "d-2".into(),
                     ..DeviceReport::default()
-                },
+                })
+                    .into(),
             ],
         },
     ]

@@ -78,10 +78,20 @@ fn wrong_manifests_archives_and_verbs_are_named() {
     node.kill();
     let error = node.edge(&["run", "--print-config"]).expect_err("the key is unknown");
     assert!(error.contains("config.yaml") && error.contains("max-pots"), "{error}");
+    for (section, said) in [
+        ("{color: 1}", "device-twin.color: unknown field"),
+        ("{report: {per-second: 0}}", "device-twin.report.per-second: "),
+    ] {
+        std::fs::write(&config, format!("device-twin: {section}\n")).expect("written");
+        let error = node.edge(&["run", "--print-config"]).expect_err("the section is wrong");
+        assert!(error.contains("config.yaml") && error.contains(said), "{error}");
+    }
     // A key of another version keeps no node from running.
+    std::fs::write(&config, "max-pots: 3\ndevice-twin: {color: 1}\n").expect("written");
     node.start();
     kubectl.wait_ready("good");
-    assert!(node.log().contains("max-pots"), "it is told: {}", node.log());
+    let log = node.log();
+    assert!(log.contains("max-pots") && log.contains("device-twin.color"), "it is told: {log}");
     assert_eq!(node.container_pids(), before);
     node.kill();
     match held {

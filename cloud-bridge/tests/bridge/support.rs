@@ -301,7 +301,7 @@ impl Edge {
     pub async fn report_devices(&mut self, devices: Vec<DeviceReport>) -> Vec<DeviceRefusal> {
         let batch = self.next;
         self.next += 1;
-        assert!(self.session.devices(batch, devices), "no batch is under way");
+        assert!(self.session.devices(batch, devices.iter().map(Value::from).collect()), "no batch is under way");
         self.until("an answer about devices", |edge| edge.devices.contains_key(&batch)).await;
         self.devices.remove(&batch).unwrap()
     }

@@ -1,6 +1,9 @@
 //! How long names are that a node says. They are kept, asked for and shown; longer ones than any object has are a breach
 //! of the protocol. What else may stand in them is for who uses them.
 
+use serde::Deserialize;
+use serde_json::Value;
+
 use crate::SessionError;
 use crate::message::{DeviceReport, MAX_DEVICES, ObjectKey, Report, TokenRequest};
 use crate::version::MAX_INTERESTS;
@@ -38,16 +41,19 @@ pub(super) fn of_interests(namespaces: &[String]) -> Result<(), SessionError> {
     namespaces.iter().try_for_each(|name| check(name, LONGEST))
 }
 
-pub(super) fn of_devices(devices: &[DeviceReport]) -> Result<(), SessionError> {
+pub(super) fn of_devices(devices: &[Value]) -> Result<Vec<DeviceReport>, SessionError> {
     if devices.len() > MAX_DEVICES {
         return Err(SessionError::violation(format!("news of {} devices at once", devices.len())));
     }
-    for DeviceReport { namespace, name, uid, state, twins, .. } in devices {
+    let read = |value| DeviceReport::deserialize(value);
+    let devices: Result<Vec<DeviceReport>, _> = devices.iter().map(read).collect();
+    let devices = devices.map_err(|error| SessionError::violation(format!("news of a device: {error}")))?;
+    for DeviceReport { namespace, name, uid, state, twins, .. } in &devices {
         let state = state.iter().flat_map(|state| [&state.state, &state.last_online]);
         let properties = twins.iter().map(|twin| &twin.property);
         [namespace, name, uid].into_iter().chain(state).chain(properties).try_for_each(|name| check(name, LONGEST))?;
     }
-    Ok(())
+    Ok(devices)
 }
 
 fn check(name: &str, longest: usize) -> Result<(), SessionError> {

@@ -129,7 +129,7 @@ impl BridgeSession {
                 if !self.takes_devices || self.devices.is_some() {
                     return Err(SessionError::violation("news of devices that nobody has asked for"));
                 }
-                names::of_devices(&devices)?;
+                let devices = names::of_devices(&devices)?;
                 self.devices = Some(batch);
                 self.events.push_back(BridgeEvent::Devices { batch, devices });
                 None

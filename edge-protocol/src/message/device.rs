@@ -1,6 +1,7 @@
 //! What a node reports of the devices behind it, and what became of it. Values only; nothing here is checked.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Most devices in one batch.
 pub const MAX_DEVICES: usize = 64;
@@ -21,6 +22,13 @@ pub struct DeviceReport {
     /// Properties of which there is something to tell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub twins: Vec<TwinReport>,
+}
+
+impl From<&DeviceReport> for Value {
+    fn from(report: &DeviceReport) -> Self {
+        // Fails for maps whose keys are no strings and for values that refuse to be written: there are none.
+        serde_json::to_value(report).unwrap_or_default()
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,16 +1,21 @@
 //! The program `edge-devices`: arguments in, exit code out. Started by the daemon, not by people.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use log::LevelFilter;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use sampan_devices_control::Settings;
 
 /// Files and sockets at once.
 const MAX_FILES: u64 = 512;
 
+/// Bytes of the settings.
+const MAX_SETTINGS: u64 = 1 << 20;
+
 const HELP: &str = "usage: edge-devices --socket PATH [--log LEVEL]
+       edge-devices --check-settings < SETTINGS
 
 Speaks with devices for a node. Started by edge-runtime, which calls at the socket.";
 
@@ -19,7 +24,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failed { why, code }) => {
             // Nothing is left to do when even stderr is gone.
-            let _ = writeln!(std::io::stderr(), "edge-devices: {why}");
+            let by = if code == 3 { "" } else { "edge-devices: " };
+            let _ = writeln!(std::io::stderr(), "{by}{why}");
             code.into()
         }
     }
@@ -49,6 +55,7 @@ fn work() -> Result<(), Failed> {
                 level =
                     given.to_string_lossy().parse().map_err(|_| wrong("--log is error, warn, info, debug or trace"))?;
             }
+            lexopt::Arg::Long("check-settings") => return check_settings(),
             lexopt::Arg::Long("version") | lexopt::Arg::Short('V') => {
                 return print(concat!("edge-devices ", env!("CARGO_PKG_VERSION")));
             }
@@ -64,6 +71,17 @@ fn work() -> Result<(), Failed> {
     // A name that is still looked up, or a file that hangs, keeps nobody here.
     runtime.shutdown_background();
     ended
+}
+
+/// For the daemon, which knows nothing of what stands in there.
+fn check_settings() -> Result<(), Failed> {
+    let mut text = Vec::new();
+    std::io::stdin().take(MAX_SETTINGS).read_to_end(&mut text).map_err(failed)?;
+    let typed = serde_json::from_slice(&text).map_err(failed)?;
+    match Settings::read(&typed) {
+        Ok(read) => print(&serde_json::to_string(&read).map_err(failed)?),
+        Err(why) => Err(Failed { why, code: 3 }),
+    }
 }
 
 fn print(text: &str) -> Result<(), Failed> {

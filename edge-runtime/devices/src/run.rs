@@ -143,7 +143,13 @@ impl Helper {
             self.trim_at = Some(Instant::now() + CALM);
         }
         match (role, line) {
-            (Role::Unknown, ToHelper::Daemon { version, node, settings }) => self.daemon(id, version, node, settings),
+            (Role::Unknown, ToHelper::Daemon { version, node, settings }) => match Settings::read(&settings) {
+                Ok(read) => self.daemon(id, version, node, read.settings),
+                Err(why) => {
+                    log::error!("config.yaml, {why}: no device is served until that is mended");
+                    self.callers.cut(id);
+                }
+            },
             (Role::Unknown, ToHelper::Client {}) => self.callers.is_client(id),
             (_, ToHelper::End {}) => self.ending = true,
             (Role::Client, ToHelper::Ask { id: number, question }) => self.asked(id, number, question),

@@ -144,12 +144,16 @@ fn a_second_helper_fails_and_a_second_daemon_takes_over() {
 fn a_daemon_with_other_settings_gets_what_is_to_be_kept_and_another_helper() {
     let other = Settings { report: Report { per_second: 3, ..Report::default() }, ..Settings::default() };
     let words = [
-        serde_json::to_string(&ToHelper::Daemon { version: VERSION, node: NODE.into(), settings: other })
-            .expect("JSON"),
+        serde_json::to_string(&ToHelper::Daemon {
+            version: VERSION,
+            node: NODE.into(),
+            settings: serde_json::to_value(&other).unwrap(),
+        })
+        .expect("JSON"),
         serde_json::to_string(&ToHelper::Daemon {
             version: VERSION + 1,
             node: NODE.into(),
-            settings: Settings::default(),
+            settings: serde_json::json!({}),
         })
         .expect("JSON"),
         r#"{"daemon":{"version":99,"words":"of another build"}}"#.to_owned(),

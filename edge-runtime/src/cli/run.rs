@@ -1,12 +1,16 @@
 //! `edge-runtime run`: be the node.
 
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
+
+use serde_json::Value;
 
 use super::verb::{Flag, Given, Operands, Verb};
 use super::{CliError, print};
 use crate::config::{Config, ConfigFile, Overrides};
+use crate::devices;
 use crate::link::identity::Identity;
 use crate::node::{self, End, StartError};
 use crate::store::StoreError;
@@ -41,8 +45,9 @@ fn run(given: Given) -> Result<(), CliError> {
     // Whoever asks to see it is told of a key that is wrong; a node runs, though its program was perhaps rolled back.
     let (typed, left_out) =
         if shown { ConfigFile::read(&file).map(|typed| (typed, Vec::new())) } else { ConfigFile::read_lenient(&file) }?;
-    let printed = shown.then(|| typed.clone());
+    let mut printed = shown.then(|| typed.clone());
     let config = Config::from_file(typed, &file, paths.root(), &overrides)?;
+    let helper = config.device_twin.as_ref().map(|typed| check_devices(typed, &file, printed.as_mut())).transpose()?;
     if let Some(joined) = overrides.joined.filter(|joined| *joined != config.node_name) {
         return Err(CliError::Failed(format!(
             "this device joined as node {joined}, but is configured as {}: remove node-name from {} or join again",
@@ -61,7 +66,8 @@ fn run(given: Given) -> Result<(), CliError> {
             TUNABLES.0
         );
     }
-    left_out.iter().for_each(|said| log::warn!("{said}; the node runs without that key"));
+    let unknown = helper.into_iter().flatten();
+    left_out.into_iter().chain(unknown).for_each(|said| log::warn!("{said}; the node runs without that key"));
     if let Some(error) = damage {
         log::error!("{error}; the node runs its pods without a cloud until it joins again (edge-runtime join)");
     }
@@ -76,6 +82,23 @@ fn run(given: Given) -> Result<(), CliError> {
         Ok(End::Stopped) => Ok(()),
         Ok(End::Again) => Err(itself().exec().into()),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// What the helper's program says of its section. Whoever asks to see it is told of a key that nobody knows; a node runs, also
+/// where the program is not there yet: it is looked for again and again.
+fn check_devices(typed: &Value, file: &Path, printed: Option<&mut ConfigFile>) -> Result<Vec<String>, CliError> {
+    let wrong = |why| CliError::Failed(format!("config file {}, key {why}", file.display()));
+    match (devices::check::check(&devices::client::program(), typed), printed) {
+        (Ok(Err(why)), _) => Err(wrong(why)),
+        (Err(error), Some(_)) => Err(wrong(format!("device-twin: cannot be checked: {error}"))),
+        (Ok(Ok((_, unknown))), Some(_)) if !unknown.is_empty() => Err(wrong(unknown.join(", "))),
+        (Ok(Ok((filled, _))), Some(printed)) => {
+            printed.device_twin = Some(filled);
+            Ok(Vec::new())
+        }
+        (Ok(Ok((_, unknown))), None) => Ok(unknown),
+        (Err(_), None) => Ok(Vec::new()),
     }
 }
 

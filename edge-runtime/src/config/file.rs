@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::device_twin::DeviceTwinFile;
 use super::devices::{DeviceFile, Handler};
 use super::eviction::EvictionFile;
 use super::images::ImagesConfig;
@@ -39,7 +38,7 @@ pub struct ConfigFile {
     pub security: SecurityConfig,
     pub resources: ResourcesConfig,
     pub devices: BTreeMap<String, DeviceFile>,
-    pub device_twin: Option<DeviceTwinFile>,
+    pub device_twin: Option<serde_json::Value>,
     pub runtimes: BTreeMap<String, Handler>,
     pub registry: Vec<RegistryConfig>,
     pub eviction: EvictionFile,

@@ -1,7 +1,6 @@
 //! The node's configuration: one YAML file and the flags of `run`, made into valid values before
 //! anything is opened. One file per section: what is typed, what it means, its defaults and checks; knows nothing of what the values are used for.
 
-mod device_twin;
 pub mod devices;
 mod eviction;
 mod file;
@@ -68,8 +67,8 @@ pub struct Config {
     pub resources: ResourcesConfig,
     /// By resource name.
     pub devices: BTreeMap<String, DeviceClass>,
-    /// None: no device is served.
-    pub device_twin: Option<sampan_devices_control::Settings>,
+    /// As typed: what it means is the helper's. None: no device is served.
+    pub device_twin: Option<serde_json::Value>,
     /// By name, beside the default one.
     pub runtimes: BTreeMap<String, Handler>,
     pub registries: Vec<RegistryConfig>,
@@ -126,7 +125,7 @@ impl Config {
             security: file.security.check()?,
             resources: file.resources,
             devices: devices::devices(file.devices)?,
-            device_twin: file.device_twin.map(device_twin::DeviceTwinFile::checked).transpose()?,
+            device_twin: file.device_twin,
             runtimes: devices::runtimes(file.runtimes)?,
             registries: file.registry,
             eviction: EvictionConfig::from_file(&file.eviction)?,

@@ -4,7 +4,6 @@
 use serde::ser::Error as _;
 use serde_yaml_ng::{Error, Mapping, Value};
 
-use super::device_twin::DeviceTwinFile;
 use super::{Config, ConfigFile};
 
 impl Config {
@@ -32,7 +31,6 @@ impl Config {
             eviction: self.eviction.filled(typed.eviction),
             images: typed.images.filled(),
             runtime: typed.runtime.filled(),
-            device_twin: typed.device_twin.map(DeviceTwinFile::filled),
             ..typed
         }
     }

@@ -9,7 +9,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sampan_devices_control::{FromHelper, Settings, ToHelper, VERSION};
+use sampan_devices_control::{FromHelper, ToHelper, VERSION};
+use serde_json::Value;
 use smol::channel::{Receiver, Sender, bounded};
 use smol::future::FutureExt;
 use smol::{Async, Timer};
@@ -36,7 +37,8 @@ pub struct Helper {
     pub program: PathBuf,
     pub socket: PathBuf,
     pub node: String,
-    pub settings: Settings,
+    /// As typed.
+    pub settings: Value,
 }
 
 /// What is heard of the helper, in order.

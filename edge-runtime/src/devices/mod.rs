@@ -3,8 +3,10 @@
 //!
 //! | file | owns |
 //! |---|---|
+//! | `check` | whether its settings are right |
 //! | `client` | a helper that runs and is connected |
 //! | `lines` | its messages as lines of a socket |
 
+pub mod check;
 pub mod client;
 pub mod lines;

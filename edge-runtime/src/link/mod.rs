@@ -29,7 +29,7 @@ use crate::paths::Paths;
 use crate::sys::tasks::Tasks;
 use address::BridgeAddress;
 use edge_protocol::edge::{Change, EdgeFacts, EdgeSession, WindowFull};
-use edge_protocol::message::{DeviceRefusal, DeviceReport, ObjectKey, Report, StreamId, TokenAnswer, TokenRequest};
+use edge_protocol::message::{DeviceRefusal, ObjectKey, Report, StreamId, TokenAnswer, TokenRequest};
 use edge_protocol::stream::{StreamError, StreamEvent};
 use edge_protocol::version::{RefuseReason, Welcome};
 use identity::Identity;
@@ -141,7 +141,7 @@ impl LinkHandle {
 
     /// Sends news of devices when what is under way is acknowledged. False when it cannot be sent: no connection, a bridge that
     /// takes none, or a batch that is too large.
-    pub fn devices(&self, batch: u64, devices: Vec<DeviceReport>) -> bool {
+    pub fn devices(&self, batch: u64, devices: Vec<serde_json::Value>) -> bool {
         self.with(|s| s.devices(batch, devices)).unwrap_or(false)
     }
 

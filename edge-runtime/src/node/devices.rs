@@ -1,13 +1,13 @@
 //! The helper for devices: when there is one, what it is told, and what follows from what it says. What twins are is the
 //! helper's.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 
 use async_executor::Task;
-use edge_protocol::message::{DeviceRefusal, DeviceReport, ObjectKey};
+use edge_protocol::message::{DeviceRefusal, ObjectKey};
 use edge_protocol::version::DEVICES;
 use sampan_devices_control::{Counters, FromHelper, Kind, ToHelper};
+use serde_json::Value;
 
 use super::context::Context;
 use super::events::about_object;
@@ -34,11 +34,12 @@ struct Running {
 /// What the helper is still to be told, by name: what stands behind a name is read when it is told.
 #[derive(Default)]
 struct Untold {
-    gone: BTreeMap<String, (Kind, ObjectKey)>,
-    objects: BTreeSet<(Kind, ObjectKey)>,
+    gone: Vec<(String, Kind, ObjectKey)>,
+    objects: Vec<(Kind, ObjectKey)>,
     kept: Vec<(String, String)>,
     told: bool,
-    links: VecDeque<bool>,
+    /// The last two at most.
+    links: Vec<bool>,
     ack: Option<(u64, Vec<DeviceRefusal>)>,
 }
 
@@ -60,8 +61,8 @@ impl Devices {
     /// Whether an object is of these kinds: then it is told, if anybody listens.
     pub(super) fn take(&mut self, key: &ObjectKey) -> bool {
         let Some(kind) = kind_of(key) else { return false };
-        if self.connection.is_some() {
-            self.untold.objects.insert((kind, key.clone()));
+        if self.connection.is_some() && !self.untold.objects.iter().any(|(_, waiting)| waiting == key) {
+            self.untold.objects.push((kind, key.clone()));
         }
         true
     }
@@ -74,7 +75,7 @@ impl Devices {
             cx.store.write(|writer| writer.forget_device(uid))?;
         }
         if self.connection.is_some() {
-            self.untold.gone.insert(uid.to_owned(), (kind, key.clone()));
+            self.untold.gone.push((uid.to_owned(), kind, key.clone()));
         }
         Ok(true)
     }
@@ -95,10 +96,10 @@ impl Devices {
     fn link(&mut self, up: bool) {
         if self.connection.is_some() {
             // A link that was down in between is to be seen as one: the batch under way is void.
-            if up && self.untold.links.back().is_none_or(|last| *last) {
-                self.untold.links.push_back(false);
+            if up && self.untold.links.last().is_none_or(|last| *last) {
+                self.untold.links.push(false);
             }
-            self.untold.links.push_back(up);
+            self.untold.links.push(up);
             self.untold.links.drain(..self.untold.links.len().saturating_sub(2));
             self.untold.ack = None;
         }
@@ -122,7 +123,7 @@ impl Devices {
                     objects,
                     kept: cx.store.kept_devices()?,
                     told: true,
-                    links: [up].into(),
+                    links: vec![up],
                     ..Untold::default()
                 };
             }
@@ -165,10 +166,11 @@ impl Devices {
         Ok(())
     }
 
-    fn report(&mut self, cx: &Context, batch: u64, devices: Vec<DeviceReport>) {
+    fn report(&mut self, cx: &Context, batch: u64, devices: Vec<Value>) {
         // Without a link the helper hears of it, and tells the newest again later.
         let Some(link) = cx.connection().filter(|_| self.bridge_takes) else { return };
-        let uids: Vec<String> = devices.iter().map(|device| device.uid.clone()).collect();
+        let uid = |device: &Value| device["uid"].as_str().unwrap_or_default().to_owned();
+        let uids: Vec<String> = devices.iter().map(uid).collect();
         if !link.devices(batch, devices) {
             let reason = "the report is too large for the link";
             let refused = uids.into_iter().map(|uid| DeviceRefusal { uid, reason: reason.to_owned() }).collect();
@@ -215,10 +217,10 @@ impl Untold {
 
     /// What goes first: what is gone makes room for what has its name now. None for what is not there any more.
     fn next(&mut self, cx: &Context) -> Option<ToHelper> {
-        if let Some((uid, (kind, ObjectKey { namespace, name, .. }))) = self.gone.pop_first() {
+        if let Some((uid, kind, ObjectKey { namespace, name, .. })) = self.gone.pop() {
             return Some(ToHelper::Gone { kind, namespace, name, uid });
         }
-        if let Some((kind, key)) = self.objects.pop_first() {
+        if let Some((kind, key)) = self.objects.pop() {
             let body = cx.object(&key.kind, &key.namespace, &key.name)?;
             let uid = body["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
             let ObjectKey { namespace, name, .. } = key;
@@ -230,7 +232,8 @@ impl Untold {
         if std::mem::take(&mut self.told) {
             return Some(ToHelper::Told {});
         }
-        if let Some(up) = self.links.pop_front() {
+        if !self.links.is_empty() {
+            let up = self.links.remove(0);
             let clock_set = crate::sys::board::clock_synchronized() != Some(false);
             return Some(ToHelper::Link { up, clock_set });
         }

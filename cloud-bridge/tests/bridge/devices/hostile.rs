@@ -2,6 +2,7 @@
 
 use async_tungstenite::tungstenite::Message;
 use edge_protocol::message::{DeviceReport, DeviceState, ToCloud};
+use serde_json::Value;
 use serde_json::json;
 
 use super::lab::{Lab, online, report, reported};
@@ -9,7 +10,9 @@ use crate::support::fixture::{TestBridge, unique};
 use crate::support::{Edge, Store};
 
 fn frame(batch: u64, devices: Vec<DeviceReport>) -> Message {
-    Message::text(serde_json::to_string(&ToCloud::Devices { batch, devices }).unwrap())
+    Message::text(
+        serde_json::to_string(&ToCloud::Devices { batch, devices: devices.iter().map(Value::from).collect() }).unwrap(),
+    )
 }
 
 #[tokio::test]

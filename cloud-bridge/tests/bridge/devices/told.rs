@@ -201,7 +201,7 @@ async fn d02_a_cluster_that_knows_no_devices_has_none() {
     let (node, other, name, model) = (unique("early"), unique("late"), unique("t"), unique("m"));
     let (_, mut edge) = lab.edge(&bridge, &node).await;
     assert!(edge.synced && edge.held() == 0);
-    let refused = edge.session.devices(1, vec![report("t", "u", 1, &[])]);
+    let refused = edge.session.devices(1, vec![(&report("t", "u", 1, &[])).into()]);
     assert!(refused, "it is sent");
     edge.until("the refusal", |edge| edge.devices.contains_key(&1)).await;
     assert_eq!(edge.devices[&1].len(), 1);

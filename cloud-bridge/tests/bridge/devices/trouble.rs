@@ -128,7 +128,7 @@ async fn d15_a_fenced_connection_writes_nothing() {
     new.until("the list", |edge| edge.synced).await;
     assert!(new.report_devices(vec![report(&name, &uid, 2, &[("temp", "two")])]).await.is_empty());
     // Whatever it says, and of whatever it says it.
-    assert!(old.session.devices(77, vec![report(&name, &uid, 99, &[("temp", "late"), ("led", "late")])]));
+    assert!(old.session.devices(77, vec![(&report(&name, &uid, 99, &[("temp", "late"), ("led", "late")])).into()]));
     let why = old.until_ended().await;
     assert!(why.contains("Superseded"), "{why}");
     assert!(old.devices.is_empty(), "it must not be settled");
@@ -222,7 +222,7 @@ async fn statuses_that_come_to_be_a_subresource_or_none_are_written_all_the_same
     assert!(edge.report_devices(vec![report(&name, &uid, 1, &[("temp", "1")])]).await.is_empty());
     for (seq, definitions) in [(2, DEFINITIONS.to_owned()), (3, plain())] {
         lab.define(&definitions).await;
-        assert!(edge.session.devices(seq, vec![report(&name, &uid, seq, &[("temp", &seq.to_string())])]));
+        assert!(edge.session.devices(seq, vec![(&report(&name, &uid, seq, &[("temp", &seq.to_string())])).into()]));
         edge.linger(Duration::from_secs(1)).await;
         // Somebody who comes has the bridge look; else it looks after a minute.
         let (_, _other) = lab.edge(&bridge, &unique("other")).await;

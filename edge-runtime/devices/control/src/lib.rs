@@ -8,13 +8,13 @@ mod broker;
 mod lines;
 mod settings;
 
-use edge_protocol::message::{DeviceRefusal, DeviceReport};
+use edge_protocol::message::DeviceRefusal;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use broker::Address;
 pub use lines::{Splitter, TooLong};
-pub use settings::{Check, Mqtt, Report, Settings, Store};
+pub use settings::{CheckValues, Mqtt, Read, Report, Settings, Store};
 
 /// Changes with anything that an older helper or daemon would misunderstand: then the helper ends and another one starts.
 pub const VERSION: u32 = 1;
@@ -26,8 +26,8 @@ pub const MAX_LINE: usize = 4 << 20;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ToHelper {
-    /// The daemon is there. A helper of another version or with other settings ends, having said what it has not told yet.
-    Daemon { version: u32, node: String, settings: Settings },
+    /// The daemon is there, with what is typed in its configuration ([`Settings`]). A helper of another version or with other settings ends, having said what it has not told yet.
+    Daemon { version: u32, node: String, settings: Value },
     /// A command of a person is there: `Ask` follows.
     Client {},
     /// The newest state of a `Device` or `DeviceModel`, trimmed by the bridge.
@@ -59,7 +59,8 @@ pub enum FromHelper {
     /// News for the bridge. The next one comes after its `Ack`, or after the link was down.
     Report {
         batch: u64,
-        devices: Vec<DeviceReport>,
+        /// [`DeviceReport`](edge_protocol::message::DeviceReport) each; passed on as they are.
+        devices: Vec<Value>,
     },
     /// To be kept over a restart of both, by uid of the device. `durable`: before anything else that has to be durable.
     Keep {

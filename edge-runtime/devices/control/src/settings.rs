@@ -1,21 +1,26 @@
-//! The settings of the helper, as they stand in `config.yaml` under `device-twin`, checked by the daemon.
+//! The section `device-twin` of `config.yaml`. The helper owns it: the daemon passes on what was typed, and asks the helper's
+//! program whether it is right. Opens nothing.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_path_to_error::Track;
+
+use crate::Address;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[serde(rename_all = "kebab-case", default)]
 pub struct Settings {
     /// The broker that devices publish to; none for no MQTT.
     pub mqtt: Option<Mqtt>,
     pub report: Report,
     pub store: Store,
     /// Values must fit type, minimum and maximum of the model.
-    pub check: Check,
+    pub check_values: CheckValues,
 }
 
 /// KubeEdge's eventbus in mode 2.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[serde(rename_all = "kebab-case", default)]
 pub struct Mqtt {
     /// `tcp://HOST:PORT` or `unix:///PATH`.
     pub broker: String,
@@ -27,24 +32,24 @@ pub struct Mqtt {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[serde(rename_all = "kebab-case", default)]
 pub struct Report {
-    /// Between two reports of one device, milliseconds.
-    pub min_interval_ms: u64,
+    /// Between two reports of one device.
+    pub min_interval_seconds: u64,
     /// Reports of this node in a second.
     pub per_second: u32,
-    /// A value that has not changed is told again after so long, milliseconds.
-    pub unchanged_ms: u64,
+    /// A value that has not changed is told again after so long.
+    pub unchanged_seconds: u64,
 }
 
 impl Default for Report {
     fn default() -> Self {
-        Self { min_interval_ms: 1_000, per_second: 10, unchanged_ms: 600_000 }
+        Self { min_interval_seconds: 1, per_second: 10, unchanged_seconds: 600 }
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[serde(rename_all = "kebab-case", default)]
 pub struct Store {
     /// Bytes of values that may be written in an hour without a link.
     pub writes_per_hour: u64,
@@ -56,10 +61,103 @@ impl Default for Store {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Check {
-    #[default]
-    On,
-    Off,
+/// On unless it is said otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CheckValues(pub bool);
+
+impl Default for CheckValues {
+    fn default() -> Self {
+        Self(true)
+    }
+}
+
+/// What was typed, with defaults, and the keys of it that nobody knows: `device-twin.report.color`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Read {
+    pub settings: Settings,
+    pub unknown: Vec<String>,
+}
+
+impl Settings {
+    /// # Errors
+    /// `KEY: WHY`, the key as `device-twin.report.per-second`.
+    pub fn read(typed: &Value) -> Result<Read, String> {
+        // What need not be there stands as `?` in a path.
+        let named = |key: &str| format!("device-twin.{}", key.replace(".?", ""));
+        let (mut path, mut unknown) = (Track::new(), Vec::new());
+        let tracked = serde_path_to_error::Deserializer::new(typed, &mut path);
+        let read = serde_ignored::deserialize(tracked, |key| unknown.push(named(&key.to_string())));
+        let settings: Self = read.map_err(|error| match path.path().to_string() {
+            path if path == "." => format!("device-twin: {error}"),
+            path => format!("device-twin.{path}: {error}"),
+        })?;
+        settings.check()?;
+        Ok(Read { settings, unknown })
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if let Some(mqtt) = &self.mqtt {
+            Address::parse(&mqtt.broker).map_err(|why| format!("device-twin.mqtt.broker: {why}"))?;
+            if !mqtt.password_file.is_empty() && mqtt.username.is_empty() {
+                return Err("device-twin.mqtt.password-file: MQTT has no password without a username".to_owned());
+            }
+        }
+        let Report { min_interval_seconds, per_second, unchanged_seconds } = self.report;
+        in_range("report.min-interval-seconds", min_interval_seconds, 0, 86_400)?;
+        in_range("report.per-second", per_second.into(), 1, 1_000)?;
+        in_range("report.unchanged-seconds", unchanged_seconds, 10, 604_800)?;
+        in_range("store.writes-per-hour", self.store.writes_per_hour, 65_536, 1 << 40)
+    }
+}
+
+fn in_range(key: &str, value: u64, least: u64, most: u64) -> Result<(), String> {
+    let fits = (least..=most).contains(&value);
+    if fits { Ok(()) } else { Err(format!("device-twin.{key}: must be {least} to {most}")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(typed: &Value) -> Result<Settings, String> {
+        Settings::read(typed).map(|read| read.settings)
+    }
+
+    #[test]
+    fn nothing_typed_is_the_default_and_what_is_printed_is_the_same() {
+        assert_eq!(read(&json!({})), Ok(Settings::default()));
+        let typed = json!({"mqtt": {"broker": "tcp://a:1"}, "report": {"per-second": 3}, "check-values": false});
+        let first = read(&typed);
+        let again = first.clone().map(|read| serde_json::to_value(&read).unwrap_or_default());
+        assert_eq!(again.and_then(|again| read(&again)), first);
+        assert_eq!(first.map(|read| (read.report.per_second, read.check_values)), Ok((3, CheckValues(false))));
+    }
+
+    #[test]
+    fn what_nobody_knows_is_left_out_and_named() {
+        let typed = json!({"mqtt": {"broker": "tcp://a:1", "brokers": "x"}, "color": {"a": 1}});
+        let unknown = Settings::read(&typed).map(|read| read.unknown);
+        assert_eq!(unknown, Ok(vec!["device-twin.color".to_owned(), "device-twin.mqtt.brokers".to_owned()]));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_by_its_key() {
+        for (typed, key) in [
+            (json!("x"), "device-twin: "),
+            (json!({"report": {"per-second": 0}}), "device-twin.report.per-second: must be 1 to 1000"),
+            (json!({"report": {"per-second": "x"}}), "device-twin.report.per-second: invalid type"),
+            (json!({"report": {"unchanged-seconds": 1}}), "device-twin.report.unchanged-seconds: "),
+            (json!({"store": {"writes-per-hour": 10}}), "device-twin.store.writes-per-hour: "),
+            (json!({"mqtt": {"broker": "127.0.0.1"}}), "device-twin.mqtt.broker: "),
+            (json!({"mqtt": {}}), "device-twin.mqtt.broker: "),
+            (json!({"mqtt": {"broker": "tcp://a:1", "password-file": "/x"}}), "device-twin.mqtt.password-file: "),
+            (json!({"check-values": 1}), "device-twin.check-values: "),
+        ] {
+            let read = read(&typed);
+            assert!(read.as_ref().is_err_and(|why| why.starts_with(key)), "{typed}: {read:?}");
+        }
+    }
 }

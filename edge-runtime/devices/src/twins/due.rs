@@ -58,17 +58,26 @@ impl Due {
         Self { budget, look: None, tokens, refilled: 0, batch: 0, flying: None }
     }
 
+    /// Milliseconds, as those of [`Self::unchanged`].
+    const fn min_interval(&self) -> u64 {
+        self.budget.min_interval_seconds.saturating_mul(1_000)
+    }
+
+    const fn unchanged(&self) -> u64 {
+        self.budget.unchanged_seconds.saturating_mul(1_000)
+    }
+
     /// Something of the device has changed.
     pub(super) fn changed(&mut self, waiting: &mut Waiting, now: u64, urgent: bool) {
         waiting.since.get_or_insert(now);
         waiting.urgent |= urgent;
-        self.look_at(now.max(waiting.last.map_or(0, |last| last + self.budget.min_interval_ms)));
+        self.look_at(now.max(waiting.last.map_or(0, |last| last + self.min_interval())));
     }
 
     /// The device has said what it had said before.
     pub(super) fn again(&mut self, waiting: &mut Waiting, now: u64) {
         waiting.again = true;
-        self.look_at(now.max(waiting.last.map_or(0, |last| last + self.budget.unchanged_ms)));
+        self.look_at(now.max(waiting.last.map_or(0, |last| last + self.unchanged())));
     }
 
     fn look_at(&mut self, at: u64) {
@@ -103,8 +112,8 @@ impl Due {
             let waiting = &device.waiting;
             let since_last = |interval: u64| waiting.last.map_or(0, |last| last + interval);
             let at = match (waiting.since, waiting.again) {
-                (Some(since), _) => since.max(since_last(self.budget.min_interval_ms)),
-                (None, true) => since_last(self.budget.unchanged_ms),
+                (Some(since), _) => since.max(since_last(self.min_interval())),
+                (None, true) => since_last(self.unchanged()),
                 (None, false) => continue,
             };
             if at <= now {

@@ -37,7 +37,8 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sampan_devices_control::{Check, Counters, FromHelper, Named, Row, Settings};
+use sampan_devices_control::{Counters, FromHelper, Named, Row, Settings};
+use serde_json::Value;
 
 use announce::Announcements;
 use body::Model;
@@ -108,7 +109,7 @@ impl Twins {
     pub fn new(node: String, settings: &Settings, seed: u64) -> Self {
         Self {
             node,
-            check: settings.check == Check::On,
+            check: settings.check_values.0,
             devices: BTreeMap::new(),
             models: BTreeMap::new(),
             records: BTreeMap::new(),
@@ -196,7 +197,7 @@ impl Twins {
             self.due.take(&id, &device.uid, &mut device.waiting, now.mono);
             let report = device.report(&id, self.models.get(&model_of(&id, &device.model)), self.seq.max(now.wall));
             self.seq = report.seq;
-            devices.push(report);
+            devices.push(Value::from(&report));
         }
         self.outputs.push(Output::Tell(FromHelper::Report { batch, devices }));
     }

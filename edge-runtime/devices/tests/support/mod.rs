@@ -249,7 +249,11 @@ impl Helper {
         let stream = connect(socket);
         let lines = lines_of(stream.try_clone().unwrap());
         let mut helper = Self { process: None, socket: socket.to_owned(), lines, stream, _folder: None };
-        helper.say(&ToHelper::Daemon { version: VERSION, node: NODE.into(), settings: settings.clone() });
+        helper.say(&ToHelper::Daemon {
+            version: VERSION,
+            node: NODE.into(),
+            settings: serde_json::to_value(settings).unwrap(),
+        });
         helper
     }
 
@@ -298,7 +302,7 @@ impl Helper {
     pub(crate) fn report(&self) -> (u64, Vec<edge_protocol::message::DeviceReport>) {
         loop {
             if let FromHelper::Report { batch, devices } = self.next() {
-                return (batch, devices);
+                return (batch, devices.into_iter().map(|device| serde_json::from_value(device).unwrap()).collect());
             }
         }
     }

@@ -117,7 +117,7 @@ pub(crate) fn honest(name: &str, node: &Value, pod: &ObjectRef) -> Vec<Value> {
         ToCloud::Renew { csr: Der(vec![48, 3, 2, 1, 0]) },
         ToCloud::Ping { rtt_ms: Some(7) },
         ToCloud::Interests { namespaces: vec!["shop".to_owned()] },
-        ToCloud::Devices { batch: 1, devices: vec![device] },
+        ToCloud::Devices { batch: 1, devices: vec![(&device).into()] },
         ToCloud::Unsupported { message: "later".to_owned() },
         ToCloud::Part { more: false, data: "{\"ping\":{}}".to_owned() },
     ];

@@ -6,7 +6,8 @@ mod mqtt;
 mod random;
 
 use edge_protocol::message::DeviceReport;
-use sampan_devices_control::{FromHelper, Kind, Mqtt, Named, Row, Settings};
+use sampan_devices_control::{CheckValues, FromHelper, Kind, Mqtt, Named, Row, Settings};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::*;
@@ -138,7 +139,8 @@ impl World {
         let mut reports = Vec::new();
         self.said.retain(|said| {
             let Output::Tell(FromHelper::Report { batch, devices }) = said else { return true };
-            reports.push((*batch, devices.clone()));
+            let read = |device| DeviceReport::deserialize(device).expect("a report");
+            reports.push((*batch, devices.iter().map(read).collect()));
             false
         });
         reports

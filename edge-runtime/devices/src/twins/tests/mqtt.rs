@@ -55,7 +55,7 @@ fn all_of_an_update_is_done_or_nothing() {
 
 #[test]
 fn without_checks_any_value_is_taken() {
-    let mut world = World::new(&Settings { check: Check::Off, ..settings() });
+    let mut world = World::new(&Settings { check_values: CheckValues(false), ..settings() });
     world.model();
     world.device("t1", UID, device(""));
     world.twins.told(world.now);

@@ -277,6 +277,8 @@ impl Lab {
             match output {
                 Output::Publish(_) => assert!(self.broker, "nobody hears it"),
                 Output::Tell(FromHelper::Report { batch, devices }) => {
+                    let read = |device| DeviceReport::deserialize(device).expect("a report");
+                    let devices: Vec<DeviceReport> = devices.iter().map(read).collect();
                     assert!(self.bridge.link && self.bridge.daemon && self.bridge.flying.is_none(), "a second batch");
                     assert!((1..=3).contains(&devices.len()));
                     for report in &devices {
