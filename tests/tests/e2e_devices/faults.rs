@@ -58,8 +58,12 @@ fn every_program_may_die() {
     let patch = json!({"spec": {"properties": [{"name": "temp"}, {"name": "led", "desired": {"value": "BLINK"}}]}});
     let _ = site.kubectl().ok(&["patch", "device", "t1", "--type", "merge", "-p", &patch.to_string()]);
     std::thread::sleep(Duration::from_secs(1));
+    // Who listens must be there before the helper is: it says what is desired when it comes.
+    let pid = helper(&site).expect("the helper runs");
+    signal(pid, "STOP");
     site.broker.begin();
     let heard = site.broker.listen("$hw/events/#");
+    signal(pid, "CONT");
     let began = Instant::now();
     heard.next_that("t1/twin/update/delta", |text| text["delta"]["led"] == "BLINK");
     assert!(began.elapsed() < Duration::from_secs(12), "{:?}", began.elapsed());
