@@ -17,8 +17,10 @@ fn every_program_may_die() {
     }
     let mut site = Site::start("devices-kill");
     let node = site.node.name.clone();
-    site.kubectl().apply_all(&[model(), device("t1", &node, "ON")]);
     let heard = site.broker.listen("$hw/events/#");
+    site.kubectl().apply_all(&[model(), device("t1", &node, "ON")]);
+    // The node has it.
+    heard.next_that("t1/twin/update/delta", |text| text["delta"]["led"] == "ON");
     site.report("t1", "temp", "1");
     site.wait_reported("t1", "temp", "1");
 

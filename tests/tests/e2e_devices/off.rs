@@ -67,8 +67,9 @@ fn d3_a_device_moves() {
     }
     let site = Site::start("devices-move");
     let kubectl = site.kubectl();
-    kubectl.apply_all(&[model(), device("t1", &site.node.name, "ON")]);
     let heard = site.broker.listen("$hw/events/#");
+    kubectl.apply_all(&[model(), device("t1", &site.node.name, "ON")]);
+    heard.next("t1/twin/update/delta");
     site.report("t1", "temp", "1");
     site.wait_reported("t1", "temp", "1");
     let _ = kubectl.ok(&["patch", "device", "t1", "--type", "merge", "-p", r#"{"spec":{"nodeName":"elsewhere"}}"#]);
