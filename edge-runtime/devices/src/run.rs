@@ -40,7 +40,14 @@ pub async fn run(socket: &Path) -> io::Result<()> {
             let wake = helper.wake();
             tokio::select! {
                 Some(heard) = callers_news.recv() => helper.heard(heard),
-                Some(news) = broker_news.recv() => helper.broker(news),
+                Some(news) = broker_news.recv() => {
+                    helper.broker(news);
+                    // What has come together is answered together; each of these has few answers.
+                    for _ in 1..NEWS {
+                        let Ok(news) = broker_news.try_recv() else { break };
+                        helper.broker(news);
+                    }
+                }
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
                 _ = terminate.recv() => helper.ending = true,
                 _ = interrupt.recv() => helper.ending = true,

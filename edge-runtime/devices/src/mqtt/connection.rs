@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::client::News;
 use super::packet::{self, Broken, Decoder, Login, Packet, Publish};
 use super::queue::Waiting;
-use crate::twins::FILTERS;
+use crate::twins::{FILTERS, Message};
 
 /// For the broker to say that it takes us, and that it takes our subscriptions.
 const GREETING: Duration = Duration::from_secs(10);
@@ -24,9 +24,14 @@ const KEEP_ALIVE: u16 = 30;
 const SILENCE: Duration = Duration::from_secs(50);
 /// For one packet.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Messages without an acknowledgement.
-const WINDOW: usize = 32;
+/// Messages without an acknowledgement: two reads' pauses of an answer and a document to each of a thousand reports a second.
+const WINDOW: usize = 128;
 const CHUNK: usize = 4_096;
+/// Between two reads: what comes meanwhile is read at once, and answered by one write. A call of the kernel for each packet would be
+/// most of the work.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Bytes of packets after which they are written.
+const TOGETHER: usize = 8_192;
 const SUBSCRIPTION: u16 = 1;
 
 /// Messages that the broker has not acknowledged.
@@ -54,8 +59,12 @@ impl Window {
         self.ids.borrow().len() >= WINDOW && self.moved.get().elapsed() > SILENCE
     }
 
+    fn has_room(&self) -> bool {
+        self.ids.borrow().len() < WINDOW
+    }
+
     async fn room(&self) {
-        while self.ids.borrow().len() >= WINDOW {
+        while !self.has_room() {
             self.room.notified().await;
         }
     }
@@ -77,15 +86,32 @@ fn broken(Broken(why): Broken) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-async fn hear(stream: &mut (impl AsyncRead + Unpin), decoder: &mut Decoder) -> io::Result<Packet> {
-    let mut chunk = [0; CHUNK];
-    loop {
-        if let Some(packet) = decoder.next().map_err(broken)? {
-            return Ok(packet);
-        }
-        match timeout(SILENCE, stream.read(&mut chunk)).await?? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            read => decoder.feed(&chunk[..read]),
+/// The reading side of a connection.
+struct Ear<R> {
+    stream: R,
+    decoder: Decoder,
+    /// Not before there is anything to read again.
+    next: Instant,
+}
+
+impl<R: AsyncRead + Unpin> Ear<R> {
+    async fn hear(&mut self) -> io::Result<Packet> {
+        let mut chunk = [0; CHUNK];
+        loop {
+            if let Some(packet) = self.decoder.next().map_err(broken)? {
+                return Ok(packet);
+            }
+            if self.next > Instant::now() {
+                sleep_until(self.next).await;
+            }
+            let read = timeout(SILENCE, self.stream.read(&mut chunk)).await??;
+            match read {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                // There is more.
+                CHUNK => {}
+                _ => self.next = Instant::now() + PAUSE,
+            }
+            self.decoder.feed(&chunk[..read]);
         }
     }
 }
@@ -101,11 +127,11 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite>(
     news: &mpsc::Sender<News>,
     waiting: &mut Waiting,
 ) -> io::Result<()> {
-    let (mut read, mut write) = tokio::io::split(stream);
-    let mut decoder = Decoder::default();
+    let (read, mut write) = tokio::io::split(stream);
+    let mut ear = Ear { stream: read, decoder: Decoder::default(), next: Instant::now() };
     let greeted = async {
         say(&mut write, &packet::connect(login, KEEP_ALIVE)).await?;
-        match hear(&mut read, &mut decoder).await? {
+        match ear.hear().await? {
             Packet::ConnAck(0) => say(&mut write, &packet::subscribe(SUBSCRIPTION, &FILTERS)).await,
             Packet::ConnAck(code) => Err(io::Error::other(format!("the broker refuses: {}", refusal(code)))),
             _ => Err(io::Error::other("the broker speaks before it has taken us")),
@@ -115,7 +141,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite>(
 
     let (acks, to_ack) = mpsc::channel(WINDOW);
     let window = Window::new();
-    let reading = reading(&mut read, &mut decoder, news, &acks, &window);
+    let reading = reading(&mut ear, news, &acks, &window);
     let writing = writing(&mut write, to_ack, waiting, &window);
     tokio::select! {
         ended = reading => ended,
@@ -124,8 +150,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite>(
 }
 
 async fn reading(
-    stream: &mut (impl AsyncRead + Unpin),
-    decoder: &mut Decoder,
+    ear: &mut Ear<impl AsyncRead + Unpin>,
     news: &mpsc::Sender<News>,
     acks: &mpsc::Sender<u16>,
     window: &Window,
@@ -135,7 +160,7 @@ async fn reading(
     let mut up = false;
     loop {
         let packet = tokio::select! {
-            packet = hear(stream, decoder) => packet?,
+            packet = ear.hear() => packet?,
             () = sleep_until(taken), if !up => return Err(io::Error::other("the broker does not answer the subscription")),
         };
         match packet {
@@ -166,7 +191,11 @@ async fn writing(
     waiting: &mut Waiting,
     window: &Window,
 ) -> io::Result<()> {
-    let mut last = SUBSCRIPTION;
+    let (mut last, mut packets) = (SUBSCRIPTION, Vec::new());
+    let mut add = |packets: &mut Vec<u8>, message: Message| {
+        let id = window.take(&mut last);
+        packets.extend(packet::message(id, &message.topic, &message.payload));
+    };
     // What waited was for listeners of another connection.
     waiting.clear();
     let mut ping = Instant::now() + PING;
@@ -176,22 +205,33 @@ async fn writing(
             waiting.next().await
         };
         tokio::select! {
-            Some(id) = acks.recv() => say(stream, &packet::puback(id)).await?,
+            Some(id) = acks.recv() => packets.extend_from_slice(&packet::puback(id)),
             message = next => match message {
-                Some(message) => {
-                    let id = window.take(&mut last);
-                    say(stream, &packet::message(id, &message.topic, &message.payload)).await?;
-                }
+                Some(message) => add(&mut packets, message),
                 None => return say(stream, &packet::DISCONNECT).await,
             },
             () = sleep_until(ping) => {
                 if window.is_stuck() {
                     return Err(io::Error::other("the broker acknowledges nothing"));
                 }
-                say(stream, &packet::PINGREQ).await?;
+                packets.extend_from_slice(&packet::PINGREQ);
                 ping = Instant::now() + PING;
             }
         }
+        while packets.len() < TOGETHER
+            && let Ok(id) = acks.try_recv()
+        {
+            packets.extend_from_slice(&packet::puback(id));
+        }
+        while packets.len() < TOGETHER
+            && window.has_room()
+            && let Some(message) = waiting.now()
+        {
+            add(&mut packets, message);
+        }
+        say(stream, &packets).await?;
+        packets.clear();
+        packets.shrink_to(TOGETHER);
     }
 }
 

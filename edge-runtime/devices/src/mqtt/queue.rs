@@ -66,11 +66,16 @@ impl Waiting {
         Some(message)
     }
 
+    /// What waits already.
+    pub(super) fn now(&mut self) -> Option<Message> {
+        let message = self.messages.try_recv().ok()?;
+        self.bytes.fetch_sub(weight(&message), Ordering::Relaxed);
+        Some(message)
+    }
+
     /// Forgets what waits.
     pub(super) fn clear(&mut self) {
-        while let Ok(message) = self.messages.try_recv() {
-            self.bytes.fetch_sub(weight(&message), Ordering::Relaxed);
-        }
+        while self.now().is_some() {}
     }
 }
 

@@ -140,6 +140,7 @@ impl Twins {
     /// Does what the time has come for. `room`: messages that the broker's queue takes.
     pub fn tick(&mut self, now: Now, room: usize) {
         self.forget(now);
+        let room = room.saturating_sub(self.outputs.len());
         self.announce(now, room);
         self.report(now);
         self.write(now);
