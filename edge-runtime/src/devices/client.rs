@@ -144,7 +144,11 @@ impl Helper {
             }
         };
         let ended: io::Result<()> = say.or(hear).await;
-        ended.err().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into())
+        let ended = ended.err().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into());
+        if ended.kind() == io::ErrorKind::TimedOut {
+            helper::kill_hung(&stream);
+        }
+        ended
     }
 
     async fn stream(&self) -> io::Result<Async<UnixStream>> {

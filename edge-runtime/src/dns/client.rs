@@ -3,14 +3,15 @@
 use std::cell::RefCell;
 use std::io;
 use std::net::IpAddr;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use smol::Timer;
 use smol::channel::{Receiver, Sender, bounded};
 use smol::future::FutureExt;
 use smol::io::{AsyncReadExt, AsyncWriteExt};
+use smol::{Async, Timer};
 
 use super::control;
 use super::zone::Cluster;
@@ -21,6 +22,8 @@ use crate::sys::time::within;
 /// Before another one is started when one has ended: doubled each time.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_AT_MOST: Duration = Duration::from_secs(30);
+/// For it to take what it is told: one that does not for so long hangs.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// For the rest of what it has begun to say.
 const REST: Duration = Duration::from_secs(5);
 /// One that has lived so long was no failure.
@@ -67,7 +70,7 @@ impl Helper {
     async fn serve(self, latest: Rc<RefCell<Vec<u8>>>, changes: Receiver<()>, asked: Box<dyn Fn(String)>) {
         let mut pause = PAUSE;
         loop {
-            let since = std::time::Instant::now();
+            let since = Instant::now();
             match self.connected(&latest, &changes, &*asked).await {
                 Ok(()) => return,
                 Err(error) => log::warn!("the DNS helper of this node has ended ({error}); another one is started"),
@@ -88,16 +91,32 @@ impl Helper {
         asked: &dyn Fn(String),
     ) -> io::Result<()> {
         let mut stream = helper::connect_or_start(&self.socket, || self.command()).await?;
+        let ended = self.tell(&mut stream, latest, changes, asked).await;
+        if ended.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+            helper::kill_hung(&stream);
+        }
+        ended
+    }
+
+    async fn tell(
+        &self,
+        stream: &mut Async<UnixStream>,
+        latest: &RefCell<Vec<u8>>,
+        changes: &Receiver<()>,
+        asked: &dyn Fn(String),
+    ) -> io::Result<()> {
         // What was told and not yet taken, and what is to be told.
-        let (mut under_way, mut news) = (false, true);
+        let (mut under_way, mut news) = (None, true);
         loop {
-            if news && !under_way {
+            if news && under_way.is_none() {
                 news = false;
                 let text = latest.borrow().clone();
                 if !text.is_empty() {
                     let length = u32::try_from(text.len()).unwrap_or_default().to_be_bytes();
-                    stream.write_all(&[&length[..], &text].concat()).await?;
-                    under_way = true;
+                    let text = [&length[..], &text].concat();
+                    let told = stream.write_all(&text);
+                    within(PATIENCE, told).await.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))?;
+                    under_way = Some(Instant::now());
                 }
             }
             let mut first = [0];
@@ -108,12 +127,20 @@ impl Helper {
                     Err(_) => Err(io::ErrorKind::Interrupted.into()),
                 }
             };
-            match changed.or(said).await {
+            // Whoever has begun to take something says when it has.
+            let hangs = async {
+                match under_way {
+                    Some(since) => Timer::at(since + PATIENCE).await,
+                    None => std::future::pending().await,
+                };
+                Err(io::ErrorKind::TimedOut.into())
+            };
+            match changed.or(said).or(hangs).await {
                 Ok(false) => news = true,
-                Ok(true) => match within(REST, control::said(&stream, first[0])).await {
+                Ok(true) => match within(REST, control::said(&*stream, first[0])).await {
                     Some(said) => match said? {
                         Some(namespace) => asked(namespace),
-                        None => under_way = false,
+                        None => under_way = None,
                     },
                     None => return Err(io::ErrorKind::TimedOut.into()),
                 },

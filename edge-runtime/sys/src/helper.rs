@@ -6,6 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::unistd::Pid;
 use smol::process::Command;
 use smol::{Async, Timer};
 
@@ -37,6 +40,15 @@ pub async fn connect_or_start(socket: &Path, command: impl FnOnce() -> Command) 
         Timer::after(LOOK).await;
     }
     Err(io::ErrorKind::TimedOut.into())
+}
+
+/// Kills a helper that takes connections and hangs: another one could not be started beside it.
+pub fn kill_hung(stream: &Async<UnixStream>) {
+    // Of whoever has called listen(2), by unix(7); it lives, or the connection would be at its end.
+    let peer = getsockopt(stream, PeerCredentials).map(|peer| Pid::from_raw(peer.pid()));
+    if let Ok(pid) = peer.and_then(|pid| kill(pid, Signal::SIGKILL).map(|()| pid)) {
+        log::warn!("helper {pid} hangs, and is killed");
+    }
 }
 
 /// Ends a helper that an earlier daemon has left, by what tells it so; fine where there is none.
@@ -72,6 +84,27 @@ mod tests {
         assert!(started.is_err_and(|error| error.to_string().starts_with("it could not start: ")));
         let started = smol::block_on(connect_or_start(&socket, || Command::new("/nonexistent")));
         assert_eq!(started.err().map(|error| error.kind()), Some(io::ErrorKind::NotFound));
+    }
+
+    #[test]
+    fn one_that_hangs_is_killed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("s");
+        let listens = format!(
+            "import socket,time; s=socket.socket(socket.AF_UNIX); s.bind({socket:?}); s.listen(); time.sleep(60)"
+        );
+        let mut python = std::process::Command::new("python3").args(["-c", &listens]).spawn().expect("python3");
+        let stream = smol::block_on(async {
+            loop {
+                match Async::<UnixStream>::connect(&socket).await {
+                    Ok(stream) => return stream,
+                    Err(_) => Timer::after(LOOK).await,
+                };
+            }
+        });
+        kill_hung(&stream);
+        let ended = python.wait().expect("it ends");
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ended), Some(9));
     }
 
     #[test]

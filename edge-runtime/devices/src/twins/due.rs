@@ -108,7 +108,7 @@ impl Due {
         }
         self.look = None;
         let mut ready = Vec::new();
-        for (id, device) in devices {
+        for (number, (id, device)) in devices.enumerate() {
             let waiting = &device.waiting;
             let since_last = |interval: u64| waiting.last.map_or(0, |last| last + interval);
             let at = match (waiting.since, waiting.again) {
@@ -119,14 +119,22 @@ impl Due {
             if at <= now {
                 // A start ahead of others, and no more: who flips its state all the time must not keep them from being told.
                 let ahead = if waiting.urgent { AHEAD } else { 0 };
-                ready.push((waiting.since.unwrap_or(at).saturating_sub(ahead), id, device.weight()));
+                ready.push((waiting.since.unwrap_or(at).saturating_sub(ahead), number, id, device));
             } else {
                 self.look_at(at);
             }
         }
-        ready.sort_unstable();
+        // Of many that wait few are chosen: those are put in order, not all.
+        let most = usize::try_from(self.tokens / TOKEN).unwrap_or(usize::MAX).min(MAX_DEVICES);
+        let waiting = ready.len();
+        if most < waiting {
+            ready.select_nth_unstable_by_key(most, |(at, number, ..)| (*at, *number));
+            ready.truncate(most);
+        }
+        ready.sort_unstable_by_key(|(at, number, ..)| (*at, *number));
         let (mut chosen, mut bytes) = (Vec::new(), 0);
-        for (_, id, weight) in &ready {
+        for (.., id, device) in &ready {
+            let weight = device.weight();
             if self.tokens < TOKEN || chosen.len() == MAX_DEVICES || (bytes > 0 && bytes + weight > MAX_BYTES) {
                 break;
             }
@@ -134,7 +142,7 @@ impl Due {
             bytes += weight;
             chosen.push((*id).clone());
         }
-        if chosen.len() < ready.len() {
+        if chosen.len() < waiting {
             self.look_at(now);
         }
         chosen

@@ -7,7 +7,7 @@
 //! | `device` | one device: properties, state, how news changes them |
 //! | `body`, `value` | what is taken out of objects; whether a value fits |
 //! | `messages`, `update` | MQTT messages, and what an update may change |
-//! | `request`, `documents`, `topics` | their form |
+//! | `request`, `plain`, `documents`, `topics` | their form |
 //! | `announce` | deltas and documents that nobody asked for |
 //! | `due` | when the bridge is told |
 //! | `keep`, `record` | when what is written, and its form |
@@ -26,6 +26,7 @@ mod merge;
 mod messages;
 mod now;
 mod objects;
+mod plain;
 mod record;
 mod request;
 mod topics;

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use super::plain;
+
 /// Longest id of a message that is given back, in bytes.
-const LONGEST_ID: usize = 256;
+pub(super) const LONGEST_ID: usize = 256;
 /// Longest name of a type.
 const LONGEST_KIND: usize = 32;
 
@@ -49,6 +51,10 @@ pub(super) fn object(payload: &[u8]) -> Result<(String, Map<String, Value>), Bad
 
 /// A `twin/update`.
 pub(super) fn update(payload: &[u8]) -> Result<Update, Bad> {
+    plain::update(payload).map_or_else(|| any_update(payload), Ok)
+}
+
+fn any_update(payload: &[u8]) -> Result<Update, Bad> {
     let (event_id, mut map) = object(payload)?;
     let read = match map.remove("twin") {
         Some(Value::Object(twin)) if !twin.is_empty() => {
@@ -111,6 +117,31 @@ mod tests {
         assert_eq!(read.event_id, "7");
         let wanted = [("led", Some(led)), ("old", None), ("temp", Some(temp))];
         assert!(read.twin.iter().map(|(key, change)| (key.as_str(), change)).eq(wanted.iter().map(|(k, c)| (*k, c))));
+    }
+
+    /// A text with a key twice is one of those that only the long way takes.
+    #[test]
+    fn the_short_way_reads_as_the_long_one() {
+        for text in [
+            r#"{"event_id":"7","timestamp":1,"twin":{"temp":{"actual":{"value":"21.5"}},"led":{"expected":{"value":""}}}}"#,
+            r#"{"twin":{"a":{},"b":{"actual":null,"optional":true}},"other":{"x":1}}"#,
+            r#"{"event_id":"\u00e9","twin":{"a":{"actual":{"value":"\n","metadata":{"timestamp":3}}}}}"#,
+        ] {
+            let short = plain::update(text.as_bytes()).expect("plain");
+            assert_eq!(Ok(short), any_update(text.as_bytes()), "{text}");
+        }
+        for text in [
+            r#"{"event_id":"7","twin":{"a":null}}"#,
+            r#"{"event_id":null,"twin":{"a":{}}}"#,
+            r#"{"event_id":"7","event_id":"8","twin":{"a":{}}}"#,
+            r#"{"twin":{"a":{"metadata":{"type":"INT"}}}}"#,
+            r#"{"twin":{"a":{"actual":{"value":1}}}}"#,
+            r#"{"twin":{}}"#,
+            r#"["7",{"a":{}}]"#,
+            r#"{"twin":{"a":{"actual":["1"]}}}"#,
+        ] {
+            assert_eq!(plain::update(text.as_bytes()), None, "{text}");
+        }
     }
 
     #[test]
