@@ -3,10 +3,12 @@
 //! | module | owns |
 //! |---|---|
 //! | `twins` | what is known of devices, and what follows from news: no I/O, no clock |
+//! | `grpc` | unary gRPC over unix sockets, both ways |
 //! | `mqtt` | a connection to a broker |
 //! | `server` | the unix socket at which the daemon and clients call |
 //! | `run` | the loop that joins the three |
 
+pub mod grpc;
 pub mod mqtt;
 pub mod run;
 pub mod server;
