@@ -2,14 +2,25 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `status` | how a call ends: codes and messages |
-//! | `server` | the listener: who may connect, and how many |
+//! | `status` | how a call ends: codes and texts |
+//! | `message` | a message with its prefix, in parts |
+//! | `fields` | header fields of a request and of an answer |
+//! | `flood` | how many frames may carry nothing |
+//! | `server` | the listener, its connections, and what all of them together may hold |
 //! | `client` | a connection to one socket, made again when it is gone |
+//! | `fuzz` | both without sockets, for bytes that a fuzzer makes |
 
 mod client;
+mod fields;
+mod flood;
+mod fuzz;
+mod message;
 mod server;
 mod status;
 
 pub use client::Client;
+#[doc(hidden)]
+pub use fuzz::{fuzz_client, fuzz_server};
+pub use message::MAX_MESSAGE;
 pub use server::{Call, Peer, serve};
 pub use status::{Code, Status};

@@ -1,0 +1,82 @@
+//! Calls at one socket, one after the other. The connection is made when it is needed, kept while it works, and made again when
+//! it is gone.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `answer` | what a server says to one call |
+//! | `exchange` | one connection without its socket |
+//! | `connection` | one connection with its socket |
+
+mod answer;
+mod connection;
+pub(super) mod exchange;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use self::connection::Connection;
+use super::{Code, Status};
+
+/// A server, by its socket.
+#[derive(Debug)]
+pub struct Client {
+    socket: PathBuf,
+    kept: Option<Connection>,
+}
+
+/// How a call ended.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    Answered(Result<Vec<u8>, Status>),
+    /// It surely never reached whoever answers: it can be made again.
+    Untaken(Status),
+}
+
+impl Client {
+    #[must_use]
+    pub const fn new(socket: PathBuf) -> Self {
+        Self { socket, kept: None }
+    }
+
+    /// `path`: `/package.Service/Method`. The deadline counts for connecting too. Dropping this before it is done ends the
+    /// connection.
+    ///
+    /// # Errors
+    /// What the server says; UNAVAILABLE if there is none or it does not speak HTTP/2, DEADLINE_EXCEEDED if it does not answer
+    /// in time, RESOURCE_EXHAUSTED if a message is too long, INTERNAL, UNKNOWN or UNIMPLEMENTED if its answer is none.
+    pub async fn call(&mut self, path: &str, message: &[u8], deadline: Duration) -> Result<Vec<u8>, Status> {
+        // Not back before the end: nothing half done is found by the next call.
+        let kept = self.kept.take();
+        let late = |_| Status::new(Code::DeadlineExceeded, format!("no answer within {} ms", deadline.as_millis()));
+        let (answer, connection) =
+            timeout(deadline, self.attempt(kept, path, message, deadline)).await.map_err(late)??;
+        self.kept = connection.still();
+        answer
+    }
+
+    async fn attempt(
+        &self,
+        kept: Option<Connection>,
+        path: &str,
+        message: &[u8],
+        deadline: Duration,
+    ) -> Result<(Result<Vec<u8>, Status>, Connection), Status> {
+        // It may have ended since the last call, or end before it takes this one.
+        if let Some(mut connection) = kept.and_then(Connection::still)
+            && let Outcome::Answered(answer) = connection.call(path, message, deadline).await
+        {
+            return Ok((answer, connection));
+        }
+        let mut connection = Connection::new(&self.socket).await?;
+        match connection.call(path, message, deadline).await {
+            Outcome::Answered(answer) => Ok((answer, connection)),
+            Outcome::Untaken(status) => Err(status),
+        }
+    }
+}
+
+fn unavailable(why: impl ToString) -> Status {
+    Status::new(Code::Unavailable, why.to_string())
+}

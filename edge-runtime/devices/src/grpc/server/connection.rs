@@ -1,0 +1,212 @@
+//! One connection: its socket, its clocks, and its calls on their way to whoever answers them. Reads nothing while a client does
+//! not read what it was sent, or while there is no room for its request: so nothing piles up here.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sampan_nghttp2::Error;
+use tokio::net::UnixStream;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::task::yield_now;
+use tokio::time::sleep_until;
+
+use super::exchange::{Exchange, Request};
+use super::flights::{Answer, Flights};
+use super::room::Room;
+use super::{Call, Peer, Shared};
+use crate::grpc::message::framed;
+use crate::grpc::{Code, Status};
+
+/// For a client to say that it speaks HTTP/2 and takes our settings.
+const GREETING: Duration = Duration::from_secs(5);
+/// Without a call. Clients make another connection when they need one.
+const IDLE: Duration = Duration::from_secs(120);
+/// The same when others wait for a place.
+const IDLE_IN_A_CROWD: Duration = Duration::from_secs(1);
+/// For a client to read anything at all of what it is sent.
+const PATIENCE: Duration = Duration::from_secs(5);
+const CHUNK: usize = 4 << 10;
+
+pub(super) async fn serve(stream: UnixStream, shared: &Shared) {
+    let mut flights = Flights::default();
+    if let Err(why) = talk(stream, shared, &mut flights).await {
+        log::debug!("a gRPC connection ends: {why}");
+    }
+    flights.land().await;
+}
+
+fn late(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, what)
+}
+
+fn broken(error: Error) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+async fn talk(stream: UnixStream, shared: &Shared, flights: &mut Flights) -> io::Result<()> {
+    let credentials = stream.peer_cred()?;
+    let peer = Peer { pid: credentials.pid(), uid: credentials.uid() };
+    let mut exchange = Exchange::new(Instant::now()).map_err(broken)?;
+    let mut output = Output::default();
+    let start = Instant::now();
+    let (mut idle, mut ending) = (Some(start), false);
+    loop {
+        let now = Instant::now();
+        flights.tick(now);
+        exchange.settle(now).map_err(broken)?;
+        while output.flush(now, &stream)? {
+            exchange.output(&mut output.bytes).map_err(broken)?;
+            if output.bytes.is_empty() {
+                break;
+            }
+        }
+        if output.is_stuck(now) {
+            return Err(late("it does not read what it is sent"));
+        }
+        if output.is_empty() && exchange.is_over() {
+            return Ok(());
+        }
+        let greeting = (!exchange.is_greeted()).then_some(start + GREETING);
+        if greeting.is_some_and(|until| until <= now) {
+            return Err(late("it does not greet"));
+        }
+        idle = exchange.is_idle().then(|| idle.unwrap_or(now));
+        if idle.is_some_and(|since| since + IDLE <= now) && !ending {
+            ending = true;
+            exchange.end().map_err(broken)?;
+            continue;
+        }
+        let idle_until = idle.filter(|_| !ending).map(|since| since + IDLE);
+        let wake =
+            [exchange.wake(), flights.wake(), greeting, idle_until, output.stuck_at()].into_iter().flatten().min();
+        let wake = wake.unwrap_or(now + IDLE);
+        let wants = exchange.wants();
+        let reads = output.is_empty() && wants.is_none();
+        tokio::select! {
+            ready = stream.readable(), if reads => {
+                ready?;
+                if !read(&stream, &mut exchange)? {
+                    return Ok(());
+                }
+                // Others have their turn, however much it sends.
+                yield_now().await;
+            }
+            ready = stream.writable(), if !output.is_empty() => ready?,
+            room = shared.rooms.request(wants.map_or(0, |(_, bytes)| bytes)), if wants.is_some() => {
+                if let (Some((id, _)), Some(room)) = (wants, room) {
+                    exchange.grant(Instant::now(), id, room).map_err(broken)?;
+                }
+            }
+            place = shared.place(), if exchange.has_request() => {
+                let Some(request) = exchange.request() else { continue };
+                match place {
+                    Some((place, permit)) => hand_over(request, peer, flights, place, permit),
+                    None => {
+                        let gone = Err(Status::new(Code::Unavailable, "this server ends"));
+                        exchange.answer(Instant::now(), request.stream, gone).map_err(broken)?;
+                    }
+                }
+            }
+            (id, answer) = flights.next() => {
+                if exchange.is_asked(id) {
+                    let answer = shared.answer(answer);
+                    exchange.answer(Instant::now(), id, answer).map_err(broken)?;
+                }
+            }
+            () = sleep_until(wake.into()) => {}
+            () = shared.crowded.notified(), if idle.is_some() && !ending => {
+                if idle.is_some_and(|since| since.elapsed() >= IDLE_IN_A_CROWD) {
+                    ending = true;
+                    exchange.end().map_err(broken)?;
+                }
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// A place among the calls under way, and one with whoever answers; none if nobody does any more.
+    async fn place(&self) -> Option<(OwnedSemaphorePermit, mpsc::Permit<'_, Call>)> {
+        let place = Arc::clone(&self.flights).acquire_owned().await.ok()?;
+        Some((place, self.calls.reserve().await.ok()?))
+    }
+
+    fn answer(&self, answer: Answer) -> Result<(Vec<u8>, Room), Status> {
+        let message = answer?;
+        let length = message.len();
+        let framed = framed(message)?;
+        let full = || Status::new(Code::ResourceExhausted, "too many long answers wait to be read");
+        Ok((framed, self.rooms.answer(length).ok_or_else(full)?))
+    }
+}
+
+fn hand_over(
+    request: Request,
+    peer: Peer,
+    flights: &mut Flights,
+    place: OwnedSemaphorePermit,
+    permit: mpsc::Permit<'_, Call>,
+) {
+    let Request { stream, path, message, room } = request;
+    let reply = flights.add(Instant::now(), stream, place, room);
+    permit.send(Call { path, message, peer, reply });
+}
+
+/// False at the end of what the client says.
+fn read(stream: &UnixStream, exchange: &mut Exchange) -> io::Result<bool> {
+    let mut chunk = [0; CHUNK];
+    match stream.try_read(&mut chunk) {
+        Ok(0) => Ok(false),
+        Ok(count) => {
+            let bytes = chunk.get(..count).unwrap_or(&chunk);
+            exchange.receive(Instant::now(), bytes).map_err(broken)?;
+            Ok(true)
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// What the socket has not taken yet.
+#[derive(Debug, Default)]
+struct Output {
+    bytes: Vec<u8>,
+    sent: usize,
+    /// When the socket last took some of it.
+    moved: Option<Instant>,
+}
+
+impl Output {
+    fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    fn stuck_at(&self) -> Option<Instant> {
+        self.moved.map(|moved| moved + PATIENCE)
+    }
+
+    fn is_stuck(&self, now: Instant) -> bool {
+        self.stuck_at().is_some_and(|at| at <= now)
+    }
+
+    /// Whether all of it is gone.
+    fn flush(&mut self, now: Instant, stream: &UnixStream) -> io::Result<bool> {
+        while let Some(rest) = self.bytes.get(self.sent..).filter(|rest| !rest.is_empty()) {
+            match stream.try_write(rest) {
+                Ok(count) => {
+                    self.sent += count;
+                    self.moved = Some(now);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.moved.get_or_insert(now);
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        // A connection that says nothing holds nothing.
+        *self = Self::default();
+        Ok(true)
+    }
+}

@@ -1,0 +1,84 @@
+//! Calls of one connection that are handed over and not answered. Each holds its place and its message's memory until it is
+//! answered, even if its client has gone: otherwise clients that go at once could fill the queue before them with messages.
+
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::time::timeout;
+
+use super::room::Room;
+use crate::grpc::{Code, Status};
+
+/// Whoever has not answered by then never will.
+const FLIGHT: Duration = Duration::from_secs(60);
+
+pub(super) type Answer = Result<Vec<u8>, Status>;
+
+#[derive(Debug, Default)]
+pub(super) struct Flights(Vec<Flight>);
+
+#[derive(Debug)]
+struct Flight {
+    stream: i32,
+    reply: oneshot::Receiver<Answer>,
+    until: Instant,
+    _place: OwnedSemaphorePermit,
+    _room: Room,
+}
+
+impl Flights {
+    pub(super) fn add(
+        &mut self,
+        now: Instant,
+        stream: i32,
+        place: OwnedSemaphorePermit,
+        room: Room,
+    ) -> oneshot::Sender<Answer> {
+        let (reply, receiver) = oneshot::channel();
+        self.0.push(Flight { stream, reply: receiver, until: now + FLIGHT, _place: place, _room: room });
+        reply
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Gives those up that take too long.
+    pub(super) fn tick(&mut self, now: Instant) {
+        self.0.retain(|flight| flight.until > now);
+    }
+
+    pub(super) fn wake(&self) -> Option<Instant> {
+        self.0.iter().map(|flight| flight.until).min()
+    }
+
+    /// The next answer, and for which stream; never, if none is waited for.
+    pub(super) async fn next(&mut self) -> (i32, Answer) {
+        std::future::poll_fn(|context| {
+            for at in 0..self.0.len() {
+                let Some(flight) = self.0.get_mut(at) else { continue };
+                if let Poll::Ready(answer) = Pin::new(&mut flight.reply).poll(context) {
+                    let stream = self.0.swap_remove(at).stream;
+                    let unanswered = |_| Err(Status::new(Code::Internal, "nobody answers this call"));
+                    return Poll::Ready((stream, answer.unwrap_or_else(unanswered)));
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Waits until nobody works on them any more.
+    pub(super) async fn land(&mut self) {
+        let landed = async {
+            while !self.is_empty() {
+                // Nobody waits for it.
+                let _ = self.next().await;
+            }
+        };
+        // What is left then is given up.
+        let _ = timeout(FLIGHT, landed).await;
+    }
+}

@@ -1,0 +1,96 @@
+//! The listener: who may connect, and how many.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `room` | memory for messages, and how much of it there is for all connections |
+//! | `streams` | the requests of one connection, from their first field to the last byte of the answer |
+//! | `exchange` | one connection without its socket |
+//! | `flights` | calls that are not answered yet |
+//! | `connection` | one connection: its socket, its clocks, its calls |
+
+mod connection;
+pub(super) mod exchange;
+mod flights;
+pub(super) mod room;
+mod streams;
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::UnixListener;
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
+use tokio::task::spawn_local;
+use tokio::time::{sleep, timeout};
+
+use self::room::Rooms;
+use super::Status;
+
+/// Connections at once: half of the files that the helper may have.
+const CONNECTIONS: usize = 256;
+/// Calls that are handed over and not answered, of all connections.
+const FLIGHTS: usize = 32;
+/// When no connection can be taken: for want of descriptors, and for want of a place.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Whose connection it is, as the kernel says (`SO_PEERCRED`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    pub pid: Option<i32>,
+    pub uid: u32,
+}
+
+/// A request as a whole.
+#[derive(Debug)]
+pub struct Call {
+    /// `/package.Service/Method`.
+    pub path: String,
+    pub message: Vec<u8>,
+    pub peer: Peer,
+    /// Dropped, it answers INTERNAL. A few calls only may wait for it, so it is not kept for long; an answer that comes after
+    /// the client's deadline is thrown away.
+    pub reply: oneshot::Sender<Result<Vec<u8>, Status>>,
+}
+
+/// What connections share.
+struct Shared {
+    calls: mpsc::Sender<Call>,
+    flights: Arc<Semaphore>,
+    rooms: Rooms,
+    /// Somebody waits for a place.
+    crowded: Notify,
+}
+
+/// Takes connections for ever, each with a task of its own in the current `LocalSet`.
+///
+/// Answers of all connections that wait to be read hold 4 MiB; who builds long ones does so one at a time.
+pub async fn serve(listener: UnixListener, calls: mpsc::Sender<Call>) {
+    let shared = Rc::new(Shared {
+        calls,
+        flights: Arc::new(Semaphore::new(FLIGHTS)),
+        rooms: Rooms::default(),
+        crowded: Notify::new(),
+    });
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let place = loop {
+            match timeout(PAUSE, Arc::clone(&places).acquire_owned()).await {
+                Ok(place) => break place,
+                Err(_) => shared.crowded.notify_waiters(),
+            }
+        };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let shared = Rc::clone(&shared);
+                spawn_local(async move {
+                    connection::serve(stream, &shared).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                log::warn!("no gRPC connection can be taken: {error}");
+                sleep(PAUSE).await;
+            }
+        }
+    }
+}
