@@ -5,9 +5,11 @@
 //! | `twins` | what is known of devices, and what follows from news: no I/O, no clock |
 //! | `grpc` | unary gRPC over unix sockets, both ways |
 //! | `mqtt` | a connection to a broker |
+//! | `dmi` | calls of mappers and to mappers |
 //! | `server` | the unix socket at which the daemon and clients call |
-//! | `run` | the loop that joins the three |
+//! | `run` | the loop that joins them |
 
+pub mod dmi;
 pub mod grpc;
 pub mod mqtt;
 pub mod run;

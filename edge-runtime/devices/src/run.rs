@@ -13,9 +13,11 @@ use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep_until};
 
+use crate::dmi::{Answered, Dmi};
+use crate::grpc::Call;
 use crate::mqtt::{self, Broker, News, Queue};
 use crate::server::{self, Callers, Heard, Role, Said};
-use crate::twins::{Now, Output, Twins};
+use crate::twins::{Now, Output, Request, Twins};
 
 /// News that waits for the loop; who has more of it waits.
 const NEWS: usize = 32;
@@ -34,7 +36,9 @@ pub async fn run(socket: &Path) -> io::Result<()> {
     let (news, mut broker_news) = mpsc::channel(NEWS);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut helper = Helper::new(news);
+    let (calls, mut mappers_calls) = mpsc::channel(NEWS);
+    let (answered, mut mappers_answers) = mpsc::channel(NEWS);
+    let mut helper = Helper::new(news, (calls, answered));
     let serve = async {
         loop {
             let wake = helper.wake();
@@ -48,6 +52,8 @@ pub async fn run(socket: &Path) -> io::Result<()> {
                         helper.broker(news);
                     }
                 }
+                Some(call) = mappers_calls.recv() => helper.called(call),
+                Some(answered) = mappers_answers.recv() => helper.answered(answered),
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
                 _ = terminate.recv() => helper.ending = true,
                 _ = interrupt.recv() => helper.ending = true,
@@ -86,6 +92,9 @@ struct Helper {
     works: Option<Works>,
     queue: Option<Queue>,
     news: mpsc::Sender<News>,
+    /// None before the first daemon, and where DMI is off.
+    dmi: Option<Dmi>,
+    mappers: (mpsc::Sender<Call>, mpsc::Sender<Answered>),
     /// Devices that have changed since watching clients were last told, and when they are told next.
     changed: BTreeSet<Named>,
     watch_at: Option<Instant>,
@@ -95,13 +104,15 @@ struct Helper {
 }
 
 impl Helper {
-    fn new(news: mpsc::Sender<News>) -> Self {
+    fn new(news: mpsc::Sender<News>, mappers: (mpsc::Sender<Call>, mpsc::Sender<Answered>)) -> Self {
         Self {
             start: Instant::now(),
             callers: Callers::default(),
             works: None,
             queue: None,
             news,
+            dmi: None,
+            mappers,
             changed: BTreeSet::new(),
             watch_at: None,
             trim_at: None,
@@ -187,6 +198,10 @@ impl Helper {
             Works { twins: Twins::new(node.clone(), &settings, seed), node, settings }
         });
         works.twins.daemon_came(now);
+        if let (None, Some(settings)) = (&self.dmi, &works.settings.dmi) {
+            let (calls, answered) = self.mappers.clone();
+            self.dmi = Some(Dmi::start(settings.folder.clone(), calls, answered));
+        }
     }
 
     /// A daemon for which another helper is needed: it is given what is to be kept, and starts one.
@@ -228,6 +243,25 @@ impl Helper {
         }
     }
 
+    fn called(&mut self, call: Call) {
+        let now = self.now();
+        let (Some(works), Some(dmi)) = (&mut self.works, &mut self.dmi) else { return };
+        if let Some((number, request, pod)) = dmi.called(call) {
+            // The answer to it needs much memory for a moment.
+            if matches!(request, Request::Register(_)) {
+                self.trim_at = Some(Instant::now() + CALM);
+            }
+            works.twins.asked(now, number, request, pod);
+        }
+    }
+
+    fn answered(&mut self, Answered { call, answer }: Answered) {
+        let now = self.now();
+        if let Some(works) = &mut self.works {
+            works.twins.answered(now, call, answer);
+        }
+    }
+
     fn asked(&mut self, id: u64, number: u64, question: Question) {
         let now = self.now();
         let answer = match (&mut self.works, question) {
@@ -236,6 +270,7 @@ impl Helper {
             (Some(works), Question::Set { device, property, value }) => {
                 works.twins.set(now, &device, &property, &value)
             }
+            (Some(works), Question::Mappers {}) => works.twins.mappers(),
             (Some(works), Question::Watch { device }) => {
                 let answer = works.twins.get(device.as_ref());
                 self.callers.watch(id, number, device);
@@ -270,6 +305,11 @@ impl Helper {
                     }
                 }
                 Output::Tell(line) => told &= self.callers.tell_daemon(&line),
+                output => {
+                    if let Some(dmi) = &mut self.dmi {
+                        do_dmi(dmi, output);
+                    }
+                }
             }
         }
         self.changed.append(&mut works.twins.changed());
@@ -305,6 +345,15 @@ impl Helper {
             let Some(answer) = self.works.as_ref().map(|works| works.twins.get(device.as_ref())) else { return };
             self.answer(id, number, answer);
         }
+    }
+}
+
+fn do_dmi(dmi: &mut Dmi, output: Output) {
+    match output {
+        Output::Answer { call, answer } => dmi.answer(call, answer),
+        Output::Call { mapper, socket, call, path, message } => dmi.call(mapper, socket, call, path, message),
+        Output::Hangup { mapper } => dmi.hangup(mapper),
+        Output::Publish(_) | Output::Tell(_) => {}
     }
 }
 

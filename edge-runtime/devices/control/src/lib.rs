@@ -14,7 +14,7 @@ use serde_json::Value;
 
 pub use broker::Address;
 pub use lines::{Splitter, TooLong};
-pub use settings::{CheckValues, Mqtt, Read, Report, Settings, Store};
+pub use settings::{CheckValues, Dmi, Mqtt, Read, Report, Settings, Store};
 
 /// Changes with anything that an older helper or daemon would misunderstand: then the helper ends and another one starts.
 pub const VERSION: u32 = 1;
@@ -109,6 +109,8 @@ pub enum Question {
     Set { device: Named, property: String, value: String },
     /// As `Get`, and again an `Answer` of the same number with each change, until the client goes.
     Watch { device: Option<Named> },
+    /// The programs that drive devices, as JSON.
+    Mappers {},
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -123,6 +125,8 @@ pub struct Counters {
     pub devices: u64,
     /// Whether the MQTT broker is connected; none if there is none configured.
     pub broker: Option<bool>,
+    /// Programs that drive devices and are registered; none if none may be.
+    pub mappers: Option<u64>,
     /// Values that devices reported, and device reports that the bridge has.
     pub reports_in: u64,
     pub reports_out: u64,

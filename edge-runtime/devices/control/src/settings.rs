@@ -1,17 +1,24 @@
 //! The section `device-twin` of `config.yaml`. The helper owns it: the daemon passes on what was typed, and asks the helper's
 //! program whether it is right. Opens nothing.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_path_to_error::Track;
 
 use crate::Address;
 
+/// With the name of a socket in it a path has less than 108 bytes (unix(7)).
+const LONGEST_FOLDER: usize = 80;
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Settings {
     /// The broker that devices publish to; none for no MQTT.
     pub mqtt: Option<Mqtt>,
+    /// For programs that drive devices, mappers; none for no DMI.
+    pub dmi: Option<Dmi>,
     pub report: Report,
     pub store: Store,
     /// Values must fit type, minimum and maximum of the model.
@@ -29,6 +36,20 @@ pub struct Mqtt {
     pub password_file: String,
     /// `edge-devices-NODE` if it is empty.
     pub client_id: String,
+}
+
+/// KubeEdge's DMI.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct Dmi {
+    /// Where `dmi.sock` is, and the sockets of mappers; an absolute path.
+    pub folder: PathBuf,
+}
+
+impl Default for Dmi {
+    fn default() -> Self {
+        Self { folder: "/etc/kubeedge".into() }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,6 +124,11 @@ impl Settings {
                 return Err("device-twin.mqtt.password-file: MQTT has no password without a username".to_owned());
             }
         }
+        if let Some(Dmi { folder }) = &self.dmi {
+            let fits = folder.is_absolute() && folder.as_os_str().len() < LONGEST_FOLDER;
+            let wrong = || format!("device-twin.dmi.folder: must be an absolute path below {LONGEST_FOLDER} bytes");
+            fits.then_some(()).ok_or_else(wrong)?;
+        }
         let Report { min_interval_seconds, per_second, unchanged_seconds } = self.report;
         in_range("report.min-interval-seconds", min_interval_seconds, 0, 86_400)?;
         in_range("report.per-second", per_second.into(), 1, 1_000)?;
@@ -133,6 +159,8 @@ mod tests {
         let first = read(&typed);
         let again = first.clone().map(|read| serde_json::to_value(&read).unwrap_or_default());
         assert_eq!(again.and_then(|again| read(&again)), first);
+        let dmi = read(&json!({"dmi": {}})).map(|read| read.dmi);
+        assert_eq!(dmi, Ok(Some(Dmi { folder: "/etc/kubeedge".into() })));
         assert_eq!(first.map(|read| (read.report.per_second, read.check_values)), Ok((3, CheckValues(false))));
     }
 
@@ -154,6 +182,8 @@ mod tests {
             (json!({"mqtt": {"broker": "127.0.0.1"}}), "device-twin.mqtt.broker: "),
             (json!({"mqtt": {}}), "device-twin.mqtt.broker: "),
             (json!({"mqtt": {"broker": "tcp://a:1", "password-file": "/x"}}), "device-twin.mqtt.password-file: "),
+            (json!({"dmi": {"folder": "kubeedge"}}), "device-twin.dmi.folder: "),
+            (json!({"dmi": {"folder": "/x".repeat(40)}}), "device-twin.dmi.folder: "),
             (json!({"check-values": 1}), "device-twin.check-values: "),
         ] {
             let read = read(&typed);

@@ -10,6 +10,7 @@ mod model;
 mod push;
 mod register;
 mod report;
+mod wire;
 
 pub use any::{Any, CustomizedValue};
 pub use device::{
@@ -30,6 +31,7 @@ pub use push::{
 };
 pub use register::{MapperInfo, MapperRegisterRequest, MapperRegisterResponse};
 pub use report::{DeviceStatus, ReportDeviceStatesRequest, ReportDeviceStatusRequest, Twin, TwinProperty};
+pub use wire::{append, appended, count};
 
 /// Answers without fields.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]

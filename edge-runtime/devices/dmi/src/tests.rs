@@ -84,3 +84,31 @@ fn equal_devices_have_equal_bytes() {
     };
     assert_eq!(device(["a", "b", "c"]).encode_to_vec(), device(["c", "a", "b"]).encode_to_vec());
 }
+
+#[test]
+fn parts_that_are_encoded_make_the_same_message() {
+    let model = DeviceModel { name: "m".repeat(300), ..DeviceModel::default() };
+    let devices = ["a", "b"].map(|name| Device { name: name.to_owned(), ..Device::default() });
+    let (mut bytes, mut expected) = (Vec::new(), 0);
+    for (number, part) in [(2, devices[0].encode_to_vec()), (1, model.encode_to_vec()), (2, devices[1].encode_to_vec())]
+    {
+        append(&mut bytes, number, &part);
+        expected += appended(part.len());
+        assert_eq!(bytes.len(), expected);
+    }
+    let whole = MapperRegisterResponse { model_list: vec![model], device_list: devices.into() };
+    assert_eq!(MapperRegisterResponse::decode(bytes.as_slice()), Ok(whole));
+    assert_eq!((count(&bytes, &[2]), count(&bytes, &[1]), count(&bytes, &[3])), (Some(2), Some(1), Some(0)));
+}
+
+#[test]
+fn parts_are_counted_before_they_are_read() {
+    // Two of the same field are one message in the end.
+    let status = [0x12, 4, 0x0a, 0, 0x0a, 0, 0x12, 2, 0x0a, 0];
+    assert_eq!(count(&status, &[2, 1]), Some(3));
+    let read = ReportDeviceStatusRequest::decode(&status[..]).expect("a message");
+    assert_eq!(read.reported_device.map(|device| device.twins.len()), Some(3));
+    for wrong in [&[0x12, 9, 0][..], &[0x12], &[0x12, 1, 0x0a], &[0xff; 12], &[0x0b]] {
+        assert_eq!(count(wrong, &[2, 1]), None, "{wrong:?}");
+    }
+}

@@ -112,6 +112,7 @@ impl Twins {
             self.due.changed(&mut device.waiting, now.mono, true);
         }
         self.keep.soon(&mut device.unkept, now.mono);
+        self.mappers.touch(id);
         if changed && self.broker == Some(true) {
             let how = BTreeMap::from([(property.to_owned(), last)]);
             self.announcements.changed(id, &mut device.pending, now.mono, how);

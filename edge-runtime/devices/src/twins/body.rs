@@ -12,6 +12,8 @@ use super::value::Rule;
 pub(super) struct Model {
     pub(super) uid: String,
     pub(super) rules: BTreeMap<String, Rule>,
+    /// JSON, for mappers.
+    pub(super) spec: Option<Box<str>>,
     /// In the round of objects that the daemon tells.
     pub(super) said: bool,
 }
@@ -53,7 +55,7 @@ pub(super) fn model(uid: String, body: &Value) -> Model {
         };
         rules.entry(text(property, "name").to_owned()).or_insert_with(rule);
     }
-    Model { uid, rules, said: true }
+    Model { uid, rules, spec: None, said: true }
 }
 
 /// The properties of a Device; of two with one name the first.

@@ -176,6 +176,8 @@ pub(super) struct Device {
     pub(super) model: String,
     pub(super) description: String,
     pub(super) properties: Properties,
+    /// What of its spec matters to mappers, JSON.
+    pub(super) spec: Option<Box<str>>,
     pub(super) state: State,
     /// Of the last report.
     pub(super) seq: u64,

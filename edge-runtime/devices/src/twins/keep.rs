@@ -53,6 +53,11 @@ impl Keep {
     pub(super) fn soon(&mut self, unkept: &mut Unkept, now: u64) {
         unkept.soon = true;
         unkept.any = true;
+        self.soon_mappers(now);
+    }
+
+    /// The same of what mappers hold.
+    pub(super) fn soon_mappers(&mut self, now: u64) {
         if self.soon.is_none() {
             // A client that changes its mind all day long gets no more than its part of the medium.
             self.leak(now);
@@ -118,7 +123,7 @@ impl Keep {
     /// What [`due`](Self::due) asked for was this much.
     pub(super) fn written(&mut self, which: Which, bytes: usize, now: u64) {
         match which {
-            Which::Soon => {
+            Which::Soon | Which::Mappers => {
                 self.leak(now);
                 self.level += cost(bytes);
             }
@@ -136,6 +141,8 @@ impl Keep {
 pub(super) enum Which {
     /// With a change that must last.
     Soon,
+    /// What mappers hold.
+    Mappers,
     /// With any change.
     Any,
     /// Kept as untold though the bridge has been told.
@@ -145,9 +152,14 @@ pub(super) enum Which {
 }
 
 impl Which {
+    pub(super) const fn has_mappers(self) -> bool {
+        !matches!(self, Self::Spilled)
+    }
+
     pub(super) const fn fits(self, unkept: &Unkept) -> bool {
         match self {
             Self::Soon => unkept.soon,
+            Self::Mappers => false,
             Self::Any => unkept.any,
             Self::Spilled => unkept.spilled,
             Self::End => unkept.any || unkept.times,

@@ -5,8 +5,7 @@ use serde_json::{Map, Value, json};
 
 /// The spec of a Device, merged: what the model says of protocol and visitors holds where the device says nothing else, key by
 /// key of `configData` and no deeper. Each property has `desired` and `visitors.configData`, empty or not.
-#[must_use]
-pub fn merged(device: &Value, model: &Value) -> Value {
+pub(super) fn merged(device: &Value, model: &Value) -> Value {
     let mut spec = device["spec"].clone();
     let Some(map) = spec.as_object_mut() else { return json!({}) };
     let protocol = map.entry("protocol").or_insert_with(|| json!({}));

@@ -8,7 +8,7 @@ use super::documents::{self, DeviceState, Document, Membership, Refusal, StateRe
 use super::now::{Now, rfc3339};
 use super::request::{self, Bad};
 use super::topics::{self, Topic};
-use super::update::{self, Limits, Refused};
+use super::update::{self, Done, Limits, Refused};
 use super::{Twins, model_of, stamper};
 
 /// Most bytes of a message.
@@ -106,7 +106,13 @@ impl Twins {
             return self.refuse(now, topic, &asked.event_id, code, &reason);
         }
         let done = update::apply(device, asked.twin, model, stamper(now, self.clock_set));
+        let event_id = asked.event_id;
+        self.updated(now, id, &event_id, done, Some(topic));
+    }
 
+    /// What follows from an update that is done. `result`: where who asked for it hears of that.
+    pub(super) fn updated(&mut self, now: Now, id: &Named, event_id: &str, done: Done, result: Option<String>) {
+        let Some(device) = self.devices.get_mut(id) else { return };
         self.counters.reports_in += done.reports;
         self.counters.coalesced += done.coalesced;
         self.changed.insert(id.clone());
@@ -117,6 +123,7 @@ impl Twins {
         }
         if done.wishes {
             self.keep.soon(&mut device.unkept, now.mono);
+            self.mappers.touch(id);
         }
         device.unkept.any |= done.news || done.extra.is_some() || done.cleared;
         device.unkept.times = true;
@@ -128,8 +135,10 @@ impl Twins {
             let uid = device.uid.clone();
             self.extra_event(id, uid, &name);
         }
-        let (event_id, timestamp) = (asked.event_id.as_str(), now.wall);
-        self.publish(topic, documents::text(&TwinResult { event_id, timestamp, twin: &done.result }));
+        let timestamp = now.wall;
+        if let Some(topic) = result {
+            self.publish(topic, documents::text(&TwinResult { event_id, timestamp, twin: &done.result }));
+        }
         let document = Document { event_id, timestamp, twin: &done.steps };
         self.publish(topics::device(id, "twin/update/document"), documents::text(&document));
     }
@@ -165,6 +174,12 @@ impl Twins {
         if retained && (device.state.told.live || (!device.state.told.heard && !device.state.name.is_empty())) {
             return;
         }
+        self.state(now, id, state);
+    }
+
+    /// The device says how it is, by one of [`STATES`](request::STATES).
+    pub(super) fn state(&mut self, now: Now, id: &Named, state: String) {
+        let Some(device) = self.devices.get_mut(id) else { return };
         let news = device.state.name != state;
         let waits = device.state.told.is_due();
         self.counters.coalesced += u64::from(news && waits);
@@ -189,7 +204,7 @@ impl Twins {
         let event_id = self.ids.next();
         let device = DeviceState { name: &id.name, state: &state, last_online };
         let result = StateResult { event_id: &event_id, timestamp: now.wall, device };
-        self.publish(topic, documents::text(&result));
+        self.publish(topics::device(id, "state/update/result"), documents::text(&result));
     }
 
     fn membership_get(&mut self, now: Now, payload: Option<&[u8]>) {

@@ -12,6 +12,7 @@
 //! | `due` | when the bridge is told |
 //! | `keep`, `record` | when what is written, and its form |
 //! | `ask` | questions of people on the device |
+//! | `mappers` | programs that drive devices over DMI |
 //! | `merge` | a device with what its model says, for drivers |
 
 mod announce;
@@ -22,6 +23,7 @@ mod documents;
 mod due;
 mod ids;
 mod keep;
+mod mappers;
 mod merge;
 mod messages;
 mod now;
@@ -47,8 +49,11 @@ use device::{Device, Stamped};
 use due::Due;
 use ids::Ids;
 use keep::{Keep, Which};
+use mappers::Mappers;
 
-pub use merge::merged;
+use crate::grpc::Status;
+
+pub use mappers::{Request, SOCKET};
 pub use now::Now;
 pub use topics::FILTERS;
 
@@ -71,6 +76,23 @@ pub struct Message {
 pub enum Output {
     Publish(Message),
     Tell(FromHelper),
+    /// To the call of this number that a mapper has made.
+    Answer {
+        call: u64,
+        answer: Result<Vec<u8>, Status>,
+    },
+    /// A mapper is to be called at this socket of the folder; how it went is to be told with the number of the call.
+    Call {
+        mapper: u64,
+        socket: String,
+        call: u64,
+        path: &'static str,
+        message: Vec<u8>,
+    },
+    /// The mapper is gone: nobody waits for a call of it.
+    Hangup {
+        mapper: u64,
+    },
 }
 
 /// All that is known.
@@ -97,6 +119,7 @@ pub struct Twins {
     /// Of the last report.
     seq: u64,
     announcements: Announcements,
+    mappers: Mappers,
     ids: Ids,
     counters: Counters,
     counted: Counters,
@@ -124,6 +147,7 @@ impl Twins {
             keep: Keep::new(settings.store.writes_per_hour),
             seq: 0,
             announcements: Announcements::default(),
+            mappers: Mappers::new(settings),
             ids: Ids::new(seed),
             counters: Counters::default(),
             counted: Counters::default(),
@@ -144,6 +168,7 @@ impl Twins {
         let room = room.saturating_sub(self.outputs.len());
         self.announce(now, room);
         self.report(now);
+        self.drive(now);
         self.write(now);
         self.count(now);
     }
@@ -155,7 +180,8 @@ impl Twins {
         let keep = self.keep.wake().filter(|_| self.daemon && self.ready);
         let forget = self.forget_at.filter(|_| self.reports());
         let count = (self.daemon && self.counters != self.counted).then_some(self.counted_at + SECOND);
-        [announce, report, keep, forget, count].into_iter().flatten().min()
+        let drive = self.mappers.wake().filter(|_| self.ready);
+        [announce, report, keep, forget, count, drive].into_iter().flatten().min()
     }
 
     /// What is to be done, in this order.
@@ -215,34 +241,34 @@ impl Twins {
     fn keep_rows(&mut self, which: Which, now: Now) {
         let (mut rows, mut bytes, mut total) = (Vec::new(), 0, 0);
         let mut lines = Vec::new();
-        for device in self.devices.values_mut() {
-            let untold = device.is_due();
-            if !which.fits(&device.unkept) {
-                continue;
-            }
-            device.unkept = keep::Unkept { spilled: untold, ..keep::Unkept::default() };
-            let record = record::of(device);
-            let size = record.len() + device.uid.len() + 32;
+        let devices = self.devices.values_mut().filter(|device| which.fits(&device.unkept)).map(|device| {
+            device.unkept = keep::Unkept { spilled: device.is_due(), ..keep::Unkept::default() };
+            Row { uid: device.uid.clone(), record: record::of(device) }
+        });
+        let of_mappers = which.has_mappers().then(|| self.mappers.rows.take());
+        for row in of_mappers.into_iter().flatten().chain(devices) {
+            let size = row.record.len() + row.uid.len() + 32;
             if bytes + size > ROWS && !rows.is_empty() {
                 lines.push(std::mem::take(&mut rows));
                 bytes = 0;
             }
             (bytes, total) = (bytes + size, total + size);
-            rows.push(Row { uid: device.uid.clone(), record });
+            rows.push(row);
         }
         if !rows.is_empty() {
             lines.push(rows);
         }
         self.keep.written(which, total, now.mono);
         self.counters.kept_bytes += total as u64;
-        // What is lost of the note that the bridge knows costs a repeated report.
-        let durable = which != Which::Spilled;
+        // What is lost of the note that the bridge knows costs a repeated report; and no mapper outlives a power cut.
+        let durable = !matches!(which, Which::Spilled | Which::Mappers);
         self.outputs.extend(lines.into_iter().map(|rows| Output::Tell(FromHelper::Keep { rows, durable })));
     }
 
     fn count(&mut self, now: Now) {
         self.counters.devices = self.devices.len() as u64;
         self.counters.broker = self.broker;
+        self.counters.mappers = self.mappers.count();
         if self.daemon && self.counters != self.counted && now.mono >= self.counted_at + SECOND {
             self.counted = self.counters.clone();
             self.counted_at = now.mono;

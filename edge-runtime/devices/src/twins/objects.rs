@@ -11,7 +11,7 @@ use super::announce::member;
 use super::body::Model;
 use super::device::{Device, Taken, kind_in};
 use super::now::Now;
-use super::{Output, Twins, body, model_of, record, stamper};
+use super::{Output, Twins, body, mappers, model_of, record, stamper};
 
 /// With a link, devices that are to come have come after so long, milliseconds.
 const FORGET: u64 = 600_000;
@@ -24,6 +24,7 @@ impl Twins {
         self.daemon_went(now);
         self.daemon = true;
         self.records.clear();
+        self.mappers.rows.told.clear();
         for device in self.devices.values_mut() {
             device.said = false;
             // Nobody knows what an earlier one has written of what it was given.
@@ -43,7 +44,11 @@ impl Twins {
     /// The newest state of an object.
     pub fn object(&mut self, now: Now, kind: Kind, id: Named, uid: String, object: &Value) {
         match kind {
-            Kind::DeviceModel => self.model(now, id, body::model(uid, object)),
+            Kind::DeviceModel => {
+                let mut model = body::model(uid, object);
+                model.spec = if self.mappers.are_on() { mappers::of_model(object) } else { None };
+                self.model(now, id, model);
+            }
             Kind::Device => self.device(now, id, uid, object),
         }
     }
@@ -52,9 +57,13 @@ impl Twins {
     fn model(&mut self, now: Now, id: Named, model: Model) {
         let old = self.models.insert(id.clone(), model);
         let new = self.models.get(&id);
+        let for_mappers = new.map(|new| &new.spec) != old.as_ref().map(|old| &old.spec);
         let is_of = |user: &Named, device: &Device| user.namespace == id.namespace && device.model == id.name;
         let users = self.devices.iter_mut().filter(|(user, device)| is_of(user, device));
-        for (_, device) in users {
+        for (user, device) in users {
+            if for_mappers {
+                self.mappers.touch(user);
+            }
             let mut news = false;
             for (name, property) in device.properties.iter_mut().filter(|(_, property)| property.in_spec) {
                 let shown = property.reported.is_some() || property.observed.is_some();
@@ -79,7 +88,10 @@ impl Twins {
         let came = !self.devices.contains_key(&id);
         let device = self.devices.entry(id.clone()).or_insert_with(new);
         device.said = true;
+        let spec = if self.mappers.are_on() { mappers::of_device(object) } else { None };
         let read = body::device(object);
+        let for_mappers = came || device.spec != spec || device.model != read.model;
+        device.spec = spec;
         let model = self.models.get(&model_of(&id, &read.model));
         let stamp = stamper(now, self.clock_set);
         let Taken { changed, voided } = device.take(read, model, &stamp);
@@ -94,6 +106,9 @@ impl Twins {
         device.unkept.any |= !changed.is_empty();
         if came || !changed.is_empty() {
             self.changed.insert(id.clone());
+        }
+        if for_mappers || !changed.is_empty() {
+            self.mappers.touch(&id);
         }
         // One that comes later than its record.
         let record = if self.ready { self.records.remove(&device.uid) } else { None };
@@ -131,6 +146,7 @@ impl Twins {
     fn remove(&mut self, now: Now, id: &Named) {
         let Some(mut device) = self.devices.remove(id) else { return };
         self.changed.insert(id.clone());
+        self.mappers.touch(id);
         self.announcements.forget(id, &mut device.pending);
         if self.ready {
             self.membership_updated(now, None, Some(member(id, &device, false)));
@@ -139,7 +155,9 @@ impl Twins {
 
     /// What was once given to be kept.
     pub fn kept(&mut self, uid: String, record: String) {
-        self.records.insert(uid, record);
+        let of_mapper = self.mappers.are_on() && mappers::is_of_mapper(&uid);
+        let records = if of_mapper { &mut self.mappers.rows.told } else { &mut self.records };
+        records.insert(uid, record);
     }
 
     /// The daemon has told all that it holds.
@@ -168,11 +186,13 @@ impl Twins {
         }
         // Of devices that are not here yet, perhaps: where the module was off the bridge tells of them later.
         self.records = records;
+        self.mappers_told(now);
         self.forget_at.get_or_insert(now.mono + FORGET);
         if !self.ready && self.broker == Some(true) {
             self.announce_all(now);
         }
         self.ready = true;
+        self.mappers_ready(now);
         if !self.link {
             self.keep.link_down(now.mono);
         }

@@ -30,6 +30,8 @@ pub(super) struct Update {
 pub(super) struct Change {
     pub(super) expected: Option<String>,
     pub(super) actual: Option<String>,
+    /// What a driver says that the device has heard is wanted; empty for nothing, and none where nobody drives it.
+    pub(super) observed: Option<String>,
     /// The type that the sender names, in lower case.
     pub(super) kind: Option<String>,
 }
@@ -88,7 +90,7 @@ fn change(key: &str, value: Value) -> Result<Option<Change>, String> {
         },
         Some(_) => Err(format!("{which} of {key:?} is no object")),
     };
-    Ok(Some(Change { expected: value("expected")?, actual: value("actual")?, kind }))
+    Ok(Some(Change { expected: value("expected")?, actual: value("actual")?, observed: None, kind }))
 }
 
 /// A `state/update`: its id and the state, in lower case.

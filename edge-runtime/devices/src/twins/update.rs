@@ -65,7 +65,7 @@ pub(super) fn check(
     for (name, change) in twin {
         let property = device.properties.get(name);
         let in_spec = property.is_some_and(|property| property.in_spec);
-        let Some(Change { expected, actual, .. }) = change else {
+        let Some(Change { expected, actual, observed, .. }) = change else {
             match in_spec {
                 true => {
                     return refused(400, format!("property {name:?} belongs to the device and cannot be taken away"));
@@ -73,6 +73,10 @@ pub(super) fn check(
                 false => continue,
             }
         };
+        if observed.as_ref().is_some_and(|value| value.len() > LONGEST_VALUE) {
+            return refused(413, format!("what {name:?} is said to be wanted is longer than {LONGEST_VALUE} bytes"));
+        }
+        held += observed.as_ref().map_or(0, String::len);
         for value in [actual, expected].into_iter().flatten() {
             // Wanting nothing takes back what was wanted here.
             if !(value.is_empty() && Some(value) == expected.as_ref()) {
@@ -131,7 +135,7 @@ pub(super) fn apply(
     for (name, change) in twin {
         let kind = super::device::kind_in(model, &name);
         let last = device.properties.get(&name).map(|property| property.twin(kind)).filter(said);
-        let Some(Change { expected, actual, kind: hint }) = change else {
+        let Some(Change { expected, actual, observed, kind: hint }) = change else {
             done.cleared |= device.properties.remove(&name).is_some();
             done.result.insert(name.clone(), None);
             done.steps.insert(name, Step { last, current: None });
@@ -159,7 +163,11 @@ pub(super) fn apply(
                 done.again |= property.in_spec;
             }
         }
-        if property.observe_echo(&stamp) {
+        let heard = match observed {
+            Some(value) => !value.is_empty() && property.observe(stamp(value)),
+            None => property.observe_echo(&stamp),
+        };
+        if heard {
             done.wishes = true;
             done.news |= property.in_spec;
         }

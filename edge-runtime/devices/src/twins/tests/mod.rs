@@ -2,6 +2,8 @@
 
 mod cloud;
 mod keep;
+mod mappers;
+mod mappers_random;
 mod mqtt;
 mod random;
 

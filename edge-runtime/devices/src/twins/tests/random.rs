@@ -159,7 +159,7 @@ impl Lab {
         let outputs = self.world.twins.outputs();
         let refused = outputs.iter().any(|output| match output {
             Output::Publish(message) => String::from_utf8_lossy(&message.payload).contains("\"code\":"),
-            Output::Tell(_) => false,
+            _ => false,
         });
         if refused {
             assert_eq!(before, after, "refused and done");
@@ -291,6 +291,7 @@ impl Lab {
                     self.bridge.flying = Some((batch, devices));
                 }
                 Output::Tell(_) => assert!(self.bridge.daemon, "nobody hears it"),
+                other => panic!("DMI is off: {other:?}"),
             }
         }
     }

@@ -1,0 +1,130 @@
+//! DMI's two ends: calls of mappers come in at `dmi.sock`, and calls of mappers go out to their sockets. Decides nothing: what
+//! comes is read and handed on, what is to go is sent.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `folder` | the folder, our socket in it, and the way to those of mappers |
+//! | `request` | what a call asks, out of bytes that anybody may have sent |
+//! | `pod` | whose process calls |
+
+mod folder;
+mod pod;
+mod request;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{AbortHandle, spawn_local};
+use tokio::time::sleep;
+
+use crate::grpc::{self, Call, Client, Status};
+use crate::twins::Request;
+
+/// For a mapper to answer, connecting included. KubeEdge's edge has the same.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// Until the folder is tried again: doubled each time.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_AT_MOST: Duration = Duration::from_secs(60);
+
+type Reply = oneshot::Sender<Result<Vec<u8>, Status>>;
+
+/// How a call of a mapper went.
+#[derive(Debug)]
+pub struct Answered {
+    pub call: u64,
+    pub answer: Result<(), Status>,
+}
+
+/// Both ends.
+#[derive(Debug)]
+pub struct Dmi {
+    folder: PathBuf,
+    /// Of those who wait for an answer of ours, by number.
+    replies: BTreeMap<u64, Reply>,
+    number: u64,
+    /// The call that is under way to each mapper.
+    under_way: BTreeMap<u64, AbortHandle>,
+    answered: mpsc::Sender<Answered>,
+}
+
+impl Dmi {
+    /// Serves in this folder from now on, in tasks of the current `LocalSet`.
+    pub fn start(folder: PathBuf, calls: mpsc::Sender<Call>, answered: mpsc::Sender<Answered>) -> Self {
+        spawn_local(serve(folder.clone(), calls));
+        Self { folder, replies: BTreeMap::new(), number: 0, under_way: BTreeMap::new(), answered }
+    }
+
+    /// What a call asks, the number to [`answer`](Self::answer) with, and the uid of the pod that it comes from. None if it is
+    /// nothing, and answered.
+    pub fn called(&mut self, call: Call) -> Option<(u64, Request, String)> {
+        let Call { path, message, peer, reply } = call;
+        let request = match request::read(&path, &message) {
+            Ok(request) => request,
+            Err(status) => {
+                // Who has gone is not missed.
+                let _ = reply.send(Err(status));
+                return None;
+            }
+        };
+        let pod = match (&request, peer.pid) {
+            (Request::Register(_), Some(pid)) => pod::of(pid),
+            _ => String::new(),
+        };
+        // Those whose callers have gone before the answer: registrations that wait for the daemon.
+        self.replies.retain(|_, reply| !reply.is_closed());
+        self.number += 1;
+        self.replies.insert(self.number, reply);
+        Some((self.number, request, pod))
+    }
+
+    pub fn answer(&mut self, number: u64, answer: Result<Vec<u8>, Status>) {
+        if let Some(reply) = self.replies.remove(&number) {
+            let _ = reply.send(answer);
+        }
+    }
+
+    /// Calls a mapper at this socket of the folder.
+    pub fn call(&mut self, mapper: u64, socket: String, call: u64, path: &'static str, message: Vec<u8>) {
+        let (folder, answered) = (self.folder.clone(), self.answered.clone());
+        let task = spawn_local(async move {
+            let answer = match folder::open(&folder, &socket) {
+                Ok(opened) => Client::new(opened.path())
+                    .call(path, &message, DEADLINE)
+                    .await
+                    .map(drop)
+                    .map_err(|status| Status { message: format!("{socket}: {}", status.message), ..status }),
+                Err(status) => Err(status),
+            };
+            // The loop is gone only when the process ends.
+            let _ = answered.send(Answered { call, answer }).await;
+        });
+        if let Some(before) = self.under_way.insert(mapper, task.abort_handle()) {
+            before.abort();
+        }
+    }
+
+    /// Nobody waits for a call of this mapper any more.
+    pub fn hangup(&mut self, mapper: u64) {
+        if let Some(task) = self.under_way.remove(&mapper) {
+            task.abort();
+        }
+    }
+}
+
+/// Nothing else waits for the folder.
+async fn serve(folder: PathBuf, calls: mpsc::Sender<Call>) {
+    let mut pause = PAUSE;
+    loop {
+        match folder::listen(&folder) {
+            Ok(listening) => {
+                log::info!("mappers may register in {}", folder.display());
+                return grpc::serve(listening, calls).await;
+            }
+            Err(error) => log::error!("no mapper can register, tried again in {} s: {error}", pause.as_secs()),
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_AT_MOST);
+    }
+}

@@ -1,0 +1,296 @@
+//! One mapper: what it holds, which call it gets next, and what follows from how that went. Knows neither its socket's state nor
+//! what a device is made of.
+//!
+//! Calls go one by one. A device waits by name, and what the mapper is given of it is what there is when its turn comes: so the
+//! newest wins, and what is as the mapper has it is not told again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sampan_devices_control::Named;
+use sampan_dmi::{Message, RemoveDeviceRequest, append, mapper as method};
+use serde::{Deserialize, Serialize};
+
+use super::given::{Given, Source, Wanted};
+use super::retry::{self, Retry};
+use super::rows::{self, Rows};
+use crate::grpc::{Code, Status};
+
+/// A mapper begins to serve some time after it has registered: so long it is tried each second at least, milliseconds.
+const YOUNG: u64 = 60_000;
+const WHILE_YOUNG: u64 = 1_000;
+
+/// Who it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Info {
+    pub(super) name: String,
+    pub(super) version: String,
+    pub(super) protocol: String,
+    /// Name of its socket in the folder.
+    pub(super) socket: String,
+    /// Uid of its pod; empty for a process of the node.
+    pub(super) pod: String,
+    /// When it registered, milliseconds since 1970.
+    pub(super) since: u64,
+    /// A newer one drives its devices: it is to hold none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) replaced: bool,
+}
+
+/// What is kept of it.
+#[derive(Serialize, Deserialize)]
+struct Record {
+    #[serde(flatten)]
+    info: Info,
+    /// `NAMESPACE/NAME` and hash.
+    #[serde(default)]
+    models: BTreeMap<String, u64>,
+}
+
+#[derive(Debug)]
+pub(super) struct Mapper {
+    pub(super) number: u64,
+    pub(super) info: Info,
+    /// Models that it holds, and their hashes.
+    pub(super) models: BTreeMap<Named, u64>,
+    /// Devices that it holds, and their hashes; none while RemoveDevice is tried.
+    pub(super) held: BTreeMap<Named, Option<u64>>,
+    /// Devices of which it may not hold what it should.
+    queue: BTreeMap<Named, Retry>,
+    /// Devices that it would not take as they are, of which an event has told.
+    refused: BTreeSet<Named>,
+    flying: Option<Flying>,
+    /// Nobody takes calls at its socket.
+    down: Retry,
+    /// When it came to be known, by the clock of this process.
+    pub(super) known: u64,
+}
+
+#[derive(Debug)]
+struct Flying {
+    call: u64,
+    device: Named,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Model(Named, u64),
+    Device(u64),
+    Remove,
+}
+
+/// To be called.
+#[derive(Debug)]
+pub(super) struct ToCall {
+    pub(super) path: &'static str,
+    pub(super) message: Vec<u8>,
+}
+
+/// It would not take a device, for the first time.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) device: Named,
+    pub(super) why: String,
+}
+
+impl Mapper {
+    pub(super) const fn new(number: u64, info: Info, known: u64) -> Self {
+        Self {
+            number,
+            info,
+            models: BTreeMap::new(),
+            held: BTreeMap::new(),
+            queue: BTreeMap::new(),
+            refused: BTreeSet::new(),
+            flying: None,
+            down: Retry::at(0),
+            known,
+        }
+    }
+
+    pub(super) fn from_record(number: u64, record: &str, known: u64) -> Option<Self> {
+        let Record { info, models } = serde_json::from_str(record).ok()?;
+        let named = |(id, hash): (String, u64)| {
+            let (namespace, name) = id.split_once('/')?;
+            Some((Named { namespace: namespace.to_owned(), name: name.to_owned() }, hash))
+        };
+        Some(Self { models: models.into_iter().filter_map(named).collect(), ..Self::new(number, info, known) })
+    }
+
+    pub(super) fn record(&self) -> String {
+        let models = self.models.iter().map(|(id, hash)| (format!("{}/{}", id.namespace, id.name), *hash)).collect();
+        serde_json::to_string(&Record { info: self.info.clone(), models }).unwrap_or_default()
+    }
+
+    /// All that is kept of it.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (String, String)> {
+        let devices = self.held.iter().map(|(id, hash)| (rows::of_device(self.number, id), rows::record(*hash)));
+        devices.chain([(rows::of_mapper(self.number), self.record())])
+    }
+
+    /// Something of this device may have changed.
+    pub(super) fn look(&mut self, id: &Named, wanted: &Wanted) {
+        let differs = match (self.held.get(id), wanted) {
+            (_, Wanted::Later) => false,
+            (held, Wanted::Is(given)) if self.is_of(given) => *held.unwrap_or(&None) != Some(given.hash),
+            (held, _) => held.is_some(),
+        };
+        if differs {
+            self.queue.insert(id.clone(), Retry::default());
+        } else if self.flying.as_ref().is_none_or(|flying| flying.device != *id) {
+            self.queue.remove(id);
+        }
+    }
+
+    /// It is to be told of this device.
+    pub(super) fn enqueue(&mut self, id: Named) {
+        self.queue.insert(id, Retry::default());
+    }
+
+    fn is_of(&self, given: &Given) -> bool {
+        !self.info.replaced && self.info.protocol == given.protocol
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(super) const fn answers(&self) -> bool {
+        !self.down.is_failing()
+    }
+
+    pub(super) fn wake(&self) -> Option<u64> {
+        if self.flying.is_some() {
+            return None;
+        }
+        self.queue.values().map(|retry| retry.at.max(self.down.at)).min()
+    }
+
+    /// The next call, of this number.
+    pub(super) fn next(&mut self, now: u64, call: u64, source: &mut Source<'_>, rows: &mut Rows) -> Option<ToCall> {
+        if self.flying.is_some() || self.down.at > now {
+            return None;
+        }
+        while let Some(device) = self.queue.iter().find(|(_, retry)| retry.at <= now).map(|(id, _)| id.clone()) {
+            let wanted = if self.info.replaced { Wanted::Gone } else { source.wanted(&device) };
+            let given = match wanted {
+                Wanted::Is(given) if self.is_of(&given) => Some(given),
+                Wanted::Is(_) | Wanted::Gone => None,
+                Wanted::Later => {
+                    self.queue.remove(&device);
+                    continue;
+                }
+            };
+            let (what, to_call) = match (self.held.get(&device), given) {
+                (None, None) => {
+                    self.queue.remove(&device);
+                    continue;
+                }
+                (Some(Some(held)), Some(given)) if *held == given.hash => {
+                    self.queue.remove(&device);
+                    continue;
+                }
+                (Some(_), None) => {
+                    // KubeEdge's framework dies of a second one: who dies meanwhile must know that it was tried.
+                    if self.held.insert(device.clone(), None) != Some(None) {
+                        rows.put_at_once(rows::of_device(self.number, &device), rows::record(None));
+                    }
+                    (What::Remove, remove(&device))
+                }
+                (held, Some(given)) => self.give(held.is_some(), &given),
+            };
+            self.flying = Some(Flying { call, device, what });
+            return Some(to_call);
+        }
+        None
+    }
+
+    /// The model first, if it does not hold it as it is.
+    fn give(&self, is_held: bool, given: &Given) -> (What, ToCall) {
+        let mut message = Vec::new();
+        let model = &given.model;
+        match self.models.get(&model.id) {
+            Some(hash) if *hash == model.hash => {
+                let path = if is_held { method::UPDATE_DEVICE } else { method::REGISTER_DEVICE };
+                append(&mut message, 1, &given.device);
+                (What::Device(given.hash), ToCall { path, message })
+            }
+            old => {
+                let path = if old.is_some() { method::UPDATE_DEVICE_MODEL } else { method::CREATE_DEVICE_MODEL };
+                append(&mut message, 1, &model.message);
+                (What::Model(model.id.clone(), model.hash), ToCall { path, message })
+            }
+        }
+    }
+
+    pub(super) fn waits_for(&self, call: u64) -> bool {
+        self.flying.as_ref().is_some_and(|flying| flying.call == call)
+    }
+
+    /// How the call of this number went. An answer to an earlier instance is none.
+    pub(super) fn answered(
+        &mut self,
+        now: u64,
+        call: u64,
+        answer: Result<(), Status>,
+        rows: &mut Rows,
+    ) -> Option<Refusal> {
+        let Flying { device, what, .. } = self.flying.take_if(|flying| flying.call == call)?;
+        if let Err(Status { code: Code::Unavailable, message }) = &answer {
+            if !self.down.is_failing() {
+                log::info!("mapper {} does not take calls yet: {message}", self.info.name);
+            }
+            let young = now < self.known.saturating_add(YOUNG);
+            self.down.again(now, if young { WHILE_YOUNG } else { retry::MOST });
+            return None;
+        }
+        self.down = Retry::default();
+        let unknown = answer.as_ref().is_err_and(|status| status.code == Code::Unimplemented);
+        match (what, answer) {
+            (What::Model(id, hash), answer) if answer.is_ok() || unknown => {
+                self.models.insert(id, hash);
+                rows.put(rows::of_mapper(self.number), self.record());
+                self.soon(device, now)
+            }
+            (What::Device(hash), Ok(())) => {
+                rows.put(rows::of_device(self.number, &device), rows::record(Some(hash)));
+                self.refused.remove(&device);
+                self.held.insert(device.clone(), Some(hash));
+                self.soon(device, now)
+            }
+            // Whether it was done or not: the second one would end the mapper.
+            (What::Remove, answer) => {
+                if let Err(status) = answer {
+                    log::warn!(
+                        "mapper {} was told to leave {}/{}: {status}",
+                        self.info.name,
+                        device.namespace,
+                        device.name
+                    );
+                }
+                rows.forget(rows::of_device(self.number, &device));
+                self.refused.remove(&device);
+                self.held.remove(&device);
+                self.soon(device, now)
+            }
+            (What::Model(..) | What::Device(_), Err(status)) => {
+                self.queue.entry(device.clone()).or_default().again(now, retry::MOST);
+                let why = status.to_string();
+                self.refused.insert(device.clone()).then_some(Refusal { device, why })
+            }
+            (What::Model(..), Ok(())) => None,
+        }
+    }
+
+    /// What comes after it is to be seen.
+    fn soon(&mut self, device: Named, now: u64) -> Option<Refusal> {
+        self.queue.insert(device, Retry::at(now));
+        None
+    }
+}
+
+fn remove(Named { namespace, name }: &Named) -> ToCall {
+    let request = RemoveDeviceRequest { device_name: name.clone(), device_namespace: namespace.clone() };
+    ToCall { path: method::REMOVE_DEVICE, message: request.encode_to_vec() }
+}

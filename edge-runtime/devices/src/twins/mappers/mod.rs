@@ -1,0 +1,283 @@
+//! Mappers, the programs that drive devices over DMI: who is registered, what each holds, and what each is to be told. Knows
+//! neither gRPC's bytes nor sockets.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `register` | a mapper says that it is there, and is given its devices |
+//! | `mapper`, `retry` | one mapper: what it holds, its next call, and when |
+//! | `given`, `convert`, `push` | what it is given of a device |
+//! | `report` | what it says of its devices |
+//! | `rows` | what is kept over a restart |
+
+mod convert;
+mod given;
+mod mapper;
+mod push;
+mod register;
+mod report;
+mod retry;
+mod rows;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use sampan_devices_control::{FromHelper, Named, Settings};
+use sampan_dmi::{MapperRegisterRequest, ReportDeviceStatesRequest, ReportDeviceStatusRequest};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{MINUTE, Now, Output, Twins};
+use crate::grpc::{Code, Status};
+use given::{Source, Wanted};
+use mapper::{Info, Mapper, Refusal};
+use rows::{Of, Rows};
+
+pub(super) use given::{of_device, of_model};
+pub(super) use rows::is_of_mapper;
+
+/// Our own in the folder.
+pub const SOCKET: &str = "dmi.sock";
+/// A mapper that is replaced and takes no calls is given up after so long, milliseconds.
+const GIVE_UP: u64 = 10 * MINUTE;
+
+/// What a mapper asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    Register(MapperRegisterRequest),
+    Twins(ReportDeviceStatusRequest),
+    State(ReportDeviceStatesRequest),
+}
+
+/// Who is answered, and how.
+#[derive(Debug)]
+struct Registration {
+    call: u64,
+    with_data: bool,
+}
+
+struct Event {
+    warning: bool,
+    reason: &'static str,
+    message: String,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Mappers {
+    /// Where `dmi.sock` is; none where DMI is off.
+    folder: Option<PathBuf>,
+    all: Vec<Mapper>,
+    pub(super) rows: Rows,
+    /// What was kept has been read.
+    loaded: bool,
+    /// Devices of which something may have changed for a mapper.
+    touched: BTreeSet<Named>,
+    unanswered: Vec<(Registration, Info)>,
+    /// Number of the last call.
+    call: u64,
+    /// Devices of which an event has told what is odd about them.
+    odd: BTreeMap<Named, String>,
+    replaced_at: Option<u64>,
+}
+
+fn not_ready() -> Status {
+    Status::new(Code::Unavailable, "which devices there are is not known yet")
+}
+
+impl Mappers {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self { folder: settings.dmi.as_ref().map(|dmi| dmi.folder.clone()), ..Self::default() }
+    }
+
+    /// Whether there may be mappers at all.
+    pub(super) const fn are_on(&self) -> bool {
+        self.folder.is_some()
+    }
+
+    pub(super) fn touch(&mut self, id: &Named) {
+        if self.are_on() {
+            self.touched.insert(id.clone());
+        }
+    }
+
+    pub(super) fn wake(&self) -> Option<u64> {
+        self.all.iter().filter_map(Mapper::wake).min()
+    }
+
+    pub(super) fn count(&self) -> Option<u64> {
+        self.are_on().then(|| self.all.iter().filter(|mapper| !mapper.info.replaced).count() as u64)
+    }
+
+    /// Two that take turns must not fill the API with events.
+    fn may_tell_replaced(&mut self, now: Now) -> bool {
+        let may = self.replaced_at.is_none_or(|at| at + MINUTE <= now.mono);
+        if may {
+            self.replaced_at = Some(now.mono);
+        }
+        may
+    }
+
+    /// What was kept by an earlier process, as the daemon has told it.
+    fn load(&mut self, now: u64) {
+        let Self { all, rows, touched, .. } = self;
+        let of_mappers = rows.told.iter().filter_map(|(uid, record)| match rows::parse(uid) {
+            Some(Of::Mapper(number)) => Mapper::from_record(number, record, now),
+            _ => None,
+        });
+        all.extend(of_mappers);
+        for (uid, record) in &rows.told {
+            let Some(Of::Device(number, id)) = rows::parse(uid) else { continue };
+            let mapper = all.iter_mut().find(|mapper| mapper.number == number);
+            if let (Some(mapper), Some(hash)) = (mapper, rows::hash(record)) {
+                touched.insert(id.clone());
+                mapper.held.insert(id, Some(hash));
+            }
+        }
+    }
+}
+
+impl Twins {
+    /// A call of a mapper; an [`Output::Answer`] of this number follows. `pod`: uid of the caller's, or empty.
+    pub fn asked(&mut self, now: Now, call: u64, request: Request, pod: String) {
+        let answer = match request {
+            Request::Register(request) => return self.register(now, call, request, pod),
+            Request::Twins(_) | Request::State(_) if !self.ready => Err(not_ready()),
+            Request::Twins(request) => self.twins_reported(now, request),
+            Request::State(request) => self.state_reported(now, request),
+        };
+        self.counters.refused += u64::from(answer.is_err());
+        self.outputs.push(Output::Answer { call, answer: answer.map(|()| Vec::new()) });
+    }
+
+    /// How a call that was made of a mapper went.
+    pub fn answered(&mut self, now: Now, call: u64, answer: Result<(), Status>) {
+        let mut answer = Some(answer);
+        let Mappers { all, rows, .. } = &mut self.mappers;
+        let refused = all.iter_mut().find_map(|mapper| {
+            let answer = if mapper.waits_for(call) { answer.take()? } else { return None };
+            Some((mapper.info.name.clone(), mapper.answered(now.mono, call, answer, rows)?))
+        });
+        if let Some((name, Refusal { device, why })) = refused {
+            let why: String = why.chars().take(512).collect();
+            let message = format!("mapper {name:?} does not take it as it is: {why}");
+            self.mapper_event(&device, Event { warning: true, reason: "MapperRefuses", message });
+        }
+    }
+
+    /// The daemon has told all rows.
+    pub(super) fn mappers_told(&mut self, now: Now) {
+        if !self.mappers.are_on() {
+            return;
+        }
+        if !std::mem::replace(&mut self.mappers.loaded, true) {
+            self.mappers.load(now.mono);
+            self.mappers.touched.extend(self.devices.keys().cloned());
+        }
+        let are = self.mappers.all.iter().flat_map(Mapper::rows).collect();
+        self.mappers.rows.differ(are);
+    }
+
+    /// Answers who has registered before the daemon had told what there is.
+    pub(super) fn mappers_ready(&mut self, now: Now) {
+        for (registration, info) in std::mem::take(&mut self.mappers.unanswered) {
+            let answer = self.registered(now, &registration, info);
+            self.outputs.push(Output::Answer { call: registration.call, answer });
+        }
+    }
+
+    /// Calls what is to be called.
+    pub(super) fn drive(&mut self, now: Now) {
+        if !self.ready || !self.mappers.are_on() {
+            return;
+        }
+        let mut source = Source::new(&self.devices, &self.models);
+        let (mut odd, mut calls) = (Vec::new(), Vec::new());
+        let Mappers { all, rows, touched, call, .. } = &mut self.mappers;
+        for id in std::mem::take(touched) {
+            if all.is_empty() {
+                break;
+            }
+            let wanted = source.wanted(&id);
+            all.iter_mut().for_each(|mapper| mapper.look(&id, &wanted));
+            let note = match wanted {
+                Wanted::Is(given) if all.iter().any(|mapper| mapper.info.protocol == given.protocol) => {
+                    given.notes.text()
+                }
+                _ => None,
+            };
+            odd.push((id, note));
+        }
+        for mapper in all.iter_mut() {
+            if let Some(to_call) = mapper.next(now.mono, *call + 1, &mut source, rows) {
+                *call += 1;
+                let mapper::ToCall { path, message } = to_call;
+                let (mapper, socket) = (mapper.number, mapper.info.socket.clone());
+                calls.push(Output::Call { mapper, socket, call: *call, path, message });
+            }
+        }
+        all.retain(|mapper| {
+            let over = mapper.info.replaced && (mapper.held.is_empty() || mapper.known + GIVE_UP <= now.mono);
+            if over {
+                mapper.rows().for_each(|(uid, _)| rows.forget(uid));
+                calls.push(Output::Hangup { mapper: mapper.number });
+            }
+            !over
+        });
+        for (id, note) in odd {
+            self.warn_of(&id, note);
+        }
+        if !self.mappers.rows.is_empty() {
+            if self.daemon && self.mappers.rows.is_urgent() {
+                self.keep_rows(super::keep::Which::Mappers, now);
+            } else {
+                self.keep.soon_mappers(now.mono);
+            }
+        }
+        self.outputs.append(&mut calls);
+    }
+
+    /// Once for each state of it.
+    fn warn_of(&mut self, id: &Named, note: Option<String>) {
+        let odd = &mut self.mappers.odd;
+        let Some(message) = note else { return drop(odd.remove(id)) };
+        if odd.insert(id.clone(), message.clone()).as_ref() != Some(&message) {
+            self.mapper_event(id, Event { warning: true, reason: "DeviceNotFitForMapper", message });
+        }
+    }
+
+    fn mapper_event(&mut self, id: &Named, event: Event) {
+        let Some(device) = self.devices.get(id).filter(|_| self.daemon) else { return };
+        let Named { namespace, name } = id.clone();
+        let Event { warning, reason, message } = event;
+        let (uid, reason) = (device.uid.clone(), reason.to_owned());
+        self.outputs.push(Output::Tell(FromHelper::Event { namespace, name, uid, warning, reason, message }));
+    }
+
+    /// All mappers as JSON: a list.
+    ///
+    /// # Errors
+    /// DMI is off.
+    pub fn mappers(&self) -> Result<Value, String> {
+        if !self.mappers.are_on() {
+            return Err("device-twin.dmi is not in config.yaml".to_owned());
+        }
+        let shown = self.mappers.all.iter().map(|mapper| Shown {
+            info: &mapper.info,
+            devices: mapper.held.len(),
+            waiting: mapper.waiting(),
+            answers: mapper.answers(),
+        });
+        serde_json::to_value(shown.collect::<Vec<_>>()).map_err(|error| error.to_string())
+    }
+}
+
+/// A mapper as people see it.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    info: &'a Info,
+    /// That it holds, and of which it is to be told something.
+    devices: usize,
+    waiting: usize,
+    /// The last call reached it.
+    answers: bool,
+}

@@ -1,0 +1,210 @@
+//! A mapper says that it is there: whether it may be, whom it replaces, and what it is given at once.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path};
+
+use sampan_devices_control::Named;
+use sampan_dmi::{MapperInfo, MapperRegisterRequest, append, appended};
+
+use super::super::{Now, Output, Twins};
+use super::given::{Source, Wanted};
+use super::mapper::{Info, Mapper};
+use super::rows;
+use super::{Event, Registration};
+use crate::grpc::{Code, Status};
+
+/// Most mappers of a node.
+const MOST: usize = 32;
+/// Longest name, version and protocol, in bytes.
+const LONGEST: usize = 253;
+/// Most bytes of an answer: gRPC takes no more than 4 MiB unless it is told to. What does not fit follows one by one.
+const ANSWER: usize = 7 << 19;
+/// Devices of which an event says who drives them now.
+const EVENTS: usize = 25;
+/// Registrations that wait for the daemon.
+const WAITING: usize = 16;
+
+fn invalid(why: impl Into<String>) -> Status {
+    Status::new(Code::InvalidArgument, why)
+}
+
+/// The name of the mapper's socket, which is to be in this folder and nowhere below it.
+fn socket(folder: &Path, address: &[u8]) -> Result<String, Status> {
+    let wrong = || {
+        let shown = String::from_utf8_lossy(address);
+        let shown: String = shown.chars().take(108).collect();
+        invalid(format!("address {shown:?} is no socket in {}", folder.display()))
+    };
+    let path = Path::new(std::str::from_utf8(address).map_err(|_| wrong())?);
+    let name = match path.components().next_back() {
+        Some(Component::Normal(name)) => name.to_str(),
+        _ => None,
+    };
+    let name = name.filter(|name| name.len() < LONGEST && !name.contains(['\0', '/']) && *name != super::SOCKET);
+    match name {
+        Some(name) if path.parent() == Some(folder) && path.is_absolute() => Ok(name.to_owned()),
+        _ => Err(wrong()),
+    }
+}
+
+fn info(folder: &Path, mapper: MapperInfo, pod: String, since: u64) -> Result<Info, Status> {
+    let MapperInfo { name, version, protocol, address, .. } = mapper;
+    if protocol.is_empty() {
+        return Err(invalid("the mapper names no protocol"));
+    }
+    if [&name, &version, &protocol].iter().any(|text| text.len() > LONGEST || text.contains(char::is_control)) {
+        return Err(invalid(format!("name, version and protocol have {LONGEST} bytes at most that can be printed")));
+    }
+    Ok(Info { name, version, protocol, socket: socket(folder, &address)?, pod, since, replaced: false })
+}
+
+impl Twins {
+    /// `pod`: uid of the caller's.
+    pub(super) fn register(&mut self, now: Now, call: u64, request: MapperRegisterRequest, pod: String) {
+        let registration = Registration { call, with_data: request.with_data };
+        let info = match (&self.mappers.folder, request.mapper) {
+            (None, _) => Err(Status::new(Code::Unimplemented, "DMI is off")),
+            (_, None) => Err(invalid("the request has no mapper")),
+            (Some(folder), Some(mapper)) => info(folder, mapper, pod, now.wall),
+        };
+        let answer = match info {
+            Err(status) => Err(status),
+            // What there is for it is not known before the daemon has said it.
+            Ok(info) if !self.ready && self.mappers.unanswered.len() < WAITING => {
+                self.mappers.unanswered.push((registration, info));
+                return;
+            }
+            Ok(_) if !self.ready => Err(super::not_ready()),
+            Ok(info) => self.registered(now, &registration, info),
+        };
+        self.counters.refused += u64::from(answer.is_err());
+        self.outputs.push(Output::Answer { call, answer });
+    }
+
+    pub(super) fn registered(&mut self, now: Now, registration: &Registration, info: Info) -> Result<Vec<u8>, Status> {
+        let same = |mapper: &Mapper| mapper.info.socket == info.socket;
+        let others = self.mappers.all.iter().filter(|mapper| !same(mapper)).count();
+        if others >= MOST {
+            return Err(Status::new(Code::ResourceExhausted, format!("{MOST} mappers are registered")));
+        }
+        log::info!("mapper {} of protocol {} is registered at {}", info.name, info.protocol, info.socket);
+        self.replace(now, &info);
+        let (number, mut before) = self.make_way(&info);
+        let mut mapper = Mapper::new(number, info, now.mono);
+        let answer = self.give_all(&mut mapper, registration.with_data);
+        // One that starts again and again wears the medium by no more than what has changed.
+        for (uid, record) in mapper.rows() {
+            if before.remove(&uid).as_ref() != Some(&record) {
+                self.mappers.rows.put(uid, record);
+            }
+        }
+        before.into_keys().for_each(|uid| self.mappers.rows.forget(uid));
+        self.mappers.rows.at_once();
+        self.mappers.all.push(mapper);
+        self.mappers.all.sort_unstable_by_key(|mapper| mapper.number);
+        Ok(answer)
+    }
+
+    /// Who served at its socket serves there no more. Its number is the new one's if it was of the same protocol, and its rows
+    /// are what is written of it.
+    fn make_way(&mut self, info: &Info) -> (u64, BTreeMap<String, String>) {
+        let all = &mut self.mappers.all;
+        let next = all.iter().map(|mapper| mapper.number + 1).max().unwrap_or(1);
+        let Some(at) = all.iter().position(|mapper| mapper.info.socket == info.socket) else {
+            return (next, BTreeMap::new());
+        };
+        let old = all.remove(at);
+        self.outputs.push(Output::Hangup { mapper: old.number });
+        let number = if old.info.protocol == info.protocol { old.number } else { next };
+        (number, old.rows().collect())
+    }
+
+    /// Another one of the protocol is to leave its devices to this one.
+    fn replace(&mut self, now: Now, info: &Info) {
+        let mut moved = Vec::new();
+        let others = self.mappers.all.iter_mut().filter(|mapper| {
+            mapper.info.protocol == info.protocol && mapper.info.socket != info.socket && !mapper.info.replaced
+        });
+        for other in others {
+            log::warn!("mapper {} of protocol {} is replaced by {}", other.info.name, info.protocol, info.name);
+            other.info.replaced = true;
+            other.known = now.mono;
+            self.mappers.rows.put(rows::of_mapper(other.number), other.record());
+            let devices: Vec<Named> = other.held.keys().cloned().collect();
+            let message = format!(
+                "mapper {:?} at {} drives it now, and {:?} at {} no more: both are of protocol {:?}",
+                info.name, info.socket, other.info.name, other.info.socket, info.protocol
+            );
+            moved.extend(devices.iter().take(EVENTS).map(|id| (id.clone(), message.clone())));
+            devices.into_iter().for_each(|id| other.enqueue(id));
+        }
+        if moved.is_empty() || !self.mappers.may_tell_replaced(now) {
+            return;
+        }
+        for (id, message) in moved.into_iter().take(EVENTS) {
+            self.mapper_event(&id, Event { warning: true, reason: "MapperReplaced", message });
+        }
+    }
+
+    /// Everything of its protocol that fits, as it is then held; the rest waits.
+    fn give_all(&mut self, mapper: &mut Mapper, with_data: bool) -> Vec<u8> {
+        let (mut answer, mut odd) = (Vec::new(), Vec::new());
+        let mut source = Source::new(&self.devices, &self.models);
+        for id in self.devices.keys() {
+            let Wanted::Is(given) = source.wanted(id) else { continue };
+            if given.protocol != mapper.info.protocol {
+                continue;
+            }
+            odd.push((id.clone(), given.notes.text()));
+            let model = &given.model;
+            let with_model = !mapper.models.contains_key(&model.id);
+            let size = appended(given.device.len()) + if with_model { appended(model.message.len()) } else { 0 };
+            if !with_data || answer.len() + size > ANSWER {
+                mapper.enqueue(id.clone());
+                continue;
+            }
+            if with_model {
+                append(&mut answer, 1, &model.message);
+                mapper.models.insert(model.id.clone(), model.hash);
+            }
+            append(&mut answer, 2, &given.device);
+            mapper.held.insert(id.clone(), Some(given.hash));
+        }
+        for (id, note) in odd {
+            self.warn_of(&id, note);
+        }
+        answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapper_s_socket_is_in_the_folder() {
+        let folder = Path::new("/etc/kubeedge");
+        let name = |address: &str| socket(folder, address.as_bytes()).map_err(|status| status.code);
+        assert_eq!(name("/etc/kubeedge/modbus.sock"), Ok("modbus.sock".into()));
+        assert_eq!(name("/etc/kubeedge//modbus.sock"), Ok("modbus.sock".into()));
+        let long = format!("/etc/kubeedge/{}", "x".repeat(300));
+        for strange in [
+            "",
+            "/",
+            "modbus.sock",
+            "/etc/kubeedge",
+            "/etc/kubeedge/",
+            "/etc/kubeedge/..",
+            "/etc/kubeedge/a/b.sock",
+            "/etc/kubeedge/../kubeedge/b.sock",
+            "/etc/kubeedge/../../run/edge-runtime/devices.sock",
+            "/run/edge-runtime/devices.sock",
+            "/etc/kubeedge/dmi.sock",
+            "/etc/kubeedge/a\0b",
+            &long,
+        ] {
+            assert_eq!(name(strange), Err(Code::InvalidArgument), "{strange:?}");
+        }
+        assert!(socket(folder, b"/etc/kubeedge/\xff.sock").is_err());
+    }
+}

@@ -1,0 +1,84 @@
+//! What mappers say of their devices: as if the devices said it themselves.
+
+use std::collections::BTreeMap;
+
+use sampan_devices_control::Named;
+use sampan_dmi::{ReportDeviceStatesRequest, ReportDeviceStatusRequest, Twin, TwinProperty};
+
+use super::super::request::{Change, STATES};
+use super::super::update::{self, Limits, Refused};
+use super::super::{Now, Twins, model_of, stamper};
+use crate::grpc::{Code, Status};
+
+fn refused(Refused { code, reason }: Refused) -> Status {
+    let code = if code == 413 { Code::OutOfRange } else { Code::InvalidArgument };
+    Status::new(code, reason)
+}
+
+fn not_here(Named { namespace, name }: &Named) -> Status {
+    let shown = |text: &str| text.chars().take(253).collect::<String>();
+    Status::new(Code::NotFound, format!("no device {}/{} is bound to this node", shown(namespace), shown(name)))
+}
+
+impl Twins {
+    /// What does not fit is left out. An error if nothing of it fits.
+    pub(super) fn twins_reported(&mut self, now: Now, request: ReportDeviceStatusRequest) -> Result<(), Status> {
+        let id = Named { namespace: request.device_namespace, name: request.device_name };
+        let reported = request.reported_device.ok_or_else(|| invalid("the request has no reportedDevice"))?;
+        let device = self.devices.get_mut(&id).ok_or_else(|| not_here(&id))?;
+        let model = self.models.get(&model_of(&id, &device.model));
+        let limits = Limits { model, check: self.check, extras: 0 };
+        let (mut changes, mut first) = (BTreeMap::new(), None);
+        for Twin { property_name: name, observed_desired, reported } in reported.twins {
+            let value = |held: TwinProperty| held.value;
+            // The one that comes last of two counts, and one that is not said says nothing.
+            let change =
+                Change { actual: reported.map(value), observed: observed_desired.map(value), ..Change::default() };
+            let in_spec = device.properties.get(&name).is_some_and(|property| property.in_spec);
+            let checked = match (in_spec, &change.actual, &change.observed) {
+                (false, ..) => {
+                    let shown: String = name.chars().take(64).collect();
+                    Err(invalid(format!("property {shown:?} is not in spec.properties")))
+                }
+                (true, None, None) => Err(invalid(format!("nothing is reported of {name:?}"))),
+                (true, ..) => {
+                    let one = BTreeMap::from([(name, Some(change))]);
+                    update::check(device, &one, &limits).map(|()| one).map_err(refused)
+                }
+            };
+            match checked {
+                Ok(one) => changes.extend(one),
+                Err(status) => {
+                    self.counters.refused += u64::from(first.is_some() || !changes.is_empty());
+                    first.get_or_insert(status);
+                }
+            }
+        }
+        if changes.is_empty() {
+            return first.map_or(Ok(()), Err);
+        }
+        // Each fits; all of them may be too much.
+        update::check(device, &changes, &limits).map_err(refused)?;
+        let done = update::apply(device, changes, model, stamper(now, self.clock_set));
+        let event_id = self.ids.next();
+        self.updated(now, &id, &event_id, done, None);
+        Ok(())
+    }
+
+    pub(super) fn state_reported(&mut self, now: Now, request: ReportDeviceStatesRequest) -> Result<(), Status> {
+        let id = Named { namespace: request.device_namespace, name: request.device_name };
+        let state = request.state.to_lowercase();
+        if !STATES.contains(&state.as_str()) {
+            return Err(invalid(format!("state is none of {}", STATES.join(", "))));
+        }
+        if !self.devices.contains_key(&id) {
+            return Err(not_here(&id));
+        }
+        self.state(now, &id, state);
+        Ok(())
+    }
+}
+
+fn invalid(why: impl Into<String>) -> Status {
+    Status::new(Code::InvalidArgument, why)
+}
