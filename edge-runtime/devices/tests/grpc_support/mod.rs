@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, dead_code, reason = "a test that cannot go on fails; each test file uses its part")]
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use sampan_devices::grpc::{Call, Code, Peer, Status, serve};
+use sampan_devices::grpc::{Call, Client, Code, Peer, Status, serve};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
@@ -219,4 +219,13 @@ impl Raw {
 
 pub(crate) fn code<T>(result: &Result<T, Status>) -> Code {
     result.as_ref().err().map_or(Code::Ok, |status| status.code)
+}
+
+/// A proper client has its answer within so long.
+pub(crate) async fn serves(server: &Server, within: Duration) {
+    let mut client = Client::new(server.socket());
+    let start = Instant::now();
+    while client.call("/t.T/Echo", b"a", Duration::from_secs(1)).await != Ok(b"a".to_vec()) {
+        assert!(start.elapsed() < within, "nobody else is served");
+    }
 }

@@ -20,7 +20,7 @@ use crate::grpc::{Code, Status};
 
 /// For a client to say that it speaks HTTP/2 and takes our settings.
 const GREETING: Duration = Duration::from_secs(5);
-/// Without a call. Clients make another connection when they need one.
+/// Without a complete request. Clients make another connection when they need one.
 const IDLE: Duration = Duration::from_secs(120);
 /// The same when others wait for a place.
 const IDLE_IN_A_CROWD: Duration = Duration::from_secs(1);
@@ -71,7 +71,7 @@ async fn talk(stream: UnixStream, shared: &Shared, flights: &mut Flights) -> io:
         if greeting.is_some_and(|until| until <= now) {
             return Err(late("it does not greet"));
         }
-        idle = exchange.is_idle().then(|| idle.unwrap_or(now));
+        idle = (!exchange.is_busy()).then(|| idle.unwrap_or(now));
         if idle.is_some_and(|since| since + IDLE <= now) && !ending {
             ending = true;
             exchange.end().map_err(broken)?;

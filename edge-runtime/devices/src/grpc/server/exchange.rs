@@ -210,8 +210,10 @@ impl Exchange {
         self.session.handler().open.values().map(|stream| stream.until).min()
     }
 
-    pub(in crate::grpc) fn is_idle(&mut self) -> bool {
-        self.session.handler().open.is_empty()
+    /// A request is complete and its answer not yet out. One that is only begun is no work.
+    pub(in crate::grpc) fn is_busy(&mut self) -> bool {
+        let works = |stream: &Stream| is_ready(stream) || matches!(stream.phase, Phase::Asked | Phase::Answering(_));
+        self.session.handler().open.values().any(works)
     }
 
     /// The client has taken our settings.

@@ -1,0 +1,93 @@
+"""The real gRPC of Google (C core) as the peer of ours, with messages as bytes: no .proto is needed.
+
+grpc_peer.py client SOCKET: calls a server of ours, and ends with an error if an answer is not as it should be.
+grpc_peer.py server SOCKET: says "ready", and serves until its input ends.
+"""
+
+import concurrent.futures
+import sys
+import time
+
+import grpc
+
+
+def method(channel, name):
+    return channel.unary_unary("/t.T/" + name, request_serializer=None, response_deserializer=None)
+
+
+def fails(call, code, *arguments, **options):
+    try:
+        call(*arguments, **options)
+    except grpc.RpcError as error:
+        assert error.code() == code, error
+        return error.details()
+    raise AssertionError("%s was expected" % code)
+
+
+def client(socket):
+    long = bytes(range(256)) * (3 * 4096)
+    text = "Gerät „Ofen“ ist 90 % zu heiß\n🔥"
+    with grpc.insecure_channel("unix:" + socket) as channel:
+        grpc.channel_ready_future(channel).result(timeout=20)
+        echo = method(channel, "Echo")
+        for message in (b"", b"a", b"b" * 70000, long):
+            assert echo(message, timeout=20) == message, len(message)
+        # Metadata, which is none of ours.
+        assert echo(b"c", timeout=20, metadata=(("a", "b"), ("c-bin", b"\0\xff"))) == b"c"
+        assert fails(method(channel, "NotFound"), grpc.StatusCode.NOT_FOUND, text.encode(), timeout=20) == text
+        fails(method(channel, "Nothing"), grpc.StatusCode.UNIMPLEMENTED, b"", timeout=20)
+        fails(method(channel, "Drop"), grpc.StatusCode.INTERNAL, b"", timeout=20)
+        start = time.monotonic()
+        fails(method(channel, "Keep"), grpc.StatusCode.DEADLINE_EXCEEDED, b"", timeout=0.3)
+        assert time.monotonic() - start < 5
+        fails(method(channel, "Count"), grpc.StatusCode.RESOURCE_EXHAUSTED, b"x" * (5 << 20), timeout=20)
+        fails(echo, grpc.StatusCode.UNIMPLEMENTED, b"x" * 5000, timeout=20, compression=grpc.Compression.Gzip)
+        cancelled = method(channel, "Keep").future(b"", timeout=20)
+        cancelled.cancel()
+        # More at once than a connection takes streams.
+        calls = [echo.future(b"%d" % number * 100, timeout=20) for number in range(100)]
+        assert [call.result() for call in calls] == [b"%d" % number * 100 for number in range(100)]
+        assert echo(long, timeout=20) == long
+    # As mappers do: a connection for each call.
+    for number in range(50):
+        options = (("grpc.use_local_subchannel_pool", 1),)
+        with grpc.insecure_channel("unix:" + socket, options=options) as channel:
+            assert method(channel, "Echo")(b"%d" % number, timeout=5) == b"%d" % number
+
+
+class Handlers(grpc.GenericRpcHandler):
+    def service(self, details):
+        handler = getattr(self, details.method.rsplit("/", 1)[1].lower(), None)
+        return handler and grpc.unary_unary_rpc_method_handler(handler)
+
+    def echo(self, request, context):
+        return request
+
+    def notfound(self, request, context):
+        context.abort(grpc.StatusCode.NOT_FOUND, request.decode())
+
+    def long(self, request, context):
+        return b"x" * int(request)
+
+    def late(self, request, context):
+        # What a client said it waits for.
+        assert context.time_remaining() < 10
+        time.sleep(int(request) / 1000)
+        return b""
+
+    def authority(self, request, context):
+        return context.peer().encode()
+
+
+def server(socket):
+    options = (("grpc.max_send_message_length", 16 << 20),)
+    serving = grpc.server(concurrent.futures.ThreadPoolExecutor(4), handlers=[Handlers()], options=options)
+    assert serving.add_insecure_port("unix:" + socket)
+    serving.start()
+    print("ready", flush=True)
+    sys.stdin.read()
+    serving.stop(None).wait()
+
+
+if __name__ == "__main__":
+    {"client": client, "server": server}[sys.argv[1]](sys.argv[2])
