@@ -4,6 +4,7 @@
 //! nghttp2 takes every `:authority` that RFC 3986 allows, percent-encoded paths of sockets among them, as gRPC's clients send
 //! them.
 
+mod callbacks;
 mod session;
 
 use std::borrow::Cow;
