@@ -64,6 +64,18 @@ fn floods_end_the_connection() {
 }
 
 #[test]
+fn a_ping_with_each_call_is_no_flood() {
+    run(async {
+        let server = Server::start();
+        let mut raw = Raw::greeted(&server.socket()).await;
+        for number in 0..4_000 {
+            raw.send(&[request(1 + 2 * number, "/t.T/Echo", b""), frame(PING, 0, 0, &[1; 8])].concat()).await;
+            assert_eq!(raw.next(DATA).await.map(|frame| frame.payload), Some(prefixed(b"")), "{number}");
+        }
+    });
+}
+
+#[test]
 fn garbage_ends_the_connection() {
     run(async {
         let server = Server::start();

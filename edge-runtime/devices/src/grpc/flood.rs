@@ -8,6 +8,8 @@ use sampan_nghttp2::{Fatal, Frame, Limits, frame};
 /// A message of 4 MiB needs some 600 of them, when its receiver opens its window and measures the bandwidth with each frame.
 const BURST: u32 = 2_000;
 const PER_SECOND: u32 = 200;
+/// For each call: grpc-go measures the bandwidth with a PING after each, and opens its windows.
+const PER_CALL: u32 = 8;
 /// Less in a frame than its head and the work on it are worth.
 const CRUMB: usize = 16;
 
@@ -42,6 +44,11 @@ impl Flood {
         if carries { Ok(()) } else { self.count(now) }
     }
 
+    /// A call was made as it should be.
+    pub(super) fn call(&mut self) {
+        self.left = self.left.saturating_add(PER_CALL).min(BURST);
+    }
+
     /// One thing that carries nothing.
     pub(super) fn count(&mut self, now: Instant) -> Result<(), Fatal> {
         let seconds = u32::try_from(now.saturating_duration_since(self.since).as_secs()).unwrap_or(u32::MAX);
@@ -70,6 +77,18 @@ mod tests {
         assert_eq!(pings(&mut flood, start), 2_000);
         assert_eq!(pings(&mut flood, start + Duration::from_secs(3)), 600);
         assert_eq!(pings(&mut flood, start + Duration::from_secs(3_600)), 2_000);
+    }
+
+    #[test]
+    fn whoever_calls_may_send_some_with_each_call() {
+        let now = Instant::now();
+        let mut flood = Flood::new(now);
+        for _ in 0..10_000 {
+            for _ in 0..8 {
+                assert_eq!(flood.frame(now, PING), Ok(()));
+            }
+            flood.call();
+        }
     }
 
     #[test]

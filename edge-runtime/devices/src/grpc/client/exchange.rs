@@ -79,6 +79,7 @@ impl Exchange {
     pub(in crate::grpc) fn outcome(&mut self) -> Option<Outcome> {
         let answers = self.session.handler();
         let asked = answers.asked.take_if(|asked| asked.is_over())?;
+        answers.flood.call();
         let closed = asked.is_closed();
         let outcome = asked.outcome();
         if !closed {

@@ -146,8 +146,10 @@ impl Exchange {
 
     /// A request that is complete.
     pub(in crate::grpc) fn request(&mut self) -> Option<Request> {
-        let (id, stream) = self.session.handler().open.iter_mut().find(|(_, stream)| is_ready(stream))?;
+        let streams = self.session.handler();
+        let (id, stream) = streams.open.iter_mut().find(|(_, stream)| is_ready(stream))?;
         let room = stream.room.take()?;
+        streams.flood.call();
         match std::mem::replace(&mut stream.phase, Phase::Asked) {
             Phase::Complete { path, message } => Some(Request { stream: *id, path, message, room }),
             other => {
