@@ -63,7 +63,8 @@ struct Shared {
 
 /// Takes connections for ever, each with a task of its own in the current `LocalSet`.
 ///
-/// Answers of all connections that wait to be read hold 4 MiB; who builds long ones does so one at a time.
+/// Answers of all connections that wait to be read hold 4 MiB; those that find no room there are dropped, and the client is told
+/// RESOURCE_EXHAUSTED. Who builds long ones does so one at a time, and yields after each, so that it is taken before the next.
 pub async fn serve(listener: UnixListener, calls: mpsc::Sender<Call>) {
     let shared = Rc::new(Shared {
         calls,
