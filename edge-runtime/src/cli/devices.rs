@@ -15,7 +15,7 @@ use super::{CliError, print};
 pub(super) const VERB: Verb = Verb {
     name: "devices",
     about: "devices behind this node and their values",
-    operands: Operands::Words("[get|watch|set] [NAMESPACE/DEVICE] [PROPERTY=VALUE]"),
+    operands: Operands::Words("[get|watch|set|mappers] [NAMESPACE/DEVICE] [PROPERTY=VALUE]"),
     flags: &[JSON, NAMESPACE],
     run,
 };
@@ -25,6 +25,7 @@ fn run(given: Given) -> Result<(), CliError> {
     let namespace = given.one::<String>("namespace")?.unwrap_or_else(|| "default".to_owned());
     let question = question(&words.iter().map(String::as_str).collect::<Vec<_>>(), &namespace)?;
     let watch = matches!(question, Question::Watch { .. });
+    let table = if matches!(question, Question::Mappers {}) { mappers } else { table };
     let mut answers = ask(&given.paths()?.devices(), question)?;
     loop {
         let devices = answers.next()?;
@@ -60,7 +61,10 @@ fn question(words: &[&str], namespace: &str) -> Result<Question, CliError> {
             }
             None => Err(CliError::Usage(format!("devices set: {wish:?} is no PROPERTY=VALUE"))),
         },
-        _ => Err(CliError::Usage("devices: get [DEVICE], watch [DEVICE] or set DEVICE PROPERTY=VALUE".to_owned())),
+        ["mappers"] => Ok(Question::Mappers {}),
+        _ => Err(CliError::Usage(
+            "devices: get [DEVICE], watch [DEVICE], set DEVICE PROPERTY=VALUE or mappers".to_owned(),
+        )),
     }
 }
 
@@ -124,7 +128,24 @@ fn table(devices: &Value) -> String {
     columns(&rows, "   ")
 }
 
-/// Devices say what they like.
+/// A line for each mapper.
+fn mappers(mappers: &Value) -> String {
+    let mut rows = vec![["MAPPER", "PROTOCOL", "SOCKET", "DEVICES", "WAITING", "STATE", "POD"].map(str::to_owned)];
+    for mapper in mappers.as_array().into_iter().flatten() {
+        let text = |field: &str| one_line(mapper[field].as_str().filter(|text| !text.is_empty()).unwrap_or("-"));
+        let number = |field: &str| mapper[field].as_u64().unwrap_or_default().to_string();
+        let state = match (mapper["replaced"].as_bool(), mapper["answers"].as_bool()) {
+            (Some(true), _) => "replaced",
+            (_, Some(false)) => "takes no calls",
+            _ => "ok",
+        };
+        let [name, protocol, socket, pod] = ["name", "protocol", "socket", "pod"].map(text);
+        rows.push([name, protocol, socket, number("devices"), number("waiting"), state.to_owned(), pod]);
+    }
+    columns(&rows, "   ")
+}
+
+/// Devices and mappers say what they like.
 fn one_line(text: &str) -> String {
     let mut short: String = text.chars().take(60).map(|one| if one.is_control() { '?' } else { one }).collect();
     if text.chars().nth(60).is_some() {
@@ -147,7 +168,8 @@ mod tests {
         assert_eq!(of(&["watch", "dev/t1"]), Ok(Question::Watch { device: Some(named("dev", "t1")) }));
         let set = Question::Set { device: named("default", "t1"), property: "led".into(), value: "a=b".into() };
         assert_eq!(of(&["set", "t1", "led=a=b"]), Ok(set));
-        for wrong in [&["t1"][..], &["set", "t1"], &["set", "t1", "led"], &["get", "a", "b"]] {
+        assert_eq!(of(&["mappers"]), Ok(Question::Mappers {}));
+        for wrong in [&["t1"][..], &["mappers", "m"], &["set", "t1"], &["set", "t1", "led"], &["get", "a", "b"]] {
             assert!(of(wrong).is_err(), "{wrong:?}");
         }
     }
@@ -166,5 +188,19 @@ mod tests {
                         default/t1   online   temp       -            2?1        yes\n\
                         default/t2   -        -          -            -          -\n";
         assert_eq!(table(&devices), expected);
+    }
+
+    #[test]
+    fn mappers_have_a_line_each() {
+        let listed = json!([
+            {"name": "m\n", "protocol": "modbus", "socket": "m.sock", "pod": "", "devices": 7, "waiting": 0, "answers": true},
+            {"name": "n", "protocol": "ble", "socket": "n.sock", "pod": "0d9e", "devices": 0, "waiting": 2, "answers": false},
+            {"name": "o", "protocol": "ble", "socket": "o.sock", "pod": "", "replaced": true, "answers": true},
+        ]);
+        let expected = "MAPPER   PROTOCOL   SOCKET   DEVICES   WAITING   STATE            POD\n\
+                        m?       modbus     m.sock   7         0         ok               -\n\
+                        n        ble        n.sock   0         2         takes no calls   0d9e\n\
+                        o        ble        o.sock   0         0         replaced         -\n";
+        assert_eq!(mappers(&listed), expected);
     }
 }
