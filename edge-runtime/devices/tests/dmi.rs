@@ -341,4 +341,7 @@ fn a_folder_that_cannot_be_had_stops_nothing_else() {
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     stream.read_exact(&mut heard).expect("it speaks HTTP/2");
     assert_eq!(heard[3], 4, "SETTINGS first");
+    // A container that removes it takes it from nobody for long.
+    std::fs::remove_file(folder.join("dmi.sock")).expect("it was there");
+    wait_for(&folder.join("dmi.sock"));
 }

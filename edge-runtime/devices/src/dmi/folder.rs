@@ -3,15 +3,20 @@
 use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::fcntl::{OFlag, open as open_file, openat};
 use nix::sys::stat::{Mode, SFlag, fstat, umask};
 use tokio::net::UnixListener;
+use tokio::time::sleep;
 
 use crate::grpc::{Code, Status};
 use crate::twins::SOCKET;
+
+/// Between two looks whether our socket is still there.
+const LOOK: Duration = Duration::from_secs(10);
 
 fn named(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
@@ -35,6 +40,15 @@ pub(super) fn listen(folder: &Path) -> io::Result<UnixListener> {
     let listener = UnixListener::bind(&path);
     umask(before);
     listener.map_err(|error| named(&path, &error))
+}
+
+/// Done when somebody has removed our socket, or put another one in its place: containers can.
+pub(super) async fn is_taken_away(folder: &Path) {
+    let inode = || std::fs::symlink_metadata(folder.join(SOCKET)).map(|found| found.ino()).ok();
+    let ours = inode();
+    while inode() == ours {
+        sleep(LOOK).await;
+    }
 }
 
 /// A socket that stays the one it was, whatever becomes of its name.

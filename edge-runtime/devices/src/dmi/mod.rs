@@ -17,10 +17,10 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, spawn_local};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::grpc::{self, Call, Client, Status};
-use crate::twins::Request;
+use crate::twins::{Request, SOCKET};
 
 /// For a mapper to answer, connecting included. KubeEdge's edge has the same.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -118,9 +118,14 @@ async fn serve(folder: PathBuf, calls: mpsc::Sender<Call>) {
     let mut pause = PAUSE;
     loop {
         match folder::listen(&folder) {
-            Ok(listening) => {
+            Ok(listener) => {
                 log::info!("mappers may register in {}", folder.display());
-                return grpc::serve(listening, calls).await;
+                let (taken, since) = (folder::is_taken_away(&folder), Instant::now());
+                tokio::select! {
+                    () = grpc::serve(listener, calls.clone()) => {}
+                    () = taken => log::warn!("{} is taken away, and is made again", folder.join(SOCKET).display()),
+                }
+                pause = if since.elapsed() > PAUSE_AT_MOST { PAUSE } else { pause };
             }
             Err(error) => log::error!("no mapper can register, tried again in {} s: {error}", pause.as_secs()),
         }

@@ -12,6 +12,7 @@ use super::body::{Body, Model};
 use super::documents::{Kind, Time, Twin, Valued};
 use super::due::Waiting;
 use super::keep::Unkept;
+use super::mappers::Packed;
 use super::now::rfc3339;
 
 /// A value and when it came to be.
@@ -177,7 +178,7 @@ pub(super) struct Device {
     pub(super) description: String,
     pub(super) properties: Properties,
     /// What of its spec matters to mappers, JSON.
-    pub(super) spec: Option<Box<str>>,
+    pub(super) spec: Option<Packed>,
     pub(super) state: State,
     /// Of the last report.
     pub(super) seq: u64,

@@ -66,6 +66,12 @@ impl Keep {
         }
     }
 
+    /// What must last has used up its part of the medium for now.
+    pub(super) fn is_spent(&mut self, now: u64) -> bool {
+        self.leak(now);
+        self.level > self.per_hour / 4
+    }
+
     fn leak(&mut self, now: u64) {
         let leaked = now.saturating_sub(self.leaked).saturating_mul(self.per_hour) / HOUR;
         if leaked > 0 {

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::announce::member;
 use super::body::Model;
 use super::device::{Device, Taken, kind_in};
+use super::mappers::Packed;
 use super::now::Now;
 use super::{Output, Twins, body, mappers, model_of, record, stamper};
 
@@ -90,8 +91,11 @@ impl Twins {
         device.said = true;
         let spec = if self.mappers.are_on() { mappers::of_device(object) } else { None };
         let read = body::device(object);
-        let for_mappers = came || device.spec != spec || device.model != read.model;
-        device.spec = spec;
+        let held = device.spec.as_ref().and_then(Packed::text);
+        let for_mappers = came || held.as_deref() != spec.as_deref() || device.model != read.model;
+        if for_mappers {
+            device.spec = spec.map(|spec| self.mappers.samples.pack(&model_of(&id, &read.model), &spec));
+        }
         let model = self.models.get(&model_of(&id, &read.model));
         let stamp = stamper(now, self.clock_set);
         let Taken { changed, voided } = device.take(read, model, &stamp);
@@ -146,6 +150,8 @@ impl Twins {
     fn remove(&mut self, now: Now, id: &Named) {
         let Some(mut device) = self.devices.remove(id) else { return };
         self.changed.insert(id.clone());
+        device.spec = None;
+        self.mappers.samples.forget();
         self.mappers.touch(id);
         self.announcements.forget(id, &mut device.pending);
         if self.ready {

@@ -22,9 +22,13 @@ const LONGEST: usize = 256 << 10;
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Spec<'a> {
+    #[serde(skip_serializing_if = "Value::is_null")]
     protocol: &'a Value,
+    #[serde(skip_serializing_if = "Value::is_null")]
     properties: &'a Value,
+    #[serde(skip_serializing_if = "Value::is_null")]
     methods: &'a Value,
+    #[serde(skip_serializing_if = "Value::is_null")]
     state_report: &'a Value,
 }
 
@@ -91,7 +95,7 @@ impl<'a> Source<'a> {
 
     pub(super) fn wanted(&mut self, id: &Named) -> Wanted {
         let Some(device) = self.devices.get(id) else { return Wanted::Gone };
-        let spec = device.spec.as_deref().and_then(|spec| serde_json::from_str::<Value>(spec).ok());
+        let spec = device.spec.as_ref().and_then(|spec| serde_json::from_str::<Value>(&spec.text()?).ok());
         let Some(spec) = spec else { return Wanted::Gone };
         match self.model(&model_of(id, &device.model)) {
             Some(model) => Self::given(id, device, spec, model, self.models),

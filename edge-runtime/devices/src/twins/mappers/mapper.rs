@@ -30,8 +30,6 @@ pub(super) struct Info {
     pub(super) socket: String,
     /// Uid of its pod; empty for a process of the node.
     pub(super) pod: String,
-    /// When it registered, milliseconds since 1970.
-    pub(super) since: u64,
     /// A newer one drives its devices: it is to hold none.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) replaced: bool,
@@ -185,6 +183,7 @@ impl Mapper {
             let (what, to_call) = match (self.held.get(&device), given) {
                 (None, None) => {
                     self.queue.remove(&device);
+                    self.refused.remove(&device);
                     continue;
                 }
                 (Some(Some(held)), Some(given)) if *held == given.hash => {

@@ -6,12 +6,14 @@
 //! | `register` | a mapper says that it is there, and is given its devices |
 //! | `mapper`, `retry` | one mapper: what it holds, its next call, and when |
 //! | `given`, `convert`, `push` | what it is given of a device |
+//! | `packed` | specs of devices, in little memory |
 //! | `report` | what it says of its devices |
 //! | `rows` | what is kept over a restart |
 
 mod convert;
 mod given;
 mod mapper;
+mod packed;
 mod push;
 mod register;
 mod report;
@@ -33,12 +35,17 @@ use mapper::{Info, Mapper, Refusal};
 use rows::{Of, Rows};
 
 pub(super) use given::{of_device, of_model};
+pub(super) use packed::{Packed, Samples};
 pub(super) use rows::is_of_mapper;
 
 /// Our own in the folder.
 pub const SOCKET: &str = "dmi.sock";
 /// A mapper that is replaced and takes no calls is given up after so long, milliseconds.
 const GIVE_UP: u64 = 10 * MINUTE;
+
+/// One registration takes so long of the budget, milliseconds, and so many may come at once: all of them after a start.
+const REGISTRATION: u64 = 500;
+const REGISTRATIONS: u64 = register::MOST as u64 + 8;
 
 /// What a mapper asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +74,7 @@ pub(super) struct Mappers {
     folder: Option<PathBuf>,
     all: Vec<Mapper>,
     pub(super) rows: Rows,
+    pub(super) samples: Samples,
     /// What was kept has been read.
     loaded: bool,
     /// Devices of which something may have changed for a mapper.
@@ -77,6 +85,9 @@ pub(super) struct Mappers {
     /// Devices of which an event has told what is odd about them.
     odd: BTreeMap<Named, String>,
     replaced_at: Option<u64>,
+    /// Registrations that are free again by and by, and when they were last counted.
+    spent: u64,
+    counted: u64,
 }
 
 fn not_ready() -> Status {
@@ -105,6 +116,16 @@ impl Mappers {
 
     pub(super) fn count(&self) -> Option<u64> {
         self.are_on().then(|| self.all.iter().filter(|mapper| !mapper.info.replaced).count() as u64)
+    }
+
+    /// Each costs a look at all devices: one that registers without end must not keep others waiting.
+    const fn may_register(&mut self, now: Now) -> bool {
+        let freed = now.mono.saturating_sub(self.counted) / REGISTRATION;
+        self.spent = self.spent.saturating_sub(freed);
+        self.counted += freed * REGISTRATION;
+        let may = self.spent < REGISTRATIONS;
+        self.spent += may as u64;
+        may
     }
 
     /// Two that take turns must not fill the API with events.
@@ -226,7 +247,7 @@ impl Twins {
             self.warn_of(&id, note);
         }
         if !self.mappers.rows.is_empty() {
-            if self.daemon && self.mappers.rows.is_urgent() {
+            if self.daemon && self.mappers.rows.is_urgent() && !self.keep.is_spent(now.mono) {
                 self.keep_rows(super::keep::Which::Mappers, now);
             } else {
                 self.keep.soon_mappers(now.mono);

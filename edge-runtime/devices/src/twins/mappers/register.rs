@@ -14,7 +14,7 @@ use super::{Event, Registration};
 use crate::grpc::{Code, Status};
 
 /// Most mappers of a node.
-const MOST: usize = 32;
+pub(super) const MOST: usize = 32;
 /// Longest name, version and protocol, in bytes.
 const LONGEST: usize = 253;
 /// Most bytes of an answer: gRPC takes no more than 4 MiB unless it is told to. What does not fit follows one by one.
@@ -47,7 +47,7 @@ fn socket(folder: &Path, address: &[u8]) -> Result<String, Status> {
     }
 }
 
-fn info(folder: &Path, mapper: MapperInfo, pod: String, since: u64) -> Result<Info, Status> {
+fn info(folder: &Path, mapper: MapperInfo, pod: String) -> Result<Info, Status> {
     let MapperInfo { name, version, protocol, address, .. } = mapper;
     if protocol.is_empty() {
         return Err(invalid("the mapper names no protocol"));
@@ -55,7 +55,7 @@ fn info(folder: &Path, mapper: MapperInfo, pod: String, since: u64) -> Result<In
     if [&name, &version, &protocol].iter().any(|text| text.len() > LONGEST || text.contains(char::is_control)) {
         return Err(invalid(format!("name, version and protocol have {LONGEST} bytes at most that can be printed")));
     }
-    Ok(Info { name, version, protocol, socket: socket(folder, &address)?, pod, since, replaced: false })
+    Ok(Info { name, version, protocol, socket: socket(folder, &address)?, pod, replaced: false })
 }
 
 impl Twins {
@@ -65,7 +65,7 @@ impl Twins {
         let info = match (&self.mappers.folder, request.mapper) {
             (None, _) => Err(Status::new(Code::Unimplemented, "DMI is off")),
             (_, None) => Err(invalid("the request has no mapper")),
-            (Some(folder), Some(mapper)) => info(folder, mapper, pod, now.wall),
+            (Some(folder), Some(mapper)) => info(folder, mapper, pod),
         };
         let answer = match info {
             Err(status) => Err(status),
@@ -75,6 +75,9 @@ impl Twins {
                 return;
             }
             Ok(_) if !self.ready => Err(super::not_ready()),
+            Ok(_) if !self.mappers.may_register(now) => {
+                Err(Status::new(Code::ResourceExhausted, "mappers register too often"))
+            }
             Ok(info) => self.registered(now, &registration, info),
         };
         self.counters.refused += u64::from(answer.is_err());

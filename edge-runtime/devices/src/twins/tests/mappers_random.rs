@@ -201,6 +201,9 @@ impl Lab {
                 self.world.report("temp", "21");
             }
             News::Starts(mapper, with_data) => {
+                // As often as it may.
+                self.world.wait(500);
+                let now = self.world.now;
                 self.changes += 8;
                 let name = MAPPERS[mapper];
                 // Who is asked for the process before it hears nothing more.
