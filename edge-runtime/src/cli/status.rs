@@ -65,8 +65,9 @@ fn device_row(counters: &Value) -> Option<String> {
     let [devices, taken, told] = ["devices", "reportsIn", "reportsOut"].map(number);
     let [refused, dropped] = ["refused", "dropped"].map(number);
     let mappers = counters["mappers"].as_u64().map(|mappers| format!(", {mappers} mappers")).unwrap_or_default();
-    let text =
-        format!("{devices}, {broker}{mappers}; {taken} values taken, {told} reports told, {refused} refused, {dropped} dropped");
+    let text = format!(
+        "{devices}, {broker}{mappers}; {taken} values taken, {told} reports told, {refused} refused, {dropped} dropped"
+    );
     counters.is_object().then_some(text)
 }
 

@@ -40,7 +40,7 @@ pub(super) fn update(payload: &[u8]) -> Option<Update> {
     let change = |Values { expected, actual, .. }| Change {
         expected: expected.map(|held: Held| held.value),
         actual: actual.map(|held: Held| held.value),
-        kind: None,
+        ..Change::default()
     };
     Some(Update { event_id, twin: twin.into_iter().map(|(name, values)| (name, Some(change(values)))).collect() })
 }
