@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::dmi::{Answered, Dmi};
 use crate::grpc::Call;
-use crate::mqtt::{self, Broker, News, Queue};
+use crate::mqtt::{News, Outlets};
 use crate::server::{self, Callers, Heard, Role, Said};
 use crate::twins::{Now, Output, Request, Twins};
 
@@ -90,7 +90,7 @@ struct Helper {
     callers: Callers,
     /// None before the first daemon.
     works: Option<Works>,
-    queue: Option<Queue>,
+    outlets: Outlets,
     news: mpsc::Sender<News>,
     /// None before the first daemon, and where DMI is off.
     dmi: Option<Dmi>,
@@ -109,7 +109,7 @@ impl Helper {
             start: Instant::now(),
             callers: Callers::default(),
             works: None,
-            queue: None,
+            outlets: Outlets::default(),
             news,
             dmi: None,
             mappers,
@@ -216,15 +216,11 @@ impl Helper {
         self.ending = true;
     }
 
-    /// To the broker, when there are devices to speak of.
+    /// To the broker and for clients, when there are devices to speak of.
     fn connect(&mut self) {
-        let Some(works) = self.works.as_ref().filter(|works| works.twins.is_ready()) else { return };
-        let Some(settings) = works.settings.mqtt.as_ref().filter(|_| self.queue.is_none()) else { return };
-        let (queue, waiting) = mqtt::queue();
-        self.queue = Some(queue);
-        match Broker::new(settings, &works.node) {
-            Ok(broker) => drop(tokio::task::spawn_local(mqtt::run(broker, self.news.clone(), waiting))),
-            Err(why) => log::error!("no MQTT broker is used: {why}"),
+        let Some(works) = self.works.as_mut().filter(|works| works.twins.is_ready()) else { return };
+        if self.outlets.open(&works.settings, &works.node, &self.news) {
+            works.twins.listens();
         }
     }
 
@@ -234,9 +230,16 @@ impl Helper {
         match news {
             News::Up => {
                 log::info!("connected to the MQTT broker");
+                self.outlets.broker(true);
                 works.twins.broker(now, true);
             }
-            News::Down => works.twins.broker(now, false),
+            News::Down => {
+                self.outlets.broker(false);
+                works.twins.broker(now, false);
+            }
+            News::Subscribed(filters) => {
+                works.twins.subscribed(now, |topic| filters.iter().any(|filter| filter.matches(topic)));
+            }
             News::Message { topic, payload, retained } => {
                 works.twins.message(now, &topic, payload.as_deref(), retained);
             }
@@ -290,7 +293,7 @@ impl Helper {
     /// Does what follows.
     fn act(&mut self) {
         let now = self.now();
-        let room = self.queue.as_ref().map_or(0, Queue::room);
+        let room = self.outlets.room();
         let Some(works) = &mut self.works else { return self.trim() };
         works.twins.tick(now, room);
         if self.ending {
@@ -299,11 +302,7 @@ impl Helper {
         let mut told = true;
         for output in works.twins.outputs() {
             match output {
-                Output::Publish(message) => {
-                    if !self.queue.as_ref().is_some_and(|queue| queue.put(message)) {
-                        works.twins.dropped();
-                    }
-                }
+                Output::Publish(message) => self.outlets.publish(message),
                 Output::Tell(line) => told &= self.callers.tell_daemon(&line),
                 output => {
                     if let Some(dmi) = &mut self.dmi {
@@ -312,6 +311,7 @@ impl Helper {
                 }
             }
         }
+        works.twins.dropped(self.outlets.dropped());
         self.changed.append(&mut works.twins.changed());
         if !told {
             self.daemon_went();

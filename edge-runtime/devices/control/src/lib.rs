@@ -6,6 +6,7 @@
 
 mod broker;
 mod lines;
+mod listen;
 mod settings;
 
 use edge_protocol::message::DeviceRefusal;
@@ -14,6 +15,7 @@ use serde_json::Value;
 
 pub use broker::Address;
 pub use lines::{Splitter, TooLong};
+pub use listen::Listen;
 pub use settings::{CheckValues, Dmi, Mqtt, Read, Report, Settings, Store};
 
 /// Changes with anything that an older helper or daemon would misunderstand: then the helper ends and another one starts.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_path_to_error::Track;
 
-use crate::Address;
+use crate::{Address, Listen};
 
 /// With the name of a socket in it a path has less than 108 bytes (unix(7)).
 const LONGEST_FOLDER: usize = 80;
@@ -19,6 +19,8 @@ pub struct Settings {
     pub mqtt: Option<Mqtt>,
     /// For programs that drive devices, mappers; none for no DMI.
     pub dmi: Option<Dmi>,
+    /// Where devices find the node itself; none for nowhere.
+    pub listen: Option<Listen>,
     pub report: Report,
     pub store: Store,
     /// Values must fit type, minimum and maximum of the model.
@@ -129,6 +131,9 @@ impl Settings {
             let wrong = || format!("device-twin.dmi.folder: must be an absolute path below {LONGEST_FOLDER} bytes");
             fits.then_some(()).ok_or_else(wrong)?;
         }
+        if let Some(listen) = &self.listen {
+            listen.checked().map_err(|why| format!("device-twin.listen.{why}"))?;
+        }
         let Report { min_interval_seconds, per_second, unchanged_seconds } = self.report;
         in_range("report.min-interval-seconds", min_interval_seconds, 0, 86_400)?;
         in_range("report.per-second", per_second.into(), 1, 1_000)?;
@@ -184,6 +189,8 @@ mod tests {
             (json!({"mqtt": {"broker": "tcp://a:1", "password-file": "/x"}}), "device-twin.mqtt.password-file: "),
             (json!({"dmi": {"folder": "kubeedge"}}), "device-twin.dmi.folder: "),
             (json!({"dmi": {"folder": "/x".repeat(40)}}), "device-twin.dmi.folder: "),
+            (json!({"listen": {"address": "0.0.0.0:1884"}}), "device-twin.listen.address: "),
+            (json!({"listen": {"users-file": "users"}}), "device-twin.listen.users-file: "),
             (json!({"check-values": 1}), "device-twin.check-values: "),
         ] {
             let read = read(&typed);

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::connection::serve;
+use super::listener::Filter;
 use super::packet::Login;
 use super::queue::Waiting;
 
@@ -25,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of a password file.
 const PASSWORD: u64 = 4_096;
 
-/// What comes of the broker.
+/// What comes of the broker, or of clients of the listener.
 #[derive(Debug, PartialEq, Eq)]
 pub enum News {
     /// It has taken our subscriptions.
@@ -37,6 +38,8 @@ pub enum News {
         payload: Option<Vec<u8>>,
         retained: bool,
     },
+    /// A client of the listener hears from now on what the node says and these match.
+    Subscribed(Vec<Filter>),
 }
 
 /// A broker, and who we are there.

@@ -1,5 +1,5 @@
 //! A client of an MQTT broker, version 3.1.1: subscribes, hands over what comes, publishes what it is given, and connects again
-//! for as long as it is wanted. Knows no topic and no payload.
+//! for as long as it is wanted. And a small server for nodes without a broker. Knows no payload.
 //!
 //! | file | owns |
 //! |---|---|
@@ -7,11 +7,17 @@
 //! | `connection` | one connection, from CONNECT to its end |
 //! | `client` | where the broker is, and the next try |
 //! | `queue` | messages that wait for the broker |
+//! | `listener` | the server |
+//! | `outlets` | where messages of the node go |
 
 mod client;
 mod connection;
+pub mod listener;
+mod outlets;
 mod packet;
 mod queue;
 
 pub use client::{Broker, News, run};
+pub use listener::{Filter, Listener};
+pub use outlets::Outlets;
 pub use queue::{Queue, queue};

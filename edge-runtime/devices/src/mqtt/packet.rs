@@ -96,7 +96,7 @@ impl Decoder {
 }
 
 /// The length of what follows the fixed header, and how many bytes say so.
-fn remaining(bytes: &[u8]) -> Result<Option<(usize, usize)>, Broken> {
+pub(super) fn remaining(bytes: &[u8]) -> Result<Option<(usize, usize)>, Broken> {
     let mut length = 0;
     for (at, byte) in bytes.iter().take(4).enumerate() {
         length |= usize::from(byte & 0x7f) << (7 * at);
@@ -192,7 +192,7 @@ pub(super) const PINGREQ: [u8; 2] = [0xc0, 0];
 pub(super) const DISCONNECT: [u8; 2] = [0xe0, 0];
 
 /// A field has a length of two bytes; what is longer is cut, and nobody will know it.
-fn text(to: &mut Vec<u8>, bytes: &[u8]) {
+pub(super) fn text(to: &mut Vec<u8>, bytes: &[u8]) {
     let length = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
     to.extend(length.to_be_bytes());
     to.extend(&bytes[..usize::from(length)]);

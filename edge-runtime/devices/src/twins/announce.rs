@@ -100,6 +100,15 @@ impl Twins {
         }
     }
 
+    /// Somebody hears from now on what is said of some of these topics: how the devices should be that are not so.
+    pub fn subscribed(&mut self, now: Now, hears: impl Fn(&str) -> bool) {
+        for (id, device) in self.devices.iter_mut().filter(|(_, device)| device.differs()) {
+            if hears(&topics::device(id, "twin/update/delta")) {
+                self.announcements.delta(id, &mut device.pending, now.mono);
+            }
+        }
+    }
+
     /// The broker is away: what is to be heard is found anew when it is back.
     pub(super) fn announce_nothing(&mut self) {
         for (id, device) in &mut self.devices {
@@ -108,7 +117,7 @@ impl Twins {
     }
 
     pub(super) fn announce(&mut self, now: Now, mut room: usize) {
-        if self.broker != Some(true) {
+        if !self.heard {
             return;
         }
         self.announcements.retry = None;
@@ -173,7 +182,7 @@ impl Twins {
     }
 
     fn say(&mut self, topic: String, document: &impl serde::Serialize) {
-        if self.broker == Some(true) {
+        if self.heard {
             self.outputs.push(Output::Publish(Message { topic, payload: documents::text(document) }));
         }
     }

@@ -113,7 +113,7 @@ impl Twins {
         }
         self.keep.soon(&mut device.unkept, now.mono);
         self.mappers.touch(id);
-        if changed && self.broker == Some(true) {
+        if changed && self.heard {
             let how = BTreeMap::from([(property.to_owned(), last)]);
             self.announcements.changed(id, &mut device.pending, now.mono, how);
         }

@@ -18,15 +18,21 @@ impl Twins {
     /// A broker is there and has taken our subscriptions, or is there no more.
     pub fn broker(&mut self, now: Now, up: bool) {
         self.broker = Some(up);
+        self.heard = up || self.listens;
         for device in self.devices.values_mut().filter(|_| !up) {
             let told = device.properties.iter_mut().map(|(_, property)| &mut property.told);
             told.chain([&mut device.state.told]).for_each(|told| told.live = false);
         }
         if up && self.ready {
             self.announce_all(now);
-        } else if !up {
+        } else if !up && !self.listens {
             self.announce_nothing();
         }
+    }
+
+    /// Clients may connect to the node itself, from now on.
+    pub const fn listens(&mut self) {
+        (self.listens, self.heard) = (true, true);
     }
 
     /// A message. `payload`: none if it was too long to be read. `retained`: the broker had it before we asked.
@@ -127,7 +133,7 @@ impl Twins {
         }
         device.unkept.any |= done.news || done.extra.is_some() || done.cleared;
         device.unkept.times = true;
-        if self.broker == Some(true) && device.differs() {
+        if self.heard && device.differs() {
             self.announcements.delta(id, &mut device.pending, now.mono);
         }
         if let Some(name) = done.extra.filter(|_| self.daemon && !device.extras_told) {

@@ -55,7 +55,7 @@ use crate::grpc::Status;
 
 pub use mappers::{Request, SOCKET};
 pub use now::Now;
-pub use topics::FILTERS;
+pub use topics::{FILTERS, SAID};
 
 /// In milliseconds.
 const MINUTE: u64 = 60_000;
@@ -114,6 +114,10 @@ pub struct Twins {
     clock_set: bool,
     /// None where there is no broker configured.
     broker: Option<bool>,
+    /// Clients may connect to the node itself.
+    listens: bool,
+    /// Somebody may hear what is published.
+    heard: bool,
     due: Due,
     keep: Keep,
     /// Of the last report.
@@ -143,6 +147,8 @@ impl Twins {
             link: false,
             clock_set: true,
             broker: settings.mqtt.as_ref().map(|_| false),
+            listens: false,
+            heard: false,
             due: Due::new(settings.report.clone()),
             keep: Keep::new(settings.store.writes_per_hour),
             seq: 0,
@@ -175,7 +181,7 @@ impl Twins {
 
     /// When [`tick`](Self::tick) is to be called next though nothing has happened.
     pub fn wake(&self) -> Option<u64> {
-        let announce = self.announcements.wake().filter(|_| self.broker == Some(true));
+        let announce = self.announcements.wake().filter(|_| self.heard);
         let report = self.due.wake().filter(|_| self.reports());
         let keep = self.keep.wake().filter(|_| self.daemon && self.ready);
         let forget = self.forget_at.filter(|_| self.reports());
@@ -194,9 +200,9 @@ impl Twins {
         std::mem::take(&mut self.changed)
     }
 
-    /// A message that found no room.
-    pub const fn dropped(&mut self) {
-        self.counters.dropped += 1;
+    /// Messages that found no room.
+    pub const fn dropped(&mut self, messages: u64) {
+        self.counters.dropped += messages;
     }
 
     /// All rows that are not kept, as lines. Nothing comes after it.
@@ -278,10 +284,10 @@ impl Twins {
 
     /// Only where somebody could hear it: what must be heard is announced again when there is a broker.
     fn publish(&mut self, topic: String, payload: Vec<u8>) {
-        match self.broker {
-            Some(true) => self.outputs.push(Output::Publish(Message { topic, payload })),
-            Some(false) => self.counters.dropped += 1,
-            None => {}
+        if self.heard {
+            self.outputs.push(Output::Publish(Message { topic, payload }));
+        } else if self.broker == Some(false) {
+            self.counters.dropped += 1;
         }
     }
 }

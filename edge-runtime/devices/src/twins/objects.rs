@@ -123,10 +123,10 @@ impl Twins {
         if device.is_due() {
             self.due.changed(&mut device.waiting, now.mono, echoes);
         }
-        if self.ready && came && self.broker == Some(true) {
+        if self.ready && came && self.heard {
             self.announcements.added(&id, &mut device.pending, now.mono);
         }
-        if self.ready && self.broker == Some(true) && !changed.is_empty() {
+        if self.ready && self.heard && !changed.is_empty() {
             self.announcements.changed(&id, &mut device.pending, now.mono, changed);
         }
     }
@@ -194,7 +194,7 @@ impl Twins {
         self.records = records;
         self.mappers_told(now);
         self.forget_at.get_or_insert(now.mono + FORGET);
-        if !self.ready && self.broker == Some(true) {
+        if !self.ready && self.heard {
             self.announce_all(now);
         }
         self.ready = true;

@@ -10,6 +10,15 @@ pub const FILTERS: [&str; 4] = [
     "$hw/events/node/+/membership/get",
 ];
 
+/// What the node alone says.
+pub const SAID: [&str; 5] = [
+    "$hw/events/device/+/+/twin/update/+",
+    "$hw/events/device/+/+/twin/get/result",
+    "$hw/events/device/+/+/state/update/result",
+    "$hw/events/node/+/membership/get/result",
+    "$hw/events/node/+/membership/updated",
+];
+
 /// Longest topic that is looked at, in bytes.
 const LONGEST: usize = 1_024;
 

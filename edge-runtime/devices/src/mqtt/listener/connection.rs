@@ -1,0 +1,340 @@
+//! One connection of a client, from its first byte to its end. It waits for its own socket and for a place among the news of the
+//! node; nobody else waits for it.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::ready;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::sync::mpsc::Permit;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::super::client::News;
+use super::super::packet::Broken;
+use super::encode;
+use super::frame::Decoder;
+use super::hub::{Refusal, Token};
+use super::login::PENANCE;
+use super::packet::Packet;
+use super::shared::Shared;
+
+/// For a client to say who it is (3.1.4).
+const GREETING: Duration = Duration::from_secs(10);
+/// For a packet to come as a whole, for a packet to be taken.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// For a client that is refused to read why.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// Without a reason to look at the clock.
+const LONG: Duration = Duration::from_secs(3_600);
+/// Bytes that are read, and about as many as are written at once.
+const READ: usize = 8 << 10;
+const WRITE: usize = 16 << 10;
+/// Bytes of memory that are kept for what is written next.
+const KEPT: usize = 1_024;
+
+/// How it has ended.
+enum End {
+    /// By DISCONNECT.
+    Orderly,
+    /// By the client, or on the way to it.
+    Lost(io::Error),
+    /// By the listener, for this reason.
+    Sent(String),
+    Refused(Refusal),
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Orderly => f.write_str("it has said so"),
+            Self::Lost(error) => error.fmt(f),
+            Self::Sent(why) => f.write_str(why),
+            Self::Refused(why) => write!(f, "it was refused ({why:?})"),
+        }
+    }
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> Self {
+        Self::Lost(error)
+    }
+}
+
+impl From<Broken> for End {
+    fn from(Broken(why): Broken) -> Self {
+        Self::Sent(why)
+    }
+}
+
+/// Serves one client until it ends. `place`: where it waits for its CONNECT.
+pub(super) async fn serve(mut stream: TcpStream, place: u64, shared: Rc<Shared>) {
+    // Small packets, and each is waited for.
+    let _ = stream.set_nodelay(true);
+    let (mut read, mut write) = stream.split();
+    let mut decoder = Decoder::default();
+    let greeted = timeout(GREETING, greet(&mut read, &mut decoder, &shared, place)).await;
+    let end = match greeted.unwrap_or_else(|_| Err(End::Sent("it does not say CONNECT".to_owned()))) {
+        Ok((token, keep_alive)) => {
+            let end = talk(&mut read, &mut write, decoder, &shared, token, keep_alive).await;
+            let will = shared.gone(token, matches!(end, End::Orderly));
+            if let Some(will) = will {
+                // Fails only when the node's loop has ended.
+                let _ = shared.news.send(will).await;
+            }
+            end
+        }
+        Err(End::Refused(why)) => {
+            refuse(&mut read, &mut write, why).await;
+            End::Refused(why)
+        }
+        Err(end) => end,
+    };
+    shared.arrived(place);
+    log::debug!("a client of the listener is gone: {end}");
+}
+
+/// Until it is a client.
+async fn greet(
+    read: &mut ReadHalf<'_>,
+    decoder: &mut Decoder,
+    shared: &Shared,
+    place: u64,
+) -> Result<(Token, u16), End> {
+    loop {
+        let Some((packet, size)) = decoder.peek()? else {
+            fill(read, decoder).await?;
+            continue;
+        };
+        let connect = match packet {
+            Packet::Connect(connect) => connect,
+            _ => return Err(End::Refused(Refusal::Version)),
+        };
+        let users = shared.logins.users().await.map_err(End::Refused)?;
+        let who = shared.logins.who(users.as_ref(), connect.user, connect.password);
+        if matches!(who, Err(Refusal::Login)) {
+            sleep(PENANCE).await;
+        }
+        let token = shared.with(|hub| {
+            if let Some(users) = &users {
+                hub.users(|user, rights| users.still(user, rights));
+            }
+            hub.connect(&connect, who?)
+        });
+        let token = token.map_err(End::Refused)?;
+        let keep_alive = connect.keep_alive;
+        decoder.take(size);
+        shared.arrived(place);
+        return Ok((token, keep_alive));
+    }
+}
+
+/// It is told why, and has a moment to read it: closed with bytes that nobody has read, a connection loses what was said
+/// (RFC 9293, 3.10.4).
+async fn refuse(read: &mut ReadHalf<'_>, write: &mut WriteHalf<'_>, why: Refusal) {
+    let farewell = async {
+        write.write_all(&encode::connack(why as u8)).await?;
+        write.shutdown().await?;
+        loop {
+            fill(read, &mut Decoder::default()).await?;
+        }
+    };
+    let _: Result<io::Result<()>, _> = timeout(FAREWELL, farewell).await;
+}
+
+/// Whether there may be more to read at once.
+async fn fill(read: &mut ReadHalf<'_>, decoder: &mut Decoder) -> io::Result<bool> {
+    // Nothing of it is held while nothing comes.
+    poll_fn(|context| {
+        let mut bytes = [MaybeUninit::uninit(); READ];
+        let mut bytes = ReadBuf::uninit(&mut bytes);
+        ready!(Pin::new(&mut *read).poll_read(context, &mut bytes))?;
+        if bytes.filled().is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into()).into();
+        }
+        decoder.feed(bytes.filled());
+        Ok(bytes.remaining() == 0).into()
+    })
+    .await
+}
+
+/// What is being written.
+#[derive(Debug, Default)]
+struct Out {
+    bytes: Vec<u8>,
+    /// Those before this are written.
+    start: usize,
+}
+
+impl Out {
+    const fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Writes as much as is taken now.
+    async fn flush(&mut self, write: &mut WriteHalf<'_>) -> io::Result<()> {
+        let rest = self.bytes.get(self.start..).unwrap_or_default();
+        let written = poll_fn(|context| Pin::new(&mut *write).poll_write(context, rest)).await?;
+        self.start += written;
+        if self.start >= self.bytes.len() {
+            self.start = 0;
+            self.bytes.clear();
+            if self.bytes.capacity() > KEPT {
+                self.bytes = Vec::new();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What has to happen before the next packet is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wants {
+    /// The rest of it.
+    Bytes,
+    /// That the client reads.
+    Room,
+    /// A place among the news of the node.
+    Place,
+}
+
+/// Since when something is waited for.
+struct Since {
+    /// A packet of the client.
+    packet: Instant,
+    /// The rest of one.
+    rest: Instant,
+    /// That the client takes what it is told.
+    taken: Instant,
+}
+
+async fn talk(
+    read: &mut ReadHalf<'_>,
+    write: &mut WriteHalf<'_>,
+    mut decoder: Decoder,
+    shared: &Shared,
+    token: Token,
+    keep_alive: u16,
+) -> End {
+    // [MQTT-3.1.2-24]
+    let silence = (keep_alive > 0).then(|| Duration::from_millis(u64::from(keep_alive) * 1_500));
+    let wake = shared.wake(token);
+    let mut out = Out::default();
+    let mut place = None;
+    let now = Instant::now();
+    let mut since = Since { packet: now, rest: now, taken: now };
+    let mut timer = pin!(sleep_until(now + LONG));
+    loop {
+        let wants = match packets(&mut decoder, shared, token, &mut place, &mut since) {
+            Ok(wants) => wants,
+            Err(end) => return end,
+        };
+        if out.is_empty() {
+            shared.with(|hub| hub.write(token, &mut out.bytes, WRITE));
+            since.taken = Instant::now();
+        }
+        if let Some(why) = shared.with(|hub| hub.is_cut(token)) {
+            return End::Sent(why.to_owned());
+        }
+        if wants != Wants::Bytes {
+            // It cannot be heard meanwhile.
+            since.packet = since.taken.max(since.packet);
+        }
+        let mut deadline = timer.deadline().min(silence.map_or(timer.deadline(), |silence| since.packet + silence));
+        if decoder.is_midway() && wants == Wants::Bytes {
+            deadline = deadline.min(since.rest + PATIENCE);
+        }
+        if !out.is_empty() {
+            deadline = deadline.min(since.taken + PATIENCE);
+        }
+        if deadline < timer.deadline() {
+            timer.as_mut().reset(deadline);
+        }
+        let midway = decoder.is_midway();
+        tokio::select! {
+            more = fill(read, &mut decoder), if wants == Wants::Bytes => match more {
+                Ok(more) => {
+                    if !midway {
+                        since.rest = Instant::now();
+                    }
+                    if more {
+                        // Others have their turn.
+                        tokio::task::yield_now().await;
+                    }
+                }
+                Err(error) => return error.into(),
+            },
+            flushed = out.flush(write), if !out.is_empty() => match flushed {
+                Ok(()) => since.taken = Instant::now(),
+                Err(error) => return error.into(),
+            },
+            permit = shared.news.reserve(), if wants == Wants::Place => match permit {
+                Ok(permit) => {
+                    place = Some(permit);
+                    (since.packet, since.rest) = (Instant::now(), Instant::now());
+                }
+                Err(_) => return End::Sent("the node ends".to_owned()),
+            },
+            () = wake.notified() => {}
+            () = &mut timer => {
+                let now = Instant::now();
+                if silence.is_some_and(|silence| wants == Wants::Bytes && now >= since.packet + silence) {
+                    return End::Sent("it is silent for longer than its keep-alive allows".to_owned());
+                }
+                if decoder.is_midway() && wants == Wants::Bytes && now >= since.rest + PATIENCE {
+                    return End::Sent("the rest of a packet does not come".to_owned());
+                }
+                if !out.is_empty() && now >= since.taken + PATIENCE {
+                    return End::Sent("it does not read what it is told".to_owned());
+                }
+                timer.as_mut().reset(now + LONG);
+            }
+        }
+    }
+}
+
+/// Does what the packets say that have come as a whole.
+fn packets<'a>(
+    decoder: &mut Decoder,
+    shared: &'a Shared,
+    token: Token,
+    place: &mut Option<Permit<'a, News>>,
+    since: &mut Since,
+) -> Result<Wants, End> {
+    let wants = loop {
+        let Some((packet, size)) = decoder.peek()? else { break Wants::Bytes };
+        let (full, for_node) = shared.with(|hub| (hub.is_full(token), hub.is_for_node(&packet)));
+        if full {
+            break Wants::Room;
+        }
+        if for_node && place.is_none() {
+            match shared.news.try_reserve() {
+                Ok(permit) => *place = Some(permit),
+                Err(TrySendError::Full(())) => break Wants::Place,
+                Err(TrySendError::Closed(())) => return Err(End::Sent("the node ends".to_owned())),
+            }
+        }
+        if packet == Packet::Disconnect {
+            return Err(End::Orderly);
+        }
+        let news = shared.with(|hub| hub.packet(token, packet))?;
+        if let Some(news) = news
+            && let Some(place) = place.take()
+        {
+            place.send(news);
+        }
+        decoder.take(size);
+        since.packet = Instant::now();
+        since.rest = since.packet;
+    };
+    // One that was not needed is for others.
+    *place = None;
+    Ok(wants)
+}

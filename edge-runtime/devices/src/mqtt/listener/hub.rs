@@ -1,0 +1,340 @@
+//! What follows from what clients and the node say: a state machine without I/O and without a clock. Each message goes to whoever
+//! hears it and has room for it; nobody waits for anybody.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::super::client::News;
+use super::super::packet::Broken;
+use super::client::{Client, LastWill};
+use super::connect::{Connect, Will};
+use super::encode::{self, Ack};
+use super::filter::Filter;
+use super::message::{Body, Held};
+use super::outbox::Put;
+use super::packet::{Filters, Packet, Publish, Qos};
+use super::retained::Retained;
+use super::rights::Rights;
+
+/// A connection.
+pub(super) type Token = u64;
+
+const CLIENTS: usize = 64;
+/// Clients of a user that may not do everything: one cannot take the places of all.
+const OF_ONE_USER: usize = 8;
+/// Bytes of an id, of a topic, of a will.
+const CLIENT_ID: usize = 256;
+const TOPIC: usize = 1_024;
+const WILL: usize = 8 << 10;
+/// Bytes of all messages that wait or are retained. Beyond it, whoever lets most wait loses, but for what each may.
+const BYTES: usize = 2 << 20;
+const SHARE: usize = 16 << 10;
+/// Trees of topics with a `$` that clients speak in (4.7.2).
+const TREES: [&str; 2] = ["$hw/", "$ke/"];
+
+const TOO_SLOW: &str = "it does not read what it has to hear";
+const TAKEN_OVER: &str = "another one has its client id";
+const USER_CHANGED: &str = "its user is gone, or has other rights";
+
+/// Return codes of CONNACK (3.2.2.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    Version = 1,
+    ClientId = 2,
+    Full = 3,
+    Login = 4,
+    NotAllowed = 5,
+}
+
+/// Who connects, as far as it has been proven.
+#[derive(Clone, Debug)]
+pub(super) struct Who {
+    /// None where there are no users.
+    pub(super) user: Option<String>,
+    pub(super) rights: Rc<Rights>,
+}
+
+#[derive(Debug)]
+pub(super) struct Hub {
+    clients: BTreeMap<Token, Client>,
+    last: Token,
+    retained: Retained,
+    held: Held,
+    woken: Vec<Token>,
+    /// Messages that somebody had no room for.
+    dropped: u64,
+    /// What the node hears, and what it alone says.
+    hears: Vec<Filter>,
+    says: Vec<Filter>,
+}
+
+impl Hub {
+    pub(super) fn new(hears: &[&str], says: &[&str]) -> Self {
+        let filters = |texts: &[&str]| texts.iter().filter_map(|text| Filter::new(text)).collect();
+        Self {
+            clients: BTreeMap::new(),
+            last: 0,
+            retained: Retained::default(),
+            held: Held::default(),
+            woken: Vec::new(),
+            dropped: 0,
+            hears: filters(hears),
+            says: filters(says),
+        }
+    }
+
+    /// A client, whose answer waits for it.
+    ///
+    /// # Errors
+    /// The code of the answer.
+    pub(super) fn connect(&mut self, connect: &Connect<'_>, who: Who) -> Result<Token, Refusal> {
+        let id = connect.client_id;
+        // [MQTT-3.1.3-8], [MQTT-3.1.3-9]
+        if (id.is_empty() && !connect.clean) || id.len() > CLIENT_ID {
+            return Err(Refusal::ClientId);
+        }
+        if connect.will.as_ref().is_some_and(|Will { topic, payload, .. }| topic.len() + payload.len() > WILL) {
+            return Err(Refusal::Full);
+        }
+        let user = who.user.as_deref();
+        // [MQTT-3.1.4-2]. The id of another user's client is another one.
+        let is_same = |client: &Client| !id.is_empty() && *client.id == *id && client.user.as_deref() == user;
+        let same = self.connected().find(|(_, client)| is_same(client)).map(|(token, _)| token);
+        if same.is_none() {
+            let of_user = self.connected().filter(|(_, client)| client.user.as_deref() == user).count();
+            if self.connected().count() >= CLIENTS || (of_user >= OF_ONE_USER && !who.rights.are_all()) {
+                return Err(Refusal::Full);
+            }
+        }
+        if let Some(same) = same {
+            self.cut(same, TAKEN_OVER);
+        }
+        self.last += 1;
+        let mut client = Client::new(id, user, who.rights, connect.will.as_ref().map(LastWill::from));
+        client.out.answer(&encode::WELCOME);
+        self.clients.insert(self.last, client);
+        Ok(self.last)
+    }
+
+    /// Those that are not to end.
+    fn connected(&self) -> impl Iterator<Item = (Token, &Client)> {
+        self.clients.iter().filter(|(_, client)| client.cut.is_none()).map(|(token, client)| (*token, client))
+    }
+
+    /// Whether this packet could be news for the node.
+    pub(super) fn is_for_node(&self, packet: &Packet<'_>) -> bool {
+        match packet {
+            Packet::Publish(publish) => self.node_hears(publish.topic),
+            Packet::Subscribe(..) => true,
+            _ => false,
+        }
+    }
+
+    /// What a client has said, and news for the node. DISCONNECT is [`gone`](Self::gone).
+    ///
+    /// # Errors
+    /// It is to end.
+    pub(super) fn packet(&mut self, token: Token, packet: Packet<'_>) -> Result<Option<News>, Broken> {
+        let Some(client) = self.clients.get_mut(&token).filter(|client| client.cut.is_none()) else { return Ok(None) };
+        match packet {
+            Packet::Publish(publish) => return self.published(token, &publish),
+            Packet::Subscribe(id, filters) => return Ok(self.subscribed(token, id, &filters)),
+            Packet::PubAck(id) => client.out.acked(id),
+            Packet::PubRel(id) => {
+                client.released(id);
+                // Whether it is known or not: [MQTT-4.3.3-2].
+                client.out.answer(&encode::ack(Ack::Pubcomp, id));
+            }
+            Packet::Unsubscribe(id, filters) => {
+                filters.iter().for_each(|(filter, _)| client.unsubscribe(&filter));
+                let hears_node = client.filters().any(|filter| self.says.iter().any(|said| said.meets(filter)));
+                client.hears_node = hears_node;
+                client.out.answer(&encode::ack(Ack::Unsuback, id));
+            }
+            Packet::PingReq => client.out.answer(&encode::PINGRESP),
+            Packet::Connect(_) | Packet::OtherVersion | Packet::Disconnect => {}
+        }
+        Ok(None)
+    }
+
+    fn published(&mut self, token: Token, publish: &Publish<'_>) -> Result<Option<News>, Broken> {
+        let Some(client) = self.clients.get_mut(&token) else { return Ok(None) };
+        let (sure, new) = match publish.qos {
+            Qos::Zero => (false, true),
+            Qos::One(id) => {
+                client.out.answer(&encode::ack(Ack::Puback, id));
+                (true, true)
+            }
+            Qos::Two(id) => {
+                let Some(new) = client.receive(id) else {
+                    return Err(Broken("too many messages of QoS 2 are not released".to_owned()));
+                };
+                client.out.answer(&encode::ack(Ack::Pubrec, id));
+                (true, new)
+            }
+        };
+        // There is no answer but this for what is not allowed [MQTT-3.3.5-2].
+        let rights = Rc::clone(&client.rights);
+        if !new || !self.may(&rights, publish.topic) {
+            return Ok(None);
+        }
+        if let Some(payload) = publish.payload {
+            self.route(publish.topic, payload, sure, publish.retain);
+        }
+        Ok(self.news(publish.topic, publish.payload))
+    }
+
+    fn may(&self, rights: &Rights, topic: &str) -> bool {
+        topic.len() <= TOPIC
+            && (!topic.starts_with('$') || TREES.iter().any(|tree| topic.starts_with(tree)))
+            && !self.says.iter().any(|filter| filter.matches(topic))
+            && rights.may_publish(topic)
+    }
+
+    fn node_hears(&self, topic: &str) -> bool {
+        self.hears.iter().any(|filter| filter.matches(topic))
+    }
+
+    fn news(&self, topic: &str, payload: Option<&[u8]>) -> Option<News> {
+        self.node_hears(topic).then(|| News::Message {
+            topic: topic.to_owned(),
+            payload: payload.map(<[u8]>::to_vec),
+            retained: false,
+        })
+    }
+
+    fn subscribed(&mut self, token: Token, id: u16, filters: &Filters<'_>) -> Option<News> {
+        let client = self.clients.get_mut(&token)?;
+        let codes: Vec<u8> = filters.iter().map(|(filter, qos)| client.subscribe(&filter, qos)).collect();
+        client.out.answer(&encode::suback(id, &codes));
+        let taken = filters.iter().zip(&codes).filter(|(_, code)| **code != encode::REFUSED).map(|(one, _)| one.0);
+        let mut heard = Vec::new();
+        // Each retained message once, though several of these filters match it [MQTT-3.3.1-6].
+        let mut told: BTreeMap<&str, (&Rc<Body>, bool)> = BTreeMap::new();
+        let (retained, says) = (&self.retained, &self.says);
+        let taken: Vec<Filter> = taken.collect();
+        for filter in &taken {
+            told.extend(retained.matching(filter).map(|(body, sure)| (&*body.topic, (body, sure))));
+            if says.iter().any(|said| said.meets(filter)) {
+                heard.push(filter.clone());
+            }
+        }
+        for (topic, (body, sure)) in told {
+            let sure = sure && client.hears(topic) == Some(true);
+            if client.out.put(body, sure, true) != Put::Taken {
+                self.dropped += 1;
+            }
+        }
+        client.hears_node |= !heard.is_empty();
+        (!heard.is_empty()).then_some(News::Subscribed(heard))
+    }
+
+    /// A message of the node.
+    pub(super) fn publish(&mut self, topic: &str, payload: &[u8]) {
+        self.route(topic, payload, true, false);
+    }
+
+    fn route(&mut self, topic: &str, payload: &[u8], sure: bool, retain: bool) {
+        let mut body = None;
+        if retain && payload.is_empty() {
+            // [MQTT-3.3.1-10], [MQTT-3.3.1-11]
+            self.retained.remove(topic);
+        } else if retain {
+            let body = body.insert(Body::new(topic, payload, &self.held));
+            self.dropped += u64::from(!self.retained.put(body, sure));
+        }
+        let mut slow = Vec::new();
+        for (token, client) in &mut self.clients {
+            let Some(granted) = client.hears(topic) else { continue };
+            let body = body.get_or_insert_with(|| Body::new(topic, payload, &self.held));
+            match client.out.put(body, sure && granted, false) {
+                Put::Taken => {}
+                Put::Dropped => self.dropped += 1,
+                Put::TooSlow => slow.push(*token),
+            }
+            if !client.woken {
+                client.woken = true;
+                self.woken.push(*token);
+            }
+        }
+        drop(body);
+        slow.into_iter().for_each(|token| self.cut(token, TOO_SLOW));
+        self.relieve();
+    }
+
+    /// Whoever lets most wait pays for it that too much waits.
+    fn relieve(&mut self) {
+        while self.held.bytes() > BYTES {
+            let most = self.clients.iter_mut().max_by_key(|(_, client)| client.out.bytes());
+            let Some((token, client)) = most.filter(|(_, client)| client.out.bytes() > SHARE) else { return };
+            let dropped = client.out.drop_unsure();
+            self.dropped += u64::try_from(dropped).unwrap_or(0);
+            if dropped == 0 {
+                let token = *token;
+                self.cut(token, TOO_SLOW);
+            }
+        }
+    }
+
+    fn cut(&mut self, token: Token, why: &'static str) {
+        if let Some(client) = self.clients.get_mut(&token) {
+            client.cut(why);
+            if !client.woken {
+                client.woken = true;
+                self.woken.push(token);
+            }
+        }
+    }
+
+    /// Ends all whose user may not do the same any more.
+    pub(super) fn users(&mut self, still: impl Fn(&str, &Rights) -> bool) {
+        let is_past = |client: &Client| client.user.as_deref().is_some_and(|user| !still(user, &client.rights));
+        let past: Vec<Token> = self.connected().filter(|(_, client)| is_past(client)).map(|(token, _)| token).collect();
+        past.into_iter().for_each(|token| self.cut(token, USER_CHANGED));
+    }
+
+    /// A connection is no more; `orderly`: by DISCONNECT, so that there is no will [MQTT-3.14.4-3].
+    pub(super) fn gone(&mut self, token: Token, orderly: bool) -> Option<News> {
+        let client = self.clients.remove(&token)?;
+        let will = client.will.filter(|will| !orderly && self.may(&client.rights, &will.topic))?;
+        self.route(&will.topic, &will.payload, will.sure, will.retain);
+        self.news(&will.topic, Some(&will.payload))
+    }
+
+    /// Why this client is to end, if it is.
+    pub(super) fn is_cut(&self, token: Token) -> Option<&'static str> {
+        self.clients.get(&token).map_or(Some("it is unknown"), |client| client.cut)
+    }
+
+    /// Whether nothing more is to be read of it until it has read itself.
+    pub(super) fn is_full(&self, token: Token) -> bool {
+        self.clients.get(&token).is_some_and(|client| client.out.is_full())
+    }
+
+    /// Adds what this client is to be told, until it is about so many bytes.
+    pub(super) fn write(&mut self, token: Token, to: &mut Vec<u8>, about: usize) {
+        if let Some(client) = self.clients.get_mut(&token) {
+            client.out.write(to, about);
+        }
+    }
+
+    /// For whom there is news since the last call.
+    pub(super) fn woken(&mut self) -> Vec<Token> {
+        for token in &self.woken {
+            if let Some(client) = self.clients.get_mut(token) {
+                client.woken = false;
+            }
+        }
+        std::mem::take(&mut self.woken)
+    }
+
+    /// Messages of the node for which somebody has room who hears it: as fast as the fastest takes them.
+    pub(super) fn room(&self) -> Option<usize> {
+        self.connected().filter(|(_, client)| client.hears_node).map(|(_, client)| client.out.room()).max()
+    }
+
+    /// Messages that found no room since the last call.
+    pub(super) fn dropped(&mut self) -> u64 {
+        std::mem::take(&mut self.dropped)
+    }
+}

@@ -1,0 +1,88 @@
+//! A small MQTT 3.1.1 server for nodes without a broker: clients speak with the node and with each other. Everything is in memory
+//! and bounded, and a session lives as long as its connection.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `frame`, `packet`, `connect`, `encode` | packets as bytes |
+//! | `filter` | names and filters of topics |
+//! | `hub` | what follows from what is said: no I/O, no clock |
+//! | `client`, `outbox` | one client, and what waits for it |
+//! | `message`, `retained` | messages that are held |
+//! | `users`, `rights` | who may do what |
+//! | `login` | the file of users |
+//! | `accept`, `connection`, `shared` | sockets |
+//! | `fuzz` | the whole without sockets |
+
+mod accept;
+mod client;
+mod connect;
+mod connection;
+mod encode;
+mod filter;
+mod frame;
+#[doc(hidden)]
+pub mod fuzz;
+mod hub;
+mod login;
+mod message;
+mod outbox;
+mod packet;
+mod retained;
+mod rights;
+mod shared;
+mod users;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use sampan_devices_control::Listen;
+use tokio::sync::mpsc;
+
+use super::client::News;
+use crate::twins::{FILTERS, Message, SAID};
+use hub::Hub;
+use login::Logins;
+use shared::Shared;
+
+pub use filter::Filter;
+
+/// Messages that are said at once.
+pub(super) const ROOM: usize = 256;
+
+/// The node's end of it.
+#[derive(Debug)]
+pub struct Listener(Rc<Shared>);
+
+impl Listener {
+    /// Listens from now on, on this thread's set of local tasks.
+    ///
+    /// # Errors
+    /// The address is none, or is not for such a listener.
+    pub fn start(listen: &Listen, news: mpsc::Sender<News>) -> Result<Self, String> {
+        let address = listen.checked()?;
+        let file = (!listen.users_file.is_empty()).then(|| PathBuf::from(&listen.users_file));
+        let shared = Rc::new(Shared::new(Hub::new(&FILTERS, &SAID), Logins::new(file), news));
+        drop(tokio::task::spawn_local(accept::accept(address, Rc::clone(&shared))));
+        Ok(Self(shared))
+    }
+
+    /// To all that hear it and have room.
+    pub fn publish(&self, message: &Message) {
+        self.0.with(|hub| hub.publish(&message.topic, &message.payload));
+    }
+
+    /// Messages that somebody takes who hears the node.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.0.with(|hub| hub.room()).unwrap_or(ROOM).min(ROOM)
+    }
+
+    /// Messages that found no room since the last call.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.0.with(Hub::dropped)
+    }
+}

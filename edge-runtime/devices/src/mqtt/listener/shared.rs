@@ -1,0 +1,69 @@
+//! What all connections of the listener share: the hub, who is told of news, and the way to the node.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use tokio::sync::{Notify, mpsc};
+use tokio::task::AbortHandle;
+
+use super::super::client::News;
+use super::hub::{Hub, Token};
+use super::login::Logins;
+
+/// Connections without a CONNECT. A new one takes the place of the oldest: whoever only calls keeps nobody out.
+const NEWCOMERS: usize = 16;
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    hub: RefCell<Hub>,
+    wakes: RefCell<BTreeMap<Token, Rc<Notify>>>,
+    newcomers: RefCell<BTreeMap<u64, AbortHandle>>,
+    pub(super) news: mpsc::Sender<News>,
+    pub(super) logins: Logins,
+}
+
+impl Shared {
+    pub(super) fn new(hub: Hub, logins: Logins, news: mpsc::Sender<News>) -> Self {
+        Self { hub: RefCell::new(hub), wakes: RefCell::default(), newcomers: RefCell::default(), news, logins }
+    }
+
+    /// Does something with the hub, and wakes those for whom there is news then.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Hub) -> T) -> T {
+        let mut hub = self.hub.borrow_mut();
+        let done = work(&mut hub);
+        let woken = hub.woken();
+        if !woken.is_empty() {
+            let wakes = self.wakes.borrow();
+            woken.iter().filter_map(|token| wakes.get(token)).for_each(|wake| wake.notify_one());
+        }
+        done
+    }
+
+    /// How this client is woken.
+    pub(super) fn wake(&self, token: Token) -> Rc<Notify> {
+        Rc::clone(self.wakes.borrow_mut().entry(token).or_default())
+    }
+
+    /// A client is no more; its will, if that is for the node.
+    pub(super) fn gone(&self, token: Token, orderly: bool) -> Option<News> {
+        self.wakes.borrow_mut().remove(&token);
+        self.with(|hub| hub.gone(token, orderly))
+    }
+
+    /// One more that has not said who it is.
+    pub(super) fn came(&self, place: u64, task: AbortHandle) {
+        let mut newcomers = self.newcomers.borrow_mut();
+        while newcomers.len() >= NEWCOMERS {
+            if let Some((_, oldest)) = newcomers.pop_first() {
+                oldest.abort();
+            }
+        }
+        newcomers.insert(place, task);
+    }
+
+    /// It has said it, or is gone.
+    pub(super) fn arrived(&self, place: u64) {
+        self.newcomers.borrow_mut().remove(&place);
+    }
+}

@@ -1,0 +1,97 @@
+//! Where messages of the node go: to a broker, to clients of its own listener, or to both. Neither hears what comes of the other.
+
+use std::time::Duration;
+
+use sampan_devices_control::Settings;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::client::{self, Broker, News};
+use super::listener::{Listener, ROOM};
+use super::queue::{Queue, queue};
+use crate::twins::Message;
+
+/// Fewer messages than this find no room.
+const SHORT: usize = 8;
+/// For those that hear the listener to have room again.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Default)]
+pub struct Outlets {
+    opened: bool,
+    broker: Option<Queue>,
+    /// Whether the broker is connected: for one that is not, nothing waits.
+    up: bool,
+    listener: Option<Listener>,
+    /// Since when nobody who hears the listener has room.
+    short: Option<Instant>,
+    dropped: u64,
+}
+
+impl Outlets {
+    /// Opens what is configured, once. Whether clients may connect now.
+    pub fn open(&mut self, settings: &Settings, node: &str, news: &mpsc::Sender<News>) -> bool {
+        if std::mem::replace(&mut self.opened, true) {
+            return false;
+        }
+        if let Some(mqtt) = &settings.mqtt {
+            match Broker::new(mqtt, node) {
+                Ok(broker) => {
+                    let (queue, waiting) = queue();
+                    self.broker = Some(queue);
+                    drop(tokio::task::spawn_local(client::run(broker, news.clone(), waiting)));
+                }
+                Err(why) => log::error!("no MQTT broker is used: {why}"),
+            }
+        }
+        if let Some(listen) = &settings.listen {
+            match Listener::start(listen, news.clone()) {
+                Ok(listener) => self.listener = Some(listener),
+                Err(why) => log::error!("no MQTT client is heard: {why}"),
+            }
+        }
+        self.listener.is_some()
+    }
+
+    /// The broker is there, or is there no more.
+    pub const fn broker(&mut self, up: bool) {
+        self.up = up;
+    }
+
+    fn queue(&self) -> Option<&Queue> {
+        self.broker.as_ref().filter(|_| self.up)
+    }
+
+    /// Messages that find room everywhere now. Who hears the listener is not waited for any longer when it takes nothing.
+    #[must_use]
+    pub fn room(&mut self) -> usize {
+        let listener = self.listener.as_ref().map(Listener::room);
+        self.short = match listener {
+            Some(room) if room < SHORT => self.short.or_else(|| Some(Instant::now())),
+            _ => None,
+        };
+        let listener = listener.filter(|_| self.short.is_none_or(|since| since.elapsed() < PATIENCE));
+        match (self.queue().map(Queue::room), listener) {
+            (None, None) if self.listener.is_some() => ROOM,
+            (broker, listener) => broker.into_iter().chain(listener).min().unwrap_or(0),
+        }
+    }
+
+    pub fn publish(&mut self, message: Message) {
+        if let Some(listener) = &self.listener {
+            listener.publish(&message);
+        }
+        if let Some(queue) = self.broker.as_ref().filter(|_| self.up) {
+            self.dropped += u64::from(!queue.put(message));
+        } else if self.listener.is_none() {
+            self.dropped += 1;
+        }
+    }
+
+    /// Messages that found no room since the last call.
+    #[must_use]
+    pub fn dropped(&mut self) -> u64 {
+        let of_listener = self.listener.as_ref().map_or(0, Listener::dropped);
+        std::mem::take(&mut self.dropped) + of_listener
+    }
+}
