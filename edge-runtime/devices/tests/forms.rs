@@ -1,5 +1,5 @@
-//! Every message that devices and their programs exchange with a node, over a real broker, compared as text: keys, their order,
-//! codes.
+//! Every message that devices and their programs exchange with a node, over a real broker and over the listener of its own,
+//! compared as text: keys, their order, codes.
 
 mod support;
 
@@ -18,14 +18,17 @@ struct Lab {
 }
 
 impl Lab {
-    fn new() -> Self {
-        let broker = Broker::start();
-        let heard = broker.subscribe();
-        let mut helper = Helper::start(&broker.settings());
-        helper.lab("");
-        helper.told();
-        say_until_answered(&broker, &heard);
-        Self { broker, helper, heard }
+    /// With a broker, and without one.
+    fn both() -> [Self; 2] {
+        [Broker::start(), Broker::none()].map(|broker| {
+            let mut helper = Helper::start(&broker.settings());
+            helper.lab("");
+            helper.told();
+            broker.wait();
+            let heard = broker.subscribe();
+            say_until_answered(&broker, &heard);
+            Self { broker, helper, heard }
+        })
     }
 
     /// What is heard of `answer` when this is said.
@@ -41,7 +44,10 @@ impl Lab {
 
 #[test]
 fn twins() {
-    let lab = Lab::new();
+    Lab::both().into_iter().for_each(twins_of);
+}
+
+fn twins_of(lab: Lab) {
     let both = r#"{"event_id":"7","timestamp":1700000000000,"twin":{"temp":{"actual":{"value":"21.5"},"metadata":{"type":"float"}},"led":{"expected":{"value":"ON"}},"old":null}}"#;
     assert_eq!(
         lab.t1("twin/update", both, "twin/update/result"),
@@ -63,7 +69,10 @@ fn twins() {
 
 #[test]
 fn refusals() {
-    let lab = Lab::new();
+    Lab::both().into_iter().for_each(refusals_of);
+}
+
+fn refusals_of(lab: Lab) {
     let longest = "é".repeat(2_048);
     let long = format!("{longest}x");
     let with = |value: &str| format!(r#"{{"event_id":"1","twin":{{"led":{{"actual":{{"value":"{value}"}}}}}}}}"#);
@@ -109,7 +118,10 @@ fn refusals() {
 
 #[test]
 fn states_and_membership() {
-    let mut lab = Lab::new();
+    Lab::both().into_iter().for_each(states_and_membership_of);
+}
+
+fn states_and_membership_of(mut lab: Lab) {
     let answer = lab.t1("state/update", r#"{"event_id":"9","timestamp":0,"state":"online"}"#, "state/update/result");
     let (before, after) = answer.split_once("\"lastOnlineTime\":\"").expect("a time");
     assert_eq!(before, r#"{"event_id":"UUID","timestamp":T,"device":{"name":"t1","state":"online","#);

@@ -2,15 +2,18 @@
 
 #![allow(clippy::unwrap_used, dead_code, reason = "a test that cannot go on fails; each test file uses its part")]
 
+pub(crate) mod raw;
+
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use sampan_devices_control::{Counters, FromHelper, Kind, Mqtt, Row, Settings, ToHelper, VERSION};
+use sampan_devices_control::{Counters, FromHelper, Kind, Listen, Mqtt, Row, Settings, ToHelper, VERSION};
 use serde_json::{Value, json};
 
 /// What is waited for comes within so long, on a slow machine too.
@@ -27,12 +30,14 @@ impl Drop for Process {
     }
 }
 
-/// Debian's mosquitto with a configuration of the test's own.
+/// Debian's mosquitto with a configuration of the test's own, or the listener of the helper in its place.
 pub(crate) struct Broker {
     process: Option<Process>,
     pub(crate) port: u16,
     pub(crate) socket: PathBuf,
     folder: tempfile::TempDir,
+    /// Where clients connect to the helper itself.
+    listen: Option<Listen>,
 }
 
 fn free_port() -> u16 {
@@ -64,9 +69,38 @@ impl Broker {
             .replace("PASSWORDS", &passwords.to_string_lossy())
             .replace("acl_file ACL", &format!("acl_file {}", acl.display()));
         std::fs::write(folder.path().join("mosquitto.conf"), configuration).unwrap();
-        let mut broker = Self { process: None, port, socket, folder };
+        let mut broker = Self { process: None, port, socket, folder, listen: None };
         broker.again();
         broker
+    }
+
+    /// No broker: the helper listens, once it has these settings.
+    pub(crate) fn none() -> Self {
+        Self::none_with("")
+    }
+
+    /// With a file of these users, if there are any.
+    pub(crate) fn none_with(users: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (port, socket, file) = (free_port(), folder.path().join("mqtt.sock"), folder.path().join("users"));
+        let mut listen = Listen { address: format!("127.0.0.1:{port}"), ..Listen::default() };
+        if !users.is_empty() {
+            secret(&file, users);
+            listen.users_file = file.to_string_lossy().into_owned();
+        }
+        Self { process: None, port, socket, folder, listen: Some(listen) }
+    }
+
+    pub(crate) fn is_mosquitto(&self) -> bool {
+        self.listen.is_none()
+    }
+
+    pub(crate) fn wait(&self) {
+        let start = Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            assert!(start.elapsed() < PATIENCE, "nobody listens");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -79,11 +113,7 @@ impl Broker {
         let log = std::fs::File::options().create(true).append(true).open(self.folder.path().join("log")).unwrap();
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         self.process = Some(Process(command.spawn().expect("mosquitto is installed")));
-        let start = Instant::now();
-        while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            assert!(start.elapsed() < PATIENCE, "the broker does not listen");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        self.wait();
     }
 
     /// How often a client with the helper's name has connected.
@@ -101,7 +131,8 @@ impl Broker {
     }
 
     pub(crate) fn settings(&self) -> Settings {
-        Settings { mqtt: Some(self.mqtt()), ..Settings::default() }
+        let mqtt = self.is_mosquitto().then(|| self.mqtt());
+        Settings { mqtt, listen: self.listen.clone(), ..Settings::default() }
     }
 
     /// Publishes, and is back when the broker has it.
@@ -132,10 +163,18 @@ impl Broker {
         self.subscribe_with(&[])
     }
 
-    pub(crate) fn subscribe_with(&self, more: &[&str]) -> Heard {
+    pub(crate) fn subscribe_with(&self, login: &[&str]) -> Heard {
+        self.subscribe_to(&[], login)
+    }
+
+    /// Hears these, too.
+    pub(crate) fn subscribe_to(&self, filters: &[&str], login: &[&str]) -> Heard {
         let mut command = Command::new(program("mosquitto_sub"));
         command.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-q", "1", "-v"]);
-        command.args(["-t", "$hw/events/#", "-t", "test/ready"]).args(more);
+        command.args(["-t", "$hw/events/#", "-t", "test/ready"]).args(login);
+        for filter in filters {
+            command.args(["-t", filter]);
+        }
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("mosquitto_sub is installed");
         let lines = lines_of(child.stdout.take().unwrap());
@@ -143,13 +182,19 @@ impl Broker {
         // Subscribed when it hears what is published.
         let start = Instant::now();
         loop {
-            self.publish_with("test/ready", "x", more);
+            self.publish_with("test/ready", "x", login);
             match heard.lines.recv_timeout(Duration::from_millis(200)) {
                 Ok(_) => return heard,
                 Err(_) => assert!(start.elapsed() < PATIENCE, "the subscription does not come to be"),
             }
         }
     }
+}
+
+/// A file that only its owner reads.
+pub(crate) fn secret(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
 }
 
 /// Debian has the broker where only root looks.

@@ -98,7 +98,9 @@ pub(super) async fn serve(mut stream: TcpStream, place: u64, shared: Rc<Shared>)
         Err(end) => end,
     };
     shared.arrived(place);
-    log::debug!("a client of the listener is gone: {end}");
+    if !matches!(end, End::Orderly) {
+        log::debug!("a client of the listener is gone: {end}");
+    }
 }
 
 /// Until it is a client.
