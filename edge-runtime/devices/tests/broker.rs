@@ -14,10 +14,11 @@ const DELTA: &str = "$hw/events/device/default/t1/twin/update/delta";
 
 /// A helper that is connected to the broker: until then nobody answers.
 fn connected(broker: &Broker, settings: &Settings, led: &str) -> (Helper, support::Heard) {
-    let heard = broker.subscribe();
     let mut helper = Helper::start(settings);
     helper.lab(led);
     helper.told();
+    broker.wait();
+    let heard = broker.subscribe();
     say_until_answered(broker, &heard);
     (helper, heard)
 }
@@ -86,6 +87,7 @@ fn a_killed_helper_goes_on_with_what_was_kept() {
     broker
         .publish(UPDATE, r#"{"event_id":"1","twin":{"led":{"expected":{"value":"BLINK"},"actual":{"value":"OFF"}}}}"#);
     heard.next(DOCUMENT);
+    while !heard.next(DELTA).contains("BLINK") {}
     let rows = helper.kept();
     assert_eq!(rows.len(), 1);
 
@@ -106,8 +108,11 @@ fn a_killed_helper_goes_on_with_what_was_kept() {
 
 #[test]
 fn a_flood_ends_with_the_newest_value() {
-    let broker = Broker::start();
-    let (mut helper, heard) = connected(&broker, &broker.settings(), "");
+    [Broker::start(), Broker::none()].iter().for_each(flood);
+}
+
+fn flood(broker: &Broker) {
+    let (mut helper, heard) = connected(broker, &broker.settings(), "");
     let line = |n: u32| format!(r#"{{"event_id":"{n}","twin":{{"led":{{"actual":{{"value":"{n}"}}}}}}}}"#);
     let lines: String = (0..5_000).map(|n| line(n) + "\n").collect();
     broker.publish_lines(UPDATE, &lines);
@@ -122,6 +127,6 @@ fn a_flood_ends_with_the_newest_value() {
         (last, reports) = (value, reports + 1);
     }
     assert!(reports < 30, "{reports} reports, one a second at most");
-    assert_eq!(broker.connections(), 1);
+    assert!(!broker.is_mosquitto() || broker.connections() == 1);
     drop(heard);
 }

@@ -253,7 +253,7 @@ fn who_does_not_read_delays_nobody() {
 
 #[test]
 fn a_flood_of_one_client_leaves_room_for_others() {
-    let mut lab = Lab::new();
+    let lab = Lab::new();
     let mut flood = Raw::client(lab.port, "flood");
     let mut other = flood.stream.try_clone().expect("a clone");
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));

@@ -333,6 +333,12 @@ impl Hub {
         self.connected().filter(|(_, client)| client.hears_node).map(|(_, client)| client.out.room()).max()
     }
 
+    /// Bytes of all messages that wait or are retained.
+    #[cfg(test)]
+    pub(super) fn held_bytes(&self) -> usize {
+        self.held.bytes()
+    }
+
     /// Messages that found no room since the last call.
     pub(super) fn dropped(&mut self) -> u64 {
         std::mem::take(&mut self.dropped)
