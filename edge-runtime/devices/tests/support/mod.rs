@@ -343,6 +343,12 @@ impl Helper {
         }
     }
 
+    /// A line that comes within a moment.
+    pub(crate) fn soon(&self) -> Option<FromHelper> {
+        let line = self.lines.recv_timeout(Duration::from_millis(100)).ok()?;
+        Some(serde_json::from_str(&line).unwrap())
+    }
+
     /// The next report, with its batch.
     pub(crate) fn report(&self) -> (u64, Vec<edge_protocol::message::DeviceReport>) {
         loop {

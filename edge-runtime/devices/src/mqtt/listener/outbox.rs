@@ -12,8 +12,8 @@ const MESSAGES: usize = 1_024;
 const BYTES: usize = 512 << 10;
 /// Bytes of answers that wait before nothing more is read of the client.
 const ANSWERS: usize = 4_096;
-/// Messages without an acknowledgement.
-const WINDOW: usize = 16;
+/// Messages without an acknowledgement: none of them is held, and a client that is busy has to answer that many at once.
+const WINDOW: usize = 128;
 /// Places that are kept for the next burst.
 const KEPT: usize = 16;
 
@@ -145,13 +145,13 @@ mod tests {
     #[test]
     fn a_window_of_messages_goes_out_and_the_next_ones_as_they_are_acknowledged() {
         let mut outbox = Outbox::default();
-        for _ in 0..20 {
+        for _ in 0..WINDOW + 4 {
             assert_eq!(outbox.put(&body(1), true, false), Put::Taken);
         }
         outbox.put(&body(2), false, false);
         let mut out = Vec::new();
         outbox.write(&mut out, usize::MAX);
-        assert_eq!(out.len(), 16 * 8);
+        assert_eq!(out.len(), WINDOW * 8);
         assert_eq!(out[..8], *b"\x32\x06\x00\x01t\x00\x01x");
         assert!(!outbox.has_news());
         outbox.acked(3);
@@ -159,8 +159,8 @@ mod tests {
         outbox.acked(4_000);
         out.clear();
         outbox.write(&mut out, usize::MAX);
-        assert_eq!(out, b"\x32\x06\x00\x01t\x00\x11x");
-        (1..=20).for_each(|id| outbox.acked(id));
+        assert_eq!(out, b"\x32\x06\x00\x01t\x00\x81x");
+        (1..=200).for_each(|id| outbox.acked(id));
         out.clear();
         outbox.write(&mut out, usize::MAX);
         assert!(out.ends_with(b"\x30\x05\x00\x01txx"), "QoS 0 waits for its turn");

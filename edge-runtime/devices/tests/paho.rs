@@ -1,0 +1,48 @@
+//! The listener with clients of paho-mqtt (PyPI), which `SAMPAN_PAHO` says where to find: 60 of them that report ten times a
+//! second and are cut at random, keep-alive, wills, retained messages, wildcards, QoS 1 that is sent again, another version.
+
+mod support;
+
+use std::process::{Command, Stdio};
+
+use sampan_devices_control::{FromHelper, Kind, Settings, ToHelper};
+use serde_json::json;
+use support::{Broker, Helper, model};
+
+const CLIENTS: usize = 60;
+
+#[test]
+fn clients_of_paho_lose_nothing_though_they_are_cut() {
+    let Some(library) = std::env::var_os("SAMPAN_PAHO") else {
+        eprintln!("SAMPAN_PAHO is not set: no clients of paho-mqtt");
+        return;
+    };
+    let broker = Broker::none();
+    let settings: Settings = broker.settings();
+    let mut helper = Helper::start(&settings);
+    helper.object(Kind::DeviceModel, "lab", "model-1", model());
+    for n in 0..CLIENTS {
+        let body = json!({"spec": {"deviceModelRef": {"name": "lab"}, "properties": [{"name": "led"}]}});
+        helper.object(Kind::Device, &format!("d{n}"), &format!("device-{n}"), body);
+    }
+    helper.told();
+    broker.wait();
+    let mut clients = Command::new("python3");
+    clients.env("PYTHONPATH", library).stdin(Stdio::null());
+    clients.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/paho/clients.py"));
+    clients.args([broker.port.to_string(), CLIENTS.to_string(), "10".to_owned()]);
+    let mut clients = clients.spawn().expect("python3 is installed");
+    // The daemon goes on meanwhile.
+    let mut batches = 0;
+    let status = loop {
+        if let Some(status) = clients.try_wait().expect("its child") {
+            break status;
+        }
+        if let Some(FromHelper::Report { batch, .. }) = helper.soon() {
+            helper.say(&ToHelper::Ack { batch, refused: Vec::new() });
+            batches += 1;
+        }
+    };
+    assert!(status.success(), "{status}");
+    assert!(batches > 10, "{batches} reports");
+}
