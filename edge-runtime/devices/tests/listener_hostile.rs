@@ -252,6 +252,27 @@ fn who_does_not_read_delays_nobody() {
 }
 
 #[test]
+fn who_acknowledges_late_gets_everything() {
+    let lab = Lab::new();
+    let mut late = Raw::subscribed(lab.port, "late", "flood/#", 1);
+    let mut writer = Raw::client(lab.port, "writer");
+    for n in 0..800_u16 {
+        writer.say(&publish(0x32, "flood/a", 1 + n, &n.to_be_bytes()));
+        assert_eq!(writer.next().map(|packet| packet[0]), Some(0x40));
+    }
+    let mut acks = Vec::new();
+    for n in 0..800_u16 {
+        if n > 0 && n % 128 == 0 {
+            assert!(late.is_quiet(Duration::from_millis(50)), "no more than that is without an acknowledgement");
+            late.say(&std::mem::take(&mut acks));
+        }
+        let heard = late.next().expect("it stays");
+        assert_eq!(heard[13..], n.to_be_bytes());
+        acks.extend([0x40, 2, heard[11], heard[12]]);
+    }
+}
+
+#[test]
 fn a_flood_of_one_client_leaves_room_for_others() {
     let lab = Lab::new();
     let mut flood = Raw::client(lab.port, "flood");

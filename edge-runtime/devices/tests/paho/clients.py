@@ -102,7 +102,12 @@ def many():
                 cut.add(sender.number)
         time.sleep(max(0, began + (turn + 1) / RATE - time.monotonic()))
     print(f"{CLIENTS} clients for {time.monotonic() - began:.1f} s, cut: {len(cut)}, connected {sum(s.connected for s in senders)} times", flush=True)
-    wait("everything sent is acknowledged", lambda: all(sender.acked >= 2 * sender.sent for sender in senders), 60)
+    acknowledged = lambda: all(sender.acked >= 2 * sender.sent for sender in senders)
+    wait("everything sent is acknowledged", acknowledged, 60)
+    # What they say when nobody cuts them any more is the newest.
+    for sender in senders:
+        sender.send()
+    wait("the last is acknowledged", acknowledged, 60)
 
     def seen():
         heard = {sender.number: [] for sender in senders}

@@ -88,9 +88,10 @@ impl Outbox {
         if self.bytes < BYTES / 2 { MESSAGES - self.waiting.len() } else { 0 }
     }
 
-    /// Whether the client has to read before more is read of it.
+    /// Whether the client has to read before more is read of it. Where it has to acknowledge first, it has to be read.
     pub(super) fn is_full(&self) -> bool {
-        self.answers.len() >= ANSWERS || self.waiting.len() >= MESSAGES / 2 || self.bytes >= BYTES / 2
+        let much = self.answers.len() >= ANSWERS || self.waiting.len() >= MESSAGES / 2 || self.bytes >= BYTES / 2;
+        much && self.has_news()
     }
 
     /// [MQTT-4.3.2-1]. What was not asked for is no harm.
@@ -165,6 +166,23 @@ mod tests {
         outbox.write(&mut out, usize::MAX);
         assert!(out.ends_with(b"\x30\x05\x00\x01txx"), "QoS 0 waits for its turn");
         assert_eq!(outbox.bytes(), 0);
+    }
+
+    #[test]
+    fn a_client_that_owes_acknowledgements_is_read() {
+        let mut outbox = Outbox::default();
+        for _ in 0..MESSAGES {
+            outbox.put(&body(1), true, false);
+        }
+        assert!(outbox.is_full(), "it may read");
+        let mut out = Vec::new();
+        outbox.write(&mut out, usize::MAX);
+        assert!(!outbox.is_full(), "nothing more is to be read before it has acknowledged");
+        outbox.acked(1);
+        assert!(outbox.is_full());
+        outbox.clear();
+        outbox.answer(&[0; ANSWERS]);
+        assert!(outbox.is_full());
     }
 
     #[test]
