@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use support::raw::{Raw, TAKEN, hello, hello_with_will, packet, publish, subscribe};
@@ -252,6 +254,36 @@ fn who_does_not_read_delays_nobody() {
 }
 
 #[test]
+fn who_goes_while_it_is_spoken_to_is_heard_and_has_no_will() {
+    let mut lab = Lab::new();
+    let mut watch = Raw::subscribed(lab.port, "watch", "wills/#", 0);
+    let mut heard = Raw::subscribed(lab.port, "heard", "last/#", 0);
+    let mut writer = Raw::client(lab.port, "writer");
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::clone(&stop);
+    let writing = std::thread::spawn(move || {
+        while !stopped.load(Ordering::Relaxed) {
+            writer.say(&publish(0x30, "flood/a", 0, &[b'x'; 200]).repeat(4));
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    });
+    for n in 0..300_u32 {
+        let mut raw = Raw::call(lab.port);
+        raw.say(&[hello_with_will("brief", "wills/brief", b"gone"), subscribe(1, "flood/#", 0)].concat());
+        assert_eq!(raw.next(), Some(vec![0x20, 2, 0, TAKEN]));
+        let last = publish(0x30, "last/a", 0, &n.to_be_bytes());
+        raw.say(&[&last[..], &[0xe0, 0]].concat());
+        // With bytes that it has not read, so that what is told to it now fails.
+        drop(raw);
+        assert_eq!(heard.next(), Some(last));
+    }
+    stop.store(true, Ordering::Relaxed);
+    writing.join().expect("it has written");
+    assert!(watch.is_quiet(Duration::from_millis(300)), "who says that it goes has no will");
+    lab.works("1");
+}
+
+#[test]
 fn who_acknowledges_late_gets_everything() {
     let lab = Lab::new();
     let mut late = Raw::subscribed(lab.port, "late", "flood/#", 1);
@@ -277,14 +309,14 @@ fn a_flood_of_one_client_leaves_room_for_others() {
     let lab = Lab::new();
     let mut flood = Raw::client(lab.port, "flood");
     let mut other = flood.stream.try_clone().expect("a clone");
-    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let stopped = std::sync::Arc::clone(&stop);
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::clone(&stop);
     // Its answers are read as well: it does all that it may.
     let writing = std::thread::spawn(move || {
         let text = br#"{"event_id":"f","twin":{"temp":{"actual":{"value":"1"}}}}"#;
         let many = publish(0x30, UPDATE, 0, text).repeat(1_000);
         let mut written = 0_u64;
-        while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
+        while !stopped.load(Ordering::Relaxed) {
             if std::io::Write::write_all(&mut other, &many).is_err() {
                 break;
             }
@@ -300,7 +332,7 @@ fn a_flood_of_one_client_leaves_room_for_others() {
         assert!(device.next().is_some());
         assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
     }
-    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    stop.store(true, Ordering::Relaxed);
     flood.cut();
     let written = writing.join().expect("it has written");
     assert!(written > 5_000, "{written}: it is not held back without need");

@@ -230,6 +230,8 @@ async fn talk(
     let wake = shared.wake(token);
     let mut out = Out::default();
     let mut place = None;
+    // It takes nothing any more. What it has said before is heard all the same: messages, and that it goes.
+    let mut lost = None;
     let now = Instant::now();
     let mut since = Since { packet: now, rest: now, taken: now };
     let mut timer = pin!(sleep_until(now + LONG));
@@ -240,7 +242,10 @@ async fn talk(
         };
         if out.is_empty() {
             shared.with(|hub| hub.write(token, &mut out.bytes, WRITE));
-            since.taken = Instant::now();
+            match lost {
+                None => since.taken = Instant::now(),
+                Some(_) => out = Out::default(),
+            }
         }
         if let Some(why) = shared.with(|hub| hub.is_cut(token)) {
             return End::Sent(why.to_owned());
@@ -253,7 +258,9 @@ async fn talk(
         if decoder.is_midway() && wants == Wants::Bytes {
             deadline = deadline.min(since.rest + PATIENCE);
         }
-        if !out.is_empty() {
+        if lost.is_some() {
+            deadline = deadline.min(since.taken + FAREWELL);
+        } else if !out.is_empty() {
             deadline = deadline.min(since.taken + PATIENCE);
         }
         if deadline < timer.deadline() {
@@ -271,11 +278,15 @@ async fn talk(
                         tokio::task::yield_now().await;
                     }
                 }
-                Err(error) => return error.into(),
+                Err(error) => return lost.unwrap_or(error).into(),
             },
             flushed = out.flush(write), if !out.is_empty() => match flushed {
                 Ok(()) => since.taken = Instant::now(),
-                Err(error) => return error.into(),
+                Err(error) => {
+                    lost = Some(error);
+                    out = Out::default();
+                    since.taken = Instant::now();
+                }
             },
             permit = shared.news.reserve(), if wants == Wants::Place => match permit {
                 Ok(permit) => {
@@ -287,6 +298,9 @@ async fn talk(
             () = wake.notified() => {}
             () = &mut timer => {
                 let now = Instant::now();
+                if let Some(lost) = lost.take_if(|_| now >= since.taken + FAREWELL) {
+                    return lost.into();
+                }
                 if silence.is_some_and(|silence| wants == Wants::Bytes && now >= since.packet + silence) {
                     return End::Sent("it is silent for longer than its keep-alive allows".to_owned());
                 }
