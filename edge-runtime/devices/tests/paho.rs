@@ -1,8 +1,9 @@
-//! The listener with clients of paho-mqtt (PyPI), which `SAMPAN_PAHO` says where to find: 60 of them that report ten times a
-//! second and are cut at random, keep-alive, wills, retained messages, wildcards, QoS 1 that is sent again, another version.
+//! The listener with clients of paho-mqtt: 60 of them that report ten times a second and are cut at random, keep-alive, wills,
+//! retained messages, wildcards, QoS 1 that is sent again, another version.
 
 mod support;
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use sampan_devices_control::{FromHelper, Kind, Settings, ToHelper};
@@ -11,12 +12,16 @@ use support::{Broker, Helper, model};
 
 const CLIENTS: usize = 60;
 
+/// Where `paho/requirements.txt` is installed.
+fn packages() -> PathBuf {
+    let usual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.cache/paho");
+    let packages = std::env::var_os("SAMPAN_PAHO").map_or(usual, PathBuf::from);
+    assert!(packages.join("paho").is_dir(), "paho-mqtt is to be in {}: see requirements.txt", packages.display());
+    packages
+}
+
 #[test]
 fn clients_of_paho_lose_nothing_though_they_are_cut() {
-    let Some(library) = std::env::var_os("SAMPAN_PAHO") else {
-        eprintln!("SAMPAN_PAHO is not set: no clients of paho-mqtt");
-        return;
-    };
     let broker = Broker::none();
     let settings: Settings = broker.settings();
     let mut helper = Helper::start(&settings);
@@ -28,7 +33,7 @@ fn clients_of_paho_lose_nothing_though_they_are_cut() {
     helper.told();
     broker.wait();
     let mut clients = Command::new("python3");
-    clients.env("PYTHONPATH", library).stdin(Stdio::null());
+    clients.env("PYTHONPATH", packages()).env("PYTHONDONTWRITEBYTECODE", "1").stdin(Stdio::null());
     clients.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/paho/clients.py"));
     clients.args([broker.port.to_string(), CLIENTS.to_string(), "10".to_owned()]);
     let mut clients = clients.spawn().expect("python3 is installed");
