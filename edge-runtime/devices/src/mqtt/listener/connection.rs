@@ -37,6 +37,8 @@ const LONG: Duration = Duration::from_secs(3_600);
 /// Bytes that are read, and about as many as are written at once.
 const READ: usize = 8 << 10;
 const WRITE: usize = 16 << 10;
+/// Bytes in one place that are worth to be given back.
+const MUCH: usize = 32 << 10;
 /// Bytes of memory that are kept for what is written next.
 const KEPT: usize = 1_024;
 
@@ -217,6 +219,20 @@ struct Since {
     taken: Instant,
 }
 
+/// Says at its end that much memory was needed.
+struct Spent<'a> {
+    is_much: bool,
+    shared: &'a Shared,
+}
+
+impl Drop for Spent<'_> {
+    fn drop(&mut self) {
+        if self.is_much {
+            self.shared.spent();
+        }
+    }
+}
+
 async fn talk(
     read: &mut ReadHalf<'_>,
     write: &mut WriteHalf<'_>,
@@ -232,6 +248,7 @@ async fn talk(
     let mut place = None;
     // It takes nothing any more. What it has said before is heard all the same: messages, and that it goes.
     let mut lost = None;
+    let mut much = Spent { is_much: false, shared };
     let now = Instant::now();
     let mut since = Since { packet: now, rest: now, taken: now };
     let mut timer = pin!(sleep_until(now + LONG));
@@ -247,9 +264,11 @@ async fn talk(
                 Some(_) => out = Out::default(),
             }
         }
-        if let Some(why) = shared.with(|hub| hub.is_cut(token)) {
+        let (cut, held) = shared.with(|hub| (hub.is_cut(token), hub.held_bytes()));
+        if let Some(why) = cut {
             return End::Sent(why.to_owned());
         }
+        much.is_much |= held.max(decoder.capacity()).max(out.bytes.capacity()) > MUCH;
         if wants != Wants::Bytes {
             // It cannot be heard meanwhile.
             since.packet = since.taken.max(since.packet);

@@ -45,6 +45,11 @@ impl Decoder {
         self.bytes.extend_from_slice(bytes.get(skipped..).unwrap_or_default());
     }
 
+    /// Bytes that it has room for.
+    pub(super) const fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Whether a part of a packet has come.
     pub(super) const fn is_midway(&self) -> bool {
         self.skip > 0 || self.start < self.bytes.len()

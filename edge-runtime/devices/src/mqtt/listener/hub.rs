@@ -334,7 +334,6 @@ impl Hub {
     }
 
     /// Bytes of all messages that wait or are retained.
-    #[cfg(test)]
     pub(super) fn held_bytes(&self) -> usize {
         self.held.bytes()
     }

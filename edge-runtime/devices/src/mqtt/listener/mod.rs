@@ -66,6 +66,8 @@ impl Listener {
         let file = (!listen.users_file.is_empty()).then(|| PathBuf::from(&listen.users_file));
         let shared = Rc::new(Shared::new(Hub::new(&FILTERS, &SAID), Logins::new(file), news));
         drop(tokio::task::spawn_local(accept::accept(address, Rc::clone(&shared))));
+        let tidied = Rc::clone(&shared);
+        drop(tokio::task::spawn_local(async move { tidied.tidy().await }));
         Ok(Self(shared))
     }
 

@@ -3,9 +3,11 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
+use tokio::time::sleep;
 
 use super::super::client::News;
 use super::hub::{Hub, Token};
@@ -13,19 +15,30 @@ use super::login::Logins;
 
 /// Connections without a CONNECT. A new one takes the place of the oldest: whoever only calls keeps nobody out.
 const NEWCOMERS: usize = 16;
+/// Until memory is given back that clients have needed which are gone.
+const CALM: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(super) struct Shared {
     hub: RefCell<Hub>,
     wakes: RefCell<BTreeMap<Token, Rc<Notify>>>,
     newcomers: RefCell<BTreeMap<u64, AbortHandle>>,
+    /// A client is gone that has needed much memory.
+    spent: Notify,
     pub(super) news: mpsc::Sender<News>,
     pub(super) logins: Logins,
 }
 
 impl Shared {
     pub(super) fn new(hub: Hub, logins: Logins, news: mpsc::Sender<News>) -> Self {
-        Self { hub: RefCell::new(hub), wakes: RefCell::default(), newcomers: RefCell::default(), news, logins }
+        Self {
+            hub: RefCell::new(hub),
+            wakes: RefCell::default(),
+            newcomers: RefCell::default(),
+            spent: Notify::new(),
+            news,
+            logins,
+        }
     }
 
     /// Does something with the hub, and wakes those for whom there is news then.
@@ -49,6 +62,20 @@ impl Shared {
     pub(super) fn gone(&self, token: Token, orderly: bool) -> Option<News> {
         self.wakes.borrow_mut().remove(&token);
         self.with(|hub| hub.gone(token, orderly))
+    }
+
+    /// A client is gone that has needed much memory.
+    pub(super) fn spent(&self) {
+        self.spent.notify_one();
+    }
+
+    /// Gives memory back, for ever.
+    pub(super) async fn tidy(&self) {
+        loop {
+            self.spent.notified().await;
+            sleep(CALM).await;
+            sampan_memory::trim();
+        }
     }
 
     /// One more that has not said who it is.
