@@ -1,8 +1,8 @@
 """A mapper with the real gRPC of Google (C core), that does what mappers of KubeEdge's framework do, in their order, and dies of
 what they die of.
 
-dmi_mapper.py FOLDER NAME PROTOCOL [SECONDS]: registers, starts to serve SECONDS later, and then does what its input says, a JSON
-text a line. Says what happens, a JSON text a line.
+dmi_mapper.py FOLDER NAME PROTOCOL [SECONDS [DEADLINE]]: registers (within DEADLINE, 1 second as in the framework), starts to serve
+SECONDS later, and then does what its input says, a JSON text a line. Says what happens, a JSON text a line.
 """
 
 import concurrent.futures
@@ -175,12 +175,12 @@ class Handlers(grpc.GenericRpcHandler):
         die("GetDevice")
 
 
-def call(name, message):
+def call(name, message, deadline=1):
     # A connection for each call, as the framework has it.
     options = (("grpc.use_local_subchannel_pool", 1),)
     with grpc.insecure_channel("unix:" + FOLDER + "/dmi.sock", options=options) as channel:
         try:
-            return channel.unary_unary(MANAGER + name)(message, timeout=1, wait_for_ready=True), "OK"
+            return channel.unary_unary(MANAGER + name)(message, timeout=deadline, wait_for_ready=True), "OK"
         except grpc.RpcError as error:
             return None, error.code().name + ": " + (error.details() or "")
 
@@ -225,7 +225,8 @@ def main():
     info = M["MapperInfo"](name=NAME, version="v1", api_version="v1.0.0", protocol=PROTOCOL, address=address.encode(), state="ok")
     request = M["MapperRegisterRequest"](withData=True, mapper=info)
     start = time.monotonic()
-    answer, outcome = call("MapperRegister", request.SerializeToString())
+    deadline = float(sys.argv[5]) if len(sys.argv) > 5 else 1
+    answer, outcome = call("MapperRegister", request.SerializeToString(), deadline)
     if answer is None:
         return die(outcome)
     response = M["MapperRegisterResponse"].FromString(answer)

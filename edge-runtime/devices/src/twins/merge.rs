@@ -5,8 +5,7 @@ use serde_json::{Map, Value, json};
 
 /// The spec of a Device, merged: what the model says of protocol and visitors holds where the device says nothing else, key by
 /// key of `configData` and no deeper. Each property has `desired` and `visitors.configData`, empty or not.
-pub(super) fn merged(device: &Value, model: &Value) -> Value {
-    let mut spec = device["spec"].clone();
+pub(super) fn merged(mut spec: Value, model: &Value) -> Value {
     let Some(map) = spec.as_object_mut() else { return json!({}) };
     let protocol = map.entry("protocol").or_insert_with(|| json!({}));
     if protocol["protocolName"].as_str().is_none_or(str::is_empty) && protocol.is_object() {
@@ -35,7 +34,9 @@ fn config(to: &mut Value, defaults: &Value) {
         *to = json!({});
     }
     let mut all: Map<String, Value> = defaults.as_object().cloned().unwrap_or_default();
-    all.extend(to["configData"].as_object().cloned().unwrap_or_default());
+    if let Value::Object(own) = to.take_at(&["configData"]) {
+        all.extend(own);
+    }
     to.set("configData", Value::Object(all));
 }
 
@@ -57,7 +58,7 @@ mod tests {
                 {"name": "led", "desired": {"value": "ON"}, "visitors": {"configData": {"deep": {"b": 2}}}},
             ],
         }});
-        let merged = merged(&device, &model);
+        let merged = merged(device["spec"].clone(), &model);
         assert_eq!(
             merged["protocol"],
             json!({"protocolName": "lab", "configData": {"baud": 9600, "port": "/dev/ttyS0"}})
@@ -76,10 +77,10 @@ mod tests {
         {
             let whole = json!({"spec": {"protocol": 7, "properties": [{"name": "a"}, "x", {"visitors": []}]}});
             for (device, model) in [(&broken, &whole), (&whole, &broken), (&broken, &broken)] {
-                assert!(merged(device, model).is_object());
+                assert!(merged(device["spec"].clone(), model).is_object());
             }
         }
-        let merged = merged(&json!({"spec": {"properties": [{"name": "a"}]}}), &Value::Null);
+        let merged = merged(json!({"properties": [{"name": "a"}]}), &Value::Null);
         assert_eq!(
             merged["properties"][0],
             json!({"name": "a", "visitors": {"configData": {}}, "desired": {"value": ""}})

@@ -52,10 +52,21 @@ impl Drop for Mapper {
 impl Mapper {
     /// Registered and serving; or not, and why.
     pub(crate) fn try_start(folder: &Path, name: &str, protocol: &str, seconds: &str) -> Result<Self, String> {
+        Self::try_start_within(folder, name, protocol, seconds, "1")
+    }
+
+    /// `deadline`: of the registration, in seconds.
+    pub(crate) fn try_start_within(
+        folder: &Path,
+        name: &str,
+        protocol: &str,
+        seconds: &str,
+        deadline: &str,
+    ) -> Result<Self, String> {
         wait_for(&folder.join("dmi.sock"));
         let mut command = Command::new("python3");
         command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/dmi_mapper.py"));
-        command.arg(folder).args([name, protocol, seconds]);
+        command.arg(folder).args([name, protocol, seconds, deadline]);
         command.env("PYTHONPATH", packages()).env("PYTHONDONTWRITEBYTECODE", "1");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let input = child.stdin.take().unwrap();

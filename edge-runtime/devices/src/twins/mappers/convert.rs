@@ -197,7 +197,7 @@ mod tests {
                 {"name": "stranger"},
             ],
         }});
-        let (merged, mut notes) = (merged(&body, &model), Notes::default());
+        let (merged, mut notes) = (merged(body["spec"].clone(), &model), Notes::default());
         let wanted = |name: &str| if name == "led" { "DIM".to_owned() } else { String::new() };
         let device = device(&id(), "lab", &merged, |name| name != "stranger", wanted, &mut notes);
         assert_eq!(

@@ -110,7 +110,7 @@ impl<'a> Source<'a> {
         model: Rc<GivenModel>,
         models: &BTreeMap<Named, Model>,
     ) -> Wanted {
-        let merged = merged(&json!({ "spec": spec }), &model.body);
+        let merged = merged(spec, &model.body);
         let protocol = convert::text(&merged["protocol"], "protocolName");
         if protocol.is_empty() {
             return Wanted::Gone;

@@ -4,6 +4,10 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use sampan_dmi::{
+    DeviceStatus, MapperInfo, MapperRegisterRequest, ReportDeviceStatesRequest, ReportDeviceStatusRequest, Twin,
+    TwinProperty,
+};
 
 use super::mappers::{Calling, Mapper, lab_device, registration, with_dmi};
 use super::*;
@@ -298,8 +302,62 @@ impl Lab {
     }
 }
 
+/// What may stand in a request, right or wrong.
+fn word() -> impl Strategy<Value = String> {
+    prop_oneof![
+        4 => prop_oneof![Just("default"), Just("t1"), Just("temp"), Just("led"), Just("21.5"), Just("lab"), Just("ok"), Just("")]
+            .prop_map(str::to_owned),
+        1 => ".{0,20}",
+        1 => Just("/etc/kubeedge/m.sock".to_owned()),
+        1 => Just("x".repeat(5_000)),
+    ]
+}
+
+fn request() -> impl Strategy<Value = Request> {
+    let value = || {
+        (word(), proptest::collection::btree_map(word(), word(), 0..2))
+            .prop_map(|(value, metadata)| TwinProperty { value, metadata })
+    };
+    let twin = (word(), proptest::option::of(value()), proptest::option::of(value()))
+        .prop_map(|(property_name, observed_desired, reported)| Twin { property_name, observed_desired, reported });
+    let status = proptest::collection::vec(twin, 0..4).prop_map(|twins| DeviceStatus {
+        twins,
+        report_to_cloud: true,
+        report_cycle: -1,
+    });
+    let mapper = [(); 4].map(|()| word());
+    let mapper =
+        (mapper, proptest::collection::vec(any::<u8>(), 0..9)).prop_map(|([name, version, protocol, address], raw)| {
+            let address = if raw.len() > 6 { raw } else { address.into_bytes() };
+            MapperInfo { name, version, protocol, address, ..MapperInfo::default() }
+        });
+    prop_oneof![
+        (word(), word(), proptest::option::of(status)).prop_map(|(device_name, device_namespace, reported_device)| {
+            Request::Twins(ReportDeviceStatusRequest { device_name, reported_device, device_namespace })
+        }),
+        (word(), word(), word()).prop_map(|(device_name, device_namespace, state)| {
+            Request::State(ReportDeviceStatesRequest { device_name, device_namespace, state })
+        }),
+        (any::<bool>(), proptest::option::of(mapper))
+            .prop_map(|(with_data, mapper)| Request::Register(MapperRegisterRequest { with_data, mapper })),
+    ]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Each is answered once, what is refused changes nothing, and the next one is served.
+    #[test]
+    fn whatever_a_mapper_says(requests in proptest::collection::vec(request(), 1..8)) {
+        let mut world = World::dmi();
+        for request in requests {
+            let before = (world.twins.get(None), world.twins.mappers());
+            if world.ask(request).is_err() {
+                prop_assert_eq!(before, (world.twins.get(None), world.twins.mappers()));
+            }
+        }
+        world.register("m");
+    }
 
     #[test]
     fn whatever_happens_to_mappers(all in proptest::collection::vec(news(), 1..100)) {
