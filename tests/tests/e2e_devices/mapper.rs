@@ -1,0 +1,138 @@
+//! A mapper of KubeEdge's kind beside the node: what is wanted in the API reaches it, and restarts of everything else do not.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use sampan_tests::process::signal;
+use sampan_tests::wait::{patient, until};
+use sampan_tests::{Cluster, EdgeNode, can_run};
+use serde_json::{Value, json};
+
+use super::{SOON, device, install, model, twin};
+
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../edge-runtime/devices/tests");
+
+/// Says what it is called for, and does what it is told, a JSON text a line.
+struct Mapper {
+    child: Child,
+    input: ChildStdin,
+    lines: Receiver<Value>,
+}
+
+impl Drop for Mapper {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Mapper {
+    fn start(folder: &Path) -> Self {
+        until(Duration::from_secs(20), "mappers may register", || {
+            folder.join("dmi.sock").exists().then_some(()).ok_or_else(String::new)
+        });
+        let packages = concat!(env!("CARGO_MANIFEST_DIR"), "/../.cache/grpcio");
+        let packages = std::env::var_os("SAMPAN_GRPCIO").map_or_else(|| packages.into(), PathBuf::from);
+        let mut command = Command::new("python3");
+        command.arg(Path::new(SOURCES).join("dmi_mapper.py")).arg(folder).args(["m", "lab"]);
+        command.env("PYTHONPATH", packages).env("PYTHONDONTWRITEBYTECODE", "1");
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3 is installed");
+        let (input, output) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                let said = serde_json::from_str(&line).expect("JSON");
+                if sender.send(said).is_err() {
+                    return;
+                }
+            }
+        });
+        let mapper = Self { child, input, lines };
+        assert!(mapper.next()["registered"].is_array(), "see grpc_requirements.txt in {SOURCES}");
+        assert_eq!(mapper.next(), json!({"serving": true}));
+        mapper
+    }
+
+    fn next(&self) -> Value {
+        self.lines.recv_timeout(patient(Duration::from_secs(20))).expect("the mapper says something")
+    }
+
+    /// The next call: method, and what the LED of the device is to be.
+    fn called(&self) -> (String, Option<String>) {
+        let said = self.next();
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let method = text(&said["call"]).unwrap_or_else(|| panic!("{said}"));
+        (method, text(&said["device"]["properties"]["led"]["desired"]))
+    }
+
+    /// A value of `t1`, which is taken.
+    fn reports(&mut self, namespace: &str, property: &str, value: &str) {
+        let twins = json!([{"property": property, "observed": "", "reported": value}]);
+        writeln!(self.input, "{}", json!({"report": format!("{namespace}/t1"), "twins": twins})).expect("it listens");
+        assert_eq!(self.next(), json!({"outcome": "OK"}));
+    }
+}
+
+/// D8, D9.
+#[test]
+fn a_mapper_is_called_for_real_changes_alone() {
+    if !can_run() {
+        return;
+    }
+    let mut cluster = Cluster::start("devices-mapper");
+    install(&cluster);
+    let folder = cluster.folder().join("kubeedge");
+    let mut node = EdgeNode::prepare(&cluster, "edge");
+    node.configure(&format!("device-twin: {{dmi: {{folder: '{}'}}}}\n", folder.display()));
+    node.start();
+    node.wait_ready();
+    let (kubectl, root) = (cluster.kubectl.clone(), node.root().to_owned());
+    let mut mapper = Mapper::start(&folder);
+    // The Device first: its model may come later.
+    kubectl.apply(&device("t1", &node.name, "ON").to_string());
+    kubectl.apply(&model().to_string());
+    assert_eq!(mapper.called().0, "CreateDeviceModel");
+    assert_eq!(mapper.called(), ("RegisterDevice".to_owned(), Some("ON".to_owned())));
+
+    let patch = json!({"spec": {"properties": [
+        {"name": "temp", "reportToCloud": true}, {"name": "led", "reportToCloud": true, "desired": {"value": "OFF"}},
+    ]}});
+    let _ = kubectl.ok(&["patch", "device", "t1", "--type", "merge", "-p", &patch.to_string()]);
+    assert_eq!(mapper.called(), ("UpdateDevice".to_owned(), Some("OFF".to_owned())));
+
+    // Each report is written to the API, and each program dies once: the mapper hears of none of it.
+    let mut shown = |cluster: &Cluster, value: &str| {
+        until(Duration::from_secs(20), "the helper takes reports", || {
+            folder.join("dmi.sock").exists().then_some(()).ok_or_else(String::new)
+        });
+        mapper.reports(&cluster.kubectl.namespace, "temp", value);
+        until(patient(SOON * 12), "the value in the API", || {
+            let status = cluster.kubectl.get("devicestatus", "t1")?;
+            let reported = twin(&status, "temp")["reported"]["value"].clone();
+            if reported == value { Ok(()) } else { Err(reported.to_string()) }
+        });
+    };
+    let helper = || super::off::helpers(&root).first().copied();
+    shown(&cluster, "1");
+    let pid = helper().expect("the helper runs");
+    signal(pid, "KILL");
+    until(Duration::from_secs(10), "another helper", || match helper() {
+        Some(other) if other != pid => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    // Until the daemon has told it all, nobody's reports are taken.
+    std::thread::sleep(Duration::from_secs(2));
+    shown(&cluster, "2");
+    node.kill();
+    node.start();
+    shown(&cluster, "3");
+    cluster.kill_bridge();
+    cluster.start_bridge();
+    shown(&cluster, "4");
+
+    let _ = kubectl.ok(&["delete", "device", "t1"]);
+    assert_eq!(mapper.called().0, "RemoveDevice");
+}
