@@ -735,3 +735,21 @@ fn what_is_odd_about_a_device_is_said_once() {
     world.register("m");
     assert!(world.events().is_empty());
 }
+
+#[test]
+fn one_that_registers_without_end_wears_the_medium_no_more_than_others() {
+    let mut world = World::dmi();
+    let (mut pages, per_hour) = (0, with_dmi().store.writes_per_hour);
+    for second in 0..3_600 {
+        world.wait(1_000);
+        // Each time for another protocol, so that each time something else is to be kept.
+        let _ = world.ask(registration("m", ["lab", "other"][second % 2], true));
+        for said in std::mem::take(&mut world.said) {
+            if let Output::Tell(FromHelper::Keep { rows, .. }) = said {
+                let bytes: usize = rows.iter().map(|row| row.uid.len() + row.record.len() + 32).sum();
+                pages += 2 * bytes.div_ceil(4_096) as u64;
+            }
+        }
+    }
+    assert!(pages * 4_096 < per_hour * 3 / 2, "{pages} pages");
+}
