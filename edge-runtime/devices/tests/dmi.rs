@@ -280,7 +280,7 @@ fn devices_with_many_properties_and_many_devices_arrive() {
     object(&mut helper, Kind::DeviceModel, "dev", "lab", model());
     let mut long = device("ON");
     if let Some(config) = long.pointer_mut("/spec/protocol/configData").and_then(Value::as_object_mut) {
-        config.insert("long".into(), json!("x".repeat(1_400)));
+        config.insert("long".into(), json!("x".repeat(5_000)));
     }
     for n in 0..3_000 {
         object(&mut helper, Kind::Device, "dev", &format!("t{n:04}"), long.clone());
@@ -297,12 +297,12 @@ fn devices_with_many_properties_and_many_devices_arrive() {
     {
         assert!(start.elapsed() < PATIENCE);
     }
-    // A helper that nobody optimized takes its time for so many.
+    // A helper that nobody optimized takes its time for so much.
     let mut mapper = Mapper::try_start_within(folder.path(), "m", "lab", "0", "10").expect("it is registered");
     assert_eq!(mapper.next(), json!({"serving": true}));
     let given = mapper.registered["devices"].as_u64().expect("a number");
     let size = mapper.registered["bytes"].as_u64().expect("a number");
-    assert!(given > 1_000 && given < 3_000 && size <= 7 << 19, "{given} devices in {size} bytes");
+    assert!(given > 500 && given < 1_000 && size > 3 << 20 && size <= 7 << 19, "{given} devices in {size} bytes");
     for _ in given..3_001 {
         let method = mapper.called().0;
         // The model of the last one is not in the answer.

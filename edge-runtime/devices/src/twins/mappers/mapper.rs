@@ -83,6 +83,8 @@ enum What {
 pub(super) struct ToCall {
     pub(super) path: &'static str,
     pub(super) message: Vec<u8>,
+    /// What is odd about the device that it gives.
+    pub(super) odd: Option<(Named, Option<String>)>,
 }
 
 /// It would not take a device, for the first time.
@@ -197,7 +199,10 @@ impl Mapper {
                     }
                     (What::Remove, remove(&device))
                 }
-                (held, Some(given)) => self.give(held.is_some(), &given),
+                (held, Some(given)) => {
+                    let (what, to_call) = self.give(held.is_some(), &given);
+                    (what, ToCall { odd: Some((device.clone(), given.notes.text())), ..to_call })
+                }
             };
             self.flying = Some(Flying { call, device, what });
             return Some(to_call);
@@ -213,12 +218,12 @@ impl Mapper {
             Some(hash) if *hash == model.hash => {
                 let path = if is_held { method::UPDATE_DEVICE } else { method::REGISTER_DEVICE };
                 append(&mut message, 1, &given.device);
-                (What::Device(given.hash), ToCall { path, message })
+                (What::Device(given.hash), ToCall { path, message, odd: None })
             }
             old => {
                 let path = if old.is_some() { method::UPDATE_DEVICE_MODEL } else { method::CREATE_DEVICE_MODEL };
                 append(&mut message, 1, &model.message);
-                (What::Model(model.id.clone(), model.hash), ToCall { path, message })
+                (What::Model(model.id.clone(), model.hash), ToCall { path, message, odd: None })
             }
         }
     }
@@ -291,5 +296,5 @@ impl Mapper {
 
 fn remove(Named { namespace, name }: &Named) -> ToCall {
     let request = RemoveDeviceRequest { device_name: name.clone(), device_namespace: namespace.clone() };
-    ToCall { path: method::REMOVE_DEVICE, message: request.encode_to_vec() }
+    ToCall { path: method::REMOVE_DEVICE, message: request.encode_to_vec(), odd: None }
 }

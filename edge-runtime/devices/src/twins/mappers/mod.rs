@@ -230,7 +230,8 @@ impl Twins {
         for mapper in all.iter_mut() {
             if let Some(to_call) = mapper.next(now.mono, *call + 1, &mut source, rows) {
                 *call += 1;
-                let mapper::ToCall { path, message } = to_call;
+                let mapper::ToCall { path, message, odd: note } = to_call;
+                odd.extend(note);
                 let (mapper, socket) = (mapper.number, mapper.info.socket.clone());
                 calls.push(Output::Call { mapper, socket, call: *call, path, message });
             }

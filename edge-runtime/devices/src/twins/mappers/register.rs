@@ -19,6 +19,8 @@ pub(super) const MOST: usize = 32;
 const LONGEST: usize = 253;
 /// Most bytes of an answer: gRPC takes no more than 4 MiB unless it is told to. What does not fit follows one by one.
 const ANSWER: usize = 7 << 19;
+/// Most devices of an answer, for which a mapper waits no longer than a second: a small board makes so many in half of it.
+const AT_ONCE: usize = 1_000;
 /// Devices of which an event says who drives them now.
 const EVENTS: usize = 25;
 /// Registrations that wait for the daemon.
@@ -154,6 +156,11 @@ impl Twins {
         let (mut answer, mut odd) = (Vec::new(), Vec::new());
         let mut source = Source::new(&self.devices, &self.models);
         for id in self.devices.keys() {
+            // Whether it is of this mapper at all is seen when its turn comes.
+            if mapper.held.len() == AT_ONCE {
+                mapper.enqueue(id.clone());
+                continue;
+            }
             let Wanted::Is(given) = source.wanted(id) else { continue };
             if given.protocol != mapper.info.protocol {
                 continue;

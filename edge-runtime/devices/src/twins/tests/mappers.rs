@@ -600,17 +600,31 @@ fn what_does_not_fit_an_answer_follows() {
     let mut world = World::new(&with_dmi());
     world.model();
     let mut long = lab_device("ON");
-    long.set_at(&["spec", "protocol", "configData", "long"], "x".repeat(2_000).into());
-    for n in 0..3_000 {
-        world.device(&format!("t{n}"), &format!("uid-{n}"), long.clone());
+    long.set_at(&["spec", "protocol", "configData", "long"], "x".repeat(5_000).into());
+    let mut other = lab_device("ON");
+    other.set_at(&["spec", "protocol", "protocolName"], "other".into());
+    for n in 0..1_500 {
+        let body = if n == 1_400 { &other } else { &long };
+        world.device(&format!("t{n:04}"), &format!("uid-{n}"), body.clone());
     }
     world.twins.told(world.now);
     let mut mapper = world.register("m");
     let first = mapper.devices.len();
-    assert!((1_500..2_000).contains(&first), "{first}");
+    assert!((600..750).contains(&first), "{first} of 5 KB");
     world.serve(&mut mapper);
-    assert_eq!(mapper.devices.len(), 3_000);
-    assert_eq!(mapper.called().len(), 3_000 - first);
+    assert_eq!((mapper.devices.len(), mapper.called().len()), (1_499, 1_499 - first));
+
+    let mut odd = lab_device("ON");
+    odd.set_at(&["spec", "protocol", "configData", "deep"], json!({"a": 1}));
+    for n in 0..1_500 {
+        let body = if n == 1_499 { odd.clone() } else { lab_device("ON") };
+        world.device(&format!("t{n:04}"), &format!("uid-{n}"), body);
+    }
+    let mut mapper = world.register("m");
+    assert_eq!(mapper.devices.len(), 1_000, "in time");
+    world.serve(&mut mapper);
+    assert_eq!((mapper.devices.len(), mapper.called().len()), (1_500, 500));
+    assert_eq!(world.events(), ["DeviceNotFitForMapper t1499"]);
 
     let mut slim = Mapper::default();
     slim.registered(&world.ask(registration("slim", "lab", false)).expect("it is registered"));
