@@ -234,6 +234,20 @@ fn a_mapper_may_come_before_its_devices_and_serve_late() {
 }
 
 #[test]
+fn a_link_in_place_of_a_socket_leads_nowhere() {
+    let (folder, outside) = (tempfile::tempdir().expect("temp dir"), tempfile::tempdir().expect("temp dir"));
+    let mut helper = lab(folder.path());
+    let mapper = Mapper::try_start(folder.path(), "m", "lab", "3").expect("it is registered");
+    let other = std::os::unix::net::UnixListener::bind(outside.path().join("other.sock")).expect("a socket");
+    std::os::unix::fs::symlink(outside.path().join("other.sock"), folder.path().join("m.sock")).expect("a link");
+    object(&mut helper, Kind::Device, "dev", "t1", device("OFF"));
+    assert_eq!(mapper.next(), json!({"serving": true}), "it has put its own in the place");
+    assert_eq!(mapper.called().0, "UpdateDevice");
+    other.set_nonblocking(true).expect("a flag");
+    assert_eq!(other.accept().map(drop).map_err(|error| error.kind()), Err(std::io::ErrorKind::WouldBlock));
+}
+
+#[test]
 fn the_newer_of_two_mappers_gets_the_devices() {
     let folder = tempfile::tempdir().expect("temp dir");
     let mut helper = lab(folder.path());
