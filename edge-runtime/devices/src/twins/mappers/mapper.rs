@@ -228,6 +228,13 @@ impl Mapper {
         }
     }
 
+    /// It has said something of this device: it runs, and may take calls by now.
+    pub(super) fn is_heard(&mut self, now: u64, device: &Named) {
+        if self.held.contains_key(device) {
+            self.down.sooner(now);
+        }
+    }
+
     pub(super) fn waits_for(&self, call: u64) -> bool {
         self.flying.as_ref().is_some_and(|flying| flying.call == call)
     }

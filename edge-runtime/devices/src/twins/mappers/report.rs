@@ -26,6 +26,7 @@ impl Twins {
         let id = Named { namespace: request.device_namespace, name: request.device_name };
         let reported = request.reported_device.ok_or_else(|| invalid("the request has no reportedDevice"))?;
         let device = self.devices.get_mut(&id).ok_or_else(|| not_here(&id))?;
+        self.mappers.all.iter_mut().for_each(|mapper| mapper.is_heard(now.mono, &id));
         let model = self.models.get(&model_of(&id, &device.model));
         let limits = Limits { model, check: self.check, extras: 0 };
         let (mut changes, mut first) = (BTreeMap::new(), None);
@@ -74,6 +75,7 @@ impl Twins {
         if !self.devices.contains_key(&id) {
             return Err(not_here(&id));
         }
+        self.mappers.all.iter_mut().for_each(|mapper| mapper.is_heard(now.mono, &id));
         self.state(now, &id, state);
         Ok(())
     }

@@ -368,6 +368,17 @@ fn a_mapper_that_does_not_serve_yet_is_tried_again() {
         world.tick();
     }
     assert_eq!(last, 30_000);
+    // It reports: then it may serve, too.
+    let calls = world.calls();
+    world.fails(calls[0].call, Code::Unavailable);
+    for millis in [300, 400] {
+        world.wait(millis);
+        assert_eq!(world.twins_say("t1", vec![twin("led", None, Some("x"))]), Ok(Vec::new()));
+        assert!(world.calls().is_empty());
+    }
+    world.wait(300);
+    world.serve(&mut mapper);
+    assert_eq!(mapper.led("default/t1"), Some("ON"));
 }
 
 #[test]
