@@ -1,0 +1,160 @@
+//! One bus: its connection, made when it is needed and given up with the first failure, so that no late answer is taken for another
+//! request's. Knows nothing of what values mean.
+
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_modbus::ExceptionCode;
+use tokio_modbus::client::{Context, Reader as _, Writer as _, rtu, tcp};
+use tokio_modbus::slave::{Slave, SlaveContext as _};
+
+use super::point::{Address, Point, Raw, Register};
+use super::serial::Serial;
+use crate::drivers::Fault;
+
+/// Nobody tries in between when a bus cannot be had.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_AT_MOST: Duration = Duration::from_secs(10);
+/// For what a serial line still brings after an answer that did not come in time.
+const QUIET: Duration = Duration::from_millis(200);
+
+pub(super) struct Bus {
+    pub(super) address: Address,
+    line: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// None while a request is under way, too: one that is given up takes it along.
+    context: Option<Context>,
+    quiet_until: Option<Instant>,
+    absent: Option<Absent>,
+}
+
+struct Absent {
+    why: String,
+    until: Instant,
+    pause: Duration,
+}
+
+impl Bus {
+    pub(super) fn new(address: Address) -> Self {
+        Self { address, line: Mutex::default() }
+    }
+
+    pub(super) async fn read(&self, point: &Point) -> Result<Raw, Fault> {
+        let Point { offset, words, .. } = *point;
+        self.ask(point, async |context| {
+            let bit = |bits: Vec<bool>| bits.first().copied().map(Raw::Bit).unwrap_or(Raw::Words(Vec::new()));
+            match point.register {
+                Register::Coil => Ok(context.read_coils(offset, 1).await?.map(bit)),
+                Register::Discrete => Ok(context.read_discrete_inputs(offset, 1).await?.map(bit)),
+                Register::Input => Ok(context.read_input_registers(offset, words).await?.map(Raw::Words)),
+                Register::Holding => Ok(context.read_holding_registers(offset, words).await?.map(Raw::Words)),
+            }
+        })
+        .await
+    }
+
+    pub(super) async fn write(&self, point: &Point, raw: &Raw) -> Result<(), Fault> {
+        let offset = point.offset;
+        self.ask(point, async |context| match raw {
+            Raw::Bit(bit) => context.write_single_coil(offset, *bit).await,
+            Raw::Words(words) => match words.as_slice() {
+                [word] => context.write_single_register(offset, *word).await,
+                words => context.write_multiple_registers(offset, words).await,
+            },
+        })
+        .await
+    }
+
+    async fn ask<T>(
+        &self,
+        point: &Point,
+        ask: impl AsyncFnOnce(&mut Context) -> tokio_modbus::Result<T>,
+    ) -> Result<T, Fault> {
+        let mut state = self.line.lock().await;
+        let mut context = match state.context.take() {
+            Some(context) => context,
+            None => self.connect(&mut state, point.timeout).await?,
+        };
+        context.set_slave(Slave(point.slave));
+        // Until it is known better, and if this is given up.
+        state.quiet_until = Some(Instant::now() + point.timeout + QUIET);
+        let answer = timeout(point.timeout, ask(&mut context)).await;
+        state.quiet_until = Some(Instant::now() + QUIET);
+        match answer {
+            Ok(Ok(Ok(value))) => {
+                (state.context, state.quiet_until) = (Some(context), None);
+                Ok(value)
+            }
+            Ok(Ok(Err(exception))) => {
+                (state.context, state.quiet_until) = (Some(context), None);
+                Err(refused(point, exception))
+            }
+            Ok(Err(error)) => Err(Fault::Silent(format!("{}: {error}", self.address))),
+            Err(_) => {
+                let waited = point.timeout.as_millis();
+                Err(Fault::Silent(format!("{}: slave {} did not answer in {waited} ms", self.address, point.slave)))
+            }
+        }
+    }
+
+    async fn connect(&self, state: &mut State, patience: Duration) -> Result<Context, Fault> {
+        if let Some(absent) = state.absent.as_ref().filter(|absent| absent.until > Instant::now()) {
+            return Err(Fault::Silent(absent.why.clone()));
+        }
+        let connected = match &self.address {
+            Address::Tcp(address) => match timeout(patience, TcpStream::connect(address)).await {
+                // Small requests, each of which waits for its answer.
+                Ok(Ok(stream)) => stream.set_nodelay(true).map(|()| tcp::attach(stream)),
+                Ok(Err(error)) => Err(error),
+                Err(_) => Err(std::io::ErrorKind::TimedOut.into()),
+            },
+            Address::Serial(line) => {
+                if let Some(until) = state.quiet_until {
+                    sleep_until(until).await;
+                }
+                Serial::open(line).map(rtu::attach)
+            }
+        };
+        match connected {
+            Ok(context) => {
+                state.absent = None;
+                Ok(context)
+            }
+            Err(error) => {
+                let pause = state.absent.as_ref().map_or(PAUSE, |absent| (absent.pause * 2).min(PAUSE_AT_MOST));
+                let why = format!("{}: {error}", self.address);
+                state.absent = Some(Absent { why: why.clone(), until: Instant::now() + pause, pause });
+                Err(Fault::Silent(why))
+            }
+        }
+    }
+}
+
+/// A gateway answers for slaves that do not.
+fn refused(point: &Point, exception: ExceptionCode) -> Fault {
+    let why = format!("slave {} at {:?} {}: {exception}", point.slave, point.register, point.offset);
+    match exception {
+        ExceptionCode::GatewayPathUnavailable | ExceptionCode::GatewayTargetDevice => Fault::Silent(why),
+        _ => Fault::Refused(why),
+    }
+}
+
+impl std::fmt::Debug for Bus {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "Bus({})", self.address)
+    }
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp(address) => out.write_str(address),
+            Self::Serial(line) => out.write_str(&line.path),
+        }
+    }
+}
