@@ -19,6 +19,7 @@ use sampan_dmi::{
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::{Instant, Sleep, sleep};
 use tonic::body::Body;
 use tonic::server::Grpc;
 use tonic::transport::Server;
@@ -33,8 +34,10 @@ const CONNECTIONS: usize = 16;
 const CALLS_OF_A_CONNECTION: u32 = 8;
 /// A device has less.
 const LONGEST: usize = 1 << 20;
-/// A caller that is silent is asked whether it is there.
+/// A caller that is silent is asked whether it is there,
 const ASKED: Duration = Duration::from_secs(20);
+/// and hung up on when it says nothing: also one that never said that it speaks HTTP/2.
+const SILENT: Duration = Duration::from_secs(50);
 
 /// What a node asks.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,11 +84,11 @@ pub async fn serve(listener: UnixListener, calls: mpsc::Sender<Call>) -> Result<
         let place = Arc::clone(&places).acquire_owned().await.ok()?;
         let accepted = loop {
             match listener.accept().await {
-                Ok((stream, _)) => break Connection { stream, _place: place },
+                Ok((stream, _)) => break Connection::new(stream, place),
                 // Too many files are open, or the like.
                 Err(error) => {
                     log::warn!("nobody can call for a moment: {error}");
-                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    sleep(Duration::from_secs(1)).await;
                 }
             }
         };
@@ -101,12 +104,26 @@ pub async fn serve(listener: UnixListener, calls: mpsc::Sender<Call>) -> Result<
 
 struct Connection {
     stream: UnixStream,
+    /// When it has been silent for too long.
+    end: Pin<Box<Sleep>>,
     _place: OwnedSemaphorePermit,
+}
+
+impl Connection {
+    fn new(stream: UnixStream, place: OwnedSemaphorePermit) -> Self {
+        Self { stream, end: Box::pin(sleep(SILENT)), _place: place }
+    }
 }
 
 impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, into)
+        match Pin::new(&mut self.stream).poll_read(context, into) {
+            Poll::Ready(read) => {
+                self.end.as_mut().reset(Instant::now() + SILENT);
+                Poll::Ready(read)
+            }
+            Poll::Pending => self.end.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into())),
+        }
     }
 }
 

@@ -198,7 +198,7 @@ fn two_slaves_on_a_serial_line_are_driven() {
             name,
             "plc",
             "modbus",
-            &json!({"serialPort": line.path, "baudRate": 19_200, "parity": "even", "slaveID": slave, "timeout": 500}),
+            &json!({"serialPort": line.path, "baudRate": 19_200, "slaveID": slave, "timeout": 500}),
             &json!([
                 {"name": "temp", "collectCycle": 100, "reportToCloud": true,
                     "visitors": {"configData": {"register": "HoldingRegister", "offset": 0, "dataType": kind}}},

@@ -71,6 +71,16 @@ impl Mapper {
     }
 }
 
+/// A test that fails says what the program said.
+impl Drop for Mapper {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self.folder.join("mapper.log")).unwrap_or_default();
+            std::io::Write::write_all(&mut std::io::stderr(), log.as_bytes()).unwrap_or_default();
+        }
+    }
+}
+
 /// Waits until this gives something.
 pub(crate) fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();

@@ -9,6 +9,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use edge_protocol::message::DeviceReport;
 use sampan_devices_control::{Dmi, FromHelper, Kind, Report, Settings, ToHelper, VERSION};
 use serde_json::Value;
 
@@ -70,9 +71,10 @@ impl Node {
         self.stream = Some(stream);
         let settings = Settings {
             dmi: Some(Dmi { folder: self.folder.clone() }),
-            report: Report { min_interval_ms: 50, per_second: 100, ..Report::default() },
+            report: Report { min_interval_seconds: 0, per_second: 100, ..Report::default() },
             ..Settings::default()
         };
+        let settings = serde_json::to_value(settings).unwrap();
         self.say(&ToHelper::Daemon { version: VERSION, node: "edge-1".into(), settings });
         for ((kind, name), body) in self.objects.clone() {
             self.object(kind, &name, body);
@@ -161,6 +163,7 @@ fn listen(reader: UnixStream, mut writer: UnixStream, seen: &Mutex<Seen>) {
         match line {
             FromHelper::Report { batch, devices } => {
                 for device in devices {
+                    let device: DeviceReport = serde_json::from_value(device).unwrap();
                     if let Some(state) = device.state {
                         push_new(seen.states.entry(device.name.clone()).or_default(), state.state);
                     }

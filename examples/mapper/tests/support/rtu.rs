@@ -1,5 +1,5 @@
 //! Two Modbus slaves on a serial line that is a pair of pseudo terminals (pty(7)). Frames by hand, after "MODBUS over Serial Line",
-//! 2.5: the driver's own library does not judge itself here.
+//! 2.5: the driver's own library does not judge itself here. Such a line has no parity, and knows no speed.
 
 use std::collections::BTreeMap;
 use std::fs::File;
