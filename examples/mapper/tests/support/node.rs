@@ -23,7 +23,6 @@ pub(crate) fn be_the_helper() {
     sampan_log::start(simple_logger::SimpleLogger::new().with_level(log::LevelFilter::Debug)).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(sampan_devices::run::run(Path::new(&socket))).unwrap();
-    std::process::exit(0);
 }
 
 /// What the helper has told.
