@@ -84,7 +84,7 @@ pub async fn run<D: Driver>(options: Options, driver: D) -> io::Result<()> {
     let written = Written::load(file("written"), D::KEEPS);
     let mut mapper = Mapper {
         options,
-        shared: Rc::new(Shared { driver, edge, written }),
+        shared: Rc::new(Shared { driver, edge, written, registered: watch::Sender::new(0) }),
         models: BTreeMap::new(),
         devices: BTreeMap::new(),
         once: Once::default(),
@@ -183,6 +183,7 @@ impl<D: Driver> Mapper<D> {
             self.shared.written.retain(|id| devices.contains_key(id) || ids.contains(id)).await;
         }
         self.retain();
+        self.shared.registered.send_modify(|times| *times += 1);
     }
 
     async fn asked(&mut self, ask: Ask) -> Result<Option<Device>, Status> {

@@ -7,7 +7,7 @@ mod support;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::node::{Node, be_the_helper};
+use support::node::{Node, Seen, be_the_helper};
 use support::rtu::Line;
 use support::slave::Slave;
 use support::{Mapper, device, model, wait};
@@ -104,6 +104,30 @@ fn a_register_is_reported_and_a_desired_value_written_once_whoever_is_killed() {
     lab.node.device(boiler_at("b1", &address, "5"));
     lab.node.wait_for("b1", "level", "5");
     assert_eq!(slave.writes(), [(20, vec![5]), (20, vec![6]), (20, vec![5])]);
+}
+
+#[test]
+fn a_node_that_knows_nothing_is_told_all() {
+    let slave = Slave::start(&[(7, 215), (20, 1)]);
+    let mut lab = Lab::start();
+    lab.node.model(boiler());
+    let mut body = boiler_at("b1", &slave.address.to_string(), "5");
+    for property in body["spec"]["properties"].as_array_mut().unwrap() {
+        property.as_object_mut().unwrap().insert("reportCycle".into(), json!(3_600_000));
+    }
+    lab.node.device(body);
+    let _mapper = lab.mapper(&["--protocol", "modbus"]);
+    lab.node.wait_for("b1", "level", "5");
+    lab.node.wait_for("b1", "temp", "21.5");
+    lab.node.kill();
+    // As after the loss of its store.
+    *lab.node.seen.lock().unwrap() = Seen::default();
+    lab.node.again();
+    lab.node.wait_for("b1", "level", "5");
+    lab.node.wait_for("b1", "temp", "21.5");
+    lab.node.wait_for_state("b1", "online");
+    wait("what is observed", || (lab.node.observed("b1", "level")? == "5").then_some(()));
+    assert_eq!(slave.writes(), [(20, vec![5])]);
 }
 
 #[test]
@@ -223,6 +247,7 @@ fn two_slaves_on_a_serial_line_are_driven() {
     lab.node.wait_for_state("two", "offline");
     line.bank.lock().unwrap().words.insert((1, 0), 0x41b4);
     lab.node.wait_for("one", "temp", "22.5");
+    assert!(mapper.logged("an answer is damaged") <= 2, "whichever property it is");
     line.bank.lock().unwrap().noisy = None;
     line.bank.lock().unwrap().words.insert((2, 0), 8);
     lab.node.wait_for_state("two", "online");

@@ -127,7 +127,10 @@ fn silent(folder: &Path, error: &std::io::Error) -> Fault {
 
 /// Two lines of `w1_slave`: the nine bytes with what the kernel thinks of their check, and once more with `t=`.
 fn scratchpad(text: &str) -> Result<Value, Fault> {
-    let wrong = |why: &str| Fault::Silent(format!("{why}: {:?}", text.chars().take(120).collect::<String>()));
+    let wrong = |why: &str| {
+        log::debug!("{why}: {:?}", text.chars().take(120).collect::<String>());
+        Fault::Silent(why.to_owned())
+    };
     let (first, second) = text.trim().split_once('\n').ok_or_else(|| wrong("not two lines"))?;
     let bytes: Option<Vec<u8>> =
         first.split_ascii_whitespace().take(9).map(|byte| u8::from_str_radix(byte, 16).ok()).collect();
@@ -149,7 +152,7 @@ fn scratchpad(text: &str) -> Result<Value, Fault> {
 }
 
 fn millidegrees(text: &str) -> Result<Value, Fault> {
-    let number: i32 = text.parse().map_err(|_| Fault::Silent(format!("{text:?} is no temperature")))?;
+    let number: i32 = text.parse().map_err(|_| Fault::Silent("what the kernel shows is no temperature".to_owned()))?;
     Ok(Value::Number(f64::from(number) / 1_000.0))
 }
 

@@ -1,16 +1,18 @@
 //! One bus: its connection, made when it is needed and given up with the first failure, so that no late answer is taken for another
 //! request's. Knows nothing of what values mean.
 
+use std::io;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until, timeout};
-use tokio_modbus::ExceptionCode;
 use tokio_modbus::client::{Context, Reader as _, Writer as _, rtu, tcp};
 use tokio_modbus::slave::{Slave, SlaveContext as _};
+use tokio_modbus::{Error, ExceptionCode};
 
-use super::point::{Address, Point, Raw, Register};
+use super::address::Address;
+use super::point::{Point, Raw, Register};
 use super::serial::Serial;
 use crate::drivers::Fault;
 
@@ -73,32 +75,36 @@ impl Bus {
     async fn ask<T>(
         &self,
         point: &Point,
-        ask: impl AsyncFnOnce(&mut Context) -> tokio_modbus::Result<T>,
+        ask: impl AsyncFn(&mut Context) -> tokio_modbus::Result<T>,
     ) -> Result<T, Fault> {
         let mut state = self.line.lock().await;
-        let mut context = match state.context.take() {
-            Some(context) => context,
-            None => self.connect(&mut state, point.timeout).await?,
+        let (mut context, mut is_kept) = match state.context.take() {
+            Some(context) => (context, true),
+            None => (self.connect(&mut state, point.timeout).await?, false),
         };
-        context.set_slave(Slave(point.slave));
-        // Until it is known better, and if this is given up.
-        state.quiet_until = Some(Instant::now() + point.timeout + QUIET);
-        let answer = timeout(point.timeout, ask(&mut context)).await;
-        state.quiet_until = Some(Instant::now() + QUIET);
-        match answer {
-            Ok(Ok(Ok(value))) => {
-                (state.context, state.quiet_until) = (Some(context), None);
-                Ok(value)
-            }
-            Ok(Ok(Err(exception))) => {
-                (state.context, state.quiet_until) = (Some(context), None);
-                Err(refused(point, exception))
-            }
-            Ok(Err(error)) => Err(Fault::Silent(format!("{}: {error}", self.address))),
-            Err(_) => {
-                let waited = point.timeout.as_millis();
-                Err(Fault::Silent(format!("{}: slave {} did not answer in {waited} ms", self.address, point.slave)))
-            }
+        loop {
+            context.set_slave(Slave(point.slave));
+            // Until it is known better, and if this is given up.
+            state.quiet_until = Some(Instant::now() + point.timeout + QUIET);
+            let answer = timeout(point.timeout, ask(&mut context)).await;
+            state.quiet_until = Some(Instant::now() + QUIET);
+            return match answer {
+                Ok(Ok(answer)) => {
+                    (state.context, state.quiet_until) = (Some(context), None);
+                    answer.map_err(|exception| refused(point, exception))
+                }
+                // It was closed while nobody asked, as servers do.
+                Ok(Err(Error::Transport(error))) if is_kept && is_closed(&error) => {
+                    (context, is_kept) = (self.connect(&mut state, point.timeout).await?, false);
+                    continue;
+                }
+                Ok(Err(error)) => Err(Fault::Silent(format!("{}: {}", self.address, text(&error)))),
+                Err(_) => {
+                    let waited = point.timeout.as_millis();
+                    let why = format!("{}: slave {} did not answer in {waited} ms", self.address, point.slave);
+                    Err(Fault::Silent(why))
+                }
+            };
         }
     }
 
@@ -111,7 +117,7 @@ impl Bus {
                 // Small requests, each of which waits for its answer.
                 Ok(Ok(stream)) => stream.set_nodelay(true).map(|()| tcp::attach(stream)),
                 Ok(Err(error)) => Err(error),
-                Err(_) => Err(std::io::ErrorKind::TimedOut.into()),
+                Err(_) => Err(io::ErrorKind::TimedOut.into()),
             },
             Address::Serial(line) => {
                 if let Some(until) = state.quiet_until {
@@ -135,6 +141,19 @@ impl Bus {
     }
 }
 
+fn is_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
+}
+
+/// Nothing of what was received: it is another each time.
+fn text(error: &Error) -> String {
+    match error {
+        Error::Transport(error) if error.kind() != io::ErrorKind::InvalidData => error.to_string(),
+        Error::Transport(_) | Error::Protocol(_) => "an answer is damaged, or another request's".to_owned(),
+    }
+}
+
 /// A gateway answers for slaves that do not.
 fn refused(point: &Point, exception: ExceptionCode) -> Fault {
     let why = format!("slave {} at {:?} {}: {exception}", point.slave, point.register, point.offset);
@@ -147,14 +166,5 @@ fn refused(point: &Point, exception: ExceptionCode) -> Fault {
 impl std::fmt::Debug for Bus {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "Bus({})", self.address)
-    }
-}
-
-impl std::fmt::Display for Address {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Tcp(address) => out.write_str(address),
-            Self::Serial(line) => out.write_str(&line.path),
-        }
     }
 }

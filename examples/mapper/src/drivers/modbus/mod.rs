@@ -3,10 +3,12 @@
 //!
 //! | file | owns |
 //! |---|---|
+//! | `address` | which bus a device is on: pure |
 //! | `point` | what a configuration means, and words of registers as values: pure |
 //! | `bus` | one connection, its failures and its pauses |
 //! | `serial` | a serial line as a stream of bytes |
 
+mod address;
 mod bus;
 mod point;
 mod serial;

@@ -9,13 +9,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use nix::fcntl::OFlag;
-use nix::sys::termios::{
-    BaudRate, ControlFlags, FlushArg, SetArg, cfmakeraw, cfsetspeed, tcflush, tcgetattr, tcsetattr,
-};
+use nix::sys::termios::{BaudRate, ControlFlags, FlushArg, SetArg, cfmakeraw, tcflush, tcgetattr, tcsetattr};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::point::{Line, Parity};
+use super::address::{Line, Parity};
 
 #[derive(Debug)]
 pub(super) struct Serial(AsyncFd<File>);
@@ -52,10 +50,11 @@ impl Serial {
         file.try_lock().map_err(|error| io::Error::other(format!("another program holds it: {error}")))?;
         let mut settings = tcgetattr(file.as_fd())?;
         cfmakeraw(&mut settings);
-        cfsetspeed(&mut settings, speed)?;
         let flags = &mut settings.control_flags;
         flags.remove(ControlFlags::CSIZE | ControlFlags::PARENB | ControlFlags::PARODD | ControlFlags::CSTOPB);
-        flags.remove(ControlFlags::CRTSCTS);
+        flags.remove(ControlFlags::CRTSCTS | ControlFlags::CBAUD);
+        // As the kernel has it, for both directions: cfsetspeed(3) of the crate cannot be linked into a static program.
+        flags.insert(ControlFlags::from_bits_retain(speed as nix::libc::tcflag_t));
         flags.insert(ControlFlags::CLOCAL | ControlFlags::CREAD);
         flags.insert(if line.data_bits == 7 { ControlFlags::CS7 } else { ControlFlags::CS8 });
         flags.set(ControlFlags::PARENB, line.parity != Parity::None);
