@@ -273,7 +273,7 @@ impl<D: Driver> Mapper<D> {
         if self.devices.len() >= MOST {
             return Err(Status::resource_exhausted(format!("{MOST} devices are here")));
         }
-        log::info!("{id} is driven: {} properties", plan.properties.len());
+        log::info!("{id} is driven: properties: {}", plan.properties.len());
         let (plan, plans) = watch::channel(plan);
         let task = spawn_local(drive(Rc::clone(&self.shared), plans)).abort_handle();
         self.devices.insert(id, Running { device, plan, task });

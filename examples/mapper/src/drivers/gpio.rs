@@ -118,7 +118,8 @@ impl Gpio {
         done.map_err(|error| {
             // Asked for anew next time: its chip may have gone and come again.
             all.retain(|held| held.point != *point);
-            Fault::Silent(format!("line {}: {error}", point.line))
+            let chip = point.chip.as_deref().unwrap_or("any chip".as_ref());
+            Fault::Silent(format!("line {} of {}: {error}", point.line, chip.display()))
         })
     }
 }
