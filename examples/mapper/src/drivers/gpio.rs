@@ -261,4 +261,37 @@ mod tests {
         assert!(matches!(runtime.block_on(gpio.read(&absent)), Err(Fault::Silent(_))));
         assert!(gpio.held.borrow().is_empty());
     }
+
+    /// On a chip with two lines that nothing is wired to, which the environment names: most machines have none, and the kernels of
+    /// most distributions no simulated one.
+    #[test]
+    #[expect(clippy::print_stderr, reason = "a test that is passed over says so")]
+    fn lines_of_a_chip_are_driven() {
+        let Ok(chip) = std::env::var("TEST_GPIO_CHIP") else {
+            return eprintln!("passed over: TEST_GPIO_CHIP names no chip");
+        };
+        let line = |number: f64, low: bool, access| {
+            let entries = [("chip", text(&chip)), ("line", Datum::Number(number)), ("activeLow", Datum::Flag(low))];
+            point(&entries, access).expect("a line")
+        };
+        let (output, input) = (line(0.0, false, Access::ReadWrite), line(1.0, false, Access::ReadOnly));
+        let inverted = line(0.0, true, Access::ReadWrite);
+        let gpio = Gpio::default();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(async {
+            gpio.read(&output).await.expect("as it is");
+            gpio.read(&input).await.expect("an input");
+            for level in [true, false, true] {
+                gpio.write(&output, &Value::Flag(level)).await.expect("an output");
+                assert_eq!(gpio.read(&output).await, Ok(Value::Flag(level)));
+            }
+            // One line has one user.
+            assert!(matches!(gpio.read(&inverted).await, Err(Fault::Silent(why)) if why.contains("busy")));
+            gpio.retain(&[&inverted, &input]);
+            gpio.write(&inverted, &Value::Flag(true)).await.expect("let go by the other");
+            assert_eq!(gpio.read(&inverted).await, Ok(Value::Flag(true)));
+            gpio.retain(&[]);
+            assert_eq!(gpio.read(&output).await, Ok(Value::Flag(false)), "low is ON");
+        });
+    }
 }
