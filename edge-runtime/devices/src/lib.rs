@@ -10,6 +10,8 @@
 //! | `run` | the loop that joins them |
 
 pub mod dmi;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod grpc;
 pub mod mqtt;
 pub mod run;

@@ -9,7 +9,7 @@
 
 mod folder;
 mod pod;
-mod request;
+pub(crate) mod request;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -24,7 +24,7 @@ fn decode<M: Message + Default>(message: &[u8], most: usize) -> Result<M, Status
 ///
 /// # Errors
 /// There is no such method, or the message is none or too large.
-pub(super) fn read(path: &str, message: &[u8]) -> Result<Request, Status> {
+pub(crate) fn read(path: &str, message: &[u8]) -> Result<Request, Status> {
     match path {
         manager::MAPPER_REGISTER => decode(message, REGISTRATION).map(Request::Register),
         manager::REPORT_DEVICE_STATES => decode(message, REGISTRATION).map(Request::State),

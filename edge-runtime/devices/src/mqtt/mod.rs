@@ -17,6 +17,8 @@ mod outlets;
 mod packet;
 mod queue;
 
+pub(crate) use packet::fuzz as packet_fuzz;
+
 pub use client::{Broker, News, run};
 pub use listener::{Filter, Listener};
 pub use outlets::Outlets;

@@ -214,6 +214,26 @@ fn packet(first: u8, body: &[u8]) -> Vec<u8> {
     packet
 }
 
+/// Reads them as a whole and cut into pieces.
+pub(crate) fn fuzz(bytes: &[u8]) {
+    let Some((cut, bytes)) = bytes.split_first() else { return };
+    let read = |size: usize| {
+        let (mut decoder, mut packets) = (Decoder::default(), Vec::new());
+        for piece in bytes.chunks(size) {
+            decoder.feed(piece);
+            loop {
+                match decoder.next() {
+                    Ok(Some(packet)) => packets.push(packet),
+                    Ok(None) => break,
+                    Err(broken) => return (packets, Some(broken)),
+                }
+            }
+        }
+        (packets, None)
+    };
+    assert_eq!(read(bytes.len().max(1)), read(usize::from(*cut) + 1), "the same, however it is cut");
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

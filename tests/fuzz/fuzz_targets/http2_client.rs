@@ -1,0 +1,8 @@
+//! What a mapper sends to the helper as a server of gRPC: HTTP/2 and HPACK.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let _ = sampan_devices::grpc::fuzz_client(data);
+});

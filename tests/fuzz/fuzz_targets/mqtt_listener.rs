@@ -1,0 +1,8 @@
+//! What clients of the helper's own listener send.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    sampan_devices::mqtt::listener::fuzz::bytes(data);
+});
