@@ -208,6 +208,7 @@ impl Device {
                     })?;
                 }
                 Output::Tell(_) => {}
+                other => unreachable!("no mapper has registered: {other:?}"),
             }
         }
         Ok(any)
