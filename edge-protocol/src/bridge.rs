@@ -6,13 +6,14 @@
 mod down;
 mod names;
 mod receive;
+mod rules;
 mod settings;
 
 use crate::compress::UnpackError;
 use crate::frame::{Decoded, Decoder};
 use crate::liveness::Liveness;
 use crate::message::{DeviceRefusal, RenewAnswer, StreamId, StreamRequest, ToCloud, ToEdge, TokenAnswer};
-use crate::outgoing::{Outgoing, Piece};
+use crate::outgoing::{Outgoing, Piece, Whole};
 use crate::state::NodeState;
 use crate::stream::{StreamError, StreamFrame, Streams};
 use crate::version::RefuseReason;
@@ -57,6 +58,7 @@ pub struct BridgeSession {
     /// Number of the batch of news of devices that is not acknowledged.
     devices: Option<u64>,
     takes_devices: bool,
+    rules: rules::Rules,
     streams: Streams,
     liveness: Liveness,
     compresses: bool,
@@ -101,6 +103,7 @@ impl BridgeSession {
             renewing: false,
             devices: None,
             takes_devices: false,
+            rules: rules::Rules::default(),
             streams: Streams::default(),
             decoder: Decoder::default(),
             out: Outgoing::new(),
@@ -326,6 +329,9 @@ impl BridgeSession {
         if !self.acks.is_empty() {
             let ids = std::mem::take(&mut self.acks);
             return Some(Piece::Text(crate::frame::encode(&ToEdge::UpAck { ids })));
+        }
+        if let Some(text) = self.rules.next_text() {
+            return self.out.begin(Whole::Text(text));
         }
         let message = self.down.next(state)?;
         self.out.begin(message)

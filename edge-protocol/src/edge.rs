@@ -29,6 +29,9 @@ pub use reports::WindowFull;
 /// Changes handed out and not yet committed; a bridge that sends more ignores the window.
 const MAX_UNCOMMITTED: usize = 16_384;
 
+/// Messages and answers of rules that wait to be sent.
+const MAX_RULE_TEXTS: usize = 256;
+
 /// Keys or digests in one frame: about 40 KB.
 const LIST_CHUNK: usize = 256;
 
@@ -54,6 +57,8 @@ pub struct EdgeSession {
     devices: Option<(u64, String)>,
     /// Number of the batch that is not acknowledged.
     devices_under_way: Option<u64>,
+    /// Texts of messages and answers of rules that wait to be sent.
+    rules: VecDeque<String>,
     streams: Streams,
     liveness: Liveness,
     decoder: Decoder,
@@ -95,6 +100,7 @@ impl EdgeSession {
             reports: Reports::default(),
             devices: None,
             devices_under_way: None,
+            rules: VecDeque::new(),
             streams: Streams::default(),
             liveness: Liveness::new(HEARTBEAT, now),
             decoder: Decoder::default(),
@@ -246,6 +252,32 @@ impl EdgeSession {
         Some(text)
     }
 
+    /// Sends a row of the queue of messages, for which there is still so much time. After a reconnect send again what was not
+    /// [acknowledged](EdgeEvent::MessagesAcked). False when the bridge takes none, too much waits to be sent, or for what is too
+    /// large to be sent.
+    #[must_use]
+    pub fn message(&mut self, id: u64, left_ms: u64, message: serde_json::Value) -> bool {
+        self.of_rules(&ToCloud::Message { id, left_ms, message })
+    }
+
+    /// Answers an [`EdgeEvent::Call`]. False as of [`message`](Self::message).
+    #[must_use]
+    pub fn answer(&mut self, id: u64, answer: serde_json::Value) -> bool {
+        self.of_rules(&ToCloud::Answer { id, answer })
+    }
+
+    fn of_rules(&mut self, message: &ToCloud) -> bool {
+        if !self.agreed(version::RULES) || self.rules.len() >= MAX_RULE_TEXTS {
+            return false;
+        }
+        let text = encode(message);
+        let fits = text.len() <= ToCloud::MAX && weight(&text) <= ToCloud::MAX_WEIGHT;
+        if fits {
+            self.rules.push_back(text);
+        }
+        fits
+    }
+
     /// How many more rows [`up`](Self::up) takes now.
     pub fn up_room(&self) -> usize {
         self.reports.room()
@@ -277,8 +309,8 @@ impl EdgeSession {
         self.streams.end(stream, error);
     }
 
-    /// Next frame to write, most urgent first: control, acknowledgements, sync, reports, devices, stream data. For carriers
-    /// of texts alone.
+    /// Next frame to write, most urgent first: control, acknowledgements, sync, reports, devices, rules, stream data. For
+    /// carriers of texts alone.
     pub fn poll_transmit(&mut self, _now: Duration) -> Option<String> {
         self.next_text().or_else(|| Some(encode(&ToCloud::from(self.streams.poll()?))))
     }
@@ -298,7 +330,8 @@ impl EdgeSession {
         }
         self.welcome.as_ref()?;
         let text = self.next_sync().map(|message| encode(&message));
-        let text = text.or_else(|| self.reports.next()).or_else(|| self.next_devices())?;
+        let text = text.or_else(|| self.reports.next()).or_else(|| self.next_devices());
+        let text = text.or_else(|| self.rules.pop_front())?;
         self.out.begin(Whole::Text(text)).map(Piece::into_text)
     }
 

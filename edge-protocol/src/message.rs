@@ -7,6 +7,7 @@ mod base64_text;
 mod certificate;
 mod device;
 mod flat;
+mod rule;
 
 use crate::version::{Hello, RefuseReason, Welcome};
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::version::PROTOCOL;
 pub use certificate::{Der, RenewAnswer};
 pub use device::{DeviceRefusal, DeviceReport, DeviceState, MAX_DEVICES, TwinReport, TwinValue};
+pub use rule::{Call, CallFailure, CallResult, MAX_BODY, MAX_PAYLOAD, RuleMessage};
 
 /// Names one Kubernetes object. `namespace` is empty for cluster-scoped kinds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -270,6 +272,15 @@ pub enum ToEdge {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         refused: Vec<DeviceRefusal>,
     },
+    /// What these rows of `Message` said has been dealt with, well or badly: they may go.
+    MessageAck {
+        ids: Vec<u64>,
+    },
+    /// A [`Call`] at a device, answered by `Answer` with the same number. Numbers of no two connections are the same.
+    Call {
+        id: u64,
+        call: serde_json::Value,
+    },
     Pong {},
     /// Nack of a message type this build does not know.
     Unsupported {
@@ -349,6 +360,18 @@ pub enum ToCloud {
         batch: u64,
         /// [`DeviceReport`] each: a node passes on what its helper says.
         devices: Vec<serde_json::Value>,
+    },
+    /// A row of the node's queue of messages, a [`RuleMessage`]; may come again after a reconnect.
+    Message {
+        id: u64,
+        /// For how much longer it is of use.
+        left_ms: u64,
+        message: serde_json::Value,
+    },
+    /// What came of a `Call`: a [`CallResult`].
+    Answer {
+        id: u64,
+        answer: serde_json::Value,
     },
     /// Nack of a message type this build does not know.
     Unsupported {

@@ -48,6 +48,10 @@ pub const INTERESTS: &str = "interests1";
 /// (`Devices`). Not in [`FEATURES`]: a node says so when it is configured.
 pub const DEVICES: &str = "devices1";
 
+/// The edge has a broker behind it that rules (rules.kubeedge.io) reach: objects of kind `Rule`, `Message` and `Call`. Not in
+/// [`FEATURES`]: a node says so when it is configured.
+pub const RULES: &str = "rules1";
+
 /// Most namespaces that a node may be interested in besides those of its pods.
 pub const MAX_INTERESTS: usize = 64;
 
@@ -160,16 +164,24 @@ pub struct Wants {
     pub policies: bool,
     /// To be told of its devices.
     pub devices: bool,
+    /// To be told of the rules that concern it.
+    pub rules: bool,
 }
 
 impl Wants {
     /// Everything, as a bridge does.
-    pub const ALL: Self = Self { services: true, routes: true, policies: true, devices: true };
+    pub const ALL: Self = Self { services: true, routes: true, policies: true, devices: true, rules: true };
 
     /// What a hello asks for.
     pub fn of(hello: &Hello) -> Self {
         let has = |name| hello.features.iter().take(MAX_FEATURES).any(|feature| feature == name);
-        Self { services: has(SERVICES), routes: has(ROUTES), policies: has(POLICIES), devices: has(DEVICES) }
+        Self {
+            services: has(SERVICES),
+            routes: has(ROUTES),
+            policies: has(POLICIES),
+            devices: has(DEVICES),
+            rules: has(RULES),
+        }
     }
 }
 
@@ -182,6 +194,7 @@ pub fn features(compress: bool, wants: Wants) -> impl Iterator<Item = &'static s
         (wants.routes, ROUTES),
         (wants.policies, POLICIES),
         (wants.devices, DEVICES),
+        (wants.rules, RULES),
     ];
     let wanted = wanted.into_iter().filter_map(|(wanted, name)| wanted.then_some(name));
     FEATURES.iter().copied().chain(packed).chain(wanted)

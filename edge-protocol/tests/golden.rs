@@ -160,6 +160,8 @@ fn to_edge() -> Vec<ToEdge> {
             refused: vec![DeviceRefusal { uid: "d-1".into(), reason: "property x is not in spec.properties".into() }],
         },
         ToEdge::DevicesAck { batch: 4, refused: vec![] },
+        ToEdge::MessageAck { ids: vec![4, 5] },
+        ToEdge::Call { id: 9, call: json!({"publish": {"topic": "led", "payload": "T04="}}) },
     ]
 }
 
@@ -266,6 +268,12 @@ fn to_cloud() -> Vec<ToCloud> {
                     .into(),
             ],
         },
+        ToCloud::Message {
+            id: 12,
+            left_ms: 60_000,
+            message: json!({"rule": "r-1", "key": "k-1", "topic": "default/temp", "payload": "MjE=", "atMs": 5}),
+        },
+        ToCloud::Answer { id: 9, answer: json!({"published": {}}) },
     ]
 }
 

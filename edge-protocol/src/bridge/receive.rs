@@ -44,6 +44,7 @@ impl BridgeSession {
         self.phase = Phase::Welcome;
         let features = version::common_features(self.settings.compress, &hello.features);
         self.compresses = features.iter().any(|feature| feature == version::COMPRESS);
+        self.rules.takes = features.iter().any(|feature| feature == version::RULES);
         self.takes_devices = features.iter().any(|feature| feature == version::DEVICES);
         self.raw_streams = self.compresses && features.iter().any(|feature| feature == version::RAW_STREAMS);
         self.control(ToEdge::Welcome(Welcome {
@@ -132,6 +133,17 @@ impl BridgeSession {
                 let devices = names::of_devices(&devices)?;
                 self.devices = Some(batch);
                 self.events.push_back(BridgeEvent::Devices { batch, devices });
+                None
+            }
+            ToCloud::Message { id, left_ms, message } => {
+                self.rules.message(id, self.decoder.last_size())?;
+                self.events.push_back(BridgeEvent::Message { id, left_ms, message });
+                None
+            }
+            ToCloud::Answer { id, answer } => {
+                if self.rules.answered(id)? {
+                    self.events.push_back(BridgeEvent::Answer { id, answer });
+                }
                 None
             }
             ToCloud::Ping { rtt_ms } => {

@@ -87,5 +87,18 @@ pub enum BridgeEvent {
         batch: u64,
         devices: Vec<DeviceReport>,
     },
+    /// A message for a rule, a [`RuleMessage`](crate::message::RuleMessage) if the node keeps to it. Deal with it, in order for
+    /// each rule, then call [`message_done`](super::BridgeSession::message_done). May repeat one that is dealt with.
+    Message {
+        id: u64,
+        /// For how much longer it is of use.
+        left_ms: u64,
+        message: serde_json::Value,
+    },
+    /// What came of a [`call`](super::BridgeSession::call): a [`CallResult`](crate::message::CallResult) if the node keeps to it.
+    Answer {
+        id: u64,
+        answer: serde_json::Value,
+    },
     Stream(StreamEvent),
 }

@@ -96,5 +96,12 @@ pub enum EdgeEvent {
         batch: u64,
         refused: Vec<DeviceRefusal>,
     },
+    /// What these rows of [`EdgeSession::message`](super::EdgeSession::message) said has been dealt with: drop them.
+    MessagesAcked(Vec<u64>),
+    /// Answer with [`EdgeSession::answer`](super::EdgeSession::answer).
+    Call {
+        id: u64,
+        call: serde_json::Value,
+    },
     Stream(StreamEvent),
 }

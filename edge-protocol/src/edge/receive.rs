@@ -49,6 +49,14 @@ impl EdgeSession {
                 self.events.push_back(EdgeEvent::Renewed(answer));
                 None
             }
+            ToEdge::MessageAck { ids } => {
+                self.events.push_back(EdgeEvent::MessagesAcked(ids));
+                None
+            }
+            ToEdge::Call { id, call } => {
+                self.events.push_back(EdgeEvent::Call { id, call });
+                None
+            }
             ToEdge::DevicesAck { batch, refused } => {
                 // One that is not under way was acknowledged twice: nothing to tell.
                 if self.devices_under_way == Some(batch) {

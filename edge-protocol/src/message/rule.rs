@@ -1,0 +1,84 @@
+//! What rules (rules.kubeedge.io) carry over the link: messages of a node's broker, and calls at its broker and at servers on
+//! it. Values only; a node passes them on as they are between its store or its helper and the link.
+
+use super::base64_text;
+use serde::{Deserialize, Serialize};
+
+/// Bytes of a message's payload.
+pub const MAX_PAYLOAD: usize = 64 << 10;
+
+/// Bytes of the body of a request or of an answer.
+pub const MAX_BODY: usize = 512 << 10;
+
+/// A message of the broker, for one rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RuleMessage {
+    /// Uid of the rule.
+    pub rule: String,
+    /// The same in each repetition of this message, and in no other message.
+    pub key: String,
+    /// As the broker has it.
+    pub topic: String,
+    #[serde(with = "base64_text")]
+    pub payload: Vec<u8>,
+    /// When it came, by the node's clock: milliseconds since 1970.
+    pub at_ms: u64,
+}
+
+/// What a rule wants done on a device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Call {
+    /// Publish at the broker, with QoS 1. Done when the broker has acknowledged it.
+    Publish {
+        topic: String,
+        #[serde(with = "base64_text")]
+        payload: Vec<u8>,
+    },
+    /// A request to a server on the device, at its loopback address.
+    Http {
+        port: u16,
+        method: String,
+        /// With the query.
+        path: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        headers: Vec<(String, String)>,
+        #[serde(with = "base64_text")]
+        body: Vec<u8>,
+    },
+}
+
+/// What came of a [`Call`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum CallResult {
+    Published {},
+    Http {
+        status: u16,
+        headers: Vec<(String, String)>,
+        #[serde(with = "base64_text")]
+        body: Vec<u8>,
+    },
+    Failed {
+        failure: CallFailure,
+        /// For people.
+        why: String,
+    },
+}
+
+/// Why a [`Call`] failed. A reason this build does not know reads as `Unknown`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum CallFailure {
+    /// Nothing was done: no helper, no broker, nobody listens at the port, too much is under way.
+    Unavailable,
+    /// Perhaps it was done.
+    Broken,
+    /// Perhaps it was done; there was no answer in time.
+    Timeout,
+    /// The node does not do such a thing.
+    Refused,
+    #[serde(other)]
+    Unknown,
+}
