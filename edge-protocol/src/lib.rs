@@ -16,6 +16,7 @@
 //! | [`bridge`] | [`BridgeSession`](bridge::BridgeSession): one connection, seen from the bridge |
 //! | [`edge`] | [`EdgeSession`](edge::EdgeSession): one connection, seen from the node |
 //! | [`stream`] | byte streams (logs, ...) under credit |
+//! | [`topic`] | topics and filters of MQTT |
 //! | [`channel`] | records inside a stream: exec, attach, port-forward |
 //!
 //! # Driving both sessions
@@ -85,6 +86,7 @@ pub mod message;
 mod outgoing;
 pub mod state;
 pub mod stream;
+pub mod topic;
 pub mod version;
 pub mod weight;
 pub mod wire;

@@ -16,12 +16,13 @@
 //! | `rejections` | pure: how often refusals of a node are told |
 //! | `autonomy` | how long the pods of a silent node are left alone |
 //! | `devices` | Devices behind nodes: what nodes are told of them, and what they report |
+//! | `rules` | what travels between nodes' brokers, servers and HTTP by rules |
 //! | `tokens` | service account tokens for the pods of a node |
 //! | `settings` | what can be chosen |
 //! | `shared` | what all of these tasks have in common |
 //! | `backend`, `streams` | what kubectl asks of a node, and its bytes |
 //! | `overview` | how every node and its connection is, for people and monitoring |
-//! | `clients`, `requests` | ways to the API |
+//! | `clients`, `requests`, `listing` | ways to the API |
 //!
 //! Nothing here lasts: a bridge that starts reads everything from the API again.
 
@@ -32,6 +33,7 @@ mod credential;
 pub mod devices;
 mod informers;
 mod lease;
+mod listing;
 mod node;
 mod node_access;
 mod node_informer;
@@ -41,6 +43,7 @@ mod policy_view;
 mod rejections;
 mod reports;
 mod requests;
+pub mod rules;
 mod service_view;
 mod session;
 mod settings;
@@ -66,6 +69,8 @@ use clients::Clients;
 use devices::watch::DeviceWatches;
 use node::Command;
 use node_access::NodeAccess;
+use rules::post::Poster;
+use rules::watch::RuleWatches;
 use shared::Shared;
 use sites::Sites;
 
@@ -97,6 +102,7 @@ impl Bridge {
     /// last clone is gone.
     pub fn start(clients: Clients, cluster: String, settings: Settings) -> Self {
         let (sender, commands) = mpsc::unbounded_channel();
+        let poster = Poster::new(&settings.rule_authorities);
         let shared = Arc::new(Shared {
             autonomy: Autonomy::new(settings.toleration_seconds),
             clients,
@@ -112,6 +118,8 @@ impl Bridge {
             sites: watch::Sender::new(Sites::default()),
             devices: DeviceWatches::default(),
             device_turns: Arc::default(),
+            rules: RuleWatches::default(),
+            poster,
         });
         tokio::spawn(informers::run(Arc::downgrade(&shared), shared.clients.clone(), commands));
         let (weak, own) = (Arc::downgrade(&shared), shared.clients.own().clone());

@@ -10,6 +10,7 @@ use futures::channel::mpsc::UnboundedSender;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 
 use super::node_access::NotAdmitted;
+use super::rules::desk::Asked;
 use kubelet_api::backend::BackendError;
 
 /// Bytes of a stream, in order; an error ends it.
@@ -37,6 +38,8 @@ pub(super) enum Command {
     RewriteNode,
     /// In a box: a queue of these is made for every connection, in the size of the largest.
     Open(Box<Open>),
+    /// What a rule wants done there. In a box as above.
+    Ask(Box<Asked>),
     /// Bytes for the node, as many as permits of the stream's room were taken.
     Send { stream: StreamId, data: Vec<u8> },
     /// Bytes that the reader of a stream has taken.

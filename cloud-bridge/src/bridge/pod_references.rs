@@ -39,6 +39,11 @@ pub(super) const DEVICE: &str = "Device";
 pub(super) const DEVICE_MODEL: &str = "DeviceModel";
 /// Group and version of both in the API.
 pub(super) const DEVICES_API: &str = "devices.kubeedge.io/v1beta1";
+/// Kind of a group: the rules whose source is the broker of a node, whose name it has; a [`RULE`] says which topic it wants.
+pub(super) const RULE_VIEWS: &str = "RuleViews";
+pub(super) const RULE: &str = "Rule";
+/// Group and version of rules and their ends in the API.
+pub(super) const RULES_API: &str = "rules.kubeedge.io/v1";
 /// Label and namespace of the cluster's DNS, by which it is known everywhere.
 pub(super) const DNS_LABEL: (&str, &str) = ("k8s-app", DNS_SERVICE);
 pub(super) const DNS_SERVICE: &str = "kube-dns";
@@ -122,6 +127,11 @@ pub(super) fn policy_views(namespace: &str, scope: ServiceScope) -> ObjectKey {
 /// The group of Devices of a node.
 pub(super) fn device_views(node: &str) -> ObjectKey {
     ObjectKey { kind: DEVICE_VIEWS.to_owned(), namespace: String::new(), name: node.to_owned() }
+}
+
+/// The group of rules of a node.
+pub(super) fn rule_views(node: &str) -> ObjectKey {
+    ObjectKey { kind: RULE_VIEWS.to_owned(), namespace: String::new(), name: node.to_owned() }
 }
 
 /// Every ConfigMap, Secret, claim and runtime class that a pod with this `spec` may need.

@@ -4,6 +4,7 @@
 mod budget;
 mod devices;
 mod large;
+mod rules;
 mod serving;
 mod socket;
 mod work;
@@ -107,6 +108,7 @@ struct Connection {
     /// Held while the node comes in.
     place: Option<OwnedSemaphorePermit>,
     large: Large,
+    rules: rules::Rules,
 }
 
 /// In what time this many nodes tell the statuses of their pods again after a restart of the bridge. Each is a request to the
@@ -146,6 +148,7 @@ impl Connection {
             streams: Serving::default(),
             place: None,
             large: Large::No,
+            rules: rules::Rules::default(),
             shared,
             node,
             peer,

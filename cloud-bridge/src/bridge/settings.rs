@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls_pki_types::CertificateDer;
+
 use super::pod_references::ServiceScope;
 use super::reports::KubeletEndpoint;
 
@@ -32,6 +34,8 @@ pub struct Settings {
     pub deleted_nodes_return: bool,
     /// The seconds for which admission lets pods stay on a silent node that say nothing themselves.
     pub toleration_seconds: u64,
+    /// Authorities that targets of rules may have their certificates from, besides those that the system believes.
+    pub rule_authorities: Vec<CertificateDer<'static>>,
 }
 
 /// Host and port of an API server.
@@ -48,6 +52,7 @@ impl Default for Settings {
             replicated: true,
             deleted_nodes_return: false,
             toleration_seconds: 300,
+            rule_authorities: Vec::new(),
         }
     }
 }

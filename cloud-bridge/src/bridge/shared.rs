@@ -17,6 +17,8 @@ use super::informers::command::Command;
 use super::node::Node;
 use super::node_access::{self, NodeAccess, NotAdmitted};
 use super::reports::NodeOverrides;
+use super::rules::post::Poster;
+use super::rules::watch::RuleWatches;
 use super::settings::Settings;
 use super::sites::{Neighbour, Sites};
 use crate::pki::authority::hex;
@@ -38,6 +40,9 @@ pub(super) struct Shared {
     pub(super) sites: watch::Sender<Sites>,
     pub(super) devices: DeviceWatches,
     pub(super) device_turns: Arc<Turns>,
+    pub(super) rules: RuleWatches,
+    /// Of what rules send over HTTP.
+    pub(super) poster: Poster,
 }
 
 impl Shared {

@@ -82,8 +82,8 @@ struct Node {
     interests: Interests,
     /// What it is told of because of both, in order.
     own: Box<[Arc<ObjectKey>]>,
-    /// The group of its devices, if it wants to be told of them.
-    devices: Option<Arc<ObjectKey>>,
+    /// The groups of what is behind it, as far as it wants to be told of that: devices, rules. In order.
+    behind: Box<[Arc<ObjectKey>]>,
     /// What is older than this round may be older than what the node holds.
     round: u64,
     /// Its pods have been read in that round or later.
@@ -131,8 +131,7 @@ impl World {
     pub fn drop_node(&mut self, node: &str) -> Vec<Effect> {
         let mut effects = Vec::new();
         let view = self.nodes.remove(node).unwrap_or_default();
-        let devices = view.devices.into_iter().collect();
-        for refs in view.pods.into_values().map(|pod| pod.refs).chain([view.own, devices]) {
+        for refs in view.pods.into_values().map(|pod| pod.refs).chain([view.own, view.behind]) {
             self.release(node, &refs, &mut effects);
         }
         effects.retain(|effect| matches!(effect, Effect::Watch { .. } | Effect::Unwatch { .. } | Effect::Admit { .. }));
@@ -320,7 +319,7 @@ impl World {
         let pending = |key: &ObjectKey| shared.get(key).is_some_and(|s| s.is_pending_for(node));
         let late = |key: &ObjectKey| shared.get(key).is_some_and(|s| s.is_late_for(node, view.round));
         let placed = self.located || !view.wants.routes;
-        let told = !view.own.iter().chain(&view.devices).any(|name| late(name));
+        let told = !view.own.iter().chain(&view.behind).any(|name| late(name));
         let mut complete = view.seeded && view.asked.is_empty() && placed && told;
         for pod in view.pods.values_mut() {
             if !view.listed && pod.refs.iter().any(|name| late(name)) {

@@ -7,6 +7,7 @@
 //! | `mqtt` | a connection to a broker |
 //! | `dmi` | calls of mappers and to mappers |
 //! | `server` | the unix socket at which the daemon and clients call |
+//! | `rules` | messages and calls of rules |
 //! | `run` | the loop that joins them |
 
 pub mod dmi;
@@ -14,6 +15,7 @@ pub mod dmi;
 pub mod fuzz;
 pub mod grpc;
 pub mod mqtt;
+pub mod rules;
 pub mod run;
 pub mod server;
 pub mod twins;

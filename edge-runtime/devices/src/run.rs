@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use sampan_devices_control::{FromHelper, MAX_LINE, Named, Question, Settings, ToHelper, VERSION};
+use sampan_devices_control::{FromHelper, Kind, MAX_LINE, Named, Question, Settings, ToHelper, VERSION};
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -15,7 +15,8 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::dmi::{Answered, Dmi};
 use crate::grpc::Call;
-use crate::mqtt::{News, Outlets};
+use crate::mqtt::{Filters, News, Outlets};
+use crate::rules::{self, Messages};
 use crate::server::{self, Callers, Heard, Role, Said};
 use crate::twins::{Now, Output, Request, Twins};
 
@@ -23,6 +24,8 @@ use crate::twins::{Now, Output, Request, Twins};
 const NEWS: usize = 32;
 /// Without news of a kind that needs much memory for a moment.
 const CALM: Duration = Duration::from_secs(2);
+/// Of the topics of devices: no namespace has a name that begins so.
+const OURS: &str = "$hw/";
 /// Between two answers to a question that is answered with each change.
 const WATCH_PAUSE: Duration = Duration::from_millis(200);
 
@@ -38,7 +41,8 @@ pub async fn run(socket: &Path) -> io::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let (calls, mut mappers_calls) = mpsc::channel(NEWS);
     let (answered, mut mappers_answers) = mpsc::channel(NEWS);
-    let mut helper = Helper::new(news, (calls, answered));
+    let (rule_calls, mut rules_answers) = rules::Calls::new();
+    let mut helper = Helper::new(news, (calls, answered), rule_calls);
     let serve = async {
         loop {
             let wake = helper.wake();
@@ -54,6 +58,7 @@ pub async fn run(socket: &Path) -> io::Result<()> {
                 }
                 Some(call) = mappers_calls.recv() => helper.called(call),
                 Some(answered) = mappers_answers.recv() => helper.answered(answered),
+                Some(answered) = rules_answers.recv() => helper.carried_out(answered),
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
                 _ = terminate.recv() => helper.ending = true,
                 _ = interrupt.recv() => helper.ending = true,
@@ -83,6 +88,18 @@ struct Works {
     node: String,
     settings: Settings,
     twins: Twins,
+    messages: Messages,
+}
+
+impl Works {
+    /// One place shows both.
+    fn count(&mut self) {
+        let Messages { taken, dropped, .. } = self.messages;
+        let refused = std::mem::take(&mut self.messages.refused);
+        let counters = self.twins.counters();
+        counters.refused += refused;
+        (counters.messages, counters.messages_dropped) = (taken, dropped);
+    }
 }
 
 struct Helper {
@@ -91,6 +108,9 @@ struct Helper {
     /// None before the first daemon.
     works: Option<Works>,
     outlets: Outlets,
+    /// What rules want to be subscribed to.
+    filters: Filters,
+    calls: rules::Calls,
     news: mpsc::Sender<News>,
     /// None before the first daemon, and where DMI is off.
     dmi: Option<Dmi>,
@@ -104,12 +124,18 @@ struct Helper {
 }
 
 impl Helper {
-    fn new(news: mpsc::Sender<News>, mappers: (mpsc::Sender<Call>, mpsc::Sender<Answered>)) -> Self {
+    fn new(
+        news: mpsc::Sender<News>,
+        mappers: (mpsc::Sender<Call>, mpsc::Sender<Answered>),
+        calls: rules::Calls,
+    ) -> Self {
         Self {
             start: Instant::now(),
             callers: Callers::default(),
             works: None,
             outlets: Outlets::default(),
+            filters: Filters::default(),
+            calls,
             news,
             dmi: None,
             mappers,
@@ -127,7 +153,10 @@ impl Helper {
     }
 
     fn wake(&self) -> Option<Instant> {
-        let core = self.works.as_ref().and_then(|works| works.twins.wake());
+        let core = self
+            .works
+            .as_ref()
+            .and_then(|works| [works.twins.wake(), works.messages.wake()].into_iter().flatten().min());
         let core = core.map(|at| self.start + Duration::from_millis(at));
         [core, self.watch_at, self.trim_at].into_iter().flatten().min()
     }
@@ -152,6 +181,7 @@ impl Helper {
         let now = self.now();
         if let Some(works) = &mut self.works {
             works.twins.daemon_went(now);
+            works.messages.daemon_went();
         }
     }
 
@@ -171,10 +201,12 @@ impl Helper {
             (Role::Unknown, ToHelper::Client {}) => self.callers.is_client(id),
             (_, ToHelper::End {}) => self.ending = true,
             (Role::Client, ToHelper::Ask { id: number, question }) => self.asked(id, number, question),
+            (Role::Daemon, ToHelper::Call { id, call }) => self.carry_out(id, call),
             (Role::Daemon, line) => {
                 let now = self.now();
                 if let Some(works) = &mut self.works {
-                    tell(&mut works.twins, now, line);
+                    tell(works, now, line);
+                    self.filters.set(works.messages.filters());
                 }
                 self.connect();
             }
@@ -195,9 +227,12 @@ impl Helper {
         let now = self.now();
         let works = self.works.get_or_insert_with(|| {
             let seed = now.wall ^ (u64::from(std::process::id()) << 40);
-            Works { twins: Twins::new(node.clone(), &settings, seed), node, settings }
+            let (twins, messages) =
+                (Twins::new(node.clone(), &settings, seed), Messages::new(settings.store.clone(), !seed));
+            Works { twins, messages, node, settings }
         });
         works.twins.daemon_came(now);
+        works.messages.daemon_came();
         if let (None, Some(settings)) = (&self.dmi, &works.settings.dmi) {
             let (calls, answered) = self.mappers.clone();
             self.dmi = Some(Dmi::start(settings.folder.clone(), calls, answered));
@@ -212,6 +247,7 @@ impl Helper {
         let now = self.now();
         if let Some(works) = &mut self.works {
             works.twins.daemon_came(now);
+            works.messages.daemon_came();
         }
         self.ending = true;
     }
@@ -219,7 +255,7 @@ impl Helper {
     /// To the broker and for clients, when there are devices to speak of.
     fn connect(&mut self) {
         let Some(works) = self.works.as_mut().filter(|works| works.twins.is_ready()) else { return };
-        if self.outlets.open(&works.settings, &works.node, &self.news) {
+        if self.outlets.open(&works.settings, &works.node, &self.news, &self.filters) {
             works.twins.listens();
         }
     }
@@ -239,6 +275,9 @@ impl Helper {
             }
             News::Subscribed(filters) => {
                 works.twins.subscribed(now, |topic| filters.iter().any(|filter| filter.matches(topic)));
+            }
+            News::Message { topic, payload, retained } if !topic.starts_with(OURS) => {
+                works.messages.message(now, &topic, payload.as_deref(), retained);
             }
             News::Message { topic, payload, retained } => {
                 works.twins.message(now, &topic, payload.as_deref(), retained);
@@ -262,6 +301,28 @@ impl Helper {
         let now = self.now();
         if let Some(works) = &mut self.works {
             works.twins.answered(now, call, answer);
+        }
+    }
+
+    /// What a rule wants done here.
+    fn carry_out(&mut self, id: u64, call: Value) {
+        if let Some(works) = &mut self.works {
+            works.twins.counters().calls += 1;
+        }
+        if let Some(result) = self.calls.begin(id, call, &mut self.outlets) {
+            self.tell_result((id, result));
+        }
+    }
+
+    fn carried_out(&mut self, answered: rules::Answered) {
+        self.calls.done();
+        self.tell_result(answered);
+    }
+
+    fn tell_result(&mut self, (id, result): rules::Answered) {
+        let answer = serde_json::to_value(result).unwrap_or_default();
+        if !self.callers.tell_daemon(&FromHelper::Called { id, answer }) {
+            self.daemon_went();
         }
     }
 
@@ -295,11 +356,13 @@ impl Helper {
         let now = self.now();
         let room = self.outlets.room();
         let Some(works) = &mut self.works else { return self.trim() };
+        works.count();
         works.twins.tick(now, room);
         if self.ending {
             works.twins.end(now);
         }
-        let mut told = true;
+        let batch = works.messages.batch(now, self.ending);
+        let mut told = batch.is_none_or(|batch| self.callers.tell_daemon(&batch));
         for output in works.twins.outputs() {
             match output {
                 Output::Publish(message) => self.outlets.publish(message),
@@ -358,17 +421,28 @@ fn do_dmi(dmi: &mut Dmi, output: Output) {
 }
 
 /// What the daemon says, for the core.
-fn tell(twins: &mut Twins, now: Now, line: ToHelper) {
+fn tell(works: &mut Works, now: Now, line: ToHelper) {
+    let Works { twins, messages, .. } = works;
     match line {
+        ToHelper::Object { kind: Kind::Rule, uid, body, .. } => messages.rule(uid, &body),
+        ToHelper::Gone { kind: Kind::Rule, uid, .. } => messages.gone(&uid),
+        ToHelper::Stored { batch } => messages.stored(batch),
         ToHelper::Object { kind, namespace, name, uid, body } => {
             twins.object(now, kind, Named { namespace, name }, uid, &body);
         }
         ToHelper::Gone { kind, namespace, name, uid } => twins.gone(now, kind, &Named { namespace, name }, &uid),
         ToHelper::Kept { uid, record } => twins.kept(uid, record),
-        ToHelper::Told {} => twins.told(now),
+        ToHelper::Told {} => {
+            twins.told(now);
+            messages.told();
+        }
         ToHelper::Link { up, clock_set } => twins.link(now, up, clock_set),
         ToHelper::Ack { batch, refused } => twins.acked(now, batch, &refused),
-        ToHelper::Daemon { .. } | ToHelper::Client {} | ToHelper::Ask { .. } | ToHelper::End {} => {}
+        ToHelper::Daemon { .. }
+        | ToHelper::Client {}
+        | ToHelper::Ask { .. }
+        | ToHelper::Call { .. }
+        | ToHelper::End {} => {}
     }
 }
 

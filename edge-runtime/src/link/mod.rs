@@ -77,6 +77,13 @@ pub enum LinkEvent {
         batch: u64,
         refused: Vec<DeviceRefusal>,
     },
+    /// Answer to [`LinkHandle::message`].
+    MessagesAcked(Vec<u64>),
+    /// To be answered by [`LinkHandle::answer`].
+    Call {
+        id: u64,
+        call: serde_json::Value,
+    },
     Stream(StreamEvent),
     /// The bridge sent the node away; `Disconnected` follows. Retried, at the slowest pace.
     Refused(RefuseReason, String),
@@ -143,6 +150,17 @@ impl LinkHandle {
     /// takes none, or a batch that is too large.
     pub fn devices(&self, batch: u64, devices: Vec<serde_json::Value>) -> bool {
         self.with(|s| s.devices(batch, devices)).unwrap_or(false)
+    }
+
+    /// Sends a message of rules, for which there is still so much time. False when it cannot be sent, as of
+    /// [`devices`](Self::devices).
+    pub fn message(&self, id: u64, left_ms: u64, message: serde_json::Value) -> bool {
+        self.with(|s| s.message(id, left_ms, message)).unwrap_or(false)
+    }
+
+    /// Answers a call of rules. False as of [`message`](Self::message).
+    pub fn answer(&self, id: u64, answer: serde_json::Value) -> bool {
+        self.with(|s| s.answer(id, answer)).unwrap_or(false)
     }
 
     /// Rows that [`up`](Self::up) takes now; 0 without a connection.

@@ -104,6 +104,8 @@ impl Node {
             LinkEvent::UpRefused(id, reason) => format!("refused {id} {reason}"),
             LinkEvent::Token { id, .. } => format!("token {id}"),
             LinkEvent::DevicesAcked { batch, .. } => format!("devices {batch}"),
+            LinkEvent::MessagesAcked(ids) => format!("messages {ids:?}"),
+            LinkEvent::Call { id, .. } => format!("call {id}"),
             LinkEvent::Stream(StreamEvent::Data { stream, data }) => {
                 self.handle.stream_consumed(stream, data.len());
                 format!("data {stream} {}", data.len())

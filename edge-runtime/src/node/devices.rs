@@ -5,11 +5,12 @@ use std::path::Path;
 
 use async_executor::Task;
 use edge_protocol::message::{DeviceRefusal, ObjectKey};
-use edge_protocol::version::DEVICES;
+use edge_protocol::version::{DEVICES, RULES};
 use sampan_devices_control::{Counters, FromHelper, Kind, ToHelper};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::context::Context;
+use super::device_messages::Messages;
 use super::events::about_object;
 use super::sources::News;
 use crate::devices::client::{self, Heard, Helper, Teller};
@@ -24,6 +25,7 @@ pub(super) struct Devices {
     untold: Untold,
     /// The bridge that is connected takes reports of devices.
     bridge_takes: bool,
+    pub(super) messages: Messages,
 }
 
 struct Running {
@@ -41,6 +43,8 @@ struct Untold {
     /// The last two at most.
     links: Vec<bool>,
     ack: Option<(u64, Vec<DeviceRefusal>)>,
+    stored: Option<u64>,
+    calls: Vec<(u64, Value)>,
 }
 
 impl Devices {
@@ -74,22 +78,30 @@ impl Devices {
         if kind == Kind::Device && self.running.is_some() {
             cx.store.write(|writer| writer.forget_device(uid))?;
         }
+        if kind == Kind::Rule {
+            self.messages.gone(cx, uid)?;
+        }
         if self.connection.is_some() {
             self.untold.gone.push((uid.to_owned(), kind, key.clone()));
         }
         Ok(true)
     }
 
-    pub(super) fn connected(&mut self, features: &[String]) {
+    pub(super) fn connected(&mut self, cx: &mut Context, features: &[String]) -> Result<(), StoreError> {
         self.bridge_takes = features.iter().any(|feature| feature == DEVICES);
         if self.running.is_some() && !self.bridge_takes {
             log::warn!("the bridge is older than devices of nodes: what they report stays here");
         }
         self.link(self.bridge_takes);
+        match features.iter().any(|feature| feature == RULES) {
+            true => self.messages.connected(cx),
+            false => Ok(()),
+        }
     }
 
     pub(super) fn disconnected(&mut self) {
         self.bridge_takes = false;
+        self.messages.disconnected();
         self.link(false);
     }
 
@@ -109,6 +121,15 @@ impl Devices {
         if self.connection.is_some() {
             self.untold.ack = Some((batch, refused));
         }
+    }
+
+    /// What a rule wants done here.
+    pub(super) fn call(&mut self, cx: &Context, id: u64, call: Value) {
+        if self.connection.is_some() && self.untold.calls.len() < CALLS {
+            return self.untold.calls.push((id, call));
+        }
+        let why = "the helper for devices does not run, or has too much to do";
+        answer(cx, id, json!({"failed": {"failure": "unavailable", "why": why}}));
     }
 
     /// What the helper has said, or that it came or went.
@@ -161,6 +182,11 @@ impl Devices {
                 cx.queue_event(event)?;
             }
             FromHelper::Counters { counters } => counted(&cx.paths.device_counters(), &counters),
+            FromHelper::Messages { batch, rows, most_bytes, ttl_s } => {
+                self.messages.keep(cx, &rows, most_bytes, ttl_s)?;
+                self.untold.stored = Some(batch);
+            }
+            FromHelper::Called { id, answer: what } => answer(cx, id, what),
             FromHelper::Hello { .. } | FromHelper::Answer { .. } => {}
         }
         Ok(())
@@ -190,6 +216,15 @@ impl Devices {
     }
 }
 
+/// What waits for the helper.
+const CALLS: usize = 32;
+
+fn answer(cx: &Context, id: u64, what: Value) {
+    if !cx.connection().is_some_and(|link| link.answer(id, what)) {
+        log::debug!("nobody takes the answer to call {id}");
+    }
+}
+
 /// Of both kinds.
 const API_VERSION: &str = "devices.kubeedge.io/v1beta1";
 
@@ -205,14 +240,16 @@ fn kind_of(key: &ObjectKey) -> Option<Kind> {
     match key.kind.as_str() {
         "Device" => Some(Kind::Device),
         "DeviceModel" => Some(Kind::DeviceModel),
+        "Rule" => Some(Kind::Rule),
         _ => None,
     }
 }
 
 impl Untold {
     fn is_empty(&self) -> bool {
-        let Self { gone, objects, kept, told, links, ack } = self;
-        gone.is_empty() && objects.is_empty() && kept.is_empty() && !told && links.is_empty() && ack.is_none()
+        let Self { gone, objects, kept, told, links, ack, stored, calls } = self;
+        let nothing = gone.is_empty() && objects.is_empty() && kept.is_empty() && !told && links.is_empty();
+        nothing && ack.is_none() && stored.is_none() && calls.is_empty()
     }
 
     /// What goes first: what is gone makes room for what has its name now. None for what is not there any more.
@@ -236,6 +273,13 @@ impl Untold {
             let up = self.links.remove(0);
             let clock_set = crate::sys::board::clock_synchronized() != Some(false);
             return Some(ToHelper::Link { up, clock_set });
+        }
+        if let Some(batch) = self.stored.take() {
+            return Some(ToHelper::Stored { batch });
+        }
+        if !self.calls.is_empty() {
+            let (id, call) = self.calls.remove(0);
+            return Some(ToHelper::Call { id, call });
         }
         self.ack.take().map(|(batch, refused)| ToHelper::Ack { batch, refused })
     }

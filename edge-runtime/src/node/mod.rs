@@ -44,6 +44,7 @@ mod backup;
 mod containers;
 mod context;
 mod crash_loop;
+mod device_messages;
 mod devices;
 mod dns;
 mod ephemeral_storage;

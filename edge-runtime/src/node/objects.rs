@@ -39,7 +39,7 @@ impl Node {
                 self.node_status.force();
                 self.cx.look_now();
                 self.dns.connected(&mut self.services, &welcome.features);
-                self.devices.connected(&welcome.features);
+                self.devices.connected(&mut self.cx, &welcome.features)?;
                 self.static_pods.connected();
                 self.static_pods.ask_for_mirrors(&mut self.cx)?;
             }
@@ -51,6 +51,8 @@ impl Node {
                 self.devices.disconnected();
             }
             LinkEvent::DevicesAcked { batch, refused } => self.devices.acked(batch, refused),
+            LinkEvent::MessagesAcked(ids) => self.devices.messages.acked(&mut self.cx, &ids)?,
+            LinkEvent::Call { id, call } => self.devices.call(&self.cx, id, call),
             LinkEvent::Refused(reason, message) => log::error!("the bridge refused this node ({reason:?}): {message}"),
             LinkEvent::Changes { stream, changes } => self.take_changes(&stream, changes)?,
             LinkEvent::UpAcked(ids) => {
@@ -88,6 +90,7 @@ impl Node {
                 routes: self.cx.config.network.has_routes(),
                 policies: self.cx.config.network.policies,
                 devices: self.cx.config.device_twin.is_some(),
+                rules: self.cx.config.device_twin.is_some(),
             },
             interests,
             ..EdgeFacts::new(self.cx.config.node_name.clone(), self.cx.clock.boot_id().to_string())

@@ -25,12 +25,14 @@ pub enum Fact {
     Manifests,
     /// Namespaces whose Services this node has asked for, as JSON of `dns::interests`.
     Interests,
+    /// For how many seconds the node has run, as messages of devices count it.
+    MessageClock,
     /// The oldest schema whose programs can use this store.
     ReadableFrom,
 }
 
 impl Fact {
-    const KEYS: [(Self, &str); 11] = [
+    const KEYS: [(Self, &str); 12] = [
         (Self::Stream, "stream"),
         (Self::LastSequence, "last-sequence"),
         (Self::Cluster, "cluster"),
@@ -41,6 +43,7 @@ impl Fact {
         (Self::Incomplete, "incomplete"),
         (Self::Manifests, "manifests"),
         (Self::Interests, "interests"),
+        (Self::MessageClock, "message-clock"),
         (Self::ReadableFrom, "readable-from"),
     ];
 

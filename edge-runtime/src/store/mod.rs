@@ -6,6 +6,7 @@
 //! likes: a power cut ends every container anyway). An idle node writes nothing.
 
 mod copy;
+mod device_messages;
 mod devices;
 mod facts;
 pub mod image_record;
@@ -30,6 +31,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, Params, Row, Transactio
 use crate::paths::Paths;
 use crate::sys::reserve::Reserve;
 
+pub use device_messages::Message;
 pub use facts::Fact;
 pub use outbox::{OUTBOX_BYTES, OUTBOX_LIMIT, OUTBOX_TTL_S, OutboxRow, subject as outbox_subject};
 pub use pods::StoredPod;

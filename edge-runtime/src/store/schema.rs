@@ -30,6 +30,12 @@ const MIGRATIONS: &[&str] = &[
     "ALTER TABLE outbox ADD COLUMN seen INTEGER;",
     // Device twins: what the helper for devices keeps of each, by the Device's uid. Written: milliseconds since 1970.
     "CREATE TABLE device_twins (uid TEXT PRIMARY KEY, record TEXT NOT NULL, written INTEGER NOT NULL) WITHOUT ROWID;",
+    // Device messages: what waits for the bridge, by the uid of its rule. Expires: by `Fact::MessageClock`. Bytes: of the record.
+    "CREATE TABLE device_messages (
+         id INTEGER PRIMARY KEY AUTOINCREMENT, rule TEXT NOT NULL, class INTEGER NOT NULL, expires INTEGER NOT NULL,
+         bytes INTEGER NOT NULL, record TEXT NOT NULL);
+     CREATE INDEX device_messages_of_rule ON device_messages (rule, id);
+     CREATE INDEX device_messages_by_class ON device_messages (class, id, bytes);",
 ];
 
 /// The oldest schema whose programs can use the newest store as well: raised to a migration's number by one that does

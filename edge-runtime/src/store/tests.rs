@@ -229,6 +229,7 @@ const RELEASED: &[&str] = &[
     include_str!("released/2.sql"),
     include_str!("released/3.sql"),
     include_str!("released/4.sql"),
+    include_str!("released/5.sql"),
 ];
 
 /// Every table's columns: name, type, whether it may be null, part of the key.
@@ -264,7 +265,7 @@ fn an_old_store_is_copied_before_it_is_migrated() {
     let path = folder.path().join("store.db");
     open(&path).write(|writer| writer.put_object(&config_map("settings", "u"))).expect("commits");
     let db = Connection::open(&path).expect("opens");
-    db.execute_batch("DROP TABLE device_twins; ALTER TABLE outbox DROP COLUMN seen; PRAGMA user_version = 2")
+    db.execute_batch("DROP TABLE device_messages; DROP TABLE device_twins; ALTER TABLE outbox DROP COLUMN seen; PRAGMA user_version = 2")
         .expect("is an old one");
     drop(db);
     drop(open(&path));
@@ -465,4 +466,49 @@ fn goes_on_where_the_disk_is_full() {
     drop(store);
     assert_eq!(open(&path).fact(Fact::LastSequence).expect("reads").as_deref(), Some("199"));
     nix::mount::umount(folder.path()).expect("no longer in use");
+}
+
+fn waiting(store: &Store, rule: &str) -> Vec<String> {
+    let (mut last, mut all) = (0, Vec::new());
+    while let Some(message) = store.next_message(rule, last).expect("reads") {
+        last = message.id;
+        all.push(message.record);
+    }
+    all
+}
+
+#[test]
+fn d06_messages_wait_in_order_and_the_oldest_of_the_lowest_class_go_first() {
+    let mut store = Store::in_memory().expect("opens");
+    let put = |writer: &Writer<'_>, rule: &str, class, expires, text: &str| {
+        writer.put_message(rule, class, expires, &format!("{text:>10}"))
+    };
+    let made = store.write(|writer| {
+        for (rule, class, expires, text) in
+            [("a", 5, 100, "a1"), ("b", 1, 100, "b1"), ("a", 5, 50, "a2"), ("b", 1, 100, "b2"), ("a", 9, 100, "a3")]
+        {
+            put(writer, rule, class, expires, text)?;
+        }
+        writer.drop_messages(0, 50)
+    });
+    assert_eq!(made.expect("commits"), 0, "there is room for all");
+    let texts = |store: &Store, rule: &str| -> Vec<String> {
+        waiting(store, rule).iter().map(|text| text.trim().to_owned()).collect()
+    };
+    assert_eq!(
+        (texts(&store, "a"), texts(&store, "b")),
+        (vec!["a1".into(), "a2".into(), "a3".into()], vec!["b1".into(), "b2".into()])
+    );
+    let mut drop_some = |now, most| store.write(|writer| writer.drop_messages(now, most)).expect("commits");
+    assert_eq!(drop_some(0, 45), 1);
+    assert_eq!(drop_some(50, 45), 1, "its time is over");
+    assert_eq!((texts(&store, "a"), texts(&store, "b")), (vec!["a1".into(), "a3".into()], vec!["b2".to_owned()]));
+    let dropped = store.write(|writer| writer.drop_messages(0, 15)).expect("commits");
+    assert_eq!((dropped, texts(&store, "a"), texts(&store, "b")), (2, vec!["a3".to_owned()], vec![]));
+    assert_eq!(store.rules_with_messages().expect("reads"), ["a"]);
+    store.write(|writer| writer.forget_messages_of("a")).expect("commits");
+    assert_eq!(waiting(&store, "a"), [] as [&str; 0]);
+    // Numbers are never used again: one that is still on its way would be taken for another.
+    store.write(|writer| put(writer, "a", 0, 1, "x")).expect("commits");
+    assert_eq!(store.next_message("a", 0).expect("reads").map(|message| message.id), Some(6));
 }

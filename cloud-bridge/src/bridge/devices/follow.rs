@@ -1,22 +1,21 @@
 //! Follows Devices and their models: one watch of each, cluster-wide, in the bridge's own name: no node may read Devices. A
 //! cluster that knows none costs a question a minute, and nodes are told that they have none.
 
-use std::collections::BTreeMap;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::{Stream, StreamExt};
-use kube::api::{ApiResource, DynamicObject};
+use futures::StreamExt;
+use kube::api::DynamicObject;
 use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::known::{Known, lock};
 use super::served::look_up;
-use super::view::{Device, Model, Name, name_of};
+use super::view::{Device, Model};
+use crate::bridge::listing::{Events, Listing, News, code, resource};
 use crate::bridge::pod_references::{DEVICE, DEVICE_MODEL, DEVICES_API};
 use crate::bridge::requests::Requests;
 
@@ -30,8 +29,6 @@ const LOOK_SOON: Duration = Duration::from_secs(5);
 const AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 /// So often a list may be refused before it is believed: an API server that has just been started refuses what it will allow.
 const REFUSALS: u32 = 5;
-
-type Events = Pin<Box<dyn Stream<Item = Result<Event<DynamicObject>, watcher::Error>> + Send>>;
 
 /// Why a reading has come to its end.
 enum Over {
@@ -110,7 +107,7 @@ async fn read(
     round: u64,
 ) -> Over {
     let events = |kind: &str, plural: &str| -> Events {
-        let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource(kind, plural));
+        let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource(DEVICES_API, kind, plural));
         watcher(api, watcher::Config::default()).default_backoff().boxed()
     };
     let (mut devices, mut models) = (events(DEVICE, "devices"), events(DEVICE_MODEL, "devicemodels"));
@@ -170,68 +167,5 @@ async fn read(
         if refusals >= REFUSALS {
             return Over::Refused;
         }
-    }
-}
-
-fn resource(kind: &str, plural: &str) -> ApiResource {
-    let (group, version) = DEVICES_API.split_once('/').unwrap_or_default();
-    ApiResource {
-        group: group.to_owned(),
-        version: version.to_owned(),
-        api_version: DEVICES_API.to_owned(),
-        kind: kind.to_owned(),
-        plural: plural.to_owned(),
-    }
-}
-
-fn code(error: &watcher::Error) -> Option<u16> {
-    use watcher::Error::{InitialListFailed, WatchStartFailed};
-    match error {
-        InitialListFailed(kube::Error::Api(status)) | WatchStartFailed(kube::Error::Api(status)) => Some(status.code),
-        _ => None,
-    }
-}
-
-/// News of one kind.
-enum News<T> {
-    One(Name, Option<T>),
-    All(BTreeMap<Name, T>),
-}
-
-/// The list of one kind that is being read.
-struct Listing<T> {
-    so_far: BTreeMap<Name, T>,
-    /// It was read once.
-    read: bool,
-}
-
-impl<T> Default for Listing<T> {
-    fn default() -> Self {
-        Self { so_far: BTreeMap::new(), read: false }
-    }
-}
-
-impl<T> Listing<T> {
-    /// An error, if that is what came.
-    fn take(
-        &mut self,
-        event: Result<Event<DynamicObject>, watcher::Error>,
-        parse: impl Fn(&DynamicObject) -> Option<T>,
-        tell: impl FnOnce(News<T>),
-    ) -> Option<watcher::Error> {
-        match event {
-            Ok(Event::Init) => self.so_far.clear(),
-            Ok(Event::InitApply(object)) => {
-                self.so_far.extend(parse(&object).map(|parsed| (name_of(&object.metadata), parsed)));
-            }
-            Ok(Event::InitDone) => {
-                self.read = true;
-                tell(News::All(std::mem::take(&mut self.so_far)));
-            }
-            Ok(Event::Apply(object)) => tell(News::One(name_of(&object.metadata), parse(&object))),
-            Ok(Event::Delete(object)) => tell(News::One(name_of(&object.metadata), None)),
-            Err(error) => return Some(error),
-        }
-        None
     }
 }

@@ -28,7 +28,7 @@ mod problems;
 mod served;
 mod status;
 pub(super) mod turns;
-mod view;
+pub(super) mod view;
 pub(super) mod watch;
 pub(super) mod write;
 

@@ -32,7 +32,7 @@ pub struct Device {
     pub(super) view: Arc<Told>,
 }
 
-pub(super) fn name_of(metadata: &ObjectMeta) -> Name {
+pub(in crate::bridge) fn name_of(metadata: &ObjectMeta) -> Name {
     (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }
 

@@ -10,16 +10,18 @@ use futures::future::BoxFuture;
 
 use super::ask::{finish_mirror, restore_ready};
 use super::claims::follow_claim;
-use super::device_views::tell_device_views;
 use super::labels::tell_labels;
 use super::object::watch_object;
 use super::policy_views::watch_policy_views;
 use super::service_views::tell_service_views;
 use super::services::watch_services;
 use super::site_view::tell_site;
+use super::views::tell_views;
 use super::{Informers, panics};
 use crate::bridge::devices::events::Takes;
-use crate::bridge::pod_references::{CLAIM, DEVICE_VIEWS, NODE_LABELS, POLICY_VIEWS, SERVICE_LINKS, SERVICE_VIEWS};
+use crate::bridge::pod_references::{
+    CLAIM, DEVICE_VIEWS, NODE_LABELS, POLICY_VIEWS, RULE_VIEWS, SERVICE_LINKS, SERVICE_VIEWS,
+};
 use crate::bridge::requests::Requests;
 use crate::bridge::shared::Shared;
 use crate::bridge::sites::SITE_VIEW;
@@ -96,6 +98,8 @@ impl Informers {
         let api = shared.as_ref().and_then(|shared| shared.settings.api.clone());
         let round = self.world.present_round();
         let services = (key.kind == SERVICE_VIEWS).then(|| self.service_watches.get(&own, &key, round));
+        let rules = shared.as_ref().filter(|_| key.kind == RULE_VIEWS);
+        let rules = rules.map(|shared| shared.rules.get(&self.clients, round));
         let devices = shared.filter(|_| key.kind == DEVICE_VIEWS).map(|shared| {
             let nodes = Arc::downgrade(&shared);
             let takes: Arc<Takes> = Arc::new(move |node: &str| nodes.upgrade()?.known(node)?.takes_devices());
@@ -108,7 +112,12 @@ impl Informers {
                 return tell_service_views(services, sites, what, watch, news).boxed();
             }
             if let Some(devices) = devices.clone() {
-                return tell_device_views(devices, round, what, watch, news).boxed();
+                let views = devices.of_node(&what.name);
+                return tell_views(devices, views, round, what, watch, news).boxed();
+            }
+            if let Some(rules) = rules.clone() {
+                let views = rules.of_node(&what.name);
+                return tell_views(rules, views, round, what, watch, news).boxed();
             }
             match what.kind.as_str() {
                 SERVICE_LINKS => watch_services(client, what, watch, news, api.clone()).boxed(),

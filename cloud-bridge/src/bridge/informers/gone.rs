@@ -8,8 +8,8 @@ use kube::{Api, Client};
 use super::ask::{AGAIN, Answer, pods_of};
 use super::resource::resource;
 use crate::bridge::pod_references::{
-    CLAIM, DEVICE, DEVICE_MODEL, DEVICES_API, ENDPOINT_VIEW, NODE_LABELS, POLICY_PEERS, POLICY_VIEW, RUNTIME_CLASS,
-    SERVICE_LINKS, SERVICE_VIEW,
+    CLAIM, DEVICE, DEVICE_MODEL, DEVICES_API, ENDPOINT_VIEW, NODE_LABELS, POLICY_PEERS, POLICY_VIEW, RULE,
+    RUNTIME_CLASS, SERVICE_LINKS, SERVICE_VIEW,
 };
 use crate::bridge::requests::{Requests, Written};
 use crate::bridge::sites::SITE_VIEW;
@@ -40,7 +40,7 @@ impl<W: Fn() -> bool> IsGone<W> {
             "Secret" => "secrets",
             CLAIM => "persistentvolumeclaims",
             // Of the bridge's own making: it knows itself.
-            SERVICE_LINKS | SERVICE_VIEW | ENDPOINT_VIEW | SITE_VIEW | POLICY_VIEW | POLICY_PEERS => {
+            SERVICE_LINKS | SERVICE_VIEW | ENDPOINT_VIEW | SITE_VIEW | POLICY_VIEW | POLICY_PEERS | RULE => {
                 return Answer::Unlisted { node: self.node, key: self.key, uid: self.uid };
             }
             NODE_LABELS | RUNTIME_CLASS => return self.if_unused().await,

@@ -10,7 +10,6 @@ mod admit;
 mod ask;
 mod claims;
 pub(super) mod command;
-mod device_views;
 mod effects;
 mod gone;
 mod labels;
@@ -23,6 +22,7 @@ mod service_views;
 mod service_watch;
 mod services;
 mod site_view;
+mod views;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::pin::pin;

@@ -18,6 +18,7 @@ use super::devices;
 use super::large::Large;
 use crate::bridge::node::{Command, Open};
 use crate::bridge::reports::refusal_event;
+use crate::bridge::rules::deliver::Ended;
 use crate::bridge::work_queue::{Answer, Attempt, Lane, Outcome, describe};
 use crate::bridge::{lease, tokens};
 
@@ -30,6 +31,8 @@ pub(super) enum Done {
     Renewed(RenewAnswer),
     /// A batch of news of devices, and what of it is refused.
     Devices(u64, Vec<DeviceRefusal>),
+    /// The first message of the rule of this uid.
+    Message(String, Ended),
     /// A newer connection of the node is at another bridge: nothing more may be written for this one.
     Fenced,
     /// A large object may go.
@@ -107,6 +110,8 @@ impl Connection {
                     let done = move |refused: Option<_>| refused.map_or(Done::Fenced, |all| Done::Devices(batch, all));
                     self.work.push(write.map(done).boxed());
                 }
+                BridgeEvent::Message { id, left_ms, message } => self.message(id, left_ms, message),
+                BridgeEvent::Answer { id, answer } => self.answered(id, answer),
                 BridgeEvent::Stream(event) => self.streams.event(&mut self.session, event),
             }
         }
@@ -181,6 +186,7 @@ impl Connection {
                 refused.iter().for_each(|refusal| self.tell_refusal(refusal));
                 self.session.devices_written(batch, refused);
             }
+            Done::Message(rule, ended) => self.delivered(rule, &ended),
             Done::Large(turn) => {
                 self.large = Large::held(turn, self.now());
                 self.session.allow_large();
@@ -261,6 +267,7 @@ impl Connection {
                 let Open { request, answer } = *open;
                 self.streams.open(&mut self.session, request, answer);
             }
+            Command::Ask(asked) => self.ask(*asked),
             Command::Send { stream, data } => self.streams.send(&mut self.session, stream, data),
             Command::Consumed { stream, bytes } => self.session.stream_consumed(stream, bytes),
             Command::EndStream { stream } => self.streams.end(&mut self.session, stream),

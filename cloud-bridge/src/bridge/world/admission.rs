@@ -8,7 +8,7 @@ use edge_protocol::message::ObjectKey;
 use super::shared::{Shared, Value};
 use super::{Effect, World};
 use crate::bridge::pod_references::{
-    DEVICE_VIEWS, NODE_LABELS, POLICY_VIEWS, RUNTIME_CLASS, SERVICE_LINKS, SERVICE_VIEWS,
+    DEVICE_VIEWS, NODE_LABELS, POLICY_VIEWS, RULE_VIEWS, RUNTIME_CLASS, SERVICE_LINKS, SERVICE_VIEWS,
 };
 use crate::bridge::sites::SITE_VIEW;
 
@@ -32,9 +32,10 @@ pub(super) enum Standing {
 }
 
 /// Whether the API lets some nodes read this and others not. Services and runtime classes are for all nodes to read, and
-/// endpoints, policies, neighbours and devices the bridge reads in its own name; labels of a node are of one pod.
+/// endpoints, policies, neighbours, devices and rules the bridge reads in its own name; labels of a node are of one pod.
 pub(super) fn is_guarded(key: &ObjectKey) -> bool {
-    let free = [SERVICE_LINKS, SERVICE_VIEWS, POLICY_VIEWS, DEVICE_VIEWS, SITE_VIEW, RUNTIME_CLASS, NODE_LABELS];
+    let free =
+        [SERVICE_LINKS, SERVICE_VIEWS, POLICY_VIEWS, DEVICE_VIEWS, RULE_VIEWS, SITE_VIEW, RUNTIME_CLASS, NODE_LABELS];
     !free.contains(&key.kind.as_str())
 }
 

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
     use crate::bridge::pod_references::{ServiceScope, service_views};
 
-    const SERVICES: Wants = Wants { services: true, routes: false, policies: false, devices: false };
+    const SERVICES: Wants = Wants { services: true, routes: false, policies: false, devices: false, rules: false };
 
     fn names(names: &[&str]) -> Vec<String> {
         names.iter().map(|name| (*name).to_owned()).collect()

@@ -1,4 +1,4 @@
-//! Which nodes want to be told of Services, of the nodes of their site, and of their devices. Pure.
+//! Which nodes want to be told of Services, of the nodes of their site, and of what is behind them. Pure.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use edge_protocol::message::ObjectKey;
 use edge_protocol::version::Wants;
 
 use super::{Effect, Node, World, without};
-use crate::bridge::pod_references::{SERVICE_VIEWS, ServiceScope, device_views, service_views};
+use crate::bridge::pod_references::{SERVICE_VIEWS, ServiceScope, device_views, rule_views, service_views};
 use crate::bridge::sites::SITE_VIEW;
 
 impl World {
@@ -19,8 +19,9 @@ impl World {
         let Some(view) = self.nodes.get_mut(node) else { return effects };
         let policies = view.wants.policies != wants.policies;
         let same = view.wants.services == wants.services && view.site.as_deref() == site;
-        let devices = wants.devices.then(|| Arc::new(device_views(node)));
-        let old_devices = std::mem::replace(&mut view.devices, devices.clone());
+        let behind = [wants.devices.then(|| device_views(node)), wants.rules.then(|| rule_views(node))];
+        let behind: Box<[Arc<ObjectKey>]> = behind.into_iter().flatten().map(Arc::new).collect();
+        let old_behind = std::mem::replace(&mut view.behind, behind.clone());
         (view.wants, view.site) = (wants, site.map(Into::into));
         if !same {
             let (added, removed) = view.choose(scope);
@@ -28,9 +29,9 @@ impl World {
             added.into_iter().for_each(|name| self.need(node, name, &mut effects));
         }
         // Not together with Services: devices stay while a node moves to another site.
-        if devices != old_devices {
-            self.release(node, old_devices.as_slice(), &mut effects);
-            devices.into_iter().for_each(|name| self.need(node, name, &mut effects));
+        if behind != old_behind {
+            self.release(node, &without(&old_behind, &behind), &mut effects);
+            without(&behind, &old_behind).into_iter().for_each(|name| self.need(node, name, &mut effects));
         }
         if policies {
             self.choose_policies(node, &mut effects);

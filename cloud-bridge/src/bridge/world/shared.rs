@@ -77,8 +77,8 @@ impl World {
         let tells = |shared: &Shared| shared.users.contains_key(node) && shared.value.objects().any(is_it);
         let view = self.nodes.get(node);
         let groups = view.into_iter().flat_map(|view| view.groups(&key.namespace, self.service_scope));
-        let devices = view.and_then(|view| view.devices.as_deref()).cloned();
-        if groups.chain(devices).chain([key.clone()]).any(|name| self.shared.get(&name).is_some_and(tells)) {
+        let behind = view.into_iter().flat_map(|view| &view.behind).map(|group| ObjectKey::clone(group));
+        if groups.chain(behind).chain([key.clone()]).any(|name| self.shared.get(&name).is_some_and(tells)) {
             return Vec::new();
         }
         vec![Effect::Withdraw { node: node.to_owned(), key: key.clone(), uid: uid.to_owned() }]
@@ -190,7 +190,7 @@ impl World {
     /// Has everything read again that this node's pods name and whose last reading was started before its round.
     pub(super) fn freshen(&mut self, node: &str, effects: &mut Vec<Effect>) {
         let Some(view) = self.nodes.get(node) else { return };
-        for key in view.pods.values().flat_map(|pod| &pod.refs).chain(&view.own).chain(&view.devices) {
+        for key in view.pods.values().flat_map(|pod| &pod.refs).chain(&view.own).chain(&view.behind) {
             if let Some(shared) = self.shared.get_mut(key)
                 && shared.started < view.round
             {

@@ -389,7 +389,7 @@ fn views(names: &[(&str, &str)]) -> Group {
     names.iter().map(view).collect()
 }
 
-const SERVICES: Wants = Wants { services: true, routes: false, policies: false, devices: false };
+const SERVICES: Wants = Wants { services: true, routes: false, policies: false, devices: false, rules: false };
 
 /// The three groups of a pod's namespace, in order.
 fn groups() -> [ObjectKey; 3] {
@@ -442,7 +442,7 @@ fn a_list_waits_for_services_and_takes_none_for_an_answer() {
     assert_eq!(told, ["set a p uid-p", "listed a 1"]);
 }
 
-const ROUTES: Wants = Wants { services: true, routes: true, policies: false, devices: false };
+const ROUTES: Wants = Wants { services: true, routes: true, policies: false, devices: false, rules: false };
 
 #[test]
 fn the_list_of_a_node_with_routes_waits_until_it_is_known_where_it_is() {
@@ -504,7 +504,7 @@ fn who_leads_to_a_neighbours_pods_is_told_all_services_without_pods_of_its_own()
     assert_eq!(told, ["withdraw a web u1", "unwatch all@hall", "unwatch hall"]);
 }
 
-const POLICIES: Wants = Wants { services: false, routes: false, policies: true, devices: false };
+const POLICIES: Wants = Wants { services: false, routes: false, policies: true, devices: false, rules: false };
 
 /// The one group of a pod's namespace.
 fn policies() -> ObjectKey {
@@ -555,7 +555,7 @@ fn what_a_node_holds_of_services_is_taken_back_unless_it_has_been_told_since() {
     assert_eq!(words(&world.unlisted("b", &view, "u1")), ["withdraw b web u1"]);
 }
 
-const DEVICES: Wants = Wants { services: false, routes: false, policies: false, devices: true };
+const DEVICES: Wants = Wants { services: false, routes: false, policies: false, devices: true, rules: false };
 
 #[test]
 fn d02_a_list_waits_for_the_devices_of_the_node() {

@@ -19,7 +19,7 @@ pub use listen::Listen;
 pub use settings::{CheckValues, Dmi, Mqtt, Read, Report, Settings, Store};
 
 /// Changes with anything that an older helper or daemon would misunderstand: then the helper ends and another one starts.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Longest line in either direction, bytes without the line feed. Longer ones end the connection.
 pub const MAX_LINE: usize = 4 << 20;
@@ -32,7 +32,7 @@ pub enum ToHelper {
     Daemon { version: u32, node: String, settings: Value },
     /// A command of a person is there: `Ask` follows.
     Client {},
-    /// The newest state of a `Device` or `DeviceModel`, trimmed by the bridge.
+    /// The newest state of a `Device`, a `DeviceModel` or a `Rule`, trimmed by the bridge.
     Object { kind: Kind, namespace: String, name: String, uid: String, body: Value },
     /// The object of this uid is no more.
     Gone { kind: Kind, namespace: String, name: String, uid: String },
@@ -44,6 +44,10 @@ pub enum ToHelper {
     Link { up: bool, clock_set: bool },
     /// The bridge has this batch, but for what is refused.
     Ack { batch: u64, refused: Vec<DeviceRefusal> },
+    /// The `Messages` with this number are in the store.
+    Stored { batch: u64 },
+    /// What a rule wants done ([`Call`](edge_protocol::message::Call)); answered by `Called` with the same number.
+    Call { id: u64, call: Value },
     /// Answered by `Answer` with the same number.
     Ask { id: u64, question: Question },
     /// Say what is not told yet, and end: the module is off, or the node shuts down.
@@ -78,6 +82,19 @@ pub enum FromHelper {
         reason: String,
         message: String,
     },
+    /// Messages for the bridge, to be kept until it has them: so many bytes of all of them, the oldest of the lowest class being
+    /// dropped first, and each for so many seconds of running. The next ones come after `Stored`.
+    Messages {
+        batch: u64,
+        rows: Vec<MessageRow>,
+        most_bytes: u64,
+        ttl_s: u64,
+    },
+    /// What came of a `Call` ([`CallResult`](edge_protocol::message::CallResult)).
+    Called {
+        id: u64,
+        answer: Value,
+    },
     /// How it goes, for `edge-runtime status`; when it has changed, at most once a second.
     Counters {
         counters: Counters,
@@ -95,10 +112,22 @@ pub struct Row {
     pub record: String,
 }
 
+/// A message that waits for the bridge.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageRow {
+    /// Uid of the rule that it is for.
+    pub rule: String,
+    /// 0 to 9; the lowest goes first where there is no room.
+    pub class: u8,
+    /// JSON text of a [`RuleMessage`](edge_protocol::message::RuleMessage).
+    pub record: String,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Kind {
     Device,
     DeviceModel,
+    Rule,
 }
 
 /// What a person may ask on the device.
@@ -137,6 +166,11 @@ pub struct Counters {
     /// Messages of devices that were answered with an error, and those of which nothing could be made.
     pub refused: u64,
     pub dropped: u64,
+    /// Messages for rules that came, and those of them for which there was no room before they were kept.
+    pub messages: u64,
+    pub messages_dropped: u64,
+    /// What rules wanted done here.
+    pub calls: u64,
     /// Bytes given to be kept.
     pub kept_bytes: u64,
 }

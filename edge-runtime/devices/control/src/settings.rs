@@ -76,11 +76,14 @@ impl Default for Report {
 pub struct Store {
     /// Bytes of values that may be written in an hour without a link.
     pub writes_per_hour: u64,
+    /// Bytes of messages for rules that wait for the bridge, and for how many seconds of running each of them may.
+    pub messages: u64,
+    pub message_ttl_seconds: u64,
 }
 
 impl Default for Store {
     fn default() -> Self {
-        Self { writes_per_hour: 1 << 20 }
+        Self { writes_per_hour: 1 << 20, messages: 4 << 20, message_ttl_seconds: 86_400 }
     }
 }
 
@@ -138,7 +141,10 @@ impl Settings {
         in_range("report.min-interval-seconds", min_interval_seconds, 0, 86_400)?;
         in_range("report.per-second", per_second.into(), 1, 1_000)?;
         in_range("report.unchanged-seconds", unchanged_seconds, 10, 604_800)?;
-        in_range("store.writes-per-hour", self.store.writes_per_hour, 65_536, 1 << 40)
+        let Store { writes_per_hour, messages, message_ttl_seconds } = self.store;
+        in_range("store.messages", messages, 65_536, 1 << 30)?;
+        in_range("store.message-ttl-seconds", message_ttl_seconds, 60, 31_536_000)?;
+        in_range("store.writes-per-hour", writes_per_hour, 65_536, 1 << 40)
     }
 }
 

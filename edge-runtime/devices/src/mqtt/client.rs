@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::connection::serve;
+use super::filters::Filters;
 use super::listener::Filter;
 use super::packet::Login;
 use super::queue::Waiting;
@@ -79,7 +80,7 @@ impl Broker {
         Ok(Login { client_id: self.client_id.clone(), username: self.username.clone(), password })
     }
 
-    async fn serve(&self, news: &mpsc::Sender<News>, waiting: &mut Waiting) -> io::Result<()> {
+    async fn serve(&self, news: &mpsc::Sender<News>, waiting: &mut Waiting, filters: &Filters) -> io::Result<()> {
         let login = self.login().await?;
         match &self.address {
             Address::Tcp { host, port } => {
@@ -91,22 +92,22 @@ impl Broker {
                 let stream = timeout(PATIENCE, connected).await??;
                 // Small packets, and each is waited for.
                 stream.set_nodelay(true)?;
-                serve(stream, &login, news, waiting).await
+                serve(stream, &login, news, waiting, filters).await
             }
             Address::Unix(path) => {
                 let stream = timeout(PATIENCE, UnixStream::connect(path)).await??;
-                serve(stream, &login, news, waiting).await
+                serve(stream, &login, news, waiting, filters).await
             }
         }
     }
 }
 
 /// Stays connected until nobody takes the news or publishes any more.
-pub async fn run(broker: Broker, news: mpsc::Sender<News>, mut waiting: Waiting) {
+pub async fn run(broker: Broker, news: mpsc::Sender<News>, mut waiting: Waiting, filters: Filters) {
     let (mut pause, mut told) = (PAUSE, String::new());
     loop {
         let since = Instant::now();
-        let Err(error) = broker.serve(&news, &mut waiting).await else { return };
+        let Err(error) = broker.serve(&news, &mut waiting, &filters).await else { return };
         if news.send(News::Down).await.is_err() {
             return;
         }

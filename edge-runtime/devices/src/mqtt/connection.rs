@@ -2,7 +2,7 @@
 //! reading delays no message that it sends.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::Duration;
 
@@ -11,9 +11,10 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::client::News;
+use super::filters::Filters;
 use super::packet::{self, Broken, Decoder, Login, Packet, Publish};
-use super::queue::Waiting;
-use crate::twins::{FILTERS, Message};
+use super::queue::{Confirm, Entry, Waiting};
+use crate::twins::FILTERS;
 
 /// For the broker to say that it takes us, and that it takes our subscriptions.
 const GREETING: Duration = Duration::from_secs(10);
@@ -36,10 +37,12 @@ const OWED: u32 = 8;
 /// Bytes of packets after which they are written.
 const TOGETHER: usize = 8_192;
 const SUBSCRIPTION: u16 = 1;
+const MORE: u16 = 2;
+const LESS: u16 = 3;
 
 /// Messages that the broker has not acknowledged.
 struct Window {
-    ids: RefCell<BTreeSet<u16>>,
+    ids: RefCell<BTreeMap<u16, Option<Confirm>>>,
     room: Notify,
     /// When there last was room, or an acknowledgement.
     moved: Cell<Instant>,
@@ -52,9 +55,11 @@ impl Window {
 
     fn acked(&self, id: u16) {
         // What was not asked for is no harm.
-        if self.ids.borrow_mut().remove(&id) {
+        if let Some(confirm) = self.ids.borrow_mut().remove(&id) {
             self.moved.set(Instant::now());
             self.room.notify_one();
+            // Who does not wait any more has no use for it.
+            confirm.map(|confirm| confirm.send(()));
         }
     }
 
@@ -73,11 +78,12 @@ impl Window {
     }
 
     /// An id that nobody has: there are many more than the window has places.
-    fn take(&self, last: &mut u16) -> u16 {
+    fn take(&self, last: &mut u16, confirm: Option<Confirm>) -> u16 {
         let mut ids = self.ids.borrow_mut();
         loop {
-            *last = last.checked_add(1).unwrap_or(SUBSCRIPTION + 1);
-            if ids.insert(*last) {
+            *last = last.checked_add(1).unwrap_or(LESS + 1);
+            if !ids.contains_key(last) {
+                ids.insert(*last, confirm);
                 self.moved.set(Instant::now());
                 return *last;
             }
@@ -132,6 +138,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite>(
     login: &Login,
     news: &mpsc::Sender<News>,
     waiting: &mut Waiting,
+    filters: &Filters,
 ) -> io::Result<()> {
     let (read, mut write) = tokio::io::split(stream);
     let mut ear = Ear { stream: read, decoder: Decoder::default(), next: Instant::now(), owed: 0 };
@@ -148,7 +155,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite>(
     let (acks, to_ack) = mpsc::channel(WINDOW);
     let window = Window::new();
     let reading = reading(&mut ear, news, &acks, &window);
-    let writing = writing(&mut write, to_ack, waiting, &window);
+    let writing = writing(&mut write, to_ack, waiting, &window, filters);
     tokio::select! {
         ended = reading => ended,
         ended = writing => ended,
@@ -178,14 +185,19 @@ async fn reading(
                 }
             }
             Packet::PubAck(id) => window.acked(id),
-            Packet::SubAck(codes) if !up => {
+            Packet::SubAck(SUBSCRIPTION, codes) if !up => {
                 for (filter, _) in FILTERS.iter().zip(&codes).filter(|(_, code)| **code > 2) {
                     log::warn!("the broker does not let this node subscribe to {filter}");
                 }
                 up = true;
                 news.send(News::Up).await.map_err(|_| gone(()))?;
             }
-            Packet::SubAck(_) | Packet::PingResp => {}
+            Packet::SubAck(_, codes) => {
+                if codes.iter().any(|code| *code > 2) {
+                    log::warn!("the broker does not let this node subscribe to what rules want");
+                }
+            }
+            Packet::UnsubAck | Packet::PingResp => {}
             Packet::ConnAck(_) => return Err(io::Error::other("the broker takes us twice")),
         }
     }
@@ -196,10 +208,12 @@ async fn writing(
     mut acks: mpsc::Receiver<u16>,
     waiting: &mut Waiting,
     window: &Window,
+    filters: &Filters,
 ) -> io::Result<()> {
-    let (mut last, mut packets) = (SUBSCRIPTION, Vec::new());
-    let mut add = |packets: &mut Vec<u8>, message: Message| {
-        let id = window.take(&mut last);
+    let (mut last, mut packets) = (LESS, Vec::new());
+    let (mut subscribed, mut version) = (BTreeSet::new(), u64::MAX);
+    let mut add = |packets: &mut Vec<u8>, Entry { message, confirm }: Entry| {
+        let id = window.take(&mut last, confirm);
         packets.extend(packet::message(id, &message.topic, &message.payload));
     };
     // What waited was for listeners of another connection.
@@ -212,8 +226,18 @@ async fn writing(
         };
         tokio::select! {
             Some(id) = acks.recv() => packets.extend_from_slice(&packet::puback(id)),
-            message = next => match message {
-                Some(message) => add(&mut packets, message),
+            () = filters.changed(version) => {
+                let (now, difference) = filters.take(&mut subscribed);
+                version = now;
+                if !difference.less.is_empty() {
+                    packets.extend(packet::unsubscribe(LESS, &difference.less));
+                }
+                if !difference.more.is_empty() {
+                    packets.extend(packet::subscribe(MORE, &difference.more));
+                }
+            }
+            entry = next => match entry {
+                Some(entry) => add(&mut packets, entry),
                 None => return say(stream, &packet::DISCONNECT).await,
             },
             () = sleep_until(ping) => {

@@ -6,12 +6,14 @@
 //! | `packet` | packets as bytes |
 //! | `connection` | one connection, from CONNECT to its end |
 //! | `client` | where the broker is, and the next try |
+//! | `filters` | what is subscribed to for a while |
 //! | `queue` | messages that wait for the broker |
 //! | `listener` | the server |
 //! | `outlets` | where messages of the node go |
 
 mod client;
 mod connection;
+mod filters;
 pub mod listener;
 mod outlets;
 mod packet;
@@ -20,6 +22,7 @@ mod queue;
 pub(crate) use packet::fuzz as packet_fuzz;
 
 pub use client::{Broker, News, run};
+pub use filters::Filters;
 pub use listener::{Filter, Listener};
 pub use outlets::Outlets;
 pub use queue::{Queue, queue};

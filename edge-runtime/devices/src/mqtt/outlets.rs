@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use sampan_devices_control::Settings;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::client::{self, Broker, News};
+use super::filters::Filters;
 use super::listener::{Listener, ROOM};
 use super::queue::{Queue, queue};
 use crate::twins::Message;
@@ -30,7 +31,8 @@ pub struct Outlets {
 
 impl Outlets {
     /// Opens what is configured, once. Whether clients may connect now.
-    pub fn open(&mut self, settings: &Settings, node: &str, news: &mpsc::Sender<News>) -> bool {
+    /// `filters`: what the broker is to be asked for besides messages of devices.
+    pub fn open(&mut self, settings: &Settings, node: &str, news: &mpsc::Sender<News>, filters: &Filters) -> bool {
         if std::mem::replace(&mut self.opened, true) {
             return false;
         }
@@ -39,7 +41,7 @@ impl Outlets {
                 Ok(broker) => {
                     let (queue, waiting) = queue();
                     self.broker = Some(queue);
-                    drop(tokio::task::spawn_local(client::run(broker, news.clone(), waiting)));
+                    drop(tokio::task::spawn_local(client::run(broker, news.clone(), waiting, filters.clone())));
                 }
                 Err(why) => log::error!("no MQTT broker is used: {why}"),
             }
@@ -86,6 +88,25 @@ impl Outlets {
         } else if self.listener.is_none() {
             self.dropped += 1;
         }
+    }
+
+    /// Publishes what somebody waits for: at the broker, which acknowledges it; where none is configured it is handed to clients
+    /// of the listener. None if neither is there, or has room.
+    pub fn publish_confirmed(&mut self, message: Message) -> Option<oneshot::Receiver<()>> {
+        let confirmed = match &self.broker {
+            Some(_) => self.queue()?.put_confirmed(message.clone())?,
+            None => {
+                self.listener.as_ref().filter(|listener| listener.room() > 0)?;
+                let (confirm, confirmed) = oneshot::channel();
+                // Who waits for it is there.
+                let _ = confirm.send(());
+                confirmed
+            }
+        };
+        if let Some(listener) = &self.listener {
+            listener.publish(&message);
+        }
+        Some(confirmed)
     }
 
     /// Messages that found no room since the last call.

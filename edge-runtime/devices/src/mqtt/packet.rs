@@ -8,6 +8,7 @@ const CONNACK: u8 = 2;
 const PUBLISH: u8 = 3;
 const PUBACK: u8 = 4;
 const SUBACK: u8 = 9;
+const UNSUBACK: u8 = 11;
 const PINGRESP: u8 = 13;
 
 /// What a broker says.
@@ -18,7 +19,8 @@ pub(super) enum Packet {
     Publish(Publish),
     PubAck(u16),
     /// A code for each filter; 0x80 is a refusal.
-    SubAck(Vec<u8>),
+    SubAck(u16, Vec<u8>),
+    UnsubAck,
     PingResp,
 }
 
@@ -112,7 +114,8 @@ fn parse(first: u8, body: &[u8]) -> Result<Packet, Broken> {
         (CONNACK, [_, code]) => Ok(Packet::ConnAck(*code)),
         (PUBLISH, _) => publish(first, body).map(Packet::Publish),
         (PUBACK, [high, low]) => Ok(Packet::PubAck(u16::from_be_bytes([*high, *low]))),
-        (SUBACK, [_, _, codes @ ..]) => Ok(Packet::SubAck(codes.to_vec())),
+        (SUBACK, [high, low, codes @ ..]) => Ok(Packet::SubAck(u16::from_be_bytes([*high, *low]), codes.to_vec())),
+        (UNSUBACK, [_, _]) => Ok(Packet::UnsubAck),
         (PINGRESP, []) => Ok(Packet::PingResp),
         (kind, _) => Err(Broken(format!("a packet of type {kind} and {} bytes is not for a client", body.len()))),
     }
@@ -165,13 +168,21 @@ pub(super) fn connect(login: &Login, keep_alive: u16) -> Vec<u8> {
 }
 
 /// With QoS 1.
-pub(super) fn subscribe(id: u16, filters: &[&str]) -> Vec<u8> {
+pub(super) fn subscribe(id: u16, filters: &[impl AsRef<str>]) -> Vec<u8> {
     let mut body = id.to_be_bytes().to_vec();
     for filter in filters {
-        text(&mut body, filter.as_bytes());
+        text(&mut body, filter.as_ref().as_bytes());
         body.push(1);
     }
     packet(0x82, &body)
+}
+
+pub(super) fn unsubscribe(id: u16, filters: &[String]) -> Vec<u8> {
+    let mut body = id.to_be_bytes().to_vec();
+    for filter in filters {
+        text(&mut body, filter.as_bytes());
+    }
+    packet(0xa2, &body)
 }
 
 /// With QoS 1, not retained.
@@ -267,6 +278,7 @@ mod tests {
         assert_eq!(connect(&login, 30), wanted);
         assert_eq!(connect(&Login { client_id: "c".into(), ..Login::default() }, 30)[9], 0x02);
         assert_eq!(subscribe(1, &["a/#"]), b"\x82\x08\x00\x01\x00\x03a/#\x01");
+        assert_eq!(unsubscribe(3, &["a".to_owned()]), b"\xa2\x05\x00\x03\x00\x01a");
         assert_eq!(message(7, "a", b"x"), b"\x32\x06\x00\x01a\x00\x07x");
         assert_eq!(puback(258), [0x40, 2, 1, 2]);
     }
@@ -279,7 +291,7 @@ mod tests {
         let wanted = || {
             vec![
                 Packet::ConnAck(0),
-                Packet::SubAck(vec![1]),
+                Packet::SubAck(1, vec![1]),
                 Packet::PubAck(7),
                 Packet::PingResp,
                 Packet::Publish(Publish {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::twins::Message;
 
@@ -11,17 +11,27 @@ use crate::twins::Message;
 const MESSAGES: usize = 256;
 const BYTES: usize = 1 << 20;
 
+/// Is told when the broker has acknowledged a message; dropped, nobody knows.
+pub(super) type Confirm = oneshot::Sender<()>;
+
+/// A message, and who waits for it.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) message: Message,
+    pub(super) confirm: Option<Confirm>,
+}
+
 /// The end of whoever publishes.
 #[derive(Debug)]
 pub struct Queue {
-    messages: mpsc::Sender<Message>,
+    messages: mpsc::Sender<Entry>,
     bytes: Arc<AtomicUsize>,
 }
 
 /// The end of the connection.
 #[derive(Debug)]
 pub struct Waiting {
-    messages: mpsc::Receiver<Message>,
+    messages: mpsc::Receiver<Entry>,
     bytes: Arc<AtomicUsize>,
 }
 
@@ -45,12 +55,22 @@ impl Queue {
 
     /// Whether it found room.
     pub fn put(&self, message: Message) -> bool {
+        self.put_entry(message, None)
+    }
+
+    /// If it finds room: waits until the broker has acknowledged it; fails when that cannot be known.
+    pub fn put_confirmed(&self, message: Message) -> Option<oneshot::Receiver<()>> {
+        let (confirm, confirmed) = oneshot::channel();
+        self.put_entry(message, Some(confirm)).then_some(confirmed)
+    }
+
+    fn put_entry(&self, message: Message, confirm: Option<Confirm>) -> bool {
         if self.room() == 0 {
             return false;
         }
         let weight = weight(&message);
         self.bytes.fetch_add(weight, Ordering::Relaxed);
-        let put = self.messages.try_send(message).is_ok();
+        let put = self.messages.try_send(Entry { message, confirm }).is_ok();
         if !put {
             self.bytes.fetch_sub(weight, Ordering::Relaxed);
         }
@@ -60,17 +80,17 @@ impl Queue {
 
 impl Waiting {
     /// None when nobody publishes any more.
-    pub(super) async fn next(&mut self) -> Option<Message> {
-        let message = self.messages.recv().await?;
-        self.bytes.fetch_sub(weight(&message), Ordering::Relaxed);
-        Some(message)
+    pub(super) async fn next(&mut self) -> Option<Entry> {
+        let entry = self.messages.recv().await?;
+        self.bytes.fetch_sub(weight(&entry.message), Ordering::Relaxed);
+        Some(entry)
     }
 
     /// What waits already.
-    pub(super) fn now(&mut self) -> Option<Message> {
-        let message = self.messages.try_recv().ok()?;
-        self.bytes.fetch_sub(weight(&message), Ordering::Relaxed);
-        Some(message)
+    pub(super) fn now(&mut self) -> Option<Entry> {
+        let entry = self.messages.try_recv().ok()?;
+        self.bytes.fetch_sub(weight(&entry.message), Ordering::Relaxed);
+        Some(entry)
     }
 
     /// Forgets what waits.

@@ -47,12 +47,12 @@ use announce::Announcements;
 use body::Model;
 use device::{Device, Stamped};
 use due::Due;
-use ids::Ids;
 use keep::{Keep, Which};
 use mappers::Mappers;
 
 use crate::grpc::Status;
 
+pub use ids::Ids;
 pub use mappers::{Request, SOCKET};
 pub use now::Now;
 pub use topics::{FILTERS, SAID};
@@ -177,6 +177,11 @@ impl Twins {
         self.drive(now);
         self.write(now);
         self.count(now);
+    }
+
+    /// What is counted of others is shown together with this.
+    pub const fn counters(&mut self) -> &mut Counters {
+        &mut self.counters
     }
 
     /// When [`tick`](Self::tick) is to be called next though nothing has happened.

@@ -51,6 +51,7 @@ impl Twins {
                 self.model(now, id, model);
             }
             Kind::Device => self.device(now, id, uid, object),
+            Kind::Rule => {}
         }
     }
 
@@ -134,6 +135,7 @@ impl Twins {
     /// An object is no more.
     pub fn gone(&mut self, now: Now, kind: Kind, id: &Named, uid: &str) {
         match kind {
+            Kind::Rule => {}
             Kind::DeviceModel => {
                 if self.models.get(id).is_some_and(|model| model.uid == uid) {
                     self.models.remove(id);

@@ -178,6 +178,8 @@ impl Link<'_> {
                     (EdgeEvent::DevicesAcked { batch, refused }, _) => {
                         pending.push_back(LinkEvent::DevicesAcked { batch, refused });
                     }
+                    (EdgeEvent::MessagesAcked(ids), _) => pending.push_back(LinkEvent::MessagesAcked(ids)),
+                    (EdgeEvent::Call { id, call }, _) => pending.push_back(LinkEvent::Call { id, call }),
                     (EdgeEvent::Stream(event), _) => pending.push_back(LinkEvent::Stream(event)),
                 }
             }

@@ -24,6 +24,7 @@ pub(in crate::store) enum Found {
     Reference { reference: String, image: String },
     Token { uid: String, name: String, record: String },
     Device { uid: String, record: String, written: i64 },
+    Message { id: i64, rule: String, class: i64, expires: i64, bytes: i64, record: String },
     Report { id: i64, subject: Option<String>, report: String },
 }
 
@@ -46,6 +47,11 @@ impl Found {
             (None, [Text(key), Text(text), Null, Null, Null, Null]) => Self::pair(key, text),
             (None, [Text(uid), record, manifest @ (Null | Text(_) | Other), Null, Null, Null]) => {
                 Self::pod(uid, record, manifest)
+            }
+            (Some(id), [Null, Text(rule), Integer(class), Integer(expires), Integer(_), Text(record)]) => {
+                let bytes = i64::try_from(record.len()).ok()?;
+                let sound = is_name(&rule) && (0..=9).contains(&class) && parses::<IgnoredAny>(&record);
+                sound.then_some(Self::Message { id, rule, class, expires, bytes, record })
             }
             (Some(id), [Null, subject @ (Null | Text(_)), Text(report), Null | Integer(_), Null, Null]) => {
                 let subject = if let Text(subject) = subject { Some(subject) } else { None };
@@ -100,6 +106,11 @@ impl Found {
             Self::Image { id, record } => ("images", "id, record", &[id, record]),
             Self::Reference { reference, image } => ("image_references", "reference, image", &[reference, image]),
             Self::Device { uid, record, written } => ("device_twins", "uid, record, written", &[uid, record, written]),
+            Self::Message { id, rule, class, expires, bytes, record } => (
+                "device_messages",
+                "id, rule, class, expires, bytes, record",
+                &[id, rule, class, expires, bytes, record],
+            ),
             Self::Token { uid, name, record } => ("tokens", "uid, name, record", &[uid, name, record]),
             Self::Report { id, subject, report } => ("outbox", "id, subject, report", &[id, subject, report]),
         };

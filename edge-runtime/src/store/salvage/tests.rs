@@ -53,6 +53,12 @@ fn lived_in(path: &Path) -> Store {
                 writer.put_token(&uid(number), &wanted, &held)?;
                 let record = json!({"twins": {"temp": "z".repeat(90 * number)}}).to_string();
                 writer.keep_device(&uid(number), &record, 1_700_000_000_000 + image.pulled_at)?;
+                writer.put_message(
+                    &uid(number),
+                    3,
+                    image.pulled_at,
+                    &json!({"payload": "m".repeat(70 * number)}).to_string(),
+                )?;
                 writer.image_put(&image)?;
                 writer.report(&Report::Event { event: json!({"n": number, "text": "y".repeat(150 * number)}) })?;
                 writer.set_fact(Fact::Cluster, &format!("cluster {round}"))?;
@@ -106,7 +112,7 @@ fn found(path: &Path) -> BTreeMap<String, Vec<u32>> {
 
 /// Row counts of all tables, and their texts' sum, as SQL has them.
 fn counts(db: &Connection) -> Vec<i64> {
-    ["facts", "objects", "pods", "images", "image_references", "tokens", "outbox", "device_twins"]
+    ["facts", "objects", "pods", "images", "image_references", "tokens", "outbox", "device_twins", "device_messages"]
         .iter()
         .map(|table| db.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).expect("counts"))
         .collect()
@@ -125,6 +131,7 @@ fn a_sound_store_is_read_as_sql_reads_it() {
             "sum(length(report)) + sum(id) FROM outbox",
             "sum(length(record)) FROM tokens",
             "sum(length(record)) + sum(written) FROM device_twins",
+            "sum(length(rule)) + sum(length(record)) + sum(class) + sum(expires) + sum(bytes) FROM device_messages",
         ]
         .iter()
         .map(|what| of(&format!("SELECT {what}")))

@@ -1,24 +1,23 @@
-//! What a node is told of its devices.
+//! What a node is told of what is behind it: its devices, the rules that concern it.
 
 use std::sync::Arc;
 
 use edge_protocol::message::ObjectKey;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::object::{News, What};
 use crate::bridge::devices::known::View;
-use crate::bridge::devices::watch::DeviceWatch;
 use crate::bridge::world::Group;
 
-/// Tells of the group of a node, whose name is the key's, until aborted. What was read before this round is not told.
-pub(super) async fn tell_device_views(
-    devices: Arc<DeviceWatch>,
+/// Tells of the group of a node until aborted. What was read before this round is not told. `_watch` goes on for as long.
+pub(super) async fn tell_views(
+    _watch: Arc<impl Send + Sync>,
+    mut views: watch::Receiver<View>,
     from: u64,
     key: ObjectKey,
     watch: u64,
     news: mpsc::Sender<News>,
 ) {
-    let mut views = devices.of_node(&key.name);
     let mut said: Option<Arc<Group>> = None;
     loop {
         let view = views.borrow_and_update().clone();

@@ -1,0 +1,78 @@
+//! Lists and watches of kinds that this build has no type for: their events, made news of what is read of each object.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+
+use futures::Stream;
+use kube::api::{ApiResource, DynamicObject};
+use kube::runtime::watcher::{self, Event};
+
+use super::devices::Name;
+use super::devices::view::name_of;
+
+pub(super) type Events = Pin<Box<dyn Stream<Item = Result<Event<DynamicObject>, watcher::Error>> + Send>>;
+
+/// Of a kind that this build has no type for.
+pub(super) fn resource(api_version: &str, kind: &str, plural: &str) -> ApiResource {
+    let (group, version) = api_version.split_once('/').unwrap_or_default();
+    ApiResource {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
+    }
+}
+
+/// What the API said of a list or a watch.
+pub(super) fn code(error: &watcher::Error) -> Option<u16> {
+    use watcher::Error::{InitialListFailed, WatchStartFailed};
+    match error {
+        InitialListFailed(kube::Error::Api(status)) | WatchStartFailed(kube::Error::Api(status)) => Some(status.code),
+        _ => None,
+    }
+}
+
+/// News of one kind.
+pub(super) enum News<T> {
+    One(Name, Option<T>),
+    All(BTreeMap<Name, T>),
+}
+
+/// The list of one kind that is being read.
+pub(super) struct Listing<T> {
+    so_far: BTreeMap<Name, T>,
+    /// It was read once.
+    pub(super) read: bool,
+}
+
+impl<T> Default for Listing<T> {
+    fn default() -> Self {
+        Self { so_far: BTreeMap::new(), read: false }
+    }
+}
+
+impl<T> Listing<T> {
+    /// An error, if that is what came.
+    pub(super) fn take(
+        &mut self,
+        event: Result<Event<DynamicObject>, watcher::Error>,
+        parse: impl Fn(&DynamicObject) -> Option<T>,
+        tell: impl FnOnce(News<T>),
+    ) -> Option<watcher::Error> {
+        match event {
+            Ok(Event::Init) => self.so_far.clear(),
+            Ok(Event::InitApply(object)) => {
+                self.so_far.extend(parse(&object).map(|parsed| (name_of(&object.metadata), parsed)));
+            }
+            Ok(Event::InitDone) => {
+                self.read = true;
+                tell(News::All(std::mem::take(&mut self.so_far)));
+            }
+            Ok(Event::Apply(object)) => tell(News::One(name_of(&object.metadata), parse(&object))),
+            Ok(Event::Delete(object)) => tell(News::One(name_of(&object.metadata), None)),
+            Err(error) => return Some(error),
+        }
+        None
+    }
+}

@@ -1,0 +1,114 @@
+//! One message of a node, until its target has it or it is of no use any more. Which message is next is for the caller.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use edge_protocol::message::{MAX_PAYLOAD, RuleMessage};
+use edge_protocol::topic::{covers, is_topic};
+use sampan_log::printable::printable;
+use tokio::time::Instant;
+
+use super::index::{Route, Source, Target};
+use super::post::Posted;
+use super::write::now;
+use crate::bridge::shared::Shared;
+
+/// Pause after a failed attempt, doubled up to the second figure.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// Between two looks whether rules have been read.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Why nothing is delivered of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::bridge) enum Ended {
+    Delivered,
+    /// It was counted at its rule.
+    Failed,
+    /// No rule of this node wants it.
+    Unwanted(&'static str),
+}
+
+/// Delivers. After `until` nobody wants it any more.
+pub(in crate::bridge) async fn deliver(
+    shared: Arc<Shared>,
+    node: String,
+    message: RuleMessage,
+    until: Instant,
+) -> Ended {
+    let mut pause = AGAIN.0;
+    loop {
+        // Looked for each time: rules are changed.
+        let (watch, route) = loop {
+            if let Some(watch) = shared.rules.present()
+                && let (route, true) = watch.route(&message.rule)
+            {
+                break (watch, route);
+            }
+            // The node has just come, and knows its rules from before.
+            tokio::time::sleep(LOOK).await;
+        };
+        let url = match route.as_deref().map(|route| wanted(route, &node, &message)) {
+            None => return Ended::Unwanted("there is no such rule"),
+            Some(Err(why)) => return Ended::Unwanted(why),
+            Some(Ok(url)) => url.clone(),
+        };
+        let Some(route) = route else { return Ended::Unwanted("there is no such rule") };
+        let failed = |why: &str| format!("{} node {node}, topic {}: {why}", now(), printable(&message.topic));
+        let why = match shared.poster.post(&url, &node, &message).await {
+            Posted::Delivered => {
+                watch.count(&route, Ok(()));
+                return Ended::Delivered;
+            }
+            Posted::Refused(why) => {
+                watch.count(&route, Err(failed(&why)));
+                return Ended::Failed;
+            }
+            Posted::Trouble(why) => why,
+        };
+        log::debug!("rule {}/{}: {}", route.name.0, route.name.1, printable(failed(&why)));
+        if Instant::now() + pause >= until {
+            watch.count(&route, Err(failed(&format!("{why}; its time is over"))));
+            return Ended::Failed;
+        }
+        drop(watch);
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(AGAIN.1);
+    }
+}
+
+/// Where the message goes, if its rule is one of this node and wants it.
+fn wanted<'a>(route: &'a Route, node: &str, message: &RuleMessage) -> Result<&'a http::Uri, &'static str> {
+    match (&route.source, &route.target) {
+        (Source::Topic { node: of, filter }, Target::Url(url)) if **of == *node => {
+            if !is_topic(&message.topic) || !covers(filter, &message.topic) {
+                return Err("its rule does not want this topic");
+            }
+            if message.payload.len() > MAX_PAYLOAD {
+                return Err("it is too long");
+            }
+            Ok(url)
+        }
+        _ => Err("its rule is not one of this node"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_speaks_for_its_own_rules_and_their_topics() {
+        let source = Source::Topic { node: "n".into(), filter: "ns/a/+".into() };
+        let (name, target) = (("ns".into(), "r".into()), Target::Url("http://a/".parse().unwrap()));
+        let route = Route { name, uid: "u".into(), source, target, priority: 0 };
+        let message =
+            |topic: &str, size| RuleMessage { topic: topic.into(), payload: vec![0; size], ..RuleMessage::default() };
+        assert!(wanted(&route, "n", &message("ns/a/b", MAX_PAYLOAD)).is_ok());
+        assert!(wanted(&route, "m", &message("ns/a/b", 1)).is_err(), "another's");
+        assert!(wanted(&route, "n", &message("ns/b", 1)).is_err());
+        assert!(wanted(&route, "n", &message("ns/a/+", 1)).is_err());
+        assert!(wanted(&route, "n", &message("ns/a/b", MAX_PAYLOAD + 1)).is_err());
+        let other = Route { source: Source::Path("/a".into()), ..route };
+        assert!(wanted(&other, "n", &message("ns/a/b", 1)).is_err());
+    }
+}

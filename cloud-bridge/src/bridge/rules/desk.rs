@@ -1,0 +1,77 @@
+//! What the listener for rules asks of this bridge: which rule a path is, and to have something done on a node.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use edge_protocol::message::{Call, CallFailure, CallResult};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::index::Route;
+use super::watch::RuleWatch;
+use super::write::now;
+use crate::bridge::Bridge;
+use crate::bridge::node::Command;
+use crate::bridge::shared::Shared;
+
+/// For a node to answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is to be done on a node.
+#[derive(Debug)]
+pub(in crate::bridge) struct Asked {
+    pub(in crate::bridge) call: Call,
+    pub(in crate::bridge) answer: oneshot::Sender<CallResult>,
+}
+
+/// Open as long as somebody holds it.
+pub struct Desk {
+    shared: Arc<Shared>,
+    watch: Arc<RuleWatch>,
+}
+
+impl Bridge {
+    /// Opens the desk: rules are read from now on.
+    pub fn rules(&self) -> Desk {
+        let watch = self.shared.rules.get(&self.shared.clients, 0);
+        Desk { shared: Arc::clone(&self.shared), watch }
+    }
+}
+
+impl Desk {
+    /// The rule for a path after node and namespace, and the rest of the path.
+    ///
+    /// # Errors
+    /// Rules have not been read yet.
+    #[expect(clippy::result_unit_err, reason = "there is one reason")]
+    pub fn at_path(&self, namespace: &str, path: &str) -> Result<Option<(Arc<Route>, String)>, ()> {
+        self.watch.at_path(namespace, path)
+    }
+
+    /// Has it done on the node, once at most, and counts what came of it.
+    pub async fn call(&self, node: &str, route: &Route, call: Call) -> CallResult {
+        let result = self.ask(node, call).await;
+        let outcome = match &result {
+            CallResult::Failed { why, .. } => Err(format!("{} node {node}: {why}", now())),
+            // What a server on the node answers is the caller's concern.
+            CallResult::Published {} | CallResult::Http { .. } => Ok(()),
+        };
+        self.watch.count(route, outcome);
+        result
+    }
+
+    async fn ask(&self, node: &str, call: Call) -> CallResult {
+        let failed = |failure, why: &str| CallResult::Failed { failure, why: why.to_owned() };
+        let (answer, answered) = oneshot::channel();
+        let asked = Command::Ask(Box::new(Asked { call, answer }));
+        let link = self.shared.known(node).and_then(|node| node.link());
+        if !link.is_some_and(|link| link.commands.unbounded_send(asked).is_ok()) {
+            return failed(CallFailure::Unavailable, "the node is not connected to this bridge");
+        }
+        match timeout(PATIENCE, answered).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => failed(CallFailure::Broken, "the connection of the node ended before it answered"),
+            Err(_) => failed(CallFailure::Timeout, "the node does not answer in time"),
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Rules (rules.kubeedge.io): messages of the brokers of nodes that go to HTTP servers, and requests over HTTP that go to the
+//! brokers of nodes and to servers on them.
+//!
+//! | module | owns |
+//! |---|---|
+//! | `view` | pure: rules and their ends as they are written |
+//! | `index` | pure: which of them work, what each does, and which node is told of which |
+//! | `known` | what is known of all of them, and who is told |
+//! | `follow` | the watches that feed `known` |
+//! | `watch` | the one watch for all, while somebody wants to know |
+//! | `post` | one HTTP request to a target |
+//! | `deliver` | one message of a node, until its target has it |
+//! | `desk` | what the listener for rules asks of this bridge |
+//! | `tally` | pure: what is counted of each rule, and what of that is to be written |
+//! | `write` | writes it |
+//!
+//! Knows no socket of a node and no certificate.
+
+pub(super) mod deliver;
+pub mod desk;
+mod follow;
+mod index;
+pub(super) mod known;
+pub(super) mod post;
+pub(super) mod tally;
+mod view;
+pub(super) mod watch;
+mod write;
+
+pub use index::{Index, Route, Source, Target};
+pub use view::{Endpoint, EndpointType, Rule};

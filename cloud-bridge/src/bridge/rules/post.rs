@@ -1,0 +1,186 @@
+//! One HTTP request to the target of a rule: certificates are verified, redirects are not followed, and of the answer little more
+//! than its code is of interest. A slow target keeps nobody but those who want the same one.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use edge_protocol::message::RuleMessage;
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::CertificateDer;
+use serde::de::IgnoredAny;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use crate::pki::clock;
+
+/// For an answer, with everything that comes before it.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Requests to one host and port at a time.
+const AT_ONCE: usize = 64;
+/// Idle connections to one host and port, and for how long.
+const IDLE: (usize, Duration) = (4, Duration::from_secs(60));
+
+const MESSAGE_ID: HeaderName = HeaderName::from_static("x-sampan-message-id");
+const NODE: HeaderName = HeaderName::from_static("x-sampan-node");
+const TOPIC: HeaderName = HeaderName::from_static("x-sampan-topic");
+const TIME: HeaderName = HeaderName::from_static("x-sampan-time");
+/// draft-ietf-httpapi-idempotency-key-header.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// What became of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Posted {
+    Delivered,
+    /// The target will not take it, now or later.
+    Refused(String),
+    /// It may be tried again.
+    Trouble(String),
+}
+
+type Http = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+
+/// Sends requests. Cheap until the first one.
+pub(in crate::bridge) struct Poster {
+    authorities: Vec<CertificateDer<'static>>,
+    client: Mutex<Option<Http>>,
+    hosts: Mutex<HashMap<String, Weak<Semaphore>>>,
+}
+
+impl Poster {
+    /// `authorities`: believed besides those that the system believes.
+    pub(in crate::bridge) fn new(authorities: &[CertificateDer<'static>]) -> Self {
+        Self { authorities: authorities.to_vec(), client: Mutex::default(), hosts: Mutex::default() }
+    }
+
+    /// Sends a message of a node to a target.
+    pub(super) async fn post(&self, url: &Uri, node: &str, message: &RuleMessage) -> Posted {
+        let Some(request) = request(url, node, message) else {
+            return Posted::Refused("its topic or its id is nothing that HTTP can say".to_owned());
+        };
+        let http = match self.http() {
+            Ok(http) => http,
+            Err(why) => return Posted::Trouble(why),
+        };
+        let answered = async {
+            // Until the connection is given back: one that is slow keeps its turn.
+            let _turn = self.turn(url).await;
+            http.request(request).await
+        };
+        match timeout(PATIENCE, answered).await {
+            Err(_) => Posted::Trouble("no answer in time".to_owned()),
+            Ok(Err(error)) => Posted::Trouble(causes(&error)),
+            Ok(Ok(answer)) => judge(&answer),
+        }
+    }
+
+    fn http(&self) -> Result<Http, String> {
+        let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = &*client {
+            return Ok(client.clone());
+        }
+        let mut roots = RootCertStore::empty();
+        let found = rustls_native_certs::load_native_certs();
+        found.errors.iter().for_each(|error| log::warn!("certificates that the system believes: {error}"));
+        roots.add_parsable_certificates(found.certs.into_iter().chain(self.authorities.iter().cloned()));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_details(provider, Arc::new(clock::Floored));
+        let config = config.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
+        let config = config.with_root_certificates(roots).with_no_client_auth();
+        let connector = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(config);
+        let made = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_max_idle_per_host(IDLE.0)
+            .pool_idle_timeout(IDLE.1)
+            .build(connector.https_or_http().enable_http1().build());
+        Ok(client.insert(made).clone())
+    }
+
+    async fn turn(&self, url: &Uri) -> Option<OwnedSemaphorePermit> {
+        let host = url.authority().map(ToString::to_string).unwrap_or_default();
+        let semaphore = {
+            let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+            hosts.retain(|_, semaphore| semaphore.strong_count() > 0);
+            let present = hosts.get(&host).and_then(Weak::upgrade);
+            present.unwrap_or_else(|| {
+                let made = Arc::new(Semaphore::new(AT_ONCE));
+                hosts.insert(host, Arc::downgrade(&made));
+                made
+            })
+        };
+        // Never closed.
+        semaphore.acquire_owned().await.ok()
+    }
+}
+
+fn request(url: &Uri, node: &str, message: &RuleMessage) -> Option<Request<Full<Bytes>>> {
+    let text = |text: &str| HeaderValue::from_bytes(text.as_bytes()).ok();
+    let mut request = Request::post(url.clone()).body(Full::from(message.payload.clone())).ok()?;
+    let headers = request.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type(&message.payload)));
+    headers.insert(MESSAGE_ID, text(&message.key)?);
+    headers.insert(IDEMPOTENCY_KEY, text(&format!("\"{}\"", message.key))?);
+    headers.insert(NODE, text(node)?);
+    headers.insert(TOPIC, text(&message.topic)?);
+    headers.insert(TIME, HeaderValue::from(message.at_ms));
+    Some(request)
+}
+
+fn media_type(payload: &[u8]) -> &'static str {
+    match std::str::from_utf8(payload) {
+        Ok(text) if serde_json::from_str::<IgnoredAny>(text).is_ok() => "application/json",
+        Ok(_) => "text/plain; charset=utf-8",
+        Err(_) => "application/octet-stream",
+    }
+}
+
+fn judge(answer: &Response<Incoming>) -> Posted {
+    let status = answer.status();
+    let why = || format!("the target answers {status}");
+    match status {
+        _ if status.is_success() => Posted::Delivered,
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS => Posted::Trouble(why()),
+        _ if status.is_redirection() => Posted::Refused(format!("{}, and redirects are not followed", why())),
+        _ if status.is_client_error() => Posted::Refused(why()),
+        _ => Posted::Trouble(why()),
+    }
+}
+
+/// An error with what it comes from: the outermost says the least.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_says_whose_it_is_and_which() {
+        let message = RuleMessage { key: "k-1".into(), topic: "ns/t".into(), at_ms: 5, ..RuleMessage::default() };
+        let url: Uri = "http://a/b?c".parse().unwrap();
+        let made = request(&url, "n", &message).unwrap();
+        let header = |name: &str| made.headers()[name].to_str().unwrap().to_owned();
+        assert_eq!((made.uri(), made.method().as_str()), (&url, "POST"));
+        assert_eq!((header("x-sampan-message-id"), header("idempotency-key")), ("k-1".into(), "\"k-1\"".into()));
+        assert_eq!((header("x-sampan-node"), header("x-sampan-topic")), ("n".into(), "ns/t".into()));
+        assert!(request(&url, "n", &RuleMessage { topic: "a\nb: c".into(), ..message }).is_none());
+        assert_eq!(media_type(b"{\"a\":1}"), "application/json");
+        assert_eq!(media_type(b"21.5 C"), "text/plain; charset=utf-8");
+        assert_eq!(media_type(&[0xff]), "application/octet-stream");
+    }
+}

@@ -1,0 +1,125 @@
+//! Rules and their ends as people write them (KubeEdge's rules.kubeedge.io/v1). Pure; judges nothing.
+
+use std::collections::BTreeMap;
+
+use kube::api::DynamicObject;
+use serde_json::Value;
+
+/// Annotation of a rule: 0 to 9, of which messages go last where there is no room.
+const PRIORITY: &str = "sampan.dev/priority";
+
+/// Fields of a resource of either end.
+type Fields = BTreeMap<String, String>;
+
+/// A Rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rule {
+    pub uid: Box<str>,
+    /// Names of ends in its namespace.
+    pub(super) source: String,
+    pub(super) target: String,
+    pub(super) source_resource: Fields,
+    pub(super) target_resource: Fields,
+    pub(super) priority: u8,
+}
+
+impl Rule {
+    /// As the API has it; none for what is no rule.
+    pub fn read(object: Value) -> Option<Self> {
+        Self::of(&serde_json::from_value(object).ok()?)
+    }
+
+    /// None for one without a uid, and for one that is being deleted.
+    pub(super) fn of(object: &DynamicObject) -> Option<Self> {
+        let spec = &object.data["spec"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let priority = object.metadata.annotations.iter().flatten().find(|(name, _)| *name == PRIORITY);
+        let priority = priority.and_then(|(_, text)| text.parse().ok()).unwrap_or(0_u8);
+        let uid = object.metadata.uid.as_deref().filter(|_| object.metadata.deletion_timestamp.is_none())?;
+        Some(Self {
+            uid: uid.into(),
+            source: text(&spec["source"]),
+            target: text(&spec["target"]),
+            source_resource: fields(&spec["sourceResource"]),
+            target_resource: fields(&spec["targetResource"]),
+            priority: priority.min(9),
+        })
+    }
+}
+
+fn fields(value: &Value) -> Fields {
+    let fields = value.as_object().into_iter().flatten();
+    fields.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect()
+}
+
+/// What an end is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndpointType {
+    /// HTTP, beside the bridge.
+    Rest,
+    /// The broker of a node.
+    Eventbus,
+    /// A server on a node, at this port.
+    Servicebus(u16),
+}
+
+/// A RuleEndpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    pub kind: EndpointType,
+}
+
+impl Endpoint {
+    /// As the API has it; none for what is no end.
+    pub fn read(object: Value) -> Option<Self> {
+        Self::of(&serde_json::from_value(object).ok()?)
+    }
+
+    pub(super) fn of(object: &DynamicObject) -> Option<Self> {
+        let spec = &object.data["spec"];
+        let port = || spec["properties"]["service_port"].as_str()?.parse().ok().filter(|port| *port > 0);
+        let kind = match spec["ruleEndpointType"].as_str()? {
+            "rest" => EndpointType::Rest,
+            "eventbus" => EndpointType::Eventbus,
+            "servicebus" => EndpointType::Servicebus(port()?),
+            _ => return None,
+        };
+        Some(Self { kind })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn rules_are_read_as_they_are_written() {
+        let rule = Rule::read(json!({
+            "metadata": {"namespace": "ns", "name": "r", "uid": "u", "annotations": {"sampan.dev/priority": "7"}},
+            "spec": {"source": "bus", "sourceResource": {"topic": "temp", "node_name": "n"}, "target": "rest",
+                "targetResource": {"resource": "http://a/b"}}, "status": {"successMessages": 3}}));
+        let rule = rule.unwrap();
+        assert_eq!((&*rule.uid, &*rule.source, &*rule.target, rule.priority), ("u", "bus", "rest", 7));
+        assert_eq!(rule.source_resource["topic"], "temp");
+        for (annotation, priority) in [("99", 9), ("300", 0), ("x", 0)] {
+            let odd = json!({"metadata": {"uid": "u", "annotations": {PRIORITY: annotation}}, "spec": {"source": 1}});
+            assert_eq!(Rule::read(odd).map(|rule| rule.priority), Some(priority));
+        }
+        let going = json!({"metadata": {"uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z"}});
+        assert!(Rule::read(going).is_none() && Rule::read(json!({"metadata": {}})).is_none());
+    }
+
+    #[test]
+    fn ends_are_of_three_kinds() {
+        let end = |spec: Value| Endpoint::read(json!({"metadata": {}, "spec": spec})).map(|end| end.kind);
+        assert_eq!(end(json!({"ruleEndpointType": "rest"})), Some(EndpointType::Rest));
+        assert_eq!(end(json!({"ruleEndpointType": "eventbus", "properties": null})), Some(EndpointType::Eventbus));
+        let bus = |port: &str| json!({"ruleEndpointType": "servicebus", "properties": {"service_port": port}});
+        assert_eq!(end(bus("8080")), Some(EndpointType::Servicebus(8080)));
+        for bad in [bus("0"), bus("x"), bus("70000"), json!({"ruleEndpointType": "carrier pigeon"}), json!(null)] {
+            assert_eq!(end(bad), None);
+        }
+    }
+}

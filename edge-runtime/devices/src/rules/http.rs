@@ -1,0 +1,300 @@
+//! One request to a server on this device (RFC 9112), at its loopback address: without encryption, redirects, or a second try.
+//! What comes back is as hostile as anything else, and has bounds.
+
+use std::io;
+use std::net::Ipv4Addr;
+
+use edge_protocol::message::{CallFailure, CallResult, MAX_BODY};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::call::failed;
+
+/// Bytes and fields of the head of an answer.
+const HEAD: usize = 16 << 10;
+const FIELDS: usize = 64;
+const CHUNK: usize = 4_096;
+
+/// What is said of the connection and not of the message (RFC 9110, section 7.6.1), and what this client says itself.
+const OURS: [&str; 10] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+fn is_ours(name: &str) -> bool {
+    OURS.iter().any(|ours| ours.eq_ignore_ascii_case(name))
+}
+
+/// The bytes of a request; none for one that would be read as something else.
+fn request(port: u16, method: &str, path: &str, headers: &[(String, String)], body: &[u8]) -> Option<Vec<u8>> {
+    let token = |text: &str| {
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+    };
+    let visible = |byte: u8| byte.is_ascii_graphic();
+    let field = |value: &str| value.bytes().all(|byte| byte == b'\t' || (byte >= b' ' && byte != 0x7f));
+    let sound = token(method)
+        && path.starts_with('/')
+        && path.bytes().all(visible)
+        && headers.iter().all(|(name, value)| token(name) && field(value));
+    if !sound {
+        return None;
+    }
+    let mut head = format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: close\r\n");
+    for (name, value) in headers.iter().filter(|(name, _)| !is_ours(name)) {
+        head.extend([name, ": ", value, "\r\n"]);
+    }
+    if !body.is_empty() || !matches!(method, "GET" | "HEAD" | "DELETE" | "OPTIONS") {
+        head.extend(["content-length: ", &body.len().to_string(), "\r\n"]);
+    }
+    head.push_str("\r\n");
+    let mut bytes = head.into_bytes();
+    bytes.extend(body);
+    Some(bytes)
+}
+
+/// How long the body of an answer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Length {
+    Of(usize),
+    Chunked,
+    UntilEnd,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Head {
+    status: u16,
+    headers: Vec<(String, String)>,
+    length: Length,
+    /// Bytes of it.
+    size: usize,
+}
+
+/// The head of a final answer, if it is there as a whole; what comes before that (1xx) is taken away.
+fn head(bytes: &mut Vec<u8>, method: &str) -> Result<Option<Head>, String> {
+    loop {
+        let mut fields = [httparse::EMPTY_HEADER; FIELDS];
+        let mut response = httparse::Response::new(&mut fields);
+        let size = match response.parse(bytes) {
+            Ok(httparse::Status::Complete(size)) => size,
+            Ok(httparse::Status::Partial) if bytes.len() > HEAD => return Err("its head has no end".to_owned()),
+            Ok(httparse::Status::Partial) => return Ok(None),
+            Err(error) => return Err(format!("it is not HTTP: {error}")),
+        };
+        let status = response.code.unwrap_or(0);
+        if status == 101 || status < 100 {
+            return Err(format!("its status is {status}"));
+        }
+        if status < 200 {
+            bytes.drain(..size);
+            continue;
+        }
+        let mut length = Length::UntilEnd;
+        let mut headers = Vec::new();
+        for field in response.headers.iter() {
+            let value = String::from_utf8_lossy(field.value).into_owned();
+            if field.name.eq_ignore_ascii_case("transfer-encoding") {
+                if !value.eq_ignore_ascii_case("chunked") {
+                    return Err(format!("its body comes as {value:?}"));
+                }
+                length = Length::Chunked;
+            } else if field.name.eq_ignore_ascii_case("content-length") && length != Length::Chunked {
+                length = Length::Of(value.parse().map_err(|_| format!("its length is {value:?}"))?);
+            }
+            if !is_ours(field.name) {
+                headers.push((field.name.to_owned(), value));
+            }
+        }
+        if method == "HEAD" || matches!(status, 204 | 304) {
+            length = Length::Of(0);
+        }
+        return Ok(Some(Head { status, headers, length, size }));
+    }
+}
+
+/// Takes what is there of a chunked body (RFC 9112, section 7.1) into `body`. Whether it has ended.
+fn chunks(bytes: &mut Vec<u8>, body: &mut Vec<u8>) -> Result<bool, String> {
+    loop {
+        let (at, size) = match httparse::parse_chunk_size(bytes) {
+            Ok(httparse::Status::Complete((at, size))) => (at, usize::try_from(size).unwrap_or(usize::MAX)),
+            Ok(httparse::Status::Partial) => return Ok(false),
+            Err(_) => return Err("its body has a chunk without a size".to_owned()),
+        };
+        if size == 0 {
+            // Trailers are nobody's.
+            return Ok(true);
+        }
+        if size > MAX_BODY - body.len() {
+            return Err(too_long());
+        }
+        let Some(chunk) = bytes.get(at..at + size) else { return Ok(false) };
+        let Some(end) = bytes.get(at + size..at + size + 2) else { return Ok(false) };
+        if end != b"\r\n" {
+            return Err("its body has a chunk of another size".to_owned());
+        }
+        body.extend(chunk);
+        bytes.drain(..at + size + 2);
+    }
+}
+
+fn too_long() -> String {
+    format!("its body has more than {MAX_BODY} bytes")
+}
+
+/// Reads an answer. An error is for people.
+async fn read(stream: &mut (impl AsyncReadExt + Unpin), method: &str) -> Result<CallResult, String> {
+    let (mut bytes, mut body, mut found) = (Vec::new(), Vec::new(), None);
+    let mut chunk = [0; CHUNK];
+    loop {
+        if found.is_none()
+            && let Some(head) = head(&mut bytes, method)?
+        {
+            bytes.drain(..head.size);
+            found = Some(head);
+        }
+        let length = found.as_ref().map(|head| head.length);
+        let done = match length {
+            None => false,
+            Some(Length::Chunked) => chunks(&mut bytes, &mut body)?,
+            Some(Length::Of(length)) if length > MAX_BODY => return Err(too_long()),
+            Some(Length::Of(length)) => bytes.len() >= length,
+            Some(Length::UntilEnd) if bytes.len() > MAX_BODY => return Err(too_long()),
+            Some(Length::UntilEnd) => false,
+        };
+        let ended = !done && {
+            let read = stream.read(&mut chunk).await.map_err(|error| error.to_string())?;
+            bytes.extend(chunk.get(..read).unwrap_or_default());
+            read == 0
+        };
+        match (done, length) {
+            (true, _) | (false, Some(Length::UntilEnd)) if done || ended => {
+                let Some(Head { status, headers, length, .. }) = found else { return Err("it has no head".to_owned()) };
+                match length {
+                    Length::Of(length) => body = std::mem::take(&mut bytes).into_iter().take(length).collect(),
+                    Length::UntilEnd => body = std::mem::take(&mut bytes),
+                    Length::Chunked => {}
+                }
+                return Ok(CallResult::Http { status, headers, body });
+            }
+            _ if ended => return Err("it ended too early".to_owned()),
+            _ => {}
+        }
+    }
+}
+
+/// Asks the server at this port.
+pub(super) async fn ask(port: u16, method: &str, path: &str, headers: &[(String, String)], body: &[u8]) -> CallResult {
+    let Some(request) = request(port, method, path, headers, body) else {
+        return failed(CallFailure::Refused, "that is no HTTP request");
+    };
+    let mut stream = match TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await {
+        Ok(stream) => stream,
+        Err(error) => return failed(CallFailure::Unavailable, &format!("port {port} of the device: {error}")),
+    };
+    let broken = |why: &str| failed(CallFailure::Broken, &format!("the answer of port {port} of the device: {why}"));
+    let (mut from, mut to) = stream.split();
+    let write = async {
+        // One that has heard enough may answer, and read no more.
+        let written: io::Result<()> = to.write_all(&request).await;
+        if written.is_err() {
+            std::future::pending::<()>().await
+        }
+        std::future::pending::<CallResult>().await
+    };
+    tokio::select! {
+        never = write => never,
+        answer = read(&mut from, method) => answer.unwrap_or_else(|why| broken(&why)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn answer(bytes: &[u8], method: &str) -> Result<(u16, Vec<(String, String)>, Vec<u8>), String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let mut stream = bytes;
+        match runtime.block_on(read(&mut stream, method))? {
+            CallResult::Http { status, headers, body } => Ok((status, headers, body)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_request_says_what_it_is_and_nothing_else() {
+        let headers = [("Content-Type".to_owned(), "a/b".to_owned()), ("Connection".to_owned(), "x".to_owned())];
+        let made = request(80, "POST", "/a?b=1", &headers, b"{}").unwrap();
+        let text = "POST /a?b=1 HTTP/1.1\r\nhost: 127.0.0.1:80\r\nconnection: close\r\nContent-Type: a/b\r\ncontent-length: 2\r\n\r\n{}";
+        assert_eq!(String::from_utf8(made).unwrap(), text);
+        for (method, path, name, value) in [
+            ("GET x", "/", "a", "b"),
+            ("GET", "/a b", "a", "b"),
+            ("GET", "a", "a", "b"),
+            ("GET", "/\r\n", "a", "b"),
+            ("GET", "/", "a\r\nx", "b"),
+            ("GET", "/", "a", "b\r\nx: y"),
+            ("", "/", "a", "b"),
+        ] {
+            assert_eq!(request(80, method, path, &[(name.into(), value.into())], b""), None, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn answers_are_read_as_they_are_meant() {
+        let head = "HTTP/1.1 200 OK\r\nX-A: b\r\n";
+        let fields = vec![("X-A".to_owned(), "b".to_owned())];
+        let good = |rest: &str, method: &str| answer(format!("{head}{rest}").as_bytes(), method);
+        assert_eq!(good("Content-Length: 3\r\n\r\nabcd", "GET"), Ok((200, fields.clone(), b"abc".to_vec())));
+        assert_eq!(good("\r\nto the end", "GET"), Ok((200, fields.clone(), b"to the end".to_vec())));
+        let chunked = "Transfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n10\r\n0123456789abcdef\r\n0\r\n\r\n";
+        assert_eq!(good(chunked, "GET"), Ok((200, fields.clone(), b"abc0123456789abcdef".to_vec())));
+        assert_eq!(good("Content-Length: 3\r\n\r\n", "HEAD"), Ok((200, fields, vec![])));
+        let early = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n";
+        assert_eq!(answer(early, "GET"), Ok((204, vec![], vec![])));
+    }
+
+    #[test]
+    fn what_is_no_answer_is_an_error() {
+        let long = format!("HTTP/1.1 200 OK\r\n\r\n{}", "x".repeat(MAX_BODY + 1));
+        let chunk = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n", MAX_BODY + 1);
+        let head = format!("HTTP/1.1 200 OK\r\na: {}", "x".repeat(HEAD));
+        for bytes in [
+            "",
+            "SSH-2.0-x\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc",
+            "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 999999999\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n",
+            "HTTP/1.1 101 Switching\r\n\r\n",
+            "HTTP/1.1 100 Continue\r\n\r\n",
+            &long,
+            &chunk,
+            &head,
+        ] {
+            assert!(answer(bytes.as_bytes(), "GET").is_err(), "{}", &bytes[..bytes.len().min(80)]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_too_much(bytes in proptest::collection::vec(any::<u8>(), 0..300), cut in 0_usize..60) {
+            let _ = answer(&bytes, "GET");
+            let sound = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+            let mut some = sound[..cut.min(sound.len())].to_vec();
+            some.extend(bytes);
+            let _ = answer(&some, "GET");
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Rules of the cloud (rules.kubeedge.io) on a node: messages that go up, and calls that come down. What a rule does with a
+//! message, and who may call, is the bridge's to know.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `messages` | which messages are wanted, and those that are not in the store yet: no I/O, no clock |
+//! | `call` | does what a rule wants done here |
+//! | `http` | a request to a server on this device |
+
+mod call;
+mod http;
+mod messages;
+
+pub use call::{Answered, Calls};
+pub use messages::Messages;

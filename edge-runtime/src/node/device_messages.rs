@@ -1,0 +1,141 @@
+//! Messages of devices between the store and the link: kept before anything follows from them, sent in order for each rule, a
+//! few at a time so that no rule waits for another's, dropped from the store when the bridge has dealt with them.
+
+use std::collections::BTreeMap;
+
+use sampan_devices_control::MessageRow;
+use serde_json::Value;
+
+use super::context::Context;
+use crate::store::{Fact, StoreError};
+
+/// Messages and bytes of one rule that are sent and not acknowledged; one is, whatever its size.
+const WINDOW: usize = 4;
+const BYTES: usize = 64 << 10;
+/// Between two events about messages that were dropped, in seconds.
+const TELL: i64 = 600;
+
+#[derive(Default)]
+pub(super) struct Messages {
+    /// What the bridge that is connected has not acknowledged, by rule: for which there is more, perhaps. None without one.
+    rules: Option<BTreeMap<String, Flight>>,
+    clock: Clock,
+    dropped: usize,
+    told_at: Option<i64>,
+}
+
+#[derive(Default)]
+struct Flight {
+    last: i64,
+    rows: BTreeMap<i64, usize>,
+}
+
+/// Seconds for which the node has run, over its restarts.
+#[derive(Default)]
+struct Clock {
+    base: Option<i64>,
+}
+
+impl Clock {
+    fn now(&mut self, cx: &Context) -> Result<i64, StoreError> {
+        let runs = i64::try_from(cx.mono().0 / 1_000).unwrap_or(i64::MAX);
+        let base = match self.base {
+            Some(base) => base,
+            None => {
+                let kept = cx.store.fact(Fact::MessageClock)?.and_then(|kept| kept.parse().ok());
+                *self.base.insert(kept.unwrap_or(0).max(runs) - runs)
+            }
+        };
+        Ok(base + runs)
+    }
+}
+
+impl Messages {
+    /// Into the store, all or none; what finds no room there is dropped.
+    pub(super) fn keep(
+        &mut self,
+        cx: &mut Context,
+        rows: &[MessageRow],
+        most: u64,
+        ttl_s: u64,
+    ) -> Result<(), StoreError> {
+        let now = self.clock.now(cx)?;
+        let (most, ttl) = (i64::try_from(most).unwrap_or(i64::MAX), i64::try_from(ttl_s).unwrap_or(i64::MAX));
+        self.dropped += cx.store.write_durable(|writer| {
+            let put = |row: &MessageRow| writer.put_message(&row.rule, row.class, now.saturating_add(ttl), &row.record);
+            rows.iter().try_for_each(put)?;
+            writer.set_fact(Fact::MessageClock, &now.to_string())?;
+            writer.drop_messages(now, most)
+        })?;
+        if self.dropped > 0 && self.told_at.is_none_or(|at| now >= at + TELL) {
+            self.told_at = Some(now);
+            let dropped = std::mem::take(&mut self.dropped);
+            let what =
+                format!("{dropped} messages of devices were dropped: too many or too old while nobody took them");
+            log::warn!("{what}");
+            cx.node_event(true, "DeviceMessagesDropped", &what)?;
+        }
+        for row in rows {
+            self.send(cx, &row.rule)?;
+        }
+        Ok(())
+    }
+
+    /// The bridge takes them.
+    pub(super) fn connected(&mut self, cx: &mut Context) -> Result<(), StoreError> {
+        let now = self.clock.now(cx)?;
+        self.rules = Some(BTreeMap::new());
+        let rules = cx.store.rules_with_messages()?;
+        if rules.is_empty() {
+            return Ok(());
+        }
+        self.dropped += cx.store.write(|writer| {
+            writer.set_fact(Fact::MessageClock, &now.to_string())?;
+            writer.drop_messages(now, i64::MAX)
+        })?;
+        rules.iter().try_for_each(|rule| self.send(cx, rule))
+    }
+
+    pub(super) fn disconnected(&mut self) {
+        self.rules = None;
+    }
+
+    pub(super) fn acked(&mut self, cx: &mut Context, ids: &[u64]) -> Result<(), StoreError> {
+        let ids = || ids.iter().filter_map(|id| i64::try_from(*id).ok());
+        cx.store.write(|writer| ids().try_for_each(|id| writer.message_done(id)))?;
+        for id in ids() {
+            let of = |(rule, flight): (&String, &mut Flight)| flight.rows.remove(&id).map(|_| rule.clone());
+            let rule = self.rules.iter_mut().flatten().find_map(of);
+            rule.map_or(Ok(()), |rule| self.send(cx, &rule))?;
+        }
+        Ok(())
+    }
+
+    /// The rule is no more.
+    pub(super) fn gone(&mut self, cx: &mut Context, rule: &str) -> Result<(), StoreError> {
+        cx.store.write(|writer| writer.forget_messages_of(rule))
+    }
+
+    /// Sends what there is room for.
+    fn send(&mut self, cx: &mut Context, rule: &str) -> Result<(), StoreError> {
+        let (Some(rules), Some(link)) = (&mut self.rules, cx.connection()) else { return Ok(()) };
+        let flight = rules.entry(rule.to_owned()).or_default();
+        let now = self.clock.now(cx)?;
+        while flight.rows.len() < WINDOW && flight.rows.values().sum::<usize>() < BYTES {
+            let Some(message) = cx.store.next_message(rule, flight.last)? else { break };
+            let left_ms = u64::try_from((message.expires - now) * 1_000).unwrap_or(0);
+            // What is no JSON any more is dealt with by the bridge, and goes.
+            let value: Value = serde_json::from_str(&message.record).unwrap_or_default();
+            if !link.message(u64::try_from(message.id).unwrap_or(0), left_ms, value) {
+                // There is no room now.
+                break;
+            }
+            flight.rows.insert(message.id, message.record.len());
+            flight.last = message.id;
+        }
+        if flight.rows.is_empty() {
+            rules.remove(rule);
+        }
+        Ok(())
+    }
+}
