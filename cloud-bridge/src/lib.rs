@@ -6,6 +6,7 @@
 //! | [`bridge`] | watches of the API, sessions of the nodes, and what goes between |
 //! | [`listen`] | the port that nodes know: joining, connecting |
 //! | [`kubelet`] | the kubelet API of each node, for the API server's `kubectl logs`, `exec` and the like |
+//! | [`rules`] | requests over HTTPS that rules lead to nodes |
 //! | [`pki`] | the certificate authority, certificates, join tokens |
 //! | [`info`] | what the bridge tells about itself through the API |
 //! | `standalone`, [`serve`] | wiring of the two ways to run |
@@ -32,6 +33,7 @@ pub mod listen;
 pub mod memory;
 pub mod nodes;
 pub mod pki;
+pub mod rules;
 pub mod serve;
 pub mod signal;
 #[cfg(feature = "standalone")]

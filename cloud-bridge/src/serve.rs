@@ -18,6 +18,7 @@ use crate::listen::{self, ListenerContext};
 use crate::pki::authority::{self, Authority};
 use crate::pki::serving::Serving;
 use crate::pki::{keep, tls, token};
+use crate::rules::{self, RuleFlags};
 use crate::signal;
 
 /// Flags of `serve`.
@@ -52,6 +53,8 @@ pub struct Options {
     pub service_scope: ServiceScope,
     #[command(flatten)]
     pub nodes: NodeFlags,
+    #[command(flatten)]
+    pub rules: RuleFlags,
 }
 
 /// Runs until a signal.
@@ -60,6 +63,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let cluster = info::cluster(&client).await.context("asking the API which cluster it is")?;
     let authority = Arc::new(keep::in_cluster(&client).await?.with_node_life(options.nodes.certificate_life));
     let listener = listen::bind(options.listen).await?;
+    let rules_listener = options.rules.bind().await?;
     let url = info::url(listener.local_addr()?, &options.advertise);
     let about = Info { url, authority: authority.fingerprint() };
     info::write(&client, &about).await?;
@@ -71,7 +75,14 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let kubelet = ports.clone().map(|ports| -> Arc<EndpointOf> { Arc::new(move |node| ports.endpoint(node)) });
     let gone = ports.clone().map(|ports| -> Arc<Gone> { Arc::new(move |node| ports.close(node)) });
     let (service_scope, deleted_nodes_return) = (options.service_scope, options.nodes.deleted_nodes_return);
-    let settings = Settings { kubelet, gone, service_scope, deleted_nodes_return, ..Settings::default() };
+    let settings = Settings {
+        kubelet,
+        gone,
+        service_scope,
+        deleted_nodes_return,
+        rule_authorities: options.rules.authorities()?,
+        ..Settings::default()
+    };
     let bridge = Bridge::start(Clients::impersonating(client.clone()), cluster, settings);
     if let Some(ports) = ports {
         ports.set_bridge(bridge.clone());
@@ -79,9 +90,12 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let serving = Serving::new(Arc::clone(&authority), info::addresses(&[options.listen], &options.advertise))?;
     let tls = tls::link_config(&authority, &serving)?;
     log::info!("nodes connect to {}", about.url);
-    let context = Arc::new(ListenerContext { bridge: bridge.clone(), authority, client });
+    let rule_names = info::addresses(options.rules.rules_listen.as_slice(), &options.advertise);
+    let of_rules = rules::serve(rules_listener, &bridge, &authority, rule_names, client.clone(), Arc::clone(&gate));
+    let context = Arc::new(ListenerContext { bridge: bridge.clone(), authority: Arc::clone(&authority), client });
     tokio::select! {
         never = listen::accept(listener, tls, context, gate) => match never {},
+        failed = of_rules => match failed? {},
         () = serving.keep_fresh() => {}
         () = fresh(kubelet_serving) => {}
         signal = signal::wait() => log::info!("{} received, ending", signal?),

@@ -24,6 +24,7 @@ use crate::listen::{self, ListenerContext};
 use crate::pki::authority::{Authority, to_pem};
 use crate::pki::serving::Serving;
 use crate::pki::{clock, keep, tls, token};
+use crate::rules::{self, RuleFlags};
 use crate::signal;
 use crate::{api_endpoints, api_port};
 use apimachinery::panics;
@@ -69,6 +70,8 @@ pub struct Options {
     pub load_balancer: Option<String>,
     #[command(flatten)]
     pub nodes: NodeFlags,
+    #[command(flatten)]
+    pub rules: RuleFlags,
     #[command(flatten)]
     pub autoscalers: AutoscalerFlags,
 }
@@ -175,6 +178,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
 
     // Both ports before anything is written or said: a taken port is a clean failure.
     let (links, calls) = (listen::bind(options.listen).await?, listen::bind(options.api_listen).await?);
+    let rules_listener = options.rules.bind().await?;
     let names = info::addresses(&[options.listen, options.api_listen], &options.advertise);
     let serving = Serving::new(Arc::clone(&authority), names)?;
     let link_tls = tls::link_config(&authority, &serving)?;
@@ -197,6 +201,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         deleted_nodes_return: options.nodes.deleted_nodes_return,
         replicated: false,
         toleration_seconds: options.evict_after.map_or(300, |after| after.as_secs()),
+        rule_authorities: options.rules.authorities()?,
         ..Settings::default()
     };
     let bridge = Bridge::start(clients, cluster, settings);
@@ -206,11 +211,14 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     log::info!("nodes connect to {}, kubectl to {api_url}", about.url);
     let workloads = workloads::Options { terminated_pod_gc_threshold: options.terminated_pod_gc_threshold };
     let gate = Gate::new();
+    let rule_names = info::addresses(options.rules.rules_listen.as_slice(), &options.advertise);
+    let of_rules = rules::serve(rules_listener, &bridge, &authority, rule_names, client.clone(), Arc::clone(&gate));
     let context =
         Arc::new(ListenerContext { bridge: bridge.clone(), authority: Arc::clone(&authority), client: client.clone() });
     tokio::select! {
         never = listen::accept(links, link_tls, context, Arc::clone(&gate)) => match never {},
         never = api_port::serve(api.clone(), calls, api_tls, gate) => match never {},
+        failed = of_rules => match failed? {},
         () = serving.keep_fresh() => {}
         () = keep_kubeconfig(&kubeconfig, &authority, api_address) => {}
         () = panics::keep("the controllers of workloads", || workloads::run(client.clone(), workloads.clone())) => {}

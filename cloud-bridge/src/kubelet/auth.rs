@@ -1,4 +1,4 @@
-//! Who may use the kubelet API of a node: the rules of a kubelet with webhook authentication and authorization.
+//! Who may use the kubelet API of a node, or what a rule leads to: as a kubelet with webhook authentication and authorization.
 //!
 //! A client certificate that the TLS layer verified, or a bearer token that the API knows; then the API is asked
 //! whether this user may use the node. Nobody is trusted for being local.
@@ -21,11 +21,11 @@ use crate::pki::identity::{Holder, Subject};
 
 /// Why somebody is turned away.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Denied {
+pub(crate) enum Denied {
     #[error("Unauthorized")]
     Unauthorized,
-    #[error("Forbidden (user={user}, verb={verb}, resource=nodes, subresource(s)=[{}])", subresources.join(" "))]
-    Forbidden { user: String, verb: &'static str, subresources: Vec<&'static str> },
+    #[error("Forbidden (user={user}, verb={verb}, resource={resource}, subresource(s)=[{}])", subresources.join(" "))]
+    Forbidden { user: String, verb: &'static str, resource: &'static str, subresources: Vec<&'static str> },
     #[error("asking the API who may do this: {0}")]
     Api(#[from] kube::Error),
 }
@@ -38,10 +38,18 @@ const DENIED: Duration = Duration::from_secs(30);
 /// Questions to the API at a time: strangers make them, too.
 const QUESTIONS: usize = 16;
 
-/// Who wants to do what to which node.
+/// What is asked about; rules are of a group of their own.
+const NODES: &str = "nodes";
+const RULES: &str = "rules";
+const RULES_GROUP: &str = "rules.kubeedge.io";
+
+/// Who wants to do what to which node or rule.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Deed {
-    node: String,
+    resource: &'static str,
+    /// Empty for nodes.
+    namespace: String,
+    name: String,
     user: String,
     groups: Vec<String>,
     verb: &'static str,
@@ -49,7 +57,7 @@ struct Deed {
 }
 
 /// Asks the API about users, and remembers.
-pub(super) struct Reviewer {
+pub(crate) struct Reviewer {
     client: Client,
     /// By the hash of the token; none for one that nobody has.
     tokens: Cache<[u8; 32], Option<Subject>>,
@@ -58,7 +66,7 @@ pub(super) struct Reviewer {
 }
 
 impl Reviewer {
-    pub(super) fn new(client: Client) -> Self {
+    pub(crate) fn new(client: Client) -> Self {
         let questions = Semaphore::new(QUESTIONS);
         Self { client, tokens: Cache::default(), deeds: Cache::default(), questions }
     }
@@ -74,11 +82,29 @@ impl Reviewer {
         let (verb, subresources) = (verb(&parts.method), subresources(parts.uri.path()));
         for subresource in &subresources {
             let Subject { user, groups } = subject.clone();
-            if self.allowed(Deed { node: node.to_owned(), user, groups, verb, subresource }).await? {
+            let (namespace, name) = (String::new(), node.to_owned());
+            if self.allowed(Deed { resource: NODES, namespace, name, user, groups, verb, subresource }).await? {
                 return Ok(());
             }
         }
-        Err(Denied::Forbidden { user: subject.user, verb, subresources })
+        Err(Denied::Forbidden { user: subject.user, verb, resource: NODES, subresources })
+    }
+
+    /// Whose token a request has.
+    pub(crate) async fn bearer(&self, headers: &HeaderMap) -> Result<Subject, Denied> {
+        self.of_token(bearer(headers).ok_or(Denied::Unauthorized)?).await
+    }
+
+    /// Lets through who may `create` `rules/proxy` of this name.
+    pub(crate) async fn check_rule(&self, subject: Subject, namespace: &str, rule: &str) -> Result<(), Denied> {
+        let (resource, verb, subresource) = (RULES, "create", "proxy");
+        let Subject { user, groups } = subject;
+        let (namespace, name) = (namespace.to_owned(), rule.to_owned());
+        let deed = Deed { resource, namespace, name, user: user.clone(), groups, verb, subresource };
+        match self.allowed(deed).await? {
+            true => Ok(()),
+            false => Err(Denied::Forbidden { user, verb, resource, subresources: vec![subresource] }),
+        }
     }
 
     async fn allowed(&self, deed: Deed) -> Result<bool, Denied> {
@@ -164,9 +190,11 @@ fn review(deed: &Deed) -> SubjectAccessReview {
             resource_attributes: Some(ResourceAttributes {
                 verb: Some(deed.verb.to_owned()),
                 version: Some("v1".to_owned()),
-                resource: Some("nodes".to_owned()),
+                group: (deed.resource == RULES).then(|| RULES_GROUP.to_owned()),
+                resource: Some(deed.resource.to_owned()),
                 subresource: Some(deed.subresource.to_owned()),
-                name: Some(deed.node.clone()),
+                namespace: (!deed.namespace.is_empty()).then(|| deed.namespace.clone()),
+                name: Some(deed.name.clone()),
                 ..ResourceAttributes::default()
             }),
             ..SubjectAccessReviewSpec::default()

@@ -3,7 +3,7 @@
 //!
 //! Owns those ports and who may use them. What is asked goes to the node over its connection.
 
-mod auth;
+pub(crate) mod auth;
 mod cache;
 mod server;
 

@@ -71,8 +71,10 @@ pub enum CallResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CallFailure {
-    /// Nothing was done: no helper, no broker, nobody listens at the port, too much is under way.
+    /// Nothing was done: no helper, no broker, too much is under way.
     Unavailable,
+    /// Nothing was done: nobody takes connections at the port.
+    Unreachable,
     /// Perhaps it was done.
     Broken,
     /// Perhaps it was done; there was no answer in time.

@@ -196,7 +196,7 @@ pub(super) async fn ask(port: u16, method: &str, path: &str, headers: &[(String,
     };
     let mut stream = match TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await {
         Ok(stream) => stream,
-        Err(error) => return failed(CallFailure::Unavailable, &format!("port {port} of the device: {error}")),
+        Err(error) => return failed(CallFailure::Unreachable, &format!("port {port} of the device: {error}")),
     };
     let broken = |why: &str| failed(CallFailure::Broken, &format!("the answer of port {port} of the device: {why}"));
     let (mut from, mut to) = stream.split();

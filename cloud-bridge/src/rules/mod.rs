@@ -1,0 +1,171 @@
+//! The listener for rules: requests over HTTPS that rules lead to the brokers of nodes and to servers on them. Off unless it is
+//! asked for.
+//!
+//! Owns the port and who may use it. Which rule a request is for, and the way to the node, are the bridge's.
+
+mod translate;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use apimachinery::panics;
+use bytes::Bytes;
+use clap::Args;
+use edge_protocol::message::MAX_BODY;
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use rustls_pki_types::CertificateDer;
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use crate::accept::client::{self, Client, Held, held};
+use crate::accept::{self, Busy, Gate};
+use crate::bridge::Bridge;
+use crate::bridge::rules::desk::Desk;
+use crate::kubelet::auth::{Denied, Reviewer};
+use crate::listen;
+use crate::pki::authority::{self, Authority};
+use crate::pki::serving::Serving;
+use crate::pki::tls;
+use translate::{Place, Refusal, call, place, response};
+
+/// For the body of a request.
+const BODY: Duration = Duration::from_secs(30);
+
+/// How rules (rules.kubeedge.io) are served.
+#[derive(Debug, Clone, Default, Args)]
+pub struct RuleFlags {
+    /// Where requests for rules are taken, over HTTPS: POST /NODE/NAMESPACE/PATH. Absent: none are.
+    #[arg(long)]
+    pub rules_listen: Option<SocketAddr>,
+    /// Authorities (PEM) that targets of rules may have their certificates from, besides those that the system believes.
+    #[arg(long)]
+    pub rules_ca: Option<PathBuf>,
+}
+
+impl RuleFlags {
+    /// # Errors
+    /// The file cannot be read, or holds no certificates.
+    pub fn authorities(&self) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+        let Some(path) = &self.rules_ca else { return Ok(Vec::new()) };
+        let pem = std::fs::read(path).with_context(|| format!("--rules-ca {}", path.display()))?;
+        Ok(authority::certificates(&path.display().to_string(), &pem)?)
+    }
+
+    /// The port, before anything else is begun: a taken one is a clean failure.
+    ///
+    /// # Errors
+    /// It cannot be had.
+    pub async fn bind(&self) -> anyhow::Result<Option<TcpListener>> {
+        match self.rules_listen {
+            Some(address) => Ok(Some(listen::bind(address).await?)),
+            None => Ok(None),
+        }
+    }
+}
+
+struct Served {
+    desk: Desk,
+    reviewer: Reviewer,
+}
+
+/// Serves for ever; does nothing without a port. `names`: under which others reach it.
+///
+/// # Errors
+/// There is no certificate to be had.
+pub async fn serve(
+    listener: Option<TcpListener>,
+    bridge: &Bridge,
+    authority: &Arc<Authority>,
+    names: Vec<String>,
+    client: kube::Client,
+    gate: Arc<Gate>,
+) -> anyhow::Result<Infallible> {
+    let Some(listener) = listener else { return std::future::pending().await };
+    let serving = Serving::new(Arc::clone(authority), names)?;
+    let tls = TlsAcceptor::from(tls::lasting_config(&serving, &[], &[b"h2", b"http/1.1"])?);
+    log::info!("requests for rules are taken at {}", listener.local_addr()?);
+    let served = Arc::new(Served { desk: bridge.rules(), reviewer: Reviewer::new(client) });
+    let accepting = accept::each(listener, Arc::clone(&gate), "port of rules", move |socket, peer, arrival| {
+        let (tls, served) = (tls.clone(), Arc::clone(&served));
+        let client = Client::new(Arc::clone(&gate), peer.ip(), arrival);
+        async move {
+            let caller = Arc::clone(&client);
+            let handler = move |_: Option<&CertificateDer<'_>>| {
+                move |request| answer(Arc::clone(&served), Arc::clone(&caller), request)
+            };
+            client::serve(socket, tls, client, handler).await
+        }
+    });
+    tokio::select! {
+        never = accepting => match never {},
+        () = serving.keep_fresh() => std::future::pending().await,
+    }
+}
+
+type Answer = Response<Full<Bytes>>;
+
+async fn answer(
+    served: Arc<Served>,
+    client: Arc<Client>,
+    request: Request<Incoming>,
+) -> Response<Held<Full<Bytes>, Option<Busy>>> {
+    let (parts, body) = request.into_parts();
+    let allowed = async {
+        let subject = served.reviewer.bearer(&parts.headers).await?;
+        let place = place(&parts.uri)?;
+        let found = served.desk.at_path(&place.namespace, &place.path);
+        let found = found.map_err(|()| Refusal::NotYet)?.ok_or(Refusal::NoRule)?;
+        served.reviewer.check_rule(subject, &place.namespace, &found.0.name.1).await?;
+        Ok::<_, Refusal>((place, found))
+    };
+    let (place, (route, rest)) = match allowed.await {
+        Ok(allowed) => allowed,
+        Err(refusal) => {
+            client.end();
+            return held(refusal.response(), None);
+        }
+    };
+    let Some(busy) = client.proven() else {
+        return held(text(StatusCode::TOO_MANY_REQUESTS, "too many connections are busy"), None);
+    };
+    let work = format!("a request for rule {}/{}", route.name.0, route.name.1);
+    let done = async {
+        let Place { node, query, .. } = place;
+        let body = match timeout(BODY, Limited::new(body, MAX_BODY).collect()).await {
+            Ok(Ok(body)) => body.to_bytes(),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => return Refusal::TooLong.response(),
+            Ok(Err(_)) | Err(_) => return text(StatusCode::BAD_REQUEST, "the body did not come as a whole"),
+        };
+        match call(&route.target, &parts, &rest, query.as_deref(), &body) {
+            Ok(call) => response(served.desk.call(&node, &route, call).await),
+            Err(refusal) => refusal.response(),
+        }
+    };
+    let mistake = || text(StatusCode::INTERNAL_SERVER_ERROR, "the bridge has made a mistake");
+    held(panics::isolate(work, done).await.unwrap_or_else(mistake), Some(busy))
+}
+
+impl From<Denied> for Refusal {
+    fn from(denied: Denied) -> Self {
+        let code = match denied {
+            Denied::Unauthorized => StatusCode::UNAUTHORIZED,
+            Denied::Forbidden { .. } => StatusCode::FORBIDDEN,
+            Denied::Api(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self::Denied(code, denied.to_string())
+    }
+}
+
+fn text(code: StatusCode, text: impl Into<Bytes>) -> Answer {
+    let mut response = Response::new(Full::new(text.into()));
+    *response.status_mut() = code;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
