@@ -7,8 +7,7 @@ use futures::Stream;
 use kube::api::{ApiResource, DynamicObject};
 use kube::runtime::watcher::{self, Event};
 
-use super::devices::Name;
-use super::devices::view::name_of;
+use super::devices::view::{Name, name_of};
 
 pub(super) type Events = Pin<Box<dyn Stream<Item = Result<Event<DynamicObject>, watcher::Error>> + Send>>;
 

@@ -4,13 +4,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use edge_protocol::message::{StreamId, StreamRequest};
+use edge_protocol::message::{Call, CallResult, StreamId, StreamRequest};
 use edge_protocol::state::NodeState;
 use futures::channel::mpsc::UnboundedSender;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 
 use super::node_access::NotAdmitted;
-use super::rules::desk::Asked;
 use kubelet_api::backend::BackendError;
 
 /// Bytes of a stream, in order; an error ends it.
@@ -53,6 +52,13 @@ pub(super) enum Command {
 pub(super) struct Open {
     pub request: StreamRequest,
     pub answer: oneshot::Sender<Result<OpenStream, BackendError>>,
+}
+
+/// What a rule wants done on the node.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub call: Call,
+    pub answer: oneshot::Sender<CallResult>,
 }
 
 /// How the present connection goes, for people and their monitoring.

@@ -14,6 +14,7 @@ mod registration;
 mod replicas;
 mod reports;
 mod revocation;
+mod rules;
 mod sessions;
 mod strangers;
 mod support;

@@ -184,6 +184,9 @@ pub struct Edge {
     pub tokens: Vec<TokenAnswer>,
     /// Batches of news of devices that were acknowledged, and what of each was refused.
     pub devices: HashMap<u64, Vec<DeviceRefusal>>,
+    /// Rows of messages that the bridge has dealt with, and what rules wanted done here.
+    pub messages: HashSet<u64>,
+    pub calls: Vec<(u64, Value)>,
     pub synced: bool,
     pub resumed: bool,
     /// Compressed frames received: how many, and their bytes before they were inflated.
@@ -229,6 +232,12 @@ impl Edge {
         Self::connect_as(address, identity, &identity.node, store, false, wants).await.unwrap()
     }
 
+    /// As [`connect`](Self::connect), of a node that has a broker which rules reach.
+    pub async fn connect_with_rules(address: SocketAddr, identity: &Identity, store: Store) -> Self {
+        let wants = Wants { rules: true, ..Wants::default() };
+        Self::connect_as(address, identity, &identity.node, store, false, wants).await.unwrap()
+    }
+
     async fn connect_as(
         address: SocketAddr,
         identity: &Identity,
@@ -260,6 +269,8 @@ impl Edge {
             terms: None,
             tokens: Vec::new(),
             devices: HashMap::new(),
+            messages: HashSet::new(),
+            calls: Vec::new(),
             synced: false,
             resumed: false,
             packed: (0, 0),
@@ -405,6 +416,8 @@ impl Edge {
             EdgeEvent::Renewed(answer) => self.renewed = Some(answer),
             EdgeEvent::Token { answer, .. } => self.tokens.push(answer),
             EdgeEvent::DevicesAcked { batch, refused } => drop(self.devices.insert(batch, refused)),
+            EdgeEvent::MessagesAcked(ids) => self.messages.extend(ids),
+            EdgeEvent::Call { id, call } => self.calls.push((id, call)),
             EdgeEvent::Change(change) => {
                 self.store.position = change.position(self.session.stream());
                 let seq = change.seq();

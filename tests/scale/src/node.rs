@@ -169,8 +169,12 @@ impl Node {
                     _ => {}
                 }
             }
-            EdgeEvent::Token { .. } | EdgeEvent::Renewed(_) | EdgeEvent::DevicesAcked { .. } | EdgeEvent::Stream(_) => {
-            }
+            EdgeEvent::Token { .. }
+            | EdgeEvent::Renewed(_)
+            | EdgeEvent::DevicesAcked { .. }
+            | EdgeEvent::MessagesAcked(_)
+            | EdgeEvent::Call { .. }
+            | EdgeEvent::Stream(_) => {}
         }
     }
 

@@ -12,6 +12,9 @@ use sampan_tests::process::Process;
 use sampan_tests::wait::{patient, until};
 use serde_json::Value;
 
+/// What it writes down: also who subscribes to what.
+const LOGS: &str = "log_type error\nlog_type warning\nlog_type notice\nlog_type subscribe\n";
+
 /// A broker at one address, which can be stopped and started again.
 pub(crate) struct Broker {
     address: SocketAddr,
@@ -32,7 +35,7 @@ impl Broker {
 
     pub(crate) fn begin(&mut self) {
         let (config, log) = (self.folder.join("mosquitto.conf"), self.folder.join("mosquitto.log"));
-        let text = format!("listener {} {}\nallow_anonymous true\n", self.address.port(), self.address.ip());
+        let text = format!("listener {} {}\nallow_anonymous true\n{LOGS}", self.address.port(), self.address.ip());
         std::fs::write(&config, text).expect("the configuration can be written");
         self.process = Some(Process::start(Command::new(program("mosquitto")).arg("-c").arg(config), &log));
         until(Duration::from_secs(10), "the broker listens", || {

@@ -11,18 +11,11 @@ use super::index::Route;
 use super::watch::RuleWatch;
 use super::write::now;
 use crate::bridge::Bridge;
-use crate::bridge::node::Command;
+use crate::bridge::node::{Asked, Command};
 use crate::bridge::shared::Shared;
 
 /// For a node to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// What is to be done on a node.
-#[derive(Debug)]
-pub(in crate::bridge) struct Asked {
-    pub(in crate::bridge) call: Call,
-    pub(in crate::bridge) answer: oneshot::Sender<CallResult>,
-}
 
 /// Open as long as somebody holds it.
 pub struct Desk {

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 
 use super::Connection;
 use super::work::Done;
+use crate::bridge::node::Asked;
 use crate::bridge::rules::deliver::{Ended, deliver};
-use crate::bridge::rules::desk::Asked;
 
 /// Longest time that a message is tried for, whatever a node says.
 const LONGEST: Duration = Duration::from_secs(7 * 86_400);

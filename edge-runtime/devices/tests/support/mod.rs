@@ -349,6 +349,18 @@ impl Helper {
         Some(serde_json::from_str(&line).unwrap())
     }
 
+    /// As [`next`](Self::next), if it comes within this time.
+    pub(crate) fn within(&self, time: Duration) -> Option<FromHelper> {
+        let end = Instant::now() + time;
+        loop {
+            let line = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())).ok()?;
+            match serde_json::from_str(&line).unwrap() {
+                FromHelper::Counters { .. } => {}
+                line => return Some(line),
+            }
+        }
+    }
+
     /// The next report, with its batch.
     pub(crate) fn report(&self) -> (u64, Vec<edge_protocol::message::DeviceReport>) {
         loop {

@@ -118,6 +118,12 @@ pub(crate) fn honest(name: &str, node: &Value, pod: &ObjectRef) -> Vec<Value> {
         ToCloud::Ping { rtt_ms: Some(7) },
         ToCloud::Interests { namespaces: vec!["shop".to_owned()] },
         ToCloud::Devices { batch: 1, devices: vec![(&device).into()] },
+        ToCloud::Message {
+            id: 1,
+            left_ms: 60_000,
+            message: json!({"rule": "r", "key": "k", "topic": "ns/t", "payload": "eA==", "atMs": 7}),
+        },
+        ToCloud::Answer { id: 1, answer: json!({"http": {"status": 200, "headers": [["a", "b"]], "body": "eA=="}}) },
         ToCloud::Unsupported { message: "later".to_owned() },
         ToCloud::Part { more: false, data: "{\"ping\":{}}".to_owned() },
     ];

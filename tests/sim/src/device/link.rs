@@ -51,7 +51,11 @@ impl Device {
                     more = true;
                 }
                 EdgeEvent::DevicesAcked { batch, .. } => acked.push(batch),
-                EdgeEvent::Token { .. } | EdgeEvent::Renewed(_) | EdgeEvent::Stream(_) => {}
+                EdgeEvent::Token { .. }
+                | EdgeEvent::Renewed(_)
+                | EdgeEvent::MessagesAcked(_)
+                | EdgeEvent::Call { .. }
+                | EdgeEvent::Stream(_) => {}
             }
         }
         if up {

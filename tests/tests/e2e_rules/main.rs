@@ -1,0 +1,86 @@
+//! Rules: messages of a node's broker at an HTTP server, requests over HTTPS at a node's broker and at a server on it. With a
+//! real broker and its clients, and the real programs. Guarantees are D1 to D15 (docs/devices.md).
+
+#[path = "../e2e_devices/broker.rs"]
+mod broker;
+mod down;
+mod target;
+mod up;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use sampan_tests::cluster::free_address;
+use sampan_tests::faults::FaultProxy;
+use sampan_tests::wait::until;
+use sampan_tests::{Cluster, EdgeNode, Kubectl};
+use serde_json::{Value, json};
+
+use broker::Broker;
+
+/// How soon something is to be there while nothing is in its way.
+const SOON: Duration = Duration::from_secs(10);
+
+/// A cluster that knows rules and takes requests for them, with one node that has a broker, behind a line that can be cut.
+struct Site {
+    node: EdgeNode,
+    broker: Broker,
+    line: FaultProxy,
+    rules: SocketAddr,
+    cluster: Cluster,
+}
+
+impl Site {
+    fn start(test: &str) -> Self {
+        let rules = free_address();
+        let cluster = Cluster::start_with(test, &["--rules-listen", &rules.to_string()]);
+        let definitions = concat!(env!("CARGO_MANIFEST_DIR"), "/../cloud-bridge/deploy/rules/crds.yaml");
+        let _ = cluster.kubectl.ok(&["apply", "-f", definitions]);
+        let names = ["rules", "ruleendpoints"].map(|name| format!("crd/{name}.rules.kubeedge.io"));
+        let wait = ["wait", "--for=condition=Established", "--timeout=30s"];
+        let _ = cluster.kubectl.ok(&wait.into_iter().chain(names.iter().map(String::as_str)).collect::<Vec<_>>());
+        let broker = Broker::start(cluster.folder());
+        let line = FaultProxy::start(cluster.listen.ip(), cluster.listen);
+        let mut node = EdgeNode::prepare_behind(&cluster, "edge", &line.url(), None);
+        node.configure(&format!("device-twin: {{mqtt: {{broker: 'tcp://{}'}}}}\n", broker.address()));
+        node.start();
+        node.wait_ready();
+        let site = Self { node, broker, line, rules, cluster };
+        site.kubectl().apply_all(&[end("my-rest", "rest", &json!({})), end("my-bus", "eventbus", &json!({}))]);
+        site
+    }
+
+    fn kubectl(&self) -> &Kubectl {
+        &self.cluster.kubectl
+    }
+
+    /// A topic of the test's namespace.
+    fn topic(&self, topic: &str) -> String {
+        format!("{}/{topic}", self.kubectl().namespace)
+    }
+
+    /// Has messages on a topic go to a URL, and waits until they do.
+    fn lead_up(&self, name: &str, topic: &str, url: &str) {
+        let from = json!({"topic": topic, "node_name": self.node.name});
+        self.kubectl().apply(&rule(name, ("my-bus", &from), ("my-rest", &json!({"resource": url}))).to_string());
+    }
+
+    /// Waits until the node asks its broker for messages of rules: those that come earlier are nobody's.
+    fn wait_subscribed(&self, topic: &str) {
+        let filter = self.topic(topic);
+        until(SOON, &format!("the node subscribes to {filter}"), || {
+            let log = std::fs::read_to_string(self.cluster.folder().join("mosquitto.log")).unwrap_or_default();
+            if log.contains(&filter) { Ok(()) } else { Err("it has not".to_owned()) }
+        });
+    }
+}
+
+fn end(name: &str, kind: &str, properties: &Value) -> Value {
+    json!({"apiVersion": "rules.kubeedge.io/v1", "kind": "RuleEndpoint", "metadata": {"name": name},
+        "spec": {"ruleEndpointType": kind, "properties": properties}})
+}
+
+fn rule(name: &str, (source, from): (&str, &Value), (target, to): (&str, &Value)) -> Value {
+    json!({"apiVersion": "rules.kubeedge.io/v1", "kind": "Rule", "metadata": {"name": name},
+        "spec": {"source": source, "sourceResource": from, "target": target, "targetResource": to}})
+}
