@@ -58,7 +58,7 @@ impl Desk {
         let (answer, answered) = oneshot::channel();
         let asked = Command::Ask(Box::new(Asked { call, answer }));
         let link = self.shared.known(node).and_then(|node| node.link());
-        if !link.is_some_and(|link| link.commands.unbounded_send(asked).is_ok()) {
+        if link.is_none_or(|link| link.commands.unbounded_send(asked).is_err()) {
             return failed(CallFailure::Unavailable, "the node is not connected to this bridge");
         }
         match timeout(PATIENCE, answered).await {

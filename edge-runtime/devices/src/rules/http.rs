@@ -220,7 +220,10 @@ mod tests {
 
     use super::*;
 
-    fn answer(bytes: &[u8], method: &str) -> Result<(u16, Vec<(String, String)>, Vec<u8>), String> {
+    /// Status, headers and body.
+    type Answer = (u16, Vec<(String, String)>, Vec<u8>);
+
+    fn answer(bytes: &[u8], method: &str) -> Result<Answer, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let mut stream = bytes;
         match runtime.block_on(read(&mut stream, method))? {

@@ -1,14 +1,14 @@
 //! Ids of messages that nobody asked for: as unlike as the seed makes them, in the form of a UUID. Reads no randomness.
 
 #[derive(Debug)]
-pub struct Ids(u64);
+pub(crate) struct Ids(u64);
 
 impl Ids {
-    pub const fn new(seed: u64) -> Self {
+    pub(crate) const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub fn next(&mut self) -> String {
+    pub(crate) fn next(&mut self) -> String {
         let (high, low) = (self.mixed(), self.mixed());
         format!(
             "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",

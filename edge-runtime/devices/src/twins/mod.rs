@@ -52,7 +52,7 @@ use mappers::Mappers;
 
 use crate::grpc::Status;
 
-pub use ids::Ids;
+pub(crate) use ids::Ids;
 pub use mappers::{Request, SOCKET};
 pub use now::Now;
 pub use topics::{FILTERS, SAID};
