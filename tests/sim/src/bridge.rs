@@ -446,6 +446,8 @@ impl Bridge {
                 | BridgeEvent::Interests(_)
                 | BridgeEvent::TokenRequest { .. }
                 | BridgeEvent::Renew(_)
+                | BridgeEvent::Message { .. }
+                | BridgeEvent::Answer { .. }
                 | BridgeEvent::Stream(_) => {}
             }
         }
