@@ -9,7 +9,7 @@ use sampan_sys::resolve::resolve;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use super::connection::serve;
 use super::filters::Filters;
@@ -119,7 +119,11 @@ pub async fn run(broker: Broker, news: mpsc::Sender<News>, mut waiting: Waiting,
             told = why;
         }
         pause = if lived { PAUSE } else { pause };
-        sleep(pause).await;
+        // What was put before its end was known is of no use at the next one, and who waits for it is told.
+        let forget = async { while waiting.next().await.is_some() {} };
+        if timeout(pause, forget).await.is_ok() {
+            return;
+        }
         pause = (pause * 2).min(PAUSE_AT_MOST);
     }
 }
