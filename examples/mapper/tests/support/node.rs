@@ -189,7 +189,7 @@ fn listen(reader: UnixStream, mut writer: UnixStream, seen: &Mutex<Seen>) {
             }
             FromHelper::Event { reason, message, .. } => seen.events.push((reason, message)),
             FromHelper::Counters { counters } => seen.mappers = counters.mappers.unwrap_or_default(),
-            FromHelper::Hello { .. } | FromHelper::Answer { .. } => {}
+            _ => {}
         }
         drop(seen);
         std::thread::sleep(Duration::from_millis(1));
