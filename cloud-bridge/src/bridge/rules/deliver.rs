@@ -66,7 +66,7 @@ pub(in crate::bridge) async fn deliver(
             Posted::Trouble(why) => why,
         };
         log::debug!("rule {}/{}: {}", route.name.0, route.name.1, printable(failed(&why)));
-        if Instant::now() + pause >= until {
+        if until.saturating_duration_since(Instant::now()) <= pause {
             watch.count(&route, Err(failed(&format!("{why}; its time is over"))));
             return Ended::Failed;
         }
