@@ -117,6 +117,8 @@ fn a_mapper_is_called_for_real_changes_alone() {
     };
     let helper = || super::off::helpers(&root).first().copied();
     shown(&cluster, "1");
+    // What a mapper has been given is kept within a second; what is younger is said again after a kill.
+    std::thread::sleep(Duration::from_secs(3));
     let pid = helper().expect("the helper runs");
     signal(pid, "KILL");
     until(Duration::from_secs(10), "another helper", || match helper() {
