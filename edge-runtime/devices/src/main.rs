@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use log::LevelFilter;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use sampan_devices_control::Settings;
 
 /// Files and sockets at once.
-const MAX_FILES: u64 = 512;
+const MAX_FILES: rlim_t = 512;
 
 /// Bytes of the settings.
 const MAX_SETTINGS: u64 = 1 << 20;
