@@ -16,13 +16,14 @@
 //! | `rejections` | pure: how often refusals of a node are told |
 //! | `autonomy` | how long the pods of a silent node are left alone |
 //! | `devices` | Devices behind nodes: what nodes are told of them, and what they report |
+//! | `followed` | two kinds that belong together, read and watched for all nodes |
 //! | `rules` | what travels between nodes' brokers, servers and HTTP by rules |
 //! | `tokens` | service account tokens for the pods of a node |
 //! | `settings` | what can be chosen |
 //! | `shared` | what all of these tasks have in common |
 //! | `backend`, `streams` | what kubectl asks of a node, and its bytes |
 //! | `overview` | how every node and its connection is, for people and monitoring |
-//! | `clients`, `requests`, `listing` | ways to the API |
+//! | `clients`, `requests` | ways to the API |
 //!
 //! Nothing here lasts: a bridge that starts reads everything from the API again.
 
@@ -31,9 +32,9 @@ mod backend;
 pub mod clients;
 mod credential;
 pub mod devices;
+mod followed;
 mod informers;
 mod lease;
-mod listing;
 mod node;
 mod node_access;
 mod node_informer;
@@ -66,11 +67,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use apimachinery::panics;
 use autonomy::Autonomy;
 use clients::Clients;
-use devices::watch::DeviceWatches;
+use followed::present::Present;
 use node::Command;
 use node_access::NodeAccess;
 use rules::post::Poster;
-use rules::watch::RuleWatches;
 use shared::Shared;
 use sites::Sites;
 
@@ -116,9 +116,9 @@ impl Bridge {
             informers: sender,
             node_access: NodeAccess::default(),
             sites: watch::Sender::new(Sites::default()),
-            devices: DeviceWatches::default(),
+            devices: Present::default(),
             device_turns: Arc::default(),
-            rules: RuleWatches::default(),
+            rules: Present::default(),
             poster,
         });
         tokio::spawn(informers::run(Arc::downgrade(&shared), shared.clients.clone(), commands));

@@ -12,13 +12,14 @@ use super::autonomy::Autonomy;
 use super::clients::Clients;
 use super::credential::Credential;
 use super::devices::turns::Turns;
-use super::devices::watch::DeviceWatches;
+use super::devices::watch::DeviceWatch;
+use super::followed::present::Present;
 use super::informers::command::Command;
 use super::node::Node;
 use super::node_access::{self, NodeAccess, NotAdmitted};
 use super::reports::NodeOverrides;
 use super::rules::post::Poster;
-use super::rules::watch::RuleWatches;
+use super::rules::watch::RuleWatch;
 use super::settings::Settings;
 use super::sites::{Neighbour, Sites};
 use crate::pki::authority::hex;
@@ -38,9 +39,9 @@ pub(super) struct Shared {
     pub(super) informers: mpsc::UnboundedSender<Command>,
     pub(super) node_access: NodeAccess,
     pub(super) sites: watch::Sender<Sites>,
-    pub(super) devices: DeviceWatches,
+    pub(super) devices: Present<DeviceWatch>,
     pub(super) device_turns: Arc<Turns>,
-    pub(super) rules: RuleWatches,
+    pub(super) rules: Present<RuleWatch>,
     /// Of what rules send over HTTP.
     pub(super) poster: Poster,
 }

@@ -9,9 +9,10 @@ use edge_protocol::message::ObjectKey;
 use jiff::Timestamp;
 use sampan_log::printable::printable;
 
-use super::known::{Known, lock};
+use super::index::Index;
 use super::problems::{Told, problems};
 use crate::bridge::clients::Clients;
+use crate::bridge::followed::known::{Known, lock};
 use crate::bridge::pod_references::DEVICE;
 use crate::bridge::reports::refusal_event;
 
@@ -22,7 +23,7 @@ const LOOK: Duration = Duration::from_secs(5);
 pub(in crate::bridge) type Takes = dyn Fn(&str) -> Option<bool> + Send + Sync;
 
 /// Looks until aborted.
-pub(super) async fn tell(clients: Clients, takes: Arc<Takes>, known: Arc<Mutex<Known>>) {
+pub(super) async fn tell(clients: Clients, takes: Arc<Takes>, known: Arc<Mutex<Known<Index>>>) {
     let mut told = Told::default();
     loop {
         tokio::time::sleep(LOOK).await;

@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use edge_protocol::message::ObjectKey;
+use kube::api::DynamicObject;
 
 use super::view::{Device, Model, Name};
-use crate::bridge::pod_references::{DEVICE, DEVICE_MODEL};
+use crate::bridge::followed::{self, News};
+use crate::bridge::pod_references::{DEVICE, DEVICE_MODEL, DEVICES_API};
 use crate::bridge::world::Group;
 
 /// All that is known.
@@ -86,15 +88,6 @@ impl Index {
         }
     }
 
-    pub(super) fn is_changed(&self) -> bool {
-        !self.changed.is_empty()
-    }
-
-    /// Nodes whose groups have changed since this was last asked.
-    pub(super) fn take_changed(&mut self) -> BTreeSet<Box<str>> {
-        std::mem::take(&mut self.changed)
-    }
-
     /// What a node should hold.
     pub fn group(&self, node: &str) -> Group {
         let mut group = Group::new();
@@ -110,6 +103,51 @@ impl Index {
             group.extend(self.models.get(&model).map(|found| (key(DEVICE_MODEL, &model), Arc::clone(&found.view))));
         }
         group
+    }
+}
+
+/// As it is followed.
+impl followed::Index for Index {
+    type One = Device;
+    type Other = Model;
+
+    const API: &str = DEVICES_API;
+    const ONE: (&str, &str) = (DEVICE, "devices");
+    const OTHER: (&str, &str) = (DEVICE_MODEL, "devicemodels");
+    const NAME: &str = "Devices";
+
+    fn one(object: &DynamicObject) -> Option<Device> {
+        Device::of(object)
+    }
+
+    fn other(object: &DynamicObject) -> Option<Model> {
+        Model::of(object)
+    }
+
+    fn take_one(&mut self, news: News<Device>) {
+        match news {
+            News::One(name, one) => self.set_device(name, one),
+            News::All(all) => self.list_devices(all),
+        }
+    }
+
+    fn take_other(&mut self, news: News<Model>) {
+        match news {
+            News::One(name, one) => self.set_model(name, one),
+            News::All(all) => self.list_models(all),
+        }
+    }
+
+    fn is_changed(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
+    fn take_changed(&mut self) -> BTreeSet<Box<str>> {
+        std::mem::take(&mut self.changed)
+    }
+
+    fn group(&self, node: &str) -> Group {
+        self.group(node)
     }
 }
 
@@ -136,9 +174,9 @@ fn forget<K: Ord>(users: &mut BTreeMap<K, BTreeSet<Name>>, of: &K, name: &Name) 
 
 #[cfg(test)]
 mod tests {
-    use kube::api::DynamicObject;
     use serde_json::json;
 
+    use super::followed::Index as _;
     use super::*;
 
     fn device(index: &mut Index, name: &str, uid: &str, node: &str, model: &str) {

@@ -5,8 +5,6 @@
 //! | `view` | pure: Devices and models as nodes see them |
 //! | `index` | pure: which node has which Devices, and which models these name |
 //! | `served` | what of the group the API serves |
-//! | `known` | what is known of all of them, and who is told |
-//! | `follow` | the watches that feed `known` |
 //! | `watch` | the one watch for all nodes, while one of them wants to know |
 //! | `problems` | pure: what is wrong with Devices, and what of it is told |
 //! | `events` | tells it |
@@ -21,9 +19,7 @@
 mod budget;
 mod checked;
 pub(super) mod events;
-mod follow;
 mod index;
-pub(super) mod known;
 mod problems;
 mod served;
 mod status;

@@ -1,9 +1,12 @@
-//! What of devices.kubeedge.io the API serves. Knows nothing of watches.
+//! What of devices.kubeedge.io the API serves, as it was last asked. Knows nothing of watches.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde_json::Value;
+use tokio::sync::Notify;
 
-use crate::bridge::pod_references::DEVICES_API;
-use crate::bridge::requests::Requests;
+use crate::bridge::followed::follow::{LOOK, LOOK_SOON, Look, has};
 
 /// By its discovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,18 +18,48 @@ pub(super) struct Served {
     pub(super) subresource: bool,
 }
 
-/// What the API serves now. It is an answer that there is no such group.
-pub(super) async fn look_up(requests: &Requests) -> kube::Result<Served> {
-    match requests.get::<Value>(&format!("/apis/{DEVICES_API}")).await {
-        Ok(resources) => Ok(read(&resources)),
-        // By its code: there is no object of which it could speak.
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Served::default()),
-        Err(error) => Err(error),
+#[derive(Default)]
+pub(super) struct Looks {
+    served: Mutex<Served>,
+    again: Notify,
+}
+
+impl Looks {
+    fn lock(&self) -> MutexGuard<'_, Served> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn served(&self) -> Served {
+        *self.lock()
+    }
+
+    /// The API has been seen to serve something else.
+    pub(super) fn again(&self) {
+        self.again.notify_one();
+    }
+}
+
+impl Look for Looks {
+    const NONE: Duration = LOOK;
+
+    fn serves(&self, resources: &Value) -> bool {
+        let served = read(resources);
+        *self.lock() = served;
+        served.devices
+    }
+
+    fn patience(&self) -> Duration {
+        // The definition of statuses may come a moment after those of Devices.
+        if self.served().statuses { LOOK } else { LOOK_SOON }
+    }
+
+    async fn asked(&self) {
+        self.again.notified().await;
     }
 }
 
 fn read(resources: &Value) -> Served {
-    let has = |name: &str| resources["resources"].as_array().into_iter().flatten().any(|one| one["name"] == name);
+    let has = |name: &str| has(resources, name);
     Served {
         devices: has("devices") && has("devicemodels"),
         statuses: has("devicestatuses"),

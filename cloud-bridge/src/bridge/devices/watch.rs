@@ -1,25 +1,26 @@
-//! The watch of Devices as others have it: one for all nodes, while one of them wants to know. What it knows is `known`'s; how
-//! it comes to know is `follow`'s.
+//! The watch of Devices as others have it: one for all nodes, while one of them wants to know.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex};
 
 use apimachinery::panics;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::events::{Takes, tell};
-use super::follow::follow;
-use super::known::{Known, View, lock};
-use super::served::Served;
+use super::index::Index;
+use super::served::{Looks, Served};
 use super::view::{Device, Name};
 use crate::bridge::clients::Clients;
+use crate::bridge::followed::follow::follow;
+use crate::bridge::followed::known::{Known, View, lock};
+use crate::bridge::followed::present::Rounds;
 
 /// A watch that goes on as long as somebody holds it.
 pub(in crate::bridge) struct DeviceWatch {
     /// The newest round of readings that somebody wants; what is told may be no older.
     wanted: watch::Sender<u64>,
-    known: Arc<Mutex<Known>>,
-    look_again: Arc<Notify>,
+    known: Arc<Mutex<Known<Index>>>,
+    looks: Arc<Looks>,
     tasks: [JoinHandle<()>; 2],
 }
 
@@ -29,38 +30,21 @@ impl Drop for DeviceWatch {
     }
 }
 
-/// The one under way, if there is one.
-#[derive(Default)]
-pub(in crate::bridge) struct DeviceWatches(Mutex<Weak<DeviceWatch>>);
-
-impl DeviceWatches {
-    /// The present watch, or a new one, which is to read everything in this round or later.
-    pub(in crate::bridge) fn get(&self, clients: &Clients, takes: &Arc<Takes>, round: u64) -> Arc<DeviceWatch> {
-        let mut present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = present.upgrade() {
-            found.wanted.send_if_modified(|wanted| std::mem::replace(wanted, round.max(*wanted)) < round);
-            return found;
-        }
-        let made = Arc::new(DeviceWatch::begin(clients, Arc::clone(takes), round));
-        *present = Arc::downgrade(&made);
-        made
-    }
-
-    /// The present one.
-    pub(in crate::bridge) fn present(&self) -> Option<Arc<DeviceWatch>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
+impl Rounds for DeviceWatch {
+    fn wanted(&self) -> &watch::Sender<u64> {
+        &self.wanted
     }
 }
 
 impl DeviceWatch {
-    fn begin(clients: &Clients, takes: Arc<Takes>, round: u64) -> Self {
+    /// Reads everything in this round or later.
+    pub(in crate::bridge) fn begin(clients: &Clients, takes: Arc<Takes>, round: u64) -> Self {
         let (wanted, rounds) = watch::channel(round);
-        let known: Arc<Mutex<Known>> = Arc::default();
-        let look_again = Arc::new(Notify::new());
-        let (client, all, again) = (clients.own().clone(), Arc::clone(&known), Arc::clone(&look_again));
+        let (known, looks): (Arc<Mutex<Known<Index>>>, Arc<Looks>) = Default::default();
+        let (client, all, look) = (clients.own().clone(), Arc::clone(&known), Arc::clone(&looks));
         let task = tokio::spawn(async move {
             panics::keep("the watch of Devices", move || {
-                follow(client.clone(), Arc::clone(&all), Arc::clone(&again), rounds.clone())
+                follow(client.clone(), Arc::clone(&all), Arc::clone(&look), rounds.clone())
             })
             .await;
         });
@@ -69,7 +53,7 @@ impl DeviceWatch {
             panics::keep("events about Devices", move || tell(clients.clone(), Arc::clone(&takes), Arc::clone(&of)))
                 .await;
         });
-        Self { wanted, known, look_again, tasks: [task, events] }
+        Self { wanted, known, looks, tasks: [task, events] }
     }
 
     /// What a node should hold, from now on.
@@ -84,11 +68,11 @@ impl DeviceWatch {
     }
 
     pub(super) fn served(&self) -> Served {
-        lock(&self.known).served
+        self.looks.served()
     }
 
     /// The API has been seen to serve something else than [`served`](Self::served).
     pub(super) fn look_again(&self) {
-        self.look_again.notify_one();
+        self.looks.again();
     }
 }

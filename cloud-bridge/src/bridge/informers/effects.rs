@@ -19,10 +19,12 @@ use super::site_view::tell_site;
 use super::views::tell_views;
 use super::{Informers, panics};
 use crate::bridge::devices::events::Takes;
+use crate::bridge::devices::watch::DeviceWatch;
 use crate::bridge::pod_references::{
     CLAIM, DEVICE_VIEWS, NODE_LABELS, POLICY_VIEWS, RULE_VIEWS, SERVICE_LINKS, SERVICE_VIEWS,
 };
 use crate::bridge::requests::Requests;
+use crate::bridge::rules::watch::RuleWatch;
 use crate::bridge::shared::Shared;
 use crate::bridge::sites::SITE_VIEW;
 use crate::bridge::world::Effect;
@@ -99,11 +101,11 @@ impl Informers {
         let round = self.world.present_round();
         let services = (key.kind == SERVICE_VIEWS).then(|| self.service_watches.get(&own, &key, round));
         let rules = shared.as_ref().filter(|_| key.kind == RULE_VIEWS);
-        let rules = rules.map(|shared| shared.rules.get(&self.clients, round));
+        let rules = rules.map(|shared| shared.rules.get_or(round, || RuleWatch::begin(&self.clients, round)));
         let devices = shared.filter(|_| key.kind == DEVICE_VIEWS).map(|shared| {
             let nodes = Arc::downgrade(&shared);
             let takes: Arc<Takes> = Arc::new(move |node: &str| nodes.upgrade()?.known(node)?.takes_devices());
-            shared.devices.get(&self.clients, &takes, round)
+            shared.devices.get_or(round, || DeviceWatch::begin(&self.clients, takes, round))
         });
         let sites = self.sites.clone();
         let follow = move || -> BoxFuture<'static, ()> {

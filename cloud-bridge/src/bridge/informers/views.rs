@@ -6,7 +6,7 @@ use edge_protocol::message::ObjectKey;
 use tokio::sync::{mpsc, watch};
 
 use super::object::{News, What};
-use crate::bridge::devices::known::View;
+use crate::bridge::followed::known::View;
 use crate::bridge::world::Group;
 
 /// Tells of the group of a node until aborted. What was read before this round is not told. `_watch` goes on for as long.

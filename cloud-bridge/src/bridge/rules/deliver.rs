@@ -39,7 +39,7 @@ pub(in crate::bridge) async fn deliver(
     loop {
         // Looked for each time: rules are changed.
         let (watch, route) = loop {
-            if let Some(watch) = shared.rules.present()
+            if let Some(watch) = shared.rules.get()
                 && let (route, true) = watch.route(&message.rule)
             {
                 break (watch, route);

@@ -26,7 +26,7 @@ pub struct Desk {
 impl Bridge {
     /// Opens the desk: rules are read from now on.
     pub fn rules(&self) -> Desk {
-        let watch = self.shared.rules.get(&self.shared.clients, 0);
+        let watch = self.shared.rules.get_or(0, || RuleWatch::begin(&self.shared.clients, 0));
         Desk { shared: Arc::clone(&self.shared), watch }
     }
 }

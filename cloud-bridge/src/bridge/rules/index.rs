@@ -7,11 +7,13 @@ use std::sync::Arc;
 use edge_protocol::message::ObjectKey;
 use edge_protocol::topic::{is_filter, is_topic};
 use http::Uri;
+use kube::api::DynamicObject;
 use serde_json::json;
 
 use super::view::{Endpoint, EndpointType, Rule};
 use crate::bridge::devices::Name;
-use crate::bridge::pod_references::RULE;
+use crate::bridge::followed::{self, News};
+use crate::bridge::pod_references::{RULE, RULES_API};
 use crate::bridge::slim::made_object;
 use crate::bridge::world::{Group, Told};
 
@@ -86,10 +88,6 @@ impl Index {
     pub(super) fn list_endpoints(&mut self, all: BTreeMap<Name, Endpoint>) {
         self.stale |= self.endpoints != all;
         self.endpoints = all;
-    }
-
-    pub(super) const fn is_stale(&self) -> bool {
-        self.stale
     }
 
     /// Nodes whose groups are others than when this was last called. What is asked below is as of now.
@@ -168,6 +166,51 @@ impl Index {
         let nodes = old.keys().chain(self.of_node.keys());
         let changed = nodes.filter(|node| old.get(*node) != self.of_node.get(*node)).cloned();
         self.changed.extend(changed.collect::<Vec<_>>());
+    }
+}
+
+/// As it is followed.
+impl followed::Index for Index {
+    type One = Rule;
+    type Other = Endpoint;
+
+    const API: &str = RULES_API;
+    const ONE: (&str, &str) = (RULE, "rules");
+    const OTHER: (&str, &str) = ("RuleEndpoint", "ruleendpoints");
+    const NAME: &str = "rules";
+
+    fn one(object: &DynamicObject) -> Option<Rule> {
+        Rule::of(object)
+    }
+
+    fn other(object: &DynamicObject) -> Option<Endpoint> {
+        Endpoint::of(object)
+    }
+
+    fn take_one(&mut self, news: News<Rule>) {
+        match news {
+            News::One(name, one) => self.set_rule(name, one),
+            News::All(all) => self.list_rules(all),
+        }
+    }
+
+    fn take_other(&mut self, news: News<Endpoint>) {
+        match news {
+            News::One(name, one) => self.set_endpoint(name, one),
+            News::All(all) => self.list_endpoints(all),
+        }
+    }
+
+    fn is_changed(&self) -> bool {
+        self.stale
+    }
+
+    fn take_changed(&mut self) -> BTreeSet<Box<str>> {
+        self.settle()
+    }
+
+    fn group(&self, node: &str) -> Group {
+        self.group(node)
     }
 }
 

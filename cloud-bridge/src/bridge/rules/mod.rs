@@ -5,8 +5,6 @@
 //! |---|---|
 //! | `view` | pure: rules and their ends as they are written |
 //! | `index` | pure: which of them work, what each does, and which node is told of which |
-//! | `known` | what is known of all of them, and who is told |
-//! | `follow` | the watches that feed `known` |
 //! | `watch` | the one watch for all, while somebody wants to know |
 //! | `post` | one HTTP request to a target |
 //! | `deliver` | one message of a node, until its target has it |
@@ -18,9 +16,7 @@
 
 pub(super) mod deliver;
 pub mod desk;
-mod follow;
 mod index;
-pub(super) mod known;
 pub(super) mod post;
 pub(super) mod tally;
 mod view;

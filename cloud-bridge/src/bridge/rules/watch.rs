@@ -1,25 +1,45 @@
-//! The watch of rules as others have it: one for all, while a node wants to know or the listener for rules is open. What it knows
-//! is `known`'s; how it comes to know is `follow`'s.
+//! The watch of rules as others have it: one for all, while a node wants to know or the listener for rules is open.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use apimachinery::panics;
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::follow::follow;
-use super::index::Route;
-use super::known::{Known, lock};
+use super::index::{Index, Route};
 use super::tally::Tally;
 use super::write::write;
 use crate::bridge::clients::Clients;
-use crate::bridge::devices::known::View;
+use crate::bridge::followed::follow::{LOOK, LOOK_SOON, Look, follow, has};
+use crate::bridge::followed::known::{Known, View, lock};
+use crate::bridge::followed::present::Rounds;
+
+/// Nobody has reason to ask sooner.
+struct Looks;
+
+impl Look for Looks {
+    const NONE: Duration = LOOK_SOON;
+
+    fn serves(&self, resources: &Value) -> bool {
+        has(resources, "rules") && has(resources, "ruleendpoints")
+    }
+
+    fn patience(&self) -> Duration {
+        LOOK
+    }
+
+    fn asked(&self) -> impl Future<Output = ()> + Send {
+        std::future::pending()
+    }
+}
 
 /// A watch that goes on as long as somebody holds it.
 pub(in crate::bridge) struct RuleWatch {
     /// The newest round of readings that somebody wants; what is told may be no older.
     wanted: watch::Sender<u64>,
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<Known<Index>>>,
     tally: Arc<Mutex<Tally>>,
     tasks: [JoinHandle<()>; 2],
 }
@@ -30,36 +50,23 @@ impl Drop for RuleWatch {
     }
 }
 
-/// The one under way, if there is one.
-#[derive(Default)]
-pub(in crate::bridge) struct RuleWatches(Mutex<Weak<RuleWatch>>);
-
-impl RuleWatches {
-    /// The present watch, or a new one, which is to read everything in this round or later.
-    pub(in crate::bridge) fn get(&self, clients: &Clients, round: u64) -> Arc<RuleWatch> {
-        let mut present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = present.upgrade() {
-            found.wanted.send_if_modified(|wanted| std::mem::replace(wanted, round.max(*wanted)) < round);
-            return found;
-        }
-        let made = Arc::new(RuleWatch::begin(clients, round));
-        *present = Arc::downgrade(&made);
-        made
-    }
-
-    /// The present one.
-    pub(in crate::bridge) fn present(&self) -> Option<Arc<RuleWatch>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
+impl Rounds for RuleWatch {
+    fn wanted(&self) -> &watch::Sender<u64> {
+        &self.wanted
     }
 }
 
 impl RuleWatch {
-    fn begin(clients: &Clients, round: u64) -> Self {
+    /// Reads everything in this round or later.
+    pub(in crate::bridge) fn begin(clients: &Clients, round: u64) -> Self {
         let (wanted, rounds) = watch::channel(round);
-        let (known, tally): (Arc<Mutex<Known>>, Arc<Mutex<Tally>>) = Default::default();
+        let (known, tally): (Arc<Mutex<Known<Index>>>, Arc<Mutex<Tally>>) = Default::default();
         let (client, all) = (clients.own().clone(), Arc::clone(&known));
         let task = tokio::spawn(async move {
-            panics::keep("the watch of rules", move || follow(client.clone(), Arc::clone(&all), rounds.clone())).await;
+            panics::keep("the watch of rules", move || {
+                follow(client.clone(), Arc::clone(&all), Arc::new(Looks), rounds.clone())
+            })
+            .await;
         });
         let (client, all, counted) = (clients.own().clone(), Arc::clone(&known), Arc::clone(&tally));
         let writing = tokio::spawn(async move {

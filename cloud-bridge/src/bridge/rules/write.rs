@@ -7,9 +7,10 @@ use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
 
-use super::known::{Known, lock};
+use super::index::Index;
 use super::tally::{Counts, Tally};
 use crate::bridge::devices::Name;
+use crate::bridge::followed::known::{Known, lock};
 use crate::bridge::pod_references::RULES_API;
 use crate::bridge::requests::{Patch, Requests};
 
@@ -19,7 +20,7 @@ const EACH: Duration = Duration::from_secs(10);
 const BETWEEN: Duration = Duration::from_millis(50);
 
 /// Writes until aborted.
-pub(super) async fn write(client: Client, known: Arc<Mutex<Known>>, tally: Arc<Mutex<Tally>>) {
+pub(super) async fn write(client: Client, known: Arc<Mutex<Known<Index>>>, tally: Arc<Mutex<Tally>>) {
     let requests = Requests::new(client);
     loop {
         tokio::time::sleep(EACH).await;

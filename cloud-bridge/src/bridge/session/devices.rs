@@ -32,7 +32,7 @@ pub(super) async fn write(
     devices: Vec<DeviceReport>,
 ) -> Option<Vec<DeviceRefusal>> {
     let devices_watch = loop {
-        if let Some(present) = shared.devices.present() {
+        if let Some(present) = shared.devices.get() {
             break present;
         }
         // The node has just come; what it should hold is about to be looked at.

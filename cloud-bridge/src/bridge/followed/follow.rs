@@ -1,5 +1,5 @@
-//! Follows Devices and their models: one watch of each, cluster-wide, in the bridge's own name: no node may read Devices. A
-//! cluster that knows none costs a question a minute, and nodes are told that they have none.
+//! Follows two kinds: one watch of each, cluster-wide, in the bridge's own name: no node may read them. A cluster that knows none
+//! costs a question now and then, and nodes are told that they have none.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,26 +9,40 @@ use kube::api::DynamicObject;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client};
-use tokio::sync::{Notify, watch};
+use serde_json::Value;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use super::Index;
 use super::known::{Known, lock};
-use super::served::look_up;
-use super::view::{Device, Model};
-use crate::bridge::listing::{Events, Listing, News, code, resource};
-use crate::bridge::pod_references::{DEVICE, DEVICE_MODEL, DEVICES_API};
+use super::listing::{Events, Listing, code, resource};
 use crate::bridge::requests::Requests;
 
 /// Between two times that nodes are told of changes: what comes meanwhile goes together.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Between two looks whether the API has come to know Devices.
-const LOOK: Duration = Duration::from_secs(60);
+/// Between two looks whether the API has come to know them.
+pub(in crate::bridge) const LOOK: Duration = Duration::from_secs(60);
 /// Between two looks that somebody has reason to ask for.
-const LOOK_SOON: Duration = Duration::from_secs(5);
+pub(in crate::bridge) const LOOK_SOON: Duration = Duration::from_secs(5);
 /// Pause after a look that failed, doubled up to the second figure.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 /// So often a list may be refused before it is believed: an API server that has just been started refuses what it will allow.
 const REFUSALS: u32 = 5;
+
+/// What the API serves of the group, and when that is asked.
+pub(in crate::bridge) trait Look: Send + 'static {
+    /// Between two looks where there are none.
+    const NONE: Duration;
+
+    /// Whether both kinds are among the resources of the group's discovery, which is null where there is no group.
+    fn serves(&self, resources: &Value) -> bool;
+
+    /// Not before a reading has lasted so long, [`asked`](Self::asked) ends it.
+    fn patience(&self) -> Duration;
+
+    /// Somebody has seen the API serve something else.
+    fn asked(&self) -> impl Future<Output = ()> + Send;
+}
 
 /// Why a reading has come to its end.
 enum Over {
@@ -40,52 +54,63 @@ enum Over {
     Refused,
 }
 
+/// Whether a group's discovery has a resource of this name; nonsense has none.
+pub(in crate::bridge) fn has(resources: &Value, name: &str) -> bool {
+    resources["resources"].as_array().into_iter().flatten().any(|one| one["name"] == name)
+}
+
 /// Follows until aborted. What is told is of the newest of `rounds` or later.
-pub(super) async fn follow(
+pub(in crate::bridge) async fn follow<I: Index, L: Look>(
     client: Client,
-    known: Arc<Mutex<Known>>,
-    look_again: Arc<Notify>,
+    known: Arc<Mutex<Known<I>>>,
+    looks: Arc<L>,
     mut rounds: watch::Receiver<u64>,
 ) {
     let requests = Requests::new(client.clone());
     let mut pause = AGAIN.0;
     loop {
         let round = *rounds.borrow_and_update();
-        let served = match look_up(&requests).await {
-            Ok(served) => served,
+        let served = match discovery(&requests, I::API).await {
+            Ok(resources) => looks.serves(&resources),
             Err(error) => {
-                log::warn!("asking whether there are Devices: {error}");
+                log::warn!("asking whether there are {}: {error}", I::NAME);
                 sleep(pause).await;
                 pause = (pause * 2).min(AGAIN.1);
                 continue;
             }
         };
-        lock(&known).served = served;
-        let over = match served.devices {
-            true => read(&client, &known, &look_again, &mut rounds, round).await,
+        let over = match served {
+            true => read(&client, &known, &*looks, &mut rounds, round).await,
             false => Over::Gone,
         };
         if lock(&known).round == Some(round) {
             pause = AGAIN.0;
         }
-        match over {
+        let look = match over {
             Over::Stale => continue,
             // Its list says so and its discovery does not: one of them is behind.
-            Over::Gone if served.devices => {
+            Over::Gone if served => {
                 sleep(pause).await;
                 pause = (pause * 2).min(AGAIN.1);
                 continue;
             }
-            Over::Gone => lock(&known).none(round),
+            Over::Gone => {
+                lock(&known).none(round);
+                L::NONE
+            }
             Over::Refused => {
-                log::error!("nodes are told of no news of Devices: the bridge may not read any (see deploy/rbac.yaml)");
+                log::error!(
+                    "nodes are told of no news of {}: the bridge may not read any (see deploy/rbac.yaml)",
+                    I::NAME
+                );
                 // What is known stays, though it may be old.
                 lock(&known).tell(round);
+                LOOK
             }
-        }
+        };
         let asked = async {
             sleep(LOOK_SOON).await;
-            look_again.notified().await;
+            looks.asked().await;
         };
         let asked = async {
             tokio::select! {
@@ -94,29 +119,37 @@ pub(super) async fn follow(
                 () = asked => {}
             }
         };
-        let _ = timeout(LOOK, asked).await;
+        let _ = timeout(look, asked).await;
+    }
+}
+
+/// Null where there is no such group.
+async fn discovery(requests: &Requests, api: &str) -> kube::Result<Value> {
+    match requests.get(&format!("/apis/{api}")).await {
+        // By its code: there is no object of which it could speak.
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Value::Null),
+        resources => resources,
     }
 }
 
 /// Follows both kinds until they have to be read again.
-async fn read(
+async fn read<I: Index>(
     client: &Client,
-    known: &Mutex<Known>,
-    look_again: &Notify,
+    known: &Mutex<Known<I>>,
+    looks: &impl Look,
     rounds: &mut watch::Receiver<u64>,
     round: u64,
 ) -> Over {
-    let events = |kind: &str, plural: &str| -> Events {
-        let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource(DEVICES_API, kind, plural));
+    let events = |(kind, plural): (&str, &str)| -> Events {
+        let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource(I::API, kind, plural));
         watcher(api, watcher::Config::default()).default_backoff().boxed()
     };
-    let (mut devices, mut models) = (events(DEVICE, "devices"), events(DEVICE_MODEL, "devicemodels"));
-    let (mut all_devices, mut all_models) = (Listing::default(), Listing::default());
+    let (mut ones, mut others) = (events(I::ONE), events(I::OTHER));
+    let (mut all_ones, mut all_others) = (Listing::default(), Listing::default());
     let (begun, mut said, mut refusals) = (Instant::now(), Instant::now(), 0);
-    // The definition of statuses may come a moment after those of Devices.
-    let looks = begun + if lock(known).served.statuses { LOOK } else { LOOK_SOON };
+    let not_before = begun + looks.patience();
     loop {
-        let read = all_devices.read && all_models.read;
+        let read = all_ones.read && all_others.read;
         let due = {
             let mut known = lock(known);
             // The first time at once: nodes wait for that.
@@ -130,25 +163,13 @@ async fn read(
             due
         };
         let again = async {
-            sleep_until(looks).await;
-            look_again.notified().await;
+            sleep_until(not_before).await;
+            looks.asked().await;
         };
         let error = tokio::select! {
             biased;
-            Some(event) = devices.next() => all_devices.take(event, Device::of, |news| {
-                let index = &mut lock(known).index;
-                match news {
-                    News::One(name, device) => index.set_device(name, device),
-                    News::All(all) => index.list_devices(all),
-                }
-            }),
-            Some(event) = models.next() => all_models.take(event, Model::of, |news| {
-                let index = &mut lock(known).index;
-                match news {
-                    News::One(name, model) => index.set_model(name, model),
-                    News::All(all) => index.list_models(all),
-                }
-            }),
+            Some(event) = ones.next() => all_ones.take(event, I::one, |news| lock(known).index.take_one(news)),
+            Some(event) = others.next() => all_others.take(event, I::other, |news| lock(known).index.take_other(news)),
             () = sleep_until(said + PAUSE), if due => None,
             changed = rounds.changed(), if read && !due => match changed {
                 Ok(()) => return Over::Stale,
@@ -158,7 +179,7 @@ async fn read(
             () = again, if read && !due => return Over::Stale,
         };
         let Some(error) = error else { continue };
-        log::warn!("watching Devices: {error}");
+        log::warn!("watching {}: {error}", I::NAME);
         match code(&error) {
             Some(404) => return Over::Gone,
             Some(403) if !read => refusals += 1,

@@ -7,7 +7,7 @@ use futures::Stream;
 use kube::api::{ApiResource, DynamicObject};
 use kube::runtime::watcher::{self, Event};
 
-use super::devices::view::{Name, name_of};
+use crate::bridge::devices::view::{Name, name_of};
 
 pub(super) type Events = Pin<Box<dyn Stream<Item = Result<Event<DynamicObject>, watcher::Error>> + Send>>;
 
@@ -33,7 +33,7 @@ pub(super) fn code(error: &watcher::Error) -> Option<u16> {
 }
 
 /// News of one kind.
-pub(super) enum News<T> {
+pub(in crate::bridge) enum News<T> {
     One(Name, Option<T>),
     All(BTreeMap<Name, T>),
 }

@@ -1,15 +1,14 @@
-//! What is known of all Devices, as of which reading, and who is told of it. Knows no API.
+//! What is known of both kinds, as of which reading, and who is told of it. Knows no API.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use super::index::Index;
-use super::served::Served;
+use super::{Index, News};
 use crate::bridge::world::Group;
 
-/// What is known of the Devices of one node.
+/// What is known of what concerns one node.
 #[derive(Clone, Default)]
 pub(in crate::bridge) enum View {
     #[default]
@@ -19,21 +18,20 @@ pub(in crate::bridge) enum View {
 }
 
 #[derive(Default)]
-pub(super) struct Known {
-    pub(super) index: Index,
-    pub(super) served: Served,
+pub(in crate::bridge) struct Known<I> {
+    pub(in crate::bridge) index: I,
     /// Of the newest complete reading.
-    pub(super) round: Option<u64>,
+    pub(in crate::bridge) round: Option<u64>,
     nodes: HashMap<Box<str>, watch::Sender<View>>,
 }
 
-pub(super) fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
+pub(in crate::bridge) fn lock<I>(known: &Mutex<Known<I>>) -> MutexGuard<'_, Known<I>> {
     known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Known {
+impl<I: Index> Known<I> {
     /// The view of a node, from now on.
-    pub(super) fn subscribe(&mut self, node: &str) -> watch::Receiver<View> {
+    pub(in crate::bridge) fn subscribe(&mut self, node: &str) -> watch::Receiver<View> {
         if let Some(sender) = self.nodes.get(node) {
             return sender.subscribe();
         }
@@ -53,26 +51,24 @@ impl Known {
         }
     }
 
-    /// The API has no Devices, or the bridge may not read any.
+    /// The API has none, or the bridge may not read any.
     pub(super) fn none(&mut self, round: u64) {
-        self.index.list_devices(BTreeMap::new());
-        self.index.list_models(BTreeMap::new());
+        self.index.take_one(News::All(BTreeMap::new()));
+        self.index.take_other(News::All(BTreeMap::new()));
         self.tell(round);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use kube::api::DynamicObject;
     use serde_json::json;
 
-    use super::super::view::Device;
     use super::*;
+    use crate::bridge::devices::{Device, Index};
 
-    fn device(known: &mut Known, uid: &str, node: &str) {
+    fn device(known: &mut Known<Index>, uid: &str, node: &str) {
         let object = json!({"metadata": {"namespace": "ns", "name": "d", "uid": uid}, "spec": {"nodeName": node}});
-        let object: DynamicObject = serde_json::from_value(object).unwrap();
-        known.index.set_device(("ns".into(), "d".into()), Device::of(&object));
+        known.index.set_device(("ns".into(), "d".into()), Device::read(object));
     }
 
     /// Round, and how many objects.
@@ -85,7 +81,7 @@ mod tests {
 
     #[test]
     fn each_node_hears_of_what_changes_for_it_and_of_each_reading() {
-        let mut known = Known::default();
+        let mut known = Known::<Index>::default();
         let (mut a, mut b) = (known.subscribe("a"), known.subscribe("b"));
         assert_eq!(seen(&mut a), None, "nothing is not none");
         device(&mut known, "1", "a");
@@ -104,7 +100,7 @@ mod tests {
 
     #[test]
     fn who_listens_no_more_is_forgotten() {
-        let mut known = Known::default();
+        let mut known = Known::<Index>::default();
         let one = known.subscribe("a");
         drop(known.subscribe("b"));
         known.tell(1);
