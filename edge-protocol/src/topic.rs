@@ -3,20 +3,30 @@
 /// Longest filter or topic, in bytes.
 const LONGEST: usize = 1_024;
 
-/// Whether it is one.
+/// Whether it is one, and no longer than anybody needs.
 pub fn is_filter(filter: &str) -> bool {
+    filter.len() <= LONGEST && is_filter_of_any_length(filter)
+}
+
+/// Whether it is one by the standard.
+pub fn is_filter_of_any_length(filter: &str) -> bool {
     let mut levels = filter.split('/').rev();
     let last = levels.next().is_some_and(|last| last == "#" || is_level(last));
-    !filter.is_empty() && filter.len() <= LONGEST && !filter.contains('\0') && last && levels.all(is_level)
+    !filter.is_empty() && !filter.contains('\0') && last && levels.all(is_level)
 }
 
 fn is_level(level: &str) -> bool {
     level == "+" || !level.contains(['+', '#'])
 }
 
-/// Whether something can be published to it.
+/// Whether something can be published to it, and it is no longer than anybody needs.
 pub fn is_topic(topic: &str) -> bool {
-    !topic.is_empty() && topic.len() <= LONGEST && !topic.contains(['+', '#', '\0'])
+    topic.len() <= LONGEST && is_topic_of_any_length(topic)
+}
+
+/// Whether something can be published to it by the standard.
+pub fn is_topic_of_any_length(topic: &str) -> bool {
+    !topic.is_empty() && !topic.contains(['+', '#', '\0'])
 }
 
 /// Whether a filter takes every topic that another one takes; a topic is a filter, too.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use log::LevelFilter;
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
-use sampan_devices_control::Settings;
+use sampan_devices_control::{Settings, WRONG_SETTINGS};
 
 /// Files and sockets at once.
 const MAX_FILES: rlim_t = 512;
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failed { why, code }) => {
             // Nothing is left to do when even stderr is gone.
-            let by = if code == 3 { "" } else { "edge-devices: " };
+            let by = if code == WRONG_SETTINGS { "" } else { "edge-devices: " };
             let _ = writeln!(std::io::stderr(), "{by}{why}");
             code.into()
         }
@@ -80,7 +80,7 @@ fn check_settings() -> Result<(), Failed> {
     let typed = serde_json::from_slice(&text).map_err(failed)?;
     match Settings::read(&typed) {
         Ok(read) => print(&serde_json::to_string(&read).map_err(failed)?),
-        Err(why) => Err(Failed { why, code: 3 }),
+        Err(why) => Err(Failed { why, code: WRONG_SETTINGS }),
     }
 }
 

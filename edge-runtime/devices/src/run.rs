@@ -205,8 +205,7 @@ impl Helper {
             (Role::Daemon, line) => {
                 let now = self.now();
                 if let Some(works) = &mut self.works {
-                    tell(works, now, line);
-                    self.filters.set(works.messages.filters());
+                    tell(works, now, line, &self.filters);
                 }
                 self.connect();
             }
@@ -421,11 +420,17 @@ fn do_dmi(dmi: &mut Dmi, output: Output) {
 }
 
 /// What the daemon says, for the core.
-fn tell(works: &mut Works, now: Now, line: ToHelper) {
+fn tell(works: &mut Works, now: Now, line: ToHelper, filters: &Filters) {
     let Works { twins, messages, .. } = works;
     match line {
-        ToHelper::Object { kind: Kind::Rule, uid, body, .. } => messages.rule(uid, &body),
-        ToHelper::Gone { kind: Kind::Rule, uid, .. } => messages.gone(&uid),
+        ToHelper::Object { kind: Kind::Rule, uid, body, .. } => {
+            messages.rule(uid, &body);
+            filters.set(messages.filters());
+        }
+        ToHelper::Gone { kind: Kind::Rule, uid, .. } => {
+            messages.gone(&uid);
+            filters.set(messages.filters());
+        }
         ToHelper::Stored { batch } => messages.stored(batch),
         ToHelper::Object { kind, namespace, name, uid, body } => {
             twins.object(now, kind, Named { namespace, name }, uid, &body);
@@ -435,6 +440,7 @@ fn tell(works: &mut Works, now: Now, line: ToHelper) {
         ToHelper::Told {} => {
             twins.told(now);
             messages.told();
+            filters.set(messages.filters());
         }
         ToHelper::Link { up, clock_set } => twins.link(now, up, clock_set),
         ToHelper::Ack { batch, refused } => twins.acked(now, batch, &refused),

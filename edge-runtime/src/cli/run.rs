@@ -1,5 +1,6 @@
 //! `edge-runtime run`: be the node.
 
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -45,9 +46,8 @@ fn run(given: Given) -> Result<(), CliError> {
     // Whoever asks to see it is told of a key that is wrong; a node runs, though its program was perhaps rolled back.
     let (typed, left_out) =
         if shown { ConfigFile::read(&file).map(|typed| (typed, Vec::new())) } else { ConfigFile::read_lenient(&file) }?;
-    let mut printed = shown.then(|| typed.clone());
+    let printed = shown.then(|| typed.clone());
     let config = Config::from_file(typed, &file, paths.root(), &overrides)?;
-    let helper = config.device_twin.as_ref().map(|typed| check_devices(typed, &file, printed.as_mut())).transpose()?;
     if let Some(joined) = overrides.joined.filter(|joined| *joined != config.node_name) {
         return Err(CliError::Failed(format!(
             "this device joined as node {joined}, but is configured as {}: remove node-name from {} or join again",
@@ -55,7 +55,10 @@ fn run(given: Given) -> Result<(), CliError> {
             file.display()
         )));
     }
-    if let Some(typed) = printed {
+    if let Some(mut typed) = printed {
+        if let Some(section) = &mut typed.device_twin {
+            *section = fill_devices(section, &file)?;
+        }
         let yaml = config.to_yaml(&typed, &std::fs::read_to_string(&file).unwrap_or_default())?;
         return print(yaml.trim_end());
     }
@@ -66,8 +69,13 @@ fn run(given: Given) -> Result<(), CliError> {
             TUNABLES.0
         );
     }
-    let unknown = helper.into_iter().flatten();
-    left_out.into_iter().chain(unknown).for_each(|said| log::warn!("{said}; the node runs without that key"));
+    // Where the program is not there, it is looked for again and again.
+    let checked = config.device_twin.as_ref().map(|typed| check_devices(typed, &file)).transpose()?;
+    let unknown = checked.and_then(Result::ok).map(|(_, unknown)| unknown);
+    left_out
+        .into_iter()
+        .chain(unknown.into_iter().flatten())
+        .for_each(|said| log::warn!("{said}; the node runs without that key"));
     if let Some(error) = damage {
         log::error!("{error}; the node runs its pods without a cloud until it joins again (edge-runtime join)");
     }
@@ -85,21 +93,25 @@ fn run(given: Given) -> Result<(), CliError> {
     }
 }
 
-/// What the helper's program says of its section. Whoever asks to see it is told of a key that nobody knows; a node runs, also
-/// where the program is not there yet: it is looked for again and again.
-fn check_devices(typed: &Value, file: &Path, printed: Option<&mut ConfigFile>) -> Result<Vec<String>, CliError> {
-    let wrong = |why| CliError::Failed(format!("config file {}, key {why}", file.display()));
-    match (devices::check::check(&devices::client::program(), typed), printed) {
-        (Ok(Err(why)), _) => Err(wrong(why)),
-        (Err(error), Some(_)) => Err(wrong(format!("device-twin: cannot be checked: {error}"))),
-        (Ok(Ok((_, unknown))), Some(_)) if !unknown.is_empty() => Err(wrong(unknown.join(", "))),
-        (Ok(Ok((filled, _))), Some(printed)) => {
-            printed.device_twin = Some(filled);
-            Ok(Vec::new())
-        }
-        (Ok(Ok((_, unknown))), None) => Ok(unknown),
-        (Err(_), None) => Ok(Vec::new()),
+/// What the helper's program says of its section; an error: that it is wrong.
+fn check_devices(typed: &Value, file: &Path) -> Result<io::Result<(Value, Vec<String>)>, CliError> {
+    match devices::check::check(&devices::client::program(), typed) {
+        Ok(checked) => checked.map(Ok).map_err(|why| wrong_devices(file, &why)),
+        Err(error) => Ok(Err(error)),
     }
+}
+
+/// The section with its defaults, for whoever asks to see it: told of a key that nobody knows, too.
+fn fill_devices(typed: &Value, file: &Path) -> Result<Value, CliError> {
+    match check_devices(typed, file)? {
+        Ok((filled, unknown)) if unknown.is_empty() => Ok(filled),
+        Ok((_, unknown)) => Err(wrong_devices(file, &unknown.join(", "))),
+        Err(error) => Err(wrong_devices(file, &format!("device-twin: cannot be checked: {error}"))),
+    }
+}
+
+fn wrong_devices(file: &Path, why: &str) -> CliError {
+    CliError::Failed(format!("config file {}, key {why}", file.display()))
 }
 
 /// glibc keeps blocks that were freed for the next requests of their size (seven of each size and thread), and makes room
@@ -109,7 +121,7 @@ fn check_devices(typed: &Value, file: &Path, printed: Option<&mut ConfigFile>) -
 const TUNABLES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0:glibc.malloc.mmap_threshold=32768");
 
 /// Comes back only where that is not needed or fails. Whoever has set the variable has their way.
-fn tune_allocator() -> Option<std::io::Error> {
+fn tune_allocator() -> Option<io::Error> {
     if cfg!(not(target_env = "gnu")) || std::env::var_os(TUNABLES.0).is_some() {
         return None;
     }

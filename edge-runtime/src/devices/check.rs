@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use sampan_devices_control::WRONG_SETTINGS;
 use serde_json::Value;
 
 use crate::sys::program;
@@ -24,7 +25,7 @@ pub fn check(program: &Path, typed: &Value) -> io::Result<Result<(Value, Vec<Str
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", program.display()));
     let text = serde_json::to_vec(typed)?;
     let output = smol::block_on(program::run(command, &text, LIMIT, PATIENCE)).map_err(named)?;
-    if output.status.code() == Some(WRONG) {
+    if output.status.code() == Some(WRONG_SETTINGS.into()) {
         return Ok(Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
     }
     if !output.status.success() {
@@ -35,6 +36,3 @@ pub fn check(program: &Path, typed: &Value) -> io::Result<Result<(Value, Vec<Str
     let unknown = unknown.filter_map(Value::as_str).map(|key| format!("{key}: unknown field")).collect();
     Ok(Ok((read.get_mut("settings").map(Value::take).unwrap_or_default(), unknown)))
 }
-
-/// Exit code for a section that is wrong; stderr says why.
-const WRONG: i32 = 3;

@@ -1,7 +1,7 @@
 //! Messages of devices between the store and the link: kept before anything follows from them, sent in order for each rule, a
 //! few at a time so that no rule waits for another's, dropped from the store when the bridge has dealt with them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sampan_devices_control::MessageRow;
 use serde_json::Value;
@@ -75,10 +75,8 @@ impl Messages {
             log::warn!("{what}");
             cx.node_event(true, "DeviceMessagesDropped", &what)?;
         }
-        for row in rows {
-            self.send(cx, &row.rule)?;
-        }
-        Ok(())
+        let rules: BTreeSet<&str> = rows.iter().map(|row| &*row.rule).collect();
+        rules.into_iter().try_for_each(|rule| self.send(cx, rule))
     }
 
     /// The bridge takes them.

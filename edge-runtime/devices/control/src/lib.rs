@@ -21,6 +21,9 @@ pub use settings::{CheckValues, Dmi, Mqtt, Read, Report, Settings, Store};
 /// Changes with anything that an older helper or daemon would misunderstand: then the helper ends and another one starts.
 pub const VERSION: u32 = 2;
 
+/// Exit code of `edge-devices --check-settings` for settings that are wrong; its stderr says why.
+pub const WRONG_SETTINGS: u8 = 3;
+
 /// Longest line in either direction, bytes without the line feed. Longer ones end the connection.
 pub const MAX_LINE: usize = 4 << 20;
 

@@ -214,7 +214,7 @@ async fn writing(
     let (mut subscribed, mut version) = (BTreeSet::new(), u64::MAX);
     let mut add = |packets: &mut Vec<u8>, Entry { message, confirm }: Entry| {
         let id = window.take(&mut last, confirm);
-        packets.extend(packet::message(id, &message.topic, &message.payload));
+        packet::message(packets, &message.topic, &message.payload, Some(id), false);
     };
     // What waited was for listeners of another connection.
     waiting.clear();

@@ -185,13 +185,13 @@ pub(super) fn unsubscribe(id: u16, filters: &[String]) -> Vec<u8> {
     packet(0xa2, &body)
 }
 
-/// With QoS 1, not retained.
-pub(super) fn message(id: u16, topic: &str, payload: &[u8]) -> Vec<u8> {
-    let mut body = Vec::with_capacity(topic.len() + payload.len() + 4);
-    text(&mut body, topic.as_bytes());
-    body.extend(id.to_be_bytes());
-    body.extend(payload);
-    packet(0x32, &body)
+/// With QoS 1 where there is an id.
+pub(super) fn message(to: &mut Vec<u8>, topic: &str, payload: &[u8], id: Option<u16>, retained: bool) {
+    to.push(0x30 | if id.is_some() { 2 } else { 0 } | u8::from(retained));
+    length(to, 2 + topic.len() + id.map_or(0, |_| 2) + payload.len());
+    text(to, topic.as_bytes());
+    to.extend(id.into_iter().flat_map(u16::to_be_bytes));
+    to.extend_from_slice(payload);
 }
 
 pub(super) const fn puback(id: u16) -> [u8; 4] {
@@ -212,17 +212,21 @@ pub(super) fn text(to: &mut Vec<u8>, bytes: &[u8]) {
 fn packet(first: u8, body: &[u8]) -> Vec<u8> {
     let mut packet = Vec::with_capacity(body.len() + 5);
     packet.push(first);
-    let mut length = body.len();
+    length(&mut packet, body.len());
+    packet.extend(body);
+    packet
+}
+
+/// 2.2.3
+pub(super) fn length(to: &mut Vec<u8>, mut length: usize) {
     loop {
         let [low, ..] = (length & 0x7f).to_le_bytes();
         length >>= 7;
-        packet.push(if length > 0 { low | 0x80 } else { low });
+        to.push(if length > 0 { low | 0x80 } else { low });
         if length == 0 {
-            break;
+            return;
         }
     }
-    packet.extend(body);
-    packet
 }
 
 /// Reads them as a whole and cut into pieces.
@@ -279,7 +283,9 @@ mod tests {
         assert_eq!(connect(&Login { client_id: "c".into(), ..Login::default() }, 30)[9], 0x02);
         assert_eq!(subscribe(1, &["a/#"]), b"\x82\x08\x00\x01\x00\x03a/#\x01");
         assert_eq!(unsubscribe(3, &["a".to_owned()]), b"\xa2\x05\x00\x03\x00\x01a");
-        assert_eq!(message(7, "a", b"x"), b"\x32\x06\x00\x01a\x00\x07x");
+        let mut said = Vec::new();
+        message(&mut said, "a", b"x", Some(7), false);
+        assert_eq!(said, b"\x32\x06\x00\x01a\x00\x07x");
         assert_eq!(puback(258), [0x40, 2, 1, 2]);
     }
 

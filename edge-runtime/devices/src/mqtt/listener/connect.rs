@@ -1,7 +1,8 @@
 //! CONNECT (MQTT 3.1.1, 3.1): who a client is, and its will.
 
+use edge_protocol::topic::is_topic_of_any_length;
+
 use super::super::packet::Broken;
-use super::filter::is_name;
 use super::packet::{Fields, Packet, broken};
 
 const NAME: &[u8] = b"MQTT";
@@ -55,7 +56,7 @@ pub(super) fn parse(mut fields: Fields<'_>) -> Result<Packet<'_>, Broken> {
     let client_id = fields.text()?;
     let will = if wills {
         let (topic, payload) = (fields.text()?, fields.binary()?);
-        if !is_name(topic) {
+        if !is_topic_of_any_length(topic) {
             return broken("a will for no topic");
         }
         Some(Will { topic, payload, sure: qos > 0, retain })

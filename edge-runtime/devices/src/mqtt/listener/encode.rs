@@ -1,6 +1,6 @@
 //! What a client is told, as bytes (MQTT 3.1.1, section 3).
 
-use super::super::packet::text;
+use super::super::packet::length;
 
 /// CONNACK with return code 0. There never is a session of before [MQTT-3.2.2-3].
 pub(super) const WELCOME: [u8; 4] = connack(0);
@@ -35,25 +35,4 @@ pub(super) fn suback(id: u16, codes: &[u8]) -> Vec<u8> {
     packet.extend(id.to_be_bytes());
     packet.extend(codes);
     packet
-}
-
-/// With QoS 1 where there is an id.
-pub(super) fn publish(to: &mut Vec<u8>, topic: &str, payload: &[u8], id: Option<u16>, retained: bool) {
-    to.push(0x30 | if id.is_some() { 2 } else { 0 } | u8::from(retained));
-    length(to, 2 + topic.len() + id.map_or(0, |_| 2) + payload.len());
-    text(to, topic.as_bytes());
-    to.extend(id.into_iter().flat_map(u16::to_be_bytes));
-    to.extend_from_slice(payload);
-}
-
-/// 2.2.3
-fn length(to: &mut Vec<u8>, mut length: usize) {
-    loop {
-        let [low, ..] = (length & 0x7f).to_le_bytes();
-        length >>= 7;
-        to.push(if length > 0 { low | 0x80 } else { low });
-        if length == 0 {
-            return;
-        }
-    }
 }

@@ -1,12 +1,10 @@
-//! Names and filters of topics (MQTT 3.1.1, 4.7): which are any, and which names a filter matches. No I/O.
+//! Filters of topics (MQTT 3.1.1, 4.7) that are matched often: what one is, and which names it matches, is `edge_protocol`'s to say.
+//! No I/O.
+
+use edge_protocol::topic;
 
 /// Levels of a name or filter that are looked at.
 const LEVELS: usize = 32;
-
-/// Whether it may be published to: [MQTT-3.3.2-2], [MQTT-4.7.3-1], [MQTT-4.7.3-2].
-pub(super) fn is_name(topic: &str) -> bool {
-    !topic.is_empty() && !topic.contains(['+', '#', '\0'])
-}
 
 /// A filter, which is one by the standard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,17 +17,8 @@ pub struct Filter {
 impl Filter {
     /// None if it is no filter: [MQTT-4.7.1-2], [MQTT-4.7.1-3], [MQTT-4.7.3-1], [MQTT-4.7.3-2].
     pub fn new(text: &str) -> Option<Self> {
-        let mut levels = text.split('/').peekable();
-        while let Some(level) = levels.next() {
-            match level {
-                "#" if levels.peek().is_some() => return None,
-                "#" | "+" => {}
-                level if level.contains(['+', '#', '\0']) => return None,
-                _ => {}
-            }
-        }
         let plain = text.find(['+', '#']).unwrap_or(text.len());
-        (!text.is_empty()).then(|| Self { text: text.into(), plain })
+        topic::is_filter_of_any_length(text).then(|| Self { text: text.into(), plain })
     }
 
     /// Whether it has more levels than anybody needs.
@@ -42,37 +31,14 @@ impl Filter {
     }
 
     pub fn matches(&self, topic: &str) -> bool {
-        let (Some(plain), Some(wild)) = (self.text.get(..self.plain), self.text.get(self.plain..)) else {
-            return false;
-        };
-        match (topic.strip_prefix(plain), wild) {
-            // [MQTT-4.7.2-1]
-            _ if plain.is_empty() && topic.starts_with('$') => false,
-            (Some(rest), "") => rest.is_empty(),
-            (Some(_), "#") => true,
-            // The level above counts, too (4.7.1.2).
-            (None, "#") => plain.strip_suffix('/') == Some(topic),
-            (Some(rest), wild) => fits(wild, rest),
-            (None, _) => false,
-        }
+        let plain = self.text.get(..self.plain).unwrap_or_default();
+        // The level above `#` counts, too (4.7.1.2).
+        (topic.starts_with(plain) || plain.strip_suffix('/') == Some(topic)) && topic::covers(&self.text, topic)
     }
 
     /// Whether whatever `other` matches is matched by this one, too.
     pub(super) fn covers(&self, other: &Self) -> bool {
-        // [MQTT-4.7.2-1]: what begins with a wildcard matches no `$hw`.
-        if self.plain == 0 && other.text.starts_with('$') {
-            return false;
-        }
-        let (mut wide, mut narrow) = (self.text.split('/'), other.text.split('/'));
-        loop {
-            match (wide.next(), narrow.next()) {
-                (Some("#"), _) | (None, None) => return true,
-                (_, Some("#")) | (None, _) | (_, None) => return false,
-                (Some("+"), Some(_)) => {}
-                (Some(wide), Some(narrow)) if wide == narrow => {}
-                (Some(_), Some(_)) => return false,
-            }
-        }
+        topic::covers(&self.text, &other.text)
     }
 
     /// Whether a name could match both.
@@ -94,21 +60,9 @@ impl Filter {
     }
 }
 
-/// Level by level.
-fn fits(filter: &str, topic: &str) -> bool {
-    let (mut filter, mut topic) = (filter.split('/'), topic.split('/'));
-    loop {
-        match (filter.next(), topic.next()) {
-            (Some("#"), _) | (None, None) => return true,
-            (Some("+"), Some(_)) => {}
-            (Some(wanted), Some(level)) if wanted == level => {}
-            _ => return false,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use edge_protocol::topic::is_topic_of_any_length;
     use proptest::prelude::*;
 
     use super::*;
@@ -159,7 +113,13 @@ mod tests {
             assert_eq!(Filter::new(text), None, "{text:?}");
         }
         assert!(filter("a/".repeat(LEVELS).as_str()).is_deep() && !filter("$hw/events/device/+/+/twin/#").is_deep());
-        assert!(is_name("$hw/a b/ä//") && !is_name("") && !is_name("a/+") && !is_name("#") && !is_name("a\0"));
+        assert!(
+            is_topic_of_any_length("$hw/a b/ä//")
+                && !is_topic_of_any_length("")
+                && !is_topic_of_any_length("a/+")
+                && !is_topic_of_any_length("#")
+                && !is_topic_of_any_length("a\0")
+        );
     }
 
     #[test]
@@ -197,7 +157,7 @@ mod tests {
         fn filters_match_as_a_plain_reading_of_the_standard(one in text(), two in text(), topic in text()) {
             let topic = topic.replace(['+', '#'], "a");
             let (Some(first), Some(second)) = (Filter::new(&one), Filter::new(&two)) else { return Ok(()) };
-            prop_assume!(is_name(&topic));
+            prop_assume!(is_topic_of_any_length(&topic));
             prop_assert_eq!(first.matches(&topic), plainly(&one, &topic));
             if first.covers(&second) && second.matches(&topic) {
                 prop_assert!(first.matches(&topic), "{} covers {}, but not {}", one, two, topic);

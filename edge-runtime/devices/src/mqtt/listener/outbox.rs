@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use super::encode;
+use super::super::packet;
 use super::message::Body;
 
 /// Messages and bytes that wait. All retained ones find room in one half, and with more than that nothing is read of the client.
@@ -114,7 +114,7 @@ impl Outbox {
             let Some(Waiting { body, sure, retained }) = self.waiting.pop_front() else { break };
             self.bytes -= body.weight();
             let id = sure.then(|| self.id());
-            encode::publish(to, &body.topic, &body.payload, id, retained);
+            packet::message(to, &body.topic, &body.payload, id, retained);
         }
         if self.waiting.is_empty() && self.waiting.capacity() > KEPT {
             // A burst leaves no memory behind.

@@ -1,9 +1,11 @@
 //! What a client says, read strictly (MQTT 3.1.1, section 3): what is against the standard ends the connection [MQTT-4.8.0-1].
 //! Borrows from the bytes that have come.
 
+use edge_protocol::topic::is_topic_of_any_length;
+
 use super::super::packet::Broken;
 use super::connect::{self, Connect};
-use super::filter::{Filter, is_name};
+use super::filter::Filter;
 
 pub(super) const CONNECT: u8 = 1;
 pub(super) const PUBLISH: u8 = 3;
@@ -85,7 +87,7 @@ pub(super) fn publish_without_payload(first: u8, head: &[u8]) -> Result<Packet<'
 
 fn publish(first: u8, mut fields: Fields<'_>, whole: bool) -> Result<Packet<'_>, Broken> {
     let topic = fields.text()?;
-    if !is_name(topic) {
+    if !is_topic_of_any_length(topic) {
         return broken("a message to no topic [MQTT-3.3.2-2], [MQTT-4.7.3-1]");
     }
     let qos = match (first >> 1) & 3 {
