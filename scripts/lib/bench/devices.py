@@ -1,21 +1,27 @@
 """What devices cost, and how long a value takes in each direction; mosquitto is the broker, between two sockets."""
 import glob
+import itertools
 import json
 import os
+import signal
 import subprocess
 import threading
 import time
 
-from common import REPO, WORK, free_port, row, wait
+from common import EDGE, REPO, WORK, free_port, row, wait
 from connected import percentile
+from dmi import Connection, Mapper, report
 from meters import cpu, pss, written
 from mqtt import Client
 from node import ROOT
 
 GROUP = "/apis/devices.kubeedge.io/v1beta1/namespaces/default"
 TIMES, MANY, SECONDS = 50, 1000, int(os.environ.get("BENCH_DEVICES_SECONDS", "30"))
+TRACED = 5
 # One device is told of once a second.
 PAUSE = 1.2
+# No value comes twice.
+NUMBERS = itertools.count()
 
 
 def helper():
@@ -31,7 +37,7 @@ def helper():
 
 def device(name, led):
     properties = [{"name": "temp"}, {"name": "led", "desired": {"value": led}}]
-    spec = {"deviceModelRef": {"name": "lab"}, "nodeName": "edge-1", "properties": properties}
+    spec = {"deviceModelRef": {"name": "lab"}, "nodeName": "edge-1", "protocol": {"protocolName": "lab"}, "properties": properties}
     return {"apiVersion": "devices.kubeedge.io/v1beta1", "kind": "Device", "metadata": {"name": name}, "spec": spec}
 
 
@@ -77,13 +83,18 @@ def up(client, statuses):
     row("a value on MQTT to DeviceStatus in the API, p99", percentile(took, 99), "s", 0.3)
 
 
+def wish(node, number):
+    body = node.api.call("GET", f"{GROUP}/devices/one")
+    body["spec"]["properties"][1]["desired"]["value"] = f"wish-{number}"
+    began = time.monotonic()
+    node.api.call("PUT", f"{GROUP}/devices/one", body)
+    return began
+
+
 def down(node, client):
     took = []
     for number in range(TIMES):
-        body = node.api.call("GET", f"{GROUP}/devices/one")
-        body["spec"]["properties"][1]["desired"]["value"] = f"wish-{number}"
-        began = time.monotonic()
-        node.api.call("PUT", f"{GROUP}/devices/one", body)
+        began = wish(node, number)
         is_it = lambda heard: heard[1].endswith("/delta") and heard[2]["delta"].get("led") == f"wish-{number}"
         took.append(wait(10, "the wish is heard", lambda: next((heard[0] for heard in client.heard if is_it(heard)), None)) - began)
         time.sleep(PAUSE)
@@ -96,22 +107,43 @@ def flood(node, client, statuses, pid):
         node.api.call("POST", f"{GROUP}/devices", device(f"d{number}", "ON"))
     time.sleep(5)
     row(f"helper, {MANY} devices that are silent: PSS", pss([pid]), "MB")
-    pids, before, wrote, began = [node.edge.pid], cpu([pid]), written([node.edge.pid]), time.monotonic()
-    daemon = cpu(pids)
-    for turn in range(SECONDS):
-        for part in range(10):
-            names = range(part * MANY // 10, (part + 1) * MANY // 10)
-            client.socket.sendall(b"".join(client.packed(topic(f"d{n}"), value(turn * MANY + n)) for n in names))
-            time.sleep(max(0, began + turn + (part + 1) / 10 - time.monotonic()))
-    spent = time.monotonic() - began
+    wrote, daemon, began = written([node.edge.pid]), cpu([node.edge.pid]), time.monotonic()
+    last = {}
+
+    def say(values):
+        last.update((f"d{n}", str(number)) for n, number in values)
+        client.socket.sendall(b"".join(client.packed(topic(f"d{n}"), value(number)) for n, number in values))
+
+    each_second(pid, "over MQTT", 3, say)
+    took = time.monotonic() - began
     row(f"helper, {MANY} devices at 1 report a second: PSS", pss([pid]), "MB", 2.5)
-    row("the same over MQTT: CPU of one core", (cpu([pid]) - before) / spent * 100, "%", 3)
-    row("the daemon beside it: CPU of one core", (cpu(pids) - daemon) / spent * 100, "%")
+    row("the daemon beside it: CPU of one core", (cpu([node.edge.pid]) - daemon) / took * 100, "%")
     row("the daemon beside it: written to the disk", (written([node.edge.pid]) - wrote) / 1e6, "MB")
-    last = {f"d{n}": str((SECONDS - 1) * MANY + n) for n in range(MANY)}
     ended = time.monotonic()
     wait(MANY / 10 + 60, "every last value is shown", lambda: all(statuses.last.get(name) == text for name, text in last.items()))
     row(f"end of that flood to every last value in the API, {MANY} devices", time.monotonic() - ended, "s", MANY / 10 + 5)
+
+
+def each_second(pid, way, budget, say):
+    """One value of each of the devices in each second, a tenth of them at once: `say` says these of (device, value)."""
+    before, spent = cpu([pid]), seconds(SECONDS, say)
+    row(f"{MANY} reports a second {way}: CPU of one core", (cpu([pid]) - before) / spent * 100, "%", budget)
+    # Not in the same seconds: who is watched is slow.
+    tracer = subprocess.Popen(["strace", "-c", "-f", "-q", "-p", str(pid)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    time.sleep(1)
+    seconds(TRACED, say)
+    tracer.send_signal(signal.SIGINT)
+    total = next(line for line in tracer.communicate()[1].splitlines() if line.endswith(" total"))
+    row(f"{MANY} reports a second {way}: system calls for each", int(total.split()[3]) / TRACED / MANY, "")
+
+
+def seconds(count, say):
+    began = time.monotonic()
+    for turn in range(count):
+        for part in range(10):
+            say([(n, next(NUMBERS)) for n in range(part * MANY // 10, (part + 1) * MANY // 10)])
+            time.sleep(max(0, began + turn + (part + 1) / 10 - time.monotonic()))
+    return time.monotonic() - began
 
 
 def measure(node, _bare):
@@ -122,25 +154,76 @@ def measure(node, _bare):
     try:
         node.run(*node.kubectl("apply", "-f", f"{REPO}/cloud-bridge/deploy/devices/crds.yaml"))
         node.run(*node.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd/devicestatuses.devices.kubeedge.io"))
-        off = pss(node.pids())
-        node.restart_edge(f"device-twin: {{mqtt: {{broker: 'tcp://127.0.0.1:{port}'}}}}\n")
-        wait(60, "the node is Ready again", node.is_ready)
-        pid = wait(10, "the helper runs", helper)
-        time.sleep(10)
-        print(f"    daemon and monitor off {off:.2f}, on {pss(node.pids()):.2f} MB", flush=True)
-        row("helper for devices, idle: PSS", pss([pid]), "MB", 1.5)
         properties = [{"name": "temp", "type": "INT", "accessMode": "ReadOnly"}, {"name": "led", "type": "STRING", "accessMode": "ReadWrite"}]
         node.api.call("POST", f"{GROUP}/devicemodels", {"apiVersion": "devices.kubeedge.io/v1beta1", "kind": "DeviceModel", "metadata": {"name": "lab"}, "spec": {"properties": properties}})
-        client = Client(port, "bench")
-        client.listen("$hw/events/device/default/one/twin/update/delta")
-        sender, statuses = Client(port, "sender"), Statuses(node.api)
+        statuses = Statuses(node.api)
         node.api.call("POST", f"{GROUP}/devices", device("one", "ON"))
-        wait(10, "the device is known", lambda: client.heard)
-        time.sleep(2)
-        up(sender, statuses)
-        down(node, client)
-        flood(node, sender, statuses, pid)
+        off = pss(node.pids())
+        over_mqtt(node, statuses, port, begin(node, f"mqtt: {{broker: 'tcp://127.0.0.1:{port}'}}"))
+        print(f"    daemon and monitor: without devices {off:.2f}, with {MANY} that report {pss(node.pids()):.2f} MB", flush=True)
+        os.makedirs(f"{WORK}/dmi")
+        over_dmi(node, begin(node, f"dmi: {{folder: {WORK}/dmi}}"))
+        port = free_port()
+        over_listener(begin(node, f"listen: {{address: '127.0.0.1:{port}'}}"), port)
     finally:
         broker.kill()
         broker.wait()
     node.restart_edge()
+
+
+def begin(node, way):
+    """The helper with this way to devices, at rest."""
+    node.restart_edge(f"device-twin: {{{way}}}\n")
+    wait(60, "the node is Ready again", node.is_ready)
+    # One with other settings ends, and another one begins.
+    time.sleep(10)
+    pid = wait(10, "the helper runs", helper)
+    row(f"helper for devices, {way.split(':')[0]}, idle: PSS", pss([pid]), "MB", 1.5)
+    return pid
+
+
+def over_mqtt(node, statuses, port, pid):
+    client = Client(port, "bench")
+    client.listen("$hw/events/device/default/one/twin/update/delta")
+    sender = Client(port, "sender")
+    # Desired values that are not reported equal are said to whoever comes, in their time.
+    wait(60, "the device is known", lambda: "one" in node.run(EDGE, "devices", "--root", ROOT))
+    up(sender, statuses)
+    down(node, client)
+    flood(node, sender, statuses, pid)
+
+
+def over_dmi(node, pid):
+    mapper = Mapper(f"{WORK}/dmi", "lab")
+    took = []
+    for number in range(TIMES):
+        began = wish(node, number)
+        came = lambda: next((at for at, body in mapper.heard if f"wish-{number}".encode() in body), None)
+        took.append(wait(10, "the mapper is called", came) - began)
+        time.sleep(PAUSE / 4)
+    row("a desired value in the API to the mapper's call, p50", percentile(took, 50), "s")
+    row("a desired value in the API to the mapper's call, p99", percentile(took, 99), "s", 0.3)
+
+    def each_its_own(values):
+        """As KubeEdge's framework does."""
+        for n, number in values:
+            connection = Connection(f"{WORK}/dmi/dmi.sock")
+            connection.call("ReportDeviceStatus", report(f"d{n}", str(number)))
+            connection.close()
+
+    each_second(pid, "over DMI, a connection for each", 5, each_its_own)
+    kept = Connection(f"{WORK}/dmi/dmi.sock")
+    each_second(pid, "over DMI, one connection", 5, lambda values: [kept.call("ReportDeviceStatus", report(f"d{n}", str(number))) for n, number in values])
+    row(f"helper, {MANY} devices of a mapper that report: PSS", pss([pid]), "MB", 2.5)
+    mapper.end()
+
+
+def over_listener(pid, port):
+    clients = [Client(port, f"bench-{n}") for n in range(40)]
+
+    def say(values):
+        for at, client in enumerate(clients):
+            client.socket.sendall(b"".join(client.packed(topic(f"d{n}"), value(number)) for n, number in values[at :: len(clients)]))
+
+    each_second(pid, f"over MQTT to the node itself, {len(clients)} clients", 3, say)
+    row(f"helper, {MANY} devices at its own listener: PSS", pss([pid]), "MB", 2.5)

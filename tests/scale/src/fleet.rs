@@ -45,12 +45,16 @@ pub(crate) struct Fleet {
     names: RefCell<HashMap<String, String>>,
     /// Which revision of the shared object each node holds.
     held: RefCell<Vec<u32>>,
+    /// How often each device says something new; none where there are no devices.
+    pub(crate) devices_report: Option<Duration>,
+    devices: Cell<usize>,
+    device_reports: Cell<u64>,
     silence: Cell<Duration>,
     seed: Cell<u64>,
 }
 
 impl Fleet {
-    pub(crate) fn new(bridges: Vec<SocketAddr>, nodes: usize, ramp: usize) -> Self {
+    pub(crate) fn new(bridges: Vec<SocketAddr>, nodes: usize, ramp: usize, devices_report: Option<Duration>) -> Self {
         Self {
             bridges,
             counters: std::rc::Rc::default(),
@@ -65,6 +69,9 @@ impl Fleet {
             pods: RefCell::default(),
             names: RefCell::default(),
             held: RefCell::new(vec![0; nodes]),
+            devices_report,
+            devices: Cell::new(0),
+            device_reports: Cell::new(0),
             silence: Cell::default(),
             seed: Cell::new(0x2545_f491_4f6c_dd1d),
         }
@@ -143,6 +150,24 @@ impl Fleet {
 
     pub(crate) fn count_holders(&self, revision: u32) -> usize {
         self.held.borrow().iter().filter(|held| **held == revision).count()
+    }
+
+    /// A node holds one more device, or a newer one.
+    pub(crate) fn device_arrived(&self) {
+        self.devices.set(self.devices.get() + 1);
+    }
+
+    pub(crate) fn count_devices(&self) -> usize {
+        self.devices.get()
+    }
+
+    /// What a device has measured is in the API.
+    pub(crate) fn device_told(&self) {
+        self.device_reports.set(self.device_reports.get() + 1);
+    }
+
+    pub(crate) fn count_device_reports(&self) -> u64 {
+        self.device_reports.get()
     }
 
     /// A node has heard nothing for so long before something came, or before it gave up.

@@ -22,6 +22,7 @@ mod node;
 mod peer;
 #[allow(dead_code)]
 mod process;
+mod sensors;
 mod wire;
 
 use std::cell::Cell;
@@ -94,7 +95,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let client = Client::try_from(config)?;
     let authority = Authority::read(&arguments.ca, &arguments.ca_key)?;
 
-    let fleet = Rc::new(Fleet::new(vec![arguments.link], HONEST, HONEST));
+    let fleet = Rc::new(Fleet::new(vec![arguments.link], HONEST, HONEST, None));
     let honest: Vec<String> = (0..HONEST).map(|index| format!("honest-{seed}-{index}")).collect();
     for (index, name) in honest.iter().enumerate() {
         tokio::task::spawn_local(node::run(index, name.clone(), authority.node(name)?, Rc::clone(&fleet)));

@@ -8,16 +8,20 @@
 //! | `identity` | certificates in bulk, from the bridge's authority |
 //! | `wire` | one connection: TCP from one of many loopback addresses, TLS, websocket; bytes are counted |
 //! | `node` | one node: session, memory, reports, reconnects |
+//! | `sensors` | the devices behind a node |
 //! | `fleet` | all nodes, and what they counted together |
 //! | `process` | memory and CPU time of the bridge, from /proc |
 //! | `phases` | what is measured, one after the other |
 //! | `shared_object` | the phase of one large ConfigMap that all nodes hold |
+//! | `devices` | the phase of devices behind all nodes |
 
+mod devices;
 mod fleet;
 mod identity;
 mod node;
 mod phases;
 mod process;
+mod sensors;
 mod shared_object;
 mod wire;
 
@@ -74,6 +78,12 @@ struct Arguments {
     /// KiB of a ConfigMap that a pod on every node names, and that is changed once; 0: none.
     #[arg(long, default_value_t = 0)]
     shared_kib: usize,
+    /// Devices that each node has, whose definitions have to be there; 0: none.
+    #[arg(long, default_value_t = 0)]
+    devices_per_node: usize,
+    /// Seconds between two values of a device.
+    #[arg(long, default_value_t = 60)]
+    devices_report: u64,
     /// Beginning of the nodes' names.
     #[arg(long, default_value = "swarm")]
     prefix: String,

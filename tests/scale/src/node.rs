@@ -10,12 +10,14 @@ use anyhow::bail;
 use async_tungstenite::tungstenite::Message;
 use edge_protocol::edge::{Change, EdgeEvent, EdgeFacts, EdgeSession};
 use edge_protocol::message::{Object, ObjectDigest, ObjectKey, Position, Report};
+use edge_protocol::version::Wants;
 use edge_protocol::wire::Wire;
 use futures::{FutureExt, StreamExt};
 use rustls::ClientConfig;
 use serde_json::{Value, json};
 
 use crate::fleet::Fleet;
+use crate::sensors::Sensors;
 use crate::wire::{self, Socket};
 
 /// ConfigMap of which nodes count what arrives, and the key of its data that says how often it was changed.
@@ -34,10 +36,13 @@ struct Node {
     /// How many rows of the outbox are on their way.
     offered: usize,
     next_id: u64,
+    /// None where there are no devices.
+    sensors: Option<Sensors>,
 }
 
 /// Lives until the process ends.
 pub(crate) async fn run(index: usize, name: String, tls: Arc<ClientConfig>, fleet: Rc<Fleet>) {
+    let phase = (fleet.random() % 1_000) as f64 / 1_000.0;
     let mut node = Node {
         index,
         name,
@@ -48,6 +53,7 @@ pub(crate) async fn run(index: usize, name: String, tls: Arc<ClientConfig>, flee
         outbox: VecDeque::new(),
         offered: 0,
         next_id: 1,
+        sensors: fleet.devices_report.map(|every| Sensors::new(every, phase)),
     };
     let mut failures = 0_u32;
     for attempt in 0_usize.. {
@@ -87,16 +93,19 @@ impl Node {
             position: self.position.clone(),
             held: self.held.values().cloned().collect(),
             compress: true,
+            wants: Wants { devices: self.sensors.is_some(), ..Wants::default() },
             ..EdgeFacts::new(self.name.clone(), "boot")
         };
         let mut session = EdgeSession::new(facts, Duration::ZERO);
         self.offered = 0;
+        self.sensors.iter_mut().for_each(Sensors::over);
         let mut heard = Instant::now();
         loop {
             while let Some(event) = session.poll_event() {
                 self.event(&mut session, event);
             }
             self.offer(&mut session);
+            self.sensors.iter_mut().for_each(|sensors| sensors.report(&mut session));
             while let Some(frame) = session.poll_frame(start.elapsed()) {
                 let message = match frame.wire() {
                     Wire::Text(text) => Message::text(text),
@@ -110,7 +119,9 @@ impl Node {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 continue;
             }
-            let deadline = tokio::time::Instant::from_std(start + session.next_timeout());
+            let sensors = self.sensors.as_ref().filter(|_| session.is_welcome()).and_then(Sensors::wake);
+            let deadline = sensors.into_iter().fold(start + session.next_timeout(), Instant::min);
+            let deadline = tokio::time::Instant::from_std(deadline);
             futures::select_biased! {
                 message = socket.next().fuse() => {
                     self.fleet.heard_after(heard.elapsed());
@@ -123,7 +134,11 @@ impl Node {
                     Some(Err(error)) => return Err(error.into()),
                     }
                 },
-                () = tokio::time::sleep_until(deadline).fuse() => session.on_timeout(start.elapsed())?,
+                () = tokio::time::sleep_until(deadline).fuse() => {
+                    if session.next_timeout() <= start.elapsed() {
+                        session.on_timeout(start.elapsed())?;
+                    }
+                }
             }
         }
     }
@@ -145,11 +160,13 @@ impl Node {
                     Change::Delete { key, uid, .. } => {
                         if self.held.get(&key).is_some_and(|held| held.uid == uid) {
                             self.held.remove(&key);
+                            self.sensors.iter_mut().for_each(|sensors| sensors.gone(&key));
                         }
                     }
                     Change::SyncComplete { absent, .. } => {
                         for gone in absent {
                             self.held.remove(&gone.key);
+                            self.sensors.iter_mut().for_each(|sensors| sensors.gone(&gone.key));
                         }
                         self.fleet.synced(self.index);
                     }
@@ -169,9 +186,13 @@ impl Node {
                     _ => {}
                 }
             }
+            EdgeEvent::DevicesAcked { refused, .. } => {
+                self.sensors.iter_mut().for_each(Sensors::over);
+                refused.iter().for_each(|refused| self.fleet.refused(&refused.reason));
+                self.fleet.device_told();
+            }
             EdgeEvent::Token { .. }
             | EdgeEvent::Renewed(_)
-            | EdgeEvent::DevicesAcked { .. }
             | EdgeEvent::MessagesAcked(_)
             | EdgeEvent::Call { .. }
             | EdgeEvent::Stream(_) => {}
@@ -194,6 +215,9 @@ impl Node {
     }
 
     fn put(&mut self, object: Object) {
+        if self.sensors.as_mut().is_some_and(|sensors| sensors.put(&object)) {
+            self.fleet.device_arrived();
+        }
         let Object { digest, body } = object;
         if digest.key.kind == "Pod" {
             let (namespace, name, uid) = (digest.key.namespace.clone(), digest.key.name.clone(), digest.uid.clone());

@@ -23,13 +23,17 @@ const LIMIT: Duration = Duration::from_secs(600);
 
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let bridges = std::iter::once(arguments.link).chain(arguments.other_link).collect();
-    let fleet = Rc::new(Fleet::new(bridges, arguments.nodes, arguments.ramp));
+    let report = (arguments.devices_per_node > 0).then(|| Duration::from_secs(arguments.devices_report));
+    let fleet = Rc::new(Fleet::new(bridges, arguments.nodes, arguments.ramp, report));
     let client = client(&arguments.kubeconfig).await?;
     let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
     let mut run = Run { fleet, pods, pid: arguments.pid, arguments };
     run.connect().await?;
     run.load().await?;
     run.idle().await?;
+    if run.arguments.devices_per_node > 0 {
+        run.devices(&client).await?;
+    }
     run.pods("apply", 0).await?;
     if run.arguments.stuck > 0 {
         run.fleet.stick(run.arguments.stuck);
