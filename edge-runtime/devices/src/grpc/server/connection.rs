@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sampan_nghttp2::Error;
+use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::yield_now;
@@ -27,6 +28,8 @@ const IDLE_IN_A_CROWD: Duration = Duration::from_secs(1);
 /// For a client to read anything at all of what it is sent.
 const PATIENCE: Duration = Duration::from_secs(5);
 const CHUNK: usize = 4 << 10;
+/// What may be read before others have their turn.
+const TURN: usize = 16 * CHUNK;
 
 pub(super) async fn serve(stream: UnixStream, shared: &Shared) {
     let mut flights = Flights::default();
@@ -51,11 +54,27 @@ async fn talk(stream: UnixStream, shared: &Shared, flights: &mut Flights) -> io:
     let mut output = Output::default();
     let start = Instant::now();
     let (mut idle, mut ending) = (Some(start), false);
+    // The client speaks first (RFC 9113 section 3.4): it is answered together with our settings.
+    let (mut heard, mut turn) = (false, 0);
     loop {
         let now = Instant::now();
         flights.tick(now);
         exchange.settle(now).map_err(broken)?;
-        while output.flush(now, &stream)? {
+        let mut called = false;
+        while exchange.has_request()
+            && let Some(place) = shared.free_place()
+        {
+            hand_over(&mut exchange, peer, flights, place);
+            called = true;
+        }
+        if called {
+            // Whoever answers does so at once, mostly: all that most clients are sent is one write then.
+            yield_now().await;
+            while let Some((id, answer)) = flights.landed() {
+                take(&mut exchange, shared, id, answer)?;
+            }
+        }
+        while heard && output.flush(now, &stream)? {
             exchange.output(&mut output.bytes).map_err(broken)?;
             if output.bytes.is_empty() {
                 break;
@@ -78,19 +97,21 @@ async fn talk(stream: UnixStream, shared: &Shared, flights: &mut Flights) -> io:
             continue;
         }
         let idle_until = idle.filter(|_| !ending).map(|since| since + IDLE);
-        let wake =
-            [exchange.wake(), flights.wake(), greeting, idle_until, output.stuck_at()].into_iter().flatten().min();
+        let clocks = [exchange.wake(), flights.wake(), greeting, idle_until, output.stuck_at()];
+        let wake = clocks.into_iter().flatten().min();
         let wake = wake.unwrap_or(now + IDLE);
         let wants = exchange.wants();
         let reads = output.is_empty() && wants.is_none();
         tokio::select! {
             ready = stream.readable(), if reads => {
                 ready?;
-                if !read(&stream, &mut exchange)? {
-                    return Ok(());
-                }
+                let Some(count) = read(&stream, &mut exchange)? else { return Ok(()) };
+                (heard, turn) = (true, turn + count);
                 // Others have their turn, however much it sends.
-                yield_now().await;
+                if turn >= TURN {
+                    turn = 0;
+                    yield_now().await;
+                }
             }
             ready = stream.writable(), if !output.is_empty() => ready?,
             room = shared.rooms.request(wants.map_or(0, |(_, bytes)| bytes)), if wants.is_some() => {
@@ -99,21 +120,14 @@ async fn talk(stream: UnixStream, shared: &Shared, flights: &mut Flights) -> io:
                 }
             }
             place = shared.place(), if exchange.has_request() => {
-                let Some(request) = exchange.request() else { continue };
-                match place {
-                    Some((place, permit)) => hand_over(request, peer, flights, place, permit),
-                    None => {
-                        let gone = Err(Status::new(Code::Unavailable, "this server ends"));
-                        exchange.answer(Instant::now(), request.stream, gone).map_err(broken)?;
-                    }
+                if let Some(place) = place {
+                    hand_over(&mut exchange, peer, flights, place);
+                } else if let Some(request) = exchange.request() {
+                    let gone = Err(Status::new(Code::Unavailable, "this server ends"));
+                    exchange.answer(Instant::now(), request.stream, gone).map_err(broken)?;
                 }
             }
-            (id, answer) = flights.next() => {
-                if exchange.is_asked(id) {
-                    let answer = shared.answer(answer);
-                    exchange.answer(Instant::now(), id, answer).map_err(broken)?;
-                }
-            }
+            (id, answer) = flights.next() => take(&mut exchange, shared, id, answer)?,
             () = sleep_until(wake.into()) => {}
             () = shared.crowded.notified(), if idle.is_some() && !ending => {
                 if idle.is_some_and(|since| since.elapsed() >= IDLE_IN_A_CROWD) {
@@ -125,11 +139,28 @@ async fn talk(stream: UnixStream, shared: &Shared, flights: &mut Flights) -> io:
     }
 }
 
+/// Somebody has answered.
+fn take(exchange: &mut Exchange, shared: &Shared, id: i32, answer: Answer) -> io::Result<()> {
+    if !exchange.is_asked(id) {
+        return Ok(());
+    }
+    exchange.answer(Instant::now(), id, shared.answer(answer)).map_err(broken)
+}
+
+/// A place among the calls under way, and one with whoever answers.
+type Place<'a> = (OwnedSemaphorePermit, mpsc::Permit<'a, Call>);
+
 impl Shared {
-    /// A place among the calls under way, and one with whoever answers; none if nobody does any more.
-    async fn place(&self) -> Option<(OwnedSemaphorePermit, mpsc::Permit<'_, Call>)> {
+    /// None if nobody answers any more.
+    async fn place(&self) -> Option<Place<'_>> {
         let place = Arc::clone(&self.flights).acquire_owned().await.ok()?;
         Some((place, self.calls.reserve().await.ok()?))
+    }
+
+    /// One that is free now.
+    fn free_place(&self) -> Option<Place<'_>> {
+        let place = Arc::clone(&self.flights).try_acquire_owned().ok()?;
+        Some((place, self.calls.try_reserve().ok()?))
     }
 
     fn answer(&self, answer: Answer) -> Result<(Vec<u8>, Room), Status> {
@@ -141,29 +172,29 @@ impl Shared {
     }
 }
 
-fn hand_over(
-    request: Request,
-    peer: Peer,
-    flights: &mut Flights,
-    place: OwnedSemaphorePermit,
-    permit: mpsc::Permit<'_, Call>,
-) {
-    let Request { stream, path, message, room } = request;
-    let reply = flights.add(Instant::now(), stream, place, room);
-    permit.send(Call { path, message, peer, reply });
+/// The next request that is complete.
+fn hand_over(exchange: &mut Exchange, peer: Peer, flights: &mut Flights, (place, permit): Place<'_>) {
+    if let Some(Request { stream, path, message, room }) = exchange.request() {
+        let reply = flights.add(Instant::now(), stream, place, room);
+        permit.send(Call { path, message, peer, reply });
+    }
 }
 
-/// False at the end of what the client says.
-fn read(stream: &UnixStream, exchange: &mut Exchange) -> io::Result<bool> {
+/// How much has come; none at the end of what the client says.
+fn read(stream: &UnixStream, exchange: &mut Exchange) -> io::Result<Option<usize>> {
     let mut chunk = [0; CHUNK];
     match stream.try_read(&mut chunk) {
-        Ok(0) => Ok(false),
+        Ok(0) => Ok(None),
         Ok(count) => {
+            if count < CHUNK {
+                // There is no more: what comes later is told of anew (epoll(7), question 9), so nobody has to ask.
+                let _: io::Result<()> = stream.try_io(Interest::READABLE, || Err(io::ErrorKind::WouldBlock.into()));
+            }
             let bytes = chunk.get(..count).unwrap_or(&chunk);
             exchange.receive(Instant::now(), bytes).map_err(broken)?;
-            Ok(true)
+            Ok(Some(count))
         }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Some(0)),
         Err(error) => Err(error),
     }
 }

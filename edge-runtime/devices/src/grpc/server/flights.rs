@@ -2,7 +2,7 @@
 //! answered, even if its client has gone: otherwise clients that go at once could fill the queue before them with messages.
 
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -56,18 +56,27 @@ impl Flights {
 
     /// The next answer, and for which stream; never, if none is waited for.
     pub(super) async fn next(&mut self) -> (i32, Answer) {
-        std::future::poll_fn(|context| {
-            for at in 0..self.0.len() {
-                let Some(flight) = self.0.get_mut(at) else { continue };
-                if let Poll::Ready(answer) = Pin::new(&mut flight.reply).poll(context) {
-                    let stream = self.0.swap_remove(at).stream;
-                    let unanswered = |_| Err(Status::new(Code::Internal, "nobody answers this call"));
-                    return Poll::Ready((stream, answer.unwrap_or_else(unanswered)));
-                }
+        std::future::poll_fn(|context| self.poll(context)).await
+    }
+
+    /// The same, if there is one now.
+    pub(super) fn landed(&mut self) -> Option<(i32, Answer)> {
+        match self.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(landed) => Some(landed),
+            Poll::Pending => None,
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<(i32, Answer)> {
+        for at in 0..self.0.len() {
+            let Some(flight) = self.0.get_mut(at) else { continue };
+            if let Poll::Ready(answer) = Pin::new(&mut flight.reply).poll(context) {
+                let stream = self.0.swap_remove(at).stream;
+                let unanswered = |_| Err(Status::new(Code::Internal, "nobody answers this call"));
+                return Poll::Ready((stream, answer.unwrap_or_else(unanswered)));
             }
-            Poll::Pending
-        })
-        .await
+        }
+        Poll::Pending
     }
 
     /// Waits until nobody works on them any more.
