@@ -1,7 +1,7 @@
 //! Messages of devices between the store and the link: kept before anything follows from them, sent in order for each rule, a
 //! few at a time so that no rule waits for another's, dropped from the store when the bridge has dealt with them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use sampan_devices_control::MessageRow;
 use serde_json::Value;
@@ -12,6 +12,8 @@ use crate::store::{Fact, StoreError};
 /// Messages and bytes of one rule that are sent and not acknowledged; one is, whatever its size.
 const WINDOW: usize = 4;
 const BYTES: usize = 64 << 10;
+/// Batches that find no room in the store: of a helper, and of one before it.
+const UNSTORED: usize = 2;
 /// Between two events about messages that were dropped, in seconds.
 const TELL: i64 = 600;
 
@@ -22,6 +24,17 @@ pub(super) struct Messages {
     clock: Clock,
     dropped: usize,
     told_at: Option<i64>,
+    /// What the disk has had no room for, in order. A helper gives no more before it is in the store.
+    unstored: VecDeque<Given>,
+}
+
+/// A batch of a helper's.
+pub(super) struct Given {
+    /// None of a helper that is gone.
+    pub(super) batch: Option<u64>,
+    pub(super) rows: Vec<MessageRow>,
+    pub(super) most_bytes: u64,
+    pub(super) ttl_s: u64,
 }
 
 #[derive(Default)]
@@ -51,22 +64,49 @@ impl Clock {
 }
 
 impl Messages {
-    /// Into the store, all or none; what finds no room there is dropped.
-    pub(super) fn keep(
-        &mut self,
-        cx: &mut Context,
-        rows: &[MessageRow],
-        most: u64,
-        ttl_s: u64,
-    ) -> Result<(), StoreError> {
+    /// Into the store. The number of the batch that is in it then; none where the disk is full: it is tried [again](Self::again).
+    pub(super) fn keep(&mut self, cx: &mut Context, given: Given) -> Result<Option<u64>, StoreError> {
+        self.unstored.push_back(given);
+        while self.unstored.len() > UNSTORED {
+            self.dropped += self.unstored.pop_front().map_or(0, |oldest| oldest.rows.len());
+        }
+        self.again(cx)
+    }
+
+    /// Tries what is not in the store yet.
+    pub(super) fn again(&mut self, cx: &mut Context) -> Result<Option<u64>, StoreError> {
+        let mut stored = None;
+        while let Some(given) = self.unstored.pop_front() {
+            if !self.store(cx, &given)? {
+                log::warn!("{} messages of devices wait for room on the disk", given.rows.len());
+                self.unstored.push_front(given);
+                break;
+            }
+            stored = given.batch;
+        }
+        Ok(stored)
+    }
+
+    /// Another one has other numbers.
+    pub(super) fn helper_went(&mut self) {
+        self.unstored.iter_mut().for_each(|given| given.batch = None);
+    }
+
+    /// All or none; of all that is there then, what is too much is dropped. False on a full disk.
+    fn store(&mut self, cx: &mut Context, given: &Given) -> Result<bool, StoreError> {
         let now = self.clock.now(cx)?;
-        let (most, ttl) = (i64::try_from(most).unwrap_or(i64::MAX), i64::try_from(ttl_s).unwrap_or(i64::MAX));
-        self.dropped += cx.store.write_durable(|writer| {
+        let Given { rows, most_bytes, ttl_s, .. } = given;
+        let [most, ttl] = [most_bytes, ttl_s].map(|number| i64::try_from(*number).unwrap_or(i64::MAX));
+        let kept = cx.store.write_durable_in_room(|writer| {
             let put = |row: &MessageRow| writer.put_message(&row.rule, row.class, now.saturating_add(ttl), &row.record);
             rows.iter().try_for_each(put)?;
             writer.set_fact(Fact::MessageClock, &now.to_string())?;
             writer.drop_messages(now, most)
-        })?;
+        });
+        match kept {
+            Err(error) if error.is_full() => return Ok(false),
+            kept => self.dropped += kept?,
+        }
         if self.dropped > 0 && self.told_at.is_none_or(|at| now >= at + TELL) {
             self.told_at = Some(now);
             let dropped = std::mem::take(&mut self.dropped);
@@ -76,7 +116,8 @@ impl Messages {
             cx.node_event(true, "DeviceMessagesDropped", &what)?;
         }
         let rules: BTreeSet<&str> = rows.iter().map(|row| &*row.rule).collect();
-        rules.into_iter().try_for_each(|rule| self.send(cx, rule))
+        rules.into_iter().try_for_each(|rule| self.send(cx, rule))?;
+        Ok(true)
     }
 
     /// The bridge takes them.

@@ -10,7 +10,7 @@ use sampan_devices_control::{Counters, FromHelper, Kind, ToHelper};
 use serde_json::{Value, json};
 
 use super::context::Context;
-use super::device_messages::Messages;
+use super::device_messages::{Given, Messages};
 use super::events::about_object;
 use super::sources::News;
 use crate::devices::client::{self, Heard, Helper, Teller};
@@ -151,6 +151,7 @@ impl Devices {
             Heard::Down(_) => {
                 self.connection = None;
                 self.untold = Untold::default();
+                self.messages.helper_went();
             }
             Heard::Room => {}
             Heard::Line(line) => self.said(cx, line)?,
@@ -183,8 +184,8 @@ impl Devices {
             }
             FromHelper::Counters { counters } => counted(&cx.paths.device_counters(), &counters),
             FromHelper::Messages { batch, rows, most_bytes, ttl_s } => {
-                self.messages.keep(cx, &rows, most_bytes, ttl_s)?;
-                self.untold.stored = Some(batch);
+                let given = Given { batch: Some(batch), rows, most_bytes, ttl_s };
+                self.untold.stored = self.messages.keep(cx, given)?.or(self.untold.stored);
             }
             FromHelper::Called { id, answer: what } => answer(cx, id, what),
             FromHelper::Hello { .. } | FromHelper::Answer { .. } => {}
@@ -202,6 +203,12 @@ impl Devices {
             let refused = uids.into_iter().map(|uid| DeviceRefusal { uid, reason: reason.to_owned() }).collect();
             self.acked(batch, refused);
         }
+    }
+
+    /// Stores what found no room before.
+    pub(super) fn store_again(&mut self, cx: &mut Context) -> Result<(), StoreError> {
+        self.untold.stored = self.messages.again(cx)?.or(self.untold.stored);
+        Ok(())
     }
 
     /// Tells the helper as much as it takes now.

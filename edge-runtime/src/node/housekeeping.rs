@@ -26,6 +26,7 @@ impl Node {
         }
         self.cx.look_at = Some(now.after(PERIOD));
         self.cx.expire_events(now)?;
+        self.devices.store_again(&mut self.cx)?;
         maintain(&self.reserve, &self.cx.paths);
         self.follow_addresses();
         self.follow_neighbours()?;

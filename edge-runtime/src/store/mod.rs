@@ -229,6 +229,23 @@ impl Store {
         done
     }
 
+    /// As [`Store::write_durable`], but not in the room that is kept for the node: for what strangers can make any amount of.
+    ///
+    /// # Errors
+    /// As [`Store::write_durable`].
+    pub fn write_durable_in_room<T>(
+        &mut self,
+        work: impl Fn(&Writer<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.set_sync("FULL")?;
+        let done = self.try_write(work);
+        self.set_sync("NORMAL")?;
+        if done.is_ok() {
+            self.synced.all();
+        }
+        done
+    }
+
     /// As [`Store::write_durable`] for a helper beside the daemon: the store is locked for the commit, and not while the
     /// medium takes its time. Others may see, and build on, what a power cut can still take: their own sync takes it along.
     ///
