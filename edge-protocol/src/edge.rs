@@ -266,6 +266,13 @@ impl EdgeSession {
         self.of_rules(&ToCloud::Answer { id, answer })
     }
 
+    /// Sends a [`RuleRequest`](crate::message::RuleRequest), to be answered by [`EdgeEvent::Response`] of this number, or never
+    /// when the connection ends. False as of [`message`](Self::message).
+    #[must_use]
+    pub fn request(&mut self, id: u64, request: serde_json::Value) -> bool {
+        self.of_rules(&ToCloud::Request { id, request })
+    }
+
     fn of_rules(&mut self, message: &ToCloud) -> bool {
         if !self.agreed(version::RULES) || self.rules.len() >= MAX_RULE_TEXTS {
             return false;

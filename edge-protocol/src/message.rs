@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::version::PROTOCOL;
 pub use certificate::{Der, RenewAnswer};
 pub use device::{DeviceRefusal, DeviceReport, DeviceState, MAX_DEVICES, TwinReport, TwinValue};
-pub use rule::{Call, CallFailure, CallResult, MAX_BODY, MAX_PAYLOAD, RuleMessage};
+pub use rule::{Call, CallFailure, CallResult, MAX_BODY, MAX_PAYLOAD, RuleMessage, RuleRequest};
 
 /// Names one Kubernetes object. `namespace` is empty for cluster-scoped kinds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -281,6 +281,11 @@ pub enum ToEdge {
         id: u64,
         call: serde_json::Value,
     },
+    /// What came of a `Request`, by its number: a [`CallResult`].
+    Response {
+        id: u64,
+        response: serde_json::Value,
+    },
     Pong {},
     /// Nack of a message type this build does not know.
     Unsupported {
@@ -372,6 +377,11 @@ pub enum ToCloud {
     Answer {
         id: u64,
         answer: serde_json::Value,
+    },
+    /// A [`RuleRequest`], answered by `Response` with the same number, which the node chooses: never that of one under way.
+    Request {
+        id: u64,
+        request: serde_json::Value,
     },
     /// Nack of a message type this build does not know.
     Unsupported {

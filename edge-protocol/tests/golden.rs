@@ -162,6 +162,7 @@ fn to_edge() -> Vec<ToEdge> {
         ToEdge::DevicesAck { batch: 4, refused: vec![] },
         ToEdge::MessageAck { ids: vec![4, 5] },
         ToEdge::Call { id: 9, call: json!({"publish": {"topic": "led", "payload": "T04="}}) },
+        ToEdge::Response { id: 6, response: json!({"http": {"status": 200, "headers": [], "body": "eA=="}}) },
     ]
 }
 
@@ -274,6 +275,7 @@ fn to_cloud() -> Vec<ToCloud> {
             message: json!({"rule": "r-1", "key": "k-1", "topic": "default/temp", "payload": "MjE=", "atMs": 5}),
         },
         ToCloud::Answer { id: 9, answer: json!({"published": {}}) },
+        ToCloud::Request { id: 6, request: json!({"rule": "r-1", "body": "e30="}) },
     ]
 }
 

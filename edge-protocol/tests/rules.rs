@@ -64,6 +64,36 @@ fn a_call_is_answered_by_its_number() {
 }
 
 #[test]
+fn a_request_is_answered_by_its_number() {
+    let mut pair = welcomed(true, 7);
+    let request = json!({"rule": "u", "body": "e30="});
+    assert!(pair.edge.request(1_700_000_000_000_000, request.clone()));
+    pair.run(NOW).expect("they talk");
+    let id = 1_700_000_000_000_000;
+    assert_eq!(pair.bridge_events.last(), Some(&BridgeEvent::Request { id, request: request.clone() }));
+    for _ in 0..2 {
+        assert!(pair.bridge.respond(id, json!({"published": {}})), "the second is none");
+    }
+    assert!(pair.bridge.respond(9, Value::Null), "nobody has asked");
+    pair.run(NOW).expect("they talk");
+    let told =
+        |pair: &Pair| pair.edge_events.iter().filter(|event| matches!(event, EdgeEvent::Response { .. })).count();
+    assert_eq!(told(&pair), 1);
+    assert_eq!(pair.edge_events.last(), Some(&EdgeEvent::Response { id, response: json!({"published": {}}) }));
+
+    // Who does not read is not told more than it can be made to hold.
+    let long = Value::from("x".repeat(1 << 20));
+    for id in 0..16 {
+        assert!(pair.edge.request(id, Value::Null));
+    }
+    pair.run(NOW).expect("they talk");
+    assert_eq!((0..16).filter(|id| pair.bridge.respond(*id, long.clone())).count(), 2);
+    assert_eq!((0..16).filter(|id| pair.bridge.respond(*id, json!({"failed": {}}))).count(), 16);
+    pair.run(NOW).expect("they talk");
+    assert_eq!(told(&pair), 17, "each is answered once");
+}
+
+#[test]
 fn answers_to_other_connections_calls_end_the_connection() {
     for id in [0, 1, (7 << 20) + 2, (8 << 20) + 1, u64::MAX] {
         let mut pair = welcomed(true, 7);
@@ -78,9 +108,12 @@ fn who_has_not_said_that_it_has_rules_has_none() {
     let mut pair = welcomed(false, 1);
     assert!(!pair.edge.message(1, 1, Value::Null) && !pair.edge.answer(1, Value::Null));
     assert_eq!(pair.bridge.call(Value::Null), None);
-    for message in
-        [ToCloud::Message { id: 1, left_ms: 1, message: Value::Null }, ToCloud::Answer { id: 1, answer: Value::Null }]
-    {
+    assert!(!pair.edge.request(1, Value::Null));
+    for message in [
+        ToCloud::Request { id: 1, request: Value::Null },
+        ToCloud::Message { id: 1, left_ms: 1, message: Value::Null },
+        ToCloud::Answer { id: 1, answer: Value::Null },
+    ] {
         let mut pair = welcomed(false, 1);
         assert!(pair.bridge.handle(&mut pair.state, &encode(&message), NOW).is_err());
     }
@@ -100,6 +133,12 @@ fn neither_side_can_fill_the_other() {
     let message = |id| encode(&ToCloud::Message { id, left_ms: 1, message: Value::Null });
     let taken = (0..1_000).take_while(|id| pair.bridge.handle(&mut pair.state, &message(*id), NOW).is_ok()).count();
     assert_eq!(taken, 256);
+    let request = |id| encode(&ToCloud::Request { id, request: Value::Null });
+    let taken = (0..1_000).take_while(|id| pair.bridge.handle(&mut pair.state, &request(*id), NOW).is_ok()).count();
+    assert_eq!(taken, 32);
+    let mut pair = welcomed(true, 1);
+    assert!(pair.bridge.handle(&mut pair.state, &request(1), NOW).is_ok());
+    assert!(pair.bridge.handle(&mut pair.state, &request(1), NOW).is_err(), "the same number while under way");
     let mut pair = welcomed(true, 1);
     assert!(pair.bridge.handle(&mut pair.state, &message(1), NOW).is_ok());
     assert!(pair.bridge.handle(&mut pair.state, &message(1), NOW).is_err(), "the same row twice");

@@ -146,6 +146,11 @@ impl BridgeSession {
                 }
                 None
             }
+            ToCloud::Request { id, request } => {
+                self.rules.request(id, self.decoder.last_size())?;
+                self.events.push_back(BridgeEvent::Request { id, request });
+                None
+            }
             ToCloud::Ping { rtt_ms } => {
                 self.rtt_ms = rtt_ms.or(self.rtt_ms);
                 return self.control(ToEdge::Pong {});

@@ -1,4 +1,4 @@
-//! Messages and calls of rules under way on one connection, and their bounds.
+//! Messages, requests and calls of rules under way on one connection, and their bounds.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -9,9 +9,13 @@ use crate::message::ToEdge;
 
 /// Messages that a node may have under way. A node of ours has four for each of its rules.
 const MAX_MESSAGES: usize = 256;
-/// Calls that a node may have to answer, and the bytes of those that wait to be sent.
+/// Calls that a node may have to answer, and the bytes of those and of answers that wait to be sent.
 const MAX_CALLS: usize = 32;
 const MAX_CALL_BYTES: usize = 2 << 20;
+/// An answer for which there is always room: there is one for each request that was taken.
+const SHORT: usize = 4 << 10;
+/// Requests of a node under way; a node of ours has half as many, and those of a helper that has died.
+const MAX_REQUESTS: usize = 32;
 /// Numbers of calls of one connection, in bits; above them is its fencing number.
 const CALL_BITS: u32 = 20;
 
@@ -22,6 +26,8 @@ pub(super) struct Rules {
     messages: BTreeMap<u64, usize>,
     bytes: usize,
     acks: Vec<u64>,
+    /// By number, with their sizes.
+    requests: BTreeMap<u64, usize>,
     calls: BTreeSet<u64>,
     last_call: u64,
     /// Texts that wait to be sent.
@@ -42,6 +48,19 @@ impl Rules {
         }
         self.bytes += bytes;
         Ok(())
+    }
+
+    pub(super) fn request(&mut self, id: u64, bytes: usize) -> Result<(), SessionError> {
+        if !self.takes {
+            return Err(SessionError::violation("a request of rules that nobody has asked for"));
+        }
+        if self.requests.len() >= MAX_REQUESTS || self.requests.values().sum::<usize>() >= MAX_REPORT_BYTES {
+            return Err(SessionError::violation("more requests under way than any node has"));
+        }
+        match self.requests.insert(id, bytes) {
+            None => Ok(()),
+            Some(_) => Err(SessionError::violation(format!("request {id} came again while under way"))),
+        }
     }
 
     /// Whether anybody waits for the answer.
@@ -79,6 +98,23 @@ impl BridgeSession {
             self.rules.bytes -= bytes;
             self.rules.acks.push(id);
         }
+    }
+
+    /// Answers [`Request`](super::BridgeEvent::Request) of this number. False when the node reads too little of what it has asked
+    /// for: then a short answer may be tried.
+    pub fn respond(&mut self, id: u64, response: serde_json::Value) -> bool {
+        let rules = &mut self.rules;
+        if !rules.requests.contains_key(&id) {
+            return true;
+        }
+        let text = encode(&ToEdge::Response { id, response });
+        if text.len() > SHORT && rules.text_bytes >= MAX_CALL_BYTES || text.len() > ToEdge::MAX {
+            return false;
+        }
+        rules.requests.remove(&id);
+        rules.text_bytes += text.len();
+        rules.texts.push_back(text);
+        true
     }
 
     /// Asks the node to do a [`Call`](crate::message::Call); the answer comes as [`Answer`](super::BridgeEvent::Answer) of the

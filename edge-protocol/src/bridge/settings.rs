@@ -100,5 +100,11 @@ pub enum BridgeEvent {
         id: u64,
         answer: serde_json::Value,
     },
+    /// What a program on the node wants of a rule, a [`RuleRequest`](crate::message::RuleRequest) if the node keeps to it. Deal
+    /// with it once, then call [`respond`](super::BridgeSession::respond).
+    Request {
+        id: u64,
+        request: serde_json::Value,
+    },
     Stream(StreamEvent),
 }

@@ -103,5 +103,10 @@ pub enum EdgeEvent {
         id: u64,
         call: serde_json::Value,
     },
+    /// Answer to [`EdgeSession::request`](super::EdgeSession::request).
+    Response {
+        id: u64,
+        response: serde_json::Value,
+    },
     Stream(StreamEvent),
 }

@@ -57,6 +57,10 @@ impl EdgeSession {
                 self.events.push_back(EdgeEvent::Call { id, call });
                 None
             }
+            ToEdge::Response { id, response } => {
+                self.events.push_back(EdgeEvent::Response { id, response });
+                None
+            }
             ToEdge::DevicesAck { batch, refused } => {
                 // One that is not under way was acknowledged twice: nothing to tell.
                 if self.devices_under_way == Some(batch) {

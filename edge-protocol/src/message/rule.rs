@@ -1,5 +1,5 @@
-//! What rules (rules.kubeedge.io) carry over the link: messages of a node's broker, and calls at its broker and at servers on
-//! it. Values only; a node passes them on as they are between its store or its helper and the link.
+//! What rules (rules.kubeedge.io) carry over the link: messages of a node's broker, requests of programs on it, and calls at its
+//! broker and at servers on it. Values only; a node passes them on as they are between its store or its helper and the link.
 
 use super::base64_text;
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,18 @@ pub struct RuleMessage {
     pub at_ms: u64,
 }
 
+/// A request of a program on a device, for one rule. What comes of it is a [`CallResult`], `Http` if the target has answered; it
+/// is sent to the target once at most.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RuleRequest {
+    /// Uid of the rule.
+    pub rule: String,
+    /// As the program has sent it, at most [`MAX_BODY`].
+    #[serde(with = "base64_text")]
+    pub body: Vec<u8>,
+}
+
 /// What a rule wants done on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
@@ -49,7 +61,7 @@ pub enum Call {
     },
 }
 
-/// What came of a [`Call`].
+/// What came of a [`Call`] or a [`RuleRequest`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum CallResult {
@@ -67,11 +79,11 @@ pub enum CallResult {
     },
 }
 
-/// Why a [`Call`] failed. A reason this build does not know reads as `Unknown`.
+/// Why a [`Call`] or a [`RuleRequest`] failed. A reason this build does not know reads as `Unknown`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CallFailure {
-    /// Nothing was done: no helper, no broker, too much is under way.
+    /// Nothing was done: no link, no helper, no broker, too much is under way.
     Unavailable,
     /// Nothing was done: nobody takes connections at the port.
     Unreachable,
@@ -79,7 +91,7 @@ pub enum CallFailure {
     Broken,
     /// Perhaps it was done; there was no answer in time.
     Timeout,
-    /// The node does not do such a thing.
+    /// Who is asked does not do such a thing.
     Refused,
     #[serde(other)]
     Unknown,

@@ -7,9 +7,11 @@
 //! | `mqtt` | a connection to a broker |
 //! | `dmi` | calls of mappers and to mappers |
 //! | `server` | the unix socket at which the daemon and clients call |
-//! | `rules` | messages and calls of rules |
+//! | `rules` | messages, requests and calls of rules |
+//! | `bound` | a TCP socket that listens |
 //! | `run` | the loop that joins them |
 
+mod bound;
 pub mod dmi;
 #[doc(hidden)]
 pub mod fuzz;

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::dmi::{Answered, Dmi};
 use crate::grpc::Call;
 use crate::mqtt::{Filters, News, Outlets};
-use crate::rules::{self, Messages};
+use crate::rules::{self, Messages, Request as RuleRequest, Requests};
 use crate::server::{self, Callers, Heard, Role, Said};
 use crate::twins::{Now, Output, Request, Twins};
 
@@ -42,7 +42,8 @@ pub async fn run(socket: &Path) -> io::Result<()> {
     let (calls, mut mappers_calls) = mpsc::channel(NEWS);
     let (answered, mut mappers_answers) = mpsc::channel(NEWS);
     let (rule_calls, mut rules_answers) = rules::Calls::new();
-    let mut helper = Helper::new(news, (calls, answered), rule_calls);
+    let (requests, mut rule_requests) = mpsc::channel(NEWS);
+    let mut helper = Helper::new(news, (calls, answered), rule_calls, requests);
     let serve = async {
         loop {
             let wake = helper.wake();
@@ -59,6 +60,7 @@ pub async fn run(socket: &Path) -> io::Result<()> {
                 Some(call) = mappers_calls.recv() => helper.called(call),
                 Some(answered) = mappers_answers.recv() => helper.answered(answered),
                 Some(answered) = rules_answers.recv() => helper.carried_out(answered),
+                Some(request) = rule_requests.recv() => helper.requested(request),
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
                 _ = terminate.recv() => helper.ending = true,
                 _ = interrupt.recv() => helper.ending = true,
@@ -89,6 +91,7 @@ struct Works {
     settings: Settings,
     twins: Twins,
     messages: Messages,
+    requests: Requests,
 }
 
 impl Works {
@@ -111,6 +114,8 @@ struct Helper {
     /// What rules want to be subscribed to.
     filters: Filters,
     calls: rules::Calls,
+    /// For the servicebus; none where it has been taken.
+    requests: Option<mpsc::Sender<RuleRequest>>,
     news: mpsc::Sender<News>,
     /// None before the first daemon, and where DMI is off.
     dmi: Option<Dmi>,
@@ -128,6 +133,7 @@ impl Helper {
         news: mpsc::Sender<News>,
         mappers: (mpsc::Sender<Call>, mpsc::Sender<Answered>),
         calls: rules::Calls,
+        requests: mpsc::Sender<RuleRequest>,
     ) -> Self {
         Self {
             start: Instant::now(),
@@ -136,6 +142,7 @@ impl Helper {
             outlets: Outlets::default(),
             filters: Filters::default(),
             calls,
+            requests: Some(requests),
             news,
             dmi: None,
             mappers,
@@ -182,6 +189,7 @@ impl Helper {
         if let Some(works) = &mut self.works {
             works.twins.daemon_went(now);
             works.messages.daemon_went();
+            works.requests.link(false);
         }
     }
 
@@ -228,10 +236,11 @@ impl Helper {
             let seed = now.wall ^ (u64::from(std::process::id()) << 40);
             let (twins, messages) =
                 (Twins::new(node.clone(), &settings, seed), Messages::new(settings.store.clone(), !seed));
-            Works { twins, messages, node, settings }
+            Works { twins, messages, requests: Requests::new(now.wall << 10), node, settings }
         });
         works.twins.daemon_came(now);
         works.messages.daemon_came();
+        works.requests.daemon_came();
         if let (None, Some(settings)) = (&self.dmi, &works.settings.dmi) {
             let (calls, answered) = self.mappers.clone();
             self.dmi = Some(Dmi::start(settings.folder.clone(), calls, answered));
@@ -247,6 +256,7 @@ impl Helper {
         if let Some(works) = &mut self.works {
             works.twins.daemon_came(now);
             works.messages.daemon_came();
+            works.requests.daemon_came();
         }
         self.ending = true;
     }
@@ -256,6 +266,11 @@ impl Helper {
         let Some(works) = self.works.as_mut().filter(|works| works.twins.is_ready()) else { return };
         if self.outlets.open(&works.settings, &works.node, &self.news, &self.filters) {
             works.twins.listens();
+        }
+        let Some(servicebus) = &works.settings.servicebus else { return };
+        // Checked when it was read.
+        if let (Ok(address), Some(requests)) = (servicebus.checked(), self.requests.take()) {
+            drop(tokio::task::spawn_local(rules::serve(address, requests)));
         }
     }
 
@@ -316,6 +331,16 @@ impl Helper {
     fn carried_out(&mut self, answered: rules::Answered) {
         self.calls.done();
         self.tell_result(answered);
+    }
+
+    /// What a program on this device wants of a rule.
+    fn requested(&mut self, request: RuleRequest) {
+        // The bytes of it are in several forms for a moment.
+        self.trim_at = Some(Instant::now() + CALM);
+        let line = self.works.as_mut().and_then(|works| works.requests.begin(request));
+        if line.is_some_and(|line| !self.callers.tell_daemon(&line)) {
+            self.daemon_went();
+        }
     }
 
     fn tell_result(&mut self, (id, result): rules::Answered) {
@@ -421,16 +446,25 @@ fn do_dmi(dmi: &mut Dmi, output: Output) {
 
 /// What the daemon says, for the core.
 fn tell(works: &mut Works, now: Now, line: ToHelper, filters: &Filters) {
-    let Works { twins, messages, .. } = works;
+    let Works { twins, messages, requests, settings, .. } = works;
     match line {
         ToHelper::Object { kind: Kind::Rule, uid, body, .. } => {
-            messages.rule(uid, &body);
+            if requests.rule(&uid, &body) {
+                messages.gone(&uid);
+                if settings.servicebus.is_none() {
+                    log::warn!("rule {uid} takes requests of this node, where device-twin.servicebus is off");
+                }
+            } else {
+                messages.rule(uid, &body);
+            }
             filters.set(messages.filters());
         }
         ToHelper::Gone { kind: Kind::Rule, uid, .. } => {
             messages.gone(&uid);
+            requests.gone(&uid);
             filters.set(messages.filters());
         }
+        ToHelper::Response { id, response } => requests.responded(id, response),
         ToHelper::Stored { batch } => messages.stored(batch),
         ToHelper::Object { kind, namespace, name, uid, body } => {
             twins.object(now, kind, Named { namespace, name }, uid, &body);
@@ -441,8 +475,12 @@ fn tell(works: &mut Works, now: Now, line: ToHelper, filters: &Filters) {
             twins.told(now);
             messages.told();
             filters.set(messages.filters());
+            requests.told();
         }
-        ToHelper::Link { up, clock_set } => twins.link(now, up, clock_set),
+        ToHelper::Link { up, clock_set } => {
+            twins.link(now, up, clock_set);
+            requests.link(up);
+        }
         ToHelper::Ack { batch, refused } => twins.acked(now, batch, &refused),
         ToHelper::Daemon { .. }
         | ToHelper::Client {}

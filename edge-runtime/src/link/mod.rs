@@ -84,6 +84,11 @@ pub enum LinkEvent {
         id: u64,
         call: serde_json::Value,
     },
+    /// Answer to [`LinkHandle::request`].
+    Response {
+        id: u64,
+        response: serde_json::Value,
+    },
     Stream(StreamEvent),
     /// The bridge sent the node away; `Disconnected` follows. Retried, at the slowest pace.
     Refused(RefuseReason, String),
@@ -161,6 +166,11 @@ impl LinkHandle {
     /// Answers a call of rules. False as of [`message`](Self::message).
     pub fn answer(&self, id: u64, answer: serde_json::Value) -> bool {
         self.with(|s| s.answer(id, answer)).unwrap_or(false)
+    }
+
+    /// Sends a request of rules; its answer comes with this connection or never. False as of [`message`](Self::message).
+    pub fn request(&self, id: u64, request: serde_json::Value) -> bool {
+        self.with(|s| s.request(id, request)).unwrap_or(false)
     }
 
     /// Rows that [`up`](Self::up) takes now; 0 without a connection.

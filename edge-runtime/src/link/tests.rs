@@ -106,6 +106,7 @@ impl Node {
             LinkEvent::DevicesAcked { batch, .. } => format!("devices {batch}"),
             LinkEvent::MessagesAcked(ids) => format!("messages {ids:?}"),
             LinkEvent::Call { id, .. } => format!("call {id}"),
+            LinkEvent::Response { id, .. } => format!("response {id}"),
             LinkEvent::Stream(StreamEvent::Data { stream, data }) => {
                 self.handle.stream_consumed(stream, data.len());
                 format!("data {stream} {}", data.len())

@@ -1,6 +1,7 @@
 //! The helper for devices: when there is one, what it is told, and what follows from what it says. What twins are is the
 //! helper's.
 
+use std::collections::VecDeque;
 use std::path::Path;
 
 use async_executor::Task;
@@ -44,7 +45,8 @@ struct Untold {
     links: Vec<bool>,
     ack: Option<(u64, Vec<DeviceRefusal>)>,
     stored: Option<u64>,
-    calls: Vec<(u64, Value)>,
+    /// Of rules.
+    lines: VecDeque<ToHelper>,
 }
 
 impl Devices {
@@ -125,11 +127,26 @@ impl Devices {
 
     /// What a rule wants done here.
     pub(super) fn call(&mut self, cx: &Context, id: u64, call: Value) {
-        if self.connection.is_some() && self.untold.calls.len() < CALLS {
-            return self.untold.calls.push((id, call));
+        if self.connection.is_some() && self.untold.lines.len() < LINES {
+            return self.untold.lines.push_back(ToHelper::Call { id, call });
         }
         let why = "the helper for devices does not run, or has too much to do";
         answer(cx, id, json!({"failed": {"failure": "unavailable", "why": why}}));
+    }
+
+    /// What came of a request of the helper's.
+    pub(super) fn responded(&mut self, id: u64, response: Value) {
+        // The helper has no more under way than find room.
+        if self.connection.is_some() && self.untold.lines.len() < 2 * LINES {
+            self.untold.lines.push_back(ToHelper::Response { id, response });
+        }
+    }
+
+    fn request(&mut self, cx: &Context, id: u64, request: Value) {
+        if !cx.connection().is_some_and(|link| link.request(id, request)) {
+            let why = "the node is not connected to a bridge that takes it, or too much waits";
+            self.responded(id, json!({"failed": {"failure": "unavailable", "why": why}}));
+        }
     }
 
     /// What the helper has said, or that it came or went.
@@ -188,6 +205,7 @@ impl Devices {
                 self.untold.stored = self.messages.keep(cx, given)?.or(self.untold.stored);
             }
             FromHelper::Called { id, answer: what } => answer(cx, id, what),
+            FromHelper::Request { id, request } => self.request(cx, id, request),
             FromHelper::Hello { .. } | FromHelper::Answer { .. } => {}
         }
         Ok(())
@@ -223,8 +241,8 @@ impl Devices {
     }
 }
 
-/// What waits for the helper.
-const CALLS: usize = 32;
+/// Calls that wait for the helper, and as many answers to it.
+const LINES: usize = 32;
 
 fn answer(cx: &Context, id: u64, what: Value) {
     if !cx.connection().is_some_and(|link| link.answer(id, what)) {
@@ -254,9 +272,9 @@ fn kind_of(key: &ObjectKey) -> Option<Kind> {
 
 impl Untold {
     fn is_empty(&self) -> bool {
-        let Self { gone, objects, kept, told, links, ack, stored, calls } = self;
+        let Self { gone, objects, kept, told, links, ack, stored, lines } = self;
         let nothing = gone.is_empty() && objects.is_empty() && kept.is_empty() && !told && links.is_empty();
-        nothing && ack.is_none() && stored.is_none() && calls.is_empty()
+        nothing && ack.is_none() && stored.is_none() && lines.is_empty()
     }
 
     /// What goes first: what is gone makes room for what has its name now. None for what is not there any more.
@@ -284,9 +302,8 @@ impl Untold {
         if let Some(batch) = self.stored.take() {
             return Some(ToHelper::Stored { batch });
         }
-        if !self.calls.is_empty() {
-            let (id, call) = self.calls.remove(0);
-            return Some(ToHelper::Call { id, call });
+        if let Some(line) = self.lines.pop_front() {
+            return Some(line);
         }
         self.ack.take().map(|(batch, refused)| ToHelper::Ack { batch, refused })
     }

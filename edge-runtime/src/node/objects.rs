@@ -53,6 +53,7 @@ impl Node {
             LinkEvent::DevicesAcked { batch, refused } => self.devices.acked(batch, refused),
             LinkEvent::MessagesAcked(ids) => self.devices.messages.acked(&mut self.cx, &ids)?,
             LinkEvent::Call { id, call } => self.devices.call(&self.cx, id, call),
+            LinkEvent::Response { id, response } => self.devices.responded(id, response),
             LinkEvent::Refused(reason, message) => log::error!("the bridge refused this node ({reason:?}): {message}"),
             LinkEvent::Changes { stream, changes } => self.take_changes(&stream, changes)?,
             LinkEvent::UpAcked(ids) => {

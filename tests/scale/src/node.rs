@@ -195,6 +195,7 @@ impl Node {
             | EdgeEvent::Renewed(_)
             | EdgeEvent::MessagesAcked(_)
             | EdgeEvent::Call { .. }
+            | EdgeEvent::Response { .. }
             | EdgeEvent::Stream(_) => {}
         }
     }

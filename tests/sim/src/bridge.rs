@@ -448,6 +448,7 @@ impl Bridge {
                 | BridgeEvent::Renew(_)
                 | BridgeEvent::Message { .. }
                 | BridgeEvent::Answer { .. }
+                | BridgeEvent::Request { .. }
                 | BridgeEvent::Stream(_) => {}
             }
         }

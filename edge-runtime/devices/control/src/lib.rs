@@ -7,6 +7,7 @@
 mod broker;
 mod lines;
 mod listen;
+mod servicebus;
 mod settings;
 
 use edge_protocol::message::DeviceRefusal;
@@ -16,10 +17,11 @@ use serde_json::Value;
 pub use broker::Address;
 pub use lines::{Splitter, TooLong};
 pub use listen::Listen;
+pub use servicebus::Servicebus;
 pub use settings::{CheckValues, Dmi, Mqtt, Read, Report, Settings, Store};
 
 /// Changes with anything that an older helper or daemon would misunderstand: then the helper ends and another one starts.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Exit code of `edge-devices --check-settings` for settings that are wrong; its stderr says why.
 pub const WRONG_SETTINGS: u8 = 3;
@@ -51,6 +53,8 @@ pub enum ToHelper {
     Stored { batch: u64 },
     /// What a rule wants done ([`Call`](edge_protocol::message::Call)); answered by `Called` with the same number.
     Call { id: u64, call: Value },
+    /// What came of a `Request` ([`CallResult`](edge_protocol::message::CallResult)).
+    Response { id: u64, response: Value },
     /// Answered by `Answer` with the same number.
     Ask { id: u64, question: Question },
     /// Say what is not told yet, and end: the module is off, or the node shuts down.
@@ -97,6 +101,12 @@ pub enum FromHelper {
     Called {
         id: u64,
         answer: Value,
+    },
+    /// A request of a program on the device ([`RuleRequest`](edge_protocol::message::RuleRequest)), answered by `Response` with the
+    /// same number, or never when the link is said to be down before that.
+    Request {
+        id: u64,
+        request: Value,
     },
     /// How it goes, for `edge-runtime status`; when it has changed, at most once a second.
     Counters {

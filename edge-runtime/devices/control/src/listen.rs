@@ -25,13 +25,7 @@ impl Listen {
     /// # Errors
     /// `KEY: WHY`: it is no address, or one that others reach and where nobody is asked who they are.
     pub fn checked(&self) -> Result<SocketAddr, String> {
-        let address: SocketAddr = match self.address.parse() {
-            Ok(address) => address,
-            Err(_) => return Err(format!("address: {:?} is not IP:PORT", self.address)),
-        };
-        if address.port() == 0 {
-            return Err(format!("address: {:?} has no port", self.address));
-        }
+        let address = address(&self.address)?;
         if !self.users_file.is_empty() && !self.users_file.starts_with('/') {
             return Err(format!("users-file: {:?} is no absolute path", self.users_file));
         }
@@ -41,6 +35,16 @@ impl Listen {
             return Err(format!("address: {:?} {why}", self.address));
         }
         Ok(address)
+    }
+}
+
+/// # Errors
+/// `address: WHY`
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    match text.parse::<SocketAddr>() {
+        Ok(address) if address.port() == 0 => Err(format!("address: {text:?} has no port")),
+        Ok(address) => Ok(address),
+        Err(_) => Err(format!("address: {text:?} is not IP:PORT")),
     }
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_path_to_error::Track;
 
-use crate::{Address, Listen};
+use crate::{Address, Listen, Servicebus};
 
 /// With the name of a socket in it a path has less than 108 bytes (unix(7)).
 const LONGEST_FOLDER: usize = 80;
@@ -21,6 +21,8 @@ pub struct Settings {
     pub dmi: Option<Dmi>,
     /// Where devices find the node itself; none for nowhere.
     pub listen: Option<Listen>,
+    /// Where programs on the device send requests for rules to; none for nowhere.
+    pub servicebus: Option<Servicebus>,
     pub report: Report,
     pub store: Store,
     /// Values must fit type, minimum and maximum of the model.
@@ -137,6 +139,9 @@ impl Settings {
         if let Some(listen) = &self.listen {
             listen.checked().map_err(|why| format!("device-twin.listen.{why}"))?;
         }
+        if let Some(servicebus) = &self.servicebus {
+            servicebus.checked().map_err(|why| format!("device-twin.servicebus.{why}"))?;
+        }
         let Report { min_interval_seconds, per_second, unchanged_seconds } = self.report;
         in_range("report.min-interval-seconds", min_interval_seconds, 0, 86_400)?;
         in_range("report.per-second", per_second.into(), 1, 1_000)?;
@@ -197,6 +202,7 @@ mod tests {
             (json!({"dmi": {"folder": "/x".repeat(40)}}), "device-twin.dmi.folder: "),
             (json!({"listen": {"address": "0.0.0.0:1884"}}), "device-twin.listen.address: "),
             (json!({"listen": {"users-file": "users"}}), "device-twin.listen.users-file: "),
+            (json!({"servicebus": {"address": "0.0.0.0:9060"}}), "device-twin.servicebus.address: "),
             (json!({"check-values": 1}), "device-twin.check-values: "),
         ] {
             let read = read(&typed);

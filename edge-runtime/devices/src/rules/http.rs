@@ -120,12 +120,12 @@ fn head(bytes: &mut Vec<u8>, method: &str) -> Result<Option<Head>, String> {
 }
 
 /// Takes what is there of a chunked body (RFC 9112, section 7.1) into `body`. Whether it has ended.
-fn chunks(bytes: &mut Vec<u8>, body: &mut Vec<u8>) -> Result<bool, String> {
+pub(super) fn chunks(bytes: &mut Vec<u8>, body: &mut Vec<u8>) -> Result<bool, String> {
     loop {
         let (at, size) = match httparse::parse_chunk_size(bytes) {
             Ok(httparse::Status::Complete((at, size))) => (at, usize::try_from(size).unwrap_or(usize::MAX)),
-            Ok(httparse::Status::Partial) => return Ok(false),
-            Err(_) => return Err("its body has a chunk without a size".to_owned()),
+            Ok(httparse::Status::Partial) if bytes.len() <= HEAD => return Ok(false),
+            Ok(httparse::Status::Partial) | Err(_) => return Err("its body has a chunk without a size".to_owned()),
         };
         if size == 0 {
             // Trailers are nobody's.

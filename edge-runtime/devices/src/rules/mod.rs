@@ -1,15 +1,21 @@
-//! Rules of the cloud (rules.kubeedge.io) on a node: messages that go up, and calls that come down. What a rule does with a
+//! Rules of the cloud (rules.kubeedge.io) on a node: messages and requests that go up, and calls that come down. What a rule does with a
 //! message, and who may call, is the bridge's to know.
 //!
 //! | file | owns |
 //! |---|---|
 //! | `messages` | which messages are wanted, and those that are not in the store yet: no I/O, no clock |
+//! | `requests` | where requests may go, and what is under way: no I/O, no clock |
+//! | `servicebus` | where programs on this device send requests |
 //! | `call` | does what a rule wants done here |
 //! | `http` | a request to a server on this device |
 
 mod call;
 mod http;
 mod messages;
+mod requests;
+mod servicebus;
 
 pub use call::{Answered, Calls};
 pub use messages::Messages;
+pub use requests::{Request, Requests};
+pub use servicebus::serve;

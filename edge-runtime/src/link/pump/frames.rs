@@ -180,6 +180,9 @@ impl Link<'_> {
                     }
                     (EdgeEvent::MessagesAcked(ids), _) => pending.push_back(LinkEvent::MessagesAcked(ids)),
                     (EdgeEvent::Call { id, call }, _) => pending.push_back(LinkEvent::Call { id, call }),
+                    (EdgeEvent::Response { id, response }, _) => {
+                        pending.push_back(LinkEvent::Response { id, response })
+                    }
                     (EdgeEvent::Stream(event), _) => pending.push_back(LinkEvent::Stream(event)),
                 }
             }

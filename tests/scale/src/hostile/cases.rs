@@ -123,6 +123,7 @@ pub(crate) fn honest(name: &str, node: &Value, pod: &ObjectRef) -> Vec<Value> {
             left_ms: 60_000,
             message: json!({"rule": "r", "key": "k", "topic": "ns/t", "payload": "eA==", "atMs": 7}),
         },
+        ToCloud::Request { id: 1, request: json!({"rule": "x", "body": "e30="}) },
         ToCloud::Answer { id: 1, answer: json!({"http": {"status": 200, "headers": [["a", "b"]], "body": "eA=="}}) },
         ToCloud::Unsupported { message: "later".to_owned() },
         ToCloud::Part { more: false, data: "{\"ping\":{}}".to_owned() },

@@ -55,6 +55,7 @@ impl Device {
                 | EdgeEvent::Renewed(_)
                 | EdgeEvent::MessagesAcked(_)
                 | EdgeEvent::Call { .. }
+                | EdgeEvent::Response { .. }
                 | EdgeEvent::Stream(_) => {}
             }
         }

@@ -1,0 +1,126 @@
+//! KubeEdge's servicebus as programs on this device see it: they POST `{"method", "targetURL", "payload"}` over HTTP at a loopback
+//! address and are told what came of it at the target of the rule. Clients are strangers: each has bounds, and so have all of them
+//! together. Which rule a request is for, and the way to the cloud, are not known here.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `request` | reads a request |
+//! | `answer` | an answer as bytes |
+
+mod answer;
+mod request;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use edge_protocol::message::MAX_BODY;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+
+use super::requests::Request;
+use crate::bound::bound;
+use answer::Answer;
+
+/// Connections, and those of them that have not asked yet: of these a new one takes the place of the oldest.
+const CONNECTIONS: usize = 64;
+const NEWCOMERS: usize = 16;
+/// Bytes of all long bodies at once.
+const BODIES: usize = 2 * MAX_BODY;
+/// For a request to come, and for an answer to be taken.
+const SAY: Duration = Duration::from_secs(10);
+/// For the bridge to answer, which gives the target half as long.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// For a client to read what it is told before it has said everything, and how much more it may say.
+const LINGER: (Duration, u64) = (Duration::from_millis(500), 1 << 20);
+/// When no connection can be taken, for want of descriptors.
+const PAUSE: Duration = Duration::from_secs(1);
+
+struct Shared {
+    newcomers: RefCell<BTreeMap<u64, AbortHandle>>,
+    bodies: Arc<Semaphore>,
+    requests: mpsc::Sender<Request>,
+}
+
+/// Serves for ever, on this thread's set of local tasks.
+pub async fn serve(address: SocketAddr, requests: mpsc::Sender<Request>) {
+    let listener = bound(address, "programs with requests for rules").await;
+    let bodies = Arc::new(Semaphore::new(BODIES));
+    let shared = Rc::new(Shared { newcomers: RefCell::default(), bodies, requests });
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut number = 0;
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                // Nobody is heard who has no place.
+                let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+                number += 1;
+                let all = Rc::clone(&shared);
+                // It does not run before this is done: all is on one thread.
+                let task = tokio::task::spawn_local(async move {
+                    let _place = place;
+                    one(stream, number, &all).await;
+                });
+                shared.came(number, task.abort_handle());
+            }
+            Err(error) => {
+                log::warn!("no program can be heard: {error}");
+                sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn came(&self, number: u64, task: AbortHandle) {
+        let mut newcomers = self.newcomers.borrow_mut();
+        while newcomers.len() >= NEWCOMERS {
+            if let Some((_, oldest)) = newcomers.pop_first() {
+                oldest.abort();
+            }
+        }
+        newcomers.insert(number, task);
+    }
+
+    /// What came of it.
+    async fn ask(&self, target: String, body: request::Body) -> Answer {
+        let (answer, answered) = oneshot::channel();
+        let request = Request { target, body: body.bytes, answer, room: body.room };
+        if self.requests.send(request).await.is_err() {
+            return Answer::new(503, "the helper ends");
+        }
+        match timeout(PATIENCE, answered).await {
+            Ok(Ok(result)) => result.into(),
+            Ok(Err(_)) => Answer::new(502, "nobody has answered: it may have been done"),
+            Err(_) => Answer::new(504, "the bridge does not answer in time: it may have been done"),
+        }
+    }
+}
+
+/// One request, and its answer.
+async fn one(mut stream: TcpStream, number: u64, shared: &Shared) {
+    let asked = timeout(SAY, request::read(&mut stream, &shared.bodies)).await;
+    shared.newcomers.borrow_mut().remove(&number);
+    let answer = match asked {
+        Ok(Ok(body)) => match request::target(&body.bytes) {
+            Some(target) => shared.ask(target, body).await,
+            // In KubeEdge's words.
+            None => Answer::new(400, "invalid params"),
+        },
+        Ok(Err(Some(answer))) => answer,
+        Ok(Err(None)) => return,
+        Err(_) => Answer::new(408, "the request does not come in time"),
+    };
+    // Who does not take it does not want it.
+    let _ = timeout(SAY, stream.write_all(&answer.bytes())).await;
+    let _ = stream.shutdown().await;
+    // An end of the connection with bytes unread would take the answer away (RFC 9112, section 9.6).
+    let (mut rest, mut chunk) = (stream.take(LINGER.1), [0; 4_096]);
+    let _ = timeout(LINGER.0, async { while rest.read(&mut chunk).await.is_ok_and(|read| read > 0) {} }).await;
+}
