@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use edge_protocol::message::{Report, RuleMessage};
+use edge_protocol::message::{CallFailure, CallResult, Report, RuleMessage, RuleRequest};
 use http::Request;
 use kube::ResourceExt;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -39,9 +39,10 @@ impl Lab {
             })
             .await;
         }
-        for (name, kind) in [("rest", "rest"), ("bus", "eventbus")] {
+        for (name, kind) in [("rest", "rest"), ("bus", "eventbus"), ("web", "servicebus")] {
+            let properties = if kind == "servicebus" { json!({"service_port": "80"}) } else { json!({}) };
             let body = json!({"apiVersion": "rules.kubeedge.io/v1", "kind": "RuleEndpoint", "metadata": {"name": name},
-                "spec": {"ruleEndpointType": kind}});
+                "spec": {"ruleEndpointType": kind, "properties": properties}});
             let params = PatchParams::apply("test");
             lab.api("RuleEndpoint", "ruleendpoints").patch(name, &params, &Patch::Apply(body)).await.unwrap();
         }
@@ -61,9 +62,17 @@ impl Lab {
 
     /// Gives its uid.
     async fn rule(&self, name: &str, node: &str, topic: &str, url: &str) -> String {
+        self.made(name, "bus", &json!({"topic": topic, "node_name": node}), url).await
+    }
+
+    /// One for programs on the node.
+    async fn requests(&self, name: &str, node: &str, asked: &str, url: &str) -> String {
+        self.made(name, "web", &json!({"target_url": asked, "node_name": node}), url).await
+    }
+
+    async fn made(&self, name: &str, source: &str, from: &Value, url: &str) -> String {
         let body = json!({"apiVersion": "rules.kubeedge.io/v1", "kind": "Rule", "metadata": {"name": name}, "spec": {
-            "source": "bus", "sourceResource": {"topic": topic, "node_name": node},
-            "target": "rest", "targetResource": {"resource": url}}});
+            "source": source, "sourceResource": from, "target": "rest", "targetResource": {"resource": url}}});
         let made = self.rules().create(&PostParams::default(), &serde_json::from_value(body).unwrap()).await;
         made.unwrap().uid().unwrap()
     }
@@ -199,4 +208,75 @@ async fn d15_a_node_speaks_for_its_own_rules_only_and_harms_nobody() {
     assert!(lab.rules().get(&theirs).await.unwrap().data["status"].is_null(), "nothing is counted there");
     lab.rules().delete(&own, &DeleteParams::default()).await.unwrap();
     lab.rules().delete(&theirs, &DeleteParams::default()).await.unwrap();
+}
+
+/// What comes of a request.
+async fn ask(edge: &mut Edge, id: u64, request: Value) -> CallResult {
+    assert!(edge.session.request(id, request));
+    edge.until("an answer", |edge| edge.responses.contains_key(&id)).await;
+    serde_json::from_value(edge.responses[&id].clone()).unwrap()
+}
+
+fn request(rule: &str, body: &str) -> Value {
+    serde_json::to_value(RuleRequest { rule: rule.to_owned(), body: body.into() }).unwrap()
+}
+
+#[tokio::test]
+async fn d15_a_program_on_a_node_is_told_what_the_target_says_and_asks_by_its_nodes_rules_only() {
+    let lab = Lab::open().await;
+    let bridge = TestBridge::start(&lab.cluster).await;
+    let (evil, victim) = (unique("evil"), unique("victim"));
+    let (target, heard) = server(Some("503 Service Unavailable")).await;
+    let url = format!("http://{target}/in");
+    let (own, theirs, messages) = (unique("own"), unique("theirs"), unique("messages"));
+    let uid = lab.requests(&own, &evil, "http://example.com/a", &url).await;
+    let their = lab.requests(&theirs, &victim, "http://example.com/a", &url).await;
+    let of_messages = lab.rule(&messages, &evil, "t", &url).await;
+    let mut edge = lab.edge(&bridge, &evil).await;
+    assert_eq!(edge.held(), 2, "its own rules");
+    let told = edge.object("Rule", "default", &own).unwrap();
+    assert_eq!(told.body["targetUrl"], "http://example.com/a");
+
+    let answer = ask(&mut edge, 7, request(&uid, r#"{"targetURL":"http://example.com/a","payload":1}."#)).await;
+    assert_eq!(answer, CallResult::Http { status: 503, headers: vec![], body: vec![] });
+    {
+        let heard = heard.lock().unwrap();
+        assert_eq!(heard.len(), 1, "once, whatever it says");
+        for line in ["POST /in HTTP/1.1", &format!("x-sampan-node: {evil}"), "{\"targetURL\":\"http://example.com/a\""]
+        {
+            assert!(heard[0].contains(line), "{line} in {}", heard[0]);
+        }
+    }
+    let failure = |result: CallResult| match result {
+        CallResult::Failed { failure, .. } => failure,
+        other => panic!("{other:?}"),
+    };
+    for (id, strange) in (8..).zip([
+        request(&their, "."),
+        request(&of_messages, "."),
+        request("no-such-rule", "."),
+        request(&uid, &".".repeat((512 << 10) + 1)),
+        json!({"rule": uid}),
+        json!({"rule": [], "body": 1}),
+        Value::Null,
+    ]) {
+        assert_eq!(failure(ask(&mut edge, id, strange).await), CallFailure::Refused, "{id}");
+    }
+    assert_eq!(heard.lock().unwrap().len(), 1);
+    assert!(lab.rules().get(&theirs).await.unwrap().data["status"].is_null(), "nothing is counted there");
+
+    // Nobody takes connections there: nothing was done.
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let nobody = unique("nobody");
+    let gone = lab.requests(&nobody, &evil, "http://example.com/b", &format!("http://{closed}/")).await;
+    edge.until("another rule", |edge| edge.held() == 3).await;
+    assert_eq!(failure(ask(&mut edge, 90, request(&gone, ".")).await), CallFailure::Unreachable);
+    eventually("the counts", || async {
+        let (own, nobody) = (lab.rules().get(&own).await.unwrap(), lab.rules().get(&nobody).await.unwrap());
+        own.data["status"]["failMessages"] == 1 && nobody.data["status"]["failMessages"] == 1
+    })
+    .await;
+    for name in [own, theirs, messages, nobody] {
+        lab.rules().delete(&name, &DeleteParams::default()).await.unwrap();
+    }
 }

@@ -187,6 +187,8 @@ pub struct Edge {
     /// Rows of messages that the bridge has dealt with, and what rules wanted done here.
     pub messages: HashSet<u64>,
     pub calls: Vec<(u64, Value)>,
+    /// What came of requests, by number.
+    pub responses: HashMap<u64, Value>,
     pub synced: bool,
     pub resumed: bool,
     /// Compressed frames received: how many, and their bytes before they were inflated.
@@ -271,6 +273,7 @@ impl Edge {
             devices: HashMap::new(),
             messages: HashSet::new(),
             calls: Vec::new(),
+            responses: HashMap::new(),
             synced: false,
             resumed: false,
             packed: (0, 0),
@@ -418,6 +421,7 @@ impl Edge {
             EdgeEvent::DevicesAcked { batch, refused } => drop(self.devices.insert(batch, refused)),
             EdgeEvent::MessagesAcked(ids) => self.messages.extend(ids),
             EdgeEvent::Call { id, call } => self.calls.push((id, call)),
+            EdgeEvent::Response { id, response } => drop(self.responses.insert(id, response)),
             EdgeEvent::Change(change) => {
                 self.store.position = change.position(self.session.stream());
                 let seq = change.seq();

@@ -17,7 +17,7 @@ use crate::bridge::pod_references::{RULE, RULES_API};
 use crate::bridge::slim::made_object;
 use crate::bridge::world::{Group, Told};
 
-/// Rules whose source is the broker of one node: each may have messages under way.
+/// Rules whose source is one node: each may have messages under way.
 pub(super) const OF_NODE: usize = 32;
 
 /// Where a rule gets what it carries.
@@ -25,6 +25,8 @@ pub(super) const OF_NODE: usize = 32;
 pub enum Source {
     /// Messages of a node's broker, by a filter.
     Topic { node: Box<str>, filter: String },
+    /// Requests of programs on a node, by the URL that they name, whole.
+    Url { node: Box<str>, url: String },
     /// Requests at the listener for rules, by the beginning of their path after node and namespace.
     Path(String),
 }
@@ -119,12 +121,16 @@ impl Index {
     /// What a node should hold.
     pub fn group(&self, node: &str) -> Group {
         let object = |route: &Arc<Route>| {
-            let Source::Topic { filter, .. } = &route.source else { return None };
+            let what = match &route.source {
+                Source::Topic { filter, .. } => ("topic", filter),
+                Source::Url { url, .. } => ("targetUrl", url),
+                Source::Path(_) => return None,
+            };
             let (namespace, name) = route.name.clone();
             let key = ObjectKey { kind: RULE.to_owned(), namespace, name };
             // The uid as in objects of the API: nodes read it there.
             let metadata = json!({"namespace": key.namespace, "name": key.name, "uid": route.uid});
-            let body = json!({"metadata": metadata, "topic": filter, "priority": route.priority});
+            let body = json!({"metadata": metadata, what.0: what.1, "priority": route.priority});
             Some((key.clone(), Told::packed(made_object(key, route.uid.to_string(), body))))
         };
         self.of_node.get(node).into_iter().flatten().filter_map(object).collect()
@@ -133,8 +139,11 @@ impl Index {
     fn resolve(&mut self) {
         let old = std::mem::take(&mut self.of_node);
         (self.routes, self.paths, self.problems) = Default::default();
-        let mut taken: BTreeSet<(String, String)> = BTreeSet::new();
-        for (name, rule) in &self.rules {
+        let (mut taken, mut asked) = (BTreeSet::new(), BTreeSet::new());
+        let mut rules: Vec<(&Name, &Rule)> = self.rules.iter().collect();
+        // Nobody takes away what another has: programs on a node name URLs of no namespace.
+        rules.sort_by_key(|(_, rule)| rule.created);
+        for (name, rule) in rules {
             let mut made = route(name, rule, &self.endpoints).map(Arc::new);
             if let Ok(found) = &made {
                 let full = |node: &str| self.of_node.get(node).is_some_and(|rules| rules.len() >= OF_NODE);
@@ -142,8 +151,11 @@ impl Index {
                     Source::Path(path) if !taken.insert((name.0.clone(), path.clone())) => {
                         made = Err(format!("another rule of its namespace has the path {path}"));
                     }
-                    Source::Topic { node, .. } if full(node) => {
+                    Source::Topic { node, .. } | Source::Url { node, .. } if full(node) => {
                         made = Err(format!("node {node} has {OF_NODE} rules already"));
+                    }
+                    Source::Url { node, url } if !asked.insert((node.clone(), url.clone())) => {
+                        made = Err(format!("another rule has the target_url {url:?} of node {node}"));
                     }
                     _ => {}
                 }
@@ -153,7 +165,7 @@ impl Index {
                 Ok(route) => {
                     match &route.source {
                         Source::Path(_) => self.paths.entry(name.0.clone()).or_default().push(Arc::clone(&route)),
-                        Source::Topic { node, .. } => {
+                        Source::Topic { node, .. } | Source::Url { node, .. } => {
                             self.of_node.entry(node.clone()).or_default().push(Arc::clone(&route));
                         }
                     }
@@ -261,6 +273,10 @@ fn route(name: &Name, rule: &Rule, endpoints: &BTreeMap<Name, Endpoint>) -> Resu
         (EndpointType::Rest, EndpointType::Servicebus(port)) => {
             (Source::Path(path(from("path")?)), Target::Service { port, path: path(to("path")?) })
         }
+        (EndpointType::Servicebus(_), EndpointType::Rest) => (
+            Source::Url { node: from("node_name")?.into(), url: from("target_url")? },
+            Target::Url(url(&to("resource")?)?),
+        ),
         (source, target) => return Err(format!("nothing leads from {source:?} to {target:?}")),
     };
     Ok(Route { name: name.clone(), uid: rule.uid.clone(), source, target, priority: rule.priority })
@@ -294,6 +310,7 @@ mod tests {
             source_resource: fields(from),
             target_resource: fields(to),
             priority: 3,
+            created: 0,
         }
     }
 
@@ -355,6 +372,22 @@ mod tests {
     }
 
     #[test]
+    fn a_node_is_told_which_urls_its_programs_may_name_and_the_oldest_rule_has_one() {
+        let url = |node: &str, created| Rule {
+            created,
+            ..rule("web", &[("target_url", "http://x"), ("node_name", node)], "rest", &[("resource", "http://a")])
+        };
+        let index = index(&[("a", url("n", 9)), ("b", Rule { uid: "old".into(), ..url("n", 5) }), ("c", url("m", 7))]);
+        let group = index.group("n");
+        let (key, told) = group.first_key_value().unwrap();
+        let body: serde_json::Value = serde_json::from_str(told.text().text()).unwrap();
+        assert_eq!((group.len(), &*key.name, &body["targetUrl"]), (1, "b", &json!("http://x")));
+        assert_eq!(index.problems().len(), 1);
+        assert_eq!(index.problems()[0].why, "another rule has the target_url \"http://x\" of node n");
+        assert_eq!(index.group("m").len(), 1);
+    }
+
+    #[test]
     fn what_cannot_work_says_why() {
         for (wrong, why) in [
             (up("n", "a/#/b"), "is no topic"),
@@ -364,7 +397,9 @@ mod tests {
             (rule("bus", &[("topic", "a"), ("node_name", "n")], "rest", &[]), "targetResource has no resource"),
             (rule("rest", &[("path", "/a")], "bus", &[("topic", "a/+")]), "nothing can be published"),
             (rule("rest", &[("path", "/a")], "rest", &[]), "nothing leads from Rest to Rest"),
-            (rule("web", &[("target_url", "http://a")], "rest", &[]), "nothing leads from"),
+            (rule("web", &[("target_url", "http://a")], "rest", &[]), "no node_name"),
+            (rule("web", &[("node_name", "n")], "rest", &[("resource", "http://a")]), "no target_url"),
+            (rule("web", &[("target_url", "a"), ("node_name", "n")], "bus", &[("topic", "t")]), "nothing leads from"),
             (rule("nobody", &[], "rest", &[]), "no source RuleEndpoint"),
         ] {
             let index = index(&[("r", wrong)]);

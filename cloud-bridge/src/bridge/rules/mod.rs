@@ -1,5 +1,5 @@
-//! Rules (rules.kubeedge.io): messages of the brokers of nodes that go to HTTP servers, and requests over HTTP that go to the
-//! brokers of nodes and to servers on them.
+//! Rules (rules.kubeedge.io): messages of the brokers of nodes and requests of programs on them that go to HTTP servers, and requests
+//! over HTTP that go to the brokers of nodes and to servers on them.
 //!
 //! | module | owns |
 //! |---|---|
@@ -8,6 +8,7 @@
 //! | `watch` | the one watch for all, while somebody wants to know |
 //! | `post` | one HTTP request to a target |
 //! | `deliver` | one message of a node, until its target has it |
+//! | `respond` | one request of a program on a node |
 //! | `desk` | what the listener for rules asks of this bridge |
 //! | `tally` | pure: what is counted of each rule, and what of that is to be written |
 //! | `write` | writes it |
@@ -18,6 +19,7 @@ pub(super) mod deliver;
 pub mod desk;
 mod index;
 pub(super) mod post;
+pub(super) mod respond;
 pub(super) mod tally;
 mod view;
 pub(super) mod watch;

@@ -1,14 +1,14 @@
-//! One HTTP request to the target of a rule: certificates are verified, redirects are not followed, and of the answer little more
-//! than its code is of interest. A slow target keeps nobody but those who want the same one.
+//! One HTTP request to the target of a rule: certificates are verified, and redirects are not followed. Of the answer to a message
+//! little more than its code is of interest. A slow target keeps nobody but those who want the same one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use edge_protocol::message::RuleMessage;
+use edge_protocol::message::{CallFailure, CallResult, MAX_BODY, RuleMessage};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
@@ -82,6 +82,38 @@ impl Poster {
         }
     }
 
+    /// Sends what a program on a node has asked, and tells what the target says: its code and its body.
+    pub(super) async fn ask(&self, url: &Uri, node: &str, body: Vec<u8>) -> CallResult {
+        let failed = |failure, why: String| CallResult::Failed { failure, why };
+        let Some(request) = asked(url, node, body) else {
+            return failed(CallFailure::Refused, "the node's name is nothing that HTTP can say".to_owned());
+        };
+        let http = match self.http() {
+            Ok(http) => http,
+            Err(why) => return failed(CallFailure::Unavailable, why),
+        };
+        let answered = async {
+            let _turn = self.turn(url).await;
+            let answer = match http.request(request).await {
+                Ok(answer) => answer,
+                Err(error) if error.is_connect() => return failed(CallFailure::Unreachable, causes(&error)),
+                Err(error) => return failed(CallFailure::Broken, causes(&error)),
+            };
+            let status = answer.status().as_u16();
+            match Limited::new(answer.into_body(), MAX_BODY).collect().await {
+                Ok(body) => CallResult::Http { status, headers: Vec::new(), body: body.to_bytes().to_vec() },
+                Err(error) => {
+                    let long = error.is::<LengthLimitError>();
+                    let why = if long { format!("it has more than {MAX_BODY} bytes") } else { causes(&*error) };
+                    failed(CallFailure::Broken, format!("the target answers {status}, and of its body: {why}"))
+                }
+            }
+        };
+        let late =
+            || failed(CallFailure::Timeout, "the target does not answer in time: it may have been done".to_owned());
+        timeout(PATIENCE, answered).await.unwrap_or_else(|_| late())
+    }
+
     fn http(&self) -> Result<Http, String> {
         let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = &*client {
@@ -131,6 +163,14 @@ fn request(url: &Uri, node: &str, message: &RuleMessage) -> Option<Request<Full<
     headers.insert(NODE, text(node)?);
     headers.insert(TOPIC, text(&message.topic)?);
     headers.insert(TIME, HeaderValue::from(message.at_ms));
+    Some(request)
+}
+
+fn asked(url: &Uri, node: &str, body: Vec<u8>) -> Option<Request<Full<Bytes>>> {
+    let kind = HeaderValue::from_static(media_type(&body));
+    let mut request = Request::post(url.clone()).body(Full::from(body)).ok()?;
+    request.headers_mut().insert(header::CONTENT_TYPE, kind);
+    request.headers_mut().insert(NODE, HeaderValue::from_str(node).ok()?);
     Some(request)
 }
 

@@ -21,6 +21,8 @@ pub struct Rule {
     pub(super) source_resource: Fields,
     pub(super) target_resource: Fields,
     pub(super) priority: u8,
+    /// Seconds since 1970; of two that want the same the older has it.
+    pub(super) created: i64,
 }
 
 impl Rule {
@@ -43,6 +45,7 @@ impl Rule {
             source_resource: fields(&spec["sourceResource"]),
             target_resource: fields(&spec["targetResource"]),
             priority: priority.min(9),
+            created: object.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
         })
     }
 }
@@ -59,7 +62,7 @@ pub enum EndpointType {
     Rest,
     /// The broker of a node.
     Eventbus,
-    /// A server on a node, at this port.
+    /// A server on a node, at this port; or programs on it, which send requests.
     Servicebus(u16),
 }
 

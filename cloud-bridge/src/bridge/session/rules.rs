@@ -1,4 +1,5 @@
-//! Messages of a node's broker, in order for each rule and for no two, and what is asked of the node by rules.
+//! Messages of a node's broker, in order for each rule and for no two, answers to programs on the node, and what is asked of the node by
+//! rules.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -71,6 +72,14 @@ impl Connection {
             self.session.message_done(done.id);
         }
         self.deliver(rule);
+    }
+
+    pub(super) fn responded(&mut self, id: u64, result: CallResult) {
+        let text = |result| serde_json::to_value(result).unwrap_or_default();
+        if !self.session.respond(id, text(result)) {
+            let why = "it was done, but the answer is too long for a node that reads so slowly".to_owned();
+            self.session.respond(id, text(CallResult::Failed { failure: CallFailure::Broken, why }));
+        }
     }
 
     pub(super) fn ask(&mut self, Asked { call, answer }: Asked) {

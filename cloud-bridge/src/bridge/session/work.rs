@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use edge_protocol::bridge::BridgeEvent;
-use edge_protocol::message::{DeviceRefusal, ObjectKey, RenewAnswer, Report, TokenAnswer, TokenRequest};
+use edge_protocol::message::{CallResult, DeviceRefusal, ObjectKey, RenewAnswer, Report, TokenAnswer, TokenRequest};
 use edge_protocol::version::{RefuseReason, Wants};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -19,6 +19,7 @@ use super::large::Large;
 use crate::bridge::node::{Command, Open};
 use crate::bridge::reports::refusal_event;
 use crate::bridge::rules::deliver::Ended;
+use crate::bridge::rules::respond::respond;
 use crate::bridge::work_queue::{Answer, Attempt, Lane, Outcome, describe};
 use crate::bridge::{lease, tokens};
 
@@ -33,6 +34,8 @@ pub(super) enum Done {
     Devices(u64, Vec<DeviceRefusal>),
     /// The first message of the rule of this uid.
     Message(String, Ended),
+    /// What came of a request of a program on the node.
+    Responded(u64, CallResult),
     /// A newer connection of the node is at another bridge: nothing more may be written for this one.
     Fenced,
     /// A large object may go.
@@ -112,6 +115,10 @@ impl Connection {
                 }
                 BridgeEvent::Message { id, left_ms, message } => self.message(id, left_ms, message),
                 BridgeEvent::Answer { id, answer } => self.answered(id, answer),
+                BridgeEvent::Request { id, request } => {
+                    let responded = respond(Arc::clone(&self.shared), self.node.name.clone(), request);
+                    self.work.push(responded.map(move |result| Done::Responded(id, result)).boxed());
+                }
                 BridgeEvent::Stream(event) => self.streams.event(&mut self.session, event),
             }
         }
@@ -187,6 +194,7 @@ impl Connection {
                 self.session.devices_written(batch, refused);
             }
             Done::Message(rule, ended) => self.delivered(rule, &ended),
+            Done::Responded(id, result) => self.responded(id, result),
             Done::Large(turn) => {
                 self.large = Large::held(turn, self.now());
                 self.session.allow_large();

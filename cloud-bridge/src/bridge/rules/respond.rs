@@ -1,0 +1,86 @@
+//! One request of a program on a node, at the target of its rule: once at most, and what came of it is told.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use edge_protocol::message::{CallFailure, CallResult, MAX_BODY, RuleRequest};
+use tokio::time::{Instant, sleep};
+
+use super::index::{Route, Source, Target};
+use super::write::now;
+use crate::bridge::shared::Shared;
+
+/// For rules to be read by a bridge that has just begun.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// `request`: a [`RuleRequest`] if the node keeps to it.
+pub(in crate::bridge) async fn respond(shared: Arc<Shared>, node: String, request: serde_json::Value) -> CallResult {
+    let request: RuleRequest = match serde_json::from_value(request) {
+        Ok(request) => request,
+        Err(error) => return failed(CallFailure::Refused, &format!("that is no request: {error}")),
+    };
+    let began = Instant::now();
+    let (watch, route) = loop {
+        if let Some(watch) = shared.rules.get()
+            && let (route, true) = watch.route(&request.rule)
+        {
+            break (watch, route);
+        }
+        if began.elapsed() >= PATIENCE {
+            return failed(CallFailure::Unavailable, "the bridge has not read the rules yet");
+        }
+        sleep(LOOK).await;
+    };
+    let Some(route) = route else { return failed(CallFailure::Refused, "there is no such rule") };
+    let url = match wanted(&route, &node, &request) {
+        Ok(url) => url,
+        Err(why) => return failed(CallFailure::Refused, why),
+    };
+    let result = shared.poster.ask(url, &node, request.body).await;
+    let counted = |why: &str| Err(format!("{} node {node}: {why}", now()));
+    watch.count(
+        &route,
+        match &result {
+            CallResult::Http { status: 200..300, .. } => Ok(()),
+            CallResult::Http { status, .. } => counted(&format!("the target answers {status}")),
+            CallResult::Failed { why, .. } => counted(why),
+            CallResult::Published {} => counted("nothing was published"),
+        },
+    );
+    result
+}
+
+/// Where the request goes, if its rule is one of this node.
+fn wanted<'a>(route: &'a Route, node: &str, request: &RuleRequest) -> Result<&'a http::Uri, &'static str> {
+    match (&route.source, &route.target) {
+        (Source::Url { node: of, .. }, Target::Url(_)) if **of == *node && request.body.len() > MAX_BODY => {
+            Err("the request is too long")
+        }
+        (Source::Url { node: of, .. }, Target::Url(url)) if **of == *node => Ok(url),
+        _ => Err("its rule is not one of this node"),
+    }
+}
+
+fn failed(failure: CallFailure, why: &str) -> CallResult {
+    CallResult::Failed { failure, why: why.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_asks_by_its_own_rules() {
+        let source = Source::Url { node: "n".into(), url: "http://b".into() };
+        let (name, target) = (("ns".into(), "r".into()), Target::Url("http://a/".parse().unwrap()));
+        let route = Route { name, uid: "u".into(), source, target, priority: 0 };
+        let request = |size| RuleRequest { rule: "u".into(), body: vec![0; size] };
+        assert!(wanted(&route, "n", &request(MAX_BODY)).is_ok());
+        assert!(wanted(&route, "m", &request(1)).is_err(), "another's");
+        assert!(wanted(&route, "n", &request(MAX_BODY + 1)).is_err());
+        let other = Route { source: Source::Topic { node: "n".into(), filter: "a".into() }, ..route };
+        assert!(wanted(&other, "n", &request(1)).is_err());
+    }
+}
