@@ -1,9 +1,10 @@
-//! Rules: messages of a node's broker at an HTTP server, requests over HTTPS at a node's broker and at a server on it. With a
+//! Rules: messages of a node's broker and requests of programs on it at an HTTP server, requests over HTTPS at a node's broker and at a server on it. With a
 //! real broker and its clients, and the real programs. Guarantees are D1 to D15 (docs/devices.md).
 
 #[path = "../e2e_devices/broker.rs"]
 mod broker;
 mod down;
+mod local;
 mod target;
 mod up;
 
@@ -32,6 +33,11 @@ struct Site {
 
 impl Site {
     fn start(test: &str) -> Self {
+        Self::start_with(test, "")
+    }
+
+    /// With more for `device-twin`: `, KEY: VALUE`.
+    fn start_with(test: &str, more: &str) -> Self {
         let rules = free_address();
         let cluster = Cluster::start_with(test, &["--rules-listen", &rules.to_string()]);
         let definitions = concat!(env!("CARGO_MANIFEST_DIR"), "/../cloud-bridge/deploy/rules/crds.yaml");
@@ -41,13 +47,18 @@ impl Site {
         let _ = cluster.kubectl.ok(&wait.into_iter().chain(names.iter().map(String::as_str)).collect::<Vec<_>>());
         let broker = Broker::start(cluster.folder());
         let line = FaultProxy::start(cluster.listen.ip(), cluster.listen);
-        let mut node = EdgeNode::prepare_behind(&cluster, "edge", &line.url(), None);
-        node.configure(&format!("device-twin: {{mqtt: {{broker: 'tcp://{}'}}}}\n", broker.address()));
-        node.start();
-        node.wait_ready();
-        let site = Self { node, broker, line, rules, cluster };
+        let node = EdgeNode::prepare_behind(&cluster, "edge", &line.url(), None);
+        let mut site = Self { node, broker, line, rules, cluster };
+        site.configure(more);
+        site.node.start();
+        site.node.wait_ready();
         site.kubectl().apply_all(&[end("my-rest", "rest", &json!({})), end("my-bus", "eventbus", &json!({}))]);
         site
+    }
+
+    fn configure(&self, more: &str) {
+        let broker = self.broker.address();
+        self.node.configure(&format!("device-twin: {{mqtt: {{broker: 'tcp://{broker}'}}{more}}}\n"));
     }
 
     fn kubectl(&self) -> &Kubectl {

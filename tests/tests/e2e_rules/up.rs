@@ -130,7 +130,7 @@ fn d06_every_program_may_die_and_no_message_with_it() {
     assert_eq!(target.messages(), numbers(0..100));
 }
 
-fn helper(site: &Site) -> Option<u32> {
+pub(crate) fn helper(site: &Site) -> Option<u32> {
     let socket = site.node.root().join("run/edge-runtime/devices.sock").display().to_string();
     let pids = std::fs::read_dir("/proc").expect("procfs").flatten();
     let mut pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
