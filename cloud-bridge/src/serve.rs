@@ -80,6 +80,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         gone,
         service_scope,
         deleted_nodes_return,
+        rules_place: options.rules.place(rules_listener.as_ref())?,
         rule_authorities: options.rules.authorities()?,
         ..Settings::default()
     };
@@ -90,7 +91,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let serving = Serving::new(Arc::clone(&authority), info::addresses(&[options.listen], &options.advertise))?;
     let tls = tls::link_config(&authority, &serving)?;
     log::info!("nodes connect to {}", about.url);
-    let rule_names = info::addresses(options.rules.rules_listen.as_slice(), &options.advertise);
+    let rule_names = options.rules.names(&options.advertise);
     let of_rules = rules::serve(rules_listener, &bridge, &authority, rule_names, client.clone(), Arc::clone(&gate));
     let context = Arc::new(ListenerContext { bridge: bridge.clone(), authority: Arc::clone(&authority), client });
     tokio::select! {

@@ -211,7 +211,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     log::info!("nodes connect to {}, kubectl to {api_url}", about.url);
     let workloads = workloads::Options { terminated_pod_gc_threshold: options.terminated_pod_gc_threshold };
     let gate = Gate::new();
-    let rule_names = info::addresses(options.rules.rules_listen.as_slice(), &options.advertise);
+    let rule_names = options.rules.names(&options.advertise);
     let of_rules = rules::serve(rules_listener, &bridge, &authority, rule_names, client.clone(), Arc::clone(&gate));
     let context =
         Arc::new(ListenerContext { bridge: bridge.clone(), authority: Arc::clone(&authority), client: client.clone() });

@@ -1,7 +1,7 @@
 //! Who belongs to the cluster: a node is let in while its Node object is there and says nothing against it.
 //!
 //! Joining makes the object, deleting it sends the node away for good: only a fresh token brings it back. Pure, but for
-//! the request that asks about a node which the watch has not shown yet.
+//! the request that asks about a node which the watch has not shown yet. Also keeps where requests for rules are taken for it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use kube::api::ObjectMeta;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::reports::BRIDGED_LABEL;
+use super::reports::{BRIDGED_LABEL, RULES_ANNOTATION};
 use super::requests::{Patch, Requests, is_path_segment};
 use crate::pki::clock;
 
@@ -43,13 +43,16 @@ pub enum NotAdmitted {
 pub(super) struct Access {
     revoked: bool,
     from: Option<SystemTime>,
+    /// Where its bridge takes requests for rules.
+    rules_at: Option<Box<str>>,
 }
 
 impl Access {
     pub(super) fn of(metadata: &ObjectMeta) -> Self {
         let annotation = |name: &str| metadata.annotations.as_ref().and_then(|all| all.get(name));
         let from = annotation(ISSUED_FROM).and_then(|text| text.parse::<Timestamp>().ok()).map(SystemTime::from);
-        Self { revoked: annotation(REVOKED).is_some_and(|text| text != "false"), from }
+        let rules_at = annotation(RULES_ANNOTATION).map(|text| text.as_str().into());
+        Self { revoked: annotation(REVOKED).is_some_and(|text| text != "false"), from, rules_at }
     }
 
     /// Whether a certificate issued then is good.
@@ -87,6 +90,11 @@ impl NodeAccess {
             Some(held) => *held = access,
             None => drop(known.insert(node.to_owned(), access)),
         }
+    }
+
+    /// Where the bridge of this node takes requests for rules, if it says so.
+    pub(super) fn rules_at(&self, node: &str) -> Option<String> {
+        self.known().get(node)?.rules_at.as_deref().map(str::to_owned)
     }
 
     pub(super) fn remove(&self, node: &str) {

@@ -34,6 +34,8 @@ pub struct Settings {
     pub deleted_nodes_return: bool,
     /// The seconds for which admission lets pods stay on a silent node that say nothing themselves.
     pub toleration_seconds: u64,
+    /// Where other bridges find the listener for rules: `IP:PORT`. It is said of each node that is connected here.
+    pub rules_place: Option<String>,
     /// Authorities that targets of rules may have their certificates from, besides those that the system believes.
     pub rule_authorities: Vec<CertificateDer<'static>>,
 }
@@ -52,6 +54,7 @@ impl Default for Settings {
             replicated: true,
             deleted_nodes_return: false,
             toleration_seconds: 300,
+            rules_place: None,
             rule_authorities: Vec::new(),
         }
     }

@@ -177,6 +177,7 @@ impl Shared {
 
     pub(super) fn overrides(&self, node: &str) -> NodeOverrides {
         let kubelet = self.settings.kubelet.as_ref().and_then(|endpoint| endpoint(node));
-        NodeOverrides { kubelet, may_register: self.settings.deleted_nodes_return }
+        let rules_place = self.settings.rules_place.clone();
+        NodeOverrides { kubelet, rules_place, may_register: self.settings.deleted_nodes_return }
     }
 }

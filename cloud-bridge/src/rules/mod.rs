@@ -1,12 +1,14 @@
 //! The listener for rules: requests over HTTPS that rules lead to the brokers of nodes and to servers on them. Off unless it is
 //! asked for.
 //!
-//! Owns the port and who may use it. Which rule a request is for, and the way to the node, are the bridge's.
+//! Owns the port and who may use it, and the way to other bridges. Which rule a request is for, and the way to the node, are the
+//! bridge's.
 
+mod forward;
 mod translate;
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +18,7 @@ use apimachinery::panics;
 use bytes::Bytes;
 use clap::Args;
 use edge_protocol::message::MAX_BODY;
+use http::request::Parts;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
@@ -28,11 +31,13 @@ use crate::accept::client::{self, Client, Held, held};
 use crate::accept::{self, Busy, Gate};
 use crate::bridge::Bridge;
 use crate::bridge::rules::desk::Desk;
+use crate::info;
 use crate::kubelet::auth::{Denied, Reviewer};
 use crate::listen;
 use crate::pki::authority::{self, Authority};
 use crate::pki::serving::Serving;
 use crate::pki::tls;
+use forward::{FORWARDED, Forwarder};
 use translate::{Place, Refusal, call, place, response};
 
 /// For the body of a request.
@@ -44,6 +49,10 @@ pub struct RuleFlags {
     /// Where requests for rules are taken, over HTTPS: POST /NODE/NAMESPACE/PATH. Absent: none are.
     #[arg(long)]
     pub rules_listen: Option<SocketAddr>,
+    /// Address at which other bridges of the cluster reach that port, which they pass on requests to for nodes that are connected
+    /// here. Absent: the address of --rules-listen if others can reach it, that of this machine if it listens everywhere.
+    #[arg(long)]
+    pub rules_address: Option<IpAddr>,
     /// Authorities (PEM) that targets of rules may have their certificates from, besides those that the system believes.
     #[arg(long)]
     pub rules_ca: Option<PathBuf>,
@@ -58,6 +67,24 @@ impl RuleFlags {
         Ok(authority::certificates(&path.display().to_string(), &pem)?)
     }
 
+    /// Where other bridges reach the port, if they do: `IP:PORT`.
+    ///
+    /// # Errors
+    /// The socket cannot be asked.
+    pub fn place(&self, listener: Option<&TcpListener>) -> std::io::Result<Option<String>> {
+        let Some(listener) = listener else { return Ok(None) };
+        let bound = listener.local_addr()?;
+        let address = self.rules_address.or_else(|| info::host(bound, &[]).parse().ok().filter(|ip| reached(*ip)));
+        Ok(address.map(|ip| SocketAddr::new(ip, bound.port()).to_string()))
+    }
+
+    /// Names under which the port is reached.
+    pub fn names(&self, advertise: &[String]) -> Vec<String> {
+        let mut names = info::addresses(self.rules_listen.as_slice(), advertise);
+        names.extend(self.rules_address.map(|ip| ip.to_string()));
+        names
+    }
+
     /// The port, before anything else is begun: a taken one is a clean failure.
     ///
     /// # Errors
@@ -70,9 +97,15 @@ impl RuleFlags {
     }
 }
 
+/// Whether others can reach such an address.
+fn reached(ip: IpAddr) -> bool {
+    !ip.is_loopback() && !ip.is_unspecified()
+}
+
 struct Served {
     desk: Desk,
     reviewer: Reviewer,
+    forwarder: Forwarder,
 }
 
 /// Serves for ever; does nothing without a port. `names`: under which others reach it.
@@ -91,7 +124,8 @@ pub async fn serve(
     let serving = Serving::new(Arc::clone(authority), names)?;
     let tls = TlsAcceptor::from(tls::lasting_config(&serving, &[], &[b"h2", b"http/1.1"])?);
     log::info!("requests for rules are taken at {}", listener.local_addr()?);
-    let served = Arc::new(Served { desk: bridge.rules(), reviewer: Reviewer::new(client) });
+    let (reviewer, forwarder) = (Reviewer::new(client), Forwarder::new(authority)?);
+    let served = Arc::new(Served { desk: bridge.rules(), reviewer, forwarder });
     let accepting = accept::each(listener, Arc::clone(&gate), "port of rules", move |socket, peer, arrival| {
         let (tls, served) = (tls.clone(), Arc::clone(&served));
         let client = Client::new(Arc::clone(&gate), peer.ip(), arrival);
@@ -143,6 +177,9 @@ async fn answer(
             Ok(Err(error)) if error.is::<LengthLimitError>() => return Refusal::TooLong.response(),
             Ok(Err(_)) | Err(_) => return text(StatusCode::BAD_REQUEST, "the body did not come as a whole"),
         };
+        if let Some(place) = elsewhere(&served.desk, &parts, &node) {
+            return served.forwarder.pass_on(&place, &parts, body).await;
+        }
         match call(&route.target, &parts, &rest, query.as_deref(), &body) {
             Ok(call) => response(served.desk.call(&node, &route, call).await),
             Err(refusal) => refusal.response(),
@@ -150,6 +187,11 @@ async fn answer(
     };
     let mistake = || text(StatusCode::INTERNAL_SERVER_ERROR, "the bridge has made a mistake");
     held(panics::isolate(work, done).await.unwrap_or_else(mistake), Some(busy))
+}
+
+/// Where another bridge has the node. What came from there goes nowhere else: it is not here, then.
+fn elsewhere(desk: &Desk, parts: &Parts, node: &str) -> Option<String> {
+    (!parts.headers.contains_key(FORWARDED)).then(|| desk.elsewhere(node)).flatten()
 }
 
 impl From<Denied> for Refusal {

@@ -7,6 +7,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, header};
 use http_body_util::Full;
 
+use super::forward::FORWARDED;
 use super::{Answer, text};
 use crate::bridge::rules::Target;
 
@@ -54,7 +55,7 @@ impl Refusal {
     }
 }
 
-fn later(why: &str) -> Answer {
+pub(super) fn later(why: &str) -> Answer {
     let mut response = text(StatusCode::SERVICE_UNAVAILABLE, why.to_owned());
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER));
     response
@@ -122,6 +123,7 @@ fn passed_on(headers: &HeaderMap) -> Vec<(String, String)> {
         is_of_connection(name)
             || *name == header::AUTHORIZATION
             || *name == header::HOST
+            || *name == FORWARDED
             || name.as_str().starts_with("impersonate-")
             || listed.iter().any(|listed| listed == name.as_str())
     };
@@ -130,7 +132,7 @@ fn passed_on(headers: &HeaderMap) -> Vec<(String, String)> {
 }
 
 /// RFC 9110, section 7.6.1; the length is said anew.
-fn is_of_connection(name: &HeaderName) -> bool {
+pub(super) fn is_of_connection(name: &HeaderName) -> bool {
     const ALL: [HeaderName; 7] = [
         header::CONNECTION,
         header::CONTENT_LENGTH,

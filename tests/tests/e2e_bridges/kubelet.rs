@@ -22,7 +22,7 @@ fn decoded(kubectl: &Kubectl, folder: &Path, field: &str) -> PathBuf {
 }
 
 /// A token of an account of the test's namespace.
-fn token(cluster: &Cluster, account: &str) -> String {
+pub(crate) fn token(cluster: &Cluster, account: &str) -> String {
     let kubectl = &cluster.kubectl;
     let request = cluster.folder().join("request.json");
     let text = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}});

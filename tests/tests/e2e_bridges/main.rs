@@ -2,6 +2,10 @@
 //! show the link.
 
 mod kubelet;
+mod rules;
+#[path = "../e2e_rules/target.rs"]
+#[allow(dead_code, reason = "the half of it that is used here")]
+mod target;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -31,12 +35,17 @@ fn replica(cluster: &Cluster, number: u16) -> Replica {
 
 /// Its kubelet ports know callers with certificates of `ca`.
 fn replica_with(cluster: &Cluster, number: u16, ca: Option<&Path>) -> Replica {
+    replica_of(cluster, number, ca, &[])
+}
+
+/// With more arguments.
+fn replica_of(cluster: &Cluster, number: u16, ca: Option<&Path>, more: &[&str]) -> Replica {
     let listen = free_address();
     // Kubelet ports of two replicas on one machine must not meet.
     let ports = format!("{}-{}", 24_000 + number * 100, 24_099 + number * 100);
     let mut command = Command::new(binary("cloud-bridge"));
     command.arg("serve").arg("--kubeconfig").arg(kubeconfig(cluster)).arg("--listen").arg(listen.to_string());
-    command.args(["--kubelet-address", &kubelet_address(), "--kubelet-ports", &ports]);
+    command.args(["--kubelet-address", &kubelet_address(), "--kubelet-ports", &ports]).args(more);
     if let Some(ca) = ca {
         command.arg("--kubelet-client-ca").arg(ca);
     }

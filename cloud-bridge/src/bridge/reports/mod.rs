@@ -23,8 +23,8 @@ use serde_json::Value;
 
 pub(super) use event::refusal_event;
 pub use node::BRIDGED_LABEL;
-pub(super) use node::SESSION_ANNOTATION;
 pub use node::{AddressType, KubeletEndpoint, NodeOverrides};
+pub(super) use node::{RULES_ANNOTATION, SESSION_ANNOTATION};
 
 use super::node::Node;
 use super::requests::Requests;
@@ -48,6 +48,8 @@ pub(super) struct Reports {
     place: Mutex<Option<(String, String)>>,
     /// The API knows the number.
     claimed: AtomicBool,
+    /// The Node says where requests for rules are taken.
+    rules_said: AtomicBool,
     /// Labels and annotations as last written by this connection, hashed.
     metadata: Mutex<Option<u64>>,
     /// As text: a parsed one takes six times the memory, and every idle node has one.
@@ -71,6 +73,7 @@ impl Reports {
             lan: OnceLock::new(),
             place: Mutex::default(),
             claimed: AtomicBool::new(false),
+            rules_said: AtomicBool::new(false),
             requests,
             own,
             overrides,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use clap::ValueEnum;
 use jiff::Timestamp;
@@ -20,6 +21,10 @@ pub const BRIDGED_LABEL: &str = "sampan.dev/bridged";
 
 /// Fencing number of the node's newest connection: how bridges over one API learn that a node has moved.
 pub(in crate::bridge) const SESSION_ANNOTATION: &str = "sampan.dev/session";
+
+/// Where the bridge that has the node takes requests for rules (`IP:PORT`): other bridges pass on there what is for the node. One
+/// that takes none leaves what an earlier bridge has said, which then says that the node is not there.
+pub(in crate::bridge) const RULES_ANNOTATION: &str = "sampan.dev/rules-address";
 
 /// Annotations of this domain are the bridge's and the administrator's.
 const DOMAIN: &str = "sampan.dev";
@@ -66,6 +71,8 @@ pub struct KubeletEndpoint {
 #[derive(Clone, Debug, Default)]
 pub struct NodeOverrides {
     pub kubelet: Option<KubeletEndpoint>,
+    /// Where other bridges find the listener for rules.
+    pub rules_place: Option<String>,
     /// A Node object that is gone is made again. Else it was deleted to send the node away.
     pub may_register: bool,
 }
@@ -74,7 +81,19 @@ impl Reports {
     /// Registers the node, or brings its object up to date, and says where its neighbours reach it.
     pub(super) async fn write_node(&self, node: &Value) -> Result<(), Failure> {
         self.write_object(node).await?;
-        self.write_place(&node["status"]).await
+        self.write_place(&node["status"]).await?;
+        self.write_rules_place().await
+    }
+
+    /// In the bridge's own name: a node may not say where its callers' tokens go.
+    async fn write_rules_place(&self) -> Result<(), Failure> {
+        let Some(place) = self.overrides.rules_place.as_deref().filter(|_| self.replicated) else { return Ok(()) };
+        if !self.rules_said.load(Ordering::Relaxed) {
+            let patch = json!({"metadata": {"annotations": {RULES_ANNOTATION: place}}});
+            self.own.patch(&format!("/api/v1/nodes/{}", self.node.name), Patch::Merge, &patch).await?;
+            self.rules_said.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Where the node is, as seen from here. It may not say that itself; nor that it is nowhere any more.
@@ -182,6 +201,7 @@ impl Reports {
     fn saw_place(&self, object: &Value) {
         let said = |name| object["metadata"]["annotations"][name].as_str().map(str::to_owned);
         *self.place.lock().unwrap_or_else(PoisonError::into_inner) = said(LAN_ADDRESSES).zip(said(PEER_ADDRESS));
+        self.rules_said.store(said(RULES_ANNOTATION) == self.overrides.rules_place, Ordering::Relaxed);
     }
 
     fn metadata(&self) -> std::sync::MutexGuard<'_, Option<u64>> {

@@ -41,6 +41,15 @@ impl Desk {
         self.watch.at_path(namespace, path)
     }
 
+    /// Where the bridge that has the node takes such requests (`IP:PORT`), if that is another one and says so.
+    pub fn elsewhere(&self, node: &str) -> Option<String> {
+        if self.shared.known(node).is_some_and(|node| node.link().is_some()) {
+            return None;
+        }
+        let place = self.shared.node_access.rules_at(node)?;
+        (self.shared.settings.rules_place.as_ref() != Some(&place)).then_some(place)
+    }
+
     /// Has it done on the node, once at most, and counts what came of it.
     pub async fn call(&self, node: &str, route: &Route, call: Call) -> CallResult {
         let result = self.ask(node, call).await;

@@ -1,0 +1,132 @@
+//! Requests for nodes that are connected to another bridge of the cluster: passed on as they came, the caller's token included,
+//! which that bridge looks at itself. Nobody is trusted for being a bridge; that the other end is one is what its certificate says,
+//! of the authority that all bridges of a cluster share and that gives nobody else a server's. One hop, once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use edge_protocol::message::MAX_BODY;
+use http::request::Parts;
+use http::uri::{Authority as Place, PathAndQuery, Scheme};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::time::timeout;
+
+use super::translate::{is_of_connection, later};
+use super::{Answer, text};
+use crate::pki::authority::Authority;
+use crate::pki::clock;
+
+/// For the other bridge, which gives its node 30 s.
+const PATIENCE: Duration = Duration::from_secs(40);
+/// Until the other bridge is there, or not.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// Says that a request has been passed on: it goes no further.
+pub(super) const FORWARDED: HeaderName = HeaderName::from_static("x-sampan-forwarded");
+
+/// The way to the other bridges.
+pub(super) struct Forwarder(Client<HttpsConnector<HttpConnector>, Full<Bytes>>);
+
+impl Forwarder {
+    pub(super) fn new(authority: &Authority) -> anyhow::Result<Self> {
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.certificate().clone())?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_details(provider, Arc::new(clock::Floored));
+        let config = config.with_safe_default_protocol_versions()?.with_root_certificates(roots).with_no_client_auth();
+        let mut http = HttpConnector::new();
+        http.enforce_http(false);
+        http.set_connect_timeout(Some(CONNECT));
+        let connector = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(config);
+        let connector = connector.https_only().enable_http1().wrap_connector(http);
+        // No connection is kept: what it would save is little beside what the node does.
+        Ok(Self(Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector)))
+    }
+
+    /// What the bridge at this place (`HOST:PORT`) answers.
+    pub(super) async fn pass_on(&self, place: &str, parts: &Parts, body: Bytes) -> Answer {
+        let Some(request) = request(place, parts, body) else {
+            return later("the node is not connected to this bridge, and where it is leads nowhere");
+        };
+        let broken = || text(StatusCode::BAD_GATEWAY, "the other bridge broke off: it may have been done");
+        let answered = async {
+            let answer = match self.0.request(request).await {
+                Ok(answer) => answer,
+                Err(error) if error.is_connect() => return later("the bridge that has the node is not reached"),
+                Err(_) => return broken(),
+            };
+            let (head, body) = answer.into_parts();
+            match Limited::new(body, MAX_BODY).collect().await {
+                Ok(body) => response(head, body.to_bytes()),
+                Err(_) => broken(),
+            }
+        };
+        let late =
+            || text(StatusCode::GATEWAY_TIMEOUT, "the other bridge does not answer in time: it may have been done");
+        timeout(PATIENCE, answered).await.unwrap_or_else(|_| late())
+    }
+}
+
+/// The same at another place.
+fn request(place: &str, parts: &Parts, body: Bytes) -> Option<Request<Full<Bytes>>> {
+    let mut uri = http::uri::Parts::default();
+    (uri.scheme, uri.authority) = (Some(Scheme::HTTPS), Some(place.parse::<Place>().ok()?));
+    uri.path_and_query = parts.uri.path_and_query().cloned().or_else(|| Some(PathAndQuery::from_static("/")));
+    let mut request = Request::new(Full::new(body));
+    *request.uri_mut() = Uri::from_parts(uri).ok()?;
+    *request.method_mut() = parts.method.clone();
+    let passed = parts.headers.iter().filter(|(name, _)| !is_of_connection(name) && **name != http::header::HOST);
+    for (name, value) in passed {
+        request.headers_mut().append(name.clone(), value.clone());
+    }
+    request.headers_mut().insert(FORWARDED, HeaderValue::from_static("1"));
+    Some(request)
+}
+
+fn response(head: http::response::Parts, body: Bytes) -> Answer {
+    let mut response = Response::from_parts(head, Full::new(body));
+    let ours: Vec<HeaderName> = response.headers().keys().filter(|name| is_of_connection(name)).cloned().collect();
+    for name in ours {
+        response.headers_mut().remove(name);
+    }
+    // What it was there is said of this connection anew.
+    *response.version_mut() = http::Version::default();
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_the_same_at_the_other_bridge_and_says_that_it_was_passed_on() {
+        let asked = Request::put("/n/ns/a?b=c").header("authorization", "Bearer t").header("connection", "close");
+        let (parts, ()) = asked.header("host", "here").header("x-own", "1").body(()).unwrap().into_parts();
+        let made = request("10.0.0.2:9443", &parts, Bytes::from_static(b"x")).unwrap();
+        assert_eq!(
+            (made.uri().to_string(), made.method().as_str()),
+            ("https://10.0.0.2:9443/n/ns/a?b=c".into(), "PUT")
+        );
+        let header = |name: &str| made.headers().get(name).map(|value| value.to_str().unwrap());
+        let all = ["authorization", "x-own", "x-sampan-forwarded", "connection", "host"].map(header);
+        assert_eq!(all, [Some("Bearer t"), Some("1"), Some("1"), None, None]);
+        for bad in ["", "a b", "h/x:1", "u@h:1\n"] {
+            assert!(request(bad, &parts, Bytes::new()).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_said_of_the_other_connection_is_not_told() {
+        let answer = Response::builder().status(418).header("transfer-encoding", "chunked").header("x-tea", "green");
+        let (head, ()) = answer.header("content-length", "9").body(()).unwrap().into_parts();
+        let made = response(head, Bytes::from_static(b"tea"));
+        assert_eq!((made.status().as_u16(), made.headers().len()), (418, 1));
+    }
+}
