@@ -194,8 +194,8 @@ impl Helper {
     }
 
     fn said(&mut self, id: u64, role: Role, line: ToHelper) {
-        // Comes with each batch, and needs little.
-        if !matches!(line, ToHelper::Ack { .. }) {
+        // Come with each batch, or for nothing, and need little.
+        if !matches!(line, ToHelper::Ack { .. } | ToHelper::Ping {}) {
             self.trim_at = Some(Instant::now() + CALM);
         }
         match (role, line) {
@@ -210,6 +210,11 @@ impl Helper {
             (_, ToHelper::End {}) => self.ending = true,
             (Role::Client, ToHelper::Ask { id: number, question }) => self.asked(id, number, question),
             (Role::Daemon, ToHelper::Call { id, call }) => self.carry_out(id, call),
+            (Role::Daemon, ToHelper::Ping {}) => {
+                if !self.callers.tell_daemon(&FromHelper::Pong {}) {
+                    self.daemon_went();
+                }
+            }
             (Role::Daemon, line) => {
                 let now = self.now();
                 if let Some(works) = &mut self.works {
@@ -486,6 +491,7 @@ fn tell(works: &mut Works, now: Now, line: ToHelper, filters: &Filters) {
         | ToHelper::Client {}
         | ToHelper::Ask { .. }
         | ToHelper::Call { .. }
+        | ToHelper::Ping {}
         | ToHelper::End {} => {}
     }
 }

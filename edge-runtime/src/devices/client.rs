@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use sampan_devices_control::{FromHelper, ToHelper, VERSION};
 use serde_json::Value;
-use smol::channel::{Receiver, Sender, bounded};
+use smol::channel::{Receiver, Sender, WeakSender, bounded};
 use smol::future::FutureExt;
 use smol::{Async, Timer};
 
@@ -26,7 +26,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_AT_MOST: Duration = Duration::from_secs(60);
 /// One that has lived so long was no failure.
 const PROVEN: Duration = Duration::from_secs(60);
-/// For one line: a helper that does not read for so long hangs.
+/// For one line: a helper that does not read for so long hangs, and so does one that has said nothing for so long when it is asked
+/// to, and says nothing for as long again.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Lines that wait for the socket; the rest waits as names at the caller.
 const LINES: usize = 16;
@@ -52,10 +53,13 @@ pub enum Heard {
     Down(String),
 }
 
+/// A line, and for which connection.
+type Told = (u64, ToHelper);
+
 /// Tells the helper.
 #[derive(Debug)]
 pub struct Teller {
-    lines: Sender<(u64, ToHelper)>,
+    lines: Sender<Told>,
     waiting: Rc<Cell<bool>>,
 }
 
@@ -82,6 +86,8 @@ impl Helper {
     {
         let (sender, receiver) = bounded(LINES);
         let waiting = Rc::new(Cell::new(false));
+        // That nobody tells it any more is how it ends.
+        let own = sender.downgrade();
         let teller = Teller { lines: sender, waiting: Rc::clone(&waiting) };
         let work = async move {
             let (mut pause, mut connection) = (PAUSE, 0);
@@ -89,7 +95,7 @@ impl Helper {
                 connection += 1;
                 let since = Instant::now();
                 let ended = match self.stream().await {
-                    Ok(stream) => self.serve(stream, connection, &receiver, &waiting, &heard).await,
+                    Ok(stream) => self.serve(stream, connection, (&own, &receiver), &waiting, &heard).await,
                     Err(error) => error,
                 };
                 if receiver.is_closed() {
@@ -110,7 +116,7 @@ impl Helper {
         &self,
         stream: Async<UnixStream>,
         connection: u64,
-        told: &Receiver<(u64, ToHelper)>,
+        (own, told): (&WeakSender<Told>, &Receiver<Told>),
         waiting: &Cell<bool>,
         heard: &impl Fn(Heard) -> F,
     ) -> io::Error {
@@ -138,9 +144,22 @@ impl Helper {
                 FromHelper::Hello { version: VERSION } => heard(Heard::Up(connection)).await,
                 other => return Err(io::Error::other(format!("it says {other:?}"))),
             }
+            let mut asked = false;
             loop {
-                let line = lines.next().await?;
-                heard(Heard::Line(line)).await;
+                match within(PATIENCE, lines.next()).await {
+                    Some(line) => {
+                        asked = false;
+                        heard(Heard::Line(line?)).await;
+                    }
+                    None if asked => return Err(io::ErrorKind::TimedOut.into()),
+                    None => {
+                        asked = true;
+                        // Where there is no room it is not read, which has its own end.
+                        if let Some(own) = own.upgrade() {
+                            let _ = own.try_send((connection, ToHelper::Ping {}));
+                        }
+                    }
+                }
             }
         };
         let ended: io::Result<()> = say.or(hear).await;

@@ -206,7 +206,7 @@ impl Devices {
             }
             FromHelper::Called { id, answer: what } => answer(cx, id, what),
             FromHelper::Request { id, request } => self.request(cx, id, request),
-            FromHelper::Hello { .. } | FromHelper::Answer { .. } => {}
+            FromHelper::Hello { .. } | FromHelper::Answer { .. } | FromHelper::Pong {} => {}
         }
         Ok(())
     }

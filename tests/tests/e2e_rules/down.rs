@@ -138,6 +138,8 @@ fn rules_that_cannot_work_are_refused_or_say_why() {
         end("e", "servicebus", &json!({"service_port": "x"})),
         rule("r", ("a", &json!({"topic": "t"})), ("b", &json!({"resource": "http://a"}))),
         rule("r", ("a", &topic), ("b", &json!({"topic": "t"}))),
+        rule("r", ("a", &json!({"target_url": "http://a"})), ("b", &json!({"resource": "http://a"}))),
+        rule("r", ("a", &json!({"target_url": "http://a", "node_name": "n"})), ("b", &json!({"path": "/a"}))),
         rule("r", ("a", &topic), ("b", &json!({"resource": "ftp://a"}))),
         rule("r", ("a", &path), ("b", &json!({"resource": "http://a"}))),
         rule("", ("a", &path), ("", &json!({"topic": "t"}))),

@@ -3,7 +3,11 @@
 
 #[path = "../e2e_devices/broker.rs"]
 mod broker;
+#[path = "../e2e_bad_disk/disk.rs"]
+#[allow(dead_code, reason = "the part of it that is used here")]
+mod disk;
 mod down;
+mod faults;
 mod local;
 mod target;
 mod up;
@@ -18,16 +22,21 @@ use sampan_tests::{Cluster, EdgeNode, Kubectl};
 use serde_json::{Value, json};
 
 use broker::Broker;
+use disk::{Away, Disk};
 
 /// How soon something is to be there while nothing is in its way.
 const SOON: Duration = Duration::from_secs(10);
 
 /// A cluster that knows rules and takes requests for them, with one node that has a broker, behind a line that can be cut.
 struct Site {
+    /// Before the node goes: nothing can be removed from a disk that refuses.
+    _away: Option<Away>,
     node: EdgeNode,
     broker: Broker,
     line: FaultProxy,
     rules: SocketAddr,
+    /// Of the node's state, where it has one of its own.
+    disk: Option<Disk>,
     cluster: Cluster,
 }
 
@@ -38,6 +47,17 @@ impl Site {
 
     /// With more for `device-twin`: `, KEY: VALUE`.
     fn start_with(test: &str, more: &str) -> Self {
+        Self::begin(test, more, |_| None)
+    }
+
+    /// With a disk of so many megabytes for the node's state. None where there are no loop devices.
+    fn start_on_disk(test: &str, megabytes: u64) -> Option<Self> {
+        let disk =
+            |cluster: &Cluster| Disk::mount(cluster.folder(), &cluster.folder().join("edge").join("var"), megabytes);
+        Some(Self::begin(test, "", disk)).filter(|site| site.disk.is_some())
+    }
+
+    fn begin(test: &str, more: &str, disk: impl FnOnce(&Cluster) -> Option<Disk>) -> Self {
         let rules = free_address();
         let cluster = Cluster::start_with(test, &["--rules-listen", &rules.to_string()]);
         let definitions = concat!(env!("CARGO_MANIFEST_DIR"), "/../cloud-bridge/deploy/rules/crds.yaml");
@@ -47,8 +67,10 @@ impl Site {
         let _ = cluster.kubectl.ok(&wait.into_iter().chain(names.iter().map(String::as_str)).collect::<Vec<_>>());
         let broker = Broker::start(cluster.folder());
         let line = FaultProxy::start(cluster.listen.ip(), cluster.listen);
+        let disk = disk(&cluster);
         let node = EdgeNode::prepare_behind(&cluster, "edge", &line.url(), None);
-        let mut site = Self { node, broker, line, rules, cluster };
+        let _away = disk.as_ref().map(Disk::away_on_failure);
+        let mut site = Self { _away, node, broker, line, rules, disk, cluster };
         site.configure(more);
         site.node.start();
         site.node.wait_ready();

@@ -10,9 +10,9 @@ use sampan_tests::wait::until;
 use super::target::Target;
 use super::{SOON, Site};
 
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-fn numbers(range: std::ops::Range<u32>) -> Vec<String> {
+pub(crate) fn numbers(range: std::ops::Range<u32>) -> Vec<String> {
     range.map(|number| number.to_string()).collect()
 }
 

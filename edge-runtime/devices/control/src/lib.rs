@@ -55,6 +55,8 @@ pub enum ToHelper {
     Call { id: u64, call: Value },
     /// What came of a `Request` ([`CallResult`](edge_protocol::message::CallResult)).
     Response { id: u64, response: Value },
+    /// Answered by `Pong`: who does not hangs.
+    Ping {},
     /// Answered by `Answer` with the same number.
     Ask { id: u64, question: Question },
     /// Say what is not told yet, and end: the module is off, or the node shuts down.
@@ -108,6 +110,7 @@ pub enum FromHelper {
         id: u64,
         request: Value,
     },
+    Pong {},
     /// How it goes, for `edge-runtime status`; when it has changed, at most once a second.
     Counters {
         counters: Counters,
