@@ -364,6 +364,7 @@ impl Helper {
                 works.twins.set(now, &device, &property, &value)
             }
             (Some(works), Question::Mappers {}) => works.twins.mappers(),
+            (Some(works), Question::History { device, property }) => works.twins.history(&device, property.as_deref()),
             (Some(works), Question::Watch { device }) => {
                 let answer = works.twins.get(device.as_ref());
                 self.callers.watch(id, number, device);

@@ -15,7 +15,7 @@ use super::{CliError, print};
 pub(super) const VERB: Verb = Verb {
     name: "devices",
     about: "devices behind this node and their values",
-    operands: Operands::Words("[get|watch|set|mappers] [NAMESPACE/DEVICE] [PROPERTY=VALUE]"),
+    operands: Operands::Words("[get|watch|set|history|mappers] [NAMESPACE/DEVICE] [PROPERTY[=VALUE]]"),
     flags: &[JSON, NAMESPACE],
     run,
 };
@@ -25,7 +25,11 @@ fn run(given: Given) -> Result<(), CliError> {
     let namespace = given.one::<String>("namespace")?.unwrap_or_else(|| "default".to_owned());
     let question = question(&words.iter().map(String::as_str).collect::<Vec<_>>(), &namespace)?;
     let watch = matches!(question, Question::Watch { .. });
-    let table = if matches!(question, Question::Mappers {}) { mappers } else { table };
+    let table = match question {
+        Question::Mappers {} => mappers,
+        Question::History { .. } => history,
+        _ => table,
+    };
     let mut answers = ask(&given.paths()?.devices(), question)?;
     loop {
         let devices = answers.next()?;
@@ -61,9 +65,14 @@ fn question(words: &[&str], namespace: &str) -> Result<Question, CliError> {
             }
             None => Err(CliError::Usage(format!("devices set: {wish:?} is no PROPERTY=VALUE"))),
         },
+        ["history", device] => Ok(Question::History { device: named(device), property: None }),
+        ["history", device, property] => {
+            Ok(Question::History { device: named(device), property: Some((*property).to_owned()) })
+        }
         ["mappers"] => Ok(Question::Mappers {}),
         _ => Err(CliError::Usage(
-            "devices: get [DEVICE], watch [DEVICE], set DEVICE PROPERTY=VALUE or mappers".to_owned(),
+            "devices: get [DEVICE], watch [DEVICE], set DEVICE PROPERTY=VALUE, history DEVICE [PROPERTY] or mappers"
+                .to_owned(),
         )),
     }
 }
@@ -145,6 +154,20 @@ fn mappers(mappers: &Value) -> String {
     columns(&rows, "   ")
 }
 
+/// A line for each change, oldest first; a time of a clock that was not set has a `?`.
+fn history(device: &Value) -> String {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut rows = vec![["TIME", "PROPERTY", "VALUE"].map(str::to_owned)];
+    for property in list(&device["properties"]) {
+        rows.extend(list(&property["changes"]).iter().map(|change| {
+            let [at, value] = ["at", "value"].map(|field| one_line(change[field].as_str().unwrap_or("-")));
+            let unsure = if change["unsynchronized"] == true { "?" } else { "" };
+            [at + unsure, one_line(property["name"].as_str().unwrap_or("-")), value]
+        }));
+    }
+    columns(&rows, "   ")
+}
+
 /// Devices and mappers say what they like.
 fn one_line(text: &str) -> String {
     let mut short: String = text.chars().take(60).map(|one| if one.is_control() { '?' } else { one }).collect();
@@ -169,7 +192,14 @@ mod tests {
         let set = Question::Set { device: named("default", "t1"), property: "led".into(), value: "a=b".into() };
         assert_eq!(of(&["set", "t1", "led=a=b"]), Ok(set));
         assert_eq!(of(&["mappers"]), Ok(Question::Mappers {}));
-        for wrong in [&["t1"][..], &["mappers", "m"], &["set", "t1"], &["set", "t1", "led"], &["get", "a", "b"]] {
+        let history = |property: Option<&str>| {
+            Ok(Question::History { device: named("dev", "t1"), property: property.map(str::to_owned) })
+        };
+        assert_eq!(of(&["history", "dev/t1"]), history(None));
+        assert_eq!(of(&["history", "dev/t1", "temp"]), history(Some("temp")));
+        for wrong in
+            [&["t1"][..], &["mappers", "m"], &["history"], &["set", "t1"], &["set", "t1", "led"], &["get", "a", "b"]]
+        {
             assert!(of(wrong).is_err(), "{wrong:?}");
         }
     }
@@ -188,6 +218,17 @@ mod tests {
                         default/t1   online   temp       -            2?1        yes\n\
                         default/t2   -        -          -            -          -\n";
         assert_eq!(table(&devices), expected);
+    }
+
+    #[test]
+    fn changes_have_a_line_each() {
+        let of_temp = json!([{"at": "2026-03-01T10:00:00.000Z", "value": "2\n1"}, {"at": "2026-03-01T10:00:01.000Z", "value": "3",
+            "unsynchronized": true}]);
+        let device = json!({"properties": [{"name": "led", "changes": []}, {"name": "temp", "changes": of_temp}]});
+        let expected = "TIME                        PROPERTY   VALUE\n\
+                        2026-03-01T10:00:00.000Z    temp       2?1\n\
+                        2026-03-01T10:00:01.000Z?   temp       3\n";
+        assert_eq!(history(&device), expected);
     }
 
     #[test]

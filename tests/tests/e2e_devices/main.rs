@@ -3,6 +3,7 @@
 
 mod broker;
 mod faults;
+mod history;
 mod mapper;
 mod off;
 mod road;

@@ -158,6 +158,8 @@ pub enum Question {
     Watch { device: Option<Named> },
     /// The programs that drive devices, as JSON.
     Mappers {},
+    /// The last changes of what a device reports, or of one property of it, as JSON.
+    History { device: Named, property: Option<String> },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

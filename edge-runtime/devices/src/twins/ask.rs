@@ -122,6 +122,6 @@ impl Twins {
     }
 }
 
-fn not_here(Named { namespace, name }: &Named) -> String {
+pub(super) fn not_here(Named { namespace, name }: &Named) -> String {
     format!("no device {namespace}/{name} is bound to this node")
 }

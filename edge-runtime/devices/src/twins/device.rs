@@ -11,6 +11,7 @@ use super::announce::Pending;
 use super::body::{Body, Model};
 use super::documents::{Kind, Time, Twin, Valued};
 use super::due::Waiting;
+use super::history::History;
 use super::keep::Unkept;
 use super::mappers::Packed;
 use super::now::rfc3339;
@@ -194,6 +195,8 @@ pub(super) struct Device {
     pub(super) unkept: Unkept,
     /// Few have any.
     pub(super) pending: Option<Box<Pending>>,
+    /// None where its object asks for none.
+    pub(super) history: Option<Box<History>>,
 }
 
 impl Device {

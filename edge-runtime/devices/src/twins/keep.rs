@@ -162,6 +162,11 @@ impl Which {
         !matches!(self, Self::Spilled)
     }
 
+    /// Changes of reported values are written where these are.
+    pub(super) const fn has_histories(self) -> bool {
+        matches!(self, Self::Any | Self::End)
+    }
+
     pub(super) const fn fits(self, unkept: &Unkept) -> bool {
         match self {
             Self::Soon => unkept.soon,

@@ -11,6 +11,7 @@
 //! | `announce` | deltas and documents that nobody asked for |
 //! | `due` | when the bridge is told |
 //! | `keep`, `record` | when what is written, and its form |
+//! | `history`, `histories` | the last changes of what a device reports; of all devices |
 //! | `ask` | questions of people on the device |
 //! | `mappers` | programs that drive devices over DMI |
 //! | `merge` | a device with what its model says, for drivers |
@@ -21,6 +22,8 @@ mod body;
 mod device;
 mod documents;
 mod due;
+mod histories;
+mod history;
 mod ids;
 mod keep;
 mod mappers;
@@ -47,6 +50,7 @@ use announce::Announcements;
 use body::Model;
 use device::{Device, Stamped};
 use due::Due;
+use histories::Histories;
 use keep::{Keep, Which};
 use mappers::Mappers;
 
@@ -123,6 +127,7 @@ pub struct Twins {
     /// Of the last report.
     seq: u64,
     announcements: Announcements,
+    histories: Histories,
     mappers: Mappers,
     ids: Ids,
     counters: Counters,
@@ -153,6 +158,7 @@ impl Twins {
             keep: Keep::new(settings.store.writes_per_hour),
             seq: 0,
             announcements: Announcements::default(),
+            histories: Histories::default(),
             mappers: Mappers::new(settings),
             ids: Ids::new(seed),
             counters: Counters::default(),
@@ -171,6 +177,7 @@ impl Twins {
     /// Does what the time has come for. `room`: messages that the broker's queue takes.
     pub fn tick(&mut self, now: Now, room: usize) {
         self.forget(now);
+        self.share_histories();
         let room = room.saturating_sub(self.outputs.len());
         self.announce(now, room);
         self.report(now);
@@ -257,7 +264,12 @@ impl Twins {
             Row { uid: device.uid.clone(), record: record::of(device) }
         });
         let of_mappers = which.has_mappers().then(|| self.mappers.rows.take());
-        for row in of_mappers.into_iter().flatten().chain(devices) {
+        let rows_of_devices: Vec<Row> = devices.collect();
+        let histories = self.devices.values_mut().filter(|_| which.has_histories()).flat_map(|device| {
+            let Device { uid, history, .. } = &mut **device;
+            history.iter_mut().flat_map(|history| history.rows(uid))
+        });
+        for row in of_mappers.into_iter().flatten().chain(rows_of_devices).chain(histories) {
             let size = row.record.len() + row.uid.len() + 32;
             if bytes + size > ROWS && !rows.is_empty() {
                 lines.push(std::mem::take(&mut rows));

@@ -15,6 +15,12 @@ pub(super) fn rfc3339(wall: u64) -> String {
     seconds.and_then(|at| jiff::Timestamp::from_second(at).ok()).map(|at| at.to_string()).unwrap_or_default()
 }
 
+/// In milliseconds and UTC.
+pub(super) fn rfc3339_millis(wall: u64) -> String {
+    let at = i64::try_from(wall).ok().and_then(|at| jiff::Timestamp::from_millisecond(at).ok());
+    at.map(|at| format!("{at:.3}")).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -24,5 +30,7 @@ mod tests {
         assert_eq!(rfc3339(1_700_000_000_999), "2023-11-14T22:13:20Z");
         assert_eq!(rfc3339(0), "");
         assert_eq!(rfc3339(u64::MAX), "");
+        assert_eq!(rfc3339_millis(1_700_000_000_020), "2023-11-14T22:13:20.020Z");
+        assert_eq!(rfc3339_millis(u64::MAX), "");
     }
 }

@@ -12,7 +12,7 @@ use super::body::Model;
 use super::device::{Device, Taken, kind_in};
 use super::mappers::Packed;
 use super::now::Now;
-use super::{Output, Twins, body, mappers, model_of, record, stamper};
+use super::{Output, Twins, body, histories, mappers, model_of, record, stamper};
 
 /// With a link, devices that are to come have come after so long, milliseconds.
 const FORGET: u64 = 600_000;
@@ -30,6 +30,7 @@ impl Twins {
             device.said = false;
             // Nobody knows what an earlier one has written of what it was given.
             device.unkept.any = true;
+            device.history.iter_mut().for_each(|history| history.forgotten());
         }
         self.models.values_mut().for_each(|model| model.said = false);
         // It knows no counters.
@@ -130,6 +131,7 @@ impl Twins {
         if self.ready && self.heard && !changed.is_empty() {
             self.announcements.changed(&id, &mut device.pending, now.mono, changed);
         }
+        self.history_asked(&id, object);
     }
 
     /// An object is no more.
@@ -153,6 +155,7 @@ impl Twins {
         let Some(mut device) = self.devices.remove(id) else { return };
         self.changed.insert(id.clone());
         device.spec = None;
+        self.history_gone(id, &mut device);
         self.mappers.samples.forget();
         self.mappers.touch(id);
         self.announcements.forget(id, &mut device.pending);
@@ -177,6 +180,7 @@ impl Twins {
 
         let mut records = std::mem::take(&mut self.records);
         for device in self.devices.values_mut() {
+            histories::restore(&mut records, device);
             let record = records.remove(&device.uid).and_then(|text| record::parse(&text));
             if !device.loaded {
                 device.loaded = true;

@@ -162,6 +162,9 @@ pub(super) fn apply(
             } else {
                 done.again |= property.in_spec;
             }
+            if let (true, Some(history), Some(reported)) = (property.in_spec, &mut device.history, &property.reported) {
+                history.push(&name, reported);
+            }
         }
         let heard = match observed {
             Some(value) => !value.is_empty() && property.observe(stamp(value)),

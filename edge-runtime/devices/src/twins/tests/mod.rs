@@ -1,6 +1,7 @@
 //! The core, told news and asked what follows.
 
 mod cloud;
+mod history;
 mod keep;
 mod mappers;
 mod mappers_random;

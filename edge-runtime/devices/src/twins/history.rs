@@ -1,0 +1,272 @@
+//! The last changes of what a device reports, where its object asks for them: so many of each property, and not more than some bytes
+//! of all devices together. In memory, and in rows that are written when reported values are. Knows no clock.
+//!
+//! | row | record |
+//! |---|---|
+//! | `history/UID/PROPERTY` | JSON: `[[milliseconds since 1970, value, 1 if the clock was not set], …]`, oldest first |
+
+use std::collections::{BTreeMap, VecDeque};
+
+use sampan_devices_control::Row;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::device::Stamped;
+
+/// How many changes of each property are wanted; 0 and none stand for no history.
+pub(super) const ANNOTATION: &str = "sampan.dev/history";
+/// Most changes of one property.
+pub(super) const MOST: usize = 1_000;
+/// Bytes of all devices together; each has an equal part of it.
+pub(super) const BYTES: usize = 256 << 10;
+/// Bytes of one property: with its row a line has less than 64 KiB.
+const BYTES_OF_PROPERTY: usize = 48 << 10;
+/// What a change takes besides its value, in memory and in a row, and what a property takes.
+const CHANGE: usize = 80;
+const PROPERTY: usize = 96;
+
+/// What an object asks for.
+///
+/// # Errors
+/// What stands there instead of a number, cut.
+pub(super) fn asked(object: &Value) -> Result<usize, String> {
+    let asked = &object["metadata"]["annotations"][ANNOTATION];
+    let number = match asked {
+        Value::Null => return Ok(0),
+        asked => asked.as_str().and_then(|text| text.parse().ok()),
+    };
+    number.filter(|number| *number <= MOST).ok_or_else(|| match asked {
+        Value::String(text) => text.chars().take(64).collect(),
+        other => other.to_string().chars().take(64).collect(),
+    })
+}
+
+/// How the names of all rows of a device begin.
+pub(super) fn rows_of(uid: &str) -> String {
+    format!("history/{uid}/")
+}
+
+/// Of one device.
+#[derive(Debug)]
+pub(super) struct History {
+    most: usize,
+    share: usize,
+    bytes: usize,
+    properties: BTreeMap<Box<str>, Changes>,
+}
+
+#[derive(Debug, Default)]
+struct Changes {
+    list: VecDeque<Stamped>,
+    bytes: usize,
+    /// The row that is kept is not this.
+    unkept: bool,
+}
+
+/// As a row has it.
+#[derive(Serialize, Deserialize)]
+struct Change<'a>(u64, std::borrow::Cow<'a, str>, #[serde(default)] u8);
+
+/// What a change takes, whichever of memory and a line of JSON in JSON needs more.
+fn weight(value: &str) -> usize {
+    let escaped = |byte: u8| match byte {
+        b'"' | b'\\' => 4,
+        0..0x20 => 7,
+        _ => 1,
+    };
+    CHANGE + value.bytes().map(escaped).sum::<usize>()
+}
+
+impl Changes {
+    fn push(&mut self, change: Stamped) {
+        self.bytes += weight(&change.value);
+        if self.list.len() == self.list.capacity() {
+            // Not twice the room: there may be many lists.
+            self.list.reserve_exact(self.list.len() / 4 + 1);
+        }
+        self.list.push_back(change);
+        self.unkept = true;
+    }
+
+    /// The oldest. Bytes that are free now.
+    fn pop(&mut self) -> usize {
+        let freed = self.list.pop_front().map_or(0, |change| weight(&change.value));
+        self.bytes -= freed;
+        self.unkept = true;
+        freed
+    }
+}
+
+impl History {
+    pub(super) const fn new(most: usize) -> Self {
+        Self { most, share: BYTES, bytes: 0, properties: BTreeMap::new() }
+    }
+
+    pub(super) const fn most(&self) -> usize {
+        self.most
+    }
+
+    /// How many changes of each property are wanted now, and the bytes that the device may have.
+    pub(super) fn limit(&mut self, most: usize, share: usize) {
+        if (most, share) != (self.most, self.share) {
+            (self.most, self.share) = (most, share);
+            self.fit();
+        }
+    }
+
+    /// A value was reported.
+    pub(super) fn push(&mut self, property: &str, value: &Stamped) {
+        if !self.properties.contains_key(property) {
+            self.bytes += PROPERTY + property.len();
+        }
+        let changes = self.properties.entry(property.into()).or_default();
+        if changes.list.back().is_some_and(|last| last.value == value.value) {
+            return;
+        }
+        let before = changes.bytes;
+        changes.push(value.clone());
+        self.bytes += changes.bytes - before;
+        self.fit();
+    }
+
+    /// Drops the oldest of whatever is too much: where the device has too much, of the property that has most.
+    fn fit(&mut self) {
+        for changes in self.properties.values_mut() {
+            while changes.list.len() > self.most || changes.bytes > BYTES_OF_PROPERTY {
+                self.bytes -= changes.pop();
+            }
+        }
+        while self.bytes > self.share {
+            let largest = self.properties.values_mut().max_by_key(|changes| changes.bytes);
+            let Some(largest) = largest.filter(|changes| !changes.list.is_empty()) else { return };
+            self.bytes -= largest.pop();
+        }
+    }
+
+    /// Only properties of which this holds. Names of the others.
+    pub(super) fn retain(&mut self, holds: impl Fn(&str) -> bool) -> Vec<Box<str>> {
+        let gone: Vec<Box<str>> = self.properties.keys().filter(|name| !holds(name)).cloned().collect();
+        for name in &gone {
+            if let Some(changes) = self.properties.remove(name) {
+                self.bytes -= changes.bytes + PROPERTY + name.len();
+            }
+        }
+        gone
+    }
+
+    /// Nobody knows what is kept.
+    pub(super) fn forgotten(&mut self) {
+        self.properties.values_mut().for_each(|changes| changes.unkept = true);
+    }
+
+    /// What is not kept, as rows of the device with this uid; it is kept then.
+    pub(super) fn rows<'a>(&'a mut self, uid: &'a str) -> impl Iterator<Item = Row> + 'a {
+        self.properties.iter_mut().filter(|(_, changes)| changes.unkept).map(move |(name, changes)| {
+            changes.unkept = false;
+            let one = |held: &'a Stamped| Change(held.at, (&*held.value).into(), held.unsynchronized.into());
+            let all: Vec<Change<'a>> = changes.list.iter().map(one).collect();
+            let record = if all.is_empty() { String::new() } else { serde_json::to_string(&all).unwrap_or_default() };
+            Row { uid: rows_of(uid) + name, record }
+        })
+    }
+
+    /// What was kept of a property of which this process knows nothing; what is none is as good as nothing.
+    pub(super) fn restore(&mut self, property: &str, record: &str) {
+        let kept: Vec<Change<'_>> = serde_json::from_str(record).unwrap_or_default();
+        if self.properties.contains_key(property) || kept.is_empty() {
+            return;
+        }
+        let mut changes = Changes::default();
+        for Change(at, value, unset) in kept {
+            changes.push(Stamped { value: value.into_owned(), at, unsynchronized: unset > 0 });
+        }
+        changes.unkept = false;
+        self.bytes += changes.bytes + PROPERTY + property.len();
+        self.properties.insert(property.into(), changes);
+        self.fit();
+    }
+
+    /// Of this property, oldest first.
+    pub(super) fn of(&self, property: &str) -> impl Iterator<Item = &Stamped> {
+        self.properties.get(property).into_iter().flat_map(|changes| &changes.list)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn stamped(value: &str, at: u64) -> Stamped {
+        Stamped { value: value.into(), at, unsynchronized: at % 2 == 1 }
+    }
+
+    #[test]
+    fn numbers_to_a_thousand_are_taken() {
+        let of = |value: Value| asked(&json!({"metadata": {"annotations": {ANNOTATION: value}}}));
+        assert_eq!(asked(&json!({})), Ok(0));
+        assert_eq!((of(json!("0")), of(json!("7")), of(json!("1000"))), (Ok(0), Ok(7), Ok(1_000)));
+        for wrong in ["", "-1", "1001", "many", " 7", "7.5", "99999999999999999999999"] {
+            assert_eq!(of(json!(wrong)), Err(wrong.to_owned()));
+        }
+        assert_eq!(of(json!(7)), Err("7".into()), "annotations are texts");
+        assert_eq!(of(json!("x".repeat(1_000))).map_err(|text| text.len()), Err(64));
+    }
+
+    #[test]
+    fn what_is_kept_comes_back() {
+        let mut history = History::new(3);
+        for (at, value) in ["a", "a", "b\"\n", "", "ü"].iter().enumerate() {
+            history.push("p", &stamped(value, at as u64));
+        }
+        let rows: Vec<Row> = history.rows("u").collect();
+        assert_eq!(history.rows("u").count(), 0, "once");
+        assert_eq!(rows.len(), 1);
+        assert_eq!(rows[0].uid, "history/u/p");
+        let mut restored = History::new(3);
+        restored.restore("p", &rows[0].record);
+        restored.restore("p", "[[1,\"late\"]]");
+        for broken in ["", "{", "[1]", "[[\"x\"]]", "[[1,2]]"] {
+            restored.restore("q", broken);
+        }
+        let held: Vec<&Stamped> = restored.of("p").collect();
+        assert_eq!(held, [&stamped("b\"\n", 2), &stamped("", 3), &stamped("ü", 4)]);
+        assert_eq!((restored.rows("u").count(), restored.of("q").count()), (0, 0));
+        assert_eq!(restored.bytes, history.bytes);
+    }
+
+    proptest::proptest! {
+        /// Whatever is reported, its parts stay in their bounds, and so do lines that have its rows.
+        #[test]
+        fn d12_history_is_bounded(
+            reports in proptest::collection::vec(("[a-c]", "[\\x00-\\x7f]", 0_usize..3_000), 0..100),
+            most in 1_usize..40, share in 0_usize..100_000,
+        ) {
+            let mut history = History::new(most);
+            history.limit(most, share);
+            for (at, (property, letter, times)) in reports.iter().enumerate() {
+                let value = letter.repeat(*times);
+                history.push(property, &stamped(&value, at as u64));
+                let mut counted = 0;
+                for (name, held) in &history.properties {
+                    let values: usize = held.list.iter().map(|one| weight(&one.value)).sum();
+                    assert_eq!(values, held.bytes);
+                    assert!(held.list.len() <= most && held.bytes <= BYTES_OF_PROPERTY);
+                    counted += values + PROPERTY + name.len();
+                }
+                assert_eq!(counted, history.bytes);
+                let empty: usize = history.properties.keys().map(|name| PROPERTY + name.len()).sum();
+                assert!(history.bytes <= share.max(empty), "{} > {share}", history.bytes);
+                if share > 90_000 {
+                    assert_eq!(history.of(property).last().map(|last| &last.value), Some(&value), "the newest is there");
+                }
+            }
+            for row in history.rows("u") {
+                assert!(serde_json::to_vec(&row).expect("JSON").len() < 64 << 10);
+            }
+            history.retain(|_| false);
+            assert_eq!(history.bytes, 0);
+        }
+    }
+}
