@@ -18,6 +18,10 @@ pub struct NodeFlags {
     /// controller deletes the Nodes of machines that it cannot find.
     #[arg(long)]
     pub deleted_nodes_return: bool,
+    /// Give devices of nodes from which nothing is heard the state `unknown`, until they are heard of again. Absent: their
+    /// statuses are called stale and otherwise left as they were.
+    #[arg(long)]
+    pub devices_unknown_when_silent: bool,
 }
 
 /// A client of the API named by a kubeconfig, or of the cluster that this runs in.

@@ -81,6 +81,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         service_scope,
         deleted_nodes_return,
         rules_place: options.rules.place(rules_listener.as_ref())?,
+        devices_unknown_when_silent: options.nodes.devices_unknown_when_silent,
         rule_authorities: options.rules.authorities()?,
         ..Settings::default()
     };

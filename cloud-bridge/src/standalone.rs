@@ -199,6 +199,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         api: Some((api_host, calls.local_addr()?.port())),
         service_scope: ServiceScope::Site,
         deleted_nodes_return: options.nodes.deleted_nodes_return,
+        devices_unknown_when_silent: options.nodes.devices_unknown_when_silent,
         replicated: false,
         toleration_seconds: options.evict_after.map_or(300, |after| after.as_secs()),
         rule_authorities: options.rules.authorities()?,

@@ -67,6 +67,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use apimachinery::panics;
 use autonomy::Autonomy;
 use clients::Clients;
+use devices::mark::{self, Silent};
 use followed::present::Present;
 use node::Command;
 use node_access::NodeAccess;
@@ -118,12 +119,15 @@ impl Bridge {
             sites: watch::Sender::new(Sites::default()),
             devices: Present::default(),
             device_turns: Arc::default(),
+            silent: Silent::default(),
             rules: Present::default(),
             poster,
         });
         tokio::spawn(informers::run(Arc::downgrade(&shared), shared.clients.clone(), commands));
         let (weak, own) = (Arc::downgrade(&shared), shared.clients.own().clone());
         tokio::spawn(panics::keep("the watch of nodes", move || node_informer::run(Weak::clone(&weak), own.clone())));
+        let weak = Arc::downgrade(&shared);
+        tokio::spawn(panics::keep("stale devices", move || mark::run(Weak::clone(&weak))));
         Self { shared }
     }
 

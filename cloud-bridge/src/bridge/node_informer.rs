@@ -77,7 +77,9 @@ fn apply(shared: &Arc<Shared>, node: &SlimNode) {
     if shared.autonomy.node(node) {
         shared.reconcile_tolerations(node.name());
     }
-    if node.ready() == "Unknown" {
+    let silent = node.ready() == "Unknown";
+    shared.silent.see(node.name(), silent, node.has_stale_devices());
+    if silent {
         shared.known(node.name()).map(|node| node.rewrite());
     }
 }

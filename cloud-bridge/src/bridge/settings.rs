@@ -36,6 +36,10 @@ pub struct Settings {
     pub toleration_seconds: u64,
     /// Where other bridges find the listener for rules: `IP:PORT`. It is said of each node that is connected here.
     pub rules_place: Option<String>,
+    /// Until the devices of a node that the API calls silent (Ready is Unknown) are called stale.
+    pub devices_stale_after: Duration,
+    /// Their state then becomes `unknown`.
+    pub devices_unknown_when_silent: bool,
     /// Authorities that targets of rules may have their certificates from, besides those that the system believes.
     pub rule_authorities: Vec<CertificateDer<'static>>,
 }
@@ -55,6 +59,8 @@ impl Default for Settings {
             deleted_nodes_return: false,
             toleration_seconds: 300,
             rules_place: None,
+            devices_stale_after: Duration::from_secs(60),
+            devices_unknown_when_silent: false,
             rule_authorities: Vec::new(),
         }
     }

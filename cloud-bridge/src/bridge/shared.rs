@@ -11,6 +11,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use super::autonomy::Autonomy;
 use super::clients::Clients;
 use super::credential::Credential;
+use super::devices::mark::Silent;
 use super::devices::turns::Turns;
 use super::devices::watch::DeviceWatch;
 use super::followed::present::Present;
@@ -41,6 +42,7 @@ pub(super) struct Shared {
     pub(super) sites: watch::Sender<Sites>,
     pub(super) devices: Present<DeviceWatch>,
     pub(super) device_turns: Arc<Turns>,
+    pub(super) silent: Silent,
     pub(super) rules: Present<RuleWatch>,
     /// Of what rules send over HTTP.
     pub(super) poster: Poster,
@@ -112,6 +114,7 @@ impl Shared {
     pub(super) fn deleted(&self, name: &str) {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
         self.node_access.remove(name);
+        self.silent.forget(name);
         let Some(node) = self.known(name) else { return };
         if self.settings.deleted_nodes_return && node.rewrite() {
             return;

@@ -13,6 +13,7 @@ use ring::digest;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::devices::mark::STALE_DEVICES;
 use super::pod_references::{RUNTIME_CLASS, node_labels, references, service_links};
 use super::reports::SESSION_ANNOTATION;
 use crate::pki::authority::hex;
@@ -69,6 +70,11 @@ impl SlimNode {
     /// Fencing number of its newest connection to any bridge.
     pub(super) fn session(&self) -> Option<u64> {
         self.metadata.annotations.as_ref()?.get(SESSION_ANNOTATION)?.parse().ok()
+    }
+
+    /// Statuses of its devices were called stale.
+    pub(super) fn has_stale_devices(&self) -> bool {
+        self.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(STALE_DEVICES))
     }
 
     /// Ranges of its pods' addresses, as the cluster has given them to it.

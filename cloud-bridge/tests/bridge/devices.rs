@@ -5,6 +5,7 @@ mod events;
 mod hostile;
 mod lab;
 mod rights;
+mod stale;
 mod told;
 mod trouble;
 

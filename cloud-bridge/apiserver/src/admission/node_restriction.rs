@@ -48,11 +48,11 @@ pub(crate) fn restrict_create(ctx: &Attributes<'_>, store: &Store, value: &Value
 
 /// Beyond Kubernetes' rules: what bridges and administrators say of a node by annotations (whether it may connect, how
 /// long its pods are left alone) is not the node's to change. In its name the bridge tells which connection is its
-/// newest and, when it joins, from when its certificates are good.
+/// newest, that its devices' statuses are called stale and, when it joins, from when its certificates are good.
 fn own_annotations(ctx: &Attributes<'_>, node: &str, new: &Value, old: Option<&Value>) -> ApiResult<()> {
     const DOMAIN: &str = "sampan.dev/";
-    let told: &[&str] =
-        if old.is_none() { &["sampan.dev/session", "sampan.dev/certificates-from"] } else { &["sampan.dev/session"] };
+    const TOLD: [&str; 3] = ["sampan.dev/session", "sampan.dev/devices-stale", "sampan.dev/certificates-from"];
+    let told = if old.is_none() { &TOLD[..] } else { &TOLD[..2] };
     let ours = |value: &'_ Value| -> BTreeMap<String, Value> {
         let entries = value.as_object().into_iter().flatten();
         let ours = entries.filter(|(name, _)| name.starts_with(DOMAIN) && !told.contains(&name.as_str()));

@@ -13,6 +13,9 @@
 //! | `budget` | pure: how much is written in what time |
 //! | `turns` | waits for that |
 //! | `write` | writes one report |
+//! | `silence` | pure: which nodes are silent for so long that their devices' statuses are stale |
+//! | `stale` | pure: what says so in a status, and what takes it back |
+//! | `mark` | writes that |
 //!
 //! Knows no session and no connection.
 
@@ -20,8 +23,11 @@ mod budget;
 mod checked;
 pub(super) mod events;
 mod index;
+pub(super) mod mark;
 mod problems;
 mod served;
+pub(super) mod silence;
+mod stale;
 mod status;
 pub(super) mod turns;
 pub(super) mod view;

@@ -9,12 +9,13 @@ use edge_protocol::message::{DeviceReport, TwinReport, TwinValue};
 use serde_json::{Map, Value, json};
 
 use super::checked::{Checked, check};
+use super::stale::{STALE, STATE_WAS};
 use super::view::Device;
 use crate::bridge::pod_references::{DEVICE, DEVICES_API};
 
 pub(super) const KIND: &str = "DeviceStatus";
 /// Under which name the bridge says whose report this is, in `status.extensions`.
-const OURS: &str = "sampan.dev";
+pub(super) const OURS: &str = "sampan.dev";
 
 /// Who speaks.
 #[derive(Clone, Copy)]
@@ -128,9 +129,12 @@ fn wanted(
         checked.state.filter(|state| !(state.kept && old["stateAt"].as_u64().is_some_and(|at| at > state.at_ms)));
     let said = stated.map(|state| (state.state.as_str(), state.last_online.as_str()));
     let (state, last_online) = said.unwrap_or_default();
-    let or_before = |said: &str, field: &str| match said {
-        "" => before[field].as_str().map(Value::from),
-        said => Some(said.into()),
+    // That it was called stale ends with this report.
+    let state_was = old[STATE_WAS].as_str().or_else(|| before["state"].as_str());
+    let or_before = |said: &str, field: &str| match (said, field) {
+        ("", "state") => state_was.map(Value::from),
+        ("", _) => before[field].as_str().map(Value::from),
+        (said, _) => Some(said.into()),
     };
     let now = [("state", state), ("lastOnlineTime", last_online)];
     now.into_iter()
@@ -141,7 +145,7 @@ fn wanted(
     }
     // As long as it is the same state it is so since the same time.
     let since = old["since"].as_str();
-    let since = since.filter(|_| state.is_empty() || before["state"] == *state);
+    let since = since.filter(|_| state.is_empty() || state_was == Some(state));
     if let Some(since) = since.or_else(|| said.map(|_| speaker.now)) {
         ours.set("since", since.into());
     }
@@ -200,7 +204,8 @@ fn changes(there: &Value, wanted: &Value) -> bool {
         there[field] != wanted[field] && !(empty(&there[field]) && empty(&wanted[field]))
     };
     let refused = |status: &Value| status["extensions"][OURS]["refused"].clone();
-    ["twins", "state", "lastOnlineTime"].into_iter().any(differs) || refused(there) != refused(wanted)
+    let is_stale = there["extensions"][OURS][STALE] == true;
+    is_stale || ["twins", "state", "lastOnlineTime"].into_iter().any(differs) || refused(there) != refused(wanted)
 }
 
 /// Names what is there and should not be: a merge patch leaves alone what it does not mention.

@@ -1,0 +1,268 @@
+//! Calls the statuses of a silent node's devices stale, and takes that back when it is connected again. When is `silence`'s to
+//! say, what is written `stale`'s.
+//!
+//! First an annotation on the Node says that there are such statuses, last it goes: so no bridge has to look at the statuses of nodes
+//! that are well, and one that ends in the middle leaves the rest to another. Nobody undoes what another has done: a status is
+//! written on the version that was read, and only right after the API has said that the node is still silent; it is taken back
+//! only where the node is connected, a while after that, and until nothing is left.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt, stream};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::silence::{Here, Silence, Step};
+use super::stale;
+use super::status::OURS;
+use super::view::Name;
+use crate::bridge::pod_references::DEVICES_API;
+use crate::bridge::requests::{Patch, Requests};
+use crate::bridge::shared::Shared;
+use crate::bridge::slim::SlimNode;
+
+/// On a Node some of whose devices' statuses are called stale.
+pub(in crate::bridge) const STALE_DEVICES: &str = "sampan.dev/devices-stale";
+/// Between two looks, as a part of the pause, and after some that failed.
+const LOOK: u32 = 12;
+const AGAIN: Duration = Duration::from_secs(60);
+/// Statuses of one page, nodes at the same time.
+const PAGE: usize = 250;
+const AT_ONCE: usize = 16;
+/// Writes of one status in one pass.
+const STEPS: usize = 3;
+
+/// Who is silent, as all of the bridge have it.
+pub(in crate::bridge) struct Silent {
+    begun: Instant,
+    silence: Mutex<Silence>,
+}
+
+impl Default for Silent {
+    fn default() -> Self {
+        Self { begun: Instant::now(), silence: Mutex::default() }
+    }
+}
+
+impl Silent {
+    fn silence(&self) -> MutexGuard<'_, Silence> {
+        self.silence.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a Node object says.
+    pub(in crate::bridge) fn see(&self, node: &str, silent: bool, noted: bool) {
+        self.silence().see(node, silent, noted, self.begun.elapsed());
+    }
+
+    /// The node is no more.
+    pub(in crate::bridge) fn forget(&self, node: &str) {
+        self.silence().forget(node);
+    }
+}
+
+/// Looks until the bridge is gone.
+pub(in crate::bridge) async fn run(shared: Weak<Shared>) {
+    let mut pause = Duration::ZERO;
+    loop {
+        sleep(pause).await;
+        let Some(shared) = shared.upgrade() else { return };
+        let after = shared.settings.devices_stale_after;
+        let steps = {
+            let now = shared.silent.begun.elapsed();
+            let mut silence = shared.silent.silence();
+            if silence.is_empty() { HashMap::new() } else { silence.due(now, after, |node| here(&shared, node)) }
+        };
+        let done = steps.is_empty() || pass(&shared, &steps).await;
+        pause = if done { after / LOOK } else { (pause * 2).clamp(after / LOOK, AGAIN) };
+    }
+}
+
+fn here(shared: &Shared, node: &str) -> Here {
+    match shared.known(node).map(|node| (node.link().is_some(), node.last_seen().is_some())) {
+        Some((true, _)) => Here::Connected,
+        Some((_, true)) => Here::Known,
+        _ => Here::Unknown,
+    }
+}
+
+/// Whether all of it is done.
+async fn pass(shared: &Arc<Shared>, steps: &HashMap<Box<str>, Step>) -> bool {
+    let requests = Requests::new(shared.clients.own().clone());
+    let mut found = match list(shared, &requests, steps).await {
+        Ok(found) => found,
+        // No cluster with devices, or one of which this bridge may not read them.
+        Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => HashMap::new(),
+        Err(error) => {
+            log::warn!("statuses of devices of silent nodes: {error}");
+            return false;
+        }
+    };
+    let each = steps.iter().map(|(node, step)| (node, *step, found.remove(node).unwrap_or_default()));
+    let each: Vec<_> = each.map(|(node, step, statuses)| of_node(shared, &requests, node, step, statuses)).collect();
+    stream::iter(each).buffer_unordered(AT_ONCE).fold(true, |all, done| async move { all && done }).await
+}
+
+/// What is to be written, by node: what is of no other node, and not so already.
+async fn list(
+    shared: &Shared,
+    requests: &Requests,
+    steps: &HashMap<Box<str>, Step>,
+) -> kube::Result<HashMap<Box<str>, Vec<Value>>> {
+    let mut found: HashMap<Box<str>, Vec<Value>> = HashMap::new();
+    let watch = shared.devices.get();
+    let mut next = String::new();
+    loop {
+        let path = format!("/apis/{DEVICES_API}/devicestatuses?limit={PAGE}&continue={next}");
+        let page: Value = {
+            let _turn = shared.writes.acquire().await;
+            requests.get(&path).await?
+        };
+        for object in page["items"].as_array().into_iter().flatten() {
+            let node = object["status"]["extensions"][OURS]["node"].as_str().unwrap_or_default();
+            let Some((node, step)) = steps.get_key_value(node) else { continue };
+            let wanted = match step {
+                Step::Mark => stale::mark(object, node, u64::MAX, false),
+                // Of a Device that is another node's by now the values are not this one's to call good.
+                Step::Clear => stale::clear(object, node).filter(|_| {
+                    let device = watch.as_ref().and_then(|watch| watch.device(&name(object)).0);
+                    device.is_none_or(|device| device.node == *node)
+                }),
+            };
+            if wanted.is_some() {
+                found.entry(node.clone()).or_default().push(trimmed(object));
+            }
+        }
+        next = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
+        if next.is_empty() {
+            return Ok(found);
+        }
+    }
+}
+
+fn name(object: &Value) -> Name {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    (text("namespace"), text("name"))
+}
+
+/// Without values.
+fn trimmed(object: &Value) -> Value {
+    let (metadata, status) = (&object["metadata"], &object["status"]);
+    json!({
+        "metadata": {"namespace": metadata["namespace"], "name": metadata["name"],
+            "resourceVersion": metadata["resourceVersion"]},
+        "status": {"state": status["state"], "extensions": {OURS: status["extensions"][OURS]}},
+    })
+}
+
+/// Whether all of it is done.
+async fn of_node(shared: &Shared, requests: &Requests, node: &str, step: Step, statuses: Vec<Value>) -> bool {
+    let written = match (step, statuses.is_empty()) {
+        (Step::Mark, true) => Ok(true),
+        (Step::Mark, false) => match note(shared, node, "true".into()).await {
+            Ok(()) => write_all(shared, requests, node, step, statuses).await,
+            Err(error) => Err(error),
+        },
+        (Step::Clear, true) => note(shared, node, Value::Null).await.map(|()| true),
+        // Looked at once more: another bridge may have written meanwhile.
+        (Step::Clear, false) => write_all(shared, requests, node, step, statuses).await,
+    };
+    match written {
+        Ok(all) => {
+            if all && step == Step::Mark {
+                shared.silent.silence().marked(node);
+            }
+            true
+        }
+        Err(error) => {
+            log::warn!("node {node}: statuses of its devices, which are to be called stale or not any more: {error}");
+            false
+        }
+    }
+}
+
+/// Says on the Node that there are such statuses, or no more.
+async fn note(shared: &Shared, node: &str, value: Value) -> kube::Result<()> {
+    let body = json!({"metadata": {"annotations": {STALE_DEVICES: value}}});
+    let _turn = shared.writes.acquire().await;
+    match shared.clients.requests_as(node).patch(&format!("/api/v1/nodes/{node}"), Patch::Merge, &body).await {
+        // It is gone, and its devices are nobody's.
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+/// False if the node is not as it was when that was begun.
+async fn write_all(
+    shared: &Shared,
+    requests: &Requests,
+    node: &str,
+    step: Step,
+    statuses: Vec<Value>,
+) -> kube::Result<bool> {
+    for status in statuses {
+        if !write(shared, requests, node, step, status).await? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+async fn write(shared: &Shared, requests: &Requests, node: &str, step: Step, mut status: Value) -> kube::Result<bool> {
+    let (namespace, name) = name(&status);
+    let path = format!("/apis/{DEVICES_API}/namespaces/{namespace}/devicestatuses/{name}");
+    for _ in 0..STEPS {
+        shared.device_turns.write(node).await;
+        // Never closed: it lives as long as the bridge.
+        let _turn = shared.writes.acquire().await;
+        let Some(session) = still(shared, requests, node, step).await? else { return Ok(false) };
+        let patch = match step {
+            Step::Mark => stale::mark(&status, node, session, shared.settings.devices_unknown_when_silent),
+            Step::Clear => stale::clear(&status, node),
+        };
+        let Some(patch) = patch else { return Ok(true) };
+        let mut written = requests.patch(&format!("{path}/status"), Patch::Merge, &patch).await;
+        if code(&written) == Some(404) {
+            // Where statuses are no subresource.
+            written = requests.patch(&path, Patch::Merge, &patch).await;
+        }
+        match code(&written) {
+            Some(404) => return Ok(true),
+            // Somebody has written it meanwhile.
+            Some(409) => match requests.get::<Value>(&path).await {
+                Ok(found) => status = trimmed(&found),
+                Err(kube::Error::Api(status)) if status.code == 404 => return Ok(true),
+                Err(error) => return Err(error),
+            },
+            // What is refused will be refused again.
+            Some(400..=499) if code(&written) != Some(429) => {
+                log::warn!("node {node}: DeviceStatus {namespace}/{name} is not called stale: {:?}", written.err());
+                return Ok(true);
+            }
+            _ => return written.map(|_| true),
+        }
+    }
+    Ok(true)
+}
+
+/// Whether the node is still as this step needs it: then the fencing number of its newest connection.
+async fn still(shared: &Shared, requests: &Requests, node: &str, step: Step) -> kube::Result<Option<u64>> {
+    let connected = here(shared, node) == Here::Connected;
+    if step == Step::Clear {
+        return Ok(connected.then_some(u64::MAX));
+    }
+    if connected {
+        return Ok(None);
+    }
+    let found = match requests.get::<SlimNode>(&format!("/api/v1/nodes/{node}")).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
+        found => found?,
+    };
+    // A bridge that shares its nodes with nobody may leave no number.
+    Ok((found.ready() == "Unknown").then(|| found.session().unwrap_or(u64::MAX)))
+}
+
+fn code<T>(answer: &kube::Result<T>) -> Option<u16> {
+    if let Err(kube::Error::Api(status)) = answer { Some(status.code) } else { None }
+}

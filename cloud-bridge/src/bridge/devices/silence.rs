@@ -1,0 +1,149 @@
+//! Which nodes have been silent for so long that what is shown of their devices is to be called stale, and which have come back.
+//! Pure: times are since any fixed moment. Knows nothing of what is written.
+//!
+//! The API says of a node whether it is silent (its Ready condition is Unknown) and whether its devices have been called stale (an
+//! annotation), so every bridge knows both, also one that has just started. Any bridge may call them stale, the one where the
+//! node was connected first; only the one where it is connected takes that back.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// A node has come back after this part of the pause: what another bridge has under way has ended then.
+const SETTLED: u32 = 6;
+
+/// How a node is at this bridge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::bridge) enum Here {
+    Connected,
+    /// It was once.
+    Known,
+    Unknown,
+}
+
+/// What is to be done about the statuses of a node's devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Mark,
+    Clear,
+}
+
+/// Nodes of which something is to be done, or may be soon.
+#[derive(Debug, Default)]
+pub(in crate::bridge) struct Silence {
+    nodes: HashMap<Box<str>, Of>,
+}
+
+#[derive(Debug, Default)]
+struct Of {
+    silent_since: Option<Duration>,
+    /// By its annotation.
+    noted: bool,
+    connected_since: Option<Duration>,
+    /// There is nothing more to mark.
+    marked: bool,
+}
+
+impl Silence {
+    /// What the Node object says.
+    pub(in crate::bridge) fn see(&mut self, node: &str, silent: bool, noted: bool, now: Duration) {
+        if !silent && !noted {
+            self.nodes.remove(node);
+            return;
+        }
+        let of = self.nodes.entry(node.into()).or_default();
+        of.noted = noted;
+        of.silent_since = silent.then(|| of.silent_since.unwrap_or(now));
+        of.marked &= silent;
+    }
+
+    /// The node is no more.
+    pub(in crate::bridge) fn forget(&mut self, node: &str) {
+        self.nodes.remove(node);
+    }
+
+    pub(in crate::bridge) fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// What is due: a node is silent enough after `pause`, or twice that where it was never connected.
+    pub(super) fn due(
+        &mut self,
+        now: Duration,
+        pause: Duration,
+        here: impl Fn(&str) -> Here,
+    ) -> HashMap<Box<str>, Step> {
+        let mut due = HashMap::new();
+        for (node, of) in &mut self.nodes {
+            let here = here(node);
+            let since = |since: Option<Duration>| since.map(|since| now.saturating_sub(since));
+            of.connected_since = (here == Here::Connected).then(|| of.connected_since.unwrap_or(now));
+            let step = match here {
+                Here::Connected if of.noted && since(of.connected_since) >= Some(pause / SETTLED) => Step::Clear,
+                Here::Known if !of.marked && since(of.silent_since) >= Some(pause) => Step::Mark,
+                Here::Unknown if !of.marked && since(of.silent_since) >= Some(pause * 2) => Step::Mark,
+                _ => continue,
+            };
+            due.insert(node.clone(), step);
+        }
+        due
+    }
+
+    /// All of the node's devices are marked.
+    pub(super) fn marked(&mut self, node: &str) {
+        if let Some(of) = self.nodes.get_mut(node) {
+            of.marked = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAUSE: Duration = Duration::from_secs(60);
+
+    fn due(silence: &mut Silence, second: u64, here: Here) -> Option<Step> {
+        silence.due(Duration::from_secs(second), PAUSE, |_| here).remove("n")
+    }
+
+    #[test]
+    fn a_node_that_is_silent_for_a_minute_is_marked_once() {
+        let mut silence = Silence::default();
+        let see = |silence: &mut Silence, silent, noted, second| {
+            silence.see("n", silent, noted, Duration::from_secs(second));
+        };
+        see(&mut silence, false, false, 0);
+        assert!(silence.is_empty(), "nothing is held of nodes that are as they should be");
+        see(&mut silence, true, false, 10);
+        see(&mut silence, true, false, 50);
+        assert_eq!(due(&mut silence, 69, Here::Known), None);
+        assert_eq!(due(&mut silence, 70, Here::Known), Some(Step::Mark));
+        assert_eq!(due(&mut silence, 70, Here::Unknown), None, "the other bridge is asked first");
+        assert_eq!(due(&mut silence, 130, Here::Unknown), Some(Step::Mark), "which may be no more");
+        assert_eq!(due(&mut silence, 130, Here::Connected), None, "somebody takes it for dead");
+        silence.marked("n");
+        see(&mut silence, true, true, 140);
+        assert_eq!(due(&mut silence, 999, Here::Known), None);
+        // It is back, at another bridge, and silent again.
+        see(&mut silence, false, true, 1_000);
+        assert_eq!(due(&mut silence, 2_000, Here::Known), None);
+        see(&mut silence, true, true, 2_000);
+        assert_eq!(due(&mut silence, 2_060, Here::Known), Some(Step::Mark));
+        silence.forget("n");
+        assert!(silence.is_empty());
+    }
+
+    #[test]
+    fn only_where_it_is_connected_a_mark_is_taken_back() {
+        let mut silence = Silence::default();
+        silence.see("n", true, true, Duration::ZERO);
+        assert_eq!(due(&mut silence, 5, Here::Connected), None);
+        assert_eq!(due(&mut silence, 14, Here::Connected), None);
+        assert_eq!(due(&mut silence, 15, Here::Connected), Some(Step::Clear), "ten seconds later");
+        assert_eq!(due(&mut silence, 16, Here::Known), None);
+        assert_eq!(due(&mut silence, 17, Here::Connected), None, "a new connection");
+        assert_eq!(due(&mut silence, 27, Here::Connected), Some(Step::Clear));
+        silence.see("n", false, false, Duration::from_secs(30));
+        assert!(silence.is_empty());
+    }
+}

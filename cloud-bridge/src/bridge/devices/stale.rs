@@ -1,0 +1,108 @@
+//! A DeviceStatus whose node is silent: what is written there, and what takes it back. Pure.
+//!
+//! Values and state stay as they were, so that people see what was last; `extensions["sampan.dev"].stale` says that nobody knows
+//! whether it is still so. Where the state is to become `unknown` (an option), what it was stands in `stateWas`.
+
+use edge_protocol::json::SetField;
+use serde_json::{Value, json};
+
+use super::status::OURS;
+
+/// The field that says it, and the one with the state that was.
+pub(super) const STALE: &str = "stale";
+pub(super) const STATE_WAS: &str = "stateWas";
+/// A state of a device.
+const UNKNOWN: &str = "unknown";
+
+fn ours(object: &Value) -> &Value {
+    &object["status"]["extensions"][OURS]
+}
+
+/// Whether it shows what this node has said.
+fn is_of(object: &Value, node: &str) -> bool {
+    ours(object)["node"] == *node
+}
+
+fn patch(object: &Value, state: Option<Value>, ours: Value) -> Value {
+    let version = &object["metadata"]["resourceVersion"];
+    let mut status = json!({"extensions": {OURS: ours}});
+    if let Some(state) = state {
+        status.set("state", state);
+    }
+    json!({"metadata": {"resourceVersion": version}, "status": status})
+}
+
+/// What calls it stale; none if it is called so, is another node's, or was written by a connection that is newer than
+/// `session`. `unknown`: the state is to become so.
+pub(super) fn mark(object: &Value, node: &str, session: u64, unknown: bool) -> Option<Value> {
+    let said = ours(object);
+    if !is_of(object, node) || said[STALE] == true || said["session"].as_u64().is_some_and(|by| by > session) {
+        return None;
+    }
+    let state = object["status"]["state"].as_str().filter(|state| unknown && *state != UNKNOWN);
+    let mut ours = json!({ STALE: true });
+    if let Some(state) = state {
+        ours.set(STATE_WAS, state.into());
+    }
+    Some(patch(object, state.map(|_| UNKNOWN.into()), ours))
+}
+
+/// What takes that back; none if there is nothing to take back of this node.
+pub(super) fn clear(object: &Value, node: &str) -> Option<Value> {
+    let said = ours(object);
+    let was = said[STATE_WAS].as_str();
+    let stands = said.get(STALE).is_some() || was.is_some();
+    (stands && is_of(object, node)).then(|| patch(object, was.map(Value::from), json!({STALE: null, STATE_WAS: null})))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object() -> Value {
+        json!({"metadata": {"resourceVersion": "7"}, "status": {"state": "online", "twins": [1],
+            "extensions": {OURS: {"node": "n", "session": 5, "seq": 9}, "example.com": 1}}})
+    }
+
+    #[test]
+    fn values_and_state_are_left_alone() {
+        let patch = mark(&object(), "n", 5, false).expect("a patch");
+        let status = json!({"extensions": {OURS: {"stale": true}}});
+        assert_eq!(patch, json!({"metadata": {"resourceVersion": "7"}, "status": status}));
+        let mut marked = object();
+        marked.set_at(&["status", "extensions", OURS, STALE], true.into());
+        assert_eq!(mark(&marked, "n", 5, true), None, "once");
+        let back = clear(&marked, "n").expect("a patch");
+        assert_eq!(back["status"], json!({"extensions": {OURS: {"stale": null, "stateWas": null}}}));
+        assert_eq!(clear(&object(), "n"), None);
+    }
+
+    #[test]
+    fn a_state_becomes_unknown_and_what_it_was_again() {
+        let patch = mark(&object(), "n", 5, true).expect("a patch");
+        let status = json!({"state": "unknown", "extensions": {OURS: {"stale": true, "stateWas": "online"}}});
+        assert_eq!(patch["status"], status);
+        let mut marked = object();
+        marked.set_at(&["status", "state"], "unknown".into());
+        marked.set_at(&["status", "extensions", OURS, STALE], true.into());
+        marked.set_at(&["status", "extensions", OURS, STATE_WAS], "online".into());
+        assert_eq!(clear(&marked, "n").expect("a patch")["status"]["state"], "online");
+        // One that was unknown before, or never said anything.
+        let mut quiet = object();
+        quiet.set_at(&["status", "state"], "unknown".into());
+        assert_eq!(mark(&quiet, "n", 5, true).expect("a patch")["status"].get("state"), None);
+    }
+
+    #[test]
+    fn d15_what_another_node_or_a_newer_connection_has_written_is_not_touched() {
+        assert_eq!(mark(&object(), "m", 5, false), None);
+        assert_eq!(mark(&object(), "n", 4, false), None);
+        assert!(mark(&object(), "n", 6, false).is_some());
+        for odd in [json!(null), json!({"status": 7}), json!({"status": {"extensions": []}}), json!([])] {
+            assert_eq!((mark(&odd, "n", 9, true), clear(&odd, "n")), (None, None));
+        }
+        let mut other = object();
+        other.set_at(&["status", "extensions", OURS, STALE], true.into());
+        assert_eq!(clear(&other, "m"), None);
+    }
+}
