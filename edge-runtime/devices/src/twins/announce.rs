@@ -12,6 +12,9 @@ use super::{Message, Output, Twins, model_of, topics};
 
 /// Between two deltas of one device, milliseconds.
 const PAUSE: u64 = 1_000;
+/// Until a delta is said again that nothing else is reason for: a listener may not have been connected. Doubled each time.
+const AGAIN: u64 = 10_000;
+const AGAIN_AT_MOST: u64 = 600_000;
 /// Most messages about one device.
 const MESSAGES: usize = 3;
 /// Until the broker's queue is looked at again.
@@ -23,6 +26,10 @@ pub(super) struct Pending {
     /// When; none if there is nothing.
     at: Option<u64>,
     last: Option<u64>,
+    /// After so long the delta was, or is, said again.
+    again: u64,
+    /// That is all the reason there is for [`at`](Self::at).
+    by_time: bool,
     added: bool,
     /// All that the device is not as it is wanted.
     all: bool,
@@ -46,12 +53,28 @@ impl Announcements {
 
     fn put<'a>(&mut self, id: &Named, pending: &'a mut Option<Box<Pending>>, now: u64) -> &'a mut Pending {
         let pending = pending.get_or_insert_default();
-        if pending.at.is_none() {
-            let at = now.max(pending.last.map_or(0, |last| last + PAUSE));
-            pending.at = Some(at);
-            self.next.insert((at, id.clone()));
-        }
+        pending.by_time = false;
+        let at = now.max(pending.last.map_or(0, |last| last + PAUSE));
+        self.set(id, pending, at);
         pending
+    }
+
+    /// At this time, or earlier where that is so already.
+    fn set(&mut self, id: &Named, pending: &mut Pending, at: u64) {
+        match pending.at {
+            Some(before) if before <= at => return,
+            Some(before) => drop(self.next.remove(&(before, id.clone()))),
+            None => {}
+        }
+        pending.at = Some(at);
+        self.next.insert((at, id.clone()));
+    }
+
+    /// A delta was said, and is said again later.
+    fn said(&mut self, id: &Named, pending: &mut Pending, now: u64, by_time: bool) {
+        pending.again = if by_time { (pending.again * 2).min(AGAIN_AT_MOST) } else { AGAIN };
+        pending.by_time = true;
+        self.set(id, pending, now + pending.again);
     }
 
     /// The device is there since now.
@@ -135,8 +158,8 @@ impl Twins {
     fn announce_one(&mut self, id: &Named, now: Now) {
         let Some(device) = self.devices.get_mut(id) else { return };
         let Some(pending) = &mut device.pending else { return };
-        let Pending { added, all, changed, .. } =
-            std::mem::replace(&mut **pending, Pending { last: Some(now.mono), ..Pending::default() });
+        let next = Pending { last: Some(now.mono), again: pending.again, ..Pending::default() };
+        let Pending { added, all, changed, by_time, .. } = std::mem::replace(&mut **pending, next);
         let model = self.models.get(&model_of(id, &device.model));
         let (mut steps, mut twins, mut delta) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         for (name, property) in &device.properties {
@@ -152,6 +175,9 @@ impl Twins {
                 }
                 None => {}
             }
+        }
+        if let Some(pending) = device.pending.as_mut().filter(|_| !delta.is_empty()) {
+            self.announcements.said(id, pending, now.mono, by_time);
         }
         if added {
             let member = member(id, device, false);

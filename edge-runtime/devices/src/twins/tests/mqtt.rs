@@ -102,7 +102,7 @@ fn models_and_devices_come_in_any_order() {
 }
 
 #[test]
-fn a_wanted_value_is_announced_on_each_change_and_when_the_broker_comes() {
+fn d08_a_wanted_value_is_announced_on_each_change_and_when_the_broker_comes() {
     let mut world = World::lab("ON");
     assert_eq!(world.tick().topics(), ["t1/twin/update/document", "t1/twin/update/delta"]);
     // At most once a second, and then the newest.
@@ -116,7 +116,7 @@ fn a_wanted_value_is_announced_on_each_change_and_when_the_broker_comes() {
     assert!(published[1].1.ends_with(r#""delta":{"led":"C"}}"#), "{published:?}");
     // The same object again is no change.
     world.device("t1", UID, device("C"));
-    world.wait(10_000);
+    world.wait(9_000);
     assert!(world.tick().published().is_empty());
 
     world.twins.broker(world.now, false);
@@ -241,4 +241,49 @@ fn who_comes_and_goes_is_told() {
     world.twins.gone(world.now, Kind::Device, &id("t2"), "uid-2");
     let heard = world.tick().heard("node/edge-1/membership/updated");
     assert!(heard.contains(r#""added_devices":null,"removed_devices":[{"id":"default/t2""#), "{heard}");
+}
+
+/// Who was not connected when it was said hears it all the same: again and again, ever more seldom, until it is so.
+#[test]
+fn d08_a_delta_is_said_again_until_it_is_reported_equal() {
+    let mut world = World::lab("ON");
+    assert!(world.tick().topics().contains(&"t1/twin/update/delta".to_owned()));
+    let mut said = Vec::new();
+    let begun = world.now.mono;
+    while world.now.mono < begun + 3_600_000 {
+        let wake = world.twins.wake().expect("it is said again");
+        world.wait(wake - world.now.mono);
+        let topics = world.tick().topics();
+        said.extend(topics.iter().map(|topic| (topic.clone(), (world.now.mono - begun) / 1_000)));
+        world.said.clear();
+    }
+    let times: Vec<u64> = said.iter().map(|(_, at)| *at).collect();
+    assert_eq!(times[..8], [10, 30, 70, 150, 310, 630, 1_230, 1_830]);
+    assert!(said.iter().all(|(topic, _)| topic == "t1/twin/update/delta"), "{said:?}");
+    // Another value, and it begins anew; never one that is not wanted any more.
+    world.device("t1", UID, device("OFF"));
+    world.wait(1_000);
+    world.tick().topics();
+    world.wait(10_000);
+    let again = world.tick().published();
+    assert!(again.len() == 1 && again[0].1.ends_with(r#""delta":{"led":"OFF"}}"#), "{again:?}");
+    // Of a device that speaks meanwhile no more than once a second.
+    for n in 0..50 {
+        world.wait(100);
+        world.report("temp", &n.to_string());
+    }
+    let deltas = world.topics().iter().filter(|topic| topic.ends_with("/delta")).count();
+    assert!((4..=6).contains(&deltas), "{deltas}");
+    // It is as it should be: silence, and nothing to wake up for.
+    world.report("led", "OFF");
+    world.link(false);
+    world.said.clear();
+    world.wait(600_000);
+    assert!(world.tick().topics().is_empty());
+    // Without a broker nobody is spoken to.
+    world.report("led", "ON");
+    world.twins.broker(world.now, false);
+    world.said.clear();
+    world.wait(600_000);
+    assert!(world.tick().topics().is_empty());
 }
