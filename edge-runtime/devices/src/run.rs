@@ -101,7 +101,7 @@ impl Works {
         let refused = std::mem::take(&mut self.messages.refused);
         let counters = self.twins.counters();
         counters.refused += refused;
-        (counters.messages, counters.messages_dropped) = (taken, dropped);
+        (counters.rules.taken, counters.rules.dropped) = (taken, dropped);
     }
 }
 
@@ -326,7 +326,7 @@ impl Helper {
     /// What a rule wants done here.
     fn carry_out(&mut self, id: u64, call: Value) {
         if let Some(works) = &mut self.works {
-            works.twins.counters().calls += 1;
+            works.twins.counters().rules.calls += 1;
         }
         if let Some(result) = self.calls.begin(id, call, &mut self.outlets) {
             self.tell_result((id, result));
@@ -387,6 +387,7 @@ impl Helper {
         let room = self.outlets.room();
         let Some(works) = &mut self.works else { return self.trim() };
         works.count();
+        works.twins.counters().listener = self.outlets.listening();
         works.twins.tick(now, room);
         if self.ending {
             works.twins.end(now);

@@ -250,7 +250,9 @@ fn who_does_not_read_delays_nobody() {
     }
     assert!(heard > 10 && heard < 9_000, "{heard} messages");
     lab.works("after it");
-    assert!(lab.helper.counters().dropped > 1_000);
+    let counted = lab.helper.counters()["listener"].take();
+    assert!(counted["dropped"].as_u64().is_some_and(|dropped| dropped > 1_000), "{counted}");
+    assert_eq!((&counted["cut"], &counted["refused"]), (&1.into(), &0.into()), "{counted}");
 }
 
 #[test]

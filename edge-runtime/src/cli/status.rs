@@ -55,22 +55,6 @@ fn devices(paths: &Paths) -> Value {
     text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
 }
 
-fn device_row(counters: &Value) -> Option<String> {
-    let number = |field: &str| counters[field].as_u64().unwrap_or_default();
-    let broker = match counters["broker"].as_bool() {
-        Some(true) => "broker connected",
-        Some(false) => "no connection to the broker",
-        None => "no broker configured",
-    };
-    let [devices, taken, told] = ["devices", "reportsIn", "reportsOut"].map(number);
-    let [refused, dropped] = ["refused", "dropped"].map(number);
-    let mappers = counters["mappers"].as_u64().map(|mappers| format!(", {mappers} mappers")).unwrap_or_default();
-    let text = format!(
-        "{devices}, {broker}{mappers}; {taken} values taken, {told} reports told, {refused} refused, {dropped} dropped"
-    );
-    counters.is_object().then_some(text)
-}
-
 fn rows(view: &Value) -> String {
     let link = &view["link"];
     let text = |value: &Value| match value {
@@ -99,7 +83,7 @@ fn rows(view: &Value) -> String {
         ("queue", format!("{} reports, {} bytes", view["queuedReports"], view["queuedBytes"])),
     ];
     let text = rows.map(|(name, value)| format!("{name:<11} {value}\n")).concat();
-    match device_row(&view["devices"]) {
+    match view["devices"]["text"].as_str() {
         Some(devices) => format!("{text}{:<11} {devices}\n", "devices"),
         None => text,
     }

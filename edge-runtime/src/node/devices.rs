@@ -7,7 +7,7 @@ use std::path::Path;
 use async_executor::Task;
 use edge_protocol::message::{DeviceRefusal, ObjectKey};
 use edge_protocol::version::{DEVICES, RULES};
-use sampan_devices_control::{Counters, FromHelper, Kind, ToHelper};
+use sampan_devices_control::{FromHelper, Kind, ToHelper};
 use serde_json::{Value, json};
 
 use super::context::Context;
@@ -254,9 +254,8 @@ fn answer(cx: &Context, id: u64, what: Value) {
 const API_VERSION: &str = "devices.kubeedge.io/v1beta1";
 
 /// For `edge-runtime status`, on a file system that forgets it with the helper.
-fn counted(file: &Path, counters: &Counters) {
-    let text = serde_json::to_vec(counters).unwrap_or_default();
-    if let Err(error) = replace(file, &text, false) {
+fn counted(file: &Path, counters: &Value) {
+    if let Err(error) = replace(file, counters.to_string().as_bytes(), false) {
         log::warn!("{}: {error}", file.display());
     }
 }

@@ -5,6 +5,7 @@
 //! holds, ends with [`ToHelper::Told`], and goes on with changes. The newest daemon's connection is the one that counts.
 
 mod broker;
+mod from_helper;
 mod lines;
 mod listen;
 mod servicebus;
@@ -64,7 +65,7 @@ pub enum ToHelper {
 }
 
 /// What the helper says.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum FromHelper {
     /// First line to a daemon. Others of its version and settings take this helper over as it is.
@@ -111,9 +112,9 @@ pub enum FromHelper {
         request: Value,
     },
     Pong {},
-    /// How it goes, for `edge-runtime status`; when it has changed, at most once a second.
+    /// How it goes, for `edge-runtime status`, which shows the `text` in it; when it has changed, at most once a second.
     Counters {
-        counters: Counters,
+        counters: Value,
     },
     Answer {
         id: u64,
@@ -122,14 +123,14 @@ pub enum FromHelper {
 }
 
 /// What is kept of one device. An empty record is to be forgotten.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Row {
     pub uid: String,
     pub record: String,
 }
 
 /// A message that waits for the bridge.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MessageRow {
     /// Uid of the rule that it is for.
     pub rule: String,
@@ -166,29 +167,4 @@ pub enum Question {
 pub struct Named {
     pub namespace: String,
     pub name: String,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Counters {
-    pub devices: u64,
-    /// Whether the MQTT broker is connected; none if there is none configured.
-    pub broker: Option<bool>,
-    /// Programs that drive devices and are registered; none if none may be.
-    pub mappers: Option<u64>,
-    /// Values that devices reported, and device reports that the bridge has.
-    pub reports_in: u64,
-    pub reports_out: u64,
-    /// Values that a newer one replaced before they were told.
-    pub coalesced: u64,
-    /// Messages of devices that were answered with an error, and those of which nothing could be made.
-    pub refused: u64,
-    pub dropped: u64,
-    /// Messages for rules that came, and those of them for which there was no room before they were kept.
-    pub messages: u64,
-    pub messages_dropped: u64,
-    /// What rules wanted done here.
-    pub calls: u64,
-    /// Bytes given to be kept.
-    pub kept_bytes: u64,
 }

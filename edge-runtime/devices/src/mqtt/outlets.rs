@@ -10,7 +10,7 @@ use super::client::{self, Broker, News};
 use super::filters::Filters;
 use super::listener::{Listener, ROOM};
 use super::queue::{Queue, queue};
-use crate::twins::Message;
+use crate::twins::{Listening, Message};
 
 /// Fewer messages than this find no room.
 const SHORT: usize = 8;
@@ -109,10 +109,14 @@ impl Outlets {
         Some(confirmed)
     }
 
-    /// Messages that found no room since the last call.
+    /// Messages for which the broker had no room since the last call.
     #[must_use]
     pub fn dropped(&mut self) -> u64 {
-        let of_listener = self.listener.as_ref().map_or(0, Listener::dropped);
-        std::mem::take(&mut self.dropped) + of_listener
+        std::mem::take(&mut self.dropped)
+    }
+
+    /// How it goes with clients of the listener; none where none may connect.
+    pub fn listening(&self) -> Option<Listening> {
+        self.listener.as_ref().map(Listener::counters)
     }
 }

@@ -12,6 +12,7 @@
 //! | `due` | when the bridge is told |
 //! | `keep`, `record` | when what is written, and its form |
 //! | `history`, `histories` | the last changes of what a device reports; of all devices |
+//! | `counters` | what is counted, for people |
 //! | `ask` | questions of people on the device |
 //! | `mappers` | programs that drive devices over DMI |
 //! | `merge` | a device with what its model says, for drivers |
@@ -19,6 +20,7 @@
 mod announce;
 mod ask;
 mod body;
+mod counters;
 mod device;
 mod documents;
 mod due;
@@ -43,7 +45,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sampan_devices_control::{Counters, FromHelper, Named, Row, Settings};
+use sampan_devices_control::{FromHelper, Named, Row, Settings};
 use serde_json::Value;
 
 use announce::Announcements;
@@ -56,6 +58,7 @@ use mappers::Mappers;
 
 use crate::grpc::Status;
 
+pub use counters::{Counters, Listening, Rules};
 pub(crate) use ids::Ids;
 pub use mappers::{Request, SOCKET};
 pub use now::Now;
@@ -295,7 +298,7 @@ impl Twins {
         if self.daemon && self.counters != self.counted && now.mono >= self.counted_at + SECOND {
             self.counted = self.counters.clone();
             self.counted_at = now.mono;
-            self.outputs.push(Output::Tell(FromHelper::Counters { counters: self.counters.clone() }));
+            self.outputs.push(Output::Tell(FromHelper::Counters { counters: self.counters.shown() }));
         }
     }
 

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use sampan_devices_control::{Counters, FromHelper, Kind, Listen, Mqtt, Row, Settings, ToHelper, VERSION};
+use sampan_devices_control::{FromHelper, Kind, Listen, Mqtt, Row, Settings, ToHelper, VERSION};
 use serde_json::{Value, json};
 
 /// What is waited for comes within so long, on a slow machine too.
@@ -407,7 +407,7 @@ impl Helper {
     }
 
     /// What it counts next.
-    pub(crate) fn counters(&self) -> Counters {
+    pub(crate) fn counters(&self) -> Value {
         loop {
             let line = self.lines.recv_timeout(PATIENCE).expect("the helper counts");
             if let FromHelper::Counters { counters } = serde_json::from_str(&line).unwrap() {

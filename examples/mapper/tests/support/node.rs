@@ -69,7 +69,7 @@ impl Node {
         let (reader, writer, seen) = (stream.try_clone().unwrap(), stream.try_clone().unwrap(), Arc::clone(&self.seen));
         self.stream = Some(stream);
         let settings = Settings {
-            dmi: Some(Dmi { folder: self.folder.clone() }),
+            dmi: Some(Dmi { folder: self.folder.clone(), ..Dmi::default() }),
             report: Report { min_interval_seconds: 0, per_second: 100, ..Report::default() },
             ..Settings::default()
         };
@@ -188,7 +188,7 @@ fn listen(reader: UnixStream, mut writer: UnixStream, seen: &Mutex<Seen>) {
                 }
             }
             FromHelper::Event { reason, message, .. } => seen.events.push((reason, message)),
-            FromHelper::Counters { counters } => seen.mappers = counters.mappers.unwrap_or_default(),
+            FromHelper::Counters { counters } => seen.mappers = counters["mappers"].as_u64().unwrap_or_default(),
             _ => {}
         }
         drop(seen);

@@ -21,7 +21,7 @@ use super::super::client::News;
 use super::super::packet::Broken;
 use super::encode;
 use super::frame::Decoder;
-use super::hub::{Refusal, Token};
+use super::hub::{Hub, Refusal, Token};
 use super::login::PENANCE;
 use super::packet::Packet;
 use super::shared::Shared;
@@ -94,6 +94,7 @@ pub(super) async fn serve(mut stream: TcpStream, place: u64, shared: Rc<Shared>)
             end
         }
         Err(End::Refused(why)) => {
+            shared.with(Hub::refused);
             refuse(&mut read, &mut write, why).await;
             End::Refused(why)
         }

@@ -15,6 +15,7 @@ use super::outbox::Put;
 use super::packet::{Filters, Packet, Publish, Qos};
 use super::retained::Retained;
 use super::rights::Rights;
+use crate::twins::Listening;
 
 /// A connection.
 pub(super) type Token = u64;
@@ -61,8 +62,8 @@ pub(super) struct Hub {
     retained: Retained,
     held: Held,
     woken: Vec<Token>,
-    /// Messages that somebody had no room for.
-    dropped: u64,
+    /// But for the clients that are there.
+    counted: Listening,
     /// What the node hears, and what it alone says.
     hears: Vec<Filter>,
     says: Vec<Filter>,
@@ -77,7 +78,7 @@ impl Hub {
             retained: Retained::default(),
             held: Held::default(),
             woken: Vec::new(),
-            dropped: 0,
+            counted: Listening::default(),
             hears: filters(hears),
             says: filters(says),
         }
@@ -222,7 +223,7 @@ impl Hub {
         for (topic, (body, sure)) in told {
             let sure = sure && client.hears(topic) == Some(true);
             if client.out.put(body, sure, true) != Put::Taken {
-                self.dropped += 1;
+                self.counted.dropped += 1;
             }
         }
         client.hears_node |= !heard.is_empty();
@@ -241,7 +242,7 @@ impl Hub {
             self.retained.remove(topic);
         } else if retain {
             let body = body.insert(Body::new(topic, payload, &self.held));
-            self.dropped += u64::from(!self.retained.put(body, sure));
+            self.counted.dropped += u64::from(!self.retained.put(body, sure));
         }
         let mut slow = Vec::new();
         for (token, client) in &mut self.clients {
@@ -249,7 +250,7 @@ impl Hub {
             let body = body.get_or_insert_with(|| Body::new(topic, payload, &self.held));
             match client.out.put(body, sure && granted, false) {
                 Put::Taken => {}
-                Put::Dropped => self.dropped += 1,
+                Put::Dropped => self.counted.dropped += 1,
                 Put::TooSlow => slow.push(*token),
             }
             if !client.woken {
@@ -268,7 +269,7 @@ impl Hub {
             let most = self.clients.iter_mut().max_by_key(|(_, client)| client.out.bytes());
             let Some((token, client)) = most.filter(|(_, client)| client.out.bytes() > SHARE) else { return };
             let dropped = client.out.drop_unsure();
-            self.dropped += u64::try_from(dropped).unwrap_or(0);
+            self.counted.dropped += u64::try_from(dropped).unwrap_or(0);
             if dropped == 0 {
                 let token = *token;
                 self.cut(token, TOO_SLOW);
@@ -278,6 +279,7 @@ impl Hub {
 
     fn cut(&mut self, token: Token, why: &'static str) {
         if let Some(client) = self.clients.get_mut(&token) {
+            self.counted.cut += u64::from(client.cut.is_none());
             client.cut(why);
             if !client.woken {
                 client.woken = true;
@@ -338,8 +340,13 @@ impl Hub {
         self.held.bytes()
     }
 
-    /// Messages that found no room since the last call.
-    pub(super) fn dropped(&mut self) -> u64 {
-        std::mem::take(&mut self.dropped)
+    /// One was refused.
+    pub(super) const fn refused(&mut self) {
+        self.counted.refused += 1;
+    }
+
+    /// How it goes.
+    pub(super) fn counters(&self) -> Listening {
+        Listening { clients: self.connected().count() as u64, ..self.counted }
     }
 }

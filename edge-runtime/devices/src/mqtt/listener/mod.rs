@@ -42,7 +42,7 @@ use sampan_devices_control::Listen;
 use tokio::sync::mpsc;
 
 use super::client::News;
-use crate::twins::{FILTERS, Message, SAID};
+use crate::twins::{FILTERS, Listening, Message, SAID};
 use hub::Hub;
 use login::Logins;
 use shared::Shared;
@@ -82,9 +82,9 @@ impl Listener {
         self.0.with(|hub| hub.room()).unwrap_or(ROOM).min(ROOM)
     }
 
-    /// Messages that found no room since the last call.
+    /// How it goes.
     #[must_use]
-    pub fn dropped(&self) -> u64 {
-        self.0.with(Hub::dropped)
+    pub fn counters(&self) -> Listening {
+        self.0.with(|hub| hub.counters())
     }
 }

@@ -272,7 +272,7 @@ fn what_waits_is_bounded_for_each_and_for_all() {
         }
     }
     assert!(deaf.iter().filter(|token| bench.hub.is_cut(**token).is_some()).count() > 10, "the slowest are cut");
-    assert!(bench.hub.dropped() > 100);
+    assert!(bench.hub.counters().dropped > 100);
     bench.hub.gone(slow, false);
     assert!(!bench.told(wills).is_empty());
     for token in deaf {
