@@ -95,6 +95,13 @@ struct Works {
 }
 
 impl Works {
+    /// What the broker is to be asked for besides messages of all devices.
+    fn subscribe(&self, filters: &Filters) {
+        let mut wanted = self.messages.filters();
+        wanted.append(&mut self.twins.filters());
+        filters.set(wanted);
+    }
+
     /// One place shows both.
     fn count(&mut self) {
         let Messages { taken, dropped, .. } = self.messages;
@@ -217,8 +224,10 @@ impl Helper {
             }
             (Role::Daemon, line) => {
                 let now = self.now();
-                if let Some(works) = &mut self.works {
-                    tell(works, now, line, &self.filters);
+                if let Some(works) = &mut self.works
+                    && tell(works, now, line)
+                {
+                    works.subscribe(&self.filters);
                 }
                 self.connect();
             }
@@ -383,6 +392,20 @@ impl Helper {
 
     /// Does what follows.
     fn act(&mut self) {
+        self.act_once();
+        let now = self.now();
+        let Some(works) = &mut self.works else { return };
+        if works.twins.changed_filters() {
+            works.subscribe(&self.filters);
+        }
+        let retained = self.outlets.retained(&works.twins.unheard());
+        if !retained.is_empty() {
+            retained.into_iter().for_each(|(topic, payload)| works.twins.message(now, &topic, Some(&payload), true));
+            self.act_once();
+        }
+    }
+
+    fn act_once(&mut self) {
         let now = self.now();
         let room = self.outlets.room();
         let Some(works) = &mut self.works else { return self.trim() };
@@ -451,8 +474,8 @@ fn do_dmi(dmi: &mut Dmi, output: Output) {
     }
 }
 
-/// What the daemon says, for the core.
-fn tell(works: &mut Works, now: Now, line: ToHelper, filters: &Filters) {
+/// What the daemon says, for the core. Whether rules may want to be subscribed to something else.
+fn tell(works: &mut Works, now: Now, line: ToHelper) -> bool {
     let Works { twins, messages, requests, settings, .. } = works;
     match line {
         ToHelper::Object { kind: Kind::Rule, uid, body, .. } => {
@@ -464,12 +487,12 @@ fn tell(works: &mut Works, now: Now, line: ToHelper, filters: &Filters) {
             } else {
                 messages.rule(uid, &body);
             }
-            filters.set(messages.filters());
+            return true;
         }
         ToHelper::Gone { kind: Kind::Rule, uid, .. } => {
             messages.gone(&uid);
             requests.gone(&uid);
-            filters.set(messages.filters());
+            return true;
         }
         ToHelper::Response { id, response } => requests.responded(id, response),
         ToHelper::Stored { batch } => messages.stored(batch),
@@ -481,8 +504,8 @@ fn tell(works: &mut Works, now: Now, line: ToHelper, filters: &Filters) {
         ToHelper::Told {} => {
             twins.told(now);
             messages.told();
-            filters.set(messages.filters());
             requests.told();
+            return true;
         }
         ToHelper::Link { up, clock_set } => {
             twins.link(now, up, clock_set);
@@ -496,6 +519,7 @@ fn tell(works: &mut Works, now: Now, line: ToHelper, filters: &Filters) {
         | ToHelper::Ping {}
         | ToHelper::End {} => {}
     }
+    false
 }
 
 /// For the log: without what it holds.

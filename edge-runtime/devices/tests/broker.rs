@@ -132,3 +132,35 @@ fn flood(broker: &Broker) {
     assert!(!broker.is_mosquitto() || broker.connections() == 1);
     drop(heard);
 }
+
+/// What a device has said before its object was there counts as soon as that comes, where the broker retains it.
+#[test]
+fn a_device_that_comes_after_its_retained_messages_has_them() {
+    let broker = Broker::start();
+    let (mut helper, heard) = connected(&broker, &broker.settings(), "");
+    let late = "$hw/events/device/default/late";
+    for (rest, text) in [
+        ("twin/update", r#"{"event_id":"4","twin":{"temp":{"actual":{"value":"7"}}}}"#),
+        ("state/update", r#"{"event_id":"5","state":"online"}"#),
+    ] {
+        broker.publish_with(&format!("{late}/{rest}"), text, &["-r"]);
+        assert!(heard.next(&format!("{late}/{rest}/result")).contains("404"));
+    }
+    helper.object(Kind::Device, "late", "device-2", device(""));
+    let (mut value, mut state) = (String::new(), String::new());
+    while (value.as_str(), state.as_str()) != ("7", "online") {
+        let (batch, devices) = helper.report();
+        helper.say(&ToHelper::Ack { batch, refused: Vec::new() });
+        for device in devices.into_iter().filter(|device| device.name == "late") {
+            let reported = device.twins.into_iter().find_map(|twin| twin.reported);
+            value = reported.map_or(value, |reported| reported.value);
+            state = device.state.map_or(state, |said| said.state);
+        }
+    }
+    // What it says from now on comes on its way alone, and mosquitto sends it once though two subscriptions fit for a while.
+    broker.publish(&format!("{late}/twin/update"), r#"{"event_id":"6","twin":{"temp":{"actual":{"value":"8"}}}}"#);
+    let said = heard.all_within(Duration::from_millis(1_500));
+    let answers =
+        said.iter().filter(|line| line.contains("late/twin/update/result") && line.contains(r#""event_id":"6""#));
+    assert_eq!(answers.count(), 1, "{said:?}");
+}

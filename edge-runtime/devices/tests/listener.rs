@@ -244,3 +244,15 @@ fn a_device_speaks_for_itself_alone() {
     let rest = heard.all_within(Duration::from_millis(500));
     assert!(!rest.iter().any(|line| line.contains("final")), "the user is gone, and hears nothing: {rest:?}");
 }
+
+#[test]
+fn a_device_that_comes_after_its_retained_message_has_it() {
+    let broker = Broker::none();
+    let mut helper = listening(&broker, "");
+    broker.publish_with("$hw/events/device/default/late/twin/update", &report("ON"), &["-r"]);
+    helper.object(Kind::Device, "late", "device-2", device(""));
+    let (batch, devices) = helper.report();
+    helper.say(&ToHelper::Ack { batch, refused: Vec::new() });
+    let value = devices[0].twins[0].reported.as_ref().map(|value| value.value.as_str());
+    assert_eq!((devices[0].name.as_str(), value), ("late", Some("ON")));
+}

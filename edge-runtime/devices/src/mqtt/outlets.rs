@@ -115,6 +115,11 @@ impl Outlets {
         std::mem::take(&mut self.dropped)
     }
 
+    /// Messages that the listener retains of these topics.
+    pub fn retained(&self, topics: &[String]) -> Vec<(String, Vec<u8>)> {
+        self.listener.as_ref().map(|listener| listener.retained(topics)).unwrap_or_default()
+    }
+
     /// How it goes with clients of the listener; none where none may connect.
     pub fn listening(&self) -> Option<Listening> {
         self.listener.as_ref().map(Listener::counters)

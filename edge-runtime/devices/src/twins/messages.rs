@@ -18,6 +18,7 @@ impl Twins {
     /// A broker is there and has taken our subscriptions, or is there no more.
     pub fn broker(&mut self, now: Now, up: bool) {
         self.broker = Some(up);
+        self.fresh.forget();
         self.heard = up || self.listens;
         for device in self.devices.values_mut().filter(|_| !up) {
             let told = device.properties.iter_mut().map(|(_, property)| &mut property.told);

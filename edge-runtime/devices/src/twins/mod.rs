@@ -9,6 +9,7 @@
 //! | `messages`, `update` | MQTT messages, and what an update may change |
 //! | `request`, `plain`, `documents`, `topics` | their form |
 //! | `announce` | deltas and documents that nobody asked for |
+//! | `fresh` | what was retained for devices that came later |
 //! | `due` | when the bridge is told |
 //! | `keep`, `record` | when what is written, and its form |
 //! | `history`, `histories` | the last changes of what a device reports; of all devices |
@@ -24,6 +25,7 @@ mod counters;
 mod device;
 mod documents;
 mod due;
+mod fresh;
 mod histories;
 mod history;
 mod ids;
@@ -52,6 +54,7 @@ use announce::Announcements;
 use body::Model;
 use device::{Device, Stamped};
 use due::Due;
+use fresh::Fresh;
 use histories::Histories;
 use keep::{Keep, Which};
 use mappers::Mappers;
@@ -131,6 +134,7 @@ pub struct Twins {
     seq: u64,
     announcements: Announcements,
     histories: Histories,
+    fresh: Fresh,
     mappers: Mappers,
     ids: Ids,
     counters: Counters,
@@ -162,6 +166,7 @@ impl Twins {
             seq: 0,
             announcements: Announcements::default(),
             histories: Histories::default(),
+            fresh: Fresh::default(),
             mappers: Mappers::new(settings),
             ids: Ids::new(seed),
             counters: Counters::default(),
@@ -181,6 +186,7 @@ impl Twins {
     pub fn tick(&mut self, now: Now, room: usize) {
         self.forget(now);
         self.share_histories();
+        self.fresh.tick(now.mono);
         let room = room.saturating_sub(self.outputs.len());
         self.announce(now, room);
         self.report(now);
@@ -202,12 +208,27 @@ impl Twins {
         let forget = self.forget_at.filter(|_| self.reports());
         let count = (self.daemon && self.counters != self.counted).then_some(self.counted_at + SECOND);
         let drive = self.mappers.wake().filter(|_| self.ready);
-        [announce, report, keep, forget, count, drive].into_iter().flatten().min()
+        [announce, report, keep, forget, count, drive, self.fresh.wake()].into_iter().flatten().min()
     }
 
     /// What is to be done, in this order.
     pub fn outputs(&mut self) -> Vec<Output> {
         std::mem::take(&mut self.outputs)
+    }
+
+    /// Whether [`filters`](Self::filters) are others than when this was last asked.
+    pub const fn changed_filters(&mut self) -> bool {
+        self.fresh.is_changed()
+    }
+
+    /// What the broker is to be asked for besides [`FILTERS`].
+    pub fn filters(&self) -> BTreeSet<String> {
+        self.fresh.filters().collect()
+    }
+
+    /// Topics whose retained messages at the listener are to be told as [`message`](Self::message)s, once.
+    pub fn unheard(&mut self) -> Vec<String> {
+        self.fresh.unheard()
     }
 
     /// Devices that have changed since the last call.

@@ -125,6 +125,9 @@ impl Twins {
         if device.is_due() {
             self.due.changed(&mut device.waiting, now.mono, echoes);
         }
+        if self.ready && came {
+            self.fresh.came(&id, self.broker == Some(true), self.listens);
+        }
         if self.ready && came && self.heard {
             self.announcements.added(&id, &mut device.pending, now.mono);
         }
@@ -159,6 +162,7 @@ impl Twins {
         self.mappers.samples.forget();
         self.mappers.touch(id);
         self.announcements.forget(id, &mut device.pending);
+        self.fresh.went(id);
         if self.ready {
             self.membership_updated(now, None, Some(member(id, &device, false)));
         }

@@ -340,6 +340,17 @@ impl Hub {
         self.held.bytes()
     }
 
+    /// Topic and payload of what is retained of these topics.
+    pub(super) fn retained(&self, topics: &[String]) -> Vec<(String, Vec<u8>)> {
+        let filters = topics.iter().filter_map(|topic| Filter::new(topic));
+        let found = |filter: Filter| {
+            let bodies =
+                self.retained.matching(&filter).map(|(body, _)| (body.topic.to_string(), body.payload.to_vec()));
+            bodies.collect::<Vec<_>>()
+        };
+        filters.flat_map(found).collect()
+    }
+
     /// One was refused.
     pub(super) const fn refused(&mut self) {
         self.counted.refused += 1;

@@ -82,6 +82,12 @@ impl Listener {
         self.0.with(|hub| hub.room()).unwrap_or(ROOM).min(ROOM)
     }
 
+    /// What is retained of these topics.
+    #[must_use]
+    pub fn retained(&self, topics: &[String]) -> Vec<(String, Vec<u8>)> {
+        if topics.is_empty() { Vec::new() } else { self.0.with(|hub| hub.retained(topics)) }
+    }
+
     /// How it goes.
     #[must_use]
     pub fn counters(&self) -> Listening {
