@@ -316,7 +316,7 @@ impl Helper {
     fn called(&mut self, call: Call) {
         let now = self.now();
         let (Some(works), Some(dmi)) = (&mut self.works, &mut self.dmi) else { return };
-        if let Some((number, request, pod)) = dmi.called(call) {
+        if let Some((number, request, pod)) = dmi.called(call, works.twins.minds_pods()) {
             // The answer to it needs much memory for a moment.
             if matches!(request, Request::Register(_)) {
                 self.trim_at = Some(Instant::now() + CALM);
@@ -507,6 +507,7 @@ fn tell(works: &mut Works, now: Now, line: ToHelper) -> bool {
             requests.told();
             return true;
         }
+        ToHelper::Pod { uid, namespace } => twins.pod(now, &uid, namespace),
         ToHelper::Link { up, clock_set } => {
             twins.link(now, up, clock_set);
             requests.link(up);

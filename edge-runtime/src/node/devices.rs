@@ -45,7 +45,7 @@ struct Untold {
     links: Vec<bool>,
     ack: Option<(u64, Vec<DeviceRefusal>)>,
     stored: Option<u64>,
-    /// Of rules.
+    /// Of rules, and of pods that the helper has asked for.
     lines: VecDeque<ToHelper>,
 }
 
@@ -203,6 +203,13 @@ impl Devices {
             FromHelper::Messages { batch, rows, most_bytes, ttl_s } => {
                 let given = Given { batch: Some(batch), rows, most_bytes, ttl_s };
                 self.untold.stored = self.messages.keep(cx, given)?.or(self.untold.stored);
+            }
+            // It asks for each once, and waits for few.
+            FromHelper::Pod { uid } => {
+                if self.untold.lines.len() < 3 * LINES {
+                    let namespace = cx.pods.get(&uid).map(|entry| entry.record.namespace.clone());
+                    self.untold.lines.push_back(ToHelper::Pod { uid, namespace });
+                }
             }
             FromHelper::Called { id, answer: what } => answer(cx, id, what),
             FromHelper::Request { id, request } => self.request(cx, id, request),

@@ -1,6 +1,7 @@
 //! Devices behind a node: a sensor's value in `kubectl get devicestatus`, a desired value at the actuator, with real clients of
 //! MQTT and a real broker. Guarantees are D1 to D15 (docs/devices.md).
 
+mod allowed;
 mod broker;
 mod faults;
 mod history;

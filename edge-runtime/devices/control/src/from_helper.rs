@@ -42,6 +42,7 @@ fn read(mut line: Value) -> Option<FromHelper> {
             let rows = list(body, "rows")?.into_iter().map(row).collect::<Option<_>>()?;
             FromHelper::Messages { batch, rows, most_bytes, ttl_s }
         }
+        "pod" => FromHelper::Pod { uid: text(body, "uid")? },
         "called" => FromHelper::Called { id: number("id")?, answer: field(body, "answer")? },
         "request" => FromHelper::Request { id: number("id")?, request: field(body, "request")? },
         "pong" => FromHelper::Pong {},
@@ -95,6 +96,7 @@ mod tests {
                 message: text("m"),
             },
             FromHelper::Messages { batch: 1, rows: vec![message], most_bytes: 2, ttl_s: 3 },
+            FromHelper::Pod { uid: text("u") },
             FromHelper::Called { id: 4, answer: json!([1]) },
             FromHelper::Called { id: 4, answer: Value::Null },
             FromHelper::Request { id: 4, request: json!({"path": "/"}) },

@@ -50,6 +50,8 @@ pub enum ToHelper {
     Link { up: bool, clock_set: bool },
     /// The bridge has this batch, but for what is refused.
     Ack { batch: u64, refused: Vec<DeviceRefusal> },
+    /// Where the pod of this uid is, after `FromHelper::Pod`; none if the node has no such pod.
+    Pod { uid: String, namespace: Option<String> },
     /// The `Messages` with this number are in the store.
     Stored { batch: u64 },
     /// What a rule wants done ([`Call`](edge_protocol::message::Call)); answered by `Called` with the same number.
@@ -112,6 +114,10 @@ pub enum FromHelper {
         request: Value,
     },
     Pong {},
+    /// Where is the pod of this uid? Answered by `ToHelper::Pod`.
+    Pod {
+        uid: String,
+    },
     /// How it goes, for `edge-runtime status`, which shows the `text` in it; when it has changed, at most once a second.
     Counters {
         counters: Value,

@@ -11,6 +11,7 @@ use crate::{Address, Listen, Servicebus};
 
 /// With the name of a socket in it a path has less than 108 bytes (unix(7)).
 const LONGEST_FOLDER: usize = 80;
+const MOST_NAMESPACES: usize = 64;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
@@ -48,11 +49,13 @@ pub struct Mqtt {
 pub struct Dmi {
     /// Where `dmi.sock` is, and the sockets of mappers; an absolute path.
     pub folder: PathBuf,
+    /// Of pods whose mappers may register and report; none named: all, and processes of the node.
+    pub allow_namespaces: Vec<String>,
 }
 
 impl Default for Dmi {
     fn default() -> Self {
-        Self { folder: "/etc/kubeedge".into() }
+        Self { folder: "/etc/kubeedge".into(), allow_namespaces: Vec::new() }
     }
 }
 
@@ -131,10 +134,15 @@ impl Settings {
                 return Err("device-twin.mqtt.password-file: MQTT has no password without a username".to_owned());
             }
         }
-        if let Some(Dmi { folder }) = &self.dmi {
+        if let Some(Dmi { folder, allow_namespaces }) = &self.dmi {
             let fits = folder.is_absolute() && folder.as_os_str().len() < LONGEST_FOLDER;
             let wrong = || format!("device-twin.dmi.folder: must be an absolute path below {LONGEST_FOLDER} bytes");
             fits.then_some(()).ok_or_else(wrong)?;
+            let wrong = allow_namespaces.iter().find(|name| !is_namespace(name));
+            if let Some(name) = wrong.or_else(|| allow_namespaces.get(MOST_NAMESPACES)) {
+                let why = format!("{name:?} is no name of a namespace, or one of more than {MOST_NAMESPACES}");
+                return Err(format!("device-twin.dmi.allow-namespaces: {why}"));
+            }
         }
         if let Some(listen) = &self.listen {
             listen.checked().map_err(|why| format!("device-twin.listen.{why}"))?;
@@ -151,6 +159,12 @@ impl Settings {
         in_range("store.message-ttl-seconds", message_ttl_seconds, 60, 31_536_000)?;
         in_range("store.writes-per-hour", writes_per_hour, 65_536, 1 << 40)
     }
+}
+
+/// A label of RFC 1123, as the API has it.
+fn is_namespace(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=63).contains(&name.len()) && name.bytes().all(fits) && !name.starts_with('-') && !name.ends_with('-')
 }
 
 fn in_range(key: &str, value: u64, least: u64, most: u64) -> Result<(), String> {
@@ -176,7 +190,10 @@ mod tests {
         let again = first.clone().map(|read| serde_json::to_value(&read).unwrap_or_default());
         assert_eq!(again.and_then(|again| read(&again)), first);
         let dmi = read(&json!({"dmi": {}})).map(|read| read.dmi);
-        assert_eq!(dmi, Ok(Some(Dmi { folder: "/etc/kubeedge".into() })));
+        assert_eq!(dmi, Ok(Some(Dmi::default())));
+        let narrow = read(&json!({"dmi": {"allow-namespaces": ["devices", "a-1"]}})).map(|read| read.dmi);
+        let dmi = Dmi { folder: "/etc/kubeedge".into(), allow_namespaces: vec!["devices".into(), "a-1".into()] };
+        assert_eq!(narrow, Ok(Some(dmi)));
         assert_eq!(first.map(|read| (read.report.per_second, read.check_values)), Ok((3, CheckValues(false))));
     }
 
@@ -200,6 +217,10 @@ mod tests {
             (json!({"mqtt": {"broker": "tcp://a:1", "password-file": "/x"}}), "device-twin.mqtt.password-file: "),
             (json!({"dmi": {"folder": "kubeedge"}}), "device-twin.dmi.folder: "),
             (json!({"dmi": {"folder": "/x".repeat(40)}}), "device-twin.dmi.folder: "),
+            (json!({"dmi": {"allow-namespaces": ["A"]}}), "device-twin.dmi.allow-namespaces: "),
+            (json!({"dmi": {"allow-namespaces": [""]}}), "device-twin.dmi.allow-namespaces: "),
+            (json!({"dmi": {"allow-namespaces": vec!["a"; 65]}}), "device-twin.dmi.allow-namespaces: "),
+            (json!({"dmi": {"allow-namespaces": "a"}}), "device-twin.dmi.allow-namespaces: invalid type"),
             (json!({"listen": {"address": "0.0.0.0:1884"}}), "device-twin.listen.address: "),
             (json!({"listen": {"users-file": "users"}}), "device-twin.listen.users-file: "),
             (json!({"servicebus": {"address": "0.0.0.0:9060"}}), "device-twin.servicebus.address: "),

@@ -56,9 +56,9 @@ impl Dmi {
         Self { folder, replies: BTreeMap::new(), number: 0, under_way: BTreeMap::new(), answered }
     }
 
-    /// What a call asks, the number to [`answer`](Self::answer) with, and the uid of the pod that it comes from. None if it is
-    /// nothing, and answered.
-    pub fn called(&mut self, call: Call) -> Option<(u64, Request, String)> {
+    /// What a call asks, the number to [`answer`](Self::answer) with, and the uid of the pod that it comes from: of reports only if
+    /// `minds` whose they are, for it costs a look at procfs. None if it is nothing, and answered.
+    pub fn called(&mut self, call: Call, minds: bool) -> Option<(u64, Request, String)> {
         let Call { path, message, peer, reply } = call;
         let request = match request::read(&path, &message) {
             Ok(request) => request,
@@ -70,6 +70,7 @@ impl Dmi {
         };
         let pod = match (&request, peer.pid) {
             (Request::Register(_), Some(pid)) => pod::of(pid),
+            (_, Some(pid)) if minds => pod::of(pid),
             _ => String::new(),
         };
         // Those whose callers have gone before the answer: registrations that wait for the daemon.

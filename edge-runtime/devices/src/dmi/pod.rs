@@ -1,4 +1,5 @@
-//! Whose process it is: a node names the cgroup of a pod by its uid. For people; nothing is allowed or refused by it.
+//! Whose process it is: a node names the cgroup of a pod by its uid. Who may write cgroups, as a privileged container may, is not
+//! kept from lying by it.
 
 use std::fs::File;
 use std::io::Read;

@@ -40,6 +40,7 @@ impl Twins {
     /// Nobody is there to report to, or to keep anything.
     pub fn daemon_went(&mut self, now: Now) {
         self.daemon = false;
+        self.pods_unknown();
         self.link(now, false, self.clock_set);
     }
 

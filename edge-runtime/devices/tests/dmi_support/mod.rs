@@ -23,7 +23,7 @@ fn packages() -> PathBuf {
 }
 
 pub(crate) fn settings(folder: &Path) -> Settings {
-    Settings { dmi: Some(Dmi { folder: folder.into() }), ..Settings::default() }
+    Settings { dmi: Some(Dmi { folder: folder.into(), ..Dmi::default() }), ..Settings::default() }
 }
 
 pub(crate) fn wait_for(path: &Path) {

@@ -4,12 +4,14 @@
 //! | file | owns |
 //! |---|---|
 //! | `register` | a mapper says that it is there, and is given its devices |
+//! | `allowed` | whose mappers may speak |
 //! | `mapper`, `retry` | one mapper: what it holds, its next call, and when |
 //! | `given`, `convert`, `push` | what it is given of a device |
 //! | `packed` | specs of devices, in little memory |
 //! | `report` | what it says of its devices |
 //! | `rows` | what is kept over a restart |
 
+mod allowed;
 mod convert;
 mod given;
 mod mapper;
@@ -30,6 +32,7 @@ use serde_json::Value;
 
 use super::{MINUTE, Now, Output, Twins};
 use crate::grpc::{Code, Status};
+use allowed::Allowed;
 use given::{Source, Wanted};
 use mapper::{Info, Mapper, Refusal};
 use rows::{Of, Rows};
@@ -72,6 +75,7 @@ struct Event {
 pub(super) struct Mappers {
     /// Where `dmi.sock` is; none where DMI is off.
     folder: Option<PathBuf>,
+    allowed: Allowed,
     all: Vec<Mapper>,
     pub(super) rows: Rows,
     pub(super) samples: Samples,
@@ -96,7 +100,9 @@ fn not_ready() -> Status {
 
 impl Mappers {
     pub(super) fn new(settings: &Settings) -> Self {
-        Self { folder: settings.dmi.as_ref().map(|dmi| dmi.folder.clone()), ..Self::default() }
+        let dmi = settings.dmi.as_ref();
+        let allowed = dmi.map(Allowed::new).unwrap_or_default();
+        Self { folder: dmi.map(|dmi| dmi.folder.clone()), allowed, ..Self::default() }
     }
 
     /// Whether there may be mappers at all.
@@ -159,6 +165,7 @@ impl Mappers {
 impl Twins {
     /// A call of a mapper; an [`Output::Answer`] of this number follows. `pod`: uid of the caller's, or empty.
     pub fn asked(&mut self, now: Now, call: u64, request: Request, pod: String) {
+        let Some((request, pod)) = self.admit(call, request, pod) else { return };
         let answer = match request {
             Request::Register(request) => return self.register(now, call, request, pod),
             Request::Twins(_) | Request::State(_) if !self.ready => Err(not_ready()),
@@ -191,6 +198,7 @@ impl Twins {
         }
         if !std::mem::replace(&mut self.mappers.loaded, true) {
             self.mappers.load(now.mono);
+            self.check_mappers();
             self.mappers.touched.extend(self.devices.keys().cloned());
         }
         let are = self.mappers.all.iter().flat_map(Mapper::rows).collect();

@@ -18,7 +18,7 @@ pub(super) const FOLDER: &str = "/etc/kubeedge";
 const NEVER: &str = "no such call";
 
 pub(super) fn with_dmi() -> Settings {
-    Settings { dmi: Some(Dmi { folder: FOLDER.into() }), ..settings() }
+    Settings { dmi: Some(Dmi { folder: FOLDER.into(), ..Dmi::default() }), ..settings() }
 }
 
 /// What the cloud wants of the LED of a device of the protocol `lab`.
@@ -436,7 +436,7 @@ fn a_device_is_removed_once_whatever_comes_of_it() {
 }
 
 #[test]
-fn another_helper_goes_on_without_a_call() {
+fn d09_another_helper_goes_on_without_a_call() {
     let mut world = World::dmi();
     let mut rows = BTreeMap::new();
     let mut mapper = world.register("m");

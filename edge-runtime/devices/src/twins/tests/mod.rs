@@ -1,5 +1,6 @@
 //! The core, told news and asked what follows.
 
+mod allowed;
 mod cloud;
 mod history;
 mod keep;

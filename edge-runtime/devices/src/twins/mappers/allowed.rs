@@ -1,0 +1,151 @@
+//! Whose mappers may speak: those of pods in some namespaces, where any are named. A process that is of no pod of this node may not
+//! then, whoever its user is. In which namespace a pod is, is the daemon's to say, once for each pod.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::{Now, Output, Twins};
+use super::Request;
+use crate::grpc::{Code, Status};
+use sampan_devices_control::{Dmi, FromHelper};
+
+/// Pods whose namespace is remembered, and calls that wait for one.
+const PODS: usize = 256;
+const WAITING: usize = 64;
+
+#[derive(Debug, Default)]
+pub(super) struct Allowed {
+    /// Empty for all, and for processes of the node as well.
+    namespaces: BTreeSet<String>,
+    /// Namespaces of pods. A pod stays where it is.
+    known: BTreeMap<String, String>,
+    waiting: Vec<(u64, Request, String)>,
+    /// Pods that were refused, for the log.
+    told: BTreeSet<String>,
+}
+
+enum Verdict {
+    Yes,
+    No(String),
+    /// The daemon is to be asked.
+    Unknown,
+}
+
+impl Allowed {
+    pub(super) fn new(dmi: &Dmi) -> Self {
+        Self { namespaces: dmi.allow_namespaces.iter().cloned().collect(), ..Self::default() }
+    }
+
+    pub(super) fn are_all(&self) -> bool {
+        self.namespaces.is_empty()
+    }
+
+    fn judge(&self, pod: &str) -> Verdict {
+        match self.known.get(pod) {
+            _ if self.are_all() => Verdict::Yes,
+            _ if pod.is_empty() => Verdict::No("a process that is of no pod of this node".to_owned()),
+            None => Verdict::Unknown,
+            Some(namespace) if self.namespaces.contains(namespace) => Verdict::Yes,
+            Some(namespace) => Verdict::No(format!("a pod of namespace {namespace}")),
+        }
+    }
+}
+
+fn refused(who: &str) -> Status {
+    Status::new(
+        Code::PermissionDenied,
+        format!("{who} may not speak for devices here: see device-twin.dmi.allow-namespaces"),
+    )
+}
+
+impl Twins {
+    /// Whether whose processes call matters.
+    pub fn minds_pods(&self) -> bool {
+        !self.mappers.allowed.are_all()
+    }
+
+    /// The call, if it may be made now; otherwise it is answered, or waits for what the daemon says of the pod.
+    pub(super) fn admit(&mut self, call: u64, request: Request, pod: String) -> Option<(Request, String)> {
+        let allowed = &mut self.mappers.allowed;
+        let status = match allowed.judge(&pod) {
+            Verdict::Yes => return Some((request, pod)),
+            Verdict::No(who) => {
+                if allowed.told.len() < PODS && allowed.told.insert(pod) {
+                    log::warn!("{who} speaks as a mapper, and may not");
+                }
+                refused(&who)
+            }
+            Verdict::Unknown if self.daemon && allowed.waiting.len() < WAITING => {
+                if !allowed.waiting.iter().any(|(.., waiting)| *waiting == pod) {
+                    self.outputs.push(Output::Tell(FromHelper::Pod { uid: pod.clone() }));
+                }
+                allowed.waiting.push((call, request, pod));
+                return None;
+            }
+            Verdict::Unknown => super::not_ready(),
+        };
+        self.counters.refused += 1;
+        self.outputs.push(Output::Answer { call, answer: Err(status) });
+        None
+    }
+
+    /// Where the pod of this uid is; none if the node has no such pod.
+    pub fn pod(&mut self, now: Now, uid: &str, namespace: Option<String>) {
+        let allowed = &mut self.mappers.allowed;
+        if let Some(namespace) = &namespace {
+            if allowed.known.len() >= PODS {
+                allowed.known.clear();
+            }
+            allowed.known.insert(uid.to_owned(), namespace.clone());
+        }
+        let waiting = std::mem::take(&mut allowed.waiting).into_iter();
+        let (of_pod, others): (Vec<_>, Vec<_>) = waiting.partition(|(.., pod)| pod == uid);
+        allowed.waiting = others;
+        let may = namespace.is_some_and(|namespace| allowed.namespaces.contains(&namespace));
+        if !may && !allowed.are_all() {
+            self.expel(|pod| pod == uid);
+        }
+        for (call, request, pod) in of_pod {
+            match self.mappers.allowed.known.contains_key(&pod) {
+                true => self.asked(now, call, request, pod),
+                false => {
+                    self.counters.refused += 1;
+                    let answer = Err(refused("a pod that this node does not have"));
+                    self.outputs.push(Output::Answer { call, answer });
+                }
+            }
+        }
+    }
+
+    /// Nobody says where pods are any more.
+    pub(in super::super) fn pods_unknown(&mut self) {
+        for (call, ..) in std::mem::take(&mut self.mappers.allowed.waiting) {
+            self.outputs.push(Output::Answer { call, answer: Err(super::not_ready()) });
+        }
+    }
+
+    /// Mappers of an earlier process, or of other settings, may be such that may not register now.
+    pub(super) fn check_mappers(&mut self) {
+        if self.mappers.allowed.are_all() {
+            return;
+        }
+        self.expel(str::is_empty);
+        let pods: BTreeSet<String> = self.mappers.all.iter().map(|mapper| mapper.info.pod.clone()).collect();
+        self.outputs.extend(pods.into_iter().map(|uid| Output::Tell(FromHelper::Pod { uid })));
+    }
+
+    /// Mappers of such pods are mappers no more. They are not told: what they drive is not theirs.
+    fn expel(&mut self, is_such: impl Fn(&str) -> bool) {
+        let Self { mappers, outputs, .. } = self;
+        let rows = &mut mappers.rows;
+        mappers.all.retain(|mapper| {
+            let over = is_such(&mapper.info.pod);
+            if over {
+                log::warn!("mapper {} is of no pod that may be one: it is forgotten", mapper.info.name);
+                mapper.rows().for_each(|(uid, _)| rows.forget(uid));
+                rows.at_once();
+                outputs.push(Output::Hangup { mapper: mapper.number });
+            }
+            !over
+        });
+    }
+}

@@ -1,0 +1,136 @@
+//! Mappers of pods in some namespaces only.
+
+use std::collections::BTreeMap;
+
+use sampan_devices_control::Dmi;
+use sampan_dmi::ReportDeviceStatesRequest;
+
+use super::mappers::{FOLDER, lab_device, registration};
+use super::*;
+use crate::grpc::Code;
+
+fn only(namespaces: &[&str]) -> Settings {
+    let allow_namespaces = namespaces.iter().map(|name| (*name).to_owned()).collect();
+    Settings { dmi: Some(Dmi { folder: FOLDER.into(), allow_namespaces }), ..settings() }
+}
+
+fn started(settings: &Settings, rows: &BTreeMap<String, String>) -> World {
+    let mut world = World::new(settings);
+    rows.iter().for_each(|(uid, record)| world.twins.kept(uid.clone(), record.clone()));
+    world.model();
+    world.device("t1", UID, lab_device("ON"));
+    world.twins.told(world.now);
+    world.link(true);
+    world.tick();
+    world
+}
+
+fn state() -> Request {
+    Request::State(ReportDeviceStatesRequest {
+        device_name: "t1".into(),
+        device_namespace: "default".into(),
+        state: "online".into(),
+    })
+}
+
+/// What was answered so far, by the number of the call.
+fn answers(world: &mut World) -> Vec<(u64, Option<Code>)> {
+    world.tick();
+    let mut answers = Vec::new();
+    world.said.retain(|said| {
+        let Output::Answer { call, answer } = said else { return true };
+        answers.push((*call, answer.as_ref().err().map(|status| status.code)));
+        false
+    });
+    answers
+}
+
+/// Pods that the daemon is asked for.
+fn asked(world: &mut World) -> Vec<String> {
+    world.tick();
+    let mut asked = Vec::new();
+    world.said.retain(|said| {
+        let Output::Tell(FromHelper::Pod { uid }) = said else { return true };
+        asked.push(uid.clone());
+        false
+    });
+    asked
+}
+
+#[test]
+fn only_pods_of_these_namespaces_register_and_report() {
+    let mut world = started(&only(&["devices", "lab"]), &BTreeMap::new());
+    let mut call = 0;
+    let mut speak = |world: &mut World, request: Request, pod: &str| {
+        call += 1;
+        world.twins.asked(world.now, call, request, pod.to_owned());
+        call
+    };
+    // Both wait for one answer of the daemon.
+    let (first, second) =
+        (speak(&mut world, registration("m", "lab", true), "good"), speak(&mut world, state(), "good"));
+    assert!(answers(&mut world).is_empty());
+    assert_eq!(asked(&mut world), ["good"]);
+    world.twins.pod(world.now, "good", Some("lab".into()));
+    assert_eq!(answers(&mut world), [(first, None), (second, None)]);
+    // From then on it is known, and so is who may not.
+    let third = speak(&mut world, state(), "good");
+    let bad = speak(&mut world, registration("n", "lab", true), "bad");
+    assert_eq!((answers(&mut world), asked(&mut world)), (vec![(third, None)], vec!["bad".to_owned()]));
+    world.twins.pod(world.now, "bad", Some("default".into()));
+    let again = speak(&mut world, state(), "bad");
+    let denied = Some(Code::PermissionDenied);
+    assert_eq!(answers(&mut world), [(bad, denied), (again, denied)]);
+    // A process of the node, and one of a pod that the node does not have.
+    let none = speak(&mut world, registration("n", "lab", true), "");
+    let strange = speak(&mut world, state(), "strange");
+    world.twins.pod(world.now, "strange", None);
+    assert_eq!(answers(&mut world), [(none, denied), (strange, denied)]);
+    let mappers = world.twins.mappers().expect("DMI is on");
+    assert_eq!(mappers.as_array().map(Vec::len), Some(1));
+    // Without a daemon nobody can say it.
+    let waits = speak(&mut world, state(), "new");
+    world.twins.daemon_went(world.now);
+    let late = speak(&mut world, state(), "newer");
+    let away = Some(Code::Unavailable);
+    assert_eq!(answers(&mut world), [(waits, away), (late, away)]);
+}
+
+#[test]
+fn who_floods_with_strange_pods_keeps_nothing_waiting_for_ever() {
+    let mut world = started(&only(&["lab"]), &BTreeMap::new());
+    (0..1_000).for_each(|n| world.twins.asked(world.now, n, state(), format!("pod-{n}")));
+    let refused = answers(&mut world);
+    assert!(refused.len() > 900 && refused.iter().all(|(_, code)| *code == Some(Code::Unavailable)));
+    assert_eq!(refused.len() + asked(&mut world).len(), 1_000);
+}
+
+/// Of an earlier process, under other settings.
+#[test]
+fn mappers_that_may_not_be_there_any_more_are_forgotten() {
+    let (mut world, mut rows) = (started(&only(&[]), &BTreeMap::new()), BTreeMap::new());
+    for (call, pod) in [(1, "good"), (2, "bad"), (3, "")] {
+        let request = registration(&format!("m{call}"), &format!("p{call}"), true);
+        world.twins.asked(world.now, call, request, pod.to_owned());
+    }
+    assert_eq!(answers(&mut world).len(), 3);
+    world.wait(1_000);
+    world.tick();
+    world.rows(&mut rows);
+    assert_eq!(rows.keys().filter(|uid| uid.starts_with("mapper/")).count(), 3);
+    let mut world = started(&only(&["lab"]), &rows);
+    let names = |world: &World| {
+        let mappers = world.twins.mappers().expect("DMI is on");
+        let names = mappers.as_array().into_iter().flatten().filter_map(|mapper| mapper["pod"].as_str());
+        names.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&world), ["good", "bad"]);
+    assert_eq!(asked(&mut world), ["bad", "good"]);
+    world.twins.pod(world.now, "good", Some("lab".into()));
+    world.twins.pod(world.now, "bad", Some("default".into()));
+    assert_eq!(names(&world), ["good"]);
+    world.wait(1_000);
+    world.tick();
+    world.rows(&mut rows);
+    assert!(rows.keys().all(|uid| !uid.starts_with("mapper/2") && !uid.starts_with("mapper/3")), "{rows:?}");
+}
