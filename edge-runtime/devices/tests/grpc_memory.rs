@@ -26,7 +26,7 @@ async fn press(raw: &mut Raw, bytes: &[u8]) -> bool {
 }
 
 #[test]
-fn memory_and_time_have_bounds() {
+fn d12_memory_and_time_have_bounds() {
     run(async {
         let server = Server::start();
         serves(&server, SECOND).await;

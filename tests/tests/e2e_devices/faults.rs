@@ -11,7 +11,7 @@ use super::{Site, device, model};
 
 /// D2, D4, D5, D8: whatever dies, what is newest arrives, and nothing older after it.
 #[test]
-fn every_program_may_die() {
+fn d05_every_program_may_die() {
     if !can_run() {
         return;
     }

@@ -78,7 +78,7 @@ impl Mapper {
 
 /// D8, D9.
 #[test]
-fn a_mapper_is_called_for_real_changes_alone() {
+fn d09_a_mapper_is_called_for_real_changes_alone() {
     if !can_run() {
         return;
     }

@@ -61,7 +61,7 @@ fn d13_off_is_off() {
 
 /// What a node has of a device goes when it is moved to another one.
 #[test]
-fn d3_a_device_moves() {
+fn d03_a_device_moves() {
     if !can_run() {
         return;
     }

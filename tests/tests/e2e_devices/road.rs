@@ -7,7 +7,7 @@ use super::{SOON, Site, device, model};
 
 /// D1, D8; T2, T3.
 #[test]
-fn values_meet_in_the_middle() {
+fn d01_values_meet_in_the_middle() {
     if !can_run() {
         return;
     }
@@ -51,7 +51,7 @@ fn values_meet_in_the_middle() {
 
 /// D3.
 #[test]
-fn a_device_that_is_deleted_and_made_again_shows_nothing_of_the_old_one() {
+fn d03_a_device_that_is_deleted_and_made_again_shows_nothing_of_the_old_one() {
     if !can_run() {
         return;
     }
@@ -82,7 +82,7 @@ fn a_device_that_is_deleted_and_made_again_shows_nothing_of_the_old_one() {
 
 /// D10: any UTF-8 up to 4 KiB, in any namespace.
 #[test]
-fn any_text_arrives_unchanged() {
+fn d10_any_text_arrives_unchanged() {
     if !can_run() {
         return;
     }

@@ -94,7 +94,7 @@ fn the_budget_holds_and_what_is_urgent_goes_first() {
 }
 
 #[test]
-fn a_flood_costs_no_more_than_the_budget_and_the_newest_arrives() {
+fn d07_a_flood_costs_no_more_than_the_budget_and_the_newest_arrives() {
     let mut world = World::new(&settings());
     for n in 0..300 {
         world.device(&format!("d{n:03}"), &format!("uid-{n}"), device(""));
@@ -132,6 +132,41 @@ fn a_flood_costs_no_more_than_the_budget_and_the_newest_arrives() {
         take(&mut world);
     }
     assert_eq!(take(&mut world).1, 300);
+}
+
+/// However long nobody heard, and whatever was done to the clock meanwhile: no replay.
+#[test]
+fn d05_after_an_outage_the_newest_is_told_once_with_its_time() {
+    let mut world = World::lab("");
+    for value in ["1", "2"] {
+        world.report("temp", value);
+        world.acked();
+        world.wait(1_000);
+    }
+    world.link(false);
+    let mut at = 0;
+    for n in 0..3_600 {
+        // An hour back, and two hours on.
+        match n {
+            1_000 => world.now.wall -= 3_600_000,
+            2_000 => world.now.wall += 7_200_000,
+            _ => {}
+        }
+        if n <= 3_000 {
+            world.report("temp", &format!("{}", n % 100));
+            at = world.now.wall;
+        }
+        world.wait(1_000);
+        assert!(world.tick().reports().is_empty());
+        world.said.clear();
+    }
+    world.link(true);
+    world.tick();
+    let report = world.acked();
+    let temp = report.twins[0].reported.as_ref().map(|told| (told.value.clone(), told.at_ms));
+    assert_eq!((report.twins.len(), temp), (1, Some(("0".to_owned(), at))));
+    world.wait(3_600_000);
+    assert!(world.tick().reports().is_empty());
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn started(rows: &[Row], led: &str) -> World {
 }
 
 #[test]
-fn while_there_is_a_link_only_wishes_are_written() {
+fn d14_while_there_is_a_link_only_wishes_are_written() {
     let mut world = World::lab("ON");
     for n in 0..7_200 {
         world.report("temp", &format!("{}", n % 100));
@@ -38,7 +38,7 @@ fn while_there_is_a_link_only_wishes_are_written() {
 }
 
 #[test]
-fn without_a_link_values_are_written_each_minute_and_noted_as_told_once() {
+fn d14_without_a_link_values_are_written_each_minute_and_noted_as_told_once() {
     let mut world = World::lab("");
     world.link(false);
     let mut written = Vec::new();
