@@ -255,8 +255,15 @@ fn to_cloud() -> Vec<ToCloud> {
                             kind: "float".into(),
                             unsynchronized: true,
                             kept: false,
+                            kept_seq: 0,
                         }),
-                        observed: Some(TwinValue { value: "ON".into(), at_ms: 5, kept: true, ..TwinValue::default() }),
+                        observed: Some(TwinValue {
+                            value: "ON".into(),
+                            at_ms: 5,
+                            kept: true,
+                            kept_seq: 40,
+                            ..TwinValue::default()
+                        }),
                     }],
                 })
                     .into(),

@@ -76,6 +76,9 @@ pub struct TwinValue {
     /// It was kept over a restart, since when something newer may have been told: it counts only where it is later by its time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub kept: bool,
+    /// `seq` of the last report before it was kept: what a later one has told is newer, whatever the clock was. 0 if nobody knows.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub kept_seq: u64,
     /// The node's clock was not set when it came to be.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsynchronized: bool,

@@ -117,10 +117,13 @@ fn wanted(
     checked: &Checked<'_>,
     speaker: Speaker<'_>,
 ) -> Value {
+    // What another node counts says nothing here.
+    let of_speaker = &before["extensions"][OURS];
+    let written = of_speaker["seq"].as_u64().filter(|_| of_speaker["node"] == speaker.node).unwrap_or_default();
     let twins: Vec<Value> = device
         .properties
         .iter()
-        .filter_map(|property| twin(property, before, checked.twins.get(&**property)))
+        .filter_map(|property| twin(property, before, written, checked.twins.get(&**property)))
         .collect();
     let mut status = json!({ "twins": twins });
     let mut ours = json!({"node": speaker.node, "session": speaker.session, "seq": report.seq});
@@ -156,14 +159,14 @@ fn wanted(
     status
 }
 
-/// One property, if anything is known of it.
-fn twin(property: &str, before: &Value, report: Option<&&TwinReport>) -> Option<Value> {
+/// One property, if anything is known of it. `written`: `seq` of the report that is there.
+fn twin(property: &str, before: &Value, written: u64, report: Option<&&TwinReport>) -> Option<Value> {
     let twins = before["twins"].as_array().into_iter().flatten();
     let old = twins.into_iter().find(|twin| twin["propertyName"] == *property).unwrap_or(&Value::Null);
     let mut twin = json!({ "propertyName": property });
     let said = |side: fn(&TwinReport) -> &Option<TwinValue>| report.and_then(|report| side(report).as_ref());
     for (field, said) in [("reported", said(|twin| &twin.reported)), ("observedDesired", said(|twin| &twin.observed))] {
-        match said.filter(|value| !(value.kept && !value.unsynchronized && is_later(&old[field], value))) {
+        match said.filter(|value| !(value.kept && is_later(&old[field], written, value))) {
             Some(value) => twin.set(field, told(value)),
             None if old[field]["value"].is_string() => twin.set(field, old[field].clone()),
             None => {}
@@ -172,9 +175,12 @@ fn twin(property: &str, before: &Value, report: Option<&&TwinReport>) -> Option<
     twin.as_object().is_some_and(|fields| fields.len() > 1).then_some(twin)
 }
 
-/// Whether what is there came to be after this. A clock that was not set says nothing.
-fn is_later(there: &Value, value: &TwinValue) -> bool {
-    if there["metadata"]["clock"] == "unsynchronized" {
+/// Whether what is there came to be after this, which was kept. A clock that was not set says nothing.
+fn is_later(there: &Value, written: u64, value: &TwinValue) -> bool {
+    if value.kept_seq > 0 && written > value.kept_seq && there["value"].is_string() {
+        return true;
+    }
+    if value.unsynchronized || there["metadata"]["clock"] == "unsynchronized" {
         return false;
     }
     let at = there["metadata"]["timestamp"].as_str().and_then(|at| at.parse().ok());

@@ -60,6 +60,8 @@ pub(super) struct Told {
     pub(super) heard: bool,
     /// The same, since the broker was last connected.
     pub(super) live: bool,
+    /// The last report before it was kept, where it was.
+    pub(super) kept_seq: u64,
 }
 
 impl Told {
@@ -107,6 +109,8 @@ impl Property {
         if news {
             self.observed = Some(Box::new(value));
             self.told.changed();
+            // Of both that are told together one was not kept.
+            self.told.kept_seq = 0;
         }
         news
     }
@@ -255,6 +259,7 @@ impl Device {
             let kept = !property.told.heard;
             let value = |held: &Stamped| TwinValue {
                 kept,
+                kept_seq: if kept { property.told.kept_seq } else { 0 },
                 value: held.value.clone(),
                 at_ms: held.at,
                 kind: kind.to_owned(),

@@ -38,6 +38,9 @@ struct Kept {
     observed: Option<Box<Stamped>>,
     #[serde(skip_serializing_if = "Not::not")]
     untold: bool,
+    /// As of an earlier report than that of the record: another process has kept it, and nobody has said it since.
+    #[serde(skip_serializing_if = "is_zero")]
+    seq: u64,
     /// Not of the Device object.
     #[serde(skip_serializing_if = "Not::not")]
     extra: bool,
@@ -57,6 +60,7 @@ pub(super) fn of(device: &Device) -> String {
         reported: property.reported.clone(),
         observed: property.observed.clone(),
         untold: property.in_spec && property.told.is_due(),
+        seq: if property.told.heard { 0 } else { property.told.kept_seq },
         extra: !property.in_spec,
     };
     let record = Record {
@@ -75,8 +79,8 @@ pub(super) fn parse(text: &str) -> Option<Record> {
     serde_json::from_str(text).ok()
 }
 
-const fn told(untold: bool) -> Told {
-    Told { n: 1, sent: 0, acked: if untold { 0 } else { 1 }, heard: false, live: false }
+const fn told(untold: bool, kept_seq: u64) -> Told {
+    Told { n: 1, sent: 0, acked: if untold { 0 } else { 1 }, heard: false, live: false, kept_seq }
 }
 
 impl Record {
@@ -88,7 +92,7 @@ impl Record {
                 name: self.state,
                 last_online: self.last_online,
                 at: self.state_at,
-                told: told(self.state_untold),
+                told: told(self.state_untold, self.seq),
             };
         }
         for (name, kept) in self.twins {
@@ -98,7 +102,7 @@ impl Record {
                 // The Device object has it no more.
                 (None, false) => continue,
             };
-            kept.restore(property);
+            kept.restore(property, self.seq);
         }
         device.extras = device.extra_bytes();
     }
@@ -114,7 +118,8 @@ impl Record {
 }
 
 impl Kept {
-    fn restore(self, property: &mut Property) {
+    /// `seq`: of the record.
+    fn restore(self, property: &mut Property, seq: u64) {
         if property.hint.is_empty() {
             property.hint = self.hint;
         }
@@ -132,7 +137,7 @@ impl Kept {
         {
             property.reported = self.reported;
             property.observed = self.observed;
-            property.told = told(self.untold);
+            property.told = told(self.untold, if self.seq == 0 { seq } else { self.seq });
         }
     }
 }

@@ -351,6 +351,34 @@ fn d04_what_was_kept_counts_only_where_it_is_later() {
     assert_eq!((shown(99, true), shown(101, true), shown(99, false)), ("5".into(), "4".into(), "4".into()));
 }
 
+/// The node counts its reports: where its clock is not set, that tells what is newer.
+#[test]
+fn d04_what_was_kept_before_a_report_that_is_there_does_not_count() {
+    let device = device("u", &["temp", "hum"]);
+    let unset = |text: &str, kept_seq: u64| {
+        let mut twin = twin("temp", text, 100);
+        twin.reported.iter_mut().for_each(|value| {
+            (value.kept, value.unsynchronized, value.kept_seq) = (kept_seq > 0, true, kept_seq);
+        });
+        twin
+    };
+    let there = written(None, &device, &report(7, vec![unset("5", 0)]));
+    let shown = |kept_seq: u64| {
+        let told = report(9, vec![unset("4", kept_seq), twin("hum", "40", 100)]);
+        written(Some(&there), &device, &told)["status"]["twins"][0]["reported"]["value"].clone()
+    };
+    assert_eq!((shown(6), shown(7)), ("5".into(), "4".into()));
+    // Nothing is there of it to be newer.
+    let mut hum = unset("41", 6);
+    hum.property = "hum".into();
+    let status = written(Some(&there), &device, &report(9, vec![hum]));
+    assert_eq!(status["status"]["twins"][1]["reported"]["value"], "41");
+    // Another node's count.
+    let by_other = Speaker { node: "m", ..SPEAKER };
+    let plan = plan(Some(&there), &device, &report(9, vec![unset("4", 6)]), by_other, true).0;
+    assert_eq!(carried_out(Some(&there), plan).unwrap()["status"]["twins"][0]["reported"]["value"], "4");
+}
+
 #[test]
 fn d04_a_kept_state_counts_only_where_it_is_later() {
     let device = device("u", &[]);

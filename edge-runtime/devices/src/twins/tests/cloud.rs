@@ -330,6 +330,40 @@ fn what_was_kept_and_told_is_not_told_again_before_the_device_says_it() {
     }
 }
 
+/// The count of reports says what is newer where no clock does: of what nobody has said since, it is that of the first record (D4).
+#[test]
+fn what_was_kept_says_as_of_which_report() {
+    let mut world = World::lab("ON");
+    world.report("temp", "21.5").tick();
+    let seq = world.acked().seq;
+    world.link(false);
+    world.report("temp", "22").report("led", "ON");
+    let mut expected = vec![("led", "ON", seq), ("temp", "22", seq)];
+    for led in ["DIM", "OFF"] {
+        world.wait(60_000);
+        world.tick();
+        let rows = world.kept();
+        world = World::new(&settings());
+        world.model();
+        world.device("t1", UID, device("ON"));
+        rows.into_iter().for_each(|row| world.twins.kept(row.uid, row.record));
+        world.twins.told(world.now);
+        world.link(true);
+        world.tick();
+        let (_, devices) = world.reports().remove(0);
+        let told = devices[0].twins.iter().map(|twin| {
+            let value = twin.reported.as_ref().unwrap();
+            assert!(value.kept);
+            (twin.property.as_str(), value.value.as_str(), value.kept_seq)
+        });
+        assert_eq!(told.collect::<Vec<_>>(), expected);
+        // Not acknowledged; one of both is said again, and kept.
+        world.link(false);
+        world.report("led", led);
+        expected[0] = (if led == "DIM" { ("led", "DIM", devices[0].seq) } else { break });
+    }
+}
+
 /// What stands in the way of a write may go by itself (D5).
 #[test]
 fn what_is_refused_is_told_again_and_not_taken_for_told() {
