@@ -40,6 +40,11 @@ impl Paths {
         self.run().join("devices.sock")
     }
 
+    /// What that helper notes of drivers of devices that run.
+    pub fn device_mappers(&self) -> PathBuf {
+        self.run().join("devices.sock.mappers")
+    }
+
     /// What the helper for devices has counted, for `status`.
     pub fn device_counters(&self) -> PathBuf {
         self.run().join("devices.json")

@@ -9,6 +9,7 @@
 //! | `server` | the unix socket at which the daemon and clients call |
 //! | `rules` | messages, requests and calls of rules |
 //! | `bound` | a TCP socket that listens |
+//! | `journal` | what mappers hold, for who comes after a helper that was killed |
 //! | `run` | the loop that joins them |
 
 mod bound;
@@ -16,6 +17,7 @@ pub mod dmi;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod grpc;
+mod journal;
 pub mod mqtt;
 pub mod rules;
 pub mod run;

@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::dmi::{Answered, Dmi};
 use crate::grpc::Call;
+use crate::journal::Journal;
 use crate::mqtt::{Filters, News, Outlets};
 use crate::rules::{self, Messages, Request as RuleRequest, Requests};
 use crate::server::{self, Callers, Heard, Role, Said};
@@ -43,7 +44,7 @@ pub async fn run(socket: &Path) -> io::Result<()> {
     let (answered, mut mappers_answers) = mpsc::channel(NEWS);
     let (rule_calls, mut rules_answers) = rules::Calls::new();
     let (requests, mut rule_requests) = mpsc::channel(NEWS);
-    let mut helper = Helper::new(news, (calls, answered), rule_calls, requests);
+    let mut helper = Helper::new(socket, news, (calls, answered), rule_calls, requests);
     let serve = async {
         loop {
             let wake = helper.wake();
@@ -126,6 +127,7 @@ struct Helper {
     news: mpsc::Sender<News>,
     /// None before the first daemon, and where DMI is off.
     dmi: Option<Dmi>,
+    journal: Journal,
     mappers: (mpsc::Sender<Call>, mpsc::Sender<Answered>),
     /// Devices that have changed since watching clients were last told, and when they are told next.
     changed: BTreeSet<Named>,
@@ -137,6 +139,7 @@ struct Helper {
 
 impl Helper {
     fn new(
+        socket: &Path,
         news: mpsc::Sender<News>,
         mappers: (mpsc::Sender<Call>, mpsc::Sender<Answered>),
         calls: rules::Calls,
@@ -152,6 +155,7 @@ impl Helper {
             requests: Some(requests),
             news,
             dmi: None,
+            journal: Journal::open(socket),
             mappers,
             changed: BTreeSet::new(),
             watch_at: None,
@@ -224,10 +228,18 @@ impl Helper {
             }
             (Role::Daemon, line) => {
                 let now = self.now();
-                if let Some(works) = &mut self.works
-                    && tell(works, now, line)
-                {
-                    works.subscribe(&self.filters);
+                if let Some(works) = &mut self.works {
+                    let first = matches!(line, ToHelper::Told {}) && !works.twins.is_ready() && self.dmi.is_some();
+                    if first {
+                        // Newer than what the daemon has.
+                        self.journal.take_left().into_iter().for_each(|(uid, record)| works.twins.kept(uid, record));
+                    }
+                    if tell(works, now, line) {
+                        works.subscribe(&self.filters);
+                    }
+                    if first {
+                        self.journal.begin(&works.twins.noted());
+                    }
                 }
                 self.connect();
             }
@@ -414,6 +426,10 @@ impl Helper {
         works.twins.tick(now, room);
         if self.ending {
             works.twins.end(now);
+        }
+        self.journal.note(&works.twins.unnoted());
+        if self.journal.is_long() {
+            self.journal.begin(&works.twins.noted());
         }
         let batch = works.messages.batch(now, self.ending);
         let mut told = batch.is_none_or(|batch| self.callers.tell_daemon(&batch));

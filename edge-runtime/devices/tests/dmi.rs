@@ -214,6 +214,34 @@ fn restarts_of_helper_and_daemon_go_unnoticed() {
     rows.take_until(&helper, |rows| rows.contains_key("mapper/1/dev/t2"));
 }
 
+/// The store is written later; what a mapper has done by then is not to be done again (D9).
+#[test]
+fn a_helper_that_is_killed_at_once_repeats_no_call() {
+    let folder = tempfile::tempdir().expect("temp dir");
+    let (mut helper, mut rows) = (lab(folder.path()), Rows::default());
+    object(&mut helper, Kind::Device, "dev", "t2", device("ON"));
+    let mapper = Mapper::start(folder.path(), "m", "lab");
+    assert_eq!(mapper.registered["devices"], json!(2));
+    rows.take_until(&helper, |rows| rows.contains_key("mapper/1/dev/t2"));
+    let settled = |helper: &Helper| {
+        let start = Instant::now();
+        while ask(helper, Question::Mappers {})[0]["waiting"] != json!(0) {
+            assert!(start.elapsed() < PATIENCE);
+        }
+    };
+    object(&mut helper, Kind::Device, "dev", "t1", device("DIM"));
+    assert_eq!(mapper.called().0, "UpdateDevice");
+    gone(&mut helper, "dev", "t2");
+    assert_eq!(mapper.called().0, "RemoveDevice");
+    settled(&helper);
+    helper.again(&settings(folder.path()));
+    tell(&mut helper, "DIM", &rows);
+    mapper.is_left_alone(QUIET);
+    // And what is new is told to the one that is known.
+    object(&mut helper, Kind::Device, "dev", "t1", device("OFF"));
+    assert_eq!(mapper.called().0, "UpdateDevice");
+}
+
 #[test]
 fn a_mapper_may_come_before_its_devices_and_serve_late() {
     let folder = tempfile::tempdir().expect("temp dir");

@@ -107,6 +107,8 @@ fn remove_from_host(paths: &Paths) -> Result<(), CliError> {
     Teardown::new(paths, Rc::new(config)).and_then(|mut teardown| teardown.node())?;
     let run = std::fs::read_dir(paths.run()).into_iter().flatten().flatten();
     let others = run.map(|entry| entry.path()).filter(|path| Runtimes::is_state(path));
+    // None of them runs any more.
+    let _ = std::fs::remove_file(paths.device_mappers());
     for dir in ["containers", "ns", "runc"].map(|dir| paths.run().join(dir)).into_iter().chain(others) {
         files::remove_tree(&dir)?;
     }

@@ -25,7 +25,7 @@ mod rows;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use sampan_devices_control::{FromHelper, Named, Settings};
+use sampan_devices_control::{FromHelper, Named, Row, Settings};
 use sampan_dmi::{MapperRegisterRequest, ReportDeviceStatesRequest, ReportDeviceStatusRequest};
 use serde::Serialize;
 use serde_json::Value;
@@ -280,6 +280,17 @@ impl Twins {
         let Event { warning, reason, message } = event;
         let (uid, reason) = (device.uid.clone(), reason.to_owned());
         self.outputs.push(Output::Tell(FromHelper::Event { namespace, name, uid, warning, reason, message }));
+    }
+
+    /// What mappers hold, as far as that has changed since the last call: to be noted before anything is done, where the next
+    /// process finds it. It is to be told of it as kept.
+    pub fn unnoted(&mut self) -> Vec<Row> {
+        self.mappers.rows.take_unnoted()
+    }
+
+    /// All that mappers hold, as it is noted.
+    pub fn noted(&self) -> Vec<Row> {
+        self.mappers.all.iter().flat_map(Mapper::rows).map(|(uid, record)| Row { uid, record }).collect()
     }
 
     /// All mappers as JSON: a list.

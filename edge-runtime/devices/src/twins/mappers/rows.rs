@@ -5,6 +5,8 @@
 //! |---|---|
 //! | `mapper/NUMBER` | who it is and which models it holds, JSON |
 //! | `mapper/NUMBER/NAMESPACE/NAME` | the hash of the device as it holds it; `-` while RemoveDevice is tried |
+//!
+//! They are noted at once, where a helper that is killed leaves them to the next one, and written to the store by and by.
 
 use std::collections::BTreeMap;
 
@@ -59,6 +61,8 @@ pub(super) fn hash(record: &str) -> Option<u64> {
 #[derive(Debug, Default)]
 pub(in super::super) struct Rows {
     pending: BTreeMap<String, String>,
+    /// Those that are not even noted.
+    unnoted: BTreeMap<String, String>,
     /// Before anything else is done.
     at_once: bool,
     /// What the daemon has told in this round.
@@ -67,6 +71,7 @@ pub(in super::super) struct Rows {
 
 impl Rows {
     pub(super) fn put(&mut self, uid: String, record: String) {
+        self.unnoted.insert(uid.clone(), record.clone());
         self.pending.insert(uid, record);
     }
 
@@ -94,6 +99,10 @@ impl Rows {
     pub(in super::super) fn take(&mut self) -> impl Iterator<Item = Row> + use<> {
         self.at_once = false;
         std::mem::take(&mut self.pending).into_iter().map(|(uid, record)| Row { uid, record })
+    }
+
+    pub(super) fn take_unnoted(&mut self) -> Vec<Row> {
+        std::mem::take(&mut self.unnoted).into_iter().map(|(uid, record)| Row { uid, record }).collect()
     }
 
     /// What makes of the rows that the daemon has told those that there are.

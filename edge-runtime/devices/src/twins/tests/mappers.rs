@@ -513,6 +513,30 @@ fn d09_another_helper_goes_on_without_a_call() {
     assert!(mapper.called().is_empty());
 }
 
+/// It has moved hardware by then: a helper that is killed now must not have it do so again (D9).
+#[test]
+fn what_a_mapper_has_taken_is_kept_before_anything_else_happens() {
+    let mut world = World::dmi();
+    let mut rows = BTreeMap::new();
+    let mut mapper = world.register("m");
+    world.rows(&mut rows);
+    for led in ["OFF", "DIM"] {
+        world.device("t1", UID, lab_device(led));
+        world.serve(&mut mapper);
+        assert_eq!(mapper.called(), ["UpdateDevice default/t1"]);
+        let before = rows.clone();
+        world.rows(&mut rows);
+        assert_ne!(rows, before, "{led}");
+    }
+    // Not without end: the medium has its part.
+    world.said.clear();
+    for n in 0..1_000 {
+        world.device("t1", UID, lab_device(&format!("{n}")));
+        world.serve(&mut mapper);
+    }
+    assert!(world.kept().len() < 50);
+}
+
 #[test]
 fn a_mapper_that_starts_again_is_given_everything_and_little_is_written() {
     let mut world = World::dmi();
