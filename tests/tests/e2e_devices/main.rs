@@ -5,8 +5,10 @@ mod allowed;
 mod broker;
 mod faults;
 mod history;
+mod hostile;
 mod mapper;
 mod off;
+mod order;
 mod road;
 
 use std::time::{Duration, Instant};

@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 use super::{SOON, device, install, model, twin};
 
-const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../edge-runtime/devices/tests");
+pub(super) const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../edge-runtime/devices/tests");
 
 /// Says what it is called for, and does what it is told, a JSON text a line.
-struct Mapper {
+pub(super) struct Mapper {
     child: Child,
     input: ChildStdin,
     lines: Receiver<Value>,
@@ -30,14 +30,21 @@ impl Drop for Mapper {
 }
 
 impl Mapper {
-    fn start(folder: &Path) -> Self {
+    pub(super) fn start(folder: &Path) -> Self {
         until(Duration::from_secs(20), "mappers may register", || {
             folder.join("dmi.sock").exists().then_some(()).ok_or_else(String::new)
         });
+        let mapper = Self::early(folder);
+        let _ = mapper.serves();
+        mapper
+    }
+
+    /// It may be there before the node: then it waits.
+    pub(super) fn early(folder: &Path) -> Self {
         let packages = concat!(env!("CARGO_MANIFEST_DIR"), "/../.cache/grpcio");
         let packages = std::env::var_os("SAMPAN_GRPCIO").map_or_else(|| packages.into(), PathBuf::from);
         let mut command = Command::new("python3");
-        command.arg(Path::new(SOURCES).join("dmi_mapper.py")).arg(folder).args(["m", "lab"]);
+        command.arg(Path::new(SOURCES).join("dmi_mapper.py")).arg(folder).args(["m", "lab", "0", "60"]);
         command.env("PYTHONPATH", packages).env("PYTHONDONTWRITEBYTECODE", "1");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3 is installed");
         let (input, output) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
@@ -50,10 +57,14 @@ impl Mapper {
                 }
             }
         });
-        let mapper = Self { child, input, lines };
-        assert!(mapper.next()["registered"].is_array(), "see grpc_requirements.txt in {SOURCES}");
-        assert_eq!(mapper.next(), json!({"serving": true}));
-        mapper
+        Self { child, input, lines }
+    }
+
+    /// How many devices it is given when it registers, after which it takes calls.
+    pub(super) fn serves(&self) -> u64 {
+        let registered = self.next();
+        assert_eq!(self.next(), json!({"serving": true}));
+        registered["devices"].as_u64().unwrap_or_else(|| panic!("{registered}; see grpc_requirements.txt in {SOURCES}"))
     }
 
     fn next(&self) -> Value {
@@ -61,7 +72,7 @@ impl Mapper {
     }
 
     /// The next call: method, and what the LED of the device is to be.
-    fn called(&self) -> (String, Option<String>) {
+    pub(super) fn called(&self) -> (String, Option<String>) {
         let said = self.next();
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let method = text(&said["call"]).unwrap_or_else(|| panic!("{said}"));
@@ -69,10 +80,20 @@ impl Mapper {
     }
 
     /// A value of `t1`, which is taken.
-    fn reports(&mut self, namespace: &str, property: &str, value: &str) {
-        let twins = json!([{"property": property, "observed": "", "reported": value}]);
-        writeln!(self.input, "{}", json!({"report": format!("{namespace}/t1"), "twins": twins})).expect("it listens");
-        assert_eq!(self.next(), json!({"outcome": "OK"}));
+    pub(super) fn reports(&mut self, namespace: &str, property: &str, value: &str) {
+        assert_eq!(self.says(namespace, &json!({"property": property, "observed": "", "reported": value})), "OK");
+    }
+
+    /// `t1` has come to be as it was wanted.
+    pub(super) fn obeys(&mut self, namespace: &str, property: &str, value: &str) {
+        assert_eq!(self.says(namespace, &json!({"property": property, "observed": value, "reported": value})), "OK");
+    }
+
+    /// How it goes, within a second.
+    pub(super) fn says(&mut self, namespace: &str, twin: &Value) -> String {
+        writeln!(self.input, "{}", json!({"report": format!("{namespace}/t1"), "twins": [twin]})).expect("it listens");
+        let said = self.next();
+        said["outcome"].as_str().map(str::to_owned).unwrap_or_else(|| panic!("{said}"))
     }
 }
 
