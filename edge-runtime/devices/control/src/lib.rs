@@ -129,7 +129,7 @@ pub enum FromHelper {
 }
 
 /// What is kept of one device. An empty record is to be forgotten.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     pub uid: String,
     pub record: String,
