@@ -28,9 +28,9 @@ use super::requests::Request;
 use crate::bound::bound;
 use answer::Answer;
 
-/// Connections, and those of them that have not asked yet: of these a new one takes the place of the oldest.
+/// Connections. Where there are so many a new one takes the place of the oldest that has not asked yet, or does not take what it was
+/// answered.
 const CONNECTIONS: usize = 64;
-const NEWCOMERS: usize = 16;
 /// Bytes of all long bodies at once.
 const BODIES: usize = 2 * MAX_BODY;
 /// For a request to come, and for an answer to be taken.
@@ -43,7 +43,8 @@ const LINGER: (Duration, u64) = (Duration::from_millis(500), 1 << 20);
 const PAUSE: Duration = Duration::from_secs(1);
 
 struct Shared {
-    newcomers: RefCell<BTreeMap<u64, AbortHandle>>,
+    /// Those whose place another one may have, the oldest first.
+    spare: RefCell<BTreeMap<u64, AbortHandle>>,
     bodies: Arc<Semaphore>,
     requests: mpsc::Sender<Request>,
 }
@@ -52,22 +53,26 @@ struct Shared {
 pub async fn serve(address: SocketAddr, requests: mpsc::Sender<Request>) {
     let listener = bound(address, "programs with requests for rules").await;
     let bodies = Arc::new(Semaphore::new(BODIES));
-    let shared = Rc::new(Shared { newcomers: RefCell::default(), bodies, requests });
+    let shared = Rc::new(Shared { spare: RefCell::default(), bodies, requests });
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let mut number = 0;
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                // Nobody is heard who has no place.
-                let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+                if places.available_permits() == 0 && !shared.make_place() {
+                    continue;
+                }
+                // Never closed.
+                let Ok(place) = Arc::clone(&places).acquire_owned().await else { continue };
                 number += 1;
                 let all = Rc::clone(&shared);
                 // It does not run before this is done: all is on one thread.
                 let task = tokio::task::spawn_local(async move {
                     let _place = place;
                     one(stream, number, &all).await;
+                    all.spare.borrow_mut().remove(&number);
                 });
-                shared.came(number, task.abort_handle());
+                shared.spare.borrow_mut().insert(number, task.abort_handle());
             }
             Err(error) => {
                 log::warn!("no program can be heard: {error}");
@@ -78,14 +83,10 @@ pub async fn serve(address: SocketAddr, requests: mpsc::Sender<Request>) {
 }
 
 impl Shared {
-    fn came(&self, number: u64, task: AbortHandle) {
-        let mut newcomers = self.newcomers.borrow_mut();
-        while newcomers.len() >= NEWCOMERS {
-            if let Some((_, oldest)) = newcomers.pop_first() {
-                oldest.abort();
-            }
-        }
-        newcomers.insert(number, task);
+    /// False if nobody can be spared.
+    fn make_place(&self) -> bool {
+        let oldest = self.spare.borrow_mut().pop_first();
+        oldest.map(|(_, task)| task.abort()).is_some()
     }
 
     /// What came of it.
@@ -106,7 +107,7 @@ impl Shared {
 /// One request, and its answer.
 async fn one(mut stream: TcpStream, number: u64, shared: &Shared) {
     let asked = timeout(SAY, request::read(&mut stream, &shared.bodies)).await;
-    shared.newcomers.borrow_mut().remove(&number);
+    let spare = shared.spare.borrow_mut().remove(&number);
     let answer = match asked {
         Ok(Ok(body)) => match request::target(&body.bytes) {
             Some(target) => shared.ask(target, body).await,
@@ -117,6 +118,9 @@ async fn one(mut stream: TcpStream, number: u64, shared: &Shared) {
         Ok(Err(None)) => return,
         Err(_) => Answer::new(408, "the request does not come in time"),
     };
+    if let Some(task) = spare {
+        shared.spare.borrow_mut().insert(number, task);
+    }
     // Who does not take it does not want it.
     let _ = timeout(SAY, stream.write_all(&answer.bytes())).await;
     let _ = stream.shutdown().await;
