@@ -226,6 +226,10 @@ impl Device {
             }
         }
         self.extras = self.extra_bytes();
+        // There are thousands of such lists, and room for more is seldom used.
+        let mut properties = std::mem::take(&mut self.properties).into_tuple_vec();
+        properties.shrink_to_fit();
+        self.properties = Properties::from_sorted_store_unchecked(properties);
         taken
     }
 
