@@ -7,9 +7,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::twins::Message;
 
-/// Messages and bytes that wait.
-const MESSAGES: usize = 256;
+/// Messages and bytes that wait: answers to what a broker sends at once after it has been silent for a second or two.
+const MESSAGES: usize = 2_048;
 const BYTES: usize = 1 << 20;
+/// What a message takes besides its texts.
+const EACH: usize = 128;
 
 /// Is told when the broker has acknowledged a message; dropped, nobody knows.
 pub(super) type Confirm = oneshot::Sender<()>;
@@ -43,7 +45,7 @@ pub fn queue() -> (Queue, Waiting) {
 }
 
 fn weight(message: &Message) -> usize {
-    message.topic.len() + message.payload.len()
+    EACH + message.topic.len() + message.payload.len()
 }
 
 impl Queue {
@@ -107,7 +109,7 @@ mod tests {
     fn neither_many_nor_large_messages_fill_the_memory() {
         let message = |size| Message { topic: "t".into(), payload: vec![0; size] };
         let (queue, mut waiting) = queue();
-        assert_eq!((0..1_000).filter(|_| queue.put(message(1))).count(), MESSAGES);
+        assert_eq!((0..10_000).filter(|_| queue.put(message(1))).count(), MESSAGES);
         waiting.clear();
         assert_eq!((0..1_000).filter(|_| queue.put(message(BYTES / 4))).count(), 4);
         assert_eq!(queue.room(), 0);

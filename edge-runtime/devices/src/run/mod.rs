@@ -1,0 +1,303 @@
+//! The loop: news of callers, of the broker and of the clock go into the core, and what the core wants done goes out. Decides
+//! nothing of devices.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `works` | who the helper works for, and what the daemon changes of that |
+//! | `said` | what the daemon and clients say, and what they are told |
+
+mod said;
+mod works;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use sampan_devices_control::{FromHelper, Named};
+use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::LocalSet;
+use tokio::time::{Instant, sleep_until};
+
+use crate::dmi::{Answered, Dmi};
+use crate::grpc::Call;
+use crate::journal::Journal;
+use crate::mqtt::{Filters, News, Outlets};
+use crate::rules::{self, Request as RuleRequest};
+use crate::server::{self, Callers};
+use crate::twins::{Now, Output, Request};
+use works::Works;
+
+/// News that waits for the loop; who has more of it waits.
+const NEWS: usize = 32;
+/// Without news of a kind that needs much memory for a moment.
+const CALM: Duration = Duration::from_secs(2);
+/// Of the topics of devices: no namespace has a name that begins so.
+const OURS: &str = "$hw/";
+
+/// Serves at this socket until it is told to end.
+///
+/// # Errors
+/// The socket cannot be had.
+pub async fn run(socket: &Path) -> io::Result<()> {
+    let listening = server::listen(socket)?;
+    let (heard, mut callers_news) = mpsc::channel(NEWS);
+    let (news, mut broker_news) = mpsc::channel(NEWS);
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let (calls, mut mappers_calls) = mpsc::channel(NEWS);
+    let (answered, mut mappers_answers) = mpsc::channel(NEWS);
+    let (rule_calls, mut rules_answers) = rules::Calls::new();
+    let (requests, mut rule_requests) = mpsc::channel(NEWS);
+    let mut helper = Helper::new(socket, news, (calls, answered), rule_calls, requests);
+    let serve = async {
+        loop {
+            let wake = helper.wake();
+            tokio::select! {
+                Some(heard) = callers_news.recv() => helper.heard(heard),
+                Some(news) = broker_news.recv() => {
+                    helper.broker(news);
+                    // What has come together is answered together; each of these has few answers.
+                    for _ in 1..NEWS {
+                        let Ok(news) = broker_news.try_recv() else { break };
+                        helper.broker(news);
+                    }
+                }
+                Some(call) = mappers_calls.recv() => helper.called(call),
+                Some(answered) = mappers_answers.recv() => helper.answered(answered),
+                Some(answered) = rules_answers.recv() => helper.carried_out(answered),
+                Some(request) = rule_requests.recv() => helper.requested(request),
+                () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
+                _ = terminate.recv() => helper.ending = true,
+                _ = interrupt.recv() => helper.ending = true,
+            }
+            helper.act();
+            if helper.ending {
+                return;
+            }
+        }
+    };
+    let local = LocalSet::new();
+    local
+        .run_until(async {
+            tokio::select! {
+                () = serve => {}
+                () = server::accept(&listening.listener, heard) => {}
+            }
+        })
+        .await;
+    helper.callers.finish().await;
+    Ok(())
+}
+
+struct Helper {
+    start: Instant,
+    callers: Callers,
+    /// None before the first daemon.
+    works: Option<Works>,
+    outlets: Outlets,
+    /// What rules want to be subscribed to.
+    filters: Filters,
+    calls: rules::Calls,
+    /// For the servicebus; none where it has been taken.
+    requests: Option<mpsc::Sender<RuleRequest>>,
+    news: mpsc::Sender<News>,
+    /// None before the first daemon, and where DMI is off.
+    dmi: Option<Dmi>,
+    journal: Journal,
+    mappers: (mpsc::Sender<Call>, mpsc::Sender<Answered>),
+    /// Devices that have changed since watching clients were last told, and when they are told next.
+    changed: BTreeSet<Named>,
+    watch_at: Option<Instant>,
+    /// When memory is given back that much news has needed.
+    trim_at: Option<Instant>,
+    ending: bool,
+}
+
+impl Helper {
+    fn new(
+        socket: &Path,
+        news: mpsc::Sender<News>,
+        mappers: (mpsc::Sender<Call>, mpsc::Sender<Answered>),
+        calls: rules::Calls,
+        requests: mpsc::Sender<RuleRequest>,
+    ) -> Self {
+        Self {
+            start: Instant::now(),
+            callers: Callers::default(),
+            works: None,
+            outlets: Outlets::default(),
+            filters: Filters::default(),
+            calls,
+            requests: Some(requests),
+            news,
+            dmi: None,
+            journal: Journal::open(socket),
+            mappers,
+            changed: BTreeSet::new(),
+            watch_at: None,
+            trim_at: None,
+            ending: false,
+        }
+    }
+
+    fn now(&self) -> Now {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis);
+        Now { mono: millis(self.start.elapsed()), wall }
+    }
+
+    fn wake(&self) -> Option<Instant> {
+        let core = self
+            .works
+            .as_ref()
+            .and_then(|works| [works.twins.wake(), works.messages.wake()].into_iter().flatten().min());
+        let core = core.map(|at| self.start + Duration::from_millis(at));
+        [core, self.watch_at, self.trim_at].into_iter().flatten().min()
+    }
+
+    fn broker(&mut self, news: News) {
+        let now = self.now();
+        let Some(works) = &mut self.works else { return };
+        match news {
+            News::Up => {
+                log::info!("connected to the MQTT broker");
+                self.outlets.broker(true);
+                works.twins.broker(now, true);
+            }
+            News::Down => {
+                self.outlets.broker(false);
+                works.twins.broker(now, false);
+            }
+            News::Subscribed(filters) => {
+                works.twins.subscribed(now, |topic| filters.iter().any(|filter| filter.matches(topic)));
+            }
+            News::Message { topic, payload, retained } if !topic.starts_with(OURS) => {
+                works.messages.message(now, &topic, payload.as_deref(), retained);
+            }
+            News::Message { topic, payload, retained } => {
+                works.twins.message(now, &topic, payload.as_deref(), retained);
+            }
+        }
+    }
+
+    fn called(&mut self, call: Call) {
+        let now = self.now();
+        let (Some(works), Some(dmi)) = (&mut self.works, &mut self.dmi) else { return };
+        if let Some((number, request, pod)) = dmi.called(call, works.twins.minds_pods()) {
+            // The answer to it needs much memory for a moment.
+            if matches!(request, Request::Register(_)) {
+                self.trim_at = Some(Instant::now() + CALM);
+            }
+            works.twins.asked(now, number, request, pod);
+        }
+    }
+
+    fn answered(&mut self, Answered { call, answer }: Answered) {
+        let now = self.now();
+        if let Some(works) = &mut self.works {
+            works.twins.answered(now, call, answer);
+        }
+    }
+
+    /// What a rule wants done here.
+    fn carry_out(&mut self, id: u64, call: Value) {
+        if let Some(works) = &mut self.works {
+            works.twins.counters().rules.calls += 1;
+        }
+        if let Some(result) = self.calls.begin(id, call, &mut self.outlets) {
+            self.tell_result((id, result));
+        }
+    }
+
+    fn carried_out(&mut self, answered: rules::Answered) {
+        self.calls.done();
+        self.tell_result(answered);
+    }
+
+    /// What a program on this device wants of a rule.
+    fn requested(&mut self, request: RuleRequest) {
+        // The bytes of it are in several forms for a moment.
+        self.trim_at = Some(Instant::now() + CALM);
+        let line = self.works.as_mut().and_then(|works| works.requests.begin(request));
+        if line.is_some_and(|line| !self.callers.tell_daemon(&line)) {
+            self.daemon_went();
+        }
+    }
+
+    fn tell_result(&mut self, (id, result): rules::Answered) {
+        let answer = serde_json::to_value(result).unwrap_or_default();
+        if !self.callers.tell_daemon(&FromHelper::Called { id, answer }) {
+            self.daemon_went();
+        }
+    }
+
+    /// Does what follows.
+    fn act(&mut self) {
+        self.act_once();
+        let now = self.now();
+        let Some(works) = &mut self.works else { return };
+        if works.twins.changed_filters() {
+            works.subscribe(&self.filters);
+        }
+        let retained = self.outlets.retained(&works.twins.unheard());
+        if !retained.is_empty() {
+            retained.into_iter().for_each(|(topic, payload)| works.twins.message(now, &topic, Some(&payload), true));
+            self.act_once();
+        }
+    }
+
+    fn act_once(&mut self) {
+        let now = self.now();
+        let room = self.outlets.room();
+        let Some(works) = &mut self.works else { return self.trim() };
+        works.count();
+        works.twins.counters().listener = self.outlets.listening();
+        works.twins.tick(now, room);
+        if self.ending {
+            works.twins.end(now);
+        }
+        self.journal.note(&works.twins.unnoted());
+        if self.journal.is_long() {
+            self.journal.begin(&works.twins.noted());
+        }
+        let batch = works.messages.batch(now, self.ending);
+        let mut told = batch.is_none_or(|batch| self.callers.tell_daemon(&batch));
+        for output in works.twins.outputs() {
+            match output {
+                Output::Publish(message) => self.outlets.publish(message),
+                Output::Tell(line) => told &= self.callers.tell_daemon(&line),
+                output => {
+                    if let Some(dmi) = &mut self.dmi {
+                        do_dmi(dmi, output);
+                    }
+                }
+            }
+        }
+        works.twins.dropped(self.outlets.dropped());
+        self.changed.append(&mut works.twins.changed());
+        if !told {
+            self.daemon_went();
+        }
+        self.tell_watching();
+        self.trim();
+    }
+
+    fn trim(&mut self) {
+        if self.trim_at.is_some_and(|at| at <= Instant::now()) {
+            self.trim_at = None;
+            sampan_memory::trim();
+        }
+    }
+}
+
+fn do_dmi(dmi: &mut Dmi, output: Output) {
+    match output {
+        Output::Answer { call, answer } => dmi.answer(call, answer),
+        Output::Call { mapper, socket, call, path, message } => dmi.call(mapper, socket, call, path, message),
+        Output::Hangup { mapper } => dmi.hangup(mapper),
+        Output::Publish(_) | Output::Tell(_) => {}
+    }
+}
