@@ -156,15 +156,17 @@ def measure(node, _bare):
         node.run(*node.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd/devicestatuses.devices.kubeedge.io"))
         properties = [{"name": "temp", "type": "INT", "accessMode": "ReadOnly"}, {"name": "led", "type": "STRING", "accessMode": "ReadWrite"}]
         node.api.call("POST", f"{GROUP}/devicemodels", {"apiVersion": "devices.kubeedge.io/v1beta1", "kind": "DeviceModel", "metadata": {"name": "lab"}, "spec": {"properties": properties}})
-        statuses = Statuses(node.api)
-        node.api.call("POST", f"{GROUP}/devices", device("one", "ON"))
+        statuses, listener = Statuses(node.api), free_port()
+        mqtt, dmi, listen = f"mqtt: {{broker: 'tcp://127.0.0.1:{port}'}}", f"dmi: {{folder: {WORK}/dmi}}", f"listen: {{address: '127.0.0.1:{listener}'}}"
         off = pss(node.pids())
-        over_mqtt(node, statuses, port, begin(node, f"mqtt: {{broker: 'tcp://127.0.0.1:{port}'}}"))
+        for way in (dmi, listen, mqtt):
+            pid = begin(node, way)
+            row(f"helper for devices, {way.split(':')[0]}, idle: PSS", pss([pid]), "MB", 1.5)
+        node.api.call("POST", f"{GROUP}/devices", device("one", "ON"))
+        over_mqtt(node, statuses, port, pid)
         print(f"    daemon and monitor: without devices {off:.2f}, with {MANY} that report {pss(node.pids()):.2f} MB", flush=True)
-        os.makedirs(f"{WORK}/dmi")
-        over_dmi(node, begin(node, f"dmi: {{folder: {WORK}/dmi}}"))
-        port = free_port()
-        over_listener(begin(node, f"listen: {{address: '127.0.0.1:{port}'}}"), port)
+        over_dmi(node, begin(node, dmi))
+        over_listener(begin(node, listen), listener)
     finally:
         broker.kill()
         broker.wait()
@@ -177,9 +179,7 @@ def begin(node, way):
     wait(60, "the node is Ready again", node.is_ready)
     # One with other settings ends, and another one begins.
     time.sleep(10)
-    pid = wait(10, "the helper runs", helper)
-    row(f"helper for devices, {way.split(':')[0]}, idle: PSS", pss([pid]), "MB", 1.5)
-    return pid
+    return wait(10, "the helper runs", helper)
 
 
 def over_mqtt(node, statuses, port, pid):
