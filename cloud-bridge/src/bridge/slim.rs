@@ -13,7 +13,7 @@ use ring::digest;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::devices::mark::STALE_DEVICES;
+use super::devices::silence::STALE_DEVICES;
 use super::pod_references::{RUNTIME_CLASS, node_labels, references, service_links};
 use super::reports::SESSION_ANNOTATION;
 use crate::pki::authority::hex;

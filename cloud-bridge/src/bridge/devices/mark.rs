@@ -14,7 +14,7 @@ use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::silence::{Here, Silence, Step};
+use super::silence::{Here, STALE_DEVICES, Silence, Step};
 use super::stale;
 use super::status::OURS;
 use super::view::Name;
@@ -23,8 +23,6 @@ use crate::bridge::requests::{Patch, Requests};
 use crate::bridge::shared::Shared;
 use crate::bridge::slim::SlimNode;
 
-/// On a Node some of whose devices' statuses are called stale.
-pub(in crate::bridge) const STALE_DEVICES: &str = "sampan.dev/devices-stale";
 /// Between two looks, as a part of the pause, and after some that failed.
 const LOOK: u32 = 12;
 const AGAIN: Duration = Duration::from_secs(60);

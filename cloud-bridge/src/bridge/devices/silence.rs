@@ -8,6 +8,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+/// Annotation of a Node some of whose devices' statuses are called stale.
+pub(in crate::bridge) const STALE_DEVICES: &str = "sampan.dev/devices-stale";
 /// A node has come back after this part of the pause: what another bridge has under way has ended then.
 const SETTLED: u32 = 6;
 
