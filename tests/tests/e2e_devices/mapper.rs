@@ -68,12 +68,21 @@ impl Mapper {
     }
 
     fn next(&self) -> Value {
-        self.lines.recv_timeout(patient(Duration::from_secs(20))).expect("the mapper says something")
+        self.next_within(Duration::from_secs(20))
+    }
+
+    fn next_within(&self, limit: Duration) -> Value {
+        self.lines.recv_timeout(patient(limit)).expect("the mapper says something")
     }
 
     /// The next call: method, and what the LED of the device is to be.
     pub(super) fn called(&self) -> (String, Option<String>) {
-        let said = self.next();
+        self.called_within(Duration::from_secs(20))
+    }
+
+    /// The same, where it may take longer.
+    pub(super) fn called_within(&self, limit: Duration) -> (String, Option<String>) {
+        let said = self.next_within(limit);
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let method = text(&said["call"]).unwrap_or_else(|| panic!("{said}"));
         (method, text(&said["device"]["properties"]["led"]["desired"]))
