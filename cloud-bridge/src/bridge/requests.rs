@@ -132,6 +132,11 @@ impl Requests {
     }
 }
 
+/// The status of an API error, if it is one.
+pub(super) fn code(error: &kube::Error) -> Option<u16> {
+    if let kube::Error::Api(status) = error { Some(status.code) } else { None }
+}
+
 /// Whether a text from a node may stand in a request's path: names of Kubernetes objects need no escaping, and
 /// nothing else is let through.
 pub(super) fn is_path_segment(text: &str) -> bool {

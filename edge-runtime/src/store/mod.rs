@@ -219,14 +219,7 @@ impl Store {
     /// # Errors
     /// Nothing of `work` is kept when it fails or the commit does (a full disk).
     pub fn write_durable<T>(&mut self, work: impl Fn(&Writer<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        self.set_sync("FULL")?;
-        let done = self.write(work);
-        self.set_sync("NORMAL")?;
-        if done.is_ok() {
-            // A sync of the log takes along all that was in it.
-            self.synced.all();
-        }
-        done
+        self.synced_by(|store| store.write(work))
     }
 
     /// As [`Store::write_durable`], but not in the room that is kept for the node: for what strangers can make any amount of.
@@ -237,10 +230,16 @@ impl Store {
         &mut self,
         work: impl Fn(&Writer<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
+        self.synced_by(|store| store.try_write(work))
+    }
+
+    /// A write whose commit is synced to the medium.
+    fn synced_by<T>(&mut self, write: impl FnOnce(&mut Self) -> Result<T, StoreError>) -> Result<T, StoreError> {
         self.set_sync("FULL")?;
-        let done = self.try_write(work);
+        let done = write(self);
         self.set_sync("NORMAL")?;
         if done.is_ok() {
+            // A sync of the log takes along all that was in it.
             self.synced.all();
         }
         done

@@ -19,7 +19,7 @@ use super::stale;
 use super::status::OURS;
 use super::view::Name;
 use crate::bridge::pod_references::DEVICES_API;
-use crate::bridge::requests::{Patch, Requests};
+use crate::bridge::requests::{Patch, Requests, code};
 use crate::bridge::shared::Shared;
 use crate::bridge::slim::SlimNode;
 
@@ -221,11 +221,12 @@ async fn write(shared: &Shared, requests: &Requests, node: &str, step: Step, mut
         };
         let Some(patch) = patch else { return Ok(true) };
         let mut written = requests.patch(&format!("{path}/status"), Patch::Merge, &patch).await;
-        if code(&written) == Some(404) {
+        let answered = |written: &kube::Result<_>| written.as_ref().err().and_then(code);
+        if answered(&written) == Some(404) {
             // Where statuses are no subresource.
             written = requests.patch(&path, Patch::Merge, &patch).await;
         }
-        match code(&written) {
+        match answered(&written) {
             Some(404) => return Ok(true),
             // Somebody has written it meanwhile.
             Some(409) => match requests.get::<Value>(&path).await {
@@ -234,7 +235,7 @@ async fn write(shared: &Shared, requests: &Requests, node: &str, step: Step, mut
                 Err(error) => return Err(error),
             },
             // What is refused will be refused again.
-            Some(400..=499) if code(&written) != Some(429) => {
+            Some(400..=499) if answered(&written) != Some(429) => {
                 log::warn!("node {node}: DeviceStatus {namespace}/{name} is not called stale: {:?}", written.err());
                 return Ok(true);
             }
@@ -259,8 +260,4 @@ async fn still(shared: &Shared, requests: &Requests, node: &str, step: Step) -> 
     };
     // A bridge that shares its nodes with nobody may leave no number.
     Ok((found.ready() == "Unknown").then(|| found.session().unwrap_or(u64::MAX)))
-}
-
-fn code<T>(answer: &kube::Result<T>) -> Option<u16> {
-    if let Err(kube::Error::Api(status)) = answer { Some(status.code) } else { None }
 }

@@ -17,7 +17,7 @@ use super::turns::Turns;
 use super::view::Device;
 use super::watch::DeviceWatch;
 use crate::bridge::pod_references::DEVICES_API;
-use crate::bridge::requests::{Patch, Requests, is_path_segment};
+use crate::bridge::requests::{Patch, Requests, code, is_path_segment};
 
 /// Writes, and looks at what others have written meanwhile, in one attempt.
 const STEPS: usize = 8;
@@ -187,10 +187,6 @@ fn failed(error: kube::Error) -> Ended {
         kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => Ended::Refused(error.to_string()),
         _ => Ended::Trouble(error.to_string()),
     }
-}
-
-fn code(error: &kube::Error) -> Option<u16> {
-    if let kube::Error::Api(status) = error { Some(status.code) } else { None }
 }
 
 #[cfg(test)]

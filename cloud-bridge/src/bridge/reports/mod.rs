@@ -27,7 +27,7 @@ pub use node::{AddressType, KubeletEndpoint, NodeOverrides};
 pub(super) use node::{RULES_ANNOTATION, SESSION_ANNOTATION};
 
 use super::node::Node;
-use super::requests::Requests;
+use super::requests::{Requests, code};
 use super::work_queue::Outcome;
 
 /// Writes the reports of one node.
@@ -210,11 +210,6 @@ fn judged(report: &Report, written: Result<(), Failure>) -> Outcome {
 fn is_of_another(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else { return false };
     status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.field == "metadata.uid")
-}
-
-/// The status of an API error, if it is one.
-fn code(error: &kube::Error) -> Option<u16> {
-    if let kube::Error::Api(status) = error { Some(status.code) } else { None }
 }
 
 #[cfg(test)]

@@ -14,17 +14,6 @@ fn only(namespaces: &[&str]) -> Settings {
     Settings { dmi: Some(Dmi { folder: FOLDER.into(), allow_namespaces }), ..settings() }
 }
 
-fn started(settings: &Settings, rows: &BTreeMap<String, String>) -> World {
-    let mut world = World::new(settings);
-    rows.iter().for_each(|(uid, record)| world.twins.kept(uid.clone(), record.clone()));
-    world.model();
-    world.device("t1", UID, lab_device("ON"));
-    world.twins.told(world.now);
-    world.link(true);
-    world.tick();
-    world
-}
-
 fn state() -> Request {
     Request::State(ReportDeviceStatesRequest {
         device_name: "t1".into(),
@@ -59,7 +48,7 @@ fn asked(world: &mut World) -> Vec<String> {
 
 #[test]
 fn only_pods_of_these_namespaces_register_and_report() {
-    let mut world = started(&only(&["devices", "lab"]), &BTreeMap::new());
+    let mut world = World::started(&only(&["devices", "lab"]), &BTreeMap::new());
     let mut call = 0;
     let mut speak = |world: &mut World, request: Request, pod: &str| {
         call += 1;
@@ -98,7 +87,7 @@ fn only_pods_of_these_namespaces_register_and_report() {
 
 #[test]
 fn who_floods_with_strange_pods_keeps_nothing_waiting_for_ever() {
-    let mut world = started(&only(&["lab"]), &BTreeMap::new());
+    let mut world = World::started(&only(&["lab"]), &BTreeMap::new());
     (0..1_000).for_each(|n| world.twins.asked(world.now, n, state(), format!("pod-{n}")));
     let refused = answers(&mut world);
     assert!(refused.len() > 900 && refused.iter().all(|(_, code)| *code == Some(Code::Unavailable)));
@@ -108,7 +97,7 @@ fn who_floods_with_strange_pods_keeps_nothing_waiting_for_ever() {
 /// Of an earlier process, under other settings.
 #[test]
 fn mappers_that_may_not_be_there_any_more_are_forgotten() {
-    let (mut world, mut rows) = (started(&only(&[]), &BTreeMap::new()), BTreeMap::new());
+    let (mut world, mut rows) = (World::started(&only(&[]), &BTreeMap::new()), BTreeMap::new());
     for (call, pod) in [(1, "good"), (2, "bad"), (3, "")] {
         let request = registration(&format!("m{call}"), &format!("p{call}"), true);
         world.twins.asked(world.now, call, request, pod.to_owned());
@@ -118,7 +107,7 @@ fn mappers_that_may_not_be_there_any_more_are_forgotten() {
     world.tick();
     world.rows(&mut rows);
     assert_eq!(rows.keys().filter(|uid| uid.starts_with("mapper/")).count(), 3);
-    let mut world = started(&only(&["lab"]), &rows);
+    let mut world = World::started(&only(&["lab"]), &rows);
     let names = |world: &World| {
         let mappers = world.twins.mappers().expect("DMI is on");
         let names = mappers.as_array().into_iter().flatten().filter_map(|mapper| mapper["pod"].as_str());

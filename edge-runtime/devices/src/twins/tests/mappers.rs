@@ -144,7 +144,13 @@ pub(super) struct Calling {
 
 impl World {
     pub(super) fn dmi() -> Self {
-        let mut world = Self::new(&with_dmi());
+        Self::started(&with_dmi(), &BTreeMap::new())
+    }
+
+    /// With one device, after what an earlier process has left.
+    pub(super) fn started(settings: &Settings, rows: &BTreeMap<String, String>) -> Self {
+        let mut world = Self::new(settings);
+        rows.iter().for_each(|(uid, record)| world.twins.kept(uid.clone(), record.clone()));
         world.model();
         world.device("t1", UID, lab_device("ON"));
         world.twins.told(world.now);
