@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sampan_devices_control::Dmi;
 use sampan_dmi::ReportDeviceStatesRequest;
 
-use super::mappers::{FOLDER, lab_device, registration};
+use super::mappers::{FOLDER, registration};
 use super::*;
 use crate::grpc::Code;
 
