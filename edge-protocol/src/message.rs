@@ -7,6 +7,7 @@ mod base64_text;
 mod certificate;
 mod device;
 mod flat;
+mod order;
 mod rule;
 
 use crate::version::{Hello, RefuseReason, Welcome};
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::version::PROTOCOL;
 pub use certificate::{Der, RenewAnswer};
 pub use device::{DeviceRefusal, DeviceReport, DeviceState, MAX_DEVICES, TwinReport, TwinValue};
+pub use order::{ActionStep, ImageStatus, Job, ORDER, Order, OrderPhase, OrderStatus, Work};
 pub use rule::{Call, CallFailure, CallResult, MAX_BODY, MAX_PAYLOAD, RuleMessage, RuleRequest};
 
 /// Names one Kubernetes object. `namespace` is empty for cluster-scoped kinds.
@@ -137,6 +139,8 @@ pub enum Report {
     MirrorPod { pod: serde_json::Value },
     /// The static pod of this name and static uid is gone: delete its mirror.
     MirrorGone { namespace: String, name: String, static_uid: String },
+    /// Newest [`OrderStatus`] of the job with this uid.
+    Order { job: String, status: serde_json::Value },
     /// A report this build does not know; acknowledged with a refusal.
     #[serde(other)]
     Unknown,

@@ -12,13 +12,16 @@ pub const PROTOCOL: u32 = 1;
 pub const SUPPORTED: ProtocolRange = ProtocolRange { min: 1, max: PROTOCOL };
 
 /// Optional abilities of this build, by name. Both sides use what both name.
-pub const FEATURES: &[&str] = &["logs", TOKENS, RENEW];
+pub const FEATURES: &[&str] = &["logs", TOKENS, RENEW, ORDERS];
 
 /// The bridge answers `TokenRequest`.
 pub const TOKENS: &str = "tokens";
 
 /// The bridge answers `Renew`, and says in its welcome how old the node's certificate is.
 pub const RENEW: &str = "renew";
+
+/// Fleet jobs: objects of kind [`Order`](crate::message::Order), answered by reports.
+pub const ORDERS: &str = "orders1";
 
 /// Frames may come compressed ([`compress`](crate::compress)). Not in [`FEATURES`]: only a caller that can inflate
 /// says so, by [`EdgeFacts::compress`](crate::edge::EdgeFacts) and

@@ -195,6 +195,7 @@ fn to_cloud() -> Vec<ToCloud> {
         report(Report::Event { event: json!({"reason": "Started"}) }),
         report(Report::MirrorPod { pod: json!({}) }),
         report(Report::MirrorGone { namespace, name, static_uid: "f-1".into() }),
+        report(Report::Order { job: "j-1".into(), status: json!({"phase": "Successful"}) }),
         ToCloud::StreamData { stream: 1, data: b"hello\n".to_vec() },
         ToCloud::StreamCredit { stream: 1, bytes: 1 },
         ToCloud::StreamEnd { stream: 1, error: Some("no such container".into()) },
@@ -306,7 +307,7 @@ fn g21_every_variant_inside_a_message_has_a_golden_frame() {
     variants!(down, ToEdge::Token { answer, .. } => answer, TokenAnswer { Issued, Refused, Unknown });
     variants!(down, ToEdge::Renewed { answer } => answer, RenewAnswer { Issued, Refused, Unknown });
     variants!(up, ToCloud::Up { report, .. } => report,
-        Report { PodStatus, PodGone, Node, Event, MirrorPod, MirrorGone, Unknown });
+        Report { PodStatus, PodGone, Node, Event, MirrorPod, MirrorGone, Order, Unknown });
 }
 
 fn check<T: Message + PartialEq + Debug + Clone>(messages: &[T], fixture: &str) {

@@ -27,6 +27,8 @@ pub enum Lane {
     Events(String),
     /// The copy of a static pod, by its name.
     Mirror(String),
+    /// What has come of a job, by its uid.
+    Order(String),
 }
 
 impl Lane {
@@ -39,6 +41,7 @@ impl Lane {
                 Self::Mirror(format!("{}/{}", text(&pod["metadata"]["namespace"]), text(&pod["metadata"]["name"])))
             }
             Report::MirrorGone { namespace, name, .. } => Self::Mirror(format!("{namespace}/{name}")),
+            Report::Order { job, .. } => Self::Order(job.clone()),
             Report::Node { .. } | Report::Unknown => Self::Node,
         }
     }
@@ -167,7 +170,9 @@ impl WorkQueue {
 fn replaces(newer: &Report, older: &Report) -> bool {
     matches!(
         (newer, older),
-        (Report::PodStatus { .. }, Report::PodStatus { .. }) | (Report::Node { .. }, Report::Node { .. })
+        (Report::PodStatus { .. }, Report::PodStatus { .. })
+            | (Report::Node { .. }, Report::Node { .. })
+            | (Report::Order { .. }, Report::Order { .. })
     )
 }
 
@@ -185,6 +190,7 @@ pub fn describe(report: &Report) -> String {
         ),
         Report::MirrorPod { pod } => format!("mirror of {}", pod["metadata"]["name"].as_str().unwrap_or_default()),
         Report::MirrorGone { namespace, name, .. } => format!("end of mirror {namespace}/{name}"),
+        Report::Order { job, .. } => format!("progress of job {job}"),
         Report::Unknown => "unknown report".to_owned(),
     };
     printable(words).to_string()

@@ -1,6 +1,7 @@
 //! The verbs of the binary, one file each, and what they share: finding the verb, `--root`, errors
 //! with exit codes, the log. Knows nothing of what a verb does.
 
+mod admin;
 mod completion;
 mod devices;
 mod dns;
@@ -20,7 +21,7 @@ mod run;
 mod selftest;
 mod shutdown;
 mod status;
-mod verb;
+pub mod verb;
 mod version;
 
 use std::ffi::{CString, OsString};
@@ -33,11 +34,13 @@ use verb::{Operands, Verb};
 
 use crate::sys::oom;
 
+pub use admin::VERBS as ADMIN_VERBS;
+
 /// Most of what is read: a few pull secrets, the looks and questions of all pods.
 const LONGEST: u64 = 4 << 20;
 
 /// In the order of `--help`; helpers last.
-const VERBS: &[Verb] = &[
+pub const VERBS: &[Verb] = &[
     join::VERB,
     run::VERB,
     status::VERB,
@@ -68,8 +71,9 @@ const VERBS: &[Verb] = &[
 
 fn help() -> String {
     let mut out = "usage: edge-runtime VERB [FLAG]...\n\nA Kubernetes node for small boards.\n\n".to_owned();
-    for verb in VERBS.iter().filter(|verb| !verb.is_helper()) {
-        out.push_str(&format!("  {:<12} {}\n", verb.name, verb.about));
+    let own = VERBS.iter().filter(|verb| !verb.is_helper()).map(|verb| (verb.name, verb.about));
+    for (name, about) in own.chain(admin::VERBS.iter().copied()) {
+        out.push_str(&format!("  {name:<12} {about}\n"));
     }
     out + "\nEvery verb takes --root DIR (default /), below which all state, sockets and logs are, and --help."
 }
@@ -90,7 +94,11 @@ impl<E: std::error::Error> From<E> for CliError {
     }
 }
 
-fn print(text: &str) -> Result<(), CliError> {
+/// A line on standard output.
+///
+/// # Errors
+/// Nobody reads it any more.
+pub fn print(text: &str) -> Result<(), CliError> {
     Ok(writeln!(std::io::stdout(), "{text}")?)
 }
 
@@ -144,8 +152,27 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<(), CliError> {
         other => other,
     };
     let Some(verb) = VERBS.iter().find(|verb| verb.name == name) else {
-        return Err(see(format!("unknown verb {name}")));
+        return Err(match admin::VERBS.iter().any(|(verb, _)| *verb == name) {
+            true => admin::run(&args),
+            false => see(format!("unknown verb {name}")),
+        });
     };
+    run_verb(verb, rest)
+}
+
+/// Runs one of the verbs of a program beside this one, of which `args` begins with the name.
+///
+/// # Errors
+/// As [`dispatch`].
+pub fn dispatch_among(verbs: &'static [Verb], args: &[OsString]) -> Result<(), CliError> {
+    let Some((name, rest)) = args.split_first() else { return Err(CliError::Usage("a verb is missing".into())) };
+    match verbs.iter().find(|verb| verb.name == name) {
+        Some(verb) => run_verb(verb, rest),
+        None => Err(CliError::Usage(format!("unknown verb {}", name.display()))),
+    }
+}
+
+fn run_verb(verb: &'static Verb, rest: &[OsString]) -> Result<(), CliError> {
     // Of a command, flags are its own.
     let own = if matches!(verb.operands, Operands::Command(_)) { 1 } else { rest.len() };
     if !verb.is_helper() && rest.iter().take(own).any(|word| word == "--help" || word == "-h") {
@@ -170,6 +197,7 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<(), CliError> {
 fn print_help(name: &str) -> Result<(), CliError> {
     match VERBS.iter().find(|verb| verb.name == name && !verb.is_helper()) {
         Some(verb) => print(&verb.help()),
+        None if admin::VERBS.iter().any(|(verb, _)| *verb == name) => Err(admin::run(&[name.into(), "--help".into()])),
         None => Err(CliError::Usage(format!("unknown verb {name}; see edge-runtime --help"))),
     }
 }

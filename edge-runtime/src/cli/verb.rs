@@ -11,18 +11,18 @@ use super::CliError;
 use crate::paths::Paths;
 
 /// One verb.
-pub(super) struct Verb {
-    pub(super) name: &'static str,
+pub struct Verb {
+    pub name: &'static str,
     /// In one line; nothing for a helper, which only the daemon starts.
-    pub(super) about: &'static str,
-    pub(super) operands: Operands,
-    pub(super) flags: &'static [Flag],
-    pub(super) run: fn(Given) -> Result<(), CliError>,
+    pub about: &'static str,
+    pub operands: Operands,
+    pub flags: &'static [Flag],
+    pub run: fn(Given) -> Result<(), CliError>,
 }
 
 /// What stands beside the flags, in the words of a synopsis.
 #[derive(Clone, Copy)]
-pub(super) enum Operands {
+pub enum Operands {
     None,
     One(&'static str),
     /// One, then a command whose flags are its own.
@@ -34,36 +34,36 @@ pub(super) enum Operands {
 }
 
 /// A flag, with the name of its value if it takes one.
-pub(super) struct Flag {
-    pub(super) long: &'static str,
-    pub(super) short: Option<char>,
-    pub(super) value: Option<&'static str>,
+pub struct Flag {
+    pub long: &'static str,
+    pub short: Option<char>,
+    pub value: Option<&'static str>,
     /// Nothing if only the daemon gives it.
-    pub(super) about: &'static str,
+    pub about: &'static str,
 }
 
 /// Of every verb.
-pub(super) const ROOT: Flag = Flag::value("root", "DIR", "all state, sockets and logs are below it (/ unless given)");
-pub(super) const NAMESPACE: Flag = Flag::value("namespace", "NAMESPACE", "of the pod").short('n');
-pub(super) const CONTAINER: Flag = Flag::value("container", "NAME", "which container of the pod").short('c');
-pub(super) const JSON: Flag = Flag::switch("json", "as JSON");
+pub const ROOT: Flag = Flag::value("root", "DIR", "all state, sockets and logs are below it (/ unless given)");
+pub const NAMESPACE: Flag = Flag::value("namespace", "NAMESPACE", "of the pod").short('n');
+pub const CONTAINER: Flag = Flag::value("container", "NAME", "which container of the pod").short('c');
+pub const JSON: Flag = Flag::switch("json", "as JSON");
 
 impl Flag {
-    pub(super) const fn switch(long: &'static str, about: &'static str) -> Self {
+    pub const fn switch(long: &'static str, about: &'static str) -> Self {
         Self { long, short: None, value: None, about }
     }
 
-    pub(super) const fn value(long: &'static str, value: &'static str, about: &'static str) -> Self {
+    pub const fn value(long: &'static str, value: &'static str, about: &'static str) -> Self {
         Self { long, short: None, value: Some(value), about }
     }
 
-    pub(super) const fn short(self, short: char) -> Self {
+    pub const fn short(self, short: char) -> Self {
         Self { short: Some(short), ..self }
     }
 }
 
 impl Verb {
-    pub(super) const fn helper(
+    pub const fn helper(
         name: &'static str,
         operands: Operands,
         flags: &'static [Flag],
@@ -73,7 +73,7 @@ impl Verb {
     }
 
     /// Started by the daemon, and not shown to people.
-    pub(super) fn is_helper(&self) -> bool {
+    pub fn is_helper(&self) -> bool {
         self.about.is_empty()
     }
 
@@ -82,12 +82,12 @@ impl Verb {
     }
 
     /// Those that people give.
-    pub(super) fn shown_flags(&self) -> impl Iterator<Item = &'static Flag> {
+    pub fn shown_flags(&self) -> impl Iterator<Item = &'static Flag> {
         self.all_flags().filter(|flag| !flag.about.is_empty())
     }
 
     /// `edge-runtime logs [FLAG]... POD`, without the program.
-    pub(super) fn synopsis(&self) -> String {
+    pub fn synopsis(&self) -> String {
         let operands = match self.operands {
             Operands::None => String::new(),
             Operands::One(name) | Operands::Words(name) => format!(" {name}"),
@@ -98,7 +98,7 @@ impl Verb {
     }
 
     /// What `--help` says.
-    pub(super) fn help(&self) -> String {
+    pub fn help(&self) -> String {
         let mut out = format!("usage: edge-runtime {}\n\n{}\n\n", self.synopsis(), self.about);
         for flag in self.shown_flags() {
             let short = flag.short.map_or("    ".to_owned(), |short| format!("-{short}, "));
@@ -110,7 +110,7 @@ impl Verb {
 
     /// # Errors
     /// An unknown flag, one without its value, an operand too many or too few.
-    pub(super) fn parse(&'static self, parser: lexopt::Parser) -> Result<Given, CliError> {
+    pub fn parse(&'static self, parser: lexopt::Parser) -> Result<Given, CliError> {
         let given = self.read(parser).map_err(|error| CliError::Usage(error.to_string()))?;
         let missing = match (self.operands, given.operands.len()) {
             (Operands::One(name) | Operands::Command(name), 0) => format!("{name} is missing"),
@@ -153,23 +153,23 @@ impl Verb {
 }
 
 /// What was given to a verb.
-pub(super) struct Given {
+pub struct Given {
     flags: Vec<(&'static str, OsString)>,
-    pub(super) operands: Vec<OsString>,
+    pub operands: Vec<OsString>,
 }
 
 impl Given {
-    pub(super) fn has(&self, flag: &str) -> bool {
+    pub fn has(&self, flag: &str) -> bool {
         self.flags.iter().any(|(name, _)| *name == flag)
     }
 
     /// All values of a flag, in their order.
-    pub(super) fn values(&self, flag: &str) -> impl Iterator<Item = &OsString> {
+    pub fn values(&self, flag: &str) -> impl Iterator<Item = &OsString> {
         self.flags.iter().filter(move |(name, _)| *name == flag).map(|(_, value)| value)
     }
 
     /// The last one counts.
-    pub(super) fn path(&self, flag: &str) -> Option<PathBuf> {
+    pub fn path(&self, flag: &str) -> Option<PathBuf> {
         self.values(flag).last().map(PathBuf::from)
     }
 
@@ -177,7 +177,7 @@ impl Given {
     ///
     /// # Errors
     /// One is none.
-    pub(super) fn all<T: FromStr>(&self, flag: &str) -> Result<Vec<T>, CliError>
+    pub fn all<T: FromStr>(&self, flag: &str) -> Result<Vec<T>, CliError>
     where
         T::Err: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
@@ -189,7 +189,7 @@ impl Given {
 
     /// # Errors
     /// It is no `T`.
-    pub(super) fn one<T: FromStr>(&self, flag: &str) -> Result<Option<T>, CliError>
+    pub fn one<T: FromStr>(&self, flag: &str) -> Result<Option<T>, CliError>
     where
         T::Err: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
@@ -200,7 +200,7 @@ impl Given {
     ///
     /// # Errors
     /// It is not UTF-8, or not there.
-    pub(super) fn operand(&self) -> Result<String, CliError> {
+    pub fn operand(&self) -> Result<String, CliError> {
         let word = self.operands.first().cloned().unwrap_or_default();
         word.into_string().map_err(|word| CliError::Usage(format!("{}: not UTF-8", word.display())))
     }
@@ -209,7 +209,7 @@ impl Given {
     ///
     /// # Errors
     /// The current folder cannot be read.
-    pub(super) fn paths(&self) -> Result<Paths, CliError> {
+    pub fn paths(&self) -> Result<Paths, CliError> {
         let root = self.path(ROOT.long).unwrap_or_else(|| PathBuf::from("/"));
         let root =
             std::path::absolute(&root).map_err(|error| CliError::Failed(format!("{}: {error}", root.display())))?;

@@ -35,6 +35,7 @@ pub fn subject(report: &Report) -> Option<String> {
         Report::Node { .. } => Some("node".into()),
         Report::MirrorPod { pod } => Some(format!("mirror/{}", pod["metadata"]["name"])),
         Report::MirrorGone { static_uid, .. } => Some(format!("mirror-gone/{static_uid}")),
+        Report::Order { job, .. } => Some(format!("order/{job}")),
         Report::Event { .. } | Report::Unknown => None,
     }
 }

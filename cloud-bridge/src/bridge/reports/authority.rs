@@ -20,7 +20,7 @@ impl Reports {
                 self.check(text("kind"), text("namespace"), text("name")).await
             }
             // Checked where they are read.
-            Report::Node { .. } | Report::MirrorPod { .. } | Report::Unknown => Ok(()),
+            Report::Node { .. } | Report::MirrorPod { .. } | Report::Order { .. } | Report::Unknown => Ok(()),
         }
     }
 

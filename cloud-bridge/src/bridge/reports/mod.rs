@@ -104,6 +104,7 @@ impl Reports {
             Report::Event { event } => self.write_event(event).await,
             Report::MirrorPod { pod } => self.mirror(pod).await,
             Report::MirrorGone { namespace, name, static_uid } => self.mirror_gone(namespace, name, static_uid).await,
+            Report::Order { .. } => return Outcome::Refused("this bridge has no such job".to_owned()),
             Report::Unknown => return Outcome::Refused("this bridge does not know such a report".to_owned()),
         };
         judged(report, written)
@@ -196,7 +197,7 @@ fn judged(report: &Report, written: Result<(), Failure>) -> Outcome {
     let passing = match report {
         Report::PodStatus { .. } | Report::PodGone { .. } | Report::Node { .. } => &[403, 422][..],
         Report::MirrorPod { .. } | Report::MirrorGone { .. } => &[403],
-        Report::Event { .. } | Report::Unknown => &[],
+        Report::Event { .. } | Report::Order { .. } | Report::Unknown => &[],
     };
     let passing = matches!(&written, Err(Failure::Api(error))
         if code(error).is_some_and(|code| passing.contains(&code)) && !is_of_another(error));

@@ -37,7 +37,7 @@ pub(super) fn check(report: &Report) -> Result<(), String> {
         }
         Report::Event { event } => bounded("event", event, 0),
         Report::MirrorPod { pod } => bounded("pod", pod, 0),
-        Report::PodGone { .. } | Report::MirrorGone { .. } | Report::Unknown => Ok(()),
+        Report::PodGone { .. } | Report::MirrorGone { .. } | Report::Order { .. } | Report::Unknown => Ok(()),
     }
 }
 

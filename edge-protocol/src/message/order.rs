@@ -1,0 +1,173 @@
+//! What a fleet job (operations.kubeedge.io) wants done on one node, and what has come of it there. Values only: a node passes
+//! both on as they are between its store or its helper and the link.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Kind of the objects that hold an [`Order`] as their body; cluster-scoped, named by the job's uid. An object that is gone ends
+/// what has not begun.
+pub const ORDER: &str = "Order";
+
+/// One job's work for one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Order {
+    pub job: Job,
+    /// For the work itself, once it has begun.
+    pub timeout_seconds: u64,
+    /// Of `cpu`, `mem`, `disk`: what is looked at before anything is done.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub check_items: Vec<String>,
+    /// Somebody has to say yes, on the node (`edge-runtime confirm`) or at the job, before anything is changed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub require_confirmation: bool,
+    /// Somebody has, at the job.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub confirmed: bool,
+    pub work: Work,
+}
+
+/// The job that an order is of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Job {
+    /// `NodeUpgradeJob`, `ImagePrePullJob`, `ConfigUpdateJob`.
+    pub kind: String,
+    pub name: String,
+    pub uid: String,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Work {
+    /// Other programs, from an image.
+    Upgrade {
+        version: String,
+        /// Without tag and digest.
+        image: String,
+        /// `sha256:...` of the image's manifest, by Go's name of the architecture (`amd64`, `arm64`, `arm`).
+        digests: BTreeMap<String, String>,
+        /// Base64 of an Ed25519 signature over the text of the digest, by architecture.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        signatures: BTreeMap<String, String>,
+    },
+    /// Images that are to be here.
+    PrePull {
+        images: Vec<String>,
+        /// Contents of a `.dockerconfigjson` each.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        secrets: Vec<String>,
+        /// Tries beyond the first, of each image.
+        #[serde(default)]
+        retry_times: u32,
+    },
+    /// Other values in the configuration, by their path (`logs.max-files`), as YAML.
+    Configure { fields: BTreeMap<String, String> },
+    /// Work this build does not know; it fails.
+    #[serde(untagged)]
+    Unknown(serde_json::Value),
+}
+
+/// How far a node is with an [`Order`]: the node's part of the status of KubeEdge's jobs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct OrderStatus {
+    pub phase: OrderPhase,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub action_flow: Vec<ActionStep>,
+    /// Of an upgrade: the version that runs.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub current_version: String,
+    /// Of an upgrade: the one that ran before.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub historic_version: String,
+    /// Of images: each, in the order of the job.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub image_status: Vec<ImageStatus>,
+}
+
+/// As KubeEdge's jobs call them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OrderPhase {
+    #[default]
+    Pending,
+    InProgress,
+    Successful,
+    Failure,
+    #[serde(other)]
+    Unknown,
+}
+
+impl OrderPhase {
+    /// Nothing more comes of it.
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Successful | Self::Failure)
+    }
+}
+
+/// One action of a job: `Check`, `WaitingConfirmation`, `BackUp`, `Upgrade`, `Pull`, `Update`, `RollBack`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ActionStep {
+    pub action: String,
+    /// It was done, or has failed.
+    #[serde(with = "condition_status")]
+    pub status: bool,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// RFC 3339, by the node's clock.
+    pub time: String,
+}
+
+/// What became of one image.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ImageStatus {
+    pub image: String,
+    #[serde(with = "condition_status")]
+    pub status: bool,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+/// `True` and `False` as text, as in conditions.
+mod condition_status {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(done: &bool, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(if *done { "True" } else { "False" })
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+        Ok(String::deserialize(from)? == "True")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn orders_and_what_comes_of_them_read_as_written() {
+        let order = json!({
+            "job": {"kind": "ImagePrePullJob", "name": "j", "uid": "u"}, "timeoutSeconds": 300,
+            "work": {"prePull": {"images": ["a:1"], "retryTimes": 2}}});
+        let read: Order = serde_json::from_value(order.clone()).expect("reads");
+        assert_eq!(serde_json::to_value(&read).expect("writes"), order);
+        let other = json!({"job": {"kind": "X", "name": "j", "uid": "u"}, "timeoutSeconds": 1, "work": {"dance": {}}});
+        let read: Order = serde_json::from_value(other).expect("reads");
+        assert!(matches!(read.work, Work::Unknown(_)));
+        let status = json!({"phase": "Failure", "reason": "r",
+            "actionFlow": [{"action": "Check", "status": "False", "reason": "disk", "time": "2026-01-01T00:00:00Z"}]});
+        let read: OrderStatus = serde_json::from_value(status.clone()).expect("reads");
+        assert!(read.phase.is_final() && !read.action_flow[0].status);
+        assert_eq!(serde_json::to_value(&read).expect("writes"), status);
+    }
+}

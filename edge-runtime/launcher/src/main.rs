@@ -1,0 +1,3 @@
+//! `edge-launcher`, installed as `/usr/bin/edge-runtime`.
+
+fn main() {}

@@ -1,0 +1,24 @@
+//! Verbs of the program `edge-admin`, which stands beside this one: what only people need is no part of the daemon's text.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use super::CliError;
+
+/// Name of each and what it is for; a test of that program holds its own against them.
+pub const VERBS: &[(&str, &str)] = &[
+    ("doctor", "what is wrong here, and what cures it"),
+    ("top", "what the node, its pods and their containers use, again and again"),
+    ("events", "what has happened here"),
+    ("upgrade", "run another version of these programs, on trial"),
+    ("confirm", "say yes to a job that waits for it"),
+];
+
+/// Becomes that program; comes back only where it cannot.
+pub(super) fn run(args: &[OsString]) -> CliError {
+    let own = std::env::current_exe().unwrap_or_default();
+    let program = own.with_file_name("edge-admin");
+    let error = Command::new(&program).args(args).exec();
+    CliError::Failed(format!("{}: {error}; it comes with the package of edge-runtime", program.display()))
+}
