@@ -1,0 +1,326 @@
+//! The folders that hold versions of the programs, and the file that says which of them is in force. Knows neither what the
+//! programs do nor when one is good.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nix::fcntl::{Flock, FlockArg};
+use sampan_sys::files::{named, private_dir, remove_tree, replace, unless_missing};
+use serde::{Deserialize, Serialize};
+
+/// The program that a version cannot be without.
+pub const DAEMON: &str = "edge-runtime";
+/// What people run, beside it.
+pub const ADMIN: &str = "edge-admin";
+/// A longer file is damaged.
+const LONGEST: u64 = 1 << 20;
+
+/// Where everything of this is, below one root.
+#[derive(Clone, Debug)]
+pub struct Versions {
+    root: PathBuf,
+    packaged: PathBuf,
+}
+
+/// What stands in `state.json`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct State {
+    /// Name of the version in force; absent: the package's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub current: Option<String>,
+    /// What `current` or the configuration has to prove.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trial: Option<Trial>,
+    /// How the last trial ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last: Option<Ended>,
+}
+
+/// What is on trial.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Subject {
+    #[default]
+    Programs,
+    /// What was there before is beside the state, see [`Versions::configuration_before`].
+    Configuration,
+}
+
+/// A trial under way.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Trial {
+    pub subject: Subject,
+    /// The version to go back to; absent: the package's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// The kernel's boot id: a trial does not outlive a boot.
+    pub boot_id: String,
+    /// How long it lasts.
+    pub seconds: u64,
+    /// How often the daemon was started in it.
+    pub starts: u32,
+    /// The link was up when it began: then it has to be at the end.
+    pub link_before: bool,
+    /// Uids of the pods that were ready when it began.
+    pub ready_before: Vec<String>,
+    /// The order (uid of its job) that this is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+}
+
+/// How a trial has ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Ended {
+    pub subject: Subject,
+    /// What was on trial; absent: the package's version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// It stays; else what was before is in force again.
+    pub good: bool,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// Seconds since 1970, by the node's clock.
+    pub at: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+}
+
+impl State {
+    /// The trial is over, and how. Without one nothing changes.
+    pub fn end(&mut self, good: bool, reason: &str) {
+        let Some(trial) = self.trial.take() else { return };
+        let version = self.current.clone();
+        if !good && trial.subject == Subject::Programs {
+            self.current.clone_from(&trial.from);
+        }
+        let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let reason = reason.to_owned();
+        let Trial { subject, from, job, .. } = trial;
+        self.last = Some(Ended { subject, version, from, good, reason, at, job });
+    }
+}
+
+impl Versions {
+    /// `root`: `/` on a device. `packaged`: where the package's programs are.
+    #[must_use]
+    pub fn new(root: &Path, packaged: &Path) -> Self {
+        Self { root: root.to_path_buf(), packaged: packaged.to_path_buf() }
+    }
+
+    /// For a program that runs from one of these folders, or for the launcher: the package's folder is `../lib/edge-runtime` of
+    /// where the launcher is.
+    #[must_use]
+    pub fn of_this_program(root: &Path) -> Self {
+        let own = std::env::current_exe().unwrap_or_default();
+        let folder = own.parent().unwrap_or(Path::new("/"));
+        let beside = folder.join("../lib/edge-runtime");
+        match beside.join(DAEMON).exists() {
+            true => Self::new(root, &beside),
+            false => Self::new(root, folder),
+        }
+    }
+
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where the package's programs are.
+    #[must_use]
+    pub fn packaged(&self) -> &Path {
+        &self.packaged
+    }
+
+    #[must_use]
+    pub fn folder(&self) -> PathBuf {
+        self.root.join("var/lib/edge-runtime/versions")
+    }
+
+    /// Of this version, or of the package.
+    #[must_use]
+    pub fn programs(&self, version: Option<&str>) -> PathBuf {
+        match version {
+            Some(name) => self.folder().join(name),
+            None => self.packaged.clone(),
+        }
+    }
+
+    /// Whether a name can be that of a version: it is a folder's.
+    #[must_use]
+    pub fn is_name(name: &str) -> bool {
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+' | '~');
+        !name.is_empty() && name.len() <= 128 && name.chars().all(fits) && !name.starts_with('.')
+    }
+
+    #[must_use]
+    pub fn configuration(&self) -> PathBuf {
+        self.root.join("etc/edge-runtime/config.yaml")
+    }
+
+    /// The configuration to go back to.
+    #[must_use]
+    pub fn configuration_before(&self) -> PathBuf {
+        self.folder().join("config.before.yaml")
+    }
+
+    #[must_use]
+    pub fn run_folder(&self) -> PathBuf {
+        self.root.join("run/edge-runtime")
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder().join("state.json")
+    }
+
+    /// What stands there: nothing where nobody has ever upgraded. A damaged file is as good as none, for the package's version is
+    /// always there.
+    #[must_use]
+    pub fn read(&self) -> State {
+        let Ok(text) = fs::read(self.file()) else { return State::default() };
+        let state: State = serde_json::from_slice(&text).unwrap_or_default();
+        let names = state.current.iter().chain(state.trial.iter().filter_map(|trial| trial.from.as_ref()));
+        let fits = u64::try_from(text.len()).is_ok_and(|length| length <= LONGEST);
+        if fits && names.into_iter().all(|name| Self::is_name(name)) { state } else { State::default() }
+    }
+
+    /// Changes it, alone: what `change` leaves behind is on the medium when this returns.
+    ///
+    /// # Errors
+    /// It cannot be written: all is as it was.
+    pub fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> io::Result<T> {
+        private_dir(&self.folder())?;
+        let lock = File::create(self.folder().join("lock")).map_err(named(&self.folder()))?;
+        let _lock = Flock::lock(lock, FlockArg::LockExclusive).map_err(|(_, error)| io::Error::from(error))?;
+        let mut state = self.read();
+        let before = state.clone();
+        let answer = change(&mut state);
+        if state != before {
+            let text = serde_json::to_vec(&state).map_err(io::Error::other)?;
+            replace(&self.file(), &text, true).map_err(named(&self.file()))?;
+        }
+        Ok(answer)
+    }
+
+    /// The configuration is again what it was before a trial of another one. Repeating it does no harm.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn restore_configuration(&self) -> io::Result<()> {
+        let (before, file) = (self.configuration_before(), self.configuration());
+        match unless_missing(fs::read(&before))? {
+            // That there was none.
+            Some(text) if text.is_empty() => unless_missing(fs::remove_file(&file)).map(drop),
+            Some(text) => replace(&file, &text, true),
+            None => Ok(()),
+        }
+        .map_err(named(&file))
+    }
+
+    /// Deletes versions that nobody needs: neither in force nor gone back to, nor running still.
+    ///
+    /// # Errors
+    /// One cannot be deleted.
+    pub fn prune(&self, state: &State, runs: &dyn Fn(&Path) -> bool) -> io::Result<()> {
+        let from = state.trial.iter().filter_map(|trial| trial.from.as_deref());
+        let last = state.last.iter().filter(|last| last.good).filter_map(|last| last.from.as_deref());
+        let kept: Vec<&str> = state.current.as_deref().into_iter().chain(from).chain(last).collect();
+        let Some(entries) = unless_missing(fs::read_dir(self.folder()))? else { return Ok(()) };
+        for entry in entries {
+            let path = entry?.path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if path.is_dir() && !kept.contains(&name) && !runs(&path) {
+                remove_tree(&path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The kernel's name for this boot.
+#[must_use]
+pub fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn versions(root: &Path) -> Versions {
+        Versions::new(root, &root.join("usr/lib/edge-runtime"))
+    }
+
+    #[test]
+    fn a_state_is_kept_and_a_damaged_one_is_none() {
+        let temp = tempfile::tempdir().unwrap();
+        let versions = versions(temp.path());
+        assert_eq!(versions.read(), State::default());
+        versions.change(|_| ()).unwrap();
+        assert!(!versions.file().exists(), "nothing is written for nothing");
+        let trial = Trial { from: Some("1-a".into()), seconds: 300, ..Trial::default() };
+        versions.change(|state| (state.current, state.trial) = (Some("2-b".into()), Some(trial))).unwrap();
+        assert_eq!(versions.read().current.as_deref(), Some("2-b"));
+        for damaged in ["", "{", "[]", "\0\0", r#"{"current":"../../bin"}"#, r#"{"current":"a/b"}"#, r#"{"current":7}"#]
+        {
+            fs::write(versions.file(), damaged).unwrap();
+            assert_eq!(versions.read(), State::default(), "{damaged}");
+        }
+    }
+
+    #[test]
+    fn a_trial_that_fails_brings_back_what_was_and_says_why() {
+        let trial = Trial { from: Some("1-a".into()), job: Some("j".into()), ..Trial::default() };
+        let mut state = State { current: Some("2-b".into()), trial: Some(trial.clone()), last: None };
+        let mut good = state.clone();
+        state.end(false, "it crashed");
+        let last = state.last.clone().unwrap();
+        assert_eq!((state.current.as_deref(), state.trial.is_none()), (Some("1-a"), true));
+        assert_eq!((last.version.as_deref(), last.good, &*last.reason), (Some("2-b"), false, "it crashed"));
+        good.end(true, "");
+        assert_eq!(good.current.as_deref(), Some("2-b"));
+        let subject = Subject::Configuration;
+        let mut state = State { current: Some("2-b".into()), trial: Some(Trial { subject, ..trial }), last: None };
+        state.end(false, "no link");
+        assert_eq!(state.current.as_deref(), Some("2-b"), "the programs were not on trial");
+    }
+
+    #[test]
+    fn the_configuration_comes_back_also_if_there_was_none() {
+        let temp = tempfile::tempdir().unwrap();
+        let versions = versions(temp.path());
+        fs::create_dir_all(versions.folder()).unwrap();
+        fs::create_dir_all(versions.configuration().parent().unwrap()).unwrap();
+        fs::write(versions.configuration(), "new").unwrap();
+        versions.restore_configuration().unwrap();
+        assert_eq!(fs::read(versions.configuration()).unwrap(), b"new", "nothing is known of before");
+        fs::write(versions.configuration_before(), "old").unwrap();
+        versions.restore_configuration().unwrap();
+        assert_eq!(fs::read(versions.configuration()).unwrap(), b"old");
+        fs::write(versions.configuration_before(), "").unwrap();
+        versions.restore_configuration().unwrap();
+        versions.restore_configuration().unwrap();
+        assert!(!versions.configuration().exists());
+    }
+
+    #[test]
+    fn versions_that_nobody_needs_go() {
+        let temp = tempfile::tempdir().unwrap();
+        let versions = versions(temp.path());
+        for name in ["1-a", "2-b", "3-c", "4-d", "5-e.partial"] {
+            fs::create_dir_all(versions.folder().join(name)).unwrap();
+        }
+        let last = Ended { from: Some("2-b".into()), good: true, ..Ended::default() };
+        let state = State { current: Some("3-c".into()), trial: None, last: Some(last) };
+        versions.prune(&state, &|path| path.ends_with("4-d")).unwrap();
+        let mut left: Vec<_> = fs::read_dir(versions.folder()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["2-b", "3-c", "4-d"]);
+    }
+}
