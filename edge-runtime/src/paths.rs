@@ -93,6 +93,11 @@ impl Paths {
         self.state().join("trash")
     }
 
+    /// Versions of the programs beside the package's: the launcher's.
+    pub fn versions(&self) -> PathBuf {
+        self.state().join("versions")
+    }
+
     /// Volumes that were provisioned here for PersistentVolumes: they outlive pods. The cluster calls this folder
     /// [`volume::PROVISIONED`](crate::volume::PROVISIONED) on every node.
     pub fn volumes(&self) -> PathBuf {

@@ -1,6 +1,10 @@
 //! The `edge-admin` program: what a person runs on a node, and what no daemon needs. `edge-runtime VERB` becomes it for these
 //! verbs.
 
+mod order;
+mod pods;
+mod program;
+mod upgrade;
 mod verbs;
 
 use std::io::Write;

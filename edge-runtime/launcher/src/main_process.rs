@@ -26,7 +26,7 @@ pub struct MainProcess {
 }
 
 fn file(versions: &Versions) -> PathBuf {
-    versions.run_folder().join("main.json")
+    versions.own_run_folder().join("main.json")
 }
 
 fn start_time(pid: i32) -> Option<String> {
@@ -45,7 +45,7 @@ impl MainProcess {
     pub fn note_own(versions: &Versions) -> io::Result<()> {
         let pid = Pid::this().as_raw();
         let own = Self { pid, start_time: start_time(pid).unwrap_or_default() };
-        private_dir(&versions.run_folder())?;
+        private_dir(&versions.own_run_folder())?;
         replace(&file(versions), &serde_json::to_vec(&own).map_err(io::Error::other)?, false)
     }
 

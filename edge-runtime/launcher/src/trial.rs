@@ -62,8 +62,8 @@ fn command(launcher: &Path, root: &Path) -> Command {
 pub fn watch(versions: &Versions) -> io::Result<()> {
     // A signal to the daemon's group, as of a terminal, is not for it.
     let _ = nix::unistd::setsid();
-    private_dir(&versions.run_folder())?;
-    let lock = File::create(versions.run_folder().join("trial.lock"))?;
+    private_dir(&versions.own_run_folder())?;
+    let lock = File::create(versions.own_run_folder().join("trial.lock"))?;
     let Ok(_lock) = Flock::lock(lock, FlockArg::LockExclusiveNonblock) else { return Ok(()) };
     let Some(trial) = versions.read().trial else { return Ok(()) };
     let (began, mut judge) = (Instant::now(), Judge::default());

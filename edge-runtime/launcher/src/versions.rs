@@ -170,9 +170,16 @@ impl Versions {
         self.folder().join("config.before.yaml")
     }
 
+    /// The daemon's.
     #[must_use]
     pub fn run_folder(&self) -> PathBuf {
         self.root.join("run/edge-runtime")
+    }
+
+    /// Of the launcher's own: the daemon may mount something at its folder.
+    #[must_use]
+    pub fn own_run_folder(&self) -> PathBuf {
+        self.root.join("run/edge-runtime.launcher")
     }
 
     fn file(&self) -> PathBuf {

@@ -8,9 +8,6 @@ use super::CliError;
 
 /// Name of each and what it is for; a test of that program holds its own against them.
 pub const VERBS: &[(&str, &str)] = &[
-    ("doctor", "what is wrong here, and what cures it"),
-    ("top", "what the node, its pods and their containers use, again and again"),
-    ("events", "what has happened here"),
     ("upgrade", "run another version of these programs, on trial"),
     ("confirm", "say yes to a job that waits for it"),
 ];

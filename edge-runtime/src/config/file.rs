@@ -18,6 +18,7 @@ use super::runtime::RuntimeConfig;
 use super::security::SecurityConfig;
 use super::services::ServicesConfig;
 use super::shutdown::ShutdownConfig;
+use super::upgrade::UpgradeConfig;
 use crate::image::registry_config::RegistryConfig;
 use crate::sys::cgroup::Driver;
 
@@ -46,6 +47,7 @@ pub struct ConfigFile {
     pub pull: PullConfig,
     pub services: ServicesConfig,
     pub shutdown: ShutdownConfig,
+    pub upgrade: UpgradeConfig,
 }
 
 /// Why the configuration was refused.

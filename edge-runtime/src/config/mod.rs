@@ -17,6 +17,7 @@ mod runtime;
 mod security;
 mod services;
 mod shutdown;
+mod upgrade;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,6 +34,7 @@ pub use runtime::RuntimeConfig;
 pub use security::SecurityConfig;
 pub use services::ServicesConfig;
 pub use shutdown::{AtShutdown, ShutdownConfig};
+pub use upgrade::UpgradeConfig;
 
 use self::devices::{DeviceClass, Handler};
 use crate::image::registry_config::RegistryConfig;

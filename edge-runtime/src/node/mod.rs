@@ -16,6 +16,7 @@
 //! | `kernel_rules` | what others do to the kernel's rules: ours are put back, or stand down |
 //! | `policies` | whom NetworkPolicies are for here, and when the kernel is told |
 //! | `devices` | the helper that speaks with devices: told and heard |
+//! | `orders` | fleet jobs: their helper, and how far it is |
 //! | `dns` | the helper that answers pods' questions for names |
 //! | `monitor_events` | what the monitor said |
 //! | `containers` | whose container ids are, and what is asked of the monitor |
@@ -66,6 +67,7 @@ mod network;
 mod node_status;
 mod notify;
 mod objects;
+mod orders;
 mod outgoing;
 mod pods;
 mod policies;
@@ -108,6 +110,7 @@ use neighbours::state::Neighbours;
 use network::connecting::Connecting;
 use network::host_ports::HostPorts;
 use node_status::NodeStatus;
+use orders::Orders;
 use policies::state::Policies;
 use probes::Probes;
 use pulls::Pulls;
@@ -140,6 +143,7 @@ pub struct Node {
     policies: Policies,
     dns: Dns,
     devices: Devices,
+    orders: Orders,
     probes: Probes,
     hooks: Hooks,
     pulls: Pulls,
@@ -198,6 +202,7 @@ impl Node {
             self.services.step(&self.cx, &self.launch);
             self.dns.step(&self.cx, &self.launch, &mut self.services);
             self.devices.step(&self.cx);
+            self.orders.step(&self.cx)?;
             let wake = [
                 self.cx.pods.wake_due(now),
                 reports,
@@ -208,6 +213,7 @@ impl Node {
                 self.services.wake(),
                 self.policies.wake(),
                 self.dns.wake(&self.services),
+                self.orders.wake(),
                 self.notify.alive(now),
             ];
             let wake = wake.into_iter().flatten().min();
@@ -272,6 +278,7 @@ impl Node {
             News::ServicesApplied(done) => self.services.applied(&mut self.cx, done)?,
             News::NamespaceAsked(namespace) => self.dns.asked(&mut self.cx, &mut self.services, &namespace),
             News::Devices(heard) => self.devices.heard(&mut self.cx, heard)?,
+            News::Order(heard) => self.orders.heard(&mut self.cx, heard)?,
             News::Resized { uid, resized, done } => resize::done(&mut self.cx, &uid, resized, done),
             News::Probe(event) => Probes::take(&mut self.cx, event)?,
             News::HookDone(which, done) => self.hooks.done(&mut self.cx, which, done)?,

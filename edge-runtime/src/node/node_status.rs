@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use edge_protocol::message::Report;
 use k8s_openapi::api::core::v1::{Node as NodeObject, NodeCondition, Taint};
+use serde_json::Value;
 
 use super::context::Context;
 use crate::launch::Launch;
-use crate::node_status::{Board, NodeImage, NodeSettings, Pressure, ReadyState, conditions, node_object};
+use crate::node_status::{Board, NodeImage, NodeSettings, Pressure, ReadyState, Upgrade, conditions, node_object};
+use crate::paths::Paths;
 use crate::pod::clock::Mono;
 use crate::store::{Fact, StoreError};
 use crate::sys::board::{Sensors, clock_synchronized};
@@ -118,6 +120,7 @@ impl NodeStatus {
             under_voltage: sensors.under_voltage(),
             hot: sensors.hot(was_hot),
             services_elsewhere: host.services_elsewhere.map(str::to_owned).or(known_elsewhere),
+            upgrade: last_upgrade(&cx.paths),
         };
         let ready = match host.shutting_down {
             true => ReadyState::NotReady("node is shutting down".to_owned()),
@@ -126,6 +129,19 @@ impl NodeStatus {
         let all = conditions::conditions(&ready, host.pressure, &board, &self.conditions, cx.wall());
         Ok(node_object(facts, &settings, &images, all))
     }
+}
+
+/// From the launcher's file (`sampan_launcher::versions::State`), which is there once there was another version.
+fn last_upgrade(paths: &Paths) -> Option<Upgrade> {
+    let text = std::fs::read(paths.versions().join("state.json")).ok()?;
+    let state: Value = serde_json::from_slice(&text).ok()?;
+    let last = state.get("last")?;
+    let text = |name: &str| last[name].as_str().unwrap_or_default().to_owned();
+    let what = match (last["subject"].as_str(), text("version")) {
+        (Some("configuration"), _) => "the configuration of a job".to_owned(),
+        (_, version) => format!("version {version}"),
+    };
+    Some(Upgrade { what, went_back: if last["good"] == true { String::new() } else { text("reason") } })
 }
 
 /// Equal but for the heartbeat times.

@@ -123,9 +123,10 @@ impl Node {
                 Applied::Other(key) if key.kind == services::KIND => {}
                 Applied::Other(key) if self.services.take(&self.cx, &key) || self.policies.take(&self.cx, &key) => {}
                 Applied::Other(key) if self.neighbours.take(&self.cx, &key) || self.devices.take(&key) => {}
+                Applied::Other(key) if self.orders.take(&key) => {}
                 Applied::Other(key) => self.dependency_changed(&key.namespace),
                 Applied::Gone(key, uid) => {
-                    if !self.devices.gone(&mut self.cx, &key, &uid)? {
+                    if !self.orders.gone(&key) && !self.devices.gone(&mut self.cx, &key, &uid)? {
                         self.object_gone(&key, &uid);
                     }
                 }

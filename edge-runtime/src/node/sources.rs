@@ -50,6 +50,8 @@ pub(super) enum News {
     NamespaceAsked(String),
     /// The helper for devices came, went, or has said something.
     Devices(crate::devices::client::Heard),
+    /// The helper for a fleet job has said something, or has ended.
+    Order(super::orders::Heard),
     /// systemd has given containers of a pod other values, or could not: an answer for each.
     Resized {
         uid: String,

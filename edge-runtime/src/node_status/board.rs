@@ -17,6 +17,16 @@ pub struct Board {
     pub hot: Option<bool>,
     /// Who else serves Services; empty for nobody any more. `None` where nobody ever did, and then no condition.
     pub services_elsewhere: Option<String>,
+    /// How the last change of the programs or the configuration went: what it was, and why it did not stay. `None` without one.
+    pub upgrade: Option<Upgrade>,
+}
+
+/// The end of a trial, as the launcher has noted it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Upgrade {
+    pub what: String,
+    /// Empty if it stayed.
+    pub went_back: String,
 }
 
 /// Raspberry Pi OS leaves the controller off; the words are those to add.
@@ -55,6 +65,11 @@ impl Board {
         let proxy = format!("Services are served by {}, and not by this node", elsewhere.unwrap_or_default());
         let proxies =
             [("ServicesHandledElsewhere", proxy.as_str()), ("ServicesHandledHere", "Services are served by this node")];
+        let upgrade = self.upgrade.as_ref();
+        let what = upgrade.map(|upgrade| upgrade.what.as_str()).unwrap_or_default();
+        let stayed = format!("{what} is in force");
+        let back = format!("{what} did not stay: {}", upgrade.map(|one| one.went_back.as_str()).unwrap_or_default());
+        let upgrades = [("UpgradeInForce", stayed.as_str()), ("UpgradeRolledBack", back.as_str())];
         let all = [
             ("CgroupMemory", Some(self.memory_controller), memory),
             ("ClockSynchronized", self.clock_synchronized, clock),
@@ -62,6 +77,7 @@ impl Board {
             ("UnderVoltage", self.under_voltage, voltage),
             ("HighTemperature", self.hot, heat),
             ("ServicesHandledElsewhere", elsewhere.map(|who| !who.is_empty()), proxies),
+            ("Upgraded", upgrade.map(|upgrade| upgrade.went_back.is_empty()), upgrades),
         ];
         all.into_iter().filter_map(|(type_, holds, words)| Some(either(type_, holds?, words))).collect()
     }
@@ -95,6 +111,7 @@ mod tests {
             under_voltage: Some(true),
             hot: Some(false),
             services_elsewhere: Some("kube-proxy".into()),
+            upgrade: Some(Upgrade { what: "version 2-ab".into(), went_back: "no link".into() }),
         };
         let all = board.conditions();
         let statuses: Vec<_> = all.iter().map(|one| (one.type_.as_str(), one.status.as_str())).collect();
@@ -106,7 +123,8 @@ mod tests {
                 ("StorageHealthy", "False"),
                 ("UnderVoltage", "True"),
                 ("HighTemperature", "False"),
-                ("ServicesHandledElsewhere", "True")
+                ("ServicesHandledElsewhere", "True"),
+                ("Upgraded", "False")
             ]
         );
         assert_eq!(all[2].message.as_deref(), Some("read-only"));

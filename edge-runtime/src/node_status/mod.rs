@@ -6,6 +6,6 @@ pub mod board;
 pub mod conditions;
 pub mod node;
 
-pub use board::Board;
+pub use board::{Board, Upgrade};
 pub use conditions::{Pressure, ReadyState};
 pub use node::{NodeImage, NodeSettings, node_object, standard_labels};

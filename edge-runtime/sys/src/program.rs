@@ -51,6 +51,44 @@ pub async fn help(command: Command, stdin: &[u8], limit: usize, patience: Durati
     run_with(command, Stdio::inherit(), stdin, limit, patience).await
 }
 
+/// Runs `command` beside the loop for as long as it likes, and hands each line that it prints to `line`, without its end. Its
+/// standard error is this process's. When nobody waits for it any more, it is killed with all that it has started.
+///
+/// # Errors
+/// It cannot be run, or a line has more than `limit` bytes.
+pub async fn follow(
+    mut command: Command,
+    stdin: &[u8],
+    limit: usize,
+    mut line: impl FnMut(&[u8]),
+) -> io::Result<ExitStatus> {
+    command.process_group(0);
+    let mut command = smol::process::Command::from(command);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    let mut child = command.spawn()?;
+    let mut family = Family::of(child.id());
+    if let Some(mut input) = child.stdin.take() {
+        // One that ends at once says more by how it ends.
+        let _ = input.write_all(stdin).await;
+    }
+    if let Some(mut output) = child.stdout.take() {
+        let (mut held, mut piece) = (Vec::new(), vec![0; 4096]);
+        while let length @ 1.. = output.read(&mut piece).await? {
+            held.extend_from_slice(&piece[..length]);
+            while let Some(end) = held.iter().position(|byte| *byte == b'\n') {
+                line(&held[..end]);
+                held.drain(..=end);
+            }
+            if held.len() > limit {
+                return Err(talkative(limit));
+            }
+        }
+    }
+    let status = child.status().await?;
+    family.spare();
+    Ok(status)
+}
+
 async fn run_with(
     mut command: Command,
     stderr: Stdio,
@@ -222,6 +260,30 @@ mod tests {
             });
         smol::block_on(left).unwrap();
         assert!(gone(&file));
+    }
+
+    #[test]
+    fn lines_are_handed_on_as_they_come_and_have_a_limit() {
+        let mut lines = Vec::new();
+        let said = |line: &[u8]| lines.push(String::from_utf8_lossy(line).into_owned());
+        let status =
+            smol::block_on(follow(shell("read x; echo $x; printf 'a\nb\nc'; exit 3"), b"in\n", 100, said)).unwrap();
+        assert_eq!((status.code(), lines), (Some(3), vec!["in".to_owned(), "a".into(), "b".into()]));
+        let long = smol::block_on(follow(shell("head -c 100000 /dev/zero; sleep 1000"), b"", 5000, |_| {}));
+        assert!(long.unwrap_err().to_string().contains("5000"));
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("dropped");
+        let script = format!("echo $$ >{}; sleep 1000", file.display());
+        let told = std::cell::Cell::new(false);
+        let look = async {
+            while !std::fs::read_to_string(&file).is_ok_and(|text| text.ends_with('\n')) {
+                smol::Timer::after(Duration::from_millis(5)).await;
+            }
+            told.set(true);
+        };
+        let run = async { drop(follow(shell(&script), b"", 100, |_| {}).await) };
+        smol::block_on(smol::future::or(run, look));
+        assert!(told.get() && gone(&file));
     }
 
     #[test]

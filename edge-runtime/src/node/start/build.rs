@@ -113,6 +113,7 @@ pub(super) fn build(paths: &Paths, mut config: Config, tasks: &Tasks, senders: S
         services,
         kernel_rules: Default::default(),
         policies,
+        orders: Default::default(),
         dns: Default::default(),
         devices: Default::default(),
         probes,

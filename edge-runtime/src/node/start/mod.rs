@@ -90,6 +90,7 @@ pub fn run(paths: &Paths, config: Config, identity: Option<Identity>) -> Result<
         node.load_pods()?;
         node.image_gc.at_start(&node.cx);
         node.devices.start(&node.cx);
+        node.orders.start(&node.cx)?;
         match identity {
             Some(identity) => {
                 node.cx.link = Some(node.start_link(identity)?);

@@ -1,0 +1,130 @@
+//! What is remembered of an order: a small file for each, and another one that says that somebody has said yes.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use edge_protocol::message::{Job, OrderStatus};
+use edge_runtime::paths::Paths;
+use sampan_sys::files::{private_dir, replace, unless_missing};
+use serde::{Deserialize, Serialize};
+
+/// Orders that are remembered after their end; the oldest go first.
+const MOST: usize = 32;
+
+/// One order's file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    pub(crate) job: Job,
+    pub(crate) status: OrderStatus,
+    /// The daemon was ended so that what is on trial is started: the launcher knows how that goes.
+    #[serde(default)]
+    pub(crate) on_trial: bool,
+}
+
+fn folder(paths: &Paths) -> PathBuf {
+    paths.state().join("orders")
+}
+
+/// A uid comes from the API: letters, digits and dashes of it make the name.
+fn file(paths: &Paths, uid: &str, extension: &str) -> PathBuf {
+    let name: String = uid.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(64).collect();
+    folder(paths).join(format!("{name}.{extension}"))
+}
+
+impl Kept {
+    /// Of this job; a new one where nothing is known.
+    pub(crate) fn load(paths: &Paths, job: &Job) -> Self {
+        let text = fs::read(file(paths, &job.uid, "json")).ok();
+        let known: Option<Self> = text.and_then(|text| serde_json::from_slice(&text).ok());
+        let fresh = || Self { job: job.clone(), status: OrderStatus::default(), on_trial: false };
+        known.filter(|known| known.job.uid == job.uid).unwrap_or_else(fresh)
+    }
+
+    /// # Errors
+    /// The folder cannot be read.
+    pub(crate) fn all(paths: &Paths) -> io::Result<Vec<Self>> {
+        let Some(entries) = unless_missing(fs::read_dir(folder(paths)))? else { return Ok(Vec::new()) };
+        let texts = entries.filter_map(|entry| fs::read(entry.ok()?.path()).ok());
+        Ok(texts.filter_map(|text| serde_json::from_slice(&text).ok()).collect())
+    }
+
+    /// On the medium when this returns.
+    ///
+    /// # Errors
+    /// The disk takes nothing.
+    pub(crate) fn save(&self, paths: &Paths) -> io::Result<()> {
+        private_dir(&folder(paths))?;
+        replace(&file(paths, &self.job.uid, "json"), &serde_json::to_vec(self)?, true)?;
+        if self.status.phase.is_final() {
+            unless_missing(fs::remove_file(file(paths, &self.job.uid, "confirmed")))?;
+            forget_oldest(paths)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn waits_for_confirmation(&self) -> bool {
+        let last = self.status.action_flow.last();
+        !self.status.phase.is_final() && last.is_some_and(|step| step.action == "WaitingConfirmation" && !step.status)
+    }
+
+    pub(crate) fn is_confirmed(&self, paths: &Paths) -> bool {
+        file(paths, &self.job.uid, "confirmed").exists()
+    }
+
+    /// # Errors
+    /// The disk takes nothing.
+    pub(crate) fn confirm(&self, paths: &Paths) -> io::Result<()> {
+        replace(&file(paths, &self.job.uid, "confirmed"), b"", true)
+    }
+}
+
+fn forget_oldest(paths: &Paths) -> io::Result<()> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder(paths))? {
+        let entry = entry?;
+        files.push((entry.metadata()?.modified()?, entry.path()));
+    }
+    files.sort();
+    let more = files.len().saturating_sub(MOST);
+    files.into_iter().take(more).try_for_each(|(_, path)| unless_missing(fs::remove_file(path)).map(drop))
+}
+
+#[cfg(test)]
+mod tests {
+    use edge_protocol::message::OrderPhase;
+
+    use super::*;
+
+    fn job(uid: &str) -> Job {
+        Job { kind: "NodeUpgradeJob".into(), name: "n".into(), uid: uid.into() }
+    }
+
+    #[test]
+    fn an_order_is_remembered_by_its_uid_whatever_stands_in_it() {
+        let temp = tempfile::tempdir().unwrap();
+        let paths = Paths::new(temp.path());
+        let mut kept = Kept::load(&paths, &job("../../../etc/a-1"));
+        kept.status.phase = OrderPhase::InProgress;
+        kept.save(&paths).unwrap();
+        assert!(file(&paths, "../../../etc/a-1", "json").starts_with(folder(&paths)));
+        assert_eq!(Kept::load(&paths, &job("../../../etc/a-1")).status.phase, OrderPhase::InProgress);
+        assert_eq!(Kept::load(&paths, &job("etca-1")).status.phase, OrderPhase::Pending, "another uid");
+        assert!(!kept.is_confirmed(&paths));
+        kept.confirm(&paths).unwrap();
+        assert!(kept.is_confirmed(&paths));
+    }
+
+    #[test]
+    fn few_are_remembered() {
+        let temp = tempfile::tempdir().unwrap();
+        let paths = Paths::new(temp.path());
+        for number in 0..MOST + 5 {
+            let mut kept = Kept::load(&paths, &job(&format!("u-{number}")));
+            kept.status.phase = OrderPhase::Successful;
+            kept.save(&paths).unwrap();
+        }
+        assert_eq!(Kept::all(&paths).unwrap().len(), MOST);
+        assert_eq!(Kept::load(&paths, &job(&format!("u-{}", MOST + 4))).status.phase, OrderPhase::Successful);
+    }
+}

@@ -1,0 +1,128 @@
+//! Orders of fleet jobs, done on this node by a helper process of the daemon: an order comes in, and again and again how far it is
+//! goes out. What was done is kept in a file, so that a helper, a daemon or a machine that ends in between does nothing twice.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `kept` | what is remembered of an order |
+//! | `progress` | telling how far it is |
+//! | `check` | whether the node has what the work takes |
+//! | `upgrade`, `prepull`, `configure` | the work |
+//! | `fields` | changing values of a configuration (pure) |
+
+mod check;
+mod configure;
+mod fields;
+pub(crate) mod kept;
+mod prepull;
+mod progress;
+mod upgrade;
+
+use std::time::{Duration, Instant};
+
+use edge_protocol::message::{Order, OrderPhase, Work};
+use edge_runtime::config::{Config, ConfigFile, Overrides, UpgradeConfig};
+use edge_runtime::paths::Paths;
+
+use kept::Kept;
+use progress::Progress;
+
+/// Between two looks for somebody who says yes.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// One order at work.
+struct Job<'a> {
+    order: &'a Order,
+    paths: &'a Paths,
+    progress: Progress<'a>,
+    until: Instant,
+}
+
+/// Does what is left of it. `tell` hears each state as it is kept.
+pub(crate) fn run(order: &Order, paths: &Paths, tell: &mut dyn FnMut(&Kept)) {
+    let kept = Kept::load(paths, &order.job);
+    let ended = kept.status.phase.is_final();
+    let mut job = Job {
+        order,
+        paths,
+        progress: Progress::new(kept, paths, tell),
+        until: Instant::now() + Duration::from_secs(order.timeout_seconds.max(1)),
+    };
+    // The bridge asks because it does not know.
+    job.progress.tell();
+    if ended {
+        return;
+    }
+    let done = match &order.work {
+        Work::Upgrade { .. } => upgrade::work(&mut job),
+        Work::PrePull { images, secrets, retry_times } => prepull::work(&mut job, images, secrets, *retry_times),
+        Work::Configure { fields } => configure::work(&mut job, fields),
+        Work::Unknown(_) => Err("this version of edge-runtime does not know such work".to_owned()),
+    };
+    match done {
+        Ok(End::Done) => job.progress.end(OrderPhase::Successful, ""),
+        Ok(End::Later) => {}
+        Err(why) => job.progress.end(OrderPhase::Failure, &why),
+    }
+}
+
+/// How the work of this process has ended.
+enum End {
+    Done,
+    /// The daemon ends, and with the next one it goes on.
+    Later,
+}
+
+impl Job<'_> {
+    /// # Errors
+    /// An item of the order's checks says no.
+    fn check(&mut self, bytes: u64) -> Result<(), String> {
+        let done = check::check(&self.order.check_items, self.paths, bytes);
+        self.progress.step("Check", done)
+    }
+
+    /// Comes back when somebody has said yes, if anybody has to.
+    fn wait_for_confirmation(&mut self) {
+        if !self.order.require_confirmation {
+            return;
+        }
+        while !self.order.confirmed && !self.progress.kept().is_confirmed(self.paths) {
+            self.progress.wait_in("WaitingConfirmation");
+            std::thread::sleep(PAUSE);
+        }
+        // Succeeds: what could fail was waited for.
+        let _ = self.progress.step("WaitingConfirmation", Ok(()));
+    }
+
+    /// How long there is still for the work itself.
+    fn left(&self) -> Result<Duration, String> {
+        let left = self.until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
+        left.ok_or_else(|| format!("not done within {} s (timeoutSeconds)", self.order.timeout_seconds))
+    }
+
+    /// As the daemon reads it.
+    fn config(&self) -> Result<Config, String> {
+        let overrides = Overrides { joined: Some("node".to_owned()), ..Overrides::default() };
+        let read = Config::load_lenient(&self.paths.config_file(), self.paths.root(), &overrides);
+        read.map(|(config, _)| config).map_err(|error| error.to_string())
+    }
+
+    fn upgrade_config(&self) -> Result<UpgradeConfig, String> {
+        let read = ConfigFile::read_lenient(&self.paths.config_file());
+        read.map(|(file, _)| file.upgrade).map_err(|error| error.to_string())
+    }
+
+    /// Comes back when images may be pulled (`pull.window`).
+    fn wait_for_window(&mut self) -> Result<(), String> {
+        let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs();
+        loop {
+            let Some(window) = self.config()?.pull.hours else { return Ok(()) };
+            if window.open_for(i64::try_from(now()).unwrap_or(i64::MAX)).is_some() {
+                return Ok(());
+            }
+            self.progress.wait_because(&format!("waits for pull.window {}", window.text));
+            std::thread::sleep(Duration::from_secs(20));
+            // Waiting is not the work.
+            self.until += Duration::from_secs(20);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! A `NodeUpgradeJob` on this node: the programs come as an image, and are in force when the launcher has found them good.
+
+use edge_protocol::message::Work;
+use sampan_launcher::versions::{Ended, State, Subject, Versions};
+
+use super::{End, Job};
+use crate::upgrade::begin::{What, begin, versions, wait};
+use crate::upgrade::check::architecture;
+use crate::upgrade::{image, signature};
+
+/// What programs take on the disk, compressed and unpacked.
+const BYTES: u64 = 32 << 20;
+const OWN: &str = env!("CARGO_PKG_VERSION");
+
+pub(super) fn work(job: &mut Job<'_>) -> Result<End, String> {
+    let order = job.order;
+    let Work::Upgrade { version, image: name, digests, signatures } = &order.work else { return Ok(End::Done) };
+    let versions = versions(job.paths);
+    if job.progress.kept().on_trial {
+        return trial_ended(job, &versions, Subject::Programs, "Upgrade");
+    }
+    job.progress.versions(&in_force(&versions.read()), "");
+    job.check(BYTES)?;
+    job.wait_for_confirmation();
+    // The version that runs stays where it is.
+    job.progress.step("BackUp", Ok(()))?;
+    let here = architecture();
+    let begun = digests.get(here).ok_or_else(|| format!("the job names no image for {here}")).and_then(|digest| {
+        let reference = format!("{name}@{digest}");
+        let config = job.upgrade_config()?;
+        image::digest_of(&reference).map_err(|error| error.to_string())?;
+        signature::verify(&config.keys, digest, signatures.get(here).map(String::as_str))
+            .map_err(|error| error.to_string())?;
+        job.wait_for_window()?;
+        let arrived = image::fetch(&reference, job.left()?, job.paths, &versions).map_err(|error| error.to_string())?;
+        let (installed, manifest) = arrived.install(job.paths, &versions).map_err(|error| error.to_string())?;
+        if manifest.version.trim_start_matches('v') != version.trim_start_matches('v') {
+            return Err(format!("the image holds version {}, the job names {version}", manifest.version));
+        }
+        Ok((installed, *config.trial_seconds))
+    });
+    let (installed, seconds) = match begun {
+        Ok(begun) => begun,
+        Err(why) => return job.progress.step("Upgrade", Err(why)).map(|()| End::Done),
+    };
+    let historic = in_force(&versions.read());
+    job.progress.versions(&installed, &historic);
+    if !job.progress.on_trial() {
+        return Err("the disk takes nothing: no trial could be remembered".to_owned());
+    }
+    let uid = &job.order.job.uid;
+    match begin(&What::Programs(&installed), seconds, Some(uid), job.paths, &versions) {
+        Ok(()) => Ok(End::Later),
+        Err(error) => {
+            job.progress.versions(&historic, "");
+            job.progress.step("Upgrade", Err(error.to_string())).map(|()| End::Done)
+        }
+    }
+}
+
+/// Waits for the launcher's word, and passes it on.
+pub(super) fn trial_ended(
+    job: &mut Job<'_>,
+    versions: &Versions,
+    subject: Subject,
+    action: &str,
+) -> Result<End, String> {
+    let uid = job.order.job.uid.clone();
+    let is_its = |ended: &Ended| ended.job.as_deref() == Some(&*uid) && ended.subject == subject;
+    let ended = wait(versions, &mut |_| {}).map_err(|error| error.to_string())?;
+    if subject == Subject::Programs {
+        let historic = job.progress.kept().status.historic_version.clone();
+        job.progress.versions(&in_force(&versions.read()), &historic);
+    }
+    match ended.filter(is_its) {
+        Some(ended) if ended.good => job.progress.step(action, Ok(())).map(|()| End::Done),
+        Some(ended) => {
+            let failed = job.progress.step(action, Err(ended.reason));
+            job.progress.step("RollBack", Ok(()))?;
+            failed.map(|()| End::Done)
+        }
+        // Somebody has put another version in force by hand.
+        None => Err("the trial ended without a word: what was before is in force, or what came by hand".to_owned()),
+    }
+}
+
+fn in_force(state: &State) -> String {
+    state.current.clone().unwrap_or_else(|| OWN.to_owned())
+}

@@ -1,0 +1,128 @@
+//! A file that holds a version of the programs: a tar archive of `manifest.json` and the programs, at its top, not compressed (as
+//! programs, which boards pull as images, are compressed there). It comes from anywhere: only these names are taken from it.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use ring::digest::{Context, SHA256};
+use sampan_launcher::versions::Versions;
+use tar::Archive;
+
+use super::{Arrived, UpgradeError};
+
+/// What a version consists of. The first two it cannot be without.
+pub(crate) const FILES: [&str; 4] = ["manifest.json", "edge-runtime", "edge-admin", "edge-devices"];
+/// Of one program. The largest has six megabytes.
+const LARGEST: u64 = 64 << 20;
+
+/// Unpacks it. The digest is that of the whole file.
+///
+/// # Errors
+/// It cannot be read, is none, or there is no room.
+pub(crate) fn unpack(file: &Path, versions: &Versions) -> Result<Arrived, UpgradeError> {
+    let opened = File::open(file).map_err(UpgradeError::io(file))?;
+    let mut arrived = Arrived { folder: Arrived::room(versions)?, digest: String::new() };
+    let mut source = Hashed { from: opened, hash: Context::new(&SHA256) };
+    take(&mut source, &arrived.folder).map_err(|source| UpgradeError::Io { path: file.into(), source })?;
+    io::copy(&mut source, &mut io::sink()).map_err(UpgradeError::io(file))?;
+    arrived.digest = format!("sha256:{}", hex(source.hash.finish().as_ref()));
+    Ok(arrived)
+}
+
+fn take(source: impl Read, folder: &Path) -> io::Result<()> {
+    for entry in Archive::new(source).entries()? {
+        let mut entry = entry?;
+        let path = entry.path()?.into_owned();
+        let path = path.strip_prefix("./").unwrap_or(&path);
+        let name = path.to_str().filter(|name| FILES.contains(name)).map(str::to_owned);
+        if let Some(name) = name.filter(|_| entry.header().entry_type().is_file()) {
+            put(&mut entry, folder, &name)?;
+        }
+    }
+    Ok(())
+}
+
+/// One file of a version, as root's program.
+pub(super) fn put(from: &mut dyn Read, folder: &Path, name: &str) -> io::Result<()> {
+    let path = folder.join(name);
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{name}: {error}"));
+    let mut to = fs::OpenOptions::new().write(true).create_new(true).mode(0o755).open(path).map_err(named)?;
+    let length = io::copy(&mut from.take(LARGEST + 1), &mut to).map_err(named)?;
+    if length > LARGEST { Err(named(io::Error::other("is larger than 64 MiB"))) } else { Ok(()) }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Counts what is read into a digest.
+struct Hashed<R> {
+    from: R,
+    hash: Context,
+}
+
+impl<R: Read> Read for Hashed<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let length = self.from.read(bytes)?;
+        self.hash.update(bytes.get(..length).unwrap_or_default());
+        Ok(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn archive(entries: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut builder = tar::Builder::new(Vec::new());
+        for (name, bytes) in entries {
+            let mut header = tar::Header::new_ustar();
+            header.set_size(bytes.len() as u64);
+            header.set_mode(0o4777);
+            // A hostile name is refused by the builder's own way to set it.
+            header.as_mut_bytes()[..name.len()].copy_from_slice(name.as_bytes());
+            header.set_cksum();
+            builder.append(&header, *bytes).unwrap();
+        }
+        builder.into_inner().unwrap()
+    }
+
+    #[test]
+    fn only_what_belongs_to_a_version_is_taken_and_only_once() {
+        let temp = tempfile::tempdir().unwrap();
+        let versions = Versions::new(temp.path(), temp.path());
+        let file = temp.path().join("bundle.tar");
+        let unpacked = |entries: &[(&str, &[u8])]| {
+            fs::write(&file, archive(entries)).unwrap();
+            unpack(&file, &versions)
+        };
+        let good = [
+            ("manifest.json", &b"{}"[..]),
+            ("./edge-runtime", b"elf"),
+            ("../../etc/passwd", b"x"),
+            ("/edge-admin", b"y"),
+            ("lib/edge-admin", b"y"),
+            ("other", b"z"),
+        ];
+        let arrived = unpacked(&good).unwrap();
+        let mut names: Vec<_> = fs::read_dir(&arrived.folder).unwrap().map(|e| e.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["edge-runtime", "manifest.json"]);
+        let folder = arrived.folder.clone();
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(fs::metadata(folder.join("edge-runtime")).unwrap().permissions().mode() & 0o7777, 0o755);
+        let whole = ring::digest::digest(&SHA256, &fs::read(&file).unwrap());
+        assert_eq!(arrived.digest, format!("sha256:{}", hex(whole.as_ref())));
+        drop(arrived);
+        assert!(!folder.exists());
+        assert!(unpacked(&[("edge-runtime", b"a"), ("edge-runtime", b"b")]).is_err());
+        fs::write(&file, vec![7; 5000]).unwrap();
+        assert!(unpack(&file, &versions).is_err());
+        assert!(unpack(Path::new("/nonexistent"), &versions).is_err());
+        let cut = archive(&good);
+        fs::write(&file, &cut[..700]).unwrap();
+        assert!(unpack(&file, &versions).is_err());
+    }
+}

@@ -1,0 +1,103 @@
+//! Another version of the node's programs: from where it comes, whether it may, whether it can, and the beginning of its trial.
+//! What becomes of it is the launcher's.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `bundle` | a file that holds programs: what is in it, and unpacking it |
+//! | `image` | the same from an image of the node |
+//! | `signature` | who vouches for it |
+//! | `check` | whether the programs run here |
+//! | `begin` | putting it in force, on trial |
+
+pub(crate) mod begin;
+pub(crate) mod bundle;
+pub(crate) mod check;
+pub(crate) mod image;
+pub(crate) mod signature;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use edge_runtime::paths::Paths;
+use sampan_launcher::versions::Versions;
+use sampan_sys::files::{private_dir, remove_tree};
+
+use check::Manifest;
+
+/// Why another version does not come to run here. Nothing has changed then.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UpgradeError {
+    #[error("{}: {source}", path.display())]
+    Io { path: PathBuf, source: std::io::Error },
+    #[error("{what}: {why}")]
+    Bad { what: String, why: String },
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl UpgradeError {
+    pub(crate) fn io(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        move |source| Self::Io { path: path.to_path_buf(), source }
+    }
+}
+
+/// A version that lies here and was not tried yet: its folder is gone with this value unless it is installed.
+pub(crate) struct Arrived {
+    pub(crate) folder: PathBuf,
+    /// `sha256:...` of what it came as.
+    pub(crate) digest: String,
+}
+
+impl Arrived {
+    /// Where the next one is unpacked.
+    ///
+    /// # Errors
+    /// The folder cannot be made.
+    pub(crate) fn room(versions: &Versions) -> Result<PathBuf, UpgradeError> {
+        let folder = versions.folder().join("arriving");
+        remove_tree(&folder).map_err(UpgradeError::io(&folder))?;
+        private_dir(&folder).map_err(UpgradeError::io(&folder))?;
+        Ok(folder)
+    }
+
+    /// Makes sure that it runs here, and gives it its place. Its name there.
+    ///
+    /// # Errors
+    /// It does not run here, or is not what it says.
+    pub(crate) fn install(self, paths: &Paths, versions: &Versions) -> Result<(String, Manifest), UpgradeError> {
+        let manifest = check::check(&self.folder, paths)?;
+        let hex = self.digest.strip_prefix("sha256:").unwrap_or(&self.digest);
+        let name = format!("{}-{}", manifest.version, hex.get(..12).unwrap_or(hex));
+        if !Versions::is_name(&name) {
+            let why = format!("'{}' is no version", manifest.version);
+            return Err(UpgradeError::Bad { what: "manifest.json".into(), why });
+        }
+        if versions.read().current.as_deref() == Some(&*name) {
+            return Err(UpgradeError::Refused(format!("version {name} is in force already")));
+        }
+        let place = versions.programs(Some(&name));
+        remove_tree(&place).map_err(UpgradeError::io(&place))?;
+        sync(&self.folder).map_err(UpgradeError::io(&self.folder))?;
+        fs::rename(&self.folder, &place).map_err(UpgradeError::io(&place))?;
+        sync(&versions.folder()).map_err(UpgradeError::io(&place))?;
+        Ok((name, manifest))
+    }
+}
+
+impl Drop for Arrived {
+    fn drop(&mut self) {
+        // Of no use, and in nobody's way.
+        let _ = remove_tree(&self.folder);
+    }
+}
+
+/// Files of a folder and their names, on the medium.
+fn sync(folder: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_file() {
+            fs::File::open(path)?.sync_all()?;
+        }
+    }
+    fs::File::open(folder)?.sync_all()
+}

@@ -1,0 +1,142 @@
+//! `edge-runtime upgrade`: another version of these programs, from a file or an image.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use edge_runtime::cli::verb::{Flag, Given, JSON, Operands, Verb};
+use edge_runtime::cli::{CliError, print};
+use edge_runtime::config::ConfigFile;
+use edge_runtime::paths::Paths;
+use sampan_launcher::versions::{Ended, State, Versions};
+
+use crate::upgrade::begin::{What, begin, versions, wait};
+use crate::upgrade::{bundle, image, signature};
+
+/// For an image to come, over any line.
+const PATIENCE: Duration = Duration::from_secs(24 * 3600);
+
+pub(super) const VERB: Verb = Verb {
+    name: "upgrade",
+    about: "run another version of these programs, on trial",
+    operands: Operands::Words("[FILE|IMAGE@DIGEST]"),
+    flags: &[
+        Flag::value("signature", "FILE", "base64 of an Ed25519 signature over the digest (FILE.sig unless given)"),
+        Flag::value("trial", "SECONDS", "how long the trial lasts (upgrade.trial-seconds unless given)"),
+        Flag::switch("back", "run the version before this one again"),
+        Flag::switch("status", "which version is in force, and how the last trial went"),
+        Flag::switch("no-wait", "do not wait for the end of the trial"),
+        JSON,
+    ],
+    run,
+};
+
+fn run(given: Given) -> Result<(), CliError> {
+    let paths = given.paths()?;
+    let versions = versions(&paths);
+    if given.has("status") {
+        return status(&versions.read(), given.has(JSON.long));
+    }
+    let config = ConfigFile::read(&paths.config_file())?.upgrade;
+    let seconds = given.one::<u64>("trial")?.unwrap_or(*config.trial_seconds);
+    let name = match given.operands.first() {
+        None if given.has("back") => before(&versions.read())?,
+        None => return Err(CliError::Usage("upgrade needs a FILE or an IMAGE@DIGEST".to_owned())),
+        Some(source) => {
+            let source = source.to_string_lossy();
+            let said = given.path("signature").map(|file| read(&file)).transpose()?;
+            arrive(&source, said, &config.keys, &paths, &versions)?
+        }
+    };
+    match &name {
+        Some(name) => begin(&What::Programs(name), seconds, None, &paths, &versions)?,
+        None => return packaged(&versions),
+    }
+    print(&format!("version {} is on trial for {seconds} s", name.unwrap_or_default()))?;
+    if given.has("no-wait") { Ok(()) } else { follow(&versions) }
+}
+
+/// What there is to come: its name once it is here.
+fn arrive(
+    source: &str,
+    signed: Option<String>,
+    keys: &[String],
+    paths: &Paths,
+    versions: &Versions,
+) -> Result<Option<String>, CliError> {
+    let file = Path::new(source);
+    let arrived = if file.exists() {
+        let beside = Path::new(&format!("{source}.sig")).to_path_buf();
+        let signed =
+            signed.map_or_else(|| beside.exists().then(|| read(&beside)).transpose(), |text| Ok(Some(text)))?;
+        let arrived = bundle::unpack(file, versions)?;
+        signature::verify(keys, &arrived.digest, signed.as_deref())?;
+        arrived
+    } else if source.contains('@') {
+        // Before anything is fetched.
+        signature::verify(keys, image::digest_of(source)?, signed.as_deref())?;
+        image::fetch(source, PATIENCE, paths, versions)?
+    } else {
+        return Err(CliError::Failed(format!("{source}: no such file, and no image with a digest (NAME@sha256:...)")));
+    };
+    Ok(Some(arrived.install(paths, versions)?.0))
+}
+
+fn read(file: &Path) -> Result<String, CliError> {
+    fs::read_to_string(file).map_err(|error| CliError::Failed(format!("{}: {error}", file.display())))
+}
+
+/// The version to go back to; none: the package's.
+fn before(state: &State) -> Result<Option<String>, CliError> {
+    if state.current.is_none() {
+        return Err(CliError::Failed("the package's version is in force: there is none before it".to_owned()));
+    }
+    Ok(state.last.as_ref().filter(|last| last.good && last.version == state.current).and_then(|last| last.from.clone()))
+}
+
+/// What the package has brought needs no trial.
+fn packaged(versions: &Versions) -> Result<(), CliError> {
+    versions.change(|state| (state.current, state.trial) = (None, None))?;
+    if let Some(daemon) = sampan_launcher::main_process::MainProcess::find(versions) {
+        daemon.end();
+    }
+    print("the package's version is in force")
+}
+
+fn follow(versions: &Versions) -> Result<(), CliError> {
+    let mut last = u64::MAX;
+    let ended = wait(versions, &mut |left| {
+        // Once in half a minute: this may go to a log.
+        if last.saturating_sub(left) >= 30 || last == u64::MAX {
+            last = left;
+            let _ = writeln!(std::io::stderr(), "{left} s of the trial are left");
+        }
+    })?;
+    match ended {
+        Some(Ended { good: true, version, .. }) => {
+            print(&format!("version {} is in force", version.as_deref().unwrap_or("of the package")))
+        }
+        Some(Ended { reason, from, .. }) => Err(CliError::Failed(format!(
+            "version {} is in force again: {reason}",
+            from.as_deref().unwrap_or("of the package")
+        ))),
+        None => Err(CliError::Failed("nothing is known of the trial any more".to_owned())),
+    }
+}
+
+fn status(state: &State, json: bool) -> Result<(), CliError> {
+    if json {
+        return print(&serde_json::to_string(state)?);
+    }
+    let shown = |version: &Option<String>| version.clone().unwrap_or_else(|| "of the package".to_owned());
+    print(&format!("in force    {}", shown(&state.current)))?;
+    if let Some(trial) = &state.trial {
+        print(&format!("on trial    for {} s, started {} times", trial.seconds, trial.starts))?;
+    }
+    match &state.last {
+        Some(last) if last.good => print(&format!("last trial  {} stayed", shown(&last.version))),
+        Some(last) => print(&format!("last trial  {} did not stay: {}", shown(&last.version), last.reason)),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,146 @@
+//! Orders of fleet jobs: each goes to the helper that does it, one at a time, and how far it is goes to the bridge. What the work
+//! is, and what of it was done, the helper knows.
+
+use std::collections::VecDeque;
+use std::process::Command;
+use std::time::Duration;
+
+use async_executor::Task;
+use edge_protocol::message::{ORDER, ObjectKey, Report};
+use serde_json::{Value, json};
+
+use super::context::Context;
+use super::sources::News;
+use crate::pod::clock::Mono;
+use crate::store::StoreError;
+use crate::sys::program;
+
+/// Of one line of the helper's: the images of a job, and why they failed.
+const LONGEST: usize = 256 << 10;
+/// Before one is done again whose helper has ended without a word of the end.
+const AGAIN: Duration = Duration::from_secs(60);
+
+#[derive(Default)]
+pub(super) struct Orders {
+    /// By the uid of the job; the first one is at work, if there is a task.
+    waiting: VecDeque<String>,
+    work: Option<Task<()>>,
+    /// Numbers the helpers, so that nothing is taken from one that was ended.
+    number: u64,
+    not_before: Option<Mono>,
+}
+
+/// What a helper said.
+pub(super) struct Heard {
+    number: u64,
+    said: Said,
+}
+
+enum Said {
+    Status(Value),
+    /// How it ended; none: well.
+    End(Option<String>),
+}
+
+impl Orders {
+    /// Those of an earlier daemon go on.
+    pub(super) fn start(&mut self, cx: &Context) -> Result<(), StoreError> {
+        let held = cx.store.held()?.into_iter();
+        self.waiting.extend(held.filter(|held| held.key.kind == ORDER).map(|held| held.key.name));
+        Ok(())
+    }
+
+    /// Whether an object is an order: then it is done, again if it has changed.
+    pub(super) fn take(&mut self, key: &ObjectKey) -> bool {
+        if key.kind != ORDER {
+            return false;
+        }
+        self.forget(&key.name);
+        self.waiting.push_back(key.name.clone());
+        true
+    }
+
+    /// The same for one that is gone.
+    pub(super) fn gone(&mut self, key: &ObjectKey) -> bool {
+        if key.kind == ORDER {
+            self.forget(&key.name);
+        }
+        key.kind == ORDER
+    }
+
+    fn forget(&mut self, job: &str) {
+        if self.waiting.front().is_some_and(|first| first == job) {
+            self.work = None;
+        }
+        self.waiting.retain(|waiting| waiting != job);
+    }
+
+    /// When there is something to do again.
+    pub(super) fn wake(&self) -> Option<Mono> {
+        self.not_before.filter(|_| self.work.is_none() && !self.waiting.is_empty())
+    }
+
+    /// Has the first one done.
+    pub(super) fn step(&mut self, cx: &Context) -> Result<(), StoreError> {
+        if self.work.is_some() || self.not_before.is_some_and(|at| cx.mono() < at) {
+            return Ok(());
+        }
+        self.not_before = None;
+        let Some(job) = self.waiting.front() else { return Ok(()) };
+        let Some(order) = cx.store.object(ORDER, "", job)? else {
+            self.waiting.pop_front();
+            return Ok(());
+        };
+        self.number += 1;
+        let (number, news) = (self.number, cx.senders.news.clone());
+        let mut command = Command::new(std::env::current_exe().unwrap_or_default().with_file_name("edge-admin"));
+        command.arg("order").arg("--root").arg(cx.paths.root());
+        self.work = Some(cx.tasks.spawn(async move {
+            let tell = |said| News::Order(Heard { number, said });
+            let mut lines = Vec::new();
+            let input = order.to_string();
+            let follow = program::follow(command, input.as_bytes(), LONGEST, |line| {
+                let said = serde_json::from_slice(line).map(|status| tell(Said::Status(status)));
+                // What finds no room is said again at the end.
+                if let Some(said) = said.ok().and_then(|said| news.try_send(said).err()) {
+                    lines.push(said.into_inner());
+                }
+            });
+            let end = match follow.await {
+                Ok(status) if status.success() => None,
+                Ok(status) => Some(format!("edge-admin order: {status}")),
+                Err(error) => Some(format!("edge-admin order: {error}")),
+            };
+            // The loop is gone only when the process ends.
+            for said in lines.pop().into_iter().chain([tell(Said::End(end))]) {
+                drop(news.send(said).await);
+            }
+        }));
+        Ok(())
+    }
+
+    pub(super) fn heard(&mut self, cx: &mut Context, heard: Heard) -> Result<(), StoreError> {
+        if heard.number != self.number || self.work.is_none() {
+            return Ok(());
+        }
+        let Some(job) = self.waiting.front().cloned() else { return Ok(()) };
+        match heard.said {
+            Said::Status(status) => {
+                cx.report(Report::Order { job, status })?;
+            }
+            Said::End(None) => {
+                self.work = None;
+                self.waiting.pop_front();
+            }
+            Said::End(Some(why)) => {
+                log::error!("job {job}: {why}");
+                self.work = None;
+                // Others have their turn meanwhile.
+                self.waiting.rotate_left(1);
+                self.not_before = Some(cx.mono().after(AGAIN));
+                cx.report(Report::Order { job, status: json!({"phase": "Pending", "reason": why}) })?;
+            }
+        }
+        Ok(())
+    }
+}
