@@ -107,6 +107,12 @@ fn is_dense(data: &[u8]) -> bool {
     data.len() >= SAMPLE && values > DENSE
 }
 
+/// Whether a binary message is a stream's data.
+#[must_use]
+pub fn is_stream(bytes: &[u8]) -> bool {
+    matches!(bytes.first(), Some(&(PLAIN | DEFLATED)))
+}
+
 /// What a binary message holds.
 ///
 /// # Errors

@@ -30,6 +30,20 @@ impl Paths {
         self.root.join("run/edge-runtime")
     }
 
+    /// Where the daemon answers how it is.
+    pub fn health(&self) -> PathBuf {
+        self.run().join("health.sock")
+    }
+
+    /// Events of this boot, newest last, one a line; those before them are in [`old_events`](Self::old_events).
+    pub fn events(&self) -> PathBuf {
+        self.run().join("events")
+    }
+
+    pub fn old_events(&self) -> PathBuf {
+        self.run().join("events.old")
+    }
+
     /// Where the daemon tells the DNS helper of the cluster.
     pub fn dns(&self) -> PathBuf {
         self.run().join("dns.sock")

@@ -10,6 +10,7 @@ use super::devices::{DeviceFile, Handler};
 use super::eviction::EvictionFile;
 use super::images::ImagesConfig;
 use super::logs::LogConfig;
+use super::metrics::MetricsConfig;
 use super::network::NetworkFile;
 use super::node::Reserved;
 use super::pull::PullConfig;
@@ -36,6 +37,7 @@ pub struct ConfigFile {
     pub cgroup_driver: Driver,
     pub runtime: RuntimeConfig,
     pub logs: LogConfig,
+    pub metrics: MetricsConfig,
     pub security: SecurityConfig,
     pub resources: ResourcesConfig,
     pub devices: BTreeMap<String, DeviceFile>,

@@ -7,6 +7,7 @@ mod file;
 mod images;
 mod lenient;
 mod logs;
+mod metrics;
 mod network;
 mod node;
 mod number;
@@ -26,6 +27,7 @@ pub use eviction::EvictionConfig;
 pub use file::{ConfigError, ConfigFile};
 pub use images::ImagesConfig;
 pub use logs::LogConfig;
+pub use metrics::MetricsConfig;
 pub use network::{NetworkConfig, NetworkMode, Routes};
 pub use node::{Reserved, instance_suffix};
 pub use pull::{PullConfig, Window};
@@ -65,6 +67,7 @@ pub struct Config {
     pub cgroup_driver: Driver,
     pub runtime: RuntimeConfig,
     pub logs: LogConfig,
+    pub metrics: MetricsConfig,
     pub security: SecurityConfig,
     pub resources: ResourcesConfig,
     /// By resource name.
@@ -124,6 +127,7 @@ impl Config {
             cgroup_driver: file.cgroup_driver,
             runtime: file.runtime.check()?,
             logs: file.logs.check()?,
+            metrics: file.metrics.check()?,
             security: file.security.check()?,
             resources: file.resources,
             devices: devices::devices(file.devices)?,

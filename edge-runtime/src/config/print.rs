@@ -101,6 +101,7 @@ mod tests {
             "registry: [{host: docker.io, mirrors: ['http://cache:5000'], plain-http: true}]\nimages: {pinned: [a]}\n",
             "pull: {window: '02:00-05:00', images: [a, b], auth-file: /x}\nshutdown: {pods: fail}\nresources: {swap: limited}\n",
             "device-twin: {mqtt: {broker: 'tcp://127.0.0.1:1883', username: a}, report: {per-second: 3}}\n",
+            "metrics: {listen: '[::1]:10255'}\n",
             "cgroup-driver: systemd\ncgroup-parent: /a.slice\nsecurity: {pod-pids-limit: 9, seccomp-default: true}\n",
         ] {
             let (yaml, before, after) = printed(text);
@@ -132,6 +133,6 @@ mod tests {
         let (yaml, ..) = printed("");
         let unset: Vec<&str> =
             yaml.lines().filter_map(|line| line.trim().strip_prefix("# ")?.strip_suffix(": not set")).collect();
-        assert_eq!(unset, ["pod-pids-limit", "device-twin", "bytes-per-second", "window", "auth-file"]);
+        assert_eq!(unset, ["listen", "pod-pids-limit", "device-twin", "bytes-per-second", "window", "auth-file"]);
     }
 }

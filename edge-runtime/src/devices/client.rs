@@ -16,6 +16,7 @@ use smol::future::FutureExt;
 use smol::{Async, Timer};
 
 use super::lines::{self, Lines};
+use crate::counters;
 use crate::sys::helper;
 use crate::sys::time::within;
 
@@ -101,6 +102,7 @@ impl Helper {
                 if receiver.is_closed() {
                     return;
                 }
+                counters::LOST_DEVICES.one();
                 log::warn!("the helper for devices has ended ({ended}); another one is started");
                 heard(Heard::Down(ended.to_string())).await;
                 pause = if since.elapsed() > PROVEN { PAUSE } else { pause };

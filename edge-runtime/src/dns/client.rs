@@ -15,6 +15,7 @@ use smol::{Async, Timer};
 
 use super::control;
 use super::zone::Cluster;
+use crate::counters;
 use crate::net::Subnet;
 use crate::sys::helper;
 use crate::sys::time::within;
@@ -73,7 +74,10 @@ impl Helper {
             let since = Instant::now();
             match self.connected(&latest, &changes, &*asked).await {
                 Ok(()) => return,
-                Err(error) => log::warn!("the DNS helper of this node has ended ({error}); another one is started"),
+                Err(error) => {
+                    counters::LOST_DNS.one();
+                    log::warn!("the DNS helper of this node has ended ({error}); another one is started");
+                }
             }
             if since.elapsed() > PROVEN {
                 pause = PAUSE;

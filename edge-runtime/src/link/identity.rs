@@ -81,6 +81,12 @@ impl Identity {
         }
     }
 
+    /// Until when the certificate is good, in seconds since 1970; none of one that cannot be read.
+    pub fn certificate_end(&self) -> Option<u64> {
+        let end = super::certificate::not_after(&self.certificate().ok()?)?;
+        Some(end.duration_since(std::time::SystemTime::UNIX_EPOCH).ok()?.as_secs())
+    }
+
     /// Reads the identity; none if the node has not joined yet.
     ///
     /// # Errors

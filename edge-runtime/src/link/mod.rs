@@ -178,6 +178,11 @@ impl LinkHandle {
         self.shared.session.borrow().as_ref().filter(|s| s.is_welcome()).map_or(0, EdgeSession::up_room)
     }
 
+    /// Until when the certificate of this node is good, in seconds since 1970.
+    pub fn certificate_end(&self) -> Option<u64> {
+        self.shared.identity.borrow().certificate_end()
+    }
+
     pub fn is_connected(&self) -> bool {
         self.shared.session.borrow().as_ref().is_some_and(EdgeSession::is_welcome)
     }

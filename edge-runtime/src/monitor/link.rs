@@ -14,8 +14,9 @@ use smol::future::or;
 use smol::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::client::{MonitorEvent, Settings};
+use crate::counters;
 use crate::paths::Paths;
-use crate::sys::{descriptors, pidfd};
+use crate::sys::{descriptors, helper, pidfd};
 use sampan_monitor::exit::{self, ExitRecord};
 use sampan_monitor::protocol::{Answer, Call, ContainerState, Event, FromMonitor, Phase, Request, VERSION};
 use sampan_monitor::{files, frame, socket};
@@ -104,6 +105,7 @@ impl Link {
                     None => return,
                 },
             };
+            counters::MONITOR_PID.set(helper::pid_of(&stream).unwrap_or_default());
             let outcome = self.converse(&stream, first.take(), &mut told).await;
             match outcome {
                 Ok(End::Dropped) => return,
@@ -114,7 +116,10 @@ impl Link {
                     self.listened.take();
                     continue;
                 }
-                Err(e) => log::warn!("monitor: connection lost: {e}"),
+                Err(e) => {
+                    counters::LOST_MONITOR.one();
+                    log::warn!("monitor: connection lost: {e}");
+                }
             }
             told = None;
             self.log_trouble(None);

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::event_correlator::EventCorrelator;
+use super::event_log::EventLog;
 use super::outgoing::Outgoing;
 use super::pods::{Entry, Pods};
 use super::recovery::state::Recovery;
@@ -40,6 +41,7 @@ pub(super) struct Context {
     pub(super) link: Option<LinkHandle>,
     pub(super) outgoing: Outgoing,
     pub(super) correlator: EventCorrelator,
+    pub(super) event_log: EventLog,
     /// When [`housekeeping`](super::housekeeping) is due; none for at once.
     pub(super) look_at: Option<Mono>,
 }

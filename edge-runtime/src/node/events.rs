@@ -74,10 +74,14 @@ impl Context {
     pub(super) fn correlated(&mut self, event: Value) -> Option<Value> {
         let (now, offline) = (self.mono(), !self.outgoing.is_connected());
         let store = &self.store;
-        self.correlator.take(event, now, offline, |row| match store.outbox_row(row) {
+        let event = self.correlator.take(event, now, offline, |row| match store.outbox_row(row) {
             Ok(Some(Report::Event { event })) => Some(event),
             _ => None,
-        })
+        });
+        if let Some(event) = &event {
+            self.event_log.add(event);
+        }
+        event
     }
 
     /// Reports just committed under these numbers.

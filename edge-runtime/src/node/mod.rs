@@ -30,10 +30,12 @@
 //! | `tokens` | service account tokens of the pods here |
 //! | `streams` | logs, exec, attach, port-forward and stats, to whoever asked |
 //! | `housekeeping` | what is looked at every ten seconds, and in which order |
+//! | `metrics` | how the daemon and its pods are, for whoever asks |
 //! | `host_watch` | the true time, and file descriptors |
 //! | `eviction`, `ephemeral_storage`, `image_gc` | running short: eviction, pods' disk use, unused images |
 //! | `node_status` | the Node object |
 //! | `events`, `event_correlator` | Kubernetes events: made, and kept few |
+//! | `event_log` | the last of them, for people on this machine |
 //! | `outgoing`, `exit_sync` | reports on their way to the bridge; what they tell is on the medium first |
 //! | `status_resync` | statuses told again: to an API that may be that of a backup, and those that were refused |
 //! | `backup` | when the store is copied |
@@ -50,6 +52,7 @@ mod devices;
 mod dns;
 mod ephemeral_storage;
 mod event_correlator;
+mod event_log;
 mod events;
 mod eviction;
 mod execute;
@@ -61,6 +64,7 @@ mod idle;
 mod image_gc;
 mod images;
 mod kernel_rules;
+mod metrics;
 mod monitor_events;
 mod neighbours;
 mod network;
@@ -86,6 +90,7 @@ mod tokens;
 mod turn;
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use crate::launch::Launch;
 use crate::store::StoreError;
@@ -183,6 +188,7 @@ impl Node {
     async fn run(&mut self, sources: &Sources) -> Result<End, StoreError> {
         // Starting up is work.
         self.idle.disturb(self.cx.mono());
+        let mut turn = Instant::now();
         loop {
             let now = self.cx.clock.now().mono;
             self.tokens.renew(&self.cx);
@@ -217,8 +223,10 @@ impl Node {
                 self.notify.alive(now),
             ];
             let wake = wake.into_iter().flatten().min();
+            metrics::turned(turn.elapsed());
             let news =
                 if self.cx.resumed && self.cx.pods.any_dirty() { sources.try_next() } else { sources.next(wake).await };
+            turn = Instant::now();
             let mut next = news;
             for _ in 0..BATCH {
                 match next.take() {
@@ -285,6 +293,7 @@ impl Node {
             News::Pulled { job, result } => self.pulls.done(&mut self.cx, job, result),
             News::Walked(result) => self.walked(result),
             News::Collected(result) => self.image_gc.done(&mut self.cx, result)?,
+            News::Asked(asked) => self.asked(asked),
             News::ManifestsChanged => self.scan_manifests()?,
             News::Woken | News::Stop => {}
         }

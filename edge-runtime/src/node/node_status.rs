@@ -57,6 +57,20 @@ impl NodeStatus {
         self.log_trouble = reason.map(|reason| format!("container logs are dropped: {reason}"));
     }
 
+    /// Whether the Node object says Ready; else why it does not.
+    pub(super) fn ready(&self) -> Result<(), String> {
+        match self.conditions.iter().find(|one| one.type_ == "Ready") {
+            Some(ready) if ready.status == "True" && self.last.is_some() => Ok(()),
+            Some(ready) if self.last.is_some() => Err(ready.message.clone().unwrap_or_default()),
+            _ => Err("the daemon has just started".to_owned()),
+        }
+    }
+
+    /// What the Node object says last: each condition and whether it is True.
+    pub(super) fn conditions(&self) -> impl Iterator<Item = (&str, bool)> {
+        self.conditions.iter().map(|one| (one.type_.as_str(), one.status == "True"))
+    }
+
     /// Reports the node if it has changed.
     pub(super) fn report(&mut self, cx: &mut Context, host: &Host<'_>, now: Mono) -> Result<(), StoreError> {
         let object = self.object(cx, host)?;

@@ -69,6 +69,8 @@ pub(super) enum News {
     Walked(Result<crate::eviction::walk::Answers, String>),
     /// The helper has deleted layers of no image, or could not.
     Collected(Result<(), String>),
+    /// Somebody asks how the node is.
+    Asked(crate::health::Asked),
     ManifestsChanged,
     /// The time asked for has come.
     Woken,

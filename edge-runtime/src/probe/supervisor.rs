@@ -20,6 +20,7 @@ use super::http::tls_config;
 use super::run::{Means, Subject, prepared, round};
 use super::worker::{Outcome, Settings, Worker};
 use crate::clock::Clock;
+use crate::counters;
 use crate::pod::clock::Mono;
 use crate::pod::event::ProbeKind;
 
@@ -232,6 +233,7 @@ impl Job {
         loop {
             smol::Timer::at(due).await;
             let outcome = round(&spec.probe, &subject, settings.timeout, &self.shared.means).await;
+            count(spec.kind, &outcome);
             let conclusion = worker.take(&outcome);
             let is_news =
                 |text: &String| said.as_ref().is_none_or(|(old, at)| old != text || at.elapsed() >= REPEAT_EVENT);
@@ -257,6 +259,22 @@ impl Job {
             }
         }
     }
+}
+
+/// As metrics name kinds and results.
+fn count(kind: ProbeKind, outcome: &Outcome) {
+    let result = match outcome {
+        Outcome::Success | Outcome::Warning(_) => 0,
+        Outcome::Failure(_) => 1,
+        Outcome::Error(_) => 2,
+    };
+    let [startup, readiness, liveness] = &counters::PROBES;
+    let results = match kind {
+        ProbeKind::Startup => startup,
+        ProbeKind::Readiness => readiness,
+        ProbeKind::Liveness => liveness,
+    };
+    results[result].one();
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ use std::time::Duration;
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Params, Row, Transaction, TransactionBehavior};
 
+use crate::counters;
 use crate::paths::Paths;
 use crate::sys::reserve::Reserve;
 
@@ -239,6 +240,7 @@ impl Store {
         let done = write(self);
         self.set_sync("NORMAL")?;
         if done.is_ok() {
+            counters::SYNCS.one();
             // A sync of the log takes along all that was in it.
             self.synced.all();
         }
@@ -288,6 +290,7 @@ impl Store {
         let writer = Writer { tx, path: &path, secrets_in_memory };
         let done = work(&writer)?;
         writer.tx.commit().map_err(sqlite)?;
+        counters::COMMITS.one();
         self.synced.committed();
         Ok(done)
     }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::PathBuf;
 
 use super::{Store, StoreError};
+use crate::counters;
 use crate::sys::files::unless_missing;
 
 /// Whether all commits so far are on the medium. Of a store just opened nobody knows.
@@ -42,6 +43,7 @@ impl Store {
         // Batched commits are in the log (sqlite.org/wal.html), or in the database behind a checkpoint, which syncs both.
         let log = PathBuf::from(format!("{}-wal", self.path.display()));
         let synced = unless_missing(File::open(&log).and_then(|file| file.sync_data()));
+        counters::SYNCS.one();
         synced.map_err(|source| StoreError::Io { path: log, source })?;
         self.synced.all();
         Ok(())

@@ -42,6 +42,11 @@ pub async fn connect_or_start(socket: &Path, command: impl FnOnce() -> Command) 
     Err(io::ErrorKind::TimedOut.into())
 }
 
+/// Who listens at the other end of a connection.
+pub fn pid_of(stream: &Async<UnixStream>) -> Option<u64> {
+    getsockopt(stream, PeerCredentials).ok().and_then(|peer| u64::try_from(peer.pid()).ok())
+}
+
 /// Kills a helper that takes connections and hangs: another one could not be started beside it.
 pub fn kill_hung(stream: &Async<UnixStream>) {
     // Of whoever has called listen(2), by unix(7); it lives, or the connection would be at its end.

@@ -1,11 +1,12 @@
 //! Moves frames between one socket and its session until the connection ends.
 
 use super::{DOUBT, Link, LinkError};
+use crate::counters::{self, Counter};
 use crate::link::dial::Socket;
 use crate::link::{LinkEvent, renew};
 use async_tungstenite::tungstenite::Message;
 use edge_protocol::edge::{EdgeEvent, EdgeSession};
-use edge_protocol::wire::Wire;
+use edge_protocol::wire::{self, Wire};
 use futures_sink::Sink;
 use smol::channel::TrySendError;
 use smol::stream::Stream;
@@ -105,7 +106,9 @@ impl Link<'_> {
                 Poll::Pending => return Ok(()),
             }
             let Some(frame) = self.with(|s| s.poll_frame(now)) else { break };
-            let message = match frame.wire() {
+            let wire = frame.wire();
+            count_sent(&wire);
+            let message = match wire {
                 Wire::Text(text) => Message::text(text),
                 Wire::Binary(bytes) => Message::binary(bytes),
                 Wire::Shared(bytes) => Message::binary(bytes.to_vec()),
@@ -129,11 +132,13 @@ impl Link<'_> {
             match Stream::poll_next(Pin::new(&mut *socket), cx) {
                 Poll::Pending => break,
                 Poll::Ready(Some(Ok(Message::Text(text)))) => {
+                    counters::LINK_RECEIVED_MESSAGES.add(text.len() as u64);
                     let result = self.with(|s| s.handle(&text, now));
                     self.collect(pending);
                     result?;
                 }
                 Poll::Ready(Some(Ok(Message::Binary(bytes)))) => {
+                    received(&bytes).add(bytes.len() as u64);
                     let result = self.with(|s| s.handle_binary(&bytes, now));
                     self.collect(pending);
                     result?;
@@ -166,6 +171,7 @@ impl Link<'_> {
                     (EdgeEvent::UpAcked(id), _) => pending.push_back(LinkEvent::UpAcked(vec![id])),
                     (EdgeEvent::UpRefused(id, reason), _) => pending.push_back(LinkEvent::UpRefused(id, reason)),
                     (EdgeEvent::Welcome(welcome), _) => {
+                        counters::LINK_WELCOMES.one();
                         if let Some(terms) = welcome.identity {
                             let _ = self.shared.renewal.try_send(renew::News::Welcome(terms));
                         }
@@ -194,4 +200,18 @@ impl Link<'_> {
         // Set before the pump starts, taken only after it has ended.
         act(session.as_mut().expect("a session while its connection is pumped"))
     }
+}
+
+fn count_sent(wire: &Wire) {
+    let (counter, length) = match wire {
+        Wire::Text(text) => (&counters::LINK_SENT_MESSAGES, text.len()),
+        Wire::Shared(bytes) => (&counters::LINK_SENT_MESSAGES, bytes.len()),
+        Wire::Binary(bytes) if wire::is_stream(bytes) => (&counters::LINK_SENT_STREAMS, bytes.len()),
+        Wire::Binary(bytes) => (&counters::LINK_SENT_MESSAGES, bytes.len()),
+    };
+    counter.add(length as u64);
+}
+
+fn received(bytes: &[u8]) -> &'static Counter {
+    if wire::is_stream(bytes) { &counters::LINK_RECEIVED_STREAMS } else { &counters::LINK_RECEIVED_MESSAGES }
 }

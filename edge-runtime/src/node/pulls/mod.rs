@@ -15,6 +15,7 @@ use smol::lock::Semaphore;
 use super::context::Context;
 use super::sources::{News, PullResult};
 use crate::config::Window;
+use crate::counters;
 use crate::image::access::PodLogin;
 use crate::image::spawn::Request;
 use crate::image::{ImageError, Reference, spawn};
@@ -167,6 +168,8 @@ impl Pulls {
             return self.begin(cx);
         }
         let Some(job) = self.queue.end(number) else { return };
+        let counter = if result.is_ok() { &counters::PULLS } else { &counters::FAILED_PULLS };
+        counter.one();
         let unreachable = matches!(&result, Err(error) if error.reason() == "RegistryUnavailable");
         if job.stage == Stage::Fetched || !self.queue.is_silent(&job.registry, cx.mono()) {
             let now = cx.mono();

@@ -20,6 +20,7 @@ use crate::node::Node;
 use crate::node::containers::Containers;
 use crate::node::context::Context;
 use crate::node::crash_loop::CrashLoop;
+use crate::node::event_log::EventLog;
 use crate::node::events::about_node;
 use crate::node::eviction::Eviction;
 use crate::node::host_watch::maintain;
@@ -64,7 +65,8 @@ pub(super) fn build(paths: &Paths, mut config: Config, tasks: &Tasks, senders: S
     notes.insert(0, (false, "Starting", "Starting edge-runtime.".to_owned()));
     notes.extend(launch.outdated.iter().map(|text| (true, "OutdatedRuntime", text.clone())));
     log::info!("node {} starts below {}", config.node_name, paths.root().display());
-    tell(&mut store, &config.node_name, &notes, &clock)?;
+    let event_log = EventLog::new(paths);
+    tell(&mut store, &event_log, &config.node_name, &notes, &clock)?;
     let recovery = Recovery::new(store.is_incomplete()?);
     let node_status = node_status(paths, &config, &launch, &store)?;
     let manager = Manager::new(config.eviction.thresholds.clone(), config.eviction.transition);
@@ -100,6 +102,7 @@ pub(super) fn build(paths: &Paths, mut config: Config, tasks: &Tasks, senders: S
         link: None,
         outgoing: Default::default(),
         correlator: Default::default(),
+        event_log,
         look_at: None,
     };
     Ok(Node {
@@ -148,7 +151,7 @@ fn connect_monitor(paths: &Paths, config: &Config, tasks: &Tasks, senders: &Send
 }
 
 /// The first events about the node.
-fn tell(store: &mut Store, node_name: &str, notes: &[Note], clock: &Clock) -> Result<(), StoreError> {
+fn tell(store: &mut Store, log: &EventLog, node_name: &str, notes: &[Note], clock: &Clock) -> Result<(), StoreError> {
     let now = clock.now();
     store.write(|writer| {
         notes.iter().try_for_each(|(warning, reason, message)| {
@@ -156,6 +159,9 @@ fn tell(store: &mut Store, node_name: &str, notes: &[Note], clock: &Clock) -> Re
             writer.report(&Report::Event { event }).map(drop)
         })
     })?;
+    for (warning, reason, message) in notes {
+        log.add(&about_node(node_name, *warning, reason, message, &now));
+    }
     // What a killed predecessor has left to be told.
     store.sync()
 }

@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 use crate::sys::tasks::Tasks;
 use nix::fcntl::{Flock, FlockArg};
 
+use super::metrics;
 use super::pods::Entry;
 use super::sources::{News, Senders, channels};
 use super::{End, Node};
@@ -84,6 +85,7 @@ pub fn run(paths: &Paths, config: Config, identity: Option<Identity>) -> Result<
         tasks.spawn(async { match smol::process::driver().await {} }).detach();
         let (senders, sources) = channels();
         watch_signals(&tasks, &senders, signals);
+        metrics::serve(&tasks, &senders, paths, &config);
         watch_manifests(&tasks, &senders, paths)?;
         let mut node = build::build(paths, config, &tasks, senders)?;
         node.observe(node.cx.mono());

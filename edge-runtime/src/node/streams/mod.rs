@@ -19,7 +19,7 @@ mod exec;
 mod logs;
 mod outcome;
 mod port_forward;
-mod stats;
+pub(super) mod stats;
 mod target;
 
 use std::collections::BTreeMap;

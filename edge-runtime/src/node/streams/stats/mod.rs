@@ -12,7 +12,7 @@
 
 mod disk;
 mod network;
-mod plan;
+pub(in crate::node) mod plan;
 mod rates;
 mod summary;
 

@@ -14,41 +14,41 @@ use crate::store::StoreError;
 use crate::sys::cgroup::{Cgroups, UsageReader};
 
 /// The machine's own cgroup.
-pub(super) const ROOT: &str = "/";
+pub(in crate::node) const ROOT: &str = "/";
 
-pub(super) struct Plan {
-    pub(super) reader: UsageReader,
-    pub(super) node: String,
-    pub(super) booted: Timestamp,
+pub(in crate::node) struct Plan {
+    pub(in crate::node) reader: UsageReader,
+    pub(in crate::node) node: String,
+    pub(in crate::node) booted: Timestamp,
     /// File system of state, images and writable layers.
-    pub(super) state: PathBuf,
-    pub(super) image_bytes: u64,
-    pub(super) pods: Vec<PodPlan>,
+    pub(in crate::node) state: PathBuf,
+    pub(in crate::node) image_bytes: u64,
+    pub(in crate::node) pods: Vec<PodPlan>,
 }
 
-pub(super) struct PodPlan {
-    pub(super) namespace: String,
-    pub(super) name: String,
-    pub(super) uid: String,
-    pub(super) started: Timestamp,
-    pub(super) cgroup: String,
-    pub(super) host_network: bool,
-    pub(super) containers: Vec<ContainerPlan>,
+pub(in crate::node) struct PodPlan {
+    pub(in crate::node) namespace: String,
+    pub(in crate::node) name: String,
+    pub(in crate::node) uid: String,
+    pub(in crate::node) started: Timestamp,
+    pub(in crate::node) cgroup: String,
+    pub(in crate::node) host_network: bool,
+    pub(in crate::node) containers: Vec<ContainerPlan>,
     /// Volumes that live and die with the pod: name and folder.
-    pub(super) volumes: Vec<(String, PathBuf)>,
+    pub(in crate::node) volumes: Vec<(String, PathBuf)>,
 }
 
-pub(super) struct ContainerPlan {
-    pub(super) name: String,
-    pub(super) started: Timestamp,
-    pub(super) pid: i32,
-    pub(super) cgroup: String,
-    pub(super) writable: PathBuf,
-    pub(super) logs: PathBuf,
+pub(in crate::node) struct ContainerPlan {
+    pub(in crate::node) name: String,
+    pub(in crate::node) started: Timestamp,
+    pub(in crate::node) pid: i32,
+    pub(in crate::node) cgroup: String,
+    pub(in crate::node) writable: PathBuf,
+    pub(in crate::node) logs: PathBuf,
 }
 
 impl Plan {
-    pub(super) fn cgroups(&self) -> impl Iterator<Item = &str> {
+    pub(in crate::node) fn cgroups(&self) -> impl Iterator<Item = &str> {
         let pods = self.pods.iter().flat_map(|pod| {
             let containers = pod.containers.iter().map(|container| container.cgroup.as_str());
             std::iter::once(pod.cgroup.as_str()).chain(containers)
@@ -56,14 +56,14 @@ impl Plan {
         std::iter::once(ROOT).chain(pods)
     }
 
-    pub(super) fn folders(&self) -> impl Iterator<Item = &Path> {
+    pub(in crate::node) fn folders(&self) -> impl Iterator<Item = &Path> {
         self.pods.iter().flat_map(|pod| {
             let containers = pod.containers.iter().flat_map(|one| [one.writable.as_path(), one.logs.as_path()]);
             containers.chain(pod.volumes.iter().map(|(_, folder)| folder.as_path()))
         })
     }
 
-    pub(super) fn of(Backend { cx, cgroups, .. }: &Backend<'_>) -> Result<Self, StoreError> {
+    pub(in crate::node) fn of(Backend { cx, cgroups, .. }: &Backend<'_>) -> Result<Self, StoreError> {
         let up = SignedDuration::try_from(Clock::mono().since(crate::pod::clock::Mono(0))).unwrap_or_default();
         let pods =
             cx.pods.iter().map(|(_, entry)| pod_plan(cx, cgroups, entry)).filter(|pod| !pod.containers.is_empty());

@@ -1,0 +1,214 @@
+//! The disk: room, inodes, whether it takes anything at all, and what it says of its health.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use edge_runtime::paths::Paths;
+use nix::sys::statfs::{TMPFS_MAGIC, statfs};
+use nix::sys::statvfs::{FsFlags, statvfs};
+use sampan_sys::board::Sensors;
+use sampan_sys::host::{DiskSpace, disk_space};
+
+use crate::doctor::finding::Finding;
+use crate::doctor::host::text;
+
+/// The kubelet's and this node's default thresholds of eviction.
+const LOW_PERCENT: u64 = 10;
+const LOW_INODES_PERCENT: u64 = 5;
+/// Beside thresholds, that little is none for pulling an image or writing a log.
+const NOTHING: u64 = 20 << 20;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    places: Vec<Place>,
+    /// What the kernel and the medium say.
+    trouble: Option<String>,
+    /// Tenths of the medium's life that are used, where it says so (JESD84-B51, `life_time`).
+    worn_tenths: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+struct Place {
+    folder: PathBuf,
+    space: DiskSpace,
+    no_exec: bool,
+    in_memory: bool,
+    /// Why a small file could not be written there.
+    refused: Option<String>,
+}
+
+pub(crate) fn look(paths: &Paths) -> Facts {
+    let mut places: Vec<(u64, Place)> = Vec::new();
+    for folder in [paths.state(), paths.layers(), paths.all_pod_logs(), paths.run()] {
+        let Some(there) = folder.ancestors().find(|folder| folder.exists()) else { continue };
+        let Some(space) = disk_space(there) else { continue };
+        let device = std::fs::metadata(there).map(|meta| std::os::unix::fs::MetadataExt::dev(&meta)).unwrap_or_default();
+        if places.iter().any(|(known, _)| *known == device) {
+            continue;
+        }
+        let no_exec = statvfs(there).is_ok_and(|fs| fs.flags().contains(FsFlags::ST_NOEXEC));
+        let in_memory = folder != paths.run() && statfs(there).is_ok_and(|fs| fs.filesystem_type() == TMPFS_MAGIC);
+        let no_exec = no_exec && folder != paths.run() && folder != paths.all_pod_logs();
+        let refused = write(there).err().map(|error| error.to_string());
+        places.push((device, Place { folder: there.to_owned(), space, no_exec, in_memory, refused }));
+    }
+    let sensors = Sensors::find(Path::new("/sys"), vec![paths.state()]);
+    Facts {
+        places: places.into_iter().map(|(_, place)| place).collect(),
+        trouble: sensors.storage_trouble(),
+        worn_tenths: worn(Path::new("/sys")),
+    }
+}
+
+/// What a node has to be able to do, too: a block, synced.
+fn write(folder: &Path) -> std::io::Result<()> {
+    let path = folder.join(format!(".doctor-{}", std::process::id()));
+    let written = File::create(&path).and_then(|mut file| {
+        file.write_all(&[b' '; 4096])?;
+        file.sync_all()
+    });
+    let removed = std::fs::remove_file(&path);
+    written.and(removed)
+}
+
+/// Of all eMMC media the most worn: `0x05` means that 40 to 50 % are used.
+fn worn(sysfs: &Path) -> Option<u64> {
+    let media = std::fs::read_dir(sysfs.join("block")).ok()?.flatten();
+    let all = media.flat_map(|one| {
+        let said = text(one.path().join("device/life_time"));
+        let tenths = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
+        said.split_ascii_whitespace().filter_map(tenths).collect::<Vec<_>>()
+    });
+    all.filter(|tenths| (1..=11).contains(tenths)).max()
+}
+
+pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for place in &facts.places {
+        found.extend(judge_place(place));
+    }
+    let why = "what is written may be lost, and the node is evicting pods or keeps its store in memory";
+    if let Some(trouble) = &facts.trouble {
+        let cure = "dmesg | grep -iE 'mmc|ext4|i/o error'; then check the file system (fsck -f at the next boot) and \
+                    replace the medium if it goes on";
+        found.push(Finding::error("disk-health", trouble.clone(), why, cure));
+    }
+    match facts.worn_tenths {
+        Some(tenths @ 9..) => found.push(Finding::warning(
+            "disk-wear",
+            format!("the flash medium says that {} % of its life are used", (tenths * 10).min(100)),
+            "flash that is worn out turns read-only or loses data",
+            "replace the medium soon: a node keeps its identity in var/lib/edge-runtime/identity, its images are pulled again",
+        )),
+        Some(tenths) => {
+            found.push(Finding::ok("disk-wear", format!("at most {} % of the flash medium's life are used", tenths * 10)));
+        }
+        None => {}
+    }
+    found
+}
+
+fn judge_place(place: &Place) -> Vec<Finding> {
+    let (folder, space) = (place.folder.display(), place.space);
+    let mut found = Vec::new();
+    let percent = |part: u64, whole: u64| part.saturating_mul(100) / whole.max(1);
+    let free = percent(space.available_bytes, space.total_bytes);
+    let cure = format!(
+        "see what takes it: du -xh --max-depth=3 {folder} | sort -h | tail; edge-runtime images; journalctl --vacuum-size=50M"
+    );
+    let what = format!("{} MiB ({free} %) are free at {folder}", space.available_bytes >> 20);
+    let why = "images cannot be pulled, logs are dropped, and pods are evicted";
+    if let Some(refused) = &place.refused {
+        let what = format!("{folder} does not take a small file: {refused}; {what}");
+        let cure = match refused.contains("ead-only") {
+            true => format!("mount -o remount,rw {folder}; if the kernel made it read-only, see dmesg and check the medium"),
+            false => cure,
+        };
+        found.push(Finding::error("disk", what, "the node cannot remember anything, and no image can be pulled", cure));
+    } else if space.total_bytes > 0 && space.available_bytes < NOTHING {
+        found.push(Finding::error("disk", what, why, cure));
+    } else if space.total_bytes > 0 && free < LOW_PERCENT {
+        found.push(Finding::warning("disk", what, why, cure));
+    } else {
+        found.push(Finding::ok("disk", what));
+    }
+    let inodes = percent(space.free_inodes, space.total_inodes);
+    if space.total_inodes > 0 && inodes < LOW_INODES_PERCENT {
+        let what = format!("{} inodes ({inodes} %) are free at {folder}", space.free_inodes);
+        let cure = format!("find what has many files: du --inodes -xd 3 {folder} | sort -n | tail; edge-runtime images");
+        found.push(Finding::warning("inodes", what, "no file can be made although there is room", cure));
+    }
+    if place.no_exec {
+        let cure = format!("take noexec out of the options of {folder} in /etc/fstab, then: mount -o remount,exec {folder}");
+        found.push(Finding::error("disk-exec", format!("{folder} is mounted noexec"), "no container can start a program", cure));
+    }
+    if place.in_memory {
+        let cure = format!("put {folder} on a disk, or make the root file system one (an overlay in memory: overlayroot)");
+        let what = format!("{folder} is in memory (tmpfs)");
+        found.push(Finding::warning("disk-memory", what, "a reboot forgets the node's identity, images and pods", cure));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::finding::Severity;
+    use crate::doctor::finding::tests::{assert_fine, assert_found};
+
+    fn place(available: u64, inodes: u64) -> Place {
+        Place {
+            folder: "/var/lib".into(),
+            space: DiskSpace {
+                total_bytes: 1 << 30,
+                available_bytes: available,
+                free_bytes: available,
+                total_inodes: 1000,
+                free_inodes: inodes,
+            },
+            no_exec: false,
+            in_memory: false,
+            refused: None,
+        }
+    }
+
+    fn with(place: Place) -> Facts {
+        Facts { places: vec![place], ..Facts::default() }
+    }
+
+    #[test]
+    fn room_and_inodes_are_watched() {
+        assert_fine(&judge(&with(place(500 << 20, 500))));
+        assert_found(&judge(&with(place(60 << 20, 500))), "disk", Severity::Warning, "du -xh --max-depth=3 /var/lib");
+        assert_found(&judge(&with(place(1 << 20, 500))), "disk", Severity::Error, "edge-runtime images");
+        assert_found(&judge(&with(place(500 << 20, 10))), "inodes", Severity::Warning, "du --inodes");
+        let btrfs = Place { space: DiskSpace { total_inodes: 0, ..place(500 << 20, 0).space }, ..place(0, 0) };
+        assert_fine(&judge(&with(btrfs)));
+    }
+
+    #[test]
+    fn a_disk_that_takes_nothing_runs_nothing_or_forgets_is_found() {
+        let refused = |why: &str| with(Place { refused: Some(why.into()), ..place(500 << 20, 500) });
+        assert_found(&judge(&refused("Read-only file system (os error 30)")), "disk", Severity::Error, "remount,rw /var/lib");
+        assert_found(&judge(&refused("No space left on device")), "disk", Severity::Error, "du -xh");
+        let no_exec = with(Place { no_exec: true, ..place(500 << 20, 500) });
+        assert_found(&judge(&no_exec), "disk-exec", Severity::Error, "/etc/fstab");
+        let in_memory = with(Place { in_memory: true, ..place(500 << 20, 500) });
+        assert_found(&judge(&in_memory), "disk-memory", Severity::Warning, "on a disk");
+    }
+
+    #[test]
+    fn what_the_medium_says_of_itself_is_passed_on() {
+        let broken = Facts { trouble: Some("the file system has recorded errors".into()), ..Facts::default() };
+        assert_found(&judge(&broken), "disk-health", Severity::Error, "fsck");
+        let worn = |tenths| judge(&Facts { worn_tenths: Some(tenths), ..Facts::default() });
+        assert_found(&worn(9), "disk-wear", Severity::Warning, "replace the medium");
+        assert_fine(&worn(3));
+        let temp = tempfile::tempdir().unwrap();
+        let device = temp.path().join("block/mmcblk0/device");
+        std::fs::create_dir_all(&device).unwrap();
+        std::fs::write(device.join("life_time"), "0x03 0x0a\n").unwrap();
+        assert_eq!((super::worn(temp.path()), super::worn(Path::new("/nowhere"))), (Some(10), None));
+    }
+}

@@ -1,0 +1,14 @@
+//! What is looked at, one file for each: `look` reads facts of the host, `judge` decides by them alone.
+
+pub(super) mod board;
+pub(super) mod cgroups;
+pub(super) mod clock;
+pub(super) mod config;
+pub(super) mod daemon;
+pub(super) mod disk;
+pub(super) mod kernel;
+pub(super) mod limits;
+pub(super) mod link;
+pub(super) mod network;
+pub(super) mod runtime;
+pub(super) mod unit;

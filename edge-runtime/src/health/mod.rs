@@ -1,0 +1,43 @@
+//! Whoever asks how the node is: HTTP/1.1 on a socket and, where the configuration says so, on a port. Takes the question and
+//! writes the answer; knows nothing of what is answered.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `serve` | sockets, connections, limits |
+//! | `request` | what is asked for |
+//! | `text` | metrics as Prometheus reads them |
+
+mod request;
+mod serve;
+pub mod text;
+
+use std::pin::Pin;
+use std::rc::Rc;
+
+use smol::channel::Sender;
+
+pub use request::What;
+pub use serve::{on_port, on_socket};
+
+/// A question and whom to answer. Dropped unanswered, it was too much.
+pub struct Asked {
+    pub what: What,
+    pub answer: Sender<Answer>,
+}
+
+pub struct Answer {
+    /// Else 503.
+    pub ok: bool,
+    pub body: String,
+    /// What takes longer than the asked one has time for; the end of the body.
+    pub more: Option<Pin<Box<dyn Future<Output = String>>>>,
+}
+
+impl Answer {
+    pub fn new(ok: bool, body: impl Into<String>) -> Self {
+        Self { ok, body: body.into(), more: None }
+    }
+}
+
+/// Passes a question on; false if there is no room for one.
+pub type Ask = Rc<dyn Fn(Asked) -> bool>;

@@ -1,0 +1,83 @@
+//! The head of a request, from strangers: what it asks for, or why it gets nothing. Pure.
+
+/// Longest head. What comes with a browser's cookies has no business here.
+pub(super) const LONGEST: usize = 4 << 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    Health,
+    Live,
+    Ready,
+    Metrics,
+}
+
+/// Status of HTTP of a request that is not answered.
+pub(super) type Refusal = &'static str;
+
+/// `None` until the head is whole.
+pub(super) fn read(bytes: &[u8]) -> Option<Result<What, Refusal>> {
+    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
+    let Some(end) = end.filter(|end| *end <= LONGEST) else {
+        return (bytes.len() > LONGEST).then_some(Err("431 Request Header Fields Too Large"));
+    };
+    let line = bytes.get(..end).and_then(|head| head.split(|byte| *byte == b'\r').next()).unwrap_or_default();
+    Some(asked(std::str::from_utf8(line).unwrap_or_default()))
+}
+
+fn asked(line: &str) -> Result<What, Refusal> {
+    let mut words = line.split(' ');
+    let (method, target, version) = (words.next(), words.next(), words.next());
+    if !version.is_some_and(|version| version.starts_with("HTTP/1.")) || words.next().is_some() {
+        return Err("400 Bad Request");
+    }
+    if method != Some("GET") {
+        return Err("405 Method Not Allowed");
+    }
+    // kubectl and probes add `?verbose`, which is what they get.
+    match target.and_then(|target| target.split('?').next()) {
+        Some("/healthz") => Ok(What::Health),
+        Some("/livez") => Ok(What::Live),
+        Some("/readyz") => Ok(What::Ready),
+        Some("/metrics") => Ok(What::Metrics),
+        _ => Err("404 Not Found"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_here_is_given() {
+        let get = |line: &str| read(format!("{line}\r\nHost: x\r\n\r\n").as_bytes());
+        assert_eq!(get("GET /metrics HTTP/1.1"), Some(Ok(What::Metrics)));
+        assert_eq!(get("GET /readyz?verbose HTTP/1.0"), Some(Ok(What::Ready)));
+        assert_eq!(get("GET /livez HTTP/1.1"), Some(Ok(What::Live)));
+        assert_eq!(get("GET /healthz HTTP/1.1"), Some(Ok(What::Health)));
+        for (line, status) in [
+            ("GET /metrics/../etc HTTP/1.1", "404"),
+            ("GET http://x/metrics HTTP/1.1", "404"),
+            ("POST /metrics HTTP/1.1", "405"),
+            ("GET /metrics", "400"),
+            ("GET /metrics HTTP/2", "400"),
+            ("GET /metrics HTTP/1.1 x", "400"),
+            ("\u{16}\u{3}\u{1}", "400"),
+            ("", "400"),
+        ] {
+            assert!(matches!(get(line), Some(Err(refused)) if refused.starts_with(status)), "{line}: {:?}", get(line));
+        }
+    }
+
+    #[test]
+    fn a_part_is_waited_for_and_no_head_is_endless() {
+        let whole = b"GET /metrics HTTP/1.1\r\nA: b\r\n\r\n";
+        for cut in 0..whole.len() {
+            assert_eq!(read(&whole[..cut]), None, "cut at {cut}");
+        }
+        assert!(matches!(read(&[b'a'; LONGEST + 1]), Some(Err(refused)) if refused.starts_with("431")));
+        let mut late = vec![b'a'; LONGEST + 1];
+        late.extend(b"\r\n\r\n");
+        assert!(matches!(read(&late), Some(Err(refused)) if refused.starts_with("431")));
+        assert!(matches!(read(b"\xff\xff\r\n\r\n"), Some(Err(refused)) if refused.starts_with("400")));
+    }
+}

@@ -1,0 +1,96 @@
+//! What the node answers whoever asks how it is. Made when asked for: nothing here costs anything while nobody does.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `node` | the daemon, its link, store and helpers |
+//! | `containers` | pods and their containers, read from their cgroups |
+
+mod containers;
+mod node;
+
+use std::rc::Rc;
+
+use super::Node;
+use super::sources::{News, Senders};
+use super::streams::Backend;
+use super::streams::stats::plan::Plan;
+use crate::config::Config;
+use crate::counters;
+use crate::health::{self, Answer, Ask, Asked, What};
+use crate::paths::Paths;
+use crate::sys::tasks::Tasks;
+
+/// A turn that takes longer is a stall.
+const STALL: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Has the sockets served for as long as the tasks run.
+pub(super) fn serve(tasks: &Tasks, senders: &Senders, paths: &Paths, config: &Config) {
+    let news = senders.news.clone();
+    let ask: Ask = Rc::new(move |asked| news.try_send(News::Asked(asked)).is_ok());
+    if let Some(address) = config.metrics.listen() {
+        tasks.spawn(health::on_port(tasks.clone(), address, Rc::clone(&ask))).detach();
+    }
+    tasks.spawn(health::on_socket(tasks.clone(), paths.health(), ask)).detach();
+}
+
+/// The loop has gone round once more; the turn took so long.
+pub(super) fn turned(took: std::time::Duration) {
+    counters::TURNS.one();
+    counters::LONGEST_TURN.at_least(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+    if took > STALL {
+        counters::STALLS.one();
+    }
+    counters::LAST_TURN.set(crate::clock::Clock::mono().0);
+}
+
+impl Node {
+    pub(super) fn asked(&self, asked: Asked) {
+        let answer = match asked.what {
+            // The loop is here to say it.
+            What::Live | What::Health => Answer::new(true, "[+]loop ok\n"),
+            What::Ready => self.readiness(),
+            What::Metrics => self.metrics(),
+        };
+        // Whoever asked may have gone.
+        let _ = asked.answer.try_send(answer);
+    }
+
+    /// In the words of an API server's `/readyz?verbose`. That no bridge can be reached is no reason: pods run all the same.
+    fn readiness(&self) -> Answer {
+        let mut checks = vec![("loop", Ok(()))];
+        checks
+            .push(("monitor", if self.cx.resumed { Ok(()) } else { Err("it has not said yet what runs".to_owned()) }));
+        checks.push(("node", self.node_status.ready()));
+        let ok = checks.iter().all(|(_, check)| check.is_ok());
+        let mut body = String::new();
+        for (name, check) in checks {
+            match check {
+                Ok(()) => body.extend(["[+]", name, " ok\n"]),
+                Err(why) => body.extend(["[-]", name, " failed: ", &why, "\n"]),
+            }
+        }
+        body.push_str(match (&self.cx.link, self.cx.connection()) {
+            (None, _) => "link: this node has not joined a cluster\n",
+            (_, None) => "link: no bridge can be reached\n",
+            (_, Some(_)) => "link: connected\n",
+        });
+        body.push_str(if ok { "readyz check passed\n" } else { "readyz check failed\n" });
+        Answer::new(ok, body)
+    }
+
+    fn metrics(&self) -> Answer {
+        let backend = Backend {
+            cx: &self.cx,
+            cgroups: &self.launch.base.cgroups,
+            runtimes: &self.launch.runtimes,
+            volumes_trash: &self.launch.base.volumes_trash,
+            monitor: &self.containers.monitor,
+        };
+        let plan = match Plan::of(&backend) {
+            Ok(plan) => plan,
+            Err(error) => return Answer::new(false, error.to_string()),
+        };
+        let text = node::text(self, &plan);
+        Answer { ok: true, body: text, more: Some(Box::pin(containers::text(plan))) }
+    }
+}
