@@ -107,6 +107,11 @@ impl Paths {
         self.state().join("trash")
     }
 
+    /// Where the launcher notes which process the daemon is.
+    pub fn launcher(&self) -> PathBuf {
+        self.root.join("run/edge-runtime.launcher")
+    }
+
     /// Versions of the programs beside the package's: the launcher's.
     pub fn versions(&self) -> PathBuf {
         self.state().join("versions")

@@ -109,6 +109,7 @@ fn remove_from_host(paths: &Paths) -> Result<(), CliError> {
     let others = run.map(|entry| entry.path()).filter(|path| Runtimes::is_state(path));
     // None of them runs any more.
     let _ = std::fs::remove_file(paths.device_mappers());
+    files::remove_tree(&paths.launcher())?;
     for dir in ["containers", "ns", "runc"].map(|dir| paths.run().join(dir)).into_iter().chain(others) {
         files::remove_tree(&dir)?;
     }

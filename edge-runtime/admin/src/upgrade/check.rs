@@ -64,11 +64,10 @@ pub(super) fn check(folder: &Path, paths: &Paths) -> Result<Manifest, UpgradeErr
     }
     let daemon = folder.join(DAEMON);
     let said = ask(&daemon, &["version"])?;
-    if said.trim() != format!("edge-runtime {}", manifest.version) {
-        return Err(bad(
-            DAEMON,
-            format!("says that it is '{}', manifest.json that it is {}", said.trim(), manifest.version),
-        ));
+    let version = said.split_whitespace().nth(1).unwrap_or_default();
+    if version != manifest.version {
+        let why = format!("says that it is '{}', manifest.json that it is {}", said.trim(), manifest.version);
+        return Err(bad(DAEMON, why));
     }
     let scratch = folder.join("selftest");
     let tested = ask(&daemon, &["selftest", "--root", &scratch.display().to_string()]);
