@@ -1,9 +1,14 @@
 //! Gives memory back that a process has touched once and will not need soon. Knows nothing of what the process does.
 #![allow(unsafe_code)]
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
+use std::ops::Range;
 
 use nix::libc;
+
+/// Pages of a piece.
+const PAGES: usize = 2;
 
 /// Unmaps the program's own code and constants, to be mapped again from the page cache as they are used, and returns
 /// free heap to the kernel.
@@ -11,13 +16,11 @@ use nix::libc;
 /// Starting up runs much code once, and every fault maps sixteen pages: a process that then waits for events for
 /// months would count megabytes as its own. Costs some page faults without I/O afterwards.
 pub fn trim() {
-    let Ok(smaps) = fs::read_to_string("/proc/self/smaps") else { return };
-    let Ok(program) = fs::read_link("/proc/self/exe") else { return };
-    for (start, length) in clean_mappings(&smaps, &program.to_string_lossy()) {
+    for Range { start, end } in own_mappings().unwrap_or_default() {
         let address = std::ptr::without_provenance_mut(start);
         // SAFETY: the range is a private mapping of the program's file of which no page was ever written, so what
         // is dropped is read again, unchanged, from the same inode at the next access.
-        unsafe { libc::madvise(address, length, libc::MADV_DONTNEED) };
+        unsafe { libc::madvise(address, end - start, libc::MADV_DONTNEED) };
     }
     #[cfg(target_env = "gnu")]
     // SAFETY: no condition; it only looks at the allocator's own free lists.
@@ -26,33 +29,58 @@ pub fn trim() {
     }
 }
 
-/// Start and length of the read-only mappings of `program` that have no page of their own (`Anonymous: 0`).
-fn clean_mappings(smaps: &str, program: &str) -> Vec<(usize, usize)> {
-    let mut clean = Vec::new();
-    let mut candidate = None;
-    for line in smaps.lines() {
-        if let Some(pages) = line.strip_prefix("Anonymous:") {
-            let range = candidate.take();
-            if pages.trim() == "0 kB" {
-                clean.extend(range);
+/// From now on an access to the program's own code and constants maps two pages, and not all that the kernel maps at once
+/// where it can: sixteen pages (`fault_around_bytes`), or a whole large folio.
+///
+/// For a process that runs a small part of its code all the time: of sixteen pages nearly all have something of that. A fault
+/// maps nothing outside of its mapping, so these are split into pieces, for each of which the kernel needs about 250 bytes.
+pub fn split() {
+    // SAFETY: no condition.
+    let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(0);
+    let mappings = if page == 0 { Vec::new() } else { own_mappings().unwrap_or_default() };
+    for start in mappings.into_iter().flat_map(|mapping| mapping.step_by(2 * PAGES * page)) {
+        let address = std::ptr::without_provenance_mut(start);
+        // Neighbours that differ in this stay apart. It changes nothing else: no core dump has what a file has (core(5)).
+        // SAFETY: it changes neither what is mapped nor how that may be used.
+        unsafe { libc::madvise(address, PAGES * page, libc::MADV_DONTDUMP) };
+    }
+}
+
+/// Those of the program's file of which no page was ever written.
+fn own_mappings() -> io::Result<Vec<Range<usize>>> {
+    let program = fs::read_link("/proc/self/exe")?;
+    clean_mappings(BufReader::new(File::open("/proc/self/smaps")?), &program.to_string_lossy())
+}
+
+/// The read-only mappings of `program` that have no page of their own (`Anonymous: 0`); what adjoins is one.
+fn clean_mappings(mut smaps: impl BufRead, program: &str) -> io::Result<Vec<Range<usize>>> {
+    let mut clean: Vec<Range<usize>> = Vec::new();
+    let (mut candidate, mut line) = (None, String::new());
+    while smaps.read_line(&mut line)? > 0 {
+        let text = line.trim_end_matches('\n');
+        if let Some(pages) = text.strip_prefix("Anonymous:") {
+            let range = candidate.take().filter(|_| pages.trim() == "0 kB");
+            match (clean.last_mut(), range) {
+                (Some(last), Some(Range { start, end })) if last.end == start => last.end = end,
+                (_, range) => clean.extend(range),
             }
-        } else if let Some(header) = header(line) {
-            let (range, permissions, path) = header;
+        } else if let Some((range, permissions, path)) = header(text) {
             let is_ours = path.strip_suffix(" (deleted)").unwrap_or(path) == program.trim_end_matches(" (deleted)");
             candidate = (is_ours && matches!(permissions, "r-xp" | "r--p")).then_some(range);
         }
+        line.clear();
     }
-    clean
+    Ok(clean)
 }
 
 /// `START-END PERMS OFFSET DEVICE INODE PATH`.
-fn header(line: &str) -> Option<((usize, usize), &str, &str)> {
+fn header(line: &str) -> Option<(Range<usize>, &str, &str)> {
     let (range, rest) = line.split_once(' ')?;
     let (start, end) = range.split_once('-')?;
     let (start, end) = (usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?);
     let permissions = rest.get(..4)?;
     let path = rest.splitn(5, ' ').nth(4).unwrap_or("").trim_start();
-    Some(((start, end.checked_sub(start)?), permissions, path))
+    Some((start..end, permissions, path))
 }
 
 #[cfg(test)]
@@ -68,7 +96,8 @@ mod tests {
 5000-6000 rw-p 00004000 fe:00 12 /bin/x y\nAnonymous:             0 kB\n\
 6000-7000 r--p 00000000 fe:00 13 /bin/z\nAnonymous:             0 kB\n\
 7000-8000 rw-p 00000000 00:00 0\nAnonymous:             0 kB\n";
-        assert_eq!(clean_mappings(smaps, "/bin/x y"), [(0x1000, 0x2000), (0x3000, 0x1000)]);
+        let clean = clean_mappings(smaps.as_bytes(), "/bin/x y").expect("text");
+        assert_eq!(clean, [0x1000..0x4000]);
     }
 
     #[test]

@@ -20,12 +20,12 @@ pub fn twins(mut bytes: &[u8]) {
     let settings = Settings::read(&typed).map(|read| read.settings).unwrap_or_default();
     let mut twins = Twins::new("edge-1".to_owned(), &settings, 1);
     let mut now = Now { mono: 1_000, wall: 1_700_000_000_000 };
-    let id = || Named { namespace: "default".to_owned(), name: "t1".to_owned() };
+    let id = || Named { namespace: "default".into(), name: "t1".into() };
     let property = json!({"name": "temp", "type": "FLOAT", "minimum": "-40", "maximum": "125"});
     let model = json!({"spec": {"properties": [property, {"name": "led", "type": "STRING"}]}});
     let device = json!({"spec": {"deviceModelRef": {"name": "lab"}, "protocol": {"protocolName": "lab"},
         "properties": [{"name": "temp"}, {"name": "led", "desired": {"value": "ON"}}]}});
-    let lab = Named { name: "lab".to_owned(), ..id() };
+    let lab = Named { name: "lab".into(), ..id() };
     twins.daemon_came(now);
     twins.object(now, Kind::DeviceModel, lab.clone(), "m".to_owned(), &model);
     twins.object(now, Kind::Device, id(), "d".to_owned(), &device);

@@ -66,6 +66,8 @@ fn work() -> Result<(), Failed> {
     let socket = socket.ok_or_else(|| wrong("--socket is missing"))?;
     sampan_log::start(simple_logger::SimpleLogger::new().with_level(level)).map_err(failed)?;
     confine();
+    // What goes on while devices only report is a quarter of the code, spread over all of it.
+    sampan_memory::split();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let ended = runtime.block_on(sampan_devices::run::run(&socket)).map_err(failed);
     // A name that is still looked up, or a file that hangs, keeps nobody here.

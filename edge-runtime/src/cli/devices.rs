@@ -52,7 +52,7 @@ fn words(given: &Given) -> Result<Vec<String>, CliError> {
 fn question(words: &[&str], namespace: &str) -> Result<Question, CliError> {
     let named = |text: &str| {
         let (namespace, name) = text.split_once('/').unwrap_or((namespace, text));
-        Named { namespace: namespace.to_owned(), name: name.to_owned() }
+        Named { namespace: namespace.into(), name: name.into() }
     };
     match words {
         [] | ["get"] => Ok(Question::Get { device: None }),

@@ -16,6 +16,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use broker::Address;
+/// Of names and values, of which a helper holds thousands: what has up to 15 bytes takes no memory beside it, and copies of what
+/// is longer share it.
+pub use ecow::EcoString as Text;
 pub use lines::{Splitter, TooLong};
 pub use listen::Listen;
 pub use servicebus::Servicebus;
@@ -171,6 +174,6 @@ pub enum Question {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Named {
-    pub namespace: String,
-    pub name: String,
+    pub namespace: Text,
+    pub name: Text,
 }

@@ -77,9 +77,11 @@ impl Works {
             ToHelper::Response { id, response } => requests.responded(id, response),
             ToHelper::Stored { batch } => messages.stored(batch),
             ToHelper::Object { kind, namespace, name, uid, body } => {
-                twins.object(now, kind, Named { namespace, name }, uid, &body);
+                twins.object(now, kind, Named { namespace: namespace.into(), name: name.into() }, uid, &body);
             }
-            ToHelper::Gone { kind, namespace, name, uid } => twins.gone(now, kind, &Named { namespace, name }, &uid),
+            ToHelper::Gone { kind, namespace, name, uid } => {
+                twins.gone(now, kind, &Named { namespace: namespace.into(), name: name.into() }, &uid)
+            }
             ToHelper::Kept { uid, record } => twins.kept(uid, record),
             ToHelper::Told {} => {
                 twins.told(now);

@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sampan_devices_control::Named;
+use sampan_devices_control::{Named, Text};
 
-use super::device::{Device, kind_in};
+use super::device::{Device, State, kind_in};
 use super::documents::{self, Delta, Document, Member, MembershipUpdated, Step, Twin};
 use super::now::{Now, rfc3339};
 use super::{Message, Output, Twins, model_of, topics};
@@ -34,7 +34,7 @@ pub(super) struct Pending {
     /// All that the device is not as it is wanted.
     all: bool,
     /// The properties of which another value is wanted, and how they were.
-    changed: BTreeMap<String, Option<Twin>>,
+    changed: BTreeMap<Text, Option<Twin>>,
 }
 
 /// Who is next.
@@ -88,7 +88,7 @@ impl Announcements {
         id: &Named,
         pending: &mut Option<Box<Pending>>,
         now: u64,
-        how: BTreeMap<String, Twin>,
+        how: BTreeMap<Text, Twin>,
     ) {
         let pending = self.put(id, pending, now);
         for (name, last) in how {
@@ -166,7 +166,7 @@ impl Twins {
             let twin = || property.twin(kind_in(model, name));
             if let Some(wanted) = property.delta() {
                 twins.insert(name.clone(), Some(twin()));
-                delta.insert(name.clone(), wanted.to_owned());
+                delta.insert(name.clone(), wanted.clone());
             }
             match changed.get(name) {
                 Some(last) => drop(steps.insert(name.clone(), Step { last: last.clone(), current: Some(twin()) })),
@@ -216,10 +216,9 @@ impl Twins {
 
 /// As membership has it; `all`: with what it has said of its state.
 pub(super) fn member(id: &Named, device: &Device, all: bool) -> Member {
-    let (state, last_online) = match all {
-        true => (device.state.name.clone(), rfc3339(device.state.last_online)),
-        false => Default::default(),
-    };
+    let state = device.state.as_ref().filter(|_| all);
+    let said = |state: &Box<State>| (state.name.clone(), rfc3339(state.last_online));
+    let (state, last_online) = state.map(said).unwrap_or_default();
     Member {
         id: format!("{}/{}", id.namespace, id.name),
         name: id.name.clone(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sampan_devices_control::Named;
+use sampan_devices_control::{Named, Text};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -69,13 +69,16 @@ impl Twins {
 
     fn shown<'a>(&'a self, id: &'a Named, device: &'a Device) -> Shown<'a> {
         let model = self.models.get(&model_of(id, &device.model));
-        let property = |name: &'a String, property: &'a Property| ShownProperty {
+        let property = |name: &'a Text, property: &'a Property| ShownProperty {
             name,
             kind: property.kind(kind_in(model, name)),
             access: model.and_then(|model| model.rules.get(name)).map_or("", |rule| &rule.access),
-            desired: shown(&property.desired.stamped).filter(|desired| !desired.value.is_empty()),
-            local: property.local.as_ref().and_then(|local| shown(&local.stamped)),
-            observed: property.observed.as_deref().and_then(shown),
+            desired: property
+                .desired()
+                .and_then(|desired| shown(&desired.stamped))
+                .filter(|desired| !desired.value.is_empty()),
+            local: property.local().and_then(|local| shown(&local.stamped)),
+            observed: property.observed().and_then(shown),
             reported: property.reported.as_ref().and_then(shown),
             told: property.in_spec && !property.told.is_due(),
             extra: !property.in_spec,
@@ -85,8 +88,8 @@ impl Twins {
             name: &id.name,
             uid: &device.uid,
             model: &device.model,
-            state: &device.state.name,
-            last_online: rfc3339(device.state.last_online),
+            state: device.state.as_ref().map_or("", |state| &state.name),
+            last_online: device.state.as_ref().map(|state| rfc3339(state.last_online)).unwrap_or_default(),
             properties: device.properties.iter().map(|(name, held)| property(name, held)).collect(),
         }
     }
@@ -104,8 +107,8 @@ impl Twins {
         let held = held.ok_or_else(|| format!("the device has no property {property:?}"))?;
         let (last, before) = (held.twin(kind_in(model, property)), held.wanted().cloned());
         let stamp = stamper(now, self.clock_set);
-        held.want(stamp(value.to_owned()));
-        let mut news = !value.is_empty() && held.observe(stamp(value.to_owned()));
+        held.want(stamp(value.into()));
+        let mut news = !value.is_empty() && held.observe(stamp(value.into()));
         news |= held.observe_echo(&stamp);
         let changed = before.map(|before| before.value) != held.wanted().map(|wanted| wanted.value.clone());
         if news {
@@ -114,7 +117,7 @@ impl Twins {
         self.keep.soon(&mut device.unkept, now.mono);
         self.mappers.touch(id);
         if changed && self.heard {
-            let how = BTreeMap::from([(property.to_owned(), last)]);
+            let how = BTreeMap::from([(property.into(), last)]);
             self.announcements.changed(id, &mut device.pending, now.mono, how);
         }
         self.changed.insert(id.clone());

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use sampan_devices_control::Text;
 use serde_json::Value;
 
 use super::value::Rule;
@@ -11,7 +12,7 @@ use super::value::Rule;
 #[derive(Debug, Default)]
 pub(super) struct Model {
     pub(super) uid: String,
-    pub(super) rules: BTreeMap<String, Rule>,
+    pub(super) rules: BTreeMap<Text, Rule>,
     /// JSON, for mappers.
     pub(super) spec: Option<Box<str>>,
     /// In the round of objects that the daemon tells.
@@ -21,18 +22,18 @@ pub(super) struct Model {
 /// What is needed of a Device.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Body {
-    pub(super) model: String,
-    pub(super) description: String,
-    pub(super) properties: BTreeMap<String, Wanted>,
+    pub(super) model: Text,
+    pub(super) description: Text,
+    pub(super) properties: BTreeMap<Text, Wanted>,
 }
 
 /// What the cloud wants of one property.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Wanted {
     /// Empty for nothing: clients of the API write it so.
-    pub(super) value: String,
+    pub(super) value: Text,
     /// The type that its metadata names, in lower case.
-    pub(super) kind: String,
+    pub(super) kind: Text,
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
@@ -53,7 +54,7 @@ pub(super) fn model(uid: String, body: &Value) -> Model {
             min: text(property, "minimum").to_owned(),
             max: text(property, "maximum").to_owned(),
         };
-        rules.entry(text(property, "name").to_owned()).or_insert_with(rule);
+        rules.entry(text(property, "name").into()).or_insert_with(rule);
     }
     Model { uid, rules, spec: None, said: true }
 }
@@ -64,14 +65,14 @@ pub(super) fn device(body: &Value) -> Body {
     for property in list(body, "properties") {
         let desired = &property["desired"];
         let wanted = || Wanted {
-            value: text(desired, "value").to_owned(),
-            kind: text(&desired["metadata"], "type").to_lowercase(),
+            value: text(desired, "value").into(),
+            kind: text(&desired["metadata"], "type").to_lowercase().into(),
         };
-        properties.entry(text(property, "name").to_owned()).or_insert_with(wanted);
+        properties.entry(text(property, "name").into()).or_insert_with(wanted);
     }
     Body {
-        model: text(&body["spec"]["deviceModelRef"], "name").to_owned(),
-        description: text(&body["metadata"]["labels"], "description").to_owned(),
+        model: text(&body["spec"]["deviceModelRef"], "name").into(),
+        description: text(&body["metadata"]["labels"], "description").into(),
         properties,
     }
 }

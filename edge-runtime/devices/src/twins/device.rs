@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use edge_protocol::message::{DeviceReport, DeviceState, TwinReport, TwinValue};
 use litemap::LiteMap;
-use sampan_devices_control::Named;
+use sampan_devices_control::{Named, Text};
 use serde::{Deserialize, Serialize};
 
 use super::announce::Pending;
@@ -19,7 +19,7 @@ use super::now::rfc3339;
 /// A value and when it came to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Stamped {
-    pub(super) value: String,
+    pub(super) value: Text,
     /// By the wall clock, which had not been set if `unsynchronized`.
     pub(super) at: u64,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -39,14 +39,21 @@ pub(super) struct Property {
     /// Named by the Device object. Others are known only here, and are not reported.
     pub(super) in_spec: bool,
     /// Its type as far as somebody but the model says.
-    pub(super) hint: String,
+    pub(super) hint: Text,
+    /// None where nobody has ever wanted anything of it.
+    pub(super) wishes: Option<Box<Wishes>>,
+    pub(super) reported: Option<Stamped>,
+    pub(super) told: Told,
+}
+
+/// What is wanted of a property, and what its device has heard of that.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Wishes {
     /// The cloud's; empty for none.
     pub(super) desired: Wish,
     /// Of this node; holds as long as the generation is that of `desired`. Few have one.
     pub(super) local: Option<Box<Wish>>,
-    pub(super) reported: Option<Stamped>,
     pub(super) observed: Option<Box<Stamped>>,
-    pub(super) told: Told,
 }
 
 /// How far the bridge has been told of something that changes.
@@ -74,19 +81,19 @@ impl Told {
     }
 }
 
-/// By name. Sorted lists, and what is long behind a pointer: most devices have few properties, and a tree reserves room for
-/// eleven.
-pub(super) type Properties = LiteMap<String, Box<Property>>;
+/// By name. Sorted lists: most devices have few properties, and a tree reserves room for eleven.
+pub(super) type Properties = LiteMap<Text, Property>;
 
 impl Property {
     /// What the device should be; none if nobody wants anything.
     pub(super) fn wanted(&self) -> Option<&Stamped> {
-        let local = self.local.as_deref().filter(|local| local.generation == self.desired.generation);
-        Some(&local.unwrap_or(&self.desired).stamped).filter(|wish| !wish.value.is_empty())
+        let Wishes { desired, local, .. } = self.wishes.as_deref()?;
+        let local = local.as_deref().filter(|local| local.generation == desired.generation);
+        Some(&local.unwrap_or(desired).stamped).filter(|wish| !wish.value.is_empty())
     }
 
     /// The wanted value if the device does not report it.
-    pub(super) fn delta(&self) -> Option<&str> {
+    pub(super) fn delta(&self) -> Option<&Text> {
         let wanted = self.wanted()?;
         self.reported.as_ref().is_none_or(|reported| reported.value != wanted.value).then_some(&wanted.value)
     }
@@ -105,9 +112,9 @@ impl Property {
 
     /// The device has heard of this desired value. Whether that is news.
     pub(super) fn observe(&mut self, value: Stamped) -> bool {
-        let news = self.observed.as_ref().is_none_or(|held| held.value != value.value);
+        let news = self.observed().is_none_or(|held| held.value != value.value);
         if news {
-            self.observed = Some(Box::new(value));
+            self.wishes.get_or_insert_default().observed = Some(Box::new(value));
             self.told.changed();
             // Of both that are told together one was not kept.
             self.told.kept_seq = 0;
@@ -116,7 +123,7 @@ impl Property {
     }
 
     /// Takes for heard of what the device has come to be. Whether that is news.
-    pub(super) fn observe_echo(&mut self, stamp: impl FnOnce(String) -> Stamped) -> bool {
+    pub(super) fn observe_echo(&mut self, stamp: impl FnOnce(Text) -> Stamped) -> bool {
         match (self.wanted(), &self.reported) {
             (Some(wanted), Some(reported)) if wanted.value == reported.value => {
                 let value = wanted.value.clone();
@@ -128,25 +135,41 @@ impl Property {
 
     /// What is wanted here, until the cloud wants something else; empty for what the cloud wants.
     pub(super) fn want(&mut self, value: Stamped) {
-        let generation = self.desired.generation;
-        self.local = (!value.value.is_empty()).then(|| Box::new(Wish { stamped: value, generation }));
+        if value.value.is_empty() {
+            self.wishes.iter_mut().for_each(|wishes| wishes.local = None);
+            return;
+        }
+        let wishes = self.wishes.get_or_insert_default();
+        wishes.local = Some(Box::new(Wish { stamped: value, generation: wishes.desired.generation }));
     }
 
     /// What the cloud wants. Whether it is another value than before.
     pub(super) fn desire(&mut self, value: Stamped) -> bool {
-        if self.desired.stamped.value == value.value {
+        if self.desired().map_or("", |desired| &desired.stamped.value) == value.value {
             return false;
         }
-        self.desired = Wish { stamped: value, generation: self.desired.generation + 1 };
-        self.local = None;
+        let wishes = self.wishes.get_or_insert_default();
+        wishes.desired = Wish { stamped: value, generation: wishes.desired.generation + 1 };
+        wishes.local = None;
         true
+    }
+
+    pub(super) fn desired(&self) -> Option<&Wish> {
+        self.wishes.as_deref().map(|wishes| &wishes.desired)
+    }
+
+    pub(super) fn local(&self) -> Option<&Wish> {
+        self.wishes.as_deref()?.local.as_deref()
+    }
+
+    pub(super) fn observed(&self) -> Option<&Stamped> {
+        self.wishes.as_deref()?.observed.as_deref()
     }
 
     /// Bytes of what a device or a client here has said.
     pub(super) fn held(&self) -> usize {
-        let local = self.local.as_ref().map(|local| &local.stamped);
-        let observed = self.observed.as_deref();
-        [local, observed, self.reported.as_ref()].into_iter().flatten().map(|held| held.value.len()).sum()
+        let local = self.local().map(|local| &local.stamped);
+        [local, self.observed(), self.reported.as_ref()].into_iter().flatten().map(|held| held.value.len()).sum()
     }
 }
 
@@ -158,8 +181,8 @@ pub(super) fn kind_in<'a>(model: Option<&'a Model>, property: &str) -> Option<&'
 /// As a device says it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
-    /// Empty before it has said anything.
-    pub(super) name: String,
+    /// Never empty.
+    pub(super) name: Text,
     /// Milliseconds since 1970; 0 for never.
     pub(super) last_online: u64,
     /// Since when it is so; 0 if nobody knows.
@@ -171,20 +194,21 @@ pub(super) struct State {
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     /// Properties of which another value is wanted, and how they were.
-    pub(super) changed: BTreeMap<String, Twin>,
+    pub(super) changed: BTreeMap<Text, Twin>,
     /// A value that was wanted here is wanted no more.
     pub(super) voided: bool,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Device {
-    pub(super) uid: String,
-    pub(super) model: String,
-    pub(super) description: String,
+    pub(super) uid: Box<str>,
+    pub(super) model: Text,
+    pub(super) description: Text,
     pub(super) properties: Properties,
     /// What of its spec matters to mappers, JSON.
     pub(super) spec: Option<Packed>,
-    pub(super) state: State,
+    /// None before it has said anything, as most never do.
+    pub(super) state: Option<Box<State>>,
     /// Of the last report.
     pub(super) seq: u64,
     /// In the round of objects that the daemon tells.
@@ -205,11 +229,11 @@ pub(super) struct Device {
 
 impl Device {
     /// Takes over the object.
-    pub(super) fn take(&mut self, body: Body, model: Option<&Model>, stamp: impl Fn(String) -> Stamped) -> Taken {
+    pub(super) fn take(&mut self, body: Body, model: Option<&Model>, stamp: impl Fn(Text) -> Stamped) -> Taken {
         let mut taken = Taken::default();
         self.model = body.model;
         self.description = body.description;
-        self.properties.retain(|name, property| !property.in_spec || body.properties.contains_key(name));
+        self.properties.retain(|name, property| !property.in_spec || body.properties.contains_key(&**name));
         for (name, wanted) in body.properties {
             let property = self.properties.entry(name.clone()).or_default();
             property.in_spec = true;
@@ -217,7 +241,7 @@ impl Device {
                 property.hint = wanted.kind;
             }
             let before = property.twin(kind_in(model, &name));
-            let (last, local) = (property.wanted().map(|wanted| wanted.value.clone()), property.local.is_some());
+            let (last, local) = (property.wanted().map(|wanted| wanted.value.clone()), property.local().is_some());
             if property.desire(stamp(wanted.value)) {
                 taken.voided |= local;
                 if last.as_ref() != property.wanted().map(|wanted| &wanted.value) {
@@ -239,7 +263,8 @@ impl Device {
     }
 
     pub(super) fn is_due(&self) -> bool {
-        self.state.told.is_due() || self.properties.values().any(|property| property.in_spec && property.told.is_due())
+        self.state.as_ref().is_some_and(|state| state.told.is_due())
+            || self.properties.values().any(|property| property.in_spec && property.told.is_due())
     }
 
     pub(super) fn extra_bytes(&self) -> usize {
@@ -251,7 +276,7 @@ impl Device {
     /// that is more: so it rises also for a device that was away, and over a restart of which no record says how far it was.
     pub(super) fn report(&mut self, id: &Named, model: Option<&Model>, seq: u64) -> DeviceReport {
         self.seq = self.seq.max(seq) + 1;
-        self.state.told.sent = self.state.told.n;
+        self.state.iter_mut().for_each(|state| state.told.sent = state.told.n);
         let mut twins = Vec::new();
         for (name, property) in self.properties.iter_mut().filter(|(_, property)| property.in_spec) {
             property.told.sent = property.told.n;
@@ -264,38 +289,41 @@ impl Device {
             let value = |held: &Stamped| TwinValue {
                 kept,
                 kept_seq: if kept { property.told.kept_seq } else { 0 },
-                value: held.value.clone(),
+                value: held.value.to_string(),
                 at_ms: held.at,
                 kind: kind.to_owned(),
                 unsynchronized: held.unsynchronized,
             };
-            let (reported, observed) = (property.reported.as_ref().map(value), property.observed.as_deref().map(value));
+            let (reported, observed) = (property.reported.as_ref().map(value), property.observed().map(value));
             if reported.is_some() || observed.is_some() {
-                twins.push(TwinReport { property: name.clone(), reported, observed });
+                twins.push(TwinReport { property: name.to_string(), reported, observed });
             }
         }
-        let state =
-            (!self.state.name.is_empty() && (self.state.told.heard || self.state.told.is_due())).then(|| DeviceState {
-                state: self.state.name.clone(),
-                last_online: rfc3339(self.state.last_online),
-                at_ms: self.state.at,
-                kept: !self.state.told.heard,
-            });
-        let Named { namespace, name } = id.clone();
-        DeviceReport { namespace, name, uid: self.uid.clone(), seq: self.seq, state, twins }
+        let state = self.state.as_ref().filter(|state| state.told.heard || state.told.is_due());
+        let state = state.map(|state| DeviceState {
+            state: state.name.to_string(),
+            last_online: rfc3339(state.last_online),
+            at_ms: state.at,
+            kept: !state.told.heard,
+        });
+        let (namespace, name) = (id.namespace.to_string(), id.name.to_string());
+        DeviceReport { namespace, name, uid: self.uid.to_string(), seq: self.seq, state, twins }
     }
 
     /// The bridge has what was under way.
     pub(super) fn acked(&mut self) {
-        let told = self.properties.iter_mut().map(|(_, property)| &mut property.told);
-        for told in told.chain([&mut self.state.told]) {
-            told.acked = told.sent;
-        }
+        self.all_told().for_each(|told| told.acked = told.sent);
+    }
+
+    /// Of its properties and its state.
+    pub(super) fn all_told(&mut self) -> impl Iterator<Item = &mut Told> {
+        let state = self.state.iter_mut().map(|state| &mut state.told);
+        self.properties.iter_mut().map(|(_, property)| &mut property.told).chain(state)
     }
 
     /// About how many bytes a report or a record of it takes.
     pub(super) fn weight(&self) -> usize {
-        let observed = |property: &Property| property.observed.as_ref().map_or(0, |held| held.value.len());
+        let observed = |property: &Property| property.observed().map_or(0, |held| held.value.len());
         let twins =
             self.properties.iter().map(|(name, property)| name.len() + property.held() + observed(property) + 96);
         200 + twins.sum::<usize>()
@@ -319,7 +347,7 @@ impl Property {
             expected: self.wanted().map(valued),
             actual: self.reported.as_ref().map(valued),
             optional: true,
-            metadata: Some(Kind { kind: kind.to_owned() }),
+            metadata: Some(Kind { kind: kind.into() }),
         }
     }
 }

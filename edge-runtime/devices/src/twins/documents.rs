@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use sampan_devices_control::Text;
 use serde::Serialize;
 
 /// The text of any of them.
@@ -24,7 +25,7 @@ pub(super) struct Twin {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Valued {
-    pub(super) value: String,
+    pub(super) value: Text,
     pub(super) metadata: Time,
 }
 
@@ -36,11 +37,11 @@ pub(super) struct Time {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Kind {
     #[serde(rename = "type")]
-    pub(super) kind: String,
+    pub(super) kind: Text,
 }
 
 /// By property; None for one that is no more.
-pub(super) type TwinMap = BTreeMap<String, Option<Twin>>;
+pub(super) type TwinMap = BTreeMap<Text, Option<Twin>>;
 
 /// `twin/update/result` and `twin/get/result`.
 #[derive(Serialize)]
@@ -65,7 +66,7 @@ pub(super) struct Delta<'a> {
     pub(super) event_id: &'a str,
     pub(super) timestamp: u64,
     pub(super) twin: &'a TwinMap,
-    pub(super) delta: &'a BTreeMap<String, String>,
+    pub(super) delta: &'a BTreeMap<Text, Text>,
 }
 
 /// `twin/update/document`.
@@ -73,7 +74,7 @@ pub(super) struct Delta<'a> {
 pub(super) struct Document<'a> {
     pub(super) event_id: &'a str,
     pub(super) timestamp: u64,
-    pub(super) twin: &'a BTreeMap<String, Step>,
+    pub(super) twin: &'a BTreeMap<Text, Step>,
 }
 
 /// How a property was and is.
@@ -120,11 +121,11 @@ pub(super) struct MembershipUpdated<'a> {
 #[derive(Default, Serialize)]
 pub(super) struct Member {
     pub(super) id: String,
-    pub(super) name: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) description: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) state: String,
+    pub(super) name: Text,
+    #[serde(skip_serializing_if = "Text::is_empty")]
+    pub(super) description: Text,
+    #[serde(skip_serializing_if = "Text::is_empty")]
+    pub(super) state: Text,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) last_online: String,
 }

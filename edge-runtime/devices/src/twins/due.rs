@@ -171,7 +171,7 @@ impl Due {
     /// Nobody knows whether the batch under way has arrived: its devices wait as before.
     pub(super) fn void(&mut self, devices: &mut BTreeMap<Named, Box<Device>>) {
         for Flying { id, uid, since, urgent, again } in self.flying.take().into_iter().flatten() {
-            if let Some(device) = devices.get_mut(&id).filter(|device| device.uid == uid) {
+            if let Some(device) = devices.get_mut(&id).filter(|device| *device.uid == *uid) {
                 let waiting = &mut device.waiting;
                 waiting.since = since.or(waiting.since);
                 waiting.urgent |= urgent;

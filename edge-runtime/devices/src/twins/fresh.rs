@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn each_is_asked_for_once_and_few_at_a_time() {
-        let id = |n: usize| Named { namespace: "default".into(), name: format!("t{n:03}") };
+        let id = |n: usize| Named { namespace: "default".into(), name: format!("t{n:03}").into() };
         let mut fresh = Fresh::default();
         (0..200).for_each(|n| fresh.came(&id(n), true, n == 0));
         fresh.tick(1_000);

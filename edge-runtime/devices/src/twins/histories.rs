@@ -78,14 +78,14 @@ impl Twins {
         if began && self.ready {
             restore(&mut self.records, device);
         }
-        let uid = device.uid.clone();
+        let uid = device.uid.to_string();
         self.forget_history(&uid, &gone);
         match asked {
             Ok(_) => drop(self.histories.refused.remove(id)),
             Err(wrong) if self.histories.refused.get(id) != Some(&wrong) && self.daemon => {
                 self.outputs.push(Output::Tell(FromHelper::Event {
-                    namespace: id.namespace.clone(),
-                    name: id.name.clone(),
+                    namespace: id.namespace.to_string(),
+                    name: id.name.to_string(),
                     uid,
                     warning: true,
                     reason: "HistoryRefused".to_owned(),

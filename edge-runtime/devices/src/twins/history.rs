@@ -178,7 +178,7 @@ impl History {
         }
         let mut changes = Changes::default();
         for Change(at, value, unset) in kept {
-            changes.push(Stamped { value: value.into_owned(), at, unsynchronized: unset > 0 });
+            changes.push(Stamped { value: value.as_ref().into(), at, unsynchronized: unset > 0 });
         }
         changes.unkept = false;
         self.bytes += changes.bytes + PROPERTY + property.len();
@@ -259,7 +259,7 @@ mod tests {
                 let empty: usize = history.properties.keys().map(|name| PROPERTY + name.len()).sum();
                 assert!(history.bytes <= share.max(empty), "{} > {share}", history.bytes);
                 if share > 90_000 {
-                    assert_eq!(history.of(property).last().map(|last| &last.value), Some(&value), "the newest is there");
+                    assert_eq!(history.of(property).last().map(|last| &*last.value), Some(&*value), "the newest is there");
                 }
             }
             for row in history.rows("u") {

@@ -1,6 +1,6 @@
 //! MQTT messages of devices and their programs, and the answers to them. Whatever comes is answered or passed over.
 
-use sampan_devices_control::{FromHelper, Named};
+use sampan_devices_control::{FromHelper, Named, Text};
 
 use super::announce::member;
 use super::device::kind_in;
@@ -21,8 +21,7 @@ impl Twins {
         self.fresh.forget();
         self.heard = up || self.listens;
         for device in self.devices.values_mut().filter(|_| !up) {
-            let told = device.properties.iter_mut().map(|(_, property)| &mut property.told);
-            told.chain([&mut device.state.told]).for_each(|told| told.live = false);
+            device.all_told().for_each(|told| told.live = false);
         }
         if up && self.ready {
             self.announce_all(now);
@@ -139,7 +138,7 @@ impl Twins {
         }
         if let Some(name) = done.extra.filter(|_| self.daemon && !device.extras_told) {
             device.extras_told = true;
-            let uid = device.uid.clone();
+            let uid = device.uid.to_string();
             self.extra_event(id, uid, &name);
         }
         let timestamp = now.wall;
@@ -153,8 +152,8 @@ impl Twins {
     fn extra_event(&mut self, id: &Named, uid: String, name: &str) {
         let shown: String = name.chars().take(64).collect();
         self.outputs.push(super::Output::Tell(FromHelper::Event {
-            namespace: id.namespace.clone(),
-            name: id.name.clone(),
+            namespace: id.namespace.to_string(),
+            name: id.name.to_string(),
             uid,
             warning: true,
             reason: "PropertyNotInDevice".to_owned(),
@@ -178,36 +177,38 @@ impl Twins {
         let topic = topics::device(id, "state/update/result");
         let Some((event_id, state)) = self.read(now, &topic, payload, request::state) else { return };
         let Some(device) = self.devices.get_mut(id) else { return self.not_here(now, topic, &event_id, id) };
-        if retained && (device.state.told.live || (!device.state.told.heard && !device.state.name.is_empty())) {
+        let newer = device.state.as_ref().is_none_or(|state| state.told.heard && !state.told.live);
+        if retained && !newer {
             return;
         }
         self.state(now, id, state);
     }
 
     /// The device says how it is, by one of [`STATES`](request::STATES).
-    pub(super) fn state(&mut self, now: Now, id: &Named, state: String) {
+    pub(super) fn state(&mut self, now: Now, id: &Named, state: Text) {
         let Some(device) = self.devices.get_mut(id) else { return };
-        let news = device.state.name != state;
-        let waits = device.state.told.is_due();
+        let held = device.state.get_or_insert_default();
+        let news = held.name != state;
+        let waits = held.told.is_due();
         self.counters.coalesced += u64::from(news && waits);
         if matches!(state.as_str(), "ok" | "online") {
-            device.state.last_online = now.wall;
+            held.last_online = now.wall;
         }
         // What was kept may be older than what the bridge was told since.
-        if news || !device.state.told.heard {
-            device.state.at = if news { now.wall } else { device.state.at };
-            device.state.told.changed();
+        if news || !held.told.heard {
+            held.at = if news { now.wall } else { held.at };
+            held.told.changed();
             self.due.changed(&mut device.waiting, now.mono, true);
         } else {
             self.due.again(&mut device.waiting, now.mono);
         }
-        (device.state.told.heard, device.state.told.live) = (true, true);
-        device.state.name.clone_from(&state);
+        (held.told.heard, held.told.live) = (true, true);
+        held.name.clone_from(&state);
         device.unkept.any |= news;
         device.unkept.times = true;
         self.counters.reports_in += 1;
         self.changed.insert(id.clone());
-        let last_online = rfc3339(device.state.last_online);
+        let last_online = rfc3339(held.last_online);
         let event_id = self.ids.next();
         let device = DeviceState { name: &id.name, state: &state, last_online };
         let result = StateResult { event_id: &event_id, timestamp: now.wall, device };

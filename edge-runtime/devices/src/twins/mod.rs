@@ -47,7 +47,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sampan_devices_control::{FromHelper, Named, Row, Settings};
+use sampan_devices_control::{FromHelper, Named, Row, Settings, Text};
 use serde_json::Value;
 
 use announce::Announcements;
@@ -285,7 +285,7 @@ impl Twins {
         let mut lines = Vec::new();
         let devices = self.devices.values_mut().filter(|device| which.fits(&device.unkept)).map(|device| {
             device.unkept = keep::Unkept { spilled: device.is_due(), ..keep::Unkept::default() };
-            Row { uid: device.uid.clone(), record: record::of(device) }
+            Row { uid: device.uid.to_string(), record: record::of(device) }
         });
         let of_mappers = which.has_mappers().then(|| self.mappers.rows.take());
         let rows_of_devices: Vec<Row> = devices.collect();
@@ -334,10 +334,10 @@ impl Twins {
 }
 
 /// How values are stamped now. No method, so that a device may be borrowed meanwhile.
-fn stamper(now: Now, clock_set: bool) -> impl Fn(String) -> Stamped {
+fn stamper(now: Now, clock_set: bool) -> impl Fn(Text) -> Stamped {
     move |value| Stamped { value, at: now.wall, unsynchronized: !clock_set }
 }
 
-fn model_of(device: &Named, model: &str) -> Named {
-    Named { namespace: device.namespace.clone(), name: model.to_owned() }
+fn model_of(device: &Named, model: &Text) -> Named {
+    Named { namespace: device.namespace.clone(), name: model.clone() }
 }

@@ -70,7 +70,7 @@ impl Twins {
             }
             let mut news = false;
             for (name, property) in device.properties.iter_mut().filter(|(_, property)| property.in_spec) {
-                let shown = property.reported.is_some() || property.observed.is_some();
+                let shown = property.reported.is_some() || property.observed().is_some();
                 let other = property.kind(kind_in(old.as_ref(), name)) != property.kind(kind_in(new, name));
                 if shown && other {
                     property.told.changed();
@@ -84,11 +84,11 @@ impl Twins {
     }
 
     fn device(&mut self, now: Now, id: Named, uid: String, object: &Value) {
-        if self.devices.get(&id).is_some_and(|held| held.uid != uid) {
+        if self.devices.get(&id).is_some_and(|held| *held.uid != *uid) {
             // Another device of the same name: nothing of the old one is its own.
             self.remove(now, &id);
         }
-        let new = || Box::new(Device { uid, loaded: self.ready, ..Device::default() });
+        let new = || Box::new(Device { uid: uid.into(), loaded: self.ready, ..Device::default() });
         let came = !self.devices.contains_key(&id);
         let device = self.devices.entry(id.clone()).or_insert_with(new);
         device.said = true;
@@ -118,7 +118,7 @@ impl Twins {
             self.mappers.touch(&id);
         }
         // One that comes later than its record.
-        let record = if self.ready { self.records.remove(&device.uid) } else { None };
+        let record = if self.ready { self.records.remove(&*device.uid) } else { None };
         if let Some(record) = record.and_then(|text| record::parse(&text)) {
             record.restore(device);
             device.unkept.spilled = device.is_due();
@@ -148,7 +148,7 @@ impl Twins {
                 }
             }
             Kind::Device => {
-                if self.devices.get(id).is_some_and(|device| device.uid == uid) {
+                if self.devices.get(id).is_some_and(|device| *device.uid == *uid) {
                     self.remove(now, id);
                 }
             }
@@ -186,7 +186,7 @@ impl Twins {
         let mut records = std::mem::take(&mut self.records);
         for device in self.devices.values_mut() {
             histories::restore(&mut records, device);
-            let record = records.remove(&device.uid).and_then(|text| record::parse(&text));
+            let record = records.remove(&*device.uid).and_then(|text| record::parse(&text));
             if !device.loaded {
                 device.loaded = true;
                 if let Some(record) = record {
@@ -251,7 +251,7 @@ impl Twins {
         }
         let unwritten: BTreeSet<&str> = refused.iter().map(|refusal| refusal.uid.as_str()).collect();
         for (id, uid) in self.due.acked(batch) {
-            let Some(device) = self.devices.get_mut(&id).filter(|device| device.uid == uid) else { continue };
+            let Some(device) = self.devices.get_mut(&id).filter(|device| *device.uid == *uid) else { continue };
             if unwritten.contains(uid.as_str()) {
                 // What was in the way may go: it is told again, seldom, or when the Device changes.
                 self.due.again(&mut device.waiting, now.mono);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use sampan_devices_control::Text;
 use serde::Deserialize;
 
 use super::request::{Change, LONGEST_ID, Update};
@@ -12,7 +13,7 @@ use super::request::{Change, LONGEST_ID, Update};
 struct Plain {
     #[serde(default)]
     event_id: String,
-    twin: BTreeMap<String, Values>,
+    twin: BTreeMap<Text, Values>,
 }
 
 #[derive(Deserialize)]
@@ -24,7 +25,7 @@ struct Values {
 
 #[derive(Deserialize)]
 struct Held {
-    value: String,
+    value: Text,
 }
 
 /// None: it is for the long way.

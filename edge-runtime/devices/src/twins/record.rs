@@ -4,30 +4,31 @@
 use std::collections::BTreeMap;
 use std::ops::Not;
 
+use sampan_devices_control::Text;
 use serde::{Deserialize, Serialize};
 
-use super::device::{Device, Property, Stamped, State, Told, Wish};
+use super::device::{Device, Property, Stamped, State, Told, Wish, Wishes};
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Record {
     seq: u64,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    state: String,
+    #[serde(skip_serializing_if = "Text::is_empty")]
+    state: Text,
     #[serde(skip_serializing_if = "is_zero")]
     last_online: u64,
     #[serde(skip_serializing_if = "is_zero")]
     state_at: u64,
     #[serde(skip_serializing_if = "Not::not")]
     state_untold: bool,
-    twins: BTreeMap<String, Kept>,
+    twins: BTreeMap<Text, Kept>,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Kept {
-    #[serde(rename = "type", skip_serializing_if = "String::is_empty")]
-    hint: String,
+    #[serde(rename = "type", skip_serializing_if = "Text::is_empty")]
+    hint: Text,
     #[serde(skip_serializing_if = "Option::is_none")]
     desired: Option<Wish>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,21 +55,22 @@ const fn is_zero(number: &u64) -> bool {
 /// Of a device; empty if there is nothing to remember.
 pub(super) fn of(device: &Device) -> String {
     let kept = |property: &Property| Kept {
-        hint: if property.in_spec { String::new() } else { property.hint.clone() },
-        desired: (property.desired != Wish::default()).then(|| property.desired.clone()),
-        local: property.local.clone(),
+        hint: if property.in_spec { Text::new() } else { property.hint.clone() },
+        desired: property.desired().filter(|desired| **desired != Wish::default()).cloned(),
+        local: property.wishes.as_ref().and_then(|wishes| wishes.local.clone()),
         reported: property.reported.clone(),
-        observed: property.observed.clone(),
+        observed: property.wishes.as_ref().and_then(|wishes| wishes.observed.clone()),
         untold: property.in_spec && property.told.is_due(),
         seq: if property.told.heard { 0 } else { property.told.kept_seq },
         extra: !property.in_spec,
     };
+    let state = device.state.as_deref().cloned().unwrap_or_default();
     let record = Record {
         seq: device.seq,
-        state: device.state.name.clone(),
-        last_online: device.state.last_online,
-        state_at: device.state.at,
-        state_untold: device.state.told.is_due(),
+        state: state.name,
+        last_online: state.last_online,
+        state_at: state.at,
+        state_untold: state.told.is_due(),
         twins: device.properties.iter().map(|(name, property)| (name.clone(), kept(property))).collect(),
     };
     serde_json::to_string(&record).unwrap_or_default()
@@ -87,13 +89,13 @@ impl Record {
     /// Puts into a device what this process does not know of it.
     pub(super) fn restore(self, device: &mut Device) {
         device.seq = device.seq.max(self.seq);
-        if device.state.name.is_empty() && !self.state.is_empty() {
-            device.state = State {
+        if device.state.is_none() && !self.state.is_empty() {
+            device.state = Some(Box::new(State {
                 name: self.state,
                 last_online: self.last_online,
                 at: self.state_at,
                 told: told(self.state_untold, self.seq),
-            };
+            }));
         }
         for (name, kept) in self.twins {
             let property = match (device.properties.get_mut(&name), kept.extra) {
@@ -112,7 +114,7 @@ impl Record {
         let none = Kept::default();
         device.properties.iter().all(|(name, property)| {
             let kept = self.twins.get(name).unwrap_or(&none);
-            kept.local == property.local && kept.observed == property.observed
+            kept.local.as_deref() == property.local() && kept.observed.as_deref() == property.observed()
         })
     }
 }
@@ -124,21 +126,23 @@ impl Kept {
             property.hint = self.hint;
         }
         let desired = self.desired.unwrap_or_default();
-        if property.desired.stamped.value == desired.stamped.value {
-            property.desired = desired;
-            property.local = self.local.filter(|local| local.generation == property.desired.generation);
+        let mut wishes = property.wishes.take().unwrap_or_default();
+        if wishes.desired.stamped.value == desired.stamped.value {
+            wishes.desired = desired;
+            wishes.local = self.local.filter(|local| local.generation == wishes.desired.generation);
         } else {
             // The cloud has changed its mind meanwhile: what was wanted here is void.
-            property.desired.generation = desired.generation + 1;
+            wishes.desired.generation = desired.generation + 1;
         }
         if property.reported.is_none()
-            && property.observed.is_none()
+            && wishes.observed.is_none()
             && (self.reported.is_some() || self.observed.is_some())
         {
             property.reported = self.reported;
-            property.observed = self.observed;
+            wishes.observed = self.observed;
             property.told = told(self.untold, if self.seq == 0 { seq } else { self.seq });
         }
+        property.wishes = Some(wishes).filter(|wishes| **wishes != Wishes::default());
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use sampan_devices_control::Text;
 use serde_json::{Map, Value};
 
 use super::plain;
@@ -23,17 +24,17 @@ pub(super) struct Bad {
 pub(super) struct Update {
     pub(super) event_id: String,
     /// None is JSON's null: the property is to be forgotten.
-    pub(super) twin: BTreeMap<String, Option<Change>>,
+    pub(super) twin: BTreeMap<Text, Option<Change>>,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Change {
-    pub(super) expected: Option<String>,
-    pub(super) actual: Option<String>,
+    pub(super) expected: Option<Text>,
+    pub(super) actual: Option<Text>,
     /// What a driver says that the device has heard is wanted; empty for nothing, and none where nobody drives it.
-    pub(super) observed: Option<String>,
+    pub(super) observed: Option<Text>,
     /// The type that the sender names, in lower case.
-    pub(super) kind: Option<String>,
+    pub(super) kind: Option<Text>,
 }
 
 /// The id and everything else of a message.
@@ -65,7 +66,9 @@ fn any_update(payload: &[u8]) -> Result<Update, Bad> {
         _ => Err("the message has no twin".to_owned()),
     };
     match read {
-        Ok(changes) => Ok(Update { event_id, twin: changes.into_iter().map(|(change, key)| (key, change)).collect() }),
+        Ok(changes) => {
+            Ok(Update { event_id, twin: changes.into_iter().map(|(change, key)| (key.into(), change)).collect() })
+        }
         Err(why) => Err(Bad { event_id, why }),
     }
 }
@@ -77,14 +80,14 @@ fn change(key: &str, value: Value) -> Result<Option<Change>, String> {
         _ => return Err(format!("{key:?} is neither an object nor null")),
     };
     let kind = match map.get("metadata").map(|metadata| &metadata["type"]) {
-        Some(Value::String(kind)) if kind.len() <= LONGEST_KIND => Some(kind.to_lowercase()),
+        Some(Value::String(kind)) if kind.len() <= LONGEST_KIND => Some(kind.to_lowercase().into()),
         None | Some(Value::Null) => None,
         Some(_) => return Err(format!("the type of {key:?} is no text of at most {LONGEST_KIND} bytes")),
     };
     let mut value = |which: &str| match map.remove(which) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Object(mut held)) => match held.remove("value") {
-            Some(Value::String(value)) => Ok(Some(value)),
+            Some(Value::String(value)) => Ok(Some(value.into())),
             Some(Value::Null) | None => Err(format!("{which} of {key:?} has no value")),
             Some(_) => Err(format!("the value of {which} of {key:?} is no text")),
         },
@@ -94,10 +97,10 @@ fn change(key: &str, value: Value) -> Result<Option<Change>, String> {
 }
 
 /// A `state/update`: its id and the state, in lower case.
-pub(super) fn state(payload: &[u8]) -> Result<(String, String), Bad> {
+pub(super) fn state(payload: &[u8]) -> Result<(String, Text), Bad> {
     let (event_id, map) = object(payload)?;
     match map.get("state").and_then(Value::as_str).map(str::to_lowercase) {
-        Some(state) if STATES.contains(&state.as_str()) => Ok((event_id, state)),
+        Some(state) if STATES.contains(&state.as_str()) => Ok((event_id, state.into())),
         _ => Err(Bad { event_id, why: format!("state is none of {}", STATES.join(", ")) }),
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn parse(topic: &str) -> Option<Topic> {
     let levels: Vec<&str> = levels.collect();
     match (kind, levels.as_slice()) {
         ("device", [namespace, name, rest @ ..]) => {
-            let id = Named { namespace: (*namespace).to_owned(), name: (*name).to_owned() };
+            let id = Named { namespace: (*namespace).into(), name: (*name).into() };
             match rest {
                 ["twin", "update"] => Some(Topic::TwinUpdate(id)),
                 ["twin", "get"] => Some(Topic::TwinGet(id)),

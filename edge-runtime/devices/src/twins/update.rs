@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use sampan_devices_control::Text;
+
 use super::body::Model;
 use super::device::{Device, Stamped};
 use super::documents::{Step, Twin, TwinMap};
@@ -56,7 +58,7 @@ pub(super) fn check_value(limits: &Limits<'_>, name: &str, value: &str) -> Resul
 /// Something of it is not allowed.
 pub(super) fn check(
     device: &Device,
-    twin: &BTreeMap<String, Option<Change>>,
+    twin: &BTreeMap<Text, Option<Change>>,
     limits: &Limits<'_>,
 ) -> Result<(), Refused> {
     let mut held = device.properties.values().map(|property| property.held()).sum::<usize>();
@@ -76,7 +78,7 @@ pub(super) fn check(
         if observed.as_ref().is_some_and(|value| value.len() > LONGEST_VALUE) {
             return refused(413, format!("what {name:?} is said to be wanted is longer than {LONGEST_VALUE} bytes"));
         }
-        held += observed.as_ref().map_or(0, String::len);
+        held += observed.as_ref().map_or(0, Text::len);
         for value in [actual, expected].into_iter().flatten() {
             // Wanting nothing takes back what was wanted here.
             if !(value.is_empty() && Some(value) == expected.as_ref()) {
@@ -93,7 +95,7 @@ pub(super) fn check(
             }
             strange = true;
             extras += usize::from(property.is_none());
-            let values = [actual, expected].into_iter().flatten().map(String::len).sum::<usize>();
+            let values = [actual, expected].into_iter().flatten().map(Text::len).sum::<usize>();
             extra_bytes += values + if property.is_none() { name.len() + 64 } else { 0 };
         }
     }
@@ -110,7 +112,7 @@ pub(super) fn check(
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub(super) result: TwinMap,
-    pub(super) steps: BTreeMap<String, Step>,
+    pub(super) steps: BTreeMap<Text, Step>,
     /// Values that the device reported, and those of them that took the place of one which was not told.
     pub(super) reports: u64,
     pub(super) coalesced: u64,
@@ -120,16 +122,16 @@ pub(super) struct Done {
     /// Another value is wanted, or the device has heard of the one that is.
     pub(super) wishes: bool,
     /// One that the Device object does not have has a value, or was forgotten.
-    pub(super) extra: Option<String>,
+    pub(super) extra: Option<Text>,
     pub(super) cleared: bool,
 }
 
 /// What was [`check`]ed.
 pub(super) fn apply(
     device: &mut Device,
-    twin: BTreeMap<String, Option<Change>>,
+    twin: BTreeMap<Text, Option<Change>>,
     model: Option<&Model>,
-    stamp: impl Fn(String) -> Stamped,
+    stamp: impl Fn(Text) -> Stamped,
 ) -> Done {
     let mut done = Done::default();
     for (name, change) in twin {

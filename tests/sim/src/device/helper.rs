@@ -32,7 +32,7 @@ pub(super) struct Sensors {
 }
 
 fn id(name: &str) -> Named {
-    Named { namespace: "ns".to_owned(), name: name.to_owned() }
+    Named { namespace: "ns".into(), name: name.into() }
 }
 
 fn kind_of(key: &ObjectKey) -> Option<Kind> {

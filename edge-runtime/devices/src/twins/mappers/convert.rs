@@ -131,7 +131,7 @@ pub(super) fn device(
         report_to_cloud: state["reportToCloud"].as_bool().unwrap_or_default(),
         report_cycle: whole(state, "reportCycle"),
     };
-    Device { name: id.name.clone(), spec: Some(spec), status: Some(status), namespace: id.namespace.clone() }
+    Device { name: id.name.to_string(), spec: Some(spec), status: Some(status), namespace: id.namespace.to_string() }
 }
 
 fn config(held: &Value, of: &str, notes: &mut Notes) -> (String, CustomizedValue) {
@@ -163,7 +163,7 @@ pub(super) fn model(id: &Named, spec: &Value) -> DeviceModel {
         });
     }
     let spec = DeviceModelSpec { properties, commands: Vec::new() };
-    DeviceModel { name: id.name.clone(), spec: Some(spec), namespace: id.namespace.clone() }
+    DeviceModel { name: id.name.to_string(), spec: Some(spec), namespace: id.namespace.to_string() }
 }
 
 #[cfg(test)]

@@ -118,7 +118,7 @@ impl<'a> Source<'a> {
         let known = |name: &str| models.get(&model.id).is_some_and(|held| held.rules.contains_key(name));
         let wanted = |name: &str| {
             let wanted = device.properties.get(name).and_then(|property| property.wanted());
-            wanted.map(|wanted| wanted.value.clone()).unwrap_or_default()
+            wanted.map(|wanted| wanted.value.to_string()).unwrap_or_default()
         };
         let mut notes = Notes::default();
         let message = convert::device(id, &device.model, &merged, known, wanted, &mut notes).encode_to_vec();

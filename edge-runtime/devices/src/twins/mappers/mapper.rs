@@ -113,7 +113,7 @@ impl Mapper {
         let Record { info, models } = serde_json::from_str(record).ok()?;
         let named = |(id, hash): (String, u64)| {
             let (namespace, name) = id.split_once('/')?;
-            Some((Named { namespace: namespace.to_owned(), name: name.to_owned() }, hash))
+            Some((Named { namespace: namespace.into(), name: name.into() }, hash))
         };
         Some(Self { models: models.into_iter().filter_map(named).collect(), ..Self::new(number, info, known) })
     }
@@ -302,6 +302,6 @@ impl Mapper {
 }
 
 fn remove(Named { namespace, name }: &Named) -> ToCall {
-    let request = RemoveDeviceRequest { device_name: name.clone(), device_namespace: namespace.clone() };
+    let request = RemoveDeviceRequest { device_name: name.to_string(), device_namespace: namespace.to_string() };
     ToCall { path: method::REMOVE_DEVICE, message: request.encode_to_vec(), odd: None }
 }

@@ -276,9 +276,9 @@ impl Twins {
 
     fn mapper_event(&mut self, id: &Named, event: Event) {
         let Some(device) = self.devices.get(id).filter(|_| self.daemon) else { return };
-        let Named { namespace, name } = id.clone();
+        let (namespace, name) = (id.namespace.to_string(), id.name.to_string());
         let Event { warning, reason, message } = event;
-        let (uid, reason) = (device.uid.clone(), reason.to_owned());
+        let (uid, reason) = (device.uid.to_string(), reason.to_owned());
         self.outputs.push(Output::Tell(FromHelper::Event { namespace, name, uid, warning, reason, message }));
     }
 

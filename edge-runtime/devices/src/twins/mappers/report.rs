@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sampan_devices_control::Named;
+use sampan_devices_control::{Named, Text};
 use sampan_dmi::{ReportDeviceStatesRequest, ReportDeviceStatusRequest, Twin, TwinProperty};
 
 use super::super::request::{Change, STATES};
@@ -23,7 +23,7 @@ fn not_here(Named { namespace, name }: &Named) -> Status {
 impl Twins {
     /// What does not fit is left out. An error if nothing of it fits.
     pub(super) fn twins_reported(&mut self, now: Now, request: ReportDeviceStatusRequest) -> Result<(), Status> {
-        let id = Named { namespace: request.device_namespace, name: request.device_name };
+        let id = Named { namespace: request.device_namespace.into(), name: request.device_name.into() };
         let reported = request.reported_device.ok_or_else(|| invalid("the request has no reportedDevice"))?;
         let device = self.devices.get_mut(&id).ok_or_else(|| not_here(&id))?;
         self.mappers.all.iter_mut().for_each(|mapper| mapper.is_heard(now.mono, &id));
@@ -31,11 +31,11 @@ impl Twins {
         let limits = Limits { model, check: self.check, extras: 0 };
         let (mut changes, mut first) = (BTreeMap::new(), None);
         for Twin { property_name: name, observed_desired, reported } in reported.twins {
-            let value = |held: TwinProperty| held.value;
+            let value = |held: TwinProperty| Text::from(held.value);
             // The one that comes last of two counts, and one that is not said says nothing.
             let change =
                 Change { actual: reported.map(value), observed: observed_desired.map(value), ..Change::default() };
-            let in_spec = device.properties.get(&name).is_some_and(|property| property.in_spec);
+            let in_spec = device.properties.get(&*name).is_some_and(|property| property.in_spec);
             let checked = match (in_spec, &change.actual, &change.observed) {
                 (false, ..) => {
                     let shown: String = name.chars().take(64).collect();
@@ -43,7 +43,7 @@ impl Twins {
                 }
                 (true, None, None) => Err(invalid(format!("nothing is reported of {name:?}"))),
                 (true, ..) => {
-                    let one = BTreeMap::from([(name, Some(change))]);
+                    let one = BTreeMap::from([(name.into(), Some(change))]);
                     update::check(device, &one, &limits).map(|()| one).map_err(refused)
                 }
             };
@@ -67,8 +67,8 @@ impl Twins {
     }
 
     pub(super) fn state_reported(&mut self, now: Now, request: ReportDeviceStatesRequest) -> Result<(), Status> {
-        let id = Named { namespace: request.device_namespace, name: request.device_name };
-        let state = request.state.to_lowercase();
+        let id = Named { namespace: request.device_namespace.into(), name: request.device_name.into() };
+        let state = Text::from(request.state.to_lowercase());
         if !STATES.contains(&state.as_str()) {
             return Err(invalid(format!("state is none of {}", STATES.join(", "))));
         }

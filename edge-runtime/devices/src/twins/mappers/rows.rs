@@ -41,7 +41,7 @@ pub(super) fn parse(uid: &str) -> Option<Of> {
     match (parts.next(), parts.next(), parts.next()) {
         (None, ..) => Some(Of::Mapper(number)),
         (Some(namespace), Some(name), None) => {
-            Some(Of::Device(number, Named { namespace: namespace.to_owned(), name: name.to_owned() }))
+            Some(Of::Device(number, Named { namespace: namespace.into(), name: name.into() }))
         }
         _ => None,
     }
