@@ -1,9 +1,15 @@
 //! The `edge-admin` program: what a person runs on a node, and what no daemon needs. `edge-runtime VERB` becomes it for these
 //! verbs.
 
+mod completion;
+mod doctor;
+mod events;
+mod man;
 mod order;
+mod output;
 mod pods;
 mod program;
+mod top;
 mod upgrade;
 mod verbs;
 

@@ -2,7 +2,6 @@
 //! with exit codes, the log. Knows nothing of what a verb does.
 
 mod admin;
-mod completion;
 mod devices;
 mod dns;
 mod exec;
@@ -55,7 +54,6 @@ pub const VERBS: &[Verb] = &[
     shutdown::VERB,
     reset::VERB,
     selftest::VERB,
-    completion::VERB,
     version::VERB,
     helpers::AS_CONTAINER,
     helpers::COPY,

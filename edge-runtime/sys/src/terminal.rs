@@ -21,6 +21,7 @@ pub struct Size {
 
 mod ioctl {
     nix::ioctl_write_ptr_bad!(set_size, nix::libc::TIOCSWINSZ, nix::pty::Winsize);
+    nix::ioctl_read_bad!(get_size, nix::libc::TIOCGWINSZ, nix::pty::Winsize);
 }
 
 /// A new pseudo-terminal that passes every byte as it is: master and slave, neither inherited by children.
@@ -49,6 +50,14 @@ pub fn resize(terminal: &impl AsFd, size: Size) -> io::Result<()> {
     // SAFETY: the descriptor lives as long as the reference, and the kernel only reads `size` during the call.
     unsafe { ioctl::set_size(terminal.as_fd().as_raw_fd(), &raw const size) }?;
     Ok(())
+}
+
+/// `None` of what is no terminal, or does not know.
+pub fn size(terminal: &impl AsFd) -> Option<Size> {
+    let mut size = Winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: the descriptor lives as long as the reference, and the kernel only writes a `winsize` during the call.
+    unsafe { ioctl::get_size(terminal.as_fd().as_raw_fd(), &raw mut size) }.ok()?;
+    (size.ws_col > 0 && size.ws_row > 0).then_some(Size { width: size.ws_col, height: size.ws_row })
 }
 
 /// Whether a read has failed because nobody has the terminal's other end open.

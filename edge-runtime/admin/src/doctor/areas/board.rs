@@ -23,7 +23,8 @@ pub(crate) fn look(paths: &Paths) -> Facts {
 /// Of all thermal zones the hottest.
 pub(crate) fn degrees(sysfs: &Path) -> Option<i64> {
     let zones = std::fs::read_dir(sysfs.join("class/thermal")).ok()?.flatten();
-    let read = |zone: std::fs::DirEntry| std::fs::read_to_string(zone.path().join("temp")).ok()?.trim().parse::<i64>().ok();
+    let read =
+        |zone: std::fs::DirEntry| std::fs::read_to_string(zone.path().join("temp")).ok()?.trim().parse::<i64>().ok();
     zones.filter_map(read).max().map(|milli| milli / 1000)
 }
 
@@ -32,7 +33,8 @@ pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
     let why = "the board slows down, and may stop or damage its card at any moment";
     match facts.under_voltage {
         Some(true) => {
-            let cure = "use the board's own power supply and a short, thick cable; unplug what draws from its USB ports";
+            let cure =
+                "use the board's own power supply and a short, thick cable; unplug what draws from its USB ports";
             found.push(Finding::warning("supply", "the board reports under-voltage", why, cure));
         }
         Some(false) => found.push(Finding::ok("supply", "no under-voltage")),

@@ -108,7 +108,10 @@ mod tests {
     #[test]
     fn each_boot_loader_has_its_own_file_and_line() {
         for (file, cure) in [
-            ("/boot/firmware/cmdline.txt", "in /boot/firmware/cmdline.txt add at the end of its one line: cgroup_enable=memory"),
+            (
+                "/boot/firmware/cmdline.txt",
+                "in /boot/firmware/cmdline.txt add at the end of its one line: cgroup_enable=memory",
+            ),
             ("/boot/cmdline.txt", "in /boot/cmdline.txt add at the end"),
             ("/boot/armbianEnv.txt", "extraargs="),
             ("/boot/extlinux/extlinux.conf", "APPEND"),

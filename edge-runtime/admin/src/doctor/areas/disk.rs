@@ -43,7 +43,8 @@ pub(crate) fn look(paths: &Paths) -> Facts {
     for folder in [paths.state(), paths.layers(), paths.all_pod_logs(), paths.run()] {
         let Some(there) = folder.ancestors().find(|folder| folder.exists()) else { continue };
         let Some(space) = disk_space(there) else { continue };
-        let device = std::fs::metadata(there).map(|meta| std::os::unix::fs::MetadataExt::dev(&meta)).unwrap_or_default();
+        let device =
+            std::fs::metadata(there).map(|meta| std::os::unix::fs::MetadataExt::dev(&meta)).unwrap_or_default();
         if places.iter().any(|(known, _)| *known == device) {
             continue;
         }
@@ -122,7 +123,9 @@ fn judge_place(place: &Place) -> Vec<Finding> {
     if let Some(refused) = &place.refused {
         let what = format!("{folder} does not take a small file: {refused}; {what}");
         let cure = match refused.contains("ead-only") {
-            true => format!("mount -o remount,rw {folder}; if the kernel made it read-only, see dmesg and check the medium"),
+            true => {
+                format!("mount -o remount,rw {folder}; if the kernel made it read-only, see dmesg and check the medium")
+            }
             false => cure,
         };
         found.push(Finding::error("disk", what, "the node cannot remember anything, and no image can be pulled", cure));
@@ -136,17 +139,30 @@ fn judge_place(place: &Place) -> Vec<Finding> {
     let inodes = percent(space.free_inodes, space.total_inodes);
     if space.total_inodes > 0 && inodes < LOW_INODES_PERCENT {
         let what = format!("{} inodes ({inodes} %) are free at {folder}", space.free_inodes);
-        let cure = format!("find what has many files: du --inodes -xd 3 {folder} | sort -n | tail; edge-runtime images");
+        let cure =
+            format!("find what has many files: du --inodes -xd 3 {folder} | sort -n | tail; edge-runtime images");
         found.push(Finding::warning("inodes", what, "no file can be made although there is room", cure));
     }
     if place.no_exec {
-        let cure = format!("take noexec out of the options of {folder} in /etc/fstab, then: mount -o remount,exec {folder}");
-        found.push(Finding::error("disk-exec", format!("{folder} is mounted noexec"), "no container can start a program", cure));
+        let cure =
+            format!("take noexec out of the options of {folder} in /etc/fstab, then: mount -o remount,exec {folder}");
+        found.push(Finding::error(
+            "disk-exec",
+            format!("{folder} is mounted noexec"),
+            "no container can start a program",
+            cure,
+        ));
     }
     if place.in_memory {
-        let cure = format!("put {folder} on a disk, or make the root file system one (an overlay in memory: overlayroot)");
+        let cure =
+            format!("put {folder} on a disk, or make the root file system one (an overlay in memory: overlayroot)");
         let what = format!("{folder} is in memory (tmpfs)");
-        found.push(Finding::warning("disk-memory", what, "a reboot forgets the node's identity, images and pods", cure));
+        found.push(Finding::warning(
+            "disk-memory",
+            what,
+            "a reboot forgets the node's identity, images and pods",
+            cure,
+        ));
     }
     found
 }
@@ -190,7 +206,12 @@ mod tests {
     #[test]
     fn a_disk_that_takes_nothing_runs_nothing_or_forgets_is_found() {
         let refused = |why: &str| with(Place { refused: Some(why.into()), ..place(500 << 20, 500) });
-        assert_found(&judge(&refused("Read-only file system (os error 30)")), "disk", Severity::Error, "remount,rw /var/lib");
+        assert_found(
+            &judge(&refused("Read-only file system (os error 30)")),
+            "disk",
+            Severity::Error,
+            "remount,rw /var/lib",
+        );
         assert_found(&judge(&refused("No space left on device")), "disk", Severity::Error, "du -xh");
         let no_exec = with(Place { no_exec: true, ..place(500 << 20, 500) });
         assert_found(&judge(&no_exec), "disk-exec", Severity::Error, "/etc/fstab");

@@ -77,7 +77,8 @@ pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
         found.push(Finding::ok("memory", format!("{free} of {memory} MB are available")));
     }
     if facts.swap > 0 {
-        let what = format!("{} MB of swap; pods use it only with resources.swap in the configuration", facts.swap >> 20);
+        let what =
+            format!("{} MB of swap; pods use it only with resources.swap in the configuration", facts.swap >> 20);
         found.push(Finding::info("swap", what));
     }
     if let Some((used, most)) = facts.pids.filter(|(used, most)| used.saturating_mul(10) > most.saturating_mul(9)) {
@@ -146,7 +147,8 @@ mod tests {
 
     #[test]
     fn the_kernels_files_are_read() {
-        let limits = "Limit  Soft  Hard  Units\nMax open files            1024                 524288               files\n";
+        let limits =
+            "Limit  Soft  Hard  Units\nMax open files            1024                 524288               files\n";
         assert_eq!((hard_limit(limits), hard_limit("")), (Some(524_288), None));
         let pressure = "some avg10=1.00 avg60=2.00 avg300=3 total=4\nfull avg10=0.00 avg60=12.50 avg300=0 total=0\n";
         assert_eq!((waits(pressure), waits("")), (Some(12.5), None));

@@ -1,11 +1,13 @@
-//! `edge-runtime completion`: what a shell needs to complete this command, made from the table of verbs.
+//! `edge-runtime completion`: what a shell needs to complete this command, made from the tables of verbs of both programs.
 
 use std::fmt::Write;
 
-use super::verb::{Given, Operands, Verb};
-use super::{CliError, VERBS, print};
+use edge_runtime::cli::verb::{Given, Operands, Verb};
+use edge_runtime::cli::{CliError, print};
 
-pub(super) const VERB: Verb = Verb {
+use crate::verbs::shown;
+
+pub(crate) const VERB: Verb = Verb {
     name: "completion",
     about: "what makes a shell complete this command",
     operands: Operands::One("bash|zsh|fish"),
@@ -14,7 +16,7 @@ pub(super) const VERB: Verb = Verb {
 };
 
 fn run(given: Given) -> Result<(), CliError> {
-    let shown: Vec<&Verb> = VERBS.iter().filter(|verb| !verb.is_helper()).collect();
+    let shown = shown();
     let script = match given.operand()?.as_str() {
         "bash" => bash(&shown),
         "zsh" => zsh(&shown),
@@ -101,10 +103,6 @@ mod tests {
 
     use super::*;
 
-    fn shown() -> Vec<&'static Verb> {
-        VERBS.iter().filter(|verb| !verb.is_helper()).collect()
-    }
-
     /// What bash proposes for this line, whose last word is started.
     fn proposed(line: &[&str]) -> String {
         let ask = format!(
@@ -121,6 +119,8 @@ mod tests {
     #[test]
     fn bash_completes_verbs_and_flags_but_no_helpers() {
         assert_eq!(proposed(&["edge-runtime", "im"]), "images import");
+        assert_eq!(proposed(&["edge-runtime", "doc"]), "doctor");
+        assert_eq!(proposed(&["edge-runtime", "doctor", "--b"]), "--bundle");
         assert_eq!(proposed(&["edge-runtime", "mon"]), "");
         assert_eq!(proposed(&["edge-runtime", "logs", "--t"]), "--tail --timestamps");
         assert_eq!(proposed(&["edge-runtime", "completion", "z"]), "zsh");

@@ -1,0 +1,177 @@
+//! What the network of pods needs of the host: nft, nobody else in the way, a resolver, free ports.
+
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use edge_runtime::config::NetworkMode;
+
+use crate::doctor::finding::Finding;
+use crate::doctor::host::{Host, ask, find, text};
+
+/// A kubelet listens there (k3s, microk8s and kubeadm alike).
+const KUBELET: u16 = 10250;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    /// Another program connects pods (CNI): nft is its business.
+    is_cni: bool,
+    nft: Option<PathBuf>,
+    /// Why a table cannot be made.
+    nft_refused: Option<String>,
+    /// Chains of others that matter: who they are.
+    kube_proxy: bool,
+    /// The policy of FORWARD in iptables' tables is drop, and nothing lets this node's bridge through.
+    forward_drops: bool,
+    legacy_iptables: bool,
+    resolvers: Vec<IpAddr>,
+    /// `metrics.listen` that somebody else has.
+    taken: Option<SocketAddr>,
+    kubelet: bool,
+}
+
+pub(crate) fn look(host: &Host, daemon: Option<i32>) -> Facts {
+    let Some(config) = &host.config else { return Facts::default() };
+    let nft = find(Path::new("nft")).or_else(|| Some(PathBuf::from("/usr/sbin/nft")).filter(|file| file.exists()));
+    let nft_refused = nft.as_ref().and_then(|nft| dry_run(nft).err());
+    let chain = |table: &str, chain: &str| {
+        nft.as_ref().and_then(|nft| ask(nft, &["list", "chain", "ip", table, chain]).ok()).unwrap_or_default()
+    };
+    let forward = chain("filter", "FORWARD");
+    let drops = forward.contains("policy drop") && !forward.contains(config.network.bridge.as_str());
+    let tables = nft.as_ref().and_then(|nft| ask(nft, &["list", "tables"]).ok()).unwrap_or_default();
+    Facts {
+        is_cni: config.network.mode == NetworkMode::Cni,
+        nft_refused,
+        kube_proxy: tables.contains("kube-proxy") || !chain("nat", "KUBE-SERVICES").is_empty(),
+        forward_drops: drops,
+        legacy_iptables: !text("/proc/net/ip_tables_names").is_empty(),
+        resolvers: resolvers(&text("/etc/resolv.conf")),
+        taken: config.metrics.listen().filter(|address| daemon.is_none() && is_taken(*address)),
+        kubelet: is_taken(SocketAddr::from(([127, 0, 0, 1], KUBELET))),
+        nft,
+    }
+}
+
+/// A table that the kernel checks and does not make.
+fn dry_run(nft: &Path) -> Result<(), String> {
+    use std::io::Write;
+    let script =
+        "add table inet sampan_doctor\nadd chain inet sampan_doctor nat { type nat hook postrouting priority 100; }\n";
+    let mut command = Command::new(nft);
+    command.args(["-c", "-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| error.to_string())?;
+    if let Some(mut input) = child.stdin.take() {
+        // One that has ended already says why.
+        let _ = input.write_all(script.as_bytes());
+    }
+    let output = child.wait_with_output().map_err(|error| error.to_string())?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() { Ok(()) } else { Err(said.lines().next().unwrap_or("it failed").to_owned()) }
+}
+
+fn resolvers(text: &str) -> Vec<IpAddr> {
+    let servers = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
+    servers.filter_map(|rest| rest.trim().split('%').next()?.parse().ok()).collect()
+}
+
+fn is_taken(address: SocketAddr) -> bool {
+    TcpListener::bind(address).is_err_and(|error| error.kind() == std::io::ErrorKind::AddrInUse)
+}
+
+pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let why = "pods reach nothing beyond this machine, Services and NetworkPolicies are not served";
+    match (&facts.nft, &facts.nft_refused) {
+        _ if facts.is_cni && facts.nft.is_none() => {
+            found.push(Finding::info("nft", "nft is not there; a network plugin connects pods"))
+        }
+        (None, _) => found.push(Finding::error("nft", "the program nft is not there", why, "apt-get install nftables")),
+        (Some(_), Some(refused)) => {
+            let cure =
+                "as root: modprobe nf_tables; a kernel without CONFIG_NF_TABLES and CONFIG_NFT_NAT needs another one";
+            found.push(Finding::error("nft", format!("nft cannot make a table: {refused}"), why, cure));
+        }
+        (Some(nft), None) => found.push(Finding::ok("nft", format!("{} can make tables", nft.display()))),
+    }
+    if facts.kube_proxy || facts.kubelet {
+        let who = if facts.kubelet { "a kubelet listens at port 10250" } else { "kube-proxy has rules in this kernel" };
+        let cure = "remove the other node from this machine (k3s-agent-uninstall.sh, kubeadm reset), or set services.enabled: false";
+        let why = "two nodes on one machine serve the same Services; this one stands down";
+        found.push(Finding::warning("other-node", who, why, cure));
+    }
+    if facts.forward_drops {
+        let cure = "edge-runtime lets its own pods through while it runs; else: iptables -P FORWARD ACCEPT, or in \
+                    /etc/docker/daemon.json: \"ip-forward-no-drop\": true";
+        let what = "the chain FORWARD of iptables drops what it does not know (Docker sets this)";
+        found.push(Finding::warning("forward", what, "pods reach nothing beyond this machine", cure));
+    }
+    if facts.legacy_iptables {
+        found.push(Finding::info(
+            "forward",
+            "rules of the old iptables are loaded beside nft: both must let a packet through",
+        ));
+    }
+    match facts.resolvers.as_slice() {
+        [] => found.push(Finding::error(
+            "resolver",
+            "/etc/resolv.conf names no server",
+            "neither the bridge nor registries are found by name",
+            "name one: echo 'nameserver 9.9.9.9' >> /etc/resolv.conf, or systemctl enable --now systemd-resolved",
+        )),
+        [first, ..] => found.push(Finding::ok("resolver", format!("{first} answers for names"))),
+    }
+    if let Some(address) = facts.taken {
+        let cure = format!("see who: ss -ltnp | grep :{}; or give metrics.listen another port", address.port());
+        let what = format!("somebody else listens at {address} (metrics.listen)");
+        found.push(Finding::warning("ports", what, "nobody can read this node's metrics there", cure));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::finding::Severity;
+    use crate::doctor::finding::tests::{assert_fine, assert_found};
+
+    fn well() -> Facts {
+        Facts { nft: Some("/usr/sbin/nft".into()), resolvers: vec![[1, 1, 1, 1].into()], ..Facts::default() }
+    }
+
+    #[test]
+    fn what_stands_in_the_way_of_pods_is_found() {
+        assert_fine(&judge(&well()));
+        let judge = |facts| judge(&facts);
+        assert_found(&judge(Facts { nft: None, ..well() }), "nft", Severity::Error, "apt-get install nftables");
+        assert_fine(&judge(Facts { nft: None, is_cni: true, ..well() }));
+        let refused = judge(Facts { nft_refused: Some("Operation not permitted".into()), ..well() });
+        assert_found(&refused, "nft", Severity::Error, "modprobe nf_tables");
+        assert_found(&judge(Facts { kube_proxy: true, ..well() }), "other-node", Severity::Warning, "services.enabled");
+        assert_found(&judge(Facts { kubelet: true, ..well() }), "other-node", Severity::Warning, "kubeadm reset");
+        assert_found(
+            &judge(Facts { forward_drops: true, ..well() }),
+            "forward",
+            Severity::Warning,
+            "iptables -P FORWARD ACCEPT",
+        );
+        assert_found(&judge(Facts { legacy_iptables: true, ..well() }), "forward", Severity::Info, "");
+        assert_found(
+            &judge(Facts { resolvers: Vec::new(), ..well() }),
+            "resolver",
+            Severity::Error,
+            "/etc/resolv.conf",
+        );
+        let taken = judge(Facts { taken: Some(([127, 0, 0, 1], 9100).into()), ..well() });
+        assert_found(&taken, "ports", Severity::Warning, "ss -ltnp | grep :9100");
+    }
+
+    #[test]
+    fn the_hosts_files_and_ports_are_read() {
+        let text = "# nameserver 9.9.9.9\nnameserver 127.0.0.53\nnameserver fe80::1%eth0\nsearch x\n";
+        assert_eq!(resolvers(text).len(), 2);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(is_taken(listener.local_addr().unwrap()));
+        assert!(dry_run(Path::new("/nowhere/nft")).is_err());
+    }
+}

@@ -1,0 +1,144 @@
+//! `edge-runtime doctor`: what is wrong here, why it matters, what cures it. Works without a cloud and without the daemon.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `finding` | what a finding is |
+//! | `host` | which node is meant, and how programs of the host are asked |
+//! | `areas` | what is looked at: facts, and decisions about them |
+//! | `bundle` | all of it in one file for whoever helps, without secrets |
+
+mod areas;
+mod bundle;
+pub(crate) mod finding;
+pub(crate) mod host;
+
+use std::path::Path;
+
+use edge_runtime::cli::verb::{Flag, Given, JSON, Operands, Verb};
+use edge_runtime::cli::{CliError, print};
+use edge_runtime::paths::Paths;
+
+pub(crate) use areas::board::degrees;
+pub(crate) use areas::limits::{load, meminfo};
+use areas::{board, cgroups, clock, config, daemon, disk, kernel, limits, link, network, runtime, unit};
+use finding::{Finding, Severity, worst};
+use host::Host;
+
+use crate::output::{OUTPUT, wants_json};
+
+pub(crate) const VERB: Verb = Verb {
+    name: "doctor",
+    about: "what is wrong here, and what cures it",
+    operands: Operands::None,
+    flags: &[
+        JSON,
+        OUTPUT,
+        Flag::switch("all", "what is right, too").short('a'),
+        Flag::value("bundle", "FILE", "put all that helps to find a fault into FILE, a tar.gz without secrets"),
+    ],
+    run,
+};
+
+/// Which checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    All,
+    /// What a device needs before it can be a node: neither a daemon nor an identity is expected.
+    #[allow(dead_code)]
+    BeforeJoin,
+}
+
+/// Looks at everything and decides. Takes some seconds where a bridge does not answer.
+pub(crate) fn examine(paths: &Paths, which: Which) -> Vec<Finding> {
+    let host = Host::new(paths);
+    let daemon = daemon::pid(paths);
+    let mut all = Vec::new();
+    all.extend(config::judge(&config::look(&host)));
+    all.extend(cgroups::judge(&cgroups::look()));
+    all.extend(kernel::judge(&kernel::look()));
+    all.extend(clock::judge(&clock::look()));
+    all.extend(disk::judge(&disk::look(paths)));
+    all.extend(board::judge(&board::look(paths)));
+    all.extend(limits::judge(&limits::look(daemon)));
+    all.extend(runtime::judge(&runtime::look(&host)));
+    all.extend(network::judge(&network::look(&host, daemon)));
+    if which == Which::All {
+        all.extend(link::judge(&link::look(paths, daemon)));
+        all.extend(unit::judge(&unit::look(&host)));
+        all.extend(daemon::judge(&daemon::look(&host)));
+    }
+    all
+}
+
+fn run(given: Given) -> Result<(), CliError> {
+    let paths = given.paths()?;
+    let json = wants_json(&given)?;
+    let findings = examine(&paths, Which::All);
+    if let Some(file) = given.path("bundle") {
+        bundle::write(&paths, &findings, &file)?;
+        return print(&format!(
+            "{} is there; look into it before you give it away: tar tzf {}",
+            file.display(),
+            file.display()
+        ));
+    }
+    if json {
+        print(&serde_json::to_string_pretty(&findings)?)?;
+    } else {
+        print(text(&findings, given.has("all")).trim_end())?;
+    }
+    match worst(&findings).code() {
+        0 => Ok(()),
+        code => Err(CliError::Exit(code)),
+    }
+}
+
+/// The worst last, where a terminal shows it.
+fn text(findings: &[Finding], all: bool) -> String {
+    let mut shown: Vec<&Finding> = findings.iter().filter(|one| all || one.severity > Severity::Ok).collect();
+    shown.sort_by_key(|one| one.severity);
+    let mut out = String::new();
+    for one in shown {
+        out.push_str(&format!("{:<8} {}: {}\n", one.severity.name(), one.check, one.what));
+        for (name, text) in [("why", one.why), ("cure", &one.cure)] {
+            if !text.is_empty() {
+                out.push_str(&format!("         {name}: {text}\n"));
+            }
+        }
+    }
+    let count = |severity| findings.iter().filter(|one| one.severity == severity).count();
+    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+    out.push_str(&match (errors, warnings) {
+        (0, 0) => format!("all is well ({} checks)\n", findings.len()),
+        _ => format!("{errors} errors, {warnings} warnings ({} checks)\n", findings.len()),
+    });
+    out
+}
+
+/// What the daemon answers at its socket.
+///
+/// # Errors
+/// It does not run, or is stuck.
+pub(crate) fn ask_daemon(socket: &Path, what: &str) -> std::io::Result<(bool, String)> {
+    daemon::get(socket, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_are_shown_what_is_wrong_with_its_cure_and_the_worst_last() {
+        let all = [
+            Finding::error("b", "broken", "matters", "mend it"),
+            Finding::ok("a", "fine"),
+            Finding::warning("c", "so so", "matters", "look"),
+        ];
+        let shown = text(&all, false);
+        let wanted = "warning  c: so so\n         why: matters\n         cure: look\nerror    b: broken\n         why: matters\n         \
+                      cure: mend it\n1 errors, 1 warnings (3 checks)\n";
+        assert_eq!(shown, wanted);
+        assert!(text(&all, true).starts_with("ok       a: fine\n"));
+        assert_eq!(text(&all[1..2], false), "all is well (1 checks)\n");
+    }
+}

@@ -1,0 +1,145 @@
+//! One look at the counters of everything that runs. Decides nothing.
+
+use std::path::Path;
+use std::time::Instant;
+
+use edge_runtime::cli::CliError;
+use edge_runtime::launch::cgroups::{cgroup_of_container, cgroup_of_pod};
+use edge_runtime::paths::Paths;
+use edge_runtime::store::Store;
+use k8s_openapi::api::core::v1::Pod;
+use sampan_pod::record::ContainerState;
+use sampan_sys::cgroup::Cgroups;
+use sampan_sys::host;
+
+use crate::doctor::host::Host;
+use crate::doctor::{degrees, load, meminfo};
+
+pub(super) struct Looker {
+    store: Store,
+    cgroups: Cgroups,
+    node: String,
+    cpus: u32,
+}
+
+/// The counters at one moment.
+pub(super) struct Look {
+    pub(super) at: Instant,
+    pub(super) node: Node,
+    pub(super) pods: Vec<PodLook>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Node {
+    pub(super) name: String,
+    pub(super) cpus: u32,
+    /// CPU time of all processes.
+    pub(super) cpu_nanos: Option<u64>,
+    pub(super) memory_bytes: u64,
+    pub(super) used_bytes: u64,
+    pub(super) swap_bytes: u64,
+    /// Three averages, as `/proc/loadavg` has them.
+    pub(super) load: String,
+    pub(super) degrees: Option<i64>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct PodLook {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) cpu_nanos: Option<u64>,
+    pub(super) memory_bytes: Option<u64>,
+    pub(super) containers: Vec<ContainerLook>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct ContainerLook {
+    pub(super) name: String,
+    /// Another one after a restart.
+    pub(super) id: String,
+    pub(super) state: &'static str,
+    pub(super) restarts: u32,
+    pub(super) cpu_nanos: Option<u64>,
+    pub(super) memory_bytes: Option<u64>,
+    pub(super) limit_bytes: Option<u64>,
+}
+
+impl Looker {
+    /// # Errors
+    /// No node has run here, or there are no cgroups.
+    pub(super) fn open(paths: &Paths) -> Result<Self, CliError> {
+        let path = paths.store();
+        if !path.exists() {
+            return Err(CliError::Failed(format!("{} does not exist: no node has run here", path.display())));
+        }
+        let config = Host::new(paths)
+            .config
+            .ok_or_else(|| CliError::Failed("the configuration is wrong: edge-runtime doctor".into()))?;
+        Ok(Self {
+            store: Store::open_shared(&path)?,
+            cgroups: Cgroups::detect(config.cgroup_driver, &config.cgroup_parent)?,
+            node: config.node_name,
+            cpus: host::facts().cpus,
+        })
+    }
+
+    /// # Errors
+    /// The store cannot be read.
+    pub(super) fn look(&self) -> Result<Look, CliError> {
+        let reader = self.cgroups.reader();
+        let mut pods = Vec::new();
+        for stored in self.store.pods()?.0 {
+            let record = &stored.record;
+            let Ok(pod) = serde_json::from_value::<Pod>(stored.manifest.clone()) else { continue };
+            let of_pod = reader.usage(&cgroup_of_pod(&self.cgroups, &pod, &record.uid));
+            let containers = record.containers.iter().map(|(name, container)| {
+                let (state, id) = state(&container.state);
+                let usage = match id {
+                    Some(id) => reader.usage(&cgroup_of_container(&self.cgroups, &pod, &record.uid, id)),
+                    None => Default::default(),
+                };
+                ContainerLook {
+                    name: name.clone(),
+                    id: id.unwrap_or_default().to_owned(),
+                    state,
+                    restarts: container.attempt,
+                    cpu_nanos: usage.cpu_nanos,
+                    memory_bytes: usage.working_set_bytes,
+                    limit_bytes: usage.memory_limit_bytes,
+                }
+            });
+            pods.push(PodLook {
+                namespace: record.namespace.clone(),
+                name: record.name.clone(),
+                uid: record.uid.clone(),
+                cpu_nanos: of_pod.cpu_nanos,
+                memory_bytes: of_pod.working_set_bytes,
+                containers: containers.collect(),
+            });
+        }
+        let memory = host::memory_use();
+        let node = Node {
+            name: self.node.clone(),
+            cpus: self.cpus,
+            cpu_nanos: reader.usage("/").cpu_nanos,
+            memory_bytes: memory.total_bytes,
+            used_bytes: memory.working_set_bytes,
+            swap_bytes: meminfo("SwapTotal").saturating_sub(meminfo("SwapFree")),
+            load: load(),
+            degrees: degrees(Path::new("/sys")),
+        };
+        Ok(Look { at: Instant::now(), node, pods })
+    }
+}
+
+fn state(state: &ContainerState) -> (&'static str, Option<&str>) {
+    match state {
+        ContainerState::Running { id, .. } => ("Running", Some(id)),
+        ContainerState::Stopping { id, .. } => ("Stopping", Some(id)),
+        ContainerState::Terminated(_) => ("Ended", None),
+        ContainerState::Pulling { .. } => ("Pulling", None),
+        ContainerState::Starting { .. } => ("Starting", None),
+        ContainerState::Waiting { .. } | ContainerState::ImageReady { .. } => ("Waiting", None),
+    }
+}

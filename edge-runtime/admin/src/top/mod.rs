@@ -1,0 +1,76 @@
+//! `edge-runtime top`: what the node, its pods and their containers use now. Reads the store and cgroups; needs no daemon.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `look` | one look at the counters |
+//! | `view` | what two looks say: rates, order |
+//! | `show` | text and JSON of it |
+//! | `terminal` | the screen and the keys |
+
+mod look;
+mod show;
+mod terminal;
+mod view;
+
+use std::io::IsTerminal;
+use std::thread::sleep;
+use std::time::Duration;
+
+use edge_runtime::cli::verb::{Flag, Given, JSON, Operands, Verb};
+use edge_runtime::cli::{CliError, print};
+
+use self::look::Looker;
+use self::terminal::{Key, Screen};
+use self::view::{Order, View};
+use crate::output::{OUTPUT, wants_json};
+
+/// Between two looks on a terminal, and where one answer is wanted.
+const PERIOD: Duration = Duration::from_secs(2);
+const ONCE: Duration = Duration::from_secs(1);
+
+pub(crate) const VERB: Verb = Verb {
+    name: "top",
+    about: "what the node, its pods and their containers use, again and again",
+    operands: Operands::None,
+    flags: &[
+        Flag::switch("once", "one look, also on a terminal"),
+        Flag::value("sort", "cpu|memory|name", "what comes first (keys c, m, n on a terminal)"),
+        JSON,
+        OUTPUT,
+    ],
+    run,
+};
+
+fn run(given: Given) -> Result<(), CliError> {
+    let json = wants_json(&given)?;
+    let mut order = match given.one::<String>("sort")?.as_deref() {
+        None | Some("cpu") => Order::Cpu,
+        Some("memory") => Order::Memory,
+        Some("name") => Order::Name,
+        Some(other) => return Err(CliError::Usage(format!("--sort {other}: cpu, memory or name"))),
+    };
+    let looker = Looker::open(&given.paths()?)?;
+    let mut last = looker.look()?;
+    if json || given.has("once") || !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        sleep(ONCE);
+        let view = View::of(&last, &looker.look()?, order);
+        return print(&if json { show::json(&view).to_string() } else { show::text(&view, None) });
+    }
+    let screen = Screen::open()?;
+    // Something to see at once.
+    let mut wait = Duration::from_millis(300);
+    loop {
+        match screen.key(wait)? {
+            Key::End => return Ok(()),
+            Key::Order(wanted) => order = wanted,
+            Key::None => {}
+        }
+        let now = looker.look()?;
+        let view = View::of(&last, &now, order);
+        screen.draw(&show::text(&view, Some(screen.size())))?;
+        if now.at.duration_since(last.at) >= wait {
+            last = now;
+        }
+        wait = PERIOD;
+    }
+}

@@ -1,0 +1,43 @@
+//! The verbs of this program, one file each. `edge-runtime` has their names for its help (`cli::ADMIN_VERBS`).
+
+use edge_runtime::cli::VERBS as OF_THE_DAEMON;
+use edge_runtime::cli::verb::Verb;
+
+use crate::{completion, doctor, events, man, top};
+
+mod confirm;
+mod order;
+mod pods;
+mod upgrade;
+
+pub(crate) const VERBS: &[Verb] = &[
+    doctor::VERB,
+    top::VERB,
+    events::VERB,
+    completion::VERB,
+    upgrade::VERB,
+    confirm::VERB,
+    man::VERB,
+    order::VERB,
+    pods::VERB,
+];
+
+/// All that people are shown, of both programs, in the order of `--help`.
+pub(crate) fn shown() -> Vec<&'static Verb> {
+    OF_THE_DAEMON.iter().chain(VERBS).filter(|verb| !verb.is_helper()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use edge_runtime::cli::ADMIN_VERBS;
+
+    use super::*;
+
+    #[test]
+    fn the_daemon_knows_the_name_of_each_and_says_the_same_of_it() {
+        for verb in VERBS.iter().filter(|verb| !verb.is_helper()) {
+            assert!(ADMIN_VERBS.contains(&(verb.name, verb.about)), "{} in cli/admin.rs", verb.name);
+            assert!(OF_THE_DAEMON.iter().all(|other| other.name != verb.name), "{} is there twice", verb.name);
+        }
+    }
+}
