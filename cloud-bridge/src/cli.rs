@@ -10,6 +10,7 @@ use clap_complete::Shell;
 use jiff::Timestamp;
 
 use crate::flags::{client, duration, words};
+use crate::invitation::Invitation;
 use crate::pki::{self, token};
 #[cfg(feature = "standalone")]
 use crate::standalone;
@@ -43,6 +44,9 @@ enum Verb {
     Nodes(nodes::Options),
     /// What makes a shell complete this command, as in: source <(cloud-bridge completion bash)
     Completion { shell: Shell },
+    /// Prints the manual page of this command, or of one of its verbs.
+    #[command(hide = true)]
+    Man { verb: Vec<String> },
     /// Prints the version.
     Version,
 }
@@ -81,6 +85,13 @@ struct TokenCreate {
     /// URL of the bridge for the printed command; absent: as the bridge advertises itself.
     #[arg(long)]
     bridge: Option<String>,
+    /// Print the command as a QR code, too.
+    #[arg(long)]
+    qr: bool,
+    /// Write what joins at the first boot into this file instead of printing the token: for the boot partition of a card, as
+    /// edge-runtime.join.
+    #[arg(long, conflicts_with = "qr")]
+    file: Option<PathBuf>,
 }
 
 /// Log lines go to stderr.
@@ -112,6 +123,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
             clap_complete::generate(shell, &mut Arguments::command(), "cloud-bridge", &mut script);
             std::io::stdout().write_all(&script).context("stdout")
         }
+        Verb::Man { verb } => manual(&verb),
         Verb::Version => writeln!(std::io::stdout(), "cloud-bridge {}", env!("CARGO_PKG_VERSION")).context("stdout"),
     }
 }
@@ -123,10 +135,31 @@ async fn token_create(options: TokenCreate) -> anyhow::Result<()> {
     let token = token::create(&client, &about.authority, &options.node, options.ttl, Timestamp::now()).await?;
     let bridge = options.bridge.unwrap_or(about.url);
     let (text, ttl) = (token.text(), words(options.ttl));
-    let command = format!("edge-runtime join --bridge {bridge} --node {} --token {text}", options.node);
+    let invitation = Invitation { bridge: &bridge, node: &options.node, token: &text };
     // In one piece, so that a reader who takes only the first line and leaves breaks nothing.
-    let printed = format!("{text}\n\nOn the node, within {ttl}:\n\n  {command}\n");
+    let mut printed = format!("{text}\n\nOn the node, within {ttl}:\n\n  {}\n", invitation.command());
+    if let Some(path) = options.file {
+        invitation.write(&path).with_context(|| path.display().to_string())?;
+        printed = format!("{}: for the boot partition, as edge-runtime.join, within {ttl}\n", path.display());
+    } else if options.qr {
+        printed = format!("{printed}\n{}\n", invitation.code()?);
+    }
     std::io::stdout().write_all(printed.as_bytes()).context("stdout")
+}
+
+/// The page of `cloud-bridge`, or of the verb that these words name.
+fn manual(verb: &[String]) -> anyhow::Result<()> {
+    let mut command = Arguments::command();
+    command.build();
+    for word in verb {
+        command = command.find_subcommand(word).with_context(|| format!("no verb {word:?}"))?.clone();
+    }
+    // `cloud-bridge-token-create`, as `build` has named it.
+    let name = command.get_display_name().unwrap_or("cloud-bridge").to_owned();
+    let mut page = Vec::new();
+    let page_of = clap_mangen::Man::new(command).title(name).section("8").manual("").source("");
+    page_of.render(&mut page)?;
+    std::io::stdout().write_all(&page).context("stdout")
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@
 //! | `api_endpoints` | where the Service of that API leads |
 //! | `api_port` | the port of the embedded API (the crate `apiserver`), for when there is no cluster |
 //! | `certificates` | what was asked for in CertificateSigningRequests and approved |
+//! | `invitation` | how a token reaches a device |
 //! | [`limits`], [`memory`] | what the process asks of the kernel for itself, and gives back |
 //! | [`cli`] | verbs, flags, what is printed |
 
@@ -27,6 +28,7 @@ pub mod certificates;
 pub mod cli;
 pub mod flags;
 pub mod info;
+mod invitation;
 pub mod kubelet;
 pub mod limits;
 pub mod listen;

@@ -10,7 +10,6 @@ mod helpers;
 mod images;
 mod import;
 mod inspect;
-mod join;
 mod logs;
 mod monitor;
 mod ps;
@@ -40,7 +39,6 @@ const LONGEST: u64 = 4 << 20;
 
 /// In the order of `--help`; helpers last.
 pub const VERBS: &[Verb] = &[
-    join::VERB,
     run::VERB,
     status::VERB,
     ps::VERB,
@@ -101,7 +99,10 @@ pub fn print(text: &str) -> Result<(), CliError> {
 }
 
 /// What a file holds, or standard input for `-`: other users of the machine can read a command line.
-fn read(file: &Path) -> Result<Vec<u8>, CliError> {
+///
+/// # Errors
+/// It cannot be read.
+pub fn read(file: &Path) -> Result<Vec<u8>, CliError> {
     let mut bytes = Vec::new();
     let done = match file.as_os_str() == "-" {
         true => std::io::stdin().take(LONGEST).read_to_end(&mut bytes),
@@ -228,7 +229,7 @@ mod tests {
     fn a_crash_writes_no_memory_to_disk() {
         set_dumpable(true).unwrap();
         // Fails at once, as all that have no argument they need: what came before is what counts.
-        dispatch(["join".into()].into_iter()).unwrap_err();
+        dispatch(["logs".into()].into_iter()).unwrap_err();
         assert!(!get_dumpable().unwrap());
         set_dumpable(true).unwrap();
     }

@@ -1,0 +1,91 @@
+//! How a device becomes a node: by the command or by a file on its boot partition. Knows no command line.
+
+pub(crate) mod file;
+pub(crate) mod labels;
+pub(crate) mod ready;
+pub(crate) mod service;
+
+use std::collections::BTreeMap;
+
+use edge_runtime::link::address::BridgeAddress;
+use edge_runtime::link::identity::{Identity, IdentityError};
+use edge_runtime::link::join::{JoinError, Token, join};
+use edge_runtime::paths::Paths;
+
+/// What a device is to become.
+pub(crate) struct Wanted {
+    pub(crate) bridges: Vec<BridgeAddress>,
+    pub(crate) node: String,
+    pub(crate) token: Token,
+    /// Of its Node object.
+    pub(crate) labels: BTreeMap<String, String>,
+}
+
+/// What it is now.
+pub(crate) enum Joined {
+    Now {
+        cluster: String,
+    },
+    /// The same node as before: the token was not taken, which for a token that was used up is as it should be.
+    Before {
+        cluster: String,
+        why: JoinError,
+    },
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BecomeError {
+    #[error("this device is node {0} already; edge-runtime reset --all makes it nobody again")]
+    Another(String),
+    #[error(transparent)]
+    Labels(#[from] labels::LabelError),
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    #[error(transparent)]
+    Join(#[from] JoinError),
+}
+
+impl BecomeError {
+    /// Whether it would come out the same with the same words, whenever it is tried.
+    pub(crate) fn is_final(&self) -> bool {
+        match self {
+            Self::Another(_) | Self::Labels(labels::LabelError::Others { .. }) => true,
+            Self::Join(error) => matches!(error, JoinError::Token | JoinError::Refused { status: 400..=499, .. }),
+            Self::Labels(_) | Self::Identity(_) => false,
+        }
+    }
+}
+
+/// Joins: the token is spent when everything else has been made sure of.
+pub(crate) fn become_node(paths: &Paths, wanted: &Wanted) -> Result<Joined, BecomeError> {
+    // A damaged one is replaced.
+    let old = Identity::load(paths).ok().flatten();
+    if let Some(old) = old.as_ref().filter(|old| old.node != wanted.node) {
+        return Err(BecomeError::Another(old.node.clone()));
+    }
+    labels::write(&paths.config_file(), &wanted.labels)?;
+    Identity::probe(paths)?;
+    match (smol::block_on(join(&wanted.token, &wanted.bridges, &wanted.node)), old) {
+        (Ok(identity), _) => {
+            identity.save(paths)?;
+            Ok(Joined::Now { cluster: identity.cluster })
+        }
+        (Err(why), Some(old)) => Ok(Joined::Before { cluster: old.cluster, why }),
+        (Err(why), None) => Err(why.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_time_cannot_cure_is_final() {
+        let bridge: BridgeAddress = "https://b:1".parse().unwrap();
+        let refused = |status| JoinError::Refused { bridge: bridge.clone(), status, message: "used".into() };
+        assert!(BecomeError::Join(refused(401)).is_final());
+        assert!(!BecomeError::Join(refused(503)).is_final());
+        assert!(!BecomeError::Join(JoinError::NoBridge).is_final());
+        assert!(BecomeError::Another("n".into()).is_final());
+    }
+}

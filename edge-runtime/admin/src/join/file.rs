@@ -1,0 +1,172 @@
+//! The file of a first boot: where it lies, what it says, and how it goes. It holds a token until it is used.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use edge_runtime::link::join::Token;
+
+use super::Wanted;
+use super::labels;
+
+/// Raspberry Pi OS since 2023, and before; below the root.
+pub(crate) const PLACES: [&str; 2] = ["/boot/firmware/edge-runtime.join", "/boot/edge-runtime.join"];
+/// Beside it: why it was of no use.
+const FAILED: &str = "edge-runtime.join.failed";
+/// A token and some names.
+const LONGEST: u64 = 64 << 10;
+
+/// What such a file says.
+pub(crate) struct JoinFile {
+    pub(crate) wanted: Wanted,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FileError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("it is longer than {LONGEST} bytes")]
+    Long,
+    #[error("it is not UTF-8")]
+    Text,
+    #[error("line {line}: {why}")]
+    Line { line: usize, why: String },
+    #[error("it lacks a line `{0}: ...`; cloud-bridge token create --file makes one that has all")]
+    Lacks(&'static str),
+}
+
+/// The first that is there.
+pub(crate) fn find(root: &Path) -> Option<PathBuf> {
+    PLACES.iter().map(|place| root.join(place.trim_start_matches('/'))).find(|place| place.exists())
+}
+
+pub(crate) fn read(place: &Path) -> Result<JoinFile, FileError> {
+    let mut bytes = Vec::new();
+    File::open(place)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LONGEST {
+        return Err(FileError::Long);
+    }
+    parse(std::str::from_utf8(&bytes).map_err(|_| FileError::Text)?)
+}
+
+/// `key: value` by lines: flags of `edge-runtime join`. Editors of other systems leave a mark at the beginning and carriage
+/// returns.
+fn parse(text: &str) -> Result<JoinFile, FileError> {
+    let (mut bridges, mut node, mut token) = (Vec::new(), None, None);
+    let mut given = std::collections::BTreeMap::new();
+    for (at, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let wrong = |why: String| FileError::Line { line: at + 1, why };
+        let (key, value) = line.split_once(':').ok_or_else(|| wrong("want KEY: VALUE".into()))?;
+        let value = value.trim();
+        match key.trim() {
+            "bridge" => bridges.push(value.parse().map_err(|error| wrong(format!("{error}")))?),
+            "node" => node = Some(value.to_owned()).filter(|node| !node.is_empty()),
+            // What is wrong with it is not said with it.
+            "token" => token = Some(Token::parse(value).map_err(|error| wrong(error.to_string()))?),
+            "label" => given.extend([labels::parse(value).map_err(wrong)?]),
+            other => return Err(wrong(format!("{other:?} is none of bridge, node, token, label"))),
+        }
+    }
+    if bridges.is_empty() {
+        return Err(FileError::Lacks("bridge"));
+    }
+    let node = node.ok_or(FileError::Lacks("node"))?;
+    let token = token.ok_or(FileError::Lacks("token"))?;
+    Ok(JoinFile { wanted: Wanted { bridges, node, token, labels: given } })
+}
+
+/// Leaves the reason beside it, for whoever looks at the card.
+pub(crate) fn explain(place: &Path, why: &str) {
+    let beside = place.with_file_name(FAILED);
+    let text = format!(
+        "This device did not join: {why}\n\nA token is good once and for a while: cloud-bridge token create makes another.\n"
+    );
+    if let Err(error) = fs::write(&beside, text).and_then(|()| File::open(&beside)?.sync_all()) {
+        log::warn!("{}: {error}", beside.display());
+    }
+}
+
+/// The token in it is used up; all the same it is overwritten before its name goes, for a disk that keeps what nobody names.
+pub(crate) fn remove(place: &Path) -> io::Result<()> {
+    if let Err(error) = blank(place) {
+        log::warn!("{}: {error}", place.display());
+    }
+    fs::remove_file(place)?;
+    place.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+}
+
+fn blank(place: &Path) -> io::Result<()> {
+    let mut file = File::options().write(true).open(place)?;
+    let length = file.metadata()?.len().min(LONGEST);
+    file.seek(SeekFrom::Start(0))?;
+    io::copy(&mut io::repeat(b' ').take(length), &mut file)?;
+    file.flush()?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token() -> String {
+        format!("sampan1.{}.secret", "0a".repeat(32))
+    }
+
+    fn wrong(text: &str) -> String {
+        match parse(text) {
+            Ok(_) => panic!("it is taken: {text}"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn it_says_what_the_flags_of_join_say() {
+        let text = format!(
+            "\u{feff}# for the board in hall 3\r\nbridge: https://b:7443\r\nbridge: https://[::1]:7443\r\n\r\nnode: edge-1\r\ntoken: {}\r\nlabel: a/b=c\r\n",
+            token()
+        );
+        let wanted = parse(&text).map_err(|error| error.to_string()).unwrap().wanted;
+        assert_eq!(
+            wanted.bridges.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["https://b:7443", "https://[::1]:7443"]
+        );
+        assert_eq!((wanted.node.as_str(), wanted.labels["a/b"].as_str()), ("edge-1", "c"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_by_its_line_and_never_with_the_token() {
+        assert_eq!(
+            wrong("node: n\nbridge: http://b"),
+            "line 2: bridge address \"http://b\": must be https://HOST:PORT"
+        );
+        assert!(wrong("tokn: x").starts_with("line 1: \"tokn\" is none of"));
+        assert!(wrong("edge-1").starts_with("line 1: want"));
+        let said = wrong("bridge: https://b:1\nnode: n\ntoken: sampan1.hush\n");
+        assert!(said.starts_with("line 3: ") && !said.contains("hush"), "{said}");
+        assert!(wrong("bridge: https://b:1\nnode: n\n").contains("`token: "));
+        assert!(wrong(&format!("bridge: https://b:1\nnode:\ntoken: {}\n", token())).contains("`node: "));
+    }
+
+    #[test]
+    fn it_goes_and_leaves_a_reason_without_the_token() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(find(root.path()), None);
+        fs::create_dir_all(root.path().join("boot/firmware")).unwrap();
+        let place = root.path().join("boot/firmware/edge-runtime.join");
+        fs::write(&place, format!("token: {}\n", token())).unwrap();
+        let other = root.path().join("boot/edge-runtime.join");
+        fs::hard_link(&place, &other).unwrap();
+        assert_eq!(find(root.path()), Some(place.clone()));
+        explain(&place, "the token was used");
+        remove(&place).unwrap();
+        assert!(!place.exists());
+        assert!(fs::read_to_string(&other).unwrap().trim().is_empty(), "what the disk keeps is blank");
+        assert!(fs::read_to_string(place.with_file_name(FAILED)).unwrap().contains("the token was used"));
+        fs::write(&place, vec![b'a'; 70_000]).unwrap();
+        assert!(matches!(read(&place), Err(FileError::Long)));
+    }
+}

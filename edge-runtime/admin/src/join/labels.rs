@@ -1,0 +1,119 @@
+//! Labels that a join gives its node: into `config.yaml`, whose other lines stay as they are.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use edge_runtime::config::{ConfigError, ConfigFile};
+use sampan_sys::files;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LabelError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("{}: it has labels already: put {wanted} among them, and leave it out here", file.display())]
+    Others { file: PathBuf, wanted: String },
+    #[error("{}: {source}", file.display())]
+    Write { file: PathBuf, source: std::io::Error },
+}
+
+/// `KEY=VALUE`, as a label of Kubernetes.
+pub(crate) fn parse(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or_else(|| format!("{text:?}: want KEY=VALUE"))?;
+    let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
+    let domain = |text: &str| {
+        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
+        !text.is_empty() && text.len() <= 253 && text.bytes().all(plain)
+    };
+    if !is_name(name) || prefix.is_some_and(|prefix| !domain(prefix)) {
+        return Err(format!(
+            "{text:?}: {key:?} is no key of a label: [DOMAIN/]NAME, NAME of up to 63 letters, digits, -_."
+        ));
+    }
+    if !value.is_empty() && !is_name(value) {
+        return Err(format!("{text:?}: {value:?} is no value of a label: up to 63 letters, digits, -_."));
+    }
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+/// Both ends are letters or digits.
+fn is_name(text: &str) -> bool {
+    let alphanumeric = |b: Option<u8>| b.is_some_and(|b| b.is_ascii_alphanumeric());
+    let mut bytes = text.bytes();
+    text.len() <= 63
+        && alphanumeric(text.bytes().next())
+        && alphanumeric(text.bytes().next_back())
+        && bytes.all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+}
+
+/// Adds them where the file has none; all there already is as good.
+pub(crate) fn write(file: &Path, labels: &BTreeMap<String, String>) -> Result<(), LabelError> {
+    if labels.is_empty() {
+        return Ok(());
+    }
+    let typed = ConfigFile::read(file)?.labels;
+    if labels.iter().all(|(key, value)| typed.get(key) == Some(value)) {
+        return Ok(());
+    }
+    if !typed.is_empty() {
+        let wanted = labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(", ");
+        return Err(LabelError::Others { file: file.into(), wanted });
+    }
+    let at = |source| LabelError::Write { file: file.into(), source };
+    let (mut text, mode) = match fs::read_to_string(file) {
+        Ok(text) => (text, fs::metadata(file).map_err(at)?.permissions().mode() & 0o777),
+        Err(error) if error.kind() == ErrorKind::NotFound => (String::new(), 0o644),
+        Err(error) => return Err(at(error)),
+    };
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.push_str("labels:\n");
+    // Quoted: `true` and `1` are strings, too.
+    labels.iter().for_each(|(key, value)| text.push_str(&format!("  {key}: '{value}'\n")));
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder).map_err(at)?;
+    }
+    files::replace(file, text.as_bytes(), true).map_err(at)?;
+    fs::set_permissions(file, Permissions::from_mode(mode)).map_err(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(all: &[&str]) -> BTreeMap<String, String> {
+        all.iter().map(|text| parse(text).unwrap()).collect()
+    }
+
+    #[test]
+    fn labels_are_those_of_kubernetes() {
+        assert_eq!(parse("sampan.dev/site=hall-3").unwrap(), ("sampan.dev/site".into(), "hall-3".into()));
+        assert_eq!(parse("a=").unwrap(), ("a".into(), String::new()));
+        for bad in ["a", "=b", "-a=b", "a=b c", "a=-", "A_/b=c", "a=it's", "a/b/c=d", "a=b\nc: d"] {
+            parse(bad).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn they_come_behind_what_is_there_and_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("etc/config.yaml");
+        write(&file, &labels(&["a=true", "b/c=1"])).unwrap();
+        assert_eq!(ConfigFile::read(&file).unwrap().labels, labels(&["a=true", "b/c=1"]));
+        fs::write(&file, "# labels:\nmax-pods: 7").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+        write(&file, &labels(&["a=b"])).unwrap();
+        let text = fs::read_to_string(&file).unwrap();
+        assert_eq!(text, "# labels:\nmax-pods: 7\nlabels:\n  a: 'b'\n");
+        write(&file, &labels(&["a=b"])).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), text);
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+        let error = write(&file, &labels(&["a=c"])).unwrap_err();
+        assert!(matches!(&error, LabelError::Others { wanted, .. } if wanted == "a=c"), "{error}");
+        fs::write(&file, "max-pods: [").unwrap();
+        assert!(write(&file, &labels(&["a=c"])).unwrap_err().to_string().contains("config.yaml"));
+    }
+}

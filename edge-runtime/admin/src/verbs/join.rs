@@ -1,0 +1,120 @@
+//! `edge-runtime join`: become a node of a cluster with a single-use token; where this program was installed as a service,
+//! also start it and wait until it is up. A second run changes nothing.
+
+use std::path::Path;
+use std::time::Duration;
+
+use edge_runtime::cli::verb::{Flag, Given, Operands, ROOT, Verb};
+use edge_runtime::cli::{CliError, print, read};
+use edge_runtime::link::join::Token;
+use edge_runtime::paths::Paths;
+
+use crate::join::ready;
+use crate::join::service::Service;
+use crate::join::{Joined, Wanted, become_node};
+
+/// Until the node is up: an emulated board takes some ten seconds.
+const PATIENCE: u64 = 120;
+
+pub(super) const VERB: Verb = Verb {
+    name: "join",
+    about: "become a node of a cluster with a single-use token",
+    operands: Operands::None,
+    flags: &[
+        Flag::value("bridge", "URL", "of the bridge, with its port (repeatable)"),
+        Flag::value("token", "TOKEN", "what cloud-bridge token create printed"),
+        Flag::value("token-file", "FILE", "the same from a file, or - for standard input"),
+        Flag::value("node", "NAME", "the name that the token was made for"),
+        Flag::value("label", "KEY=VALUE", "a label of the Node object, into config.yaml (repeatable)"),
+        Flag::value("wait", "SECONDS", "how long to wait for the node to be up (120 unless given)"),
+        Flag::switch("no-start", "leave the service as it is"),
+    ],
+    run,
+};
+
+fn run(given: Given) -> Result<(), CliError> {
+    let wanted = wanted(&given)?;
+    let patience = Duration::from_secs(given.one("wait")?.unwrap_or(PATIENCE).min(24 * 3600));
+    let paths = given.paths()?;
+    // Another root is another node, which nobody starts but who made it.
+    let service = match given.has("no-start") || paths.root() != Path::new("/") {
+        true => None,
+        false => Service::find(Path::new("/")),
+    };
+    if service.is_some() {
+        checks(&paths)?;
+    }
+    let joined = become_node(&paths, &wanted)?;
+    let Some(service) = service else {
+        return match joined {
+            Joined::Now { cluster } => print(&format!(
+                "joined cluster {cluster} as node {}; start it with: {}",
+                wanted.node,
+                start_command(&given, &paths)
+            )),
+            Joined::Before { why, .. } => Err(CliError::Failed(why.to_string())),
+        };
+    };
+    let refused = match joined {
+        Joined::Now { cluster } => {
+            print(&format!("joined cluster {cluster} as node {}", wanted.node))?;
+            None
+        }
+        Joined::Before { cluster, why } => {
+            print(&format!("this device is node {} of cluster {cluster} already, and stays it: {why}", wanted.node))?;
+            Some(why)
+        }
+    };
+    // What runs with an older identity has to read the new one; containers do not notice.
+    service.enable_and_start(refused.is_none())?;
+    print(&format!("{} starts the node, now and at every boot; waiting until it is up", service.name()))?;
+    match ready::wait(&paths, patience) {
+        Ok(()) => print(&what_next(&wanted.node)),
+        Err(why) => Err(CliError::Failed(format!(
+            "node {} is not up after {} s: {why}; it goes on trying: edge-runtime status{}",
+            wanted.node,
+            patience.as_secs(),
+            refused.map(|why| format!("; the token was not taken: {why}")).unwrap_or_default()
+        ))),
+    }
+}
+
+/// Whether this machine can be a node at all, before a token is spent.
+fn checks(_: &Paths) -> Result<(), CliError> {
+    Ok(())
+}
+
+fn wanted(given: &Given) -> Result<Wanted, CliError> {
+    let bridges = given.all("bridge")?;
+    if bridges.is_empty() {
+        return Err(CliError::Usage("join needs --bridge https://HOST:PORT".into()));
+    }
+    let token = match given.path("token-file") {
+        Some(file) => Some(String::from_utf8(read(&file)?)?.trim().to_owned()),
+        None => given.one::<String>("token")?,
+    };
+    let token = token.ok_or_else(|| {
+        CliError::Usage("join needs --token or --token-file; cloud-bridge token create prints one".into())
+    })?;
+    let token = Token::parse(&token)?;
+    let node: Option<String> = given.one("node")?;
+    let node = node.ok_or_else(|| CliError::Usage("join needs --node, the name the token was made for".into()))?;
+    let labels =
+        given.all::<String>("label")?.iter().map(|text| crate::join::labels::parse(text)).collect::<Result<_, _>>();
+    let labels = labels.map_err(|why| CliError::Usage(format!("--label {why}")))?;
+    Ok(Wanted { bridges, node, token, labels })
+}
+
+fn start_command(given: &Given, paths: &Paths) -> String {
+    match given.path(ROOT.long) {
+        Some(_) => format!("edge-runtime run --root {}", paths.root().display()),
+        None => "edge-runtime run".to_owned(),
+    }
+}
+
+fn what_next(node: &str) -> String {
+    format!(
+        "node {node} is up\n\n  kubectl get node {node}     on the cluster\n  edge-runtime status        here: the node and its \
+         link\n  edge-runtime ps            here: its pods\n  edge-runtime reset --all   here: the way back"
+    )
+}
