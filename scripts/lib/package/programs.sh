@@ -35,7 +35,7 @@ get_programs() {
 
 # Completions and manual pages, as the first program that runs here says them.
 shared_documents() {
-    local arch=$1 pair name program tree
+    local arch=$1 pair name program tree verb
     for pair in edge-runtime:edge-admin cloud-bridge:cloud-bridge; do
         name=${pair%:*} program=$built/$arch/${pair#*:} tree=$built/shared/${pair%:*}/usr/share
         [ -x "$program" ] && [ ! -d "$tree" ] || continue
@@ -43,5 +43,10 @@ shared_documents() {
         emulated "$arch" "$program" completion zsh | put 644 "$tree/zsh/vendor-completions/_$name"
         emulated "$arch" "$program" completion fish | put 644 "$tree/fish/vendor_completions.d/$name.fish"
         emulated "$arch" "$program" man | put_gz "$tree/man/man8/$name.8.gz"
+        [ "$name" = cloud-bridge ] || continue
+        for verb in serve standalone nodes token token-create; do
+            # shellcheck disable=SC2086
+            emulated "$arch" "$program" man ${verb//-/ } | put_gz "$tree/man/man8/$name-$verb.8.gz"
+        done
     done
 }
