@@ -4,8 +4,10 @@
 # board_kernel DIR ARCH: unpacks the kernel into DIR/kernel; sets kernel_image and kernel_version. MACHINE_KERNEL names
 # another version than the release's own that Debian has a package of (6.12).
 board_kernel() {
-    local dir=$1/kernel arch=$2 meta package
-    meta=$(foreign_deb "$arch" "linux-image-${MACHINE_KERNEL:+$MACHINE_KERNEL-}cloud-$arch")
+    local dir=$1/kernel arch=$2 meta package flavour=cloud-$2
+    # There is no cloud for it.
+    [ "$arch" != armhf ] || flavour=armmp
+    meta=$(foreign_deb "$arch" "linux-image-${MACHINE_KERNEL:+$MACHINE_KERNEL-}$flavour")
     package=$(dpkg-deb -f "$meta" Depends | grep -o -m 1 'linux-image-[^ ,]*' | head -n 1)
     kernel_version=${package#linux-image-}
     mkdir -p "$dir"
@@ -32,7 +34,7 @@ board_initramfs() {
     mkdir -p "$root/bin" "$root/dev" "$root/disk" "$root/modules"
     cp "$1/disk/bin/busybox" "$root/bin/busybox"
     cp "$repo/scripts/lib/arm-rootfs/early-init" "$root/init"
-    module_files "$1" virtio_pci virtio_mmio virtio_blk | while read -r file; do
+    module_files "$1" virtio_pci virtio_mmio virtio_blk ext4 | while read -r file; do
         cp "$file" "$root/modules/"
         basename "$file" >>"$root/modules/order"
     done

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use edge_runtime::cli::verb::{Given, Operands, Verb};
+use edge_runtime::cli::verb::{Given, Operands, Shown, Verb};
 use edge_runtime::cli::{CliError, print};
 
 use crate::verbs::shown;
@@ -27,7 +27,7 @@ fn run(given: Given) -> Result<(), CliError> {
 }
 
 /// What completes the first operand.
-fn words(verb: &Verb) -> &'static str {
+fn words(verb: &Shown) -> &'static str {
     match verb.operands {
         Operands::One(words) if words.contains('|') => words,
         _ => "",
@@ -35,7 +35,7 @@ fn words(verb: &Verb) -> &'static str {
 }
 
 /// Files where nothing better is known (`-o default`).
-fn bash(verbs: &[&Verb]) -> String {
+fn bash(verbs: &[Shown]) -> String {
     let names: Vec<&str> = verbs.iter().map(|verb| verb.name).collect();
     let mut cases = String::new();
     for verb in verbs {
@@ -52,7 +52,7 @@ fn bash(verbs: &[&Verb]) -> String {
     )
 }
 
-fn zsh(verbs: &[&Verb]) -> String {
+fn zsh(verbs: &[Shown]) -> String {
     let mut out = "#compdef edge-runtime\n_edge_runtime() {\n    local -a verbs\n    verbs=(\n".to_owned();
     for verb in verbs {
         let _ = writeln!(out, "        '{}:{}'", verb.name, verb.about);
@@ -79,7 +79,7 @@ fn zsh(verbs: &[&Verb]) -> String {
     out
 }
 
-fn fish(verbs: &[&Verb]) -> String {
+fn fish(verbs: &[Shown]) -> String {
     let mut out = String::new();
     for verb in verbs {
         let name = verb.name;

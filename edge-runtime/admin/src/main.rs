@@ -4,13 +4,13 @@
 mod completion;
 mod doctor;
 mod events;
+mod join;
 mod order;
 mod output;
 mod pods;
 mod program;
 mod top;
 mod upgrade;
-mod join;
 mod verbs;
 
 use std::io::Write;

@@ -8,8 +8,8 @@ mod order;
 mod pods;
 mod upgrade;
 
-use edge_runtime::cli::VERBS as OF_THE_DAEMON;
-use edge_runtime::cli::verb::Verb;
+use edge_runtime::cli::SHOWN as OF_THE_DAEMON;
+use edge_runtime::cli::verb::{Shown, Verb};
 
 use crate::{completion, doctor, events, top};
 
@@ -29,9 +29,10 @@ pub(crate) const VERBS: &[Verb] = &[
 ];
 
 /// All that a person types after `edge-runtime`: what joins first, then the daemon's program, then the rest of this one.
-pub(crate) fn shown() -> Vec<&'static Verb> {
+pub(crate) fn shown() -> Vec<Shown> {
     let (first, rest) = VERBS.split_at(1);
-    first.iter().chain(OF_THE_DAEMON).chain(rest).filter(|verb| !verb.is_helper()).collect()
+    let [first, rest] = [first, rest].map(|verbs| verbs.iter().map(Verb::shown));
+    first.chain(OF_THE_DAEMON).chain(rest).filter(|verb| !verb.is_helper()).collect()
 }
 
 #[cfg(test)]
@@ -44,6 +45,6 @@ mod tests {
     fn the_daemon_knows_the_name_of_each_and_says_the_same_of_it() {
         let own = VERBS.iter().filter(|verb| !verb.is_helper()).map(|verb| (verb.name, verb.about));
         assert_eq!(own.collect::<Vec<_>>(), ADMIN_VERBS);
-        assert!(VERBS.iter().all(|verb| OF_THE_DAEMON.iter().all(|other| other.name != verb.name)));
+        assert!(VERBS.iter().all(|verb| OF_THE_DAEMON.into_iter().all(|other| other.name != verb.name)));
     }
 }

@@ -20,6 +20,15 @@ pub struct Verb {
     pub run: fn(Given) -> Result<(), CliError>,
 }
 
+/// What people are told of a verb. A table of these alone, made when it is compiled, leaves out of a program what the verbs do.
+#[derive(Clone, Copy)]
+pub struct Shown {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub operands: Operands,
+    flags: &'static [Flag],
+}
+
 /// What stands beside the flags, in the words of a synopsis.
 #[derive(Clone, Copy)]
 pub enum Operands {
@@ -72,6 +81,10 @@ impl Verb {
         Self { name, about: "", operands, flags, run }
     }
 
+    pub const fn shown(&self) -> Shown {
+        Shown { name: self.name, about: self.about, operands: self.operands, flags: self.flags }
+    }
+
     /// Started by the daemon, and not shown to people.
     pub fn is_helper(&self) -> bool {
         self.about.is_empty()
@@ -79,33 +92,6 @@ impl Verb {
 
     fn all_flags(&self) -> impl Iterator<Item = &'static Flag> {
         self.flags.iter().chain([&ROOT])
-    }
-
-    /// Those that people give.
-    pub fn shown_flags(&self) -> impl Iterator<Item = &'static Flag> {
-        self.all_flags().filter(|flag| !flag.about.is_empty())
-    }
-
-    /// `edge-runtime logs [FLAG]... POD`, without the program.
-    pub fn synopsis(&self) -> String {
-        let operands = match self.operands {
-            Operands::None => String::new(),
-            Operands::One(name) | Operands::Words(name) => format!(" {name}"),
-            Operands::Command(name) => format!(" {name} -- COMMAND [ARGUMENT]..."),
-            Operands::Raw => " ...".to_owned(),
-        };
-        format!("{} [FLAG]...{operands}", self.name)
-    }
-
-    /// What `--help` says.
-    pub fn help(&self) -> String {
-        let mut out = format!("usage: edge-runtime {}\n\n{}\n\n", self.synopsis(), self.about);
-        for flag in self.shown_flags() {
-            let short = flag.short.map_or("    ".to_owned(), |short| format!("-{short}, "));
-            let long = format!("--{} {}", flag.long, flag.value.unwrap_or_default());
-            out.push_str(&format!("  {short}{:<24} {}\n", long.trim_end(), flag.about));
-        }
-        out.trim_end().to_owned()
     }
 
     /// # Errors
@@ -149,6 +135,40 @@ impl Verb {
             }
         }
         Ok(given)
+    }
+}
+
+impl Shown {
+    /// Started by the daemon, and not shown to people.
+    pub fn is_helper(&self) -> bool {
+        self.about.is_empty()
+    }
+
+    /// Those that people give.
+    pub fn shown_flags(&self) -> impl Iterator<Item = &'static Flag> + use<> {
+        self.flags.iter().chain([&ROOT]).filter(|flag| !flag.about.is_empty())
+    }
+
+    /// `edge-runtime logs [FLAG]... POD`, without the program.
+    pub fn synopsis(&self) -> String {
+        let operands = match self.operands {
+            Operands::None => String::new(),
+            Operands::One(name) | Operands::Words(name) => format!(" {name}"),
+            Operands::Command(name) => format!(" {name} -- COMMAND [ARGUMENT]..."),
+            Operands::Raw => " ...".to_owned(),
+        };
+        format!("{} [FLAG]...{operands}", self.name)
+    }
+
+    /// What `--help` says.
+    pub fn help(&self) -> String {
+        let mut out = format!("usage: edge-runtime {}\n\n{}\n\n", self.synopsis(), self.about);
+        for flag in self.shown_flags() {
+            let short = flag.short.map_or("    ".to_owned(), |short| format!("-{short}, "));
+            let long = format!("--{} {}", flag.long, flag.value.unwrap_or_default());
+            out.push_str(&format!("  {short}{:<24} {}\n", long.trim_end(), flag.about));
+        }
+        out.trim_end().to_owned()
     }
 }
 
