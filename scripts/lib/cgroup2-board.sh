@@ -34,7 +34,7 @@ board_disk() {
     fi
     kubectl=${SAMPAN_KUBECTL_NEW:-$(command -v kubectl)}
     cp -L "$kubectl" "$root/usr/bin/kubectl"
-    for program in edge-runtime cloud-bridge; do put "$root" "$bin/$program" "/usr/bin/$program"; done
+    for program in edge-runtime edge-admin cloud-bridge; do put "$root" "$bin/$program" "/usr/bin/$program"; done
     for file in "$@"; do
         program=$(basename "$file")
         put "$root" "$file" "/suites/${program%-*}"

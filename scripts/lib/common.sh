@@ -53,6 +53,7 @@ rust_is_new_enough() {
 # so that a panic ends one connection and not those of all nodes.
 build_release() {
     cargo build --release --locked -p edge-runtime
+    cargo build --release --locked -p sampan-admin -p sampan-launcher
     # By itself: together they would have each other's features.
     cargo build --release --locked -p sampan-devices
     cargo build --profile bridge --locked -p cloud-bridge

@@ -22,15 +22,12 @@ pub(crate) struct Wanted {
 }
 
 /// What it is now.
-pub(crate) enum Joined {
-    Now {
-        cluster: String,
-    },
-    /// The same node as before: the token was not taken, which for a token that was used up is as it should be.
-    Before {
-        cluster: String,
-        why: JoinError,
-    },
+pub(crate) struct Joined {
+    pub(crate) cluster: String,
+    /// Why it is the same node as before: a token that was used up is refused, as it should be.
+    pub(crate) refused: Option<JoinError>,
+    /// A daemon that runs has to begin again: as another node, with other labels. A new certificate it finds by itself.
+    pub(crate) restart: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -63,14 +60,14 @@ pub(crate) fn become_node(paths: &Paths, wanted: &Wanted) -> Result<Joined, Beco
     if let Some(old) = old.as_ref().filter(|old| old.node != wanted.node) {
         return Err(BecomeError::Another(old.node.clone()));
     }
-    labels::write(&paths.config_file(), &wanted.labels)?;
+    let labelled = labels::write(&paths.config_file(), &wanted.labels)?;
     Identity::probe(paths)?;
     match (smol::block_on(join(&wanted.token, &wanted.bridges, &wanted.node)), old) {
-        (Ok(identity), _) => {
+        (Ok(identity), old) => {
             identity.save(paths)?;
-            Ok(Joined::Now { cluster: identity.cluster })
+            Ok(Joined { cluster: identity.cluster, refused: None, restart: labelled || old.is_none() })
         }
-        (Err(why), Some(old)) => Ok(Joined::Before { cluster: old.cluster, why }),
+        (Err(why), Some(old)) => Ok(Joined { cluster: old.cluster, refused: Some(why), restart: labelled }),
         (Err(why), None) => Err(why.into()),
     }
 }

@@ -48,14 +48,14 @@ fn is_name(text: &str) -> bool {
         && bytes.all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
 }
 
-/// Adds them where the file has none; all there already is as good.
-pub(crate) fn write(file: &Path, labels: &BTreeMap<String, String>) -> Result<(), LabelError> {
+/// Adds them where the file has none, and says whether it did; all there already is as good.
+pub(crate) fn write(file: &Path, labels: &BTreeMap<String, String>) -> Result<bool, LabelError> {
     if labels.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     let typed = ConfigFile::read(file)?.labels;
     if labels.iter().all(|(key, value)| typed.get(key) == Some(value)) {
-        return Ok(());
+        return Ok(false);
     }
     if !typed.is_empty() {
         let wanted = labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(", ");
@@ -77,7 +77,8 @@ pub(crate) fn write(file: &Path, labels: &BTreeMap<String, String>) -> Result<()
         fs::create_dir_all(folder).map_err(at)?;
     }
     files::replace(file, text.as_bytes(), true).map_err(at)?;
-    fs::set_permissions(file, Permissions::from_mode(mode)).map_err(at)
+    fs::set_permissions(file, Permissions::from_mode(mode)).map_err(at)?;
+    Ok(true)
 }
 
 #[cfg(test)]
@@ -108,7 +109,7 @@ mod tests {
         write(&file, &labels(&["a=b"])).unwrap();
         let text = fs::read_to_string(&file).unwrap();
         assert_eq!(text, "# labels:\nmax-pods: 7\nlabels:\n  a: 'b'\n");
-        write(&file, &labels(&["a=b"])).unwrap();
+        assert!(!write(&file, &labels(&["a=b"])).unwrap());
         assert_eq!(fs::read_to_string(&file).unwrap(), text);
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
         let error = write(&file, &labels(&["a=c"])).unwrap_err();

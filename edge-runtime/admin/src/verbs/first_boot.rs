@@ -37,22 +37,26 @@ fn run(given: Given) -> Result<(), CliError> {
             return Err(CliError::Failed(format!("{}: {why}", place.display())));
         }
     };
-    match try_until_done(&paths, &said) {
-        Ok(Joined::Now { cluster }) => log::info!("joined cluster {cluster} as node {}", said.wanted.node),
-        Ok(Joined::Before { cluster, why }) => {
-            log::info!("this device is node {} of cluster {cluster} already, and stays it: {why}", said.wanted.node);
-        }
+    let joined = match try_until_done(&paths, &said) {
+        Ok(joined) => joined,
         Err(error) => {
             file::explain(&place, &error.to_string());
             file::remove(&place)?;
             return Err(error.into());
+        }
+    };
+    let node = &said.wanted.node;
+    match joined.refused {
+        None => log::info!("joined cluster {} as node {node}", joined.cluster),
+        Some(why) => {
+            log::info!("this device is node {node} of cluster {} already, and stays it: {why}", joined.cluster)
         }
     }
     file::remove(&place)?;
     if paths.root() == Path::new("/")
         && let Some(service) = Service::find(paths.root())
     {
-        service.enable_and_start(true)?;
+        service.enable_and_start(joined.restart)?;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use edge_runtime::paths::Paths;
 
 use crate::join::ready;
 use crate::join::service::Service;
-use crate::join::{Joined, Wanted, become_node};
+use crate::join::{Wanted, become_node};
 
 /// Until the node is up: an emulated board takes some ten seconds.
 const PATIENCE: u64 = 120;
@@ -45,36 +45,26 @@ fn run(given: Given) -> Result<(), CliError> {
         checks(&paths)?;
     }
     let joined = become_node(&paths, &wanted)?;
+    let node = &wanted.node;
     let Some(service) = service else {
-        return match joined {
-            Joined::Now { cluster } => print(&format!(
-                "joined cluster {cluster} as node {}; start it with: {}",
-                wanted.node,
-                start_command(&given, &paths)
-            )),
-            Joined::Before { why, .. } => Err(CliError::Failed(why.to_string())),
-        };
-    };
-    let refused = match joined {
-        Joined::Now { cluster } => {
-            print(&format!("joined cluster {cluster} as node {}", wanted.node))?;
-            None
+        if let Some(why) = joined.refused {
+            return Err(why.into());
         }
-        Joined::Before { cluster, why } => {
-            print(&format!("this device is node {} of cluster {cluster} already, and stays it: {why}", wanted.node))?;
-            Some(why)
-        }
+        let start = start_command(&given, &paths);
+        return print(&format!("joined cluster {} as node {node}; start it with: {start}", joined.cluster));
     };
-    // What runs with an older identity has to read the new one; containers do not notice.
-    service.enable_and_start(refused.is_none())?;
+    print(&match &joined.refused {
+        None => format!("joined cluster {} as node {node}", joined.cluster),
+        Some(why) => format!("this device is node {node} of cluster {} already, and stays it: {why}", joined.cluster),
+    })?;
+    service.enable_and_start(joined.restart)?;
     print(&format!("{} starts the node, now and at every boot; waiting until it is up", service.name()))?;
     match ready::wait(&paths, patience) {
-        Ok(()) => print(&what_next(&wanted.node)),
+        Ok(()) => print(&what_next(node)),
         Err(why) => Err(CliError::Failed(format!(
-            "node {} is not up after {} s: {why}; it goes on trying: edge-runtime status{}",
-            wanted.node,
+            "node {node} is not up after {} s: {why}; it goes on trying: edge-runtime status{}",
             patience.as_secs(),
-            refused.map(|why| format!("; the token was not taken: {why}")).unwrap_or_default()
+            joined.refused.map(|why| format!("; the token was not taken: {why}")).unwrap_or_default()
         ))),
     }
 }
