@@ -34,6 +34,9 @@ spec:
 YAML
 }
 
+# Programs that wait, and in what.
+stuck_command='for p in /proc/[0-9]*; do case "$(tr "\\0" " " <$p/cmdline)" in *runc*|*edge-*) echo "$p: $(tr "\\0" " " <$p/cmdline | cut -c1-120)"; for t in $p/task/*; do echo "  $(cat $t/comm) $(cat $t/wchan) $(cat $t/syscall) $(head -n 3 $t/stack | paste -sd" ")"; done ;; esac; done'
+
 # wait_kubectl SECONDS WHAT ARGUMENTS...
 wait_kubectl() {
     local deadline=$((SECONDS + $1)) what=$2; shift 2
@@ -41,7 +44,7 @@ wait_kubectl() {
         kubectl wait --timeout="$((deadline - SECONDS))s" "$@" >"$work/kubectl.log" 2>&1 && return
         sleep 0.2
     done
-    { cat "$work/kubectl.log"; kubectl get pods,nodes -o wide; kubectl get events; board 60 "journalctl -b --no-pager -n 60"; } >&2 || true
+    { cat "$work/kubectl.log"; kubectl get pods,nodes -o wide; kubectl get events; board 60 "journalctl -b --no-pager -n 60"; board 60 "$stuck_command"; } >&2 || true
     board_failed "$what: not so in time"
 }
 

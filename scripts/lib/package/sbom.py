@@ -36,7 +36,7 @@ def spdx_id(package):
 
 def licence(package):
     # `MIT/Apache-2.0` is how Cargo wrote "or" once.
-    return (package["license"] or "NOASSERTION").replace("/", " OR ")
+    return " ".join((package["license"] or "NOASSERTION").replace("/", " OR ").split())
 
 
 def described(package):
@@ -63,6 +63,34 @@ def described(package):
     return said
 
 
+# C that crates bring along, with what says its version; and what a static program has of the system's library.
+BUNDLED = {
+    "libsqlite3-sys": ("sqlite", "sqlite3/sqlite3.h", r'#define SQLITE_VERSION +"([^"]+)"', "blessing"),
+    "libnghttp2-sys": ("nghttp2", "nghttp2/configure.ac", r"AC_INIT\(\[nghttp2\], \[([^\]]+)\]", "MIT"),
+}
+
+
+def bundled(library, version, licence):
+    return {
+        "SPDXID": f"SPDXRef-Package-C-{library}",
+        "name": library,
+        "versionInfo": version,
+        "supplier": "NOASSERTION",
+        "downloadLocation": "NOASSERTION",
+        "filesAnalyzed": False,
+        "licenseConcluded": "NOASSERTION",
+        "licenseDeclared": licence,
+        "copyrightText": "NOASSERTION",
+        "primaryPackagePurpose": "LIBRARY",
+    }
+
+
+def bundled_in(package):
+    library, file, pattern, licence = BUNDLED[package["name"]]
+    with open(os.path.join(os.path.dirname(package["manifest_path"]), file), encoding="utf-8") as text:
+        return bundled(library, re.search(pattern, text.read()).group(1), licence)
+
+
 whole = {
     "SPDXID": "SPDXRef-Package",
     "name": name,
@@ -84,7 +112,13 @@ for node in metadata["resolve"]["nodes"]:
         normal = any(kind["kind"] is None for kind in dependency["dep_kinds"])
         if normal and dependency["pkg"] in packages:
             relations.append((spdx_id(packages[node["id"]]), "DEPENDS_ON", spdx_id(packages[dependency["pkg"]])))
-described_all = sorted((described(p) for p in packages.values()), key=lambda p: p["SPDXID"])
+native = [bundled("glibc", "NOASSERTION", "LGPL-2.1-or-later")]
+relations.append(("SPDXRef-Package", "STATIC_LINK", native[0]["SPDXID"]))
+for package in packages.values():
+    if package["name"] in BUNDLED:
+        native.append(bundled_in(package))
+        relations.append((spdx_id(package), "CONTAINS", native[-1]["SPDXID"]))
+described_all = sorted([*(described(p) for p in packages.values()), *native], key=lambda p: p["SPDXID"])
 digest = hashlib.sha256(json.dumps([name, version, triple, described_all]).encode()).hexdigest()
 created = datetime.datetime.fromtimestamp(int(os.environ["SOURCE_DATE_EPOCH"]), datetime.timezone.utc)
 document = {
