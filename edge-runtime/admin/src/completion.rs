@@ -75,7 +75,9 @@ fn zsh(verbs: &[Shown]) -> String {
             }
         }
     }
-    out.push_str("    esac\n}\ncompdef _edge_runtime edge-runtime\n");
+    // The file of a folder of zsh's is the function itself, and is called for what it is to complete.
+    out.push_str("    esac\n}\nif [ \"$funcstack[1]\" = _edge-runtime ]; then\n    _edge_runtime \"$@\"\nelse\n");
+    out.push_str("    compdef _edge_runtime edge-runtime\nfi\n");
     out
 }
 

@@ -5,6 +5,7 @@ mod completion;
 mod doctor;
 mod events;
 mod join;
+mod man;
 mod order;
 mod output;
 mod pods;

@@ -1,38 +1,34 @@
-//! The verbs of this program. `edge-runtime` has their names for its help (`cli::ADMIN_VERBS`).
-
-mod confirm;
-mod first_boot;
-mod join;
-mod man;
-mod order;
-mod pods;
-mod upgrade;
+//! The verbs of this program, one file each. `edge-runtime` has their names for its help (`cli::ADMIN_VERBS`).
 
 use edge_runtime::cli::SHOWN as OF_THE_DAEMON;
 use edge_runtime::cli::verb::{Shown, Verb};
 
-use crate::{completion, doctor, events, top};
+use crate::{completion, doctor, events, man, top};
 
-/// In the order of `edge-runtime --help`; helpers, without a description, last.
+mod confirm;
+mod first_boot;
+mod join;
+mod order;
+mod pods;
+mod upgrade;
+
 pub(crate) const VERBS: &[Verb] = &[
     join::VERB,
-    first_boot::VERB,
     doctor::VERB,
     top::VERB,
     events::VERB,
+    completion::VERB,
     upgrade::VERB,
     confirm::VERB,
-    completion::VERB,
+    first_boot::VERB,
     man::VERB,
     order::VERB,
     pods::VERB,
 ];
 
-/// All that a person types after `edge-runtime`: what joins first, then the daemon's program, then the rest of this one.
+/// All that people are shown, of both programs, in the order of `--help`.
 pub(crate) fn shown() -> Vec<Shown> {
-    let (first, rest) = VERBS.split_at(1);
-    let [first, rest] = [first, rest].map(|verbs| verbs.iter().map(Verb::shown));
-    first.chain(OF_THE_DAEMON).chain(rest).filter(|verb| !verb.is_helper()).collect()
+    OF_THE_DAEMON.into_iter().chain(VERBS.iter().map(Verb::shown)).filter(|verb| !verb.is_helper()).collect()
 }
 
 #[cfg(test)]
@@ -43,8 +39,9 @@ mod tests {
 
     #[test]
     fn the_daemon_knows_the_name_of_each_and_says_the_same_of_it() {
-        let own = VERBS.iter().filter(|verb| !verb.is_helper()).map(|verb| (verb.name, verb.about));
-        assert_eq!(own.collect::<Vec<_>>(), ADMIN_VERBS);
-        assert!(VERBS.iter().all(|verb| OF_THE_DAEMON.into_iter().all(|other| other.name != verb.name)));
+        for verb in VERBS.iter().filter(|verb| !verb.is_helper()) {
+            assert!(ADMIN_VERBS.contains(&(verb.name, verb.about)), "{} in cli/admin.rs", verb.name);
+            assert!(OF_THE_DAEMON.iter().all(|other| other.name != verb.name), "{} is there twice", verb.name);
+        }
     }
 }

@@ -9,14 +9,13 @@ use super::CliError;
 /// Name of each and what it is for; a test of that program holds its own against them.
 pub const VERBS: &[(&str, &str)] = &[
     ("join", "become a node of a cluster with a single-use token"),
-    ("first-boot", "join as a file on the boot partition says"),
     ("doctor", "what is wrong here, and what cures it"),
     ("top", "what the node, its pods and their containers use, again and again"),
     ("events", "what has happened here"),
+    ("completion", "what makes a shell complete this command"),
     ("upgrade", "run another version of these programs, on trial"),
     ("confirm", "say yes to a job that waits for it"),
-    ("completion", "what makes a shell complete this command"),
-    ("man", "the manual page of this command"),
+    ("first-boot", "join as a file on the boot partition says"),
 ];
 
 /// Becomes that program; comes back only where it cannot.

@@ -42,8 +42,12 @@ shared_documents() {
         emulated "$arch" "$program" completion bash | put 644 "$tree/bash-completion/completions/$name"
         emulated "$arch" "$program" completion zsh | put 644 "$tree/zsh/vendor-completions/_$name"
         emulated "$arch" "$program" completion fish | put 644 "$tree/fish/vendor_completions.d/$name.fish"
+        if [ "$name" = edge-runtime ]; then
+            emulated "$arch" "$program" man "$work/man" >/dev/null
+            put_gz "$tree/man/man8/$name.8.gz" <"$work/man/$name.8"
+            continue
+        fi
         emulated "$arch" "$program" man | put_gz "$tree/man/man8/$name.8.gz"
-        [ "$name" = cloud-bridge ] || continue
         for verb in serve standalone nodes token token-create; do
             # shellcheck disable=SC2086
             emulated "$arch" "$program" man ${verb//-/ } | put_gz "$tree/man/man8/$name-$verb.8.gz"

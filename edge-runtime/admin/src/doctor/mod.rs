@@ -44,7 +44,6 @@ pub(crate) const VERB: Verb = Verb {
 pub(crate) enum Which {
     All,
     /// What a device needs before it can be a node: neither a daemon nor an identity is expected.
-    #[allow(dead_code)]
     BeforeJoin,
 }
 
@@ -94,7 +93,7 @@ fn run(given: Given) -> Result<(), CliError> {
 }
 
 /// The worst last, where a terminal shows it.
-fn text(findings: &[Finding], all: bool) -> String {
+pub(crate) fn text(findings: &[Finding], all: bool) -> String {
     let mut shown: Vec<&Finding> = findings.iter().filter(|one| all || one.severity > Severity::Ok).collect();
     shown.sort_by_key(|one| one.severity);
     let mut out = String::new();

@@ -9,6 +9,8 @@ use edge_runtime::cli::{CliError, print, read};
 use edge_runtime::link::join::Token;
 use edge_runtime::paths::Paths;
 
+use crate::doctor::finding::Severity;
+use crate::doctor::{Which, examine, text};
 use crate::join::ready;
 use crate::join::service::Service;
 use crate::join::{Wanted, become_node};
@@ -28,6 +30,7 @@ pub(super) const VERB: Verb = Verb {
         Flag::value("label", "KEY=VALUE", "a label of the Node object, into config.yaml (repeatable)"),
         Flag::value("wait", "SECONDS", "how long to wait for the node to be up (120 unless given)"),
         Flag::switch("no-start", "leave the service as it is"),
+        Flag::switch("no-checks", "do not look first whether this machine can be a node"),
     ],
     run,
 };
@@ -41,7 +44,7 @@ fn run(given: Given) -> Result<(), CliError> {
         true => None,
         false => Service::find(Path::new("/")),
     };
-    if service.is_some() {
+    if service.is_some() && !given.has("no-checks") {
         checks(&paths)?;
     }
     let joined = become_node(&paths, &wanted)?;
@@ -69,9 +72,19 @@ fn run(given: Given) -> Result<(), CliError> {
     }
 }
 
-/// Whether this machine can be a node at all, before a token is spent.
-fn checks(_: &Paths) -> Result<(), CliError> {
-    Ok(())
+/// Whether this machine can be a node at all, before a token is spent. What is merely not good is told.
+fn checks(paths: &Paths) -> Result<(), CliError> {
+    let findings = examine(paths, Which::BeforeJoin);
+    if findings.iter().all(|one| one.severity <= Severity::Ok) {
+        return Ok(());
+    }
+    let said = text(&findings, false);
+    if findings.iter().any(|one| one.severity == Severity::Error) {
+        return Err(CliError::Failed(format!(
+            "this machine cannot be a node yet; the token is not spent (--no-checks joins all the same):\n{said}"
+        )));
+    }
+    print(said.trim_end())
 }
 
 fn wanted(given: &Given) -> Result<Wanted, CliError> {
