@@ -17,6 +17,7 @@
 //! | `autonomy` | how long the pods of a silent node are left alone |
 //! | `devices` | Devices behind nodes: what nodes are told of them, and what they report |
 //! | `followed` | two kinds that belong together, read and watched for all nodes |
+//! | `jobs` | fleet jobs: who is told what when, and what has come of it |
 //! | `rules` | what travels between nodes' brokers, servers and HTTP by rules |
 //! | `tokens` | service account tokens for the pods of a node |
 //! | `settings` | what can be chosen |
@@ -34,6 +35,7 @@ mod credential;
 pub mod devices;
 mod followed;
 mod informers;
+mod jobs;
 mod lease;
 mod node;
 mod node_access;
@@ -69,6 +71,7 @@ use autonomy::Autonomy;
 use clients::Clients;
 use devices::mark::{self, Silent};
 use followed::present::Present;
+use jobs::Jobs;
 use node::Command;
 use node_access::NodeAccess;
 use rules::post::Poster;
@@ -103,6 +106,7 @@ impl Bridge {
     /// last clone is gone.
     pub fn start(clients: Clients, cluster: String, settings: Settings) -> Self {
         let (sender, commands) = mpsc::unbounded_channel();
+        let jobs = Arc::new(Jobs::new(sender.clone()));
         let poster = Poster::new(&settings.rule_authorities);
         let shared = Arc::new(Shared {
             autonomy: Autonomy::new(settings.toleration_seconds),
@@ -121,6 +125,7 @@ impl Bridge {
             device_turns: Arc::default(),
             silent: Silent::default(),
             rules: Present::default(),
+            jobs,
             poster,
         });
         tokio::spawn(informers::run(Arc::downgrade(&shared), shared.clients.clone(), commands));
@@ -128,6 +133,7 @@ impl Bridge {
         tokio::spawn(panics::keep("the watch of nodes", move || node_informer::run(Weak::clone(&weak), own.clone())));
         let weak = Arc::downgrade(&shared);
         tokio::spawn(panics::keep("stale devices", move || mark::run(Weak::clone(&weak))));
+        jobs::start(&shared);
         Self { shared }
     }
 

@@ -106,6 +106,8 @@ struct Presence {
     link_stats: LinkStats,
     /// Whether it takes Devices, as it has said on its present connection.
     takes_devices: Option<bool>,
+    /// Whether it takes orders of jobs, as it has said on its present connection.
+    takes_orders: Option<bool>,
 }
 
 impl Node {
@@ -159,16 +161,22 @@ impl Node {
         presence.last_seen = Some(now);
         presence.since = Some(now);
         presence.link_stats = LinkStats::default();
-        presence.takes_devices = None;
+        (presence.takes_devices, presence.takes_orders) = (None, None);
         link
     }
 
-    /// This connection has said whether the node takes Devices.
-    pub(super) fn set_takes_devices(&self, session: u64, takes: bool) {
+    /// This connection has said whether the node takes Devices, and whether orders of jobs.
+    pub(super) fn set_takes(&self, session: u64, devices: bool, orders: bool) {
         let mut presence = self.presence();
         if presence.link.as_ref().is_some_and(|link| link.session == session) {
-            presence.takes_devices = Some(takes);
+            (presence.takes_devices, presence.takes_orders) = (Some(devices), Some(orders));
         }
+    }
+
+    /// Whether it takes orders of jobs; none if it is not connected, or has not said hello.
+    pub(super) fn takes_orders(&self) -> Option<bool> {
+        let presence = self.presence();
+        presence.takes_orders.filter(|_| presence.link.is_some())
     }
 
     /// Whether it takes Devices; none if it is not connected.

@@ -106,6 +106,10 @@ impl NodeAccess {
         self.known().keys().cloned().collect()
     }
 
+    pub(super) fn has(&self, node: &str) -> bool {
+        self.known().contains_key(node)
+    }
+
     pub(super) fn count(&self) -> usize {
         self.known().len()
     }

@@ -77,6 +77,7 @@ fn apply(shared: &Arc<Shared>, node: &SlimNode) {
     if shared.autonomy.node(node) {
         shared.reconcile_tolerations(node.name());
     }
+    shared.jobs.node(node);
     let silent = node.ready() == "Unknown";
     shared.silent.see(node.name(), silent, node.has_stale_devices());
     if silent {

@@ -66,7 +66,7 @@ pub(super) async fn run<S>(
 {
     let (sender, commands) = mpsc::unbounded();
     let link = node.attach(sender, credential.issued, shared.elsewhere(&node.name), SystemTime::now());
-    let name = node.name.clone();
+    let (name, jobs) = (node.name.clone(), Arc::clone(&shared.jobs));
     let mut connection = Connection::new(shared, (Arc::clone(&node), peer), credential, &link);
     connection.place = place;
     let served = panics::isolate(format!("node {name}"), connection.serve(socket, commands)).await;
@@ -75,6 +75,7 @@ pub(super) async fn run<S>(
     connection.streams.fail(&name);
     let silence = connection.now().saturating_sub(connection.session.last_heard());
     node.detach(link.session, SystemTime::now() - silence);
+    jobs.stir();
 }
 
 /// The next frame, not before it is this node's turn. Nothing is lost when it is dropped.

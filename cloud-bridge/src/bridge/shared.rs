@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use edge_protocol::message::{ObjectKey, RenewAnswer};
-use edge_protocol::version::Wants;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::{Semaphore, mpsc, watch};
 
@@ -15,7 +14,8 @@ use super::devices::mark::Silent;
 use super::devices::turns::Turns;
 use super::devices::watch::DeviceWatch;
 use super::followed::present::Present;
-use super::informers::command::Command;
+use super::informers::command::{Command, Wanted};
+use super::jobs::Jobs;
 use super::node::Node;
 use super::node_access::{self, NodeAccess, NotAdmitted};
 use super::reports::NodeOverrides;
@@ -44,6 +44,7 @@ pub(super) struct Shared {
     pub(super) device_turns: Arc<Turns>,
     pub(super) silent: Silent,
     pub(super) rules: Present<RuleWatch>,
+    pub(super) jobs: Arc<Jobs>,
     /// Of what rules send over HTTP.
     pub(super) poster: Poster,
 }
@@ -100,9 +101,10 @@ impl Shared {
         }
     }
 
-    pub(super) fn connected(&self, node: &str, session: u64, resumed: bool, wants: Wants, interests: Vec<String>) {
+    pub(super) fn connected(&self, node: &str, session: u64, resumed: bool, wants: Wanted) {
         let node = node.to_owned();
-        let _ = self.informers.send(Command::Connected { node, session, resumed, wants, interests });
+        let _ = self.informers.send(Command::Connected { node, session, resumed, wants });
+        self.jobs.stir();
     }
 
     /// The node of this session wants to be told of the Services of these namespaces, too.
@@ -115,6 +117,7 @@ impl Shared {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
         self.node_access.remove(name);
         self.silent.forget(name);
+        self.jobs.forget(name);
         let Some(node) = self.known(name) else { return };
         if self.settings.deleted_nodes_return && node.rewrite() {
             return;

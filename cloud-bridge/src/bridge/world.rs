@@ -12,6 +12,7 @@
 
 mod admission;
 mod interests;
+mod orders;
 mod policies;
 mod services;
 mod shared;
@@ -27,6 +28,7 @@ use edge_protocol::version::Wants;
 use super::pod_references::ServiceScope;
 use super::slim::BoundPod;
 use interests::Interests;
+use orders::Orders;
 use shared::Shared;
 pub use told::{Group, Told};
 
@@ -43,6 +45,8 @@ pub enum Effect {
     Listed { node: String, session: u64 },
     /// Begin to follow a ConfigMap or Secret, in the name of this node; ends an earlier watch of the same key.
     Watch { key: ObjectKey, node: String },
+    /// Read all jobs again. Answer with [`orders`](World::orders).
+    ReadJobs,
     /// Ask the API whether this node may read the object, in the name of the node. Answer with
     /// [`admitted`](World::admitted) or [`not_admitted`](World::not_admitted).
     Admit { key: ObjectKey, node: String },
@@ -67,6 +71,7 @@ pub struct World {
     service_scope: ServiceScope,
     /// It is known of every node of which site it is.
     located: bool,
+    orders: Orders,
 }
 
 #[derive(Debug, Default)]
@@ -77,6 +82,8 @@ struct Node {
     session: u64,
     /// What it wants to be told of beside its pods.
     wants: Wants,
+    /// It takes orders of jobs.
+    takes_orders: bool,
     /// Where it is, if it wants routes.
     site: Option<Box<str>>,
     interests: Interests,
@@ -320,7 +327,8 @@ impl World {
         let late = |key: &ObjectKey| shared.get(key).is_some_and(|s| s.is_late_for(node, view.round));
         let placed = self.located || !view.wants.routes;
         let told = !view.own.iter().chain(&view.behind).any(|name| late(name));
-        let mut complete = view.seeded && view.asked.is_empty() && placed && told;
+        let ordered = !view.takes_orders || self.orders.are_of(view.round);
+        let mut complete = view.seeded && view.asked.is_empty() && placed && told && ordered;
         for pod in view.pods.values_mut() {
             if !view.listed && pod.refs.iter().any(|name| late(name)) {
                 complete = false;

@@ -6,6 +6,7 @@ mod behind;
 mod compression;
 mod devices;
 mod identity;
+mod jobs;
 mod kubelet;
 mod overview;
 mod pods;

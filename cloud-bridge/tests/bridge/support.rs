@@ -22,7 +22,7 @@ use edge_protocol::message::{
     StreamRequest, TokenAnswer,
 };
 use edge_protocol::stream::StreamEvent;
-use edge_protocol::version::{IdentityTerms, RAW_STREAMS, Wants};
+use edge_protocol::version::{IdentityTerms, ORDERS, RAW_STREAMS, Wants};
 use edge_protocol::wire::{self, Content, Wire};
 use futures::StreamExt;
 use rustls::{ClientConfig, RootCertStore};
@@ -199,6 +199,8 @@ pub struct Edge {
     pub raw: (usize, usize),
     /// Speaks as a build did that packs texts and knows no binary frames of streams.
     older: bool,
+    /// Speaks as a build did that knew no jobs.
+    orderless: bool,
     next: u64,
     start: Instant,
     socket: Socket,
@@ -226,6 +228,11 @@ impl Edge {
     /// As [`connect_packed`](Self::connect_packed), of a build that knows no binary frames of streams.
     pub async fn connect_older(address: SocketAddr, identity: &Identity, store: Store) -> Self {
         Self { older: true, ..Self::connect_packed(address, identity, store).await }
+    }
+
+    /// As [`connect`](Self::connect), of a build that knew no jobs.
+    pub async fn connect_without_orders(address: SocketAddr, identity: &Identity, store: Store) -> Self {
+        Self { orderless: true, ..Self::connect(address, identity, &identity.node, store).await.unwrap() }
     }
 
     /// As [`connect`](Self::connect), of a node that has devices behind it.
@@ -280,6 +287,7 @@ impl Edge {
             texts: 0,
             raw: (0, 0),
             older: false,
+            orderless: false,
             next: 1,
             start: Instant::now(),
             socket,
@@ -369,6 +377,7 @@ impl Edge {
             let message = match frame.wire() {
                 // An older build: packs, and knows nothing else.
                 Wire::Text(hello) if self.older => Message::text(hello.replacen(&format!(",\"{RAW_STREAMS}\""), "", 1)),
+                Wire::Text(hello) if self.orderless => Message::text(hello.replacen(&format!(",\"{ORDERS}\""), "", 1)),
                 Wire::Text(text) => Message::text(text),
                 Wire::Binary(bytes) => {
                     self.raw.0 += usize::from(matches!(bytes[0], 6 | 7));

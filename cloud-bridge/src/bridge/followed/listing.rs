@@ -24,7 +24,7 @@ pub(super) fn resource(api_version: &str, kind: &str, plural: &str) -> ApiResour
 }
 
 /// What the API said of a list or a watch.
-pub(super) fn code(error: &watcher::Error) -> Option<u16> {
+pub(in crate::bridge) fn code(error: &watcher::Error) -> Option<u16> {
     use watcher::Error::{InitialListFailed, WatchStartFailed};
     match error {
         InitialListFailed(kube::Error::Api(status)) | WatchStartFailed(kube::Error::Api(status)) => Some(status.code),

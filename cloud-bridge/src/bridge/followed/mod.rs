@@ -10,7 +10,7 @@
 
 pub(super) mod follow;
 pub(super) mod known;
-mod listing;
+pub(super) mod listing;
 pub(super) mod present;
 
 use std::collections::BTreeSet;

@@ -3,6 +3,17 @@
 use edge_protocol::message::ObjectKey;
 use edge_protocol::version::Wants;
 
+use crate::bridge::world::Group;
+
+/// What a node wants to be told of beside its pods.
+#[derive(Debug)]
+pub(in super::super) struct Wanted {
+    pub(in super::super) wants: Wants,
+    /// Of jobs.
+    pub(in super::super) orders: bool,
+    pub(in super::super) interests: Vec<String>,
+}
+
 /// What others ask of the informers.
 #[derive(Debug)]
 pub(in super::super) enum Command {
@@ -10,7 +21,7 @@ pub(in super::super) enum Command {
     Add(String),
     /// This node has connected, in this session; if it did not resume, all it should hold is to be read again. It is interested
     /// in the Services of these namespaces besides those of its pods.
-    Connected { node: String, session: u64, resumed: bool, wants: Wants, interests: Vec<String> },
+    Connected { node: String, session: u64, resumed: bool, wants: Wanted },
     /// The node is interested in the Services of these namespaces, and of no other.
     Interested { node: String, session: u64, interests: Vec<String> },
     /// This node is on another LAN than before; without a name: it is known by now of every node where it is.
@@ -19,6 +30,8 @@ pub(in super::super) enum Command {
     Drop(String),
     /// The pods of this node are to have the tolerations that its object speaks of.
     ReconcileTolerations(String),
+    /// What these nodes should hold of jobs now, as of this reading of all jobs.
+    Orders { reading: u64, changed: Vec<(String, Group)> },
     /// A node holds this and no list names it: is it gone?
     LookUp { node: String, session: u64, key: ObjectKey, uid: String },
 }

@@ -66,6 +66,10 @@ impl Informers {
                 }),
                 Effect::Ask { node, key, uid } => self.ask_if_gone(node, key, uid),
                 Effect::Watch { key, node } => self.watch(key, &node),
+                Effect::ReadJobs => {
+                    let round = self.world.present_round();
+                    self.job_readings.push_back((shared.jobs.ask(), round));
+                }
                 Effect::Admit { key, node } => {
                     if let Some(question) = self.admissions.ask(&self.clients, &node, &key) {
                         self.questions.push(question);

@@ -1,7 +1,7 @@
 //! Whether an object that a node holds is gone, asked of the API one by one: what a list says is checked with this before
 //! anything is concluded from it.
 
-use edge_protocol::message::ObjectKey;
+use edge_protocol::message::{ORDER, ObjectKey};
 use kube::api::DynamicObject;
 use kube::{Api, Client};
 
@@ -40,7 +40,7 @@ impl<W: Fn() -> bool> IsGone<W> {
             "Secret" => "secrets",
             CLAIM => "persistentvolumeclaims",
             // Of the bridge's own making: it knows itself.
-            SERVICE_LINKS | SERVICE_VIEW | ENDPOINT_VIEW | SITE_VIEW | POLICY_VIEW | POLICY_PEERS | RULE => {
+            SERVICE_LINKS | SERVICE_VIEW | ENDPOINT_VIEW | SITE_VIEW | POLICY_VIEW | POLICY_PEERS | RULE | ORDER => {
                 return Answer::Unlisted { node: self.node, key: self.key, uid: self.uid };
             }
             NODE_LABELS | RUNTIME_CLASS => return self.if_unused().await,

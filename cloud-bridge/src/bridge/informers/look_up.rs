@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use edge_protocol::message::{ObjectKey, ObjectRef};
+use edge_protocol::message::{ORDER, ObjectKey, ObjectRef};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::Semaphore;
@@ -78,7 +78,7 @@ impl LookUps {
 /// Names become paths of requests. Those of everything that nodes hold are DNS names.
 fn is_name(key: &ObjectKey) -> bool {
     let namespace = match key.kind.as_str() {
-        RUNTIME_CLASS | SITE_VIEW => key.namespace.is_empty(),
+        RUNTIME_CLASS | SITE_VIEW | ORDER => key.namespace.is_empty(),
         _ => is_node_name(&key.namespace),
     };
     namespace && is_node_name(&key.name)

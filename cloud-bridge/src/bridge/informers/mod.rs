@@ -44,11 +44,11 @@ use super::requests::Requests;
 use super::shared::Shared;
 use super::sites::Sites;
 use super::slim::{BoundPod, SlimPod};
-use super::world::{Effect, World};
+use super::world::{Effect, Group, World};
 use admit::{Admission, Admissions};
 use apimachinery::panics;
 use ask::{Answer, pods_to_reconcile, reconcile_tolerations, seed, seed_many};
-use command::Command;
+use command::{Command, Wanted};
 use gone::IsGone;
 use look_up::LookUps;
 use object::{News, What};
@@ -84,6 +84,7 @@ pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mp
         look_ups: LookUps::default(),
         effects: VecDeque::new(),
         service_watches: ServiceWatches::default(),
+        job_readings: VecDeque::new(),
         sites,
         peers: Peers::new(clients.own().clone()),
         clients,
@@ -159,6 +160,8 @@ struct Informers {
     /// To be carried out, in order.
     effects: VecDeque<Effect>,
     service_watches: ServiceWatches,
+    /// Readings of all jobs that were asked for, and the round of the world for which.
+    job_readings: VecDeque<(u64, u64)>,
     sites: watch::Receiver<Sites>,
 }
 
@@ -168,7 +171,10 @@ impl Informers {
             Command::Add(node) => {
                 self.world.add_node(&node);
             }
-            Command::Connected { node, session, resumed, wants, interests } => {
+            Command::Connected { node, session, resumed, wants } => {
+                let Wanted { wants, orders, interests } = wants;
+                let effects = self.world.takes_orders(&node, orders);
+                self.apply(effects);
                 let effects = self.world.connected(&node);
                 self.apply(effects);
                 let site = self.sites.borrow().of(&node).map(str::to_owned);
@@ -197,6 +203,10 @@ impl Informers {
                     let effects = self.world.interested(&node, &interests, self.begun.elapsed());
                     self.apply(effects);
                 }
+            }
+            Command::Orders { reading, changed } => {
+                let effects = self.orders(reading, changed);
+                self.apply(effects);
             }
             Command::Drop(node) => {
                 let effects = self.world.drop_node(&node);
@@ -237,6 +247,15 @@ impl Informers {
             let all = futures::future::join_all(each);
             self.questions.push(all.map(Answer::Each).boxed());
         }
+    }
+
+    /// What nodes should hold of jobs now, as of this reading.
+    fn orders(&mut self, reading: u64, changed: Vec<(String, Group)>) -> Vec<Effect> {
+        let mut round = None;
+        while let Some((_, of)) = self.job_readings.pop_front_if(|(ticket, _)| *ticket <= reading) {
+            round = Some(of);
+        }
+        self.world.orders(round, changed)
     }
 
     fn ask_if_gone(&mut self, node: String, key: ObjectKey, uid: String) {

@@ -19,7 +19,7 @@ impl Reports {
                 let text = |field: &str| involved[field].as_str().unwrap_or_default();
                 self.check(text("kind"), text("namespace"), text("name")).await
             }
-            // Checked where they are read.
+            // Checked where they are read; of orders in `jobs`.
             Report::Node { .. } | Report::MirrorPod { .. } | Report::Order { .. } | Report::Unknown => Ok(()),
         }
     }

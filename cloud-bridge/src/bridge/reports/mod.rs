@@ -104,7 +104,8 @@ impl Reports {
             Report::Event { event } => self.write_event(event).await,
             Report::MirrorPod { pod } => self.mirror(pod).await,
             Report::MirrorGone { namespace, name, static_uid } => self.mirror_gone(namespace, name, static_uid).await,
-            Report::Order { .. } => return Outcome::Refused("this bridge has no such job".to_owned()),
+            // Its way into the API is another: many nodes' together (`jobs`).
+            Report::Order { .. } => return Outcome::Refused("this is no way for what comes of orders".to_owned()),
             Report::Unknown => return Outcome::Refused("this bridge does not know such a report".to_owned()),
         };
         judged(report, written)

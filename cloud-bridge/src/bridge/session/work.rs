@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use edge_protocol::bridge::BridgeEvent;
-use edge_protocol::message::{CallResult, DeviceRefusal, ObjectKey, RenewAnswer, Report, TokenAnswer, TokenRequest};
-use edge_protocol::version::{RefuseReason, Wants};
+use edge_protocol::message::{
+    CallResult, DeviceRefusal, ORDER, ObjectKey, OrderPhase, OrderStatus, RenewAnswer, Report, TokenAnswer,
+    TokenRequest,
+};
+use edge_protocol::version::{ORDERS, RefuseReason, Wants};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -16,6 +19,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::Connection;
 use super::devices;
 use super::large::Large;
+use crate::bridge::informers::command::Wanted;
 use crate::bridge::node::{Command, Open};
 use crate::bridge::reports::refusal_event;
 use crate::bridge::rules::deliver::Ended;
@@ -77,12 +81,14 @@ impl Connection {
                         hello.protocol.max
                     );
                     let wants = Wants::of(&hello);
-                    self.node.set_takes_devices(self.session.session(), wants.devices);
+                    let orders = hello.features.iter().any(|name| name == ORDERS);
+                    self.node.set_takes(self.session.session(), wants.devices, orders);
                     if wants.routes {
                         // There is one hello.
                         let _ = self.reports.lan.set(self.peer);
                     }
-                    self.shared.connected(&self.node.name, self.session.session(), resumed, wants, hello.interests);
+                    let wants = Wanted { wants, orders, interests: hello.interests };
+                    self.shared.connected(&self.node.name, self.session.session(), resumed, wants);
                 }
                 BridgeEvent::Acked { .. } => {}
                 BridgeEvent::Nacked { key, uid, reason } => self.nacked(&key, &uid, &reason),
@@ -130,6 +136,7 @@ impl Connection {
             let slots = if let Lane::Events(_) = attempt.lane { &self.event_slots } else { &self.slots };
             let (reports, slots, gate) =
                 (Arc::clone(&self.reports), Arc::clone(slots), Arc::clone(&self.shared.writes));
+            let (jobs, node) = (Arc::clone(&self.shared.jobs), self.node.name.clone());
             let attempt = async move {
                 if !attempt.pause.is_zero() {
                     tokio::time::sleep(attempt.pause).await;
@@ -139,6 +146,11 @@ impl Connection {
                         Ok(false) => return Done::Fenced,
                         Err(error) => return Done::Report(attempt, Outcome::Retry(error.to_string())),
                     }
+                }
+                // It waits for many others to be written together: in nobody's way.
+                if let Report::Order { job, status } = &attempt.report {
+                    let outcome = jobs.report(&node, job, status).await;
+                    return Done::Report(attempt, outcome);
                 }
                 // Never closed: the semaphores live as long as this future.
                 let _slot = slots.acquire_owned().await;
@@ -241,6 +253,9 @@ impl Connection {
         };
         let more = if quiet > 0 { format!(" (and {quiet} more refusals since the last)") } else { String::new() };
         log::warn!("node {}: cannot apply {what}: {words}{more}", self.node.name);
+        if key.kind == ORDER {
+            return self.refused_order(uid, reason);
+        }
         let event = Report::Event { event: refusal_event(&self.node.name, key, uid, reason, Timestamp::now()) };
         let reports = Arc::clone(&self.reports);
         let write = async move {
@@ -252,6 +267,18 @@ impl Connection {
             Done::Quiet
         };
         self.work.push(write.boxed());
+    }
+
+    /// An order that the node cannot take has failed there.
+    fn refused_order(&mut self, job: &str, reason: &str) {
+        let status = OrderStatus { phase: OrderPhase::Failure, reason: reason.to_owned(), ..OrderStatus::default() };
+        let status = serde_json::to_value(status).unwrap_or_default();
+        let (jobs, node, job) = (Arc::clone(&self.shared.jobs), self.node.name.clone(), job.to_owned());
+        let tell = async move {
+            jobs.report(&node, &job, &status).await;
+            Done::Quiet
+        };
+        self.work.push(tell.boxed());
     }
 
     pub(super) fn command(&mut self, command: Command) -> Result<(), String> {

@@ -81,6 +81,9 @@ impl World {
         if groups.chain(behind).chain([key.clone()]).any(|name| self.shared.get(&name).is_some_and(tells)) {
             return Vec::new();
         }
+        if self.orders.has(node, key, uid) {
+            return Vec::new();
+        }
         vec![Effect::Withdraw { node: node.to_owned(), key: key.clone(), uid: uid.to_owned() }]
     }
 
@@ -190,6 +193,7 @@ impl World {
     /// Has everything read again that this node's pods name and whose last reading was started before its round.
     pub(super) fn freshen(&mut self, node: &str, effects: &mut Vec<Effect>) {
         let Some(view) = self.nodes.get(node) else { return };
+        self.orders.freshen(view.takes_orders, view.round, self.round, effects);
         for key in view.pods.values().flat_map(|pod| &pod.refs).chain(&view.own).chain(&view.behind) {
             if let Some(shared) = self.shared.get_mut(key)
                 && shared.started < view.round

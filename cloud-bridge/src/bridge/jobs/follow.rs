@@ -1,0 +1,205 @@
+//! The watch of jobs: of the kinds that the API serves, cluster-wide, in the bridge's own name. An API that serves none costs a
+//! question now and then.
+
+use std::pin::Pin;
+use std::sync::Weak;
+use std::time::Duration;
+
+use futures::stream::{Stream, StreamExt, select_all};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client};
+use serde_json::Value;
+use tokio::time::{sleep, timeout};
+
+use super::index::Index;
+use super::view::{JOBS_API, Job, JobObject, Kind};
+use crate::bridge::followed::follow::has;
+use crate::bridge::followed::listing::code;
+use crate::bridge::requests::Requests;
+use crate::bridge::shared::Shared;
+
+/// Between two looks whether the API has come to know them.
+const LOOK: Duration = Duration::from_secs(10);
+/// Between two readings: nodes that come want one each.
+const APART: Duration = Duration::from_millis(250);
+/// After a look that failed, doubled up to the second figure.
+const AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// Jobs of one page: each may have ten thousand nodes.
+const PAGE: u32 = 20;
+/// So often a list may be refused before it is believed: an API server that has just been started refuses what it will allow.
+const REFUSALS: u32 = 5;
+
+type Events = Pin<Box<dyn Stream<Item = (Kind, Result<Event<JobObject>, watcher::Error>)> + Send>>;
+
+/// Why a reading has come to its end.
+enum Over {
+    /// Somebody wants to know it anew.
+    Stale,
+    /// The API serves them no more.
+    Gone,
+    /// The bridge may not read them.
+    Refused,
+}
+
+/// Follows until the bridge is gone.
+pub(super) async fn follow(shared: Weak<Shared>) {
+    let Some((client, mut asked)) = shared.upgrade().map(|shared| (shared.clients.own().clone(), shared.jobs.asked()))
+    else {
+        return;
+    };
+    let requests = Requests::new(client.clone());
+    let mut pause = AGAIN.0;
+    loop {
+        if shared.strong_count() == 0 {
+            return;
+        }
+        let ticket = *asked.borrow_and_update();
+        let served: Vec<Kind> = match discovery(&requests).await {
+            Ok(resources) => Kind::ALL.into_iter().filter(|kind| has(&resources, kind.plural())).collect(),
+            Err(error) => {
+                log::warn!("asking whether there are jobs: {error}");
+                sleep(pause).await;
+                pause = (pause * 2).min(AGAIN.1);
+                continue;
+            }
+        };
+        let over = read(&client, &shared, &served, &mut asked, ticket).await;
+        match over {
+            Over::Stale => {
+                pause = AGAIN.0;
+                sleep(APART).await;
+            }
+            // Its list says so and its discovery does not: one of them is behind.
+            Over::Gone if !served.is_empty() => {
+                sleep(pause).await;
+                pause = (pause * 2).min(AGAIN.1);
+            }
+            Over::Gone => {
+                change(&shared, Some(ticket), |index| index.list(Vec::new()));
+                pause = AGAIN.0;
+                let _ = timeout(LOOK, asked.changed()).await;
+            }
+            Over::Refused => {
+                log::error!("nodes are given no orders of jobs: the bridge may not read any (see deploy/rbac.yaml)");
+                // What is known stays, though it may be old.
+                change(&shared, Some(ticket), |_| ());
+                let _ = timeout(LOOK, asked.changed()).await;
+            }
+        }
+    }
+}
+
+fn change(shared: &Weak<Shared>, read: Option<u64>, change: impl FnOnce(&mut Index)) {
+    if let Some(shared) = shared.upgrade() {
+        shared.jobs.change(read, change);
+    }
+}
+
+/// Null where there is no such group.
+async fn discovery(requests: &Requests) -> kube::Result<Value> {
+    match requests.get(&format!("/apis/{JOBS_API}")).await {
+        // By its code: there is no object of which it could speak.
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Value::Null),
+        resources => resources,
+    }
+}
+
+async fn read(
+    client: &Client,
+    shared: &Weak<Shared>,
+    served: &[Kind],
+    asked: &mut tokio::sync::watch::Receiver<u64>,
+    ticket: u64,
+) -> Over {
+    if served.is_empty() {
+        return Over::Gone;
+    }
+    let events = |kind: &Kind| -> Events {
+        let (kind, api) = (*kind, Api::<JobObject>::all_with(client.clone(), &kind.resource()));
+        let config = watcher::Config::default().page_size(PAGE);
+        watcher(api, config).default_backoff().map(move |event| (kind, event)).boxed()
+    };
+    let mut events = select_all(served.iter().map(events));
+    let (mut listing, mut unread, mut refusals) = (Vec::new(), served.to_vec(), 0);
+    // Kinds whose list is being read once more, and what was in it so far.
+    let mut again: Vec<(Kind, Vec<Job>)> = Vec::new();
+    loop {
+        let (kind, event) = tokio::select! {
+            biased;
+            Some(next) = events.next() => next,
+            changed = asked.changed(), if unread.is_empty() => match changed {
+                Ok(()) => return Over::Stale,
+                // The bridge is going.
+                Err(_) => return Over::Gone,
+            },
+            else => return Over::Stale,
+        };
+        if shared.strong_count() == 0 {
+            return Over::Stale;
+        }
+        let first = unread.contains(&kind);
+        match event {
+            Ok(Event::Init) if first => listing.retain(|job: &Job| job.kind != kind),
+            Ok(Event::InitApply(object)) if first => listing.extend(Job::of(kind, &object)),
+            Ok(Event::InitDone) if first => {
+                unread.retain(|one| *one != kind);
+                if unread.is_empty() {
+                    let all = std::mem::take(&mut listing);
+                    change(shared, Some(ticket), |index| index.list(all));
+                }
+            }
+            Ok(Event::Init) => {
+                again.retain(|(one, _)| *one != kind);
+                again.push((kind, Vec::new()));
+            }
+            Ok(Event::InitApply(object)) => {
+                let of_kind = again.iter_mut().find(|(one, _)| *one == kind);
+                of_kind.into_iter().for_each(|(_, all)| all.extend(Job::of(kind, &object)));
+            }
+            Ok(Event::InitDone) => {
+                let all = again.iter().position(|(one, _)| *one == kind).map(|at| again.swap_remove(at).1);
+                change(shared, None, |index| index.list_kind(kind, all.unwrap_or_default()));
+            }
+            Ok(Event::Apply(object)) => apply(shared, kind, &object, unread.is_empty().then_some(()), &mut listing),
+            Ok(Event::Delete(object)) => {
+                let uid = object.metadata.uid.unwrap_or_default();
+                listing.retain(|job| *job.uid != *uid);
+                change(shared, None, |index| index.remove(&uid));
+            }
+            Err(error) => {
+                log::warn!("watching jobs: {error}");
+                match code(&error) {
+                    Some(404) => return Over::Gone,
+                    Some(403) if !unread.is_empty() => refusals += 1,
+                    _ => {}
+                }
+                if refusals >= REFUSALS {
+                    return Over::Refused;
+                }
+            }
+        }
+    }
+}
+
+fn apply(shared: &Weak<Shared>, kind: Kind, object: &JobObject, read: Option<()>, listing: &mut Vec<Job>) {
+    let uid = object.metadata.uid.as_deref().unwrap_or_default();
+    let job = Job::of(kind, object);
+    if job.is_none() && object.metadata.deletion_timestamp.is_none() {
+        log::warn!(
+            "{} {}: its status is nonsense, nothing is done",
+            kind.name(),
+            object.metadata.name.as_deref().unwrap_or_default()
+        );
+    }
+    if read.is_none() {
+        // Another kind is still being listed: it goes with that.
+        listing.retain(|job| *job.uid != *uid);
+        listing.extend(job);
+        return;
+    }
+    change(shared, None, |index| match job {
+        Some(job) => index.set(job),
+        None => index.remove(uid),
+    });
+}

@@ -1,0 +1,243 @@
+//! Which node is to hold which orders: those that the status of a job says are under way there. Pure: the order in which news of
+//! different jobs comes does not matter, and what is older than what is known of a job is not believed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use edge_protocol::message::{ORDER, ObjectKey, Order};
+
+use super::view::{Job, Kind};
+use crate::bridge::slim::made_object;
+use crate::bridge::world::{Group, Told};
+
+type Uid = Box<str>;
+
+/// All that is known.
+#[derive(Default)]
+pub(super) struct Index {
+    /// Those that have not ended.
+    jobs: BTreeMap<Uid, Live>,
+    /// Those that have, as long as they are there.
+    ended: HashMap<Uid, Kind>,
+    of_node: HashMap<Box<str>, BTreeSet<Uid>>,
+    changed: BTreeSet<Box<str>>,
+    /// How often something has changed.
+    revision: u64,
+}
+
+struct Live {
+    job: Arc<Job>,
+    /// What its nodes are told; none: nobody has made it yet.
+    told: Option<(Order, Arc<Told>)>,
+}
+
+/// What is known of a job.
+#[derive(Clone, Debug)]
+pub(super) enum Found {
+    Unknown,
+    Ended,
+    Live(Arc<Job>),
+}
+
+impl Index {
+    pub(super) fn find(&self, uid: &str) -> Found {
+        match self.jobs.get(uid) {
+            Some(live) => Found::Live(Arc::clone(&live.job)),
+            None if self.ended.contains_key(uid) => Found::Ended,
+            None => Found::Unknown,
+        }
+    }
+
+    /// Grows with every change.
+    pub(super) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Uids of those that have not ended.
+    pub(super) fn live(&self) -> impl Iterator<Item = &Uid> {
+        self.jobs.keys()
+    }
+
+    /// A job as it is now.
+    pub(super) fn set(&mut self, job: Job) {
+        let known = self.jobs.get(&job.uid);
+        let old = known.is_some_and(|known| is_older(&job.version, &known.job.version) || *known.job == job);
+        if old || self.ended.contains_key(&job.uid) {
+            return;
+        }
+        self.revision += 1;
+        let (uid, kind, ended) = (job.uid.clone(), job.kind, job.status.is_final());
+        let before = self.orders(&uid);
+        if ended {
+            self.jobs.remove(&uid);
+            self.ended.insert(uid.clone(), kind);
+        } else {
+            let told = self.jobs.remove(&uid).and_then(|live| live.told);
+            self.jobs.insert(uid.clone(), Live { job: Arc::new(job), told });
+        }
+        self.enter(&uid, before);
+    }
+
+    /// There is no such job any more.
+    pub(super) fn remove(&mut self, uid: &str) {
+        let before = self.orders(uid);
+        if self.jobs.remove(uid).is_some() | self.ended.remove(uid).is_some() {
+            self.revision += 1;
+        }
+        self.enter(uid, before);
+    }
+
+    /// All jobs that there are: others are gone.
+    pub(super) fn list(&mut self, all: Vec<Job>) {
+        self.list_of(&Kind::ALL, all);
+    }
+
+    /// All jobs that there are of a kind: others of it are gone.
+    pub(super) fn list_kind(&mut self, kind: Kind, all: Vec<Job>) {
+        self.list_of(&[kind], all);
+    }
+
+    fn list_of(&mut self, kinds: &[Kind], all: Vec<Job>) {
+        let listed: HashSet<Uid> = all.iter().map(|job| job.uid.clone()).collect();
+        let live = self.jobs.iter().map(|(uid, live)| (uid, live.job.kind));
+        let known = live.chain(self.ended.iter().map(|(uid, kind)| (uid, *kind)));
+        let gone = known.filter(|(uid, kind)| kinds.contains(kind) && !listed.contains(*uid));
+        let gone: Vec<Uid> = gone.map(|(uid, _)| uid.clone()).collect();
+        gone.iter().for_each(|uid| self.remove(uid));
+        all.into_iter().for_each(|job| self.set(job));
+    }
+
+    /// What the nodes of a job are told.
+    pub(super) fn tell(&mut self, uid: &str, order: Order) {
+        let Some(live) = self.jobs.get_mut(uid) else { return };
+        if live.told.as_ref().is_some_and(|(told, _)| *told == order) {
+            return;
+        }
+        self.revision += 1;
+        let key = ObjectKey { kind: ORDER.to_owned(), namespace: String::new(), name: uid.to_owned() };
+        let body = serde_json::to_value(&order).unwrap_or_default();
+        live.told = Some((order, Told::packed(made_object(key, uid.to_owned(), body))));
+        let nodes = self.orders(uid);
+        self.changed.extend(nodes);
+    }
+
+    /// What a node should hold.
+    pub(super) fn group(&self, node: &str) -> Group {
+        let orders = self.of_node.get(node).into_iter().flatten();
+        let told = orders.filter_map(|uid| self.jobs.get(uid)?.told.as_ref());
+        told.map(|(_, told)| (told.digest.key.clone(), Arc::clone(told))).collect()
+    }
+
+    /// Nodes whose groups are others than when this was last called.
+    pub(super) fn take_changed(&mut self) -> BTreeSet<Box<str>> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Nodes under way.
+    fn orders(&self, uid: &str) -> BTreeSet<Box<str>> {
+        let entries = self.jobs.get(uid).into_iter().flat_map(|live| &live.job.status.nodes);
+        entries.filter(|entry| entry.is_under_way()).map(|entry| entry.node_name.clone()).collect()
+    }
+
+    fn enter(&mut self, uid: &str, before: BTreeSet<Box<str>>) {
+        let now = self.orders(uid);
+        for node in before.difference(&now) {
+            if let Some(orders) = self.of_node.get_mut(node) {
+                orders.remove(uid);
+                if orders.is_empty() {
+                    self.of_node.remove(node);
+                }
+            }
+        }
+        for node in now.difference(&before) {
+            self.of_node.entry(node.clone()).or_default().insert(uid.into());
+        }
+        self.changed.extend(before.symmetric_difference(&now).cloned());
+    }
+}
+
+/// Of versions of one object, where they are numbers (KEP-5504), the lower one is older.
+fn is_older(version: &str, than: &str) -> bool {
+    let number = |text: &str| text.parse::<u64>().ok();
+    number(version).zip(number(than)).is_some_and(|(one, other)| one < other)
+}
+
+#[cfg(test)]
+mod tests {
+    use edge_protocol::message::OrderPhase;
+    use serde_json::json;
+
+    use super::super::order::order;
+    use super::super::status::{Entry, JobPhase};
+    use super::super::view::tests::job;
+    use super::*;
+
+    fn with(version: &str, phases: &[(&str, OrderPhase)]) -> Job {
+        let mut job = job(Kind::Configure, json!({"updateFields": {"a": "b"}}));
+        job.version = version.into();
+        job.status.phase = Some(JobPhase::InProgress);
+        job.status.nodes = phases.iter().map(|(node, phase)| Entry::new(node, *phase, "")).collect();
+        job
+    }
+
+    fn names(nodes: &BTreeSet<Box<str>>) -> Vec<&str> {
+        nodes.iter().map(|node| &**node).collect()
+    }
+
+    #[test]
+    fn who_is_under_way_holds_the_order_and_nobody_else() {
+        let mut index = Index::default();
+        index.set(with("1", &[("a", OrderPhase::InProgress), ("b", OrderPhase::Pending), ("c", OrderPhase::Unknown)]));
+        assert_eq!(names(&index.take_changed()), ["a", "c"]);
+        assert!(index.group("a").is_empty(), "nobody has made it");
+        index.tell("u", order(&with("1", &[]), None).unwrap());
+        assert_eq!(names(&index.take_changed()), ["a", "c"]);
+        let (key, told) = index.group("a").pop_first().unwrap();
+        assert_eq!((&*key.kind, &*key.namespace, &*key.name, &*told.digest.uid), ("Order", "", "u", "u"));
+        assert!(index.group("b").is_empty());
+        index.tell("u", order(&with("1", &[]), None).unwrap());
+        assert!(index.take_changed().is_empty(), "it is the same");
+        index.set(with(
+            "2",
+            &[("a", OrderPhase::Successful), ("b", OrderPhase::InProgress), ("c", OrderPhase::InProgress)],
+        ));
+        assert_eq!(names(&index.take_changed()), ["a", "b"]);
+        assert!(index.group("a").is_empty() && index.group("b").len() == 1);
+        let mut ended = with("3", &[("a", OrderPhase::Successful)]);
+        ended.status.phase = Some(JobPhase::Completed);
+        index.set(ended);
+        assert_eq!(names(&index.take_changed()), ["b", "c"]);
+        assert!(matches!(index.find("u"), Found::Ended) && index.jobs.is_empty() && index.of_node.is_empty());
+        index.list(Vec::new());
+        assert!(matches!(index.find("u"), Found::Unknown));
+    }
+
+    #[test]
+    fn what_is_older_than_what_was_written_is_not_believed() {
+        let mut index = Index::default();
+        index.set(with("10", &[("a", OrderPhase::InProgress)]));
+        index.set(with("9", &[("a", OrderPhase::Pending)]));
+        assert_eq!(names(&index.take_changed()), ["a"]);
+        index.list(vec![with("9", &[("a", OrderPhase::Pending)])]);
+        assert!(index.take_changed().is_empty(), "a list may have been under way");
+        let Found::Live(job) = index.find("u") else { panic!() };
+        assert_eq!(&*job.version, "10");
+        index.remove("u");
+        assert_eq!(names(&index.take_changed()), ["a"]);
+        assert!(index.live().next().is_none());
+    }
+
+    #[test]
+    fn a_yes_at_the_job_reaches_those_under_way() {
+        let mut index = Index::default();
+        let mut job = with("1", &[("a", OrderPhase::InProgress)]);
+        index.set(job.clone());
+        index.tell("u", order(&job, None).unwrap());
+        index.take_changed();
+        job.annotations.insert("sampan.dev/confirm".into(), "u".into());
+        index.tell("u", order(&job, None).unwrap());
+        assert_eq!(names(&index.take_changed()), ["a"]);
+        let body: Order = serde_json::from_str(index.group("a").pop_first().unwrap().1.text().text()).unwrap();
+        assert!(body.confirmed);
+    }
+}

@@ -1,0 +1,213 @@
+//! What this bridge knows of all jobs, as of which reading; what nodes have said and nobody has written yet; who is to hear of changes.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use edge_protocol::message::OrderStatus;
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
+
+use super::exceptions::Exceptions;
+use super::index::{Found, Index};
+use super::said;
+use crate::bridge::informers::command::Command;
+use crate::bridge::slim::SlimNode;
+use crate::bridge::work_queue::Outcome;
+
+/// In this time a reading should be there that was asked for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// As the tasks of a bridge share it.
+pub(in crate::bridge) struct Jobs {
+    state: Mutex<State>,
+    informers: mpsc::UnboundedSender<Command>,
+    /// The newest reading of all jobs that somebody wants.
+    asked: watch::Sender<u64>,
+    /// The newest complete one.
+    read: watch::Sender<u64>,
+    /// Something has changed that matters to jobs.
+    stirred: watch::Sender<u64>,
+    pub(super) nodes: Exceptions,
+}
+
+#[derive(Default)]
+struct State {
+    index: Index,
+    /// By job and node.
+    said: HashMap<Box<str>, HashMap<Box<str>, Said>>,
+}
+
+/// What a job is to a node that speaks of it.
+enum Concern {
+    UnderWay,
+    /// The job has ended, or the node has its verdict: nobody wants to know any more.
+    Over,
+    /// It has no part in the job, or has not been asked yet.
+    NoOrder,
+    /// There is no such job.
+    None,
+}
+
+/// The newest of what a node says, and who waits until it is written.
+#[derive(Default)]
+pub(super) struct Said {
+    pub(super) status: OrderStatus,
+    pub(super) waiting: Vec<oneshot::Sender<Outcome>>,
+}
+
+impl Jobs {
+    pub(in crate::bridge) fn new(informers: mpsc::UnboundedSender<Command>) -> Self {
+        Self {
+            state: Mutex::default(),
+            informers,
+            asked: watch::Sender::new(1),
+            read: watch::Sender::new(0),
+            stirred: watch::Sender::new(0),
+            nodes: Exceptions::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Everything is to be read again: the number of the reading that will have begun after this.
+    pub(in crate::bridge) fn ask(&self) -> u64 {
+        let mut ticket = 0;
+        self.asked.send_modify(|asked| {
+            // One that is wanted and has not ended may have begun before this.
+            *asked += 1;
+            ticket = *asked;
+        });
+        ticket
+    }
+
+    pub(super) fn asked(&self) -> watch::Receiver<u64> {
+        self.asked.subscribe()
+    }
+
+    /// A Node object as it is.
+    pub(in crate::bridge) fn node(&self, node: &SlimNode) {
+        if self.nodes.see(node) {
+            self.stir();
+        }
+    }
+
+    /// The node is no more.
+    pub(in crate::bridge) fn forget(&self, node: &str) {
+        self.nodes.set(node, false, false);
+        self.stir();
+    }
+
+    /// A node has come or gone.
+    pub(in crate::bridge) fn stir(&self) {
+        self.stirred.send_modify(|count| *count += 1);
+    }
+
+    /// Told of everything that matters to jobs.
+    pub(super) fn stirred(&self) -> watch::Receiver<u64> {
+        self.stirred.subscribe()
+    }
+
+    /// Changes what is known, and tells of it whom it concerns. `read`: of which complete reading that is.
+    pub(super) fn change<T>(&self, read: Option<u64>, change: impl FnOnce(&mut Index) -> T) -> T {
+        let mut state = self.state();
+        let before = state.index.revision();
+        let result = change(&mut state.index);
+        let stirred = state.index.revision() != before;
+        let changed = state.index.take_changed();
+        let groups: Vec<_> = changed.into_iter().map(|node| (String::from(&*node), state.index.group(&node))).collect();
+        let newer = read.is_some_and(|read| self.read.send_replace(read) < read);
+        if newer || !groups.is_empty() {
+            // In here, so that what is told is told in the order in which it changes.
+            let _ = self.informers.send(Command::Orders { reading: *self.read.borrow(), changed: groups });
+        }
+        drop(state);
+        if stirred || newer {
+            self.stir();
+        }
+        result
+    }
+
+    pub(super) fn find(&self, uid: &str) -> Found {
+        self.state().index.find(uid)
+    }
+
+    pub(super) fn live(&self) -> HashSet<Box<str>> {
+        self.state().index.live().cloned().collect()
+    }
+
+    /// What nodes have said of a job since this was last called.
+    pub(super) fn take_said(&self, uid: &str) -> HashMap<Box<str>, Said> {
+        self.state().said.remove(uid).unwrap_or_default()
+    }
+
+    /// It could not be written. What has been said since is newer.
+    pub(super) fn put_back(&self, uid: &str, said: HashMap<Box<str>, Said>) {
+        let mut state = self.state();
+        let of_job = state.said.entry(uid.into()).or_default();
+        for (node, old) in said {
+            match of_job.get_mut(&node) {
+                Some(newer) => newer.waiting.extend(old.waiting),
+                None => drop(of_job.insert(node, old)),
+            }
+        }
+    }
+
+    /// Takes what a node says of its order, and waits until it is in the API.
+    pub(in crate::bridge) async fn report(&self, node: &str, uid: &str, status: &Value) -> Outcome {
+        let status = match said::read(status) {
+            Ok(status) => status,
+            Err(why) => return Outcome::Refused(why),
+        };
+        let mut concern = self.concern(uid, node);
+        if let Concern::None | Concern::NoOrder = concern {
+            // The watch may be behind what another bridge has written.
+            if !self.read_again().await {
+                return Outcome::Retry("jobs have not been read yet".to_owned());
+            }
+            concern = self.concern(uid, node);
+        }
+        match concern {
+            Concern::Over | Concern::None => Outcome::Written,
+            Concern::NoOrder => Outcome::Refused(format!("node {node} was given no order of this job")),
+            Concern::UnderWay => {
+                let written = self.say(node, uid, status).await;
+                written.unwrap_or_else(|_| Outcome::Retry("nobody has written it".to_owned()))
+            }
+        }
+    }
+
+    /// The newest of what is said of a node, to be written soon.
+    pub(super) fn say(&self, node: &str, uid: &str, status: OrderStatus) -> oneshot::Receiver<Outcome> {
+        let (sender, receiver) = oneshot::channel();
+        let mut state = self.state();
+        let said = state.said.entry(uid.into()).or_default().entry(node.into()).or_default();
+        said.status = status;
+        said.waiting.push(sender);
+        drop(state);
+        self.stir();
+        receiver
+    }
+
+    fn concern(&self, uid: &str, node: &str) -> Concern {
+        let job = match self.find(uid) {
+            Found::Live(job) => job,
+            Found::Ended => return Concern::Over,
+            Found::Unknown => return Concern::None,
+        };
+        match job.status.nodes.iter().find(|entry| *entry.node_name == *node) {
+            Some(entry) if entry.is_under_way() => Concern::UnderWay,
+            Some(entry) if entry.phase.is_final() => Concern::Over,
+            _ => Concern::NoOrder,
+        }
+    }
+
+    async fn read_again(&self) -> bool {
+        let ticket = self.ask();
+        let mut read = self.read.subscribe();
+        timeout(PATIENCE, read.wait_for(|read| *read >= ticket)).await.is_ok_and(|read| read.is_ok())
+    }
+}

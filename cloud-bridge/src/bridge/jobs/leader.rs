@@ -1,0 +1,102 @@
+//! Which of several bridges decides about jobs: who holds the Lease `sampan-system/jobs`. That spares the API work and is no lock:
+//! what is decided is written on the version that was read, so two that decide at the same time do no harm. Nobody holds it
+//! while there is no job.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::bridge::lease::micro_time;
+use crate::bridge::requests::{Patch, Requests, code};
+
+const LIST: &str = "/apis/coordination.k8s.io/v1/namespaces/sampan-system/leases";
+const NAME: &str = "jobs";
+/// Who does not renew it for so long holds it no more.
+const LIFE: Duration = Duration::from_secs(15);
+/// Between two looks.
+pub(super) const LOOK: Duration = Duration::from_secs(5);
+
+/// This bridge, as it stands for the Lease.
+pub(super) struct Leader {
+    /// Random: a bridge that starts again is another one.
+    id: String,
+    until: Mutex<Option<Instant>>,
+    /// Holder and time of the Lease as seen last, and since when.
+    seen: Mutex<Option<(Value, Instant)>>,
+}
+
+impl Leader {
+    pub(super) fn new(id: String) -> Self {
+        Self { id, until: Mutex::default(), seen: Mutex::default() }
+    }
+
+    pub(super) fn leads(&self) -> bool {
+        lock(&self.until).is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Renews the Lease, or takes one that nobody holds.
+    pub(super) async fn look(&self, requests: &Requests) -> kube::Result<()> {
+        let now = Instant::now();
+        let lease: Value = match requests.get(&format!("{LIST}/{NAME}")).await {
+            Err(error) if code(&error) == Some(404) => return self.create(requests, now).await,
+            lease => lease?,
+        };
+        let spec = json!([lease["spec"]["holderIdentity"], lease["spec"]["renewTime"]]);
+        let since = {
+            let mut seen = lock(&self.seen);
+            match &*seen {
+                Some((known, since)) if *known == spec => *since,
+                _ => seen.insert((spec.clone(), now)).1,
+            }
+        };
+        let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
+        // By how long it has stood still here: clocks of machines differ.
+        if !holder.is_empty() && holder != self.id && now.duration_since(since) < LIFE {
+            *lock(&self.until) = None;
+            return Ok(());
+        }
+        let patch = json!({"metadata": {"resourceVersion": lease["metadata"]["resourceVersion"]}, "spec": self.spec()});
+        match requests.patch(&format!("{LIST}/{NAME}"), Patch::Merge, &patch).await {
+            Ok(_) => {
+                *lock(&self.until) = Some(now + LIFE);
+                Ok(())
+            }
+            // Another was quicker.
+            Err(error) if code(&error) == Some(409) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// There is nothing more to decide.
+    pub(super) async fn release(&self, requests: &Requests) {
+        if lock(&self.until).take().is_none() {
+            return;
+        }
+        let patch = json!({"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}});
+        if let Err(error) = requests.patch(&format!("{LIST}/{NAME}"), Patch::Merge, &patch).await {
+            log::debug!("the Lease of jobs was not given back: {error}");
+        }
+    }
+
+    async fn create(&self, requests: &Requests, now: Instant) -> kube::Result<()> {
+        let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": NAME}, "spec": self.spec()});
+        match requests.create(LIST, &lease).await {
+            Ok(_) => {
+                *lock(&self.until) = Some(now + LIFE);
+                Ok(())
+            }
+            Err(error) if code(&error) == Some(409) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn spec(&self) -> Value {
+        json!({"holderIdentity": self.id, "leaseDurationSeconds": LIFE.as_secs(), "renewTime": micro_time(Timestamp::now())})
+    }
+}
+
+fn lock<T>(value: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

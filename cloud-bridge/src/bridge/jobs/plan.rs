@@ -1,0 +1,170 @@
+//! What is to be done about a job next. Pure: from its status, its nodes and the time to the status that is to be written; a node
+//! whose part of it becomes InProgress is given its order by that.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use edge_protocol::message::OrderPhase;
+use jiff::Timestamp;
+
+use super::status::{Counts, DELETED, Entry, JobPhase, Status, UNTIL, has_room};
+use super::view::{HOLD, Job};
+
+/// A node says itself when its time is over; beyond this it is not waited for.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// Reasons of nodes that have no order yet.
+const OFFLINE: &str = "offline";
+const HELD: &str = "held (annotation sampan.dev/hold of the Node)";
+const NOT_BEGUN: &str = "not begun: too many nodes have failed";
+
+/// How a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Facts {
+    /// There is a Node of this name, and a bridge speaks for it.
+    pub(super) exists: bool,
+    pub(super) connected: bool,
+    /// Nothing is to be begun there.
+    pub(super) held: bool,
+    /// Of one under way: for how long nothing has changed, neither its connection nor what it says.
+    pub(super) unchanged: Duration,
+}
+
+/// The first status of a job that means these nodes; false: there is no such node.
+pub(super) fn begin(names: &BTreeMap<String, bool>) -> Status {
+    if names.is_empty() {
+        return Status::failed("it means no node that a bridge speaks for".to_owned());
+    }
+    if let Err(why) = has_room(names) {
+        return Status::failed(why);
+    }
+    let entry = |(name, exists): (&String, &bool)| match exists {
+        true => Entry::new(name, OrderPhase::Pending, ""),
+        false => Entry::new(name, OrderPhase::Failure, "there is no such node, or no bridge speaks for it"),
+    };
+    Status { phase: Some(JobPhase::Init), reason: String::new(), nodes: names.iter().map(entry).collect() }
+}
+
+/// What its status should be now. One that has ended stays. `blocked`: why nobody can be told anything.
+pub(super) fn plan(job: &Job, facts: impl Fn(&str) -> Facts, blocked: Option<&str>, now: Timestamp) -> Status {
+    let mut status = job.status.clone();
+    if status.is_final() {
+        return status;
+    }
+    let terms = job.deadline().and_then(|deadline| Ok((deadline, job.tolerated(status.nodes.len())?)));
+    let (deadline, tolerated) = match terms {
+        Ok(terms) => terms,
+        // Nobody has begun: the first look says so. Later somebody has written nonsense; what is under way goes on.
+        Err(why) if status.nodes.iter().all(|entry| entry.phase == OrderPhase::Pending) => return Status::failed(why),
+        Err(_) => (now, status.nodes.len()),
+    };
+    let late = now >= deadline;
+    let over = now >= deadline.saturating_add(job.timeout() + GRACE).unwrap_or(Timestamp::MAX);
+    let each: Vec<Facts> = status.nodes.iter().map(|entry| facts(&entry.node_name)).collect();
+    for (entry, facts) in status.nodes.iter_mut().zip(&each) {
+        judge(job, entry, *facts, late, over);
+    }
+    let failed = status.nodes.iter().filter(|entry| entry.has_failed()).count();
+    let stopped = failed > tolerated;
+    let mut under_way = status.nodes.iter().filter(|entry| entry.is_under_way()).count();
+    let most = if stopped || late || blocked.is_some() || job.is_held() { 0 } else { job.concurrency() };
+    for (entry, facts) in status.nodes.iter_mut().zip(&each) {
+        if entry.phase != OrderPhase::Pending {
+            continue;
+        }
+        entry.reason = match facts {
+            _ if stopped => NOT_BEGUN,
+            Facts { connected: false, .. } => OFFLINE,
+            Facts { held: true, .. } => HELD,
+            _ => "",
+        }
+        .into();
+        if entry.reason.is_empty() && under_way < most {
+            entry.phase = OrderPhase::InProgress;
+            under_way += 1;
+        }
+    }
+    let counts = status.counts();
+    let ended = under_way == 0 && (stopped || counts.pending == 0);
+    status.phase = Some(match (ended, stopped) {
+        (true, true) => JobPhase::Failure,
+        (true, false) => JobPhase::Completed,
+        _ if counts.total == counts.pending => JobPhase::Init,
+        _ => JobPhase::InProgress,
+    });
+    status.reason = words(job, &status, counts, (failed, tolerated));
+    if let Some(why) = blocked.filter(|_| !status.is_final()) {
+        status.reason.push_str(&format!("; nothing more is begun: {why}"));
+    }
+    status
+}
+
+/// What becomes of a node by itself: without anything being begun.
+fn judge(job: &Job, entry: &mut Entry, facts: Facts, late: bool, over: bool) {
+    let failure = match entry.phase {
+        OrderPhase::Successful | OrderPhase::Failure => return,
+        _ if !facts.exists => Some(DELETED.to_owned()),
+        _ if late && !facts.connected => Some(format!("offline {UNTIL}")),
+        OrderPhase::Pending if late && facts.held => Some(format!("held {UNTIL}")),
+        OrderPhase::Pending if late => Some(format!("not begun {UNTIL}")),
+        OrderPhase::Pending => None,
+        // Under way, from here on.
+        _ if !facts.connected => {
+            if facts.unchanged > job.timeout() {
+                entry.phase = OrderPhase::Unknown;
+                entry.reason = "it fell silent at work, and is waited for".into();
+            }
+            None
+        }
+        _ if late && entry.waits_for_confirmation() => Some(format!("not confirmed {UNTIL}")),
+        _ if over || (facts.unchanged > job.timeout() + GRACE && !entry.waits_for_confirmation()) => {
+            Some(format!("TimedOut: connected, and no word of its end in {} s", job.timeout_seconds()))
+        }
+        OrderPhase::Unknown => {
+            (entry.phase, entry.reason) = (OrderPhase::InProgress, "".into());
+            None
+        }
+        OrderPhase::InProgress => None,
+    };
+    if let Some(reason) = failure {
+        (entry.phase, entry.reason) = (OrderPhase::Failure, reason.into());
+    }
+}
+
+/// For people.
+fn words(job: &Job, status: &Status, counts: Counts, (failed, tolerated): (usize, usize)) -> String {
+    let with = |reason: &str| {
+        status.nodes.iter().filter(|entry| entry.phase == OrderPhase::Pending && *entry.reason == *reason).count()
+    };
+    let unasked = counts.failure - failed;
+    let all = [
+        (counts.successful, "successful".to_owned()),
+        (failed, "failed".to_owned()),
+        (unasked, format!("not reached {UNTIL}, or deleted")),
+        (counts.in_progress, "in progress".to_owned()),
+        (counts.unknown, "silent at work".to_owned()),
+        (
+            counts.pending,
+            match (with(OFFLINE), with(HELD)) {
+                (0, 0) => "pending".to_owned(),
+                (offline, 0) => format!("pending ({offline} offline)"),
+                (0, held) => format!("pending ({held} held)"),
+                (offline, held) => format!("pending ({offline} offline, {held} held)"),
+            },
+        ),
+    ];
+    let parts: Vec<String> =
+        all.into_iter().filter(|(number, _)| *number > 0).map(|(number, what)| format!("{number} {what}")).collect();
+    let mut words = format!("{} nodes: {}", counts.total, parts.join(", "));
+    if failed > tolerated {
+        words.push_str(&format!("; nothing more is begun: at most {tolerated} may fail"));
+    } else if job.is_held() && !status.is_final() {
+        words.push_str(&format!("; held: nothing more is begun while the job has the annotation {HOLD}"));
+    }
+    words
+}
+
+#[cfg(test)]
+mod random;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+//! Jobs of random worlds: nodes that fail, hang, fall silent, come back, are held or deleted, bridges that forget. What holds in all
+//! of them, at every step, and that each comes to its end.
+
+use std::time::Duration;
+
+use edge_protocol::message::OrderPhase;
+use jiff::{SignedDuration, Timestamp};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::super::status::{Entry, Status};
+use super::super::view::tests::job;
+use super::super::view::{Job, Kind};
+use super::{Facts, begin, plan};
+
+/// Of one node, in steps of ten seconds.
+#[derive(Clone, Debug)]
+struct Life {
+    exists: bool,
+    /// How long its work takes; none: it never says a word of its end.
+    works: Option<u32>,
+    fails: bool,
+    /// Offline in these steps of every hundred.
+    offline: (u32, u32),
+    held_until: u32,
+    deleted_at: Option<u32>,
+}
+
+fn life() -> impl Strategy<Value = Life> {
+    let works = prop_oneof![9 => (0_u32..20).prop_map(Some), 1 => Just(None)];
+    let deleted = prop_oneof![9 => Just(None), 1 => (0_u32..200).prop_map(Some)];
+    (any::<u8>(), works, prop::bool::weighted(0.2), (0_u32..100, 0_u32..100), 0_u32..40, deleted).prop_map(
+        |(exists, works, fails, (from, length), held_until, deleted_at)| Life {
+            exists: exists > 5,
+            works,
+            fails,
+            offline: (from, if length < 50 { 0 } else { from + length - 50 }),
+            held_until,
+            deleted_at,
+        },
+    )
+}
+
+fn real_failures(status: &Status) -> usize {
+    status.nodes.iter().filter(|entry| entry.has_failed()).count()
+}
+
+fn under_way(status: &Status) -> usize {
+    status.nodes.iter().filter(|entry| entry.is_under_way()).count()
+}
+
+fn node(name: &str) -> usize {
+    name.parse().unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn s17_in_every_world_a_job_keeps_its_bounds_and_ends(
+        lives in prop::collection::vec(life(), 1..40),
+        concurrency in 1_usize..8,
+        tolerate in 0_u32..=100,
+        forgets in prop::collection::vec(any::<u8>(), 64),
+    ) {
+        let spec = json!({"concurrency": concurrency, "timeoutSeconds": 60, "failureTolerate": format!("{}", f64::from(tolerate) / 100.0)});
+        let mut job: Job = job(Kind::Configure, spec);
+        job.annotations.insert("sampan.dev/deadline".into(), "30m".into());
+        let tolerated = job.tolerated(lives.len()).unwrap();
+        job.status = begin(&lives.iter().enumerate().map(|(number, life)| (number.to_string(), life.exists)).collect());
+        let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let mut orders = vec![0; lives.len()];
+        let mut begun = vec![None; lives.len()];
+        let mut changed = vec![0; lives.len()];
+        let connected = |number: usize, step: u32| {
+            let (from, to) = lives[number].offline;
+            !(from..to).contains(&(step % 100))
+        };
+        let exists = |number: usize, step: u32| lives[number].exists && lives[number].deleted_at.is_none_or(|at| step < at);
+        // Thirty minutes until the deadline, and two for those that are under way then.
+        let last = 6 * 30 + 13;
+        for step in 0..=last {
+            // What nodes say: once their work is done and they are connected.
+            for entry in job.status.nodes.iter_mut().filter(|entry| entry.is_under_way()) {
+                let number = node(&entry.node_name);
+                let done = begun[number].zip(lives[number].works).is_some_and(|(at, works): (u32, u32)| step >= at + works);
+                if done && connected(number, step) && exists(number, step) {
+                    entry.phase = if lives[number].fails { OrderPhase::Failure } else { OrderPhase::Successful };
+                    changed[number] = step;
+                }
+            }
+            for number in 0..lives.len() {
+                if step > 0 && connected(number, step) != connected(number, step - 1) {
+                    changed[number] = step;
+                }
+            }
+            // A bridge that has just begun knows of no silence.
+            if forgets[step as usize % forgets.len()] < 8 {
+                changed.fill(step);
+            }
+            let before = job.status.clone();
+            let facts = |name: &str| {
+                let number = node(name);
+                Facts {
+                    exists: exists(number, step),
+                    connected: connected(number, step),
+                    held: step < lives[number].held_until,
+                    unchanged: Duration::from_secs(u64::from(10 * (step - changed[number]))),
+                }
+            };
+            job.status = plan(&job, facts, None, start + SignedDuration::from_secs(i64::from(10 * step)));
+            let again = plan(&job, facts, None, start + SignedDuration::from_secs(i64::from(10 * step)));
+            prop_assert_eq!(&again, &job.status, "nothing follows from nothing");
+            let mut given = 0;
+            let entry_of = |entry: &Entry| entry.node_name.clone();
+            for (old, new) in before.nodes.iter().zip(&job.status.nodes) {
+                let number = node(&new.node_name);
+                prop_assert_eq!(entry_of(old), entry_of(new));
+                if old.phase == OrderPhase::Pending && new.is_under_way() {
+                    orders[number] += 1;
+                    given += 1;
+                    (begun[number], changed[number]) = (Some(step), step);
+                    let facts = facts(&new.node_name);
+                    prop_assert!(facts.exists && facts.connected && !facts.held, "step {} node {}", step, number);
+                }
+                if old.phase.is_final() {
+                    prop_assert_eq!(old, new, "a verdict stays");
+                }
+                prop_assert!(old.phase == OrderPhase::Pending || new.phase != OrderPhase::Pending, "never back to the beginning");
+            }
+            if given > 0 {
+                prop_assert!(under_way(&job.status) <= concurrency);
+                prop_assert!(real_failures(&job.status) <= tolerated);
+            }
+        }
+        prop_assert!(orders.iter().all(|times| *times <= 1), "{:?}", orders);
+        prop_assert!(job.status.is_final(), "{:?}", job.status);
+        prop_assert_eq!(under_way(&job.status), 0);
+        let failed = real_failures(&job.status) > tolerated;
+        prop_assert_eq!(job.status.phase == Some(super::JobPhase::Failure), failed);
+        prop_assert!(failed || job.status.nodes.iter().all(|entry| entry.phase.is_final()));
+    }
+}

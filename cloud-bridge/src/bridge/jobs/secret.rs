@@ -1,0 +1,58 @@
+//! What nodes need to pull the images of a job: the content of a Secret, read in the bridge's own name and kept as long as the job.
+
+use serde::Deserialize;
+
+use super::order;
+use super::view::Job;
+use crate::bridge::requests::{Requests, is_path_segment};
+
+const TYPE: &str = "kubernetes.io/dockerconfigjson";
+const KEY: &str = ".dockerconfigjson";
+/// Bytes of it: nodes keep it, and so does each order.
+const LONGEST: usize = 64 << 10;
+
+#[derive(Deserialize)]
+struct Secret {
+    #[serde(rename = "type", default)]
+    kind: String,
+    #[serde(default)]
+    data: std::collections::BTreeMap<String, String>,
+}
+
+/// Why there is none.
+#[derive(Clone, Debug)]
+pub(super) enum Problem {
+    /// It may be another time.
+    Passing(String),
+    /// It has to be mended.
+    Lasting(String),
+}
+
+/// The content of the Secret that a job names, if it names one.
+pub(super) async fn read(requests: &Requests, job: &Job) -> Result<Option<String>, Problem> {
+    let Some((namespace, name)) = order::secret(job).map_err(Problem::Lasting)? else { return Ok(None) };
+    let about = |what: &str| Problem::Lasting(format!("Secret {namespace}/{name} {what}"));
+    if !is_path_segment(namespace) || !is_path_segment(name) {
+        return Err(about("is no name of one"));
+    }
+    match requests.get::<Secret>(&format!("/api/v1/namespaces/{namespace}/secrets/{name}")).await {
+        // Whoever makes a job must not be told by it what else there is: no other Secret leaves by this.
+        Ok(secret) if secret.kind != TYPE => Err(about(&format!("is not of type {TYPE}"))),
+        Ok(secret) => {
+            content(&secret).map(Some).ok_or_else(|| about(&format!("has no {KEY} of at most {LONGEST} bytes")))
+        }
+        Err(kube::Error::Api(status)) if status.code == 404 => Err(about("is not there")),
+        Err(kube::Error::Api(status)) if status.code == 403 => {
+            Err(about("may not be read by the bridge: it needs the right to get it (docs/fleet.md)"))
+        }
+        Err(error) => Err(Problem::Passing(format!("Secret {namespace}/{name}: {error}"))),
+    }
+}
+
+fn content(secret: &Secret) -> Option<String> {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+
+    let text = secret.data.get(KEY).filter(|text| text.len() <= LONGEST * 4 / 3 + 4)?;
+    String::from_utf8(STANDARD.decode(text).ok()?).ok()
+}

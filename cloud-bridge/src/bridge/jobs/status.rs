@@ -1,0 +1,275 @@
+//! The status of a job: each node's part of it, their numbers, in words, and within the size that an API keeps. Pure.
+
+use std::collections::BTreeMap;
+
+use edge_protocol::message::{ActionStep, ImageStatus, OrderPhase};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Bytes of a job's nodes as JSON. An API server keeps objects up to 1.5 MB; the spec, which may name all nodes, is no part of
+/// this.
+const MOST: usize = 900_000;
+/// Bytes of all nodes that have nothing but a name and a phase: what is left is for those under way and those that failed.
+const MOST_NAMES: usize = 650_000;
+/// Of an entry with a name and a phase: braces, quotes, names of fields, the longest phase.
+const AROUND: usize = 44;
+
+/// How a node that is waited for no longer ended, and how such reasons end.
+pub(super) const UNTIL: &str = "until the deadline";
+/// Its Node object is gone.
+pub(super) const DELETED: &str = "the node was deleted";
+
+/// How far a job is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum JobPhase {
+    /// Nothing has begun, or nobody has looked at it.
+    #[default]
+    Init,
+    InProgress,
+    Completed,
+    Failure,
+    /// Somebody else's.
+    #[serde(other)]
+    Unknown,
+}
+
+/// One node's part.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Entry {
+    pub(super) node_name: Box<str>,
+    pub(super) phase: OrderPhase,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(super) reason: Box<str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) action_flow: Vec<ActionStep>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(super) current_version: Box<str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(super) historic_version: Box<str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) image_status: Vec<ImageStatus>,
+}
+
+impl Entry {
+    pub(super) fn new(node: &str, phase: OrderPhase, reason: &str) -> Self {
+        Self { node_name: node.into(), phase, reason: reason.into(), ..Self::default() }
+    }
+
+    /// It has its order, and no verdict.
+    pub(super) fn is_under_way(&self) -> bool {
+        matches!(self.phase, OrderPhase::InProgress | OrderPhase::Unknown)
+    }
+
+    /// It tried and failed, or cannot: not one that nobody could ask.
+    pub(super) fn has_failed(&self) -> bool {
+        self.phase == OrderPhase::Failure && !self.reason.ends_with(UNTIL) && *self.reason != *DELETED
+    }
+
+    /// It waits for somebody to say yes.
+    pub(super) fn waits_for_confirmation(&self) -> bool {
+        self.action_flow.last().is_some_and(|step| step.action == "WaitingConfirmation" && !step.status)
+    }
+
+    fn size(&self) -> usize {
+        let steps = self.action_flow.iter().map(|step| step.action.len() + step.reason.len() + step.time.len() + 60);
+        let images = self.image_status.iter().map(|image| image.image.len() + image.reason.len() + 50);
+        let texts = self.reason.len() + self.current_version.len() + self.historic_version.len() + 60;
+        AROUND + self.node_name.len() + texts + steps.sum::<usize>() + images.sum::<usize>()
+    }
+}
+
+/// How many nodes are how far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Counts {
+    pub(super) total: usize,
+    pub(super) pending: usize,
+    pub(super) in_progress: usize,
+    pub(super) successful: usize,
+    pub(super) failure: usize,
+    /// At work when they fell silent.
+    pub(super) unknown: usize,
+}
+
+/// A job's status.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Status {
+    /// None: nobody has looked at the job.
+    pub(super) phase: Option<JobPhase>,
+    pub(super) reason: String,
+    pub(super) nodes: Vec<Entry>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Read {
+    phase: Option<JobPhase>,
+    reason: Option<String>,
+    node_status: Option<Vec<Entry>>,
+}
+
+impl Status {
+    /// None for nonsense.
+    pub(super) fn read(value: &Value) -> Option<Self> {
+        if value.is_null() {
+            return Some(Self::default());
+        }
+        let read = Read::deserialize(value).ok()?;
+        Some(Self {
+            phase: read.phase,
+            reason: read.reason.unwrap_or_default(),
+            nodes: read.node_status.unwrap_or_default(),
+        })
+    }
+
+    /// One that has ended before it began.
+    pub(super) fn failed(reason: String) -> Self {
+        Self { phase: Some(JobPhase::Failure), reason, nodes: Vec::new() }
+    }
+
+    /// Nothing more comes of it.
+    pub(super) fn is_final(&self) -> bool {
+        matches!(self.phase, Some(JobPhase::Completed | JobPhase::Failure))
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        let mut counts = Counts { total: self.nodes.len(), ..Counts::default() };
+        for entry in &self.nodes {
+            *match entry.phase {
+                OrderPhase::Pending => &mut counts.pending,
+                OrderPhase::InProgress => &mut counts.in_progress,
+                OrderPhase::Successful => &mut counts.successful,
+                OrderPhase::Failure => &mut counts.failure,
+                OrderPhase::Unknown => &mut counts.unknown,
+            } += 1;
+        }
+        counts
+    }
+
+    /// The merge patch that makes it so, on this version of the object.
+    pub(super) fn patch(&self, version: &str) -> Value {
+        json!({"metadata": {"resourceVersion": version}, "status": {
+            "phase": self.phase.unwrap_or_default(), "reason": self.reason, "counts": self.counts(),
+            "nodeStatus": self.nodes,
+        }})
+    }
+
+    /// Bytes of it as JSON, roughly.
+    pub(super) fn size(&self) -> usize {
+        self.nodes.iter().map(Entry::size).sum()
+    }
+
+    /// Leaves out what there is no room for: first how nodes came to succeed, then how others came to fail, then the progress of
+    /// those under way. Never who is how far.
+    pub(super) fn fit(&mut self) {
+        self.fit_into(MOST);
+    }
+
+    fn fit_into(&mut self, most: usize) {
+        let mut size = self.size();
+        let order = [
+            OrderPhase::Successful,
+            OrderPhase::Pending,
+            OrderPhase::Failure,
+            OrderPhase::Unknown,
+            OrderPhase::InProgress,
+        ];
+        for phase in order {
+            for entry in self.nodes.iter_mut().filter(|entry| entry.phase == phase) {
+                if size <= most {
+                    return;
+                }
+                size -= entry.size();
+                (entry.action_flow, entry.image_status) = Default::default();
+                if phase != OrderPhase::Successful {
+                    entry.reason = shortened(&entry.reason).into();
+                }
+                size += entry.size();
+            }
+        }
+    }
+}
+
+/// A reason of which little is left.
+fn shortened(reason: &str) -> &str {
+    const SHORT: usize = 40;
+    // The end says whether it counts as a failure.
+    if reason.ends_with(UNTIL) { reason } else { &reason[..reason.floor_char_boundary(SHORT)] }
+}
+
+/// Whether there is room for the status of a job of these nodes.
+///
+/// # Errors
+/// What to do instead.
+pub(super) fn has_room(names: &BTreeMap<String, bool>) -> Result<(), String> {
+    let size: usize = names.keys().map(|name| name.len() + AROUND).sum();
+    if size > MOST_NAMES {
+        let why = format!("it means {} nodes, more than the status of one object has room for", names.len());
+        return Err(format!("{why}: make several jobs of it"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(node: usize, phase: OrderPhase) -> Entry {
+        let step = ActionStep { action: "Pull".into(), status: true, reason: "r".repeat(200), time: "t".repeat(20) };
+        Entry { action_flow: vec![step; 3], ..Entry::new(&format!("node-{node}"), phase, &"why".repeat(100)) }
+    }
+
+    #[test]
+    fn a_status_is_read_as_written_and_by_an_older_definition() {
+        let mut status = Status { phase: Some(JobPhase::InProgress), reason: "r".into(), ..Status::default() };
+        status.nodes = vec![entry(1, OrderPhase::Failure), Entry::new("b", OrderPhase::Pending, "")];
+        let patch = status.patch("9");
+        assert_eq!(patch["metadata"]["resourceVersion"], "9");
+        assert_eq!(patch["status"]["counts"]["failure"], 1);
+        assert_eq!(patch["status"]["nodeStatus"][1], json!({"nodeName": "b", "phase": "Pending"}));
+        assert_eq!(Status::read(&patch["status"]), Some(status.clone()));
+        assert!(patch["status"]["nodeStatus"].to_string().len() <= status.size());
+        assert_eq!(Status::read(&json!(null)), Some(Status::default()));
+        assert_eq!(Status::read(&json!({"phase": "Dance"})).unwrap().phase, Some(JobPhase::Unknown));
+        assert_eq!(Status::read(&json!({"nodeStatus": [3]})), None);
+    }
+
+    #[test]
+    fn who_could_not_be_asked_has_not_failed() {
+        let failed = |reason: &str| Entry::new("n", OrderPhase::Failure, reason).has_failed();
+        assert!(failed("disk full") && failed("") && !failed("offline until the deadline") && !failed(DELETED));
+    }
+
+    #[test]
+    fn what_has_no_room_is_left_out_and_never_who_is_how_far() {
+        let phases = [OrderPhase::Successful, OrderPhase::Failure, OrderPhase::InProgress, OrderPhase::Pending];
+        let mut status = Status { phase: Some(JobPhase::InProgress), ..Status::default() };
+        status.nodes = (0..400).map(|number| entry(number, phases[number % 4])).collect();
+        let (before, small) = (status.counts(), 200_000);
+        assert!(status.size() > 300_000);
+        status.fit_into(small);
+        assert!(status.size() <= small && status.counts() == before);
+        let told =
+            |phase| status.nodes.iter().filter(|entry| entry.phase == phase && !entry.action_flow.is_empty()).count();
+        assert_eq!((told(OrderPhase::Successful), told(OrderPhase::InProgress)), (0, 100));
+        status.fit_into(0);
+        assert_eq!(status.counts(), before);
+        assert!(status.size() < 400 * 160, "{}", status.size());
+    }
+
+    #[test]
+    fn ten_thousand_nodes_have_room_in_any_state() {
+        let names = (0..10_000).map(|number| (format!("a-name-of-a-node-{number:05}"), true)).collect();
+        has_room(&names).expect("room");
+        for phase in [OrderPhase::InProgress, OrderPhase::Failure] {
+            let mut status = Status { phase: Some(JobPhase::InProgress), ..Status::default() };
+            status.nodes = (0..10_000).map(|number| entry(number, phase)).collect();
+            status.fit();
+            let bytes = status.patch("1").to_string().len();
+            assert!(bytes < 1_400_000, "{bytes}");
+        }
+        let many = (0..10_000).map(|number| (format!("{number}{}", "n".repeat(60)), true)).collect();
+        assert!(has_room(&many).unwrap_err().contains("several jobs"));
+    }
+}

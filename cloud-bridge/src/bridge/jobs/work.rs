@@ -1,0 +1,313 @@
+//! Jobs until they end: a task for each that has not. What nodes say of it is written into its status together with what is decided
+//! next, at most once a second.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use edge_protocol::message::{OrderPhase, OrderStatus};
+use edge_protocol::version::ORDERS;
+use jiff::Timestamp;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use super::index::Found;
+use super::known::Said;
+use super::leader::{self, Leader};
+use super::nodes::{is_connected, resolve};
+use super::order::{self, Targets};
+use super::plan::{Facts, begin, plan};
+use super::silence::Silence;
+use super::status::Status;
+use super::view::{Job, JobObject};
+use super::{events, said, secret};
+use crate::bridge::requests::{Patch, Requests, code};
+use crate::bridge::shared::Shared;
+use crate::bridge::work_queue::Outcome;
+use apimachinery::panics;
+
+/// Between two writes of one status, and more for a large one: bytes a second.
+const EACH: Duration = Duration::from_secs(1);
+const BYTES: usize = 256 << 10;
+/// Reasons of nodes that wait are brought up to date so often, if nothing else is written.
+const WORDS: Duration = Duration::from_secs(30);
+/// Times pass without anybody saying so.
+const LOOK: Duration = Duration::from_secs(5);
+/// After a write that failed, doubled up to the second figure.
+const AGAIN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(20));
+/// Before a Secret is asked for again.
+const SECRET: Duration = Duration::from_secs(30);
+
+/// Keeps a task for each job until the bridge is gone.
+pub(super) async fn run(shared: Weak<Shared>, id: String) {
+    let Some(mut stirred) = shared.upgrade().map(|shared| shared.jobs.stirred()) else { return };
+    let leader = Arc::new(Leader::new(id));
+    let mut tasks: HashMap<Box<str>, Task> = HashMap::new();
+    let mut looked: Option<Instant> = None;
+    loop {
+        let Some(present) = shared.upgrade() else { return };
+        let live = present.jobs.live();
+        // Each ends by itself, after it has told how its job ended.
+        tasks.retain(|_, task| !task.0.is_finished());
+        let leads = !present.settings.replicated;
+        for uid in &live {
+            tasks.entry(uid.clone()).or_insert_with(|| {
+                let (shared, leader, uid) = (Weak::clone(&shared), (!leads).then(|| Arc::clone(&leader)), uid.clone());
+                let about = format!("job {uid}");
+                let begin = move || one(Weak::clone(&shared), leader.clone(), uid.clone());
+                Task(tokio::spawn(async move { panics::keep(&about, begin).await }))
+            });
+        }
+        if !leads {
+            let requests = Requests::new(present.clients.own().clone());
+            if live.is_empty() {
+                leader.release(&requests).await;
+                looked = None;
+            } else if looked.is_none_or(|looked| looked.elapsed() >= leader::LOOK) {
+                let led = leader.leads();
+                if let Err(error) = leader.look(&requests).await {
+                    log::warn!("the Lease of jobs: {error}");
+                }
+                looked = Some(Instant::now());
+                if leader.leads() != led {
+                    present.jobs.stir();
+                }
+            }
+        }
+        drop(present);
+        if live.is_empty() {
+            let _ = stirred.changed().await;
+        } else {
+            let _ = timeout(leader::LOOK, stirred.changed()).await;
+            // Others' turn: what comes meanwhile is looked at together.
+            sleep(Duration::from_millis(50)).await;
+        }
+        stirred.mark_unchanged();
+    }
+}
+
+struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// One job until it has ended or is gone.
+async fn one(shared: Weak<Shared>, leader: Option<Arc<Leader>>, uid: Box<str>) {
+    let Some(mut stirred) = shared.upgrade().map(|shared| shared.jobs.stirred()) else { return };
+    let mut work = Work {
+        uid,
+        leader,
+        begun: Instant::now(),
+        silence: Silence::default(),
+        secret: None,
+        worded: None,
+        failures: 0,
+    };
+    loop {
+        stirred.mark_unchanged();
+        let Some(present) = shared.upgrade() else { return };
+        let pause = work.step(&present).await;
+        drop(present);
+        let Some(pause) = pause else { return };
+        sleep(pause).await;
+        let _ = timeout(LOOK, stirred.changed()).await;
+    }
+}
+
+struct Work {
+    uid: Box<str>,
+    /// None where no other bridge decides.
+    leader: Option<Arc<Leader>>,
+    begun: Instant,
+    silence: Silence,
+    /// What its Secret says, and when that was asked.
+    secret: Option<(Instant, Result<Option<String>, secret::Problem>)>,
+    /// When reasons were last written for their own sake.
+    worded: Option<Instant>,
+    failures: u32,
+}
+
+impl Work {
+    /// One look, and one write if there is something to write: how long to pause then. None: it has ended, or is gone.
+    async fn step(&mut self, shared: &Arc<Shared>) -> Option<Duration> {
+        let Found::Live(job) = shared.jobs.find(&self.uid) else { return None };
+        let requests = Requests::new(shared.clients.own().clone());
+        let leads = self.leader.as_ref().is_none_or(|leader| leader.leads());
+        let problem = self.make_order(shared, &requests, &job).await;
+        self.refuse_for_old_nodes(shared, &job);
+        let mut news = shared.jobs.take_said(&self.uid);
+        let mut after = Job::clone(&job);
+        take_all(&mut after, &news);
+        if leads && shared.sites.borrow().listed {
+            match self.decide(shared, &after, problem).await {
+                Ok(status) => after.status = status,
+                Err(error) => log::warn!("{} {}: its nodes cannot be listed: {error}", job.kind.name(), job.name),
+            }
+        }
+        let write = self.is_worth(&job.status, &after.status);
+        if !write {
+            answer(std::mem::take(&mut news), &Outcome::Written);
+            // A look at a large job is work, too.
+            return Some(Duration::from_millis(100 + after.status.nodes.len() as u64 / 10));
+        }
+        after.status.fit();
+        let turn = shared.writes.acquire().await;
+        let written =
+            requests.patch(&format!("{}/status", job.path()), Patch::Merge, &after.status.patch(&job.version)).await;
+        drop(turn);
+        match written {
+            Ok(written) => {
+                self.failures = 0;
+                after.version = written.metadata.resource_version;
+                let status = after.status.clone();
+                shared.jobs.change(None, |index| index.set(after));
+                answer(news, &Outcome::Written);
+                if leads {
+                    events::tell(&requests, &job, &job.status, &status).await;
+                }
+                let bytes = Duration::from_millis(u64::try_from(status.size() * 1000 / BYTES).unwrap_or(u64::MAX));
+                Some(EACH.max(bytes))
+            }
+            Err(error) => {
+                shared.jobs.put_back(&self.uid, news);
+                self.failed(shared, &requests, &job, &error).await
+            }
+        }
+    }
+
+    /// A write was refused: reads the job again where that helps.
+    async fn failed(
+        &mut self,
+        shared: &Shared,
+        requests: &Requests,
+        job: &Job,
+        error: &kube::Error,
+    ) -> Option<Duration> {
+        let pause = AGAIN.0.saturating_mul(1 << self.failures.min(10)).min(AGAIN.1);
+        self.failures = self.failures.saturating_add(1);
+        match code(error) {
+            // Somebody else has written it: another bridge, or a person.
+            Some(409) => match requests.get::<JobObject>(&job.path()).await {
+                Ok(found) => match Job::of(job.kind, &found).filter(|found| found.uid == job.uid) {
+                    Some(found) => shared.jobs.change(None, |index| index.set(found)),
+                    None => shared.jobs.change(None, |index| index.remove(&job.uid)),
+                },
+                Err(error) if code(&error) == Some(404) => shared.jobs.change(None, |index| index.remove(&job.uid)),
+                Err(error) => log::warn!("{} {}: {error}", job.kind.name(), job.name),
+            },
+            Some(404) => shared.jobs.change(None, |index| index.remove(&job.uid)),
+            _ => log::warn!("the status of {} {} was not written: {error}", job.kind.name(), job.name),
+        }
+        if let Found::Ended | Found::Unknown = shared.jobs.find(&self.uid) {
+            answer(shared.jobs.take_said(&self.uid), &Outcome::Written);
+            return None;
+        }
+        Some(pause)
+    }
+
+    /// What its nodes are told, made once and again when the job has changed. What is wrong with it.
+    async fn make_order(&mut self, shared: &Shared, requests: &Requests, job: &Job) -> Option<secret::Problem> {
+        let stale = |(at, secret): &(Instant, Result<_, _>)| secret.is_err() && at.elapsed() > SECRET;
+        if self.secret.as_ref().is_none_or(stale) {
+            let read = secret::read(requests, job).await;
+            if let Err(problem) = &read {
+                log::warn!("{} {}: {problem:?}", job.kind.name(), job.name);
+            }
+            self.secret = Some((Instant::now(), read));
+        }
+        let secret = match &self.secret {
+            Some((_, Ok(secret))) => secret.as_deref(),
+            Some((_, Err(problem))) => return Some(problem.clone()),
+            None => None,
+        };
+        match order::order(job, secret) {
+            Ok(order) => {
+                shared.jobs.change(None, |index| index.tell(&job.uid, order));
+                None
+            }
+            Err(why) => Some(secret::Problem::Lasting(why)),
+        }
+    }
+
+    /// A node whose program knows no orders will never answer.
+    fn refuse_for_old_nodes(&self, shared: &Shared, job: &Job) {
+        for entry in job.status.nodes.iter().filter(|entry| entry.is_under_way()) {
+            if shared.known(&entry.node_name).and_then(|node| node.takes_orders()) == Some(false) {
+                let reason =
+                    format!("this node's program knows no jobs (it does not name {ORDERS}): upgrade it by hand once");
+                let status = OrderStatus { phase: OrderPhase::Failure, reason, ..OrderStatus::default() };
+                drop(shared.jobs.say(&entry.node_name, &job.uid, status));
+            }
+        }
+    }
+
+    async fn decide(
+        &mut self,
+        shared: &Arc<Shared>,
+        job: &Job,
+        problem: Option<secret::Problem>,
+    ) -> kube::Result<Status> {
+        let untouched = job.status.nodes.iter().all(|entry| entry.phase == OrderPhase::Pending);
+        let mut job = job.clone();
+        let blocked = match problem {
+            Some(secret::Problem::Lasting(why)) if untouched => return Ok(Status::failed(why)),
+            Some(secret::Problem::Lasting(why) | secret::Problem::Passing(why)) => Some(why),
+            None => None,
+        };
+        if job.status.nodes.is_empty() {
+            let targets = match Targets::of(&job) {
+                Ok(targets) => targets,
+                Err(why) => return Ok(Status::failed(why)),
+            };
+            let names = resolve(shared, &targets).await?;
+            job.status = begin(&names);
+        }
+        let now = self.begun.elapsed();
+        self.silence.look(&job.status, |node| is_connected(shared, node), now);
+        let facts = |node: &str| Facts {
+            exists: shared.node_access.has(node),
+            connected: is_connected(shared, node),
+            held: shared.jobs.nodes.is_held(node),
+            unchanged: self.silence.of(node, now),
+        };
+        Ok(plan(&job, facts, blocked.as_deref(), Timestamp::now()))
+    }
+
+    /// Whether there is enough news for a write: words for their own sake wait.
+    fn is_worth(&mut self, before: &Status, after: &Status) -> bool {
+        if before == after {
+            return false;
+        }
+        let real = before.phase != after.phase || before.nodes.len() != after.nodes.len();
+        let differs = |(old, new): (&super::status::Entry, &super::status::Entry)| {
+            old != new && (old.phase != OrderPhase::Pending || new.phase != OrderPhase::Pending)
+        };
+        let real = real || before.nodes.iter().zip(&after.nodes).any(differs);
+        let due = real || self.worded.is_none_or(|worded| worded.elapsed() >= WORDS);
+        if due {
+            self.worded = Some(Instant::now());
+        }
+        due
+    }
+}
+
+/// Puts what nodes have said into the status.
+fn take_all(job: &mut Job, news: &HashMap<Box<str>, Said>) {
+    let mut nodes = std::mem::take(&mut job.status.nodes);
+    for entry in &mut nodes {
+        if let Some(news) = news.get(&entry.node_name) {
+            said::take(job, entry, news.status.clone());
+        }
+    }
+    job.status.nodes = nodes;
+}
+
+fn answer(news: HashMap<Box<str>, Said>, outcome: &Outcome) {
+    for sender in news.into_values().flat_map(|said| said.waiting) {
+        // Whose connection has ended says it again.
+        let _ = sender.send(outcome.clone());
+    }
+}
