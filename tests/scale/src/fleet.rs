@@ -1,7 +1,7 @@
 //! What the nodes of a swarm share and count. One thread: plain cells.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -50,7 +50,68 @@ pub(crate) struct Fleet {
     devices: Cell<usize>,
     device_reports: Cell<u64>,
     silence: Cell<Duration>,
+    /// Nodes that are away, and are not to come back before they may.
+    away: RefCell<HashSet<usize>>,
+    /// Nodes begin at different bridges.
+    pub(crate) spread: bool,
+    pub(crate) jobs: Jobs,
     seed: Cell<u64>,
+}
+
+/// What nodes do of a job.
+#[derive(Default)]
+pub(crate) struct Jobs {
+    /// How long it takes, on average.
+    pub(crate) works: Cell<Duration>,
+    /// Percent of the nodes at which it fails.
+    pub(crate) fails: Cell<usize>,
+    /// Orders that each node was given, by the job.
+    given: RefCell<HashMap<(usize, String), u32>>,
+    under_way: Cell<usize>,
+    most: Cell<usize>,
+    ended: Cell<usize>,
+}
+
+impl Jobs {
+    /// Whether it fails at this node.
+    pub(crate) fn fails_at(&self, index: usize) -> bool {
+        index * 7 % 100 < self.fails.get()
+    }
+
+    /// A node was given an order that it did not have.
+    pub(crate) fn given(&self, index: usize, job: &str) {
+        *self.given.borrow_mut().entry((index, job.to_owned())).or_default() += 1;
+    }
+
+    pub(crate) fn begun(&self) {
+        self.under_way.set(self.under_way.get() + 1);
+        self.most.set(self.most.get().max(self.under_way.get()));
+    }
+
+    /// Its work is done; nobody knows yet.
+    pub(crate) fn ended(&self) {
+        self.under_way.set(self.under_way.get() - 1);
+        self.ended.set(self.ended.get() + 1);
+    }
+
+    pub(crate) fn count_ended(&self) -> usize {
+        self.ended.get()
+    }
+
+    /// How many nodes were at work at the same time at most.
+    pub(crate) fn most(&self) -> usize {
+        self.most.get()
+    }
+
+    /// Nodes that were given an order of this job, and how often one was at most.
+    pub(crate) fn orders(&self, job: &str) -> (HashSet<usize>, u32) {
+        let given = self.given.borrow();
+        let of_job = given.iter().filter(|((_, of), _)| of == job);
+        of_job.fold((HashSet::new(), 0), |(mut nodes, most), ((index, _), times)| {
+            nodes.insert(*index);
+            (nodes, most.max(*times))
+        })
+    }
 }
 
 impl Fleet {
@@ -73,6 +134,9 @@ impl Fleet {
             devices: Cell::new(0),
             device_reports: Cell::new(0),
             silence: Cell::default(),
+            away: RefCell::default(),
+            spread: false,
+            jobs: Jobs::default(),
             seed: Cell::new(0x2545_f491_4f6c_dd1d),
         }
     }
@@ -190,6 +254,22 @@ impl Fleet {
 
     pub(crate) fn is_stuck(&self, index: usize) -> bool {
         index < self.stuck.get()
+    }
+
+    /// These nodes go away, or come back.
+    pub(crate) fn set_away(&self, nodes: impl IntoIterator<Item = usize>, away: bool) {
+        let mut all = self.away.borrow_mut();
+        for node in nodes {
+            if away {
+                all.insert(node)
+            } else {
+                all.remove(&node)
+            };
+        }
+    }
+
+    pub(crate) fn is_away(&self, index: usize) -> bool {
+        self.away.borrow().contains(&index)
     }
 
     pub(crate) fn created(&self, pod: &str, at: Instant) {

@@ -9,16 +9,20 @@
 //! | `wire` | one connection: TCP from one of many loopback addresses, TLS, websocket; bytes are counted |
 //! | `node` | one node: session, memory, reports, reconnects |
 //! | `sensors` | the devices behind a node |
+//! | `orders` | what a node does of the orders of jobs |
 //! | `fleet` | all nodes, and what they counted together |
 //! | `process` | memory and CPU time of the bridge, from /proc |
 //! | `phases` | what is measured, one after the other |
 //! | `shared_object` | the phase of one large ConfigMap that all nodes hold |
 //! | `devices` | the phase of devices behind all nodes |
+//! | `jobs` | the phase of one fleet job for all nodes |
 
 mod devices;
 mod fleet;
 mod identity;
+mod jobs;
 mod node;
+mod orders;
 mod phases;
 mod process;
 mod sensors;
@@ -84,6 +88,30 @@ struct Arguments {
     /// Seconds between two values of a device.
     #[arg(long, default_value_t = 60)]
     devices_report: u64,
+    /// Half of the nodes begin at the other bridge.
+    #[arg(long)]
+    spread: bool,
+    /// Nodes that a fleet job has under way at the same time, whose definitions have to be there; 0: no job.
+    #[arg(long, default_value_t = 0)]
+    job_concurrency: usize,
+    /// Percent of the nodes at which it fails.
+    #[arg(long, default_value_t = 2)]
+    job_fails: usize,
+    /// Percent of the nodes that are offline when it begins. Half of them come back, the others not before its deadline.
+    #[arg(long, default_value_t = 10)]
+    job_offline: usize,
+    /// How long a node works for it, on average.
+    #[arg(long, default_value_t = 2)]
+    job_seconds: u64,
+    /// Seconds until its deadline.
+    #[arg(long, default_value_t = 120)]
+    job_deadline: u64,
+    /// Command that restarts bridges in the middle of it, once for each of these shares of nodes that are done, and prints the
+    /// process id of the one that is measured.
+    #[arg(long)]
+    job_restart: Option<String>,
+    #[arg(long, value_delimiter = ',', default_value = "30,60")]
+    job_restart_at: Vec<usize>,
     /// Beginning of the nodes' names.
     #[arg(long, default_value = "swarm")]
     prefix: String,

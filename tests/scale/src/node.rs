@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use async_tungstenite::tungstenite::Message;
 use edge_protocol::edge::{Change, EdgeEvent, EdgeFacts, EdgeSession};
-use edge_protocol::message::{Object, ObjectDigest, ObjectKey, Position, Report};
+use edge_protocol::message::{ORDER, Object, ObjectDigest, ObjectKey, Position, Report};
 use edge_protocol::version::Wants;
 use edge_protocol::wire::Wire;
 use futures::{FutureExt, StreamExt};
@@ -17,6 +17,7 @@ use rustls::ClientConfig;
 use serde_json::{Value, json};
 
 use crate::fleet::Fleet;
+use crate::orders::Orders;
 use crate::sensors::Sensors;
 use crate::wire::{self, Socket};
 
@@ -38,6 +39,7 @@ struct Node {
     next_id: u64,
     /// None where there are no devices.
     sensors: Option<Sensors>,
+    orders: Orders,
 }
 
 /// Lives until the process ends.
@@ -54,10 +56,15 @@ pub(crate) async fn run(index: usize, name: String, tls: Arc<ClientConfig>, flee
         offered: 0,
         next_id: 1,
         sensors: fleet.devices_report.map(|every| Sensors::new(every, phase)),
+        orders: Orders::default(),
     };
     let mut failures = 0_u32;
     for attempt in 0_usize.. {
-        let bridge = fleet.bridges[attempt % fleet.bridges.len()];
+        while fleet.is_away(index) {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        let first = if fleet.spread { index } else { 0 };
+        let bridge = fleet.bridges[(first + attempt) % fleet.bridges.len()];
         // The first connects come in an orderly row; later ones come as they may.
         let permit = if attempt == 0 { fleet.ramp.acquire().await.ok() } else { None };
         let started = Instant::now();
@@ -104,6 +111,9 @@ impl Node {
             while let Some(event) = session.poll_event() {
                 self.event(&mut session, event);
             }
+            for (job, status) in self.orders.due(self.index, &self.fleet) {
+                self.report(Report::Order { job, status });
+            }
             self.offer(&mut session);
             self.sensors.iter_mut().for_each(|sensors| sensors.report(&mut session));
             while let Some(frame) = session.poll_frame(start.elapsed()) {
@@ -114,13 +124,17 @@ impl Node {
                 };
                 socket.send(message).await?;
             }
+            if self.fleet.is_away(self.index) {
+                return Ok(());
+            }
             if self.fleet.is_stuck(self.index) {
                 // Reads nothing, sends nothing, and does not hang up.
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 continue;
             }
             let sensors = self.sensors.as_ref().filter(|_| session.is_welcome()).and_then(Sensors::wake);
-            let deadline = sensors.into_iter().fold(start + session.next_timeout(), Instant::min);
+            let wakes = sensors.into_iter().chain(self.orders.wake());
+            let deadline = wakes.fold(start + session.next_timeout(), Instant::min);
             let deadline = tokio::time::Instant::from_std(deadline);
             futures::select_biased! {
                 message = socket.next().fuse() => {
@@ -220,6 +234,10 @@ impl Node {
             self.fleet.device_arrived();
         }
         let Object { digest, body } = object;
+        if digest.key.kind == ORDER {
+            let known = self.held.contains_key(&digest.key);
+            self.orders.put(&digest.uid, known, self.index, &self.fleet);
+        }
         if digest.key.kind == "Pod" {
             let (namespace, name, uid) = (digest.key.namespace.clone(), digest.key.name.clone(), digest.uid.clone());
             if body["metadata"]["deletionTimestamp"].is_string() {
@@ -246,7 +264,8 @@ pub(crate) fn object(name: &str) -> Value {
     let resources = json!({"cpu": "4", "memory": "1014300Ki", "pods": "110", "ephemeral-storage": "30Gi"});
     json!({
         "metadata": {"name": name, "labels": {
-            "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64"}},
+            "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64",
+            "swarm": name.rsplit_once('-').map_or(name, |(prefix, _)| prefix)}},
         "spec": {"taints": []},
         "status": {
             "capacity": resources, "allocatable": resources,

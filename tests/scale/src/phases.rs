@@ -24,7 +24,9 @@ const LIMIT: Duration = Duration::from_secs(600);
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let bridges = std::iter::once(arguments.link).chain(arguments.other_link).collect();
     let report = (arguments.devices_per_node > 0).then(|| Duration::from_secs(arguments.devices_report));
-    let fleet = Rc::new(Fleet::new(bridges, arguments.nodes, arguments.ramp, report));
+    let mut fleet = Fleet::new(bridges, arguments.nodes, arguments.ramp, report);
+    fleet.spread = arguments.spread;
+    let fleet = Rc::new(fleet);
     let client = client(&arguments.kubeconfig).await?;
     let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
     let mut run = Run { fleet, pods, pid: arguments.pid, arguments };
@@ -34,7 +36,12 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     if run.arguments.devices_per_node > 0 {
         run.devices(&client).await?;
     }
-    run.pods("apply", 0).await?;
+    if run.arguments.job_concurrency > 0 {
+        run.jobs(&client).await?;
+    }
+    if run.arguments.pods > 0 {
+        run.pods("apply", 0).await?;
+    }
     if run.arguments.stuck > 0 {
         run.fleet.stick(run.arguments.stuck);
         say(&format!("{} nodes read nothing from now on", run.arguments.stuck));
@@ -286,7 +293,7 @@ impl Run {
 }
 
 /// What a shell command prints.
-async fn shell(command: String) -> anyhow::Result<String> {
+pub(crate) async fn shell(command: String) -> anyhow::Result<String> {
     let (sender, receiver) = tokio::sync::oneshot::channel();
     // The nodes must go on meanwhile, on the only thread of the runtime.
     std::thread::spawn(move || {

@@ -388,7 +388,8 @@ impl Bridge {
                 Effect::Watch { key, .. } => drop(self.following.insert(key, Following::default())),
                 Effect::Unwatch { key } => drop(self.following.remove(&key)),
                 // There is one node: whatever is watched is watched in its name.
-                Effect::Admit { .. } | Effect::RestoreReady { .. } | Effect::FinishMirror { .. } => {}
+                Effect::Admit { .. } | Effect::ReadJobs | Effect::RestoreReady { .. } | Effect::FinishMirror { .. } => {
+                }
             }
         }
     }

@@ -27,8 +27,18 @@ pub(super) struct Index {
 
 struct Live {
     job: Arc<Job>,
-    /// What its nodes are told; none: nobody has made it yet.
-    told: Option<(Order, Arc<Told>)>,
+    told: Telling,
+}
+
+/// What the nodes of a job are told.
+#[derive(Default)]
+enum Telling {
+    /// Nobody has made it yet.
+    #[default]
+    Unmade,
+    Made(Box<Order>, Arc<Told>),
+    /// It cannot be made.
+    Nothing,
 }
 
 /// What is known of a job.
@@ -72,7 +82,7 @@ impl Index {
             self.jobs.remove(&uid);
             self.ended.insert(uid.clone(), kind);
         } else {
-            let told = self.jobs.remove(&uid).and_then(|live| live.told);
+            let told = self.jobs.remove(&uid).map(|live| live.told).unwrap_or_default();
             self.jobs.insert(uid.clone(), Live { job: Arc::new(job), told });
         }
         self.enter(&uid, before);
@@ -110,22 +120,37 @@ impl Index {
     /// What the nodes of a job are told.
     pub(super) fn tell(&mut self, uid: &str, order: Order) {
         let Some(live) = self.jobs.get_mut(uid) else { return };
-        if live.told.as_ref().is_some_and(|(told, _)| *told == order) {
+        if matches!(&live.told, Telling::Made(told, _) if **told == order) {
             return;
         }
         self.revision += 1;
         let key = ObjectKey { kind: ORDER.to_owned(), namespace: String::new(), name: uid.to_owned() };
         let body = serde_json::to_value(&order).unwrap_or_default();
-        live.told = Some((order, Told::packed(made_object(key, uid.to_owned(), body))));
+        live.told = Telling::Made(Box::new(order), Told::packed(made_object(key, uid.to_owned(), body)));
         let nodes = self.orders(uid);
         self.changed.extend(nodes);
+    }
+
+    /// They cannot be told anything, unless they have been.
+    pub(super) fn tell_nothing(&mut self, uid: &str) {
+        if let Some(live) = self.jobs.get_mut(uid).filter(|live| matches!(live.told, Telling::Unmade)) {
+            live.told = Telling::Nothing;
+        }
+    }
+
+    /// It is known of all jobs what their nodes are told: what no group has, no node should hold.
+    pub(super) fn is_whole(&self) -> bool {
+        !self.jobs.values().any(|live| matches!(live.told, Telling::Unmade))
     }
 
     /// What a node should hold.
     pub(super) fn group(&self, node: &str) -> Group {
         let orders = self.of_node.get(node).into_iter().flatten();
-        let told = orders.filter_map(|uid| self.jobs.get(uid)?.told.as_ref());
-        told.map(|(_, told)| (told.digest.key.clone(), Arc::clone(told))).collect()
+        let told = orders.filter_map(|uid| match &self.jobs.get(uid)?.told {
+            Telling::Made(_, told) => Some(Arc::clone(told)),
+            Telling::Unmade | Telling::Nothing => None,
+        });
+        told.map(|told| (told.digest.key.clone(), told)).collect()
     }
 
     /// Nodes whose groups are others than when this was last called.
@@ -189,9 +214,10 @@ mod tests {
         let mut index = Index::default();
         index.set(with("1", &[("a", OrderPhase::InProgress), ("b", OrderPhase::Pending), ("c", OrderPhase::Unknown)]));
         assert_eq!(names(&index.take_changed()), ["a", "c"]);
-        assert!(index.group("a").is_empty(), "nobody has made it");
+        assert!(index.group("a").is_empty() && !index.is_whole(), "nobody has made it");
         index.tell("u", order(&with("1", &[]), None).unwrap());
         assert_eq!(names(&index.take_changed()), ["a", "c"]);
+        assert!(index.is_whole());
         let (key, told) = index.group("a").pop_first().unwrap();
         assert_eq!((&*key.kind, &*key.namespace, &*key.name, &*told.digest.uid), ("Order", "", "u", "u"));
         assert!(index.group("b").is_empty());

@@ -35,6 +35,8 @@ pub(in crate::bridge) struct Jobs {
 #[derive(Default)]
 struct State {
     index: Index,
+    /// The newest complete reading, whether or not it is known what nodes are told.
+    reading: u64,
     /// By job and node.
     said: HashMap<Box<str>, HashMap<Box<str>, Said>>,
 }
@@ -119,7 +121,9 @@ impl Jobs {
         let stirred = state.index.revision() != before;
         let changed = state.index.take_changed();
         let groups: Vec<_> = changed.into_iter().map(|node| (String::from(&*node), state.index.group(&node))).collect();
-        let newer = read.is_some_and(|read| self.read.send_replace(read) < read);
+        state.reading = read.map_or(state.reading, |read| read.max(state.reading));
+        // A node that comes takes for gone what it is not told: not before all that there is to tell is there.
+        let newer = state.index.is_whole() && self.read.send_replace(state.reading) < state.reading;
         if newer || !groups.is_empty() {
             // In here, so that what is told is told in the order in which it changes.
             let _ = self.informers.send(Command::Orders { reading: *self.read.borrow(), changed: groups });

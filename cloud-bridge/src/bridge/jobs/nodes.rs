@@ -23,7 +23,9 @@ pub(super) fn is_connected(shared: &Shared, node: &str) -> bool {
     }
     // It was here last, and is gone, perhaps not for long enough to be called silent.
     let last_here = here.is_some_and(|here| here.last_seen().is_some() && here.look().0 >= shared.elsewhere(node));
-    shared.settings.replicated && !last_here && !shared.jobs.nodes.is_silent(node)
+    // A bridge that shares its nodes with nobody leaves no number on them: whoever has, is another.
+    let elsewhere = shared.settings.replicated || shared.elsewhere(node) > 0;
+    elsewhere && !last_here && !shared.jobs.nodes.is_silent(node)
 }
 
 #[derive(Deserialize)]

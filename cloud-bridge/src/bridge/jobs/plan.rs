@@ -155,7 +155,8 @@ fn words(job: &Job, status: &Status, counts: Counts, (failed, tolerated): (usize
     ];
     let parts: Vec<String> =
         all.into_iter().filter(|(number, _)| *number > 0).map(|(number, what)| format!("{number} {what}")).collect();
-    let mut words = format!("{} nodes: {}", counts.total, parts.join(", "));
+    let nodes = if counts.total == 1 { "node" } else { "nodes" };
+    let mut words = format!("{} {nodes}: {}", counts.total, parts.join(", "));
     if failed > tolerated {
         words.push_str(&format!("; nothing more is begun: at most {tolerated} may fail"));
     } else if job.is_held() && !status.is_final() {

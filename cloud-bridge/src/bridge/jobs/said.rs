@@ -19,6 +19,10 @@ const TIME: usize = 40;
 /// # Errors
 /// It is nonsense.
 pub(super) fn read(status: &Value) -> Result<OrderStatus, String> {
+    // A list of the same values would be read as one, too.
+    if !status.is_object() {
+        return Err("that is no status of an order".to_owned());
+    }
     OrderStatus::deserialize(status).map_err(|error| format!("that is no status of an order: {error}"))
 }
 

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 /// this.
 const MOST: usize = 900_000;
 /// Bytes of all nodes that have nothing but a name and a phase: what is left is for those under way and those that failed.
-const MOST_NAMES: usize = 650_000;
+const MOST_NAMES: usize = 700_000;
 /// Of an entry with a name and a phase: braces, quotes, names of fields, the longest phase.
-const AROUND: usize = 44;
+const AROUND: usize = 38;
 
 /// How a node that is waited for no longer ended, and how such reasons end.
 pub(super) const UNTIL: &str = "until the deadline";
@@ -182,9 +182,7 @@ impl Status {
                 }
                 size -= entry.size();
                 (entry.action_flow, entry.image_status) = Default::default();
-                if phase != OrderPhase::Successful {
-                    entry.reason = shortened(&entry.reason).into();
-                }
+                entry.reason = shortened(&entry.reason).into();
                 size += entry.size();
             }
         }

@@ -35,8 +35,9 @@ const WORDS: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_secs(5);
 /// After a write that failed, doubled up to the second figure.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(20));
-/// Before a Secret is asked for again.
-const SECRET: Duration = Duration::from_secs(30);
+/// Before a Secret is asked for again, and what an API that does not answer is waited for until nodes that come are told without it.
+const SECRET: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Keeps a task for each job until the bridge is gone.
 pub(super) async fn run(shared: Weak<Shared>, id: String) {
@@ -218,17 +219,24 @@ impl Work {
             }
             self.secret = Some((Instant::now(), read));
         }
-        let secret = match &self.secret {
-            Some((_, Ok(secret))) => secret.as_deref(),
-            Some((_, Err(problem))) => return Some(problem.clone()),
-            None => None,
+        let made = match &self.secret {
+            Some((_, Err(problem))) => Err(problem.clone()),
+            Some((_, Ok(secret))) => order::order(job, secret.as_deref()).map_err(secret::Problem::Lasting),
+            None => order::order(job, None).map_err(secret::Problem::Lasting),
         };
-        match order::order(job, secret) {
+        match made {
             Ok(order) => {
                 shared.jobs.change(None, |index| index.tell(&job.uid, order));
                 None
             }
-            Err(why) => Some(secret::Problem::Lasting(why)),
+            Err(problem) => {
+                // Nodes that come wait until it is known: not for ever.
+                let lasting = matches!(problem, secret::Problem::Lasting(_)) || self.begun.elapsed() > PATIENCE;
+                if lasting {
+                    shared.jobs.change(None, |index| index.tell_nothing(&job.uid));
+                }
+                Some(problem)
+            }
         }
     }
 

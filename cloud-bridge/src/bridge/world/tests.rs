@@ -33,6 +33,7 @@ fn pod(node: &str, name: &str, maps: &[&str]) -> BoundPod {
 /// Effects as short words.
 fn words(effects: &[Effect]) -> Vec<String> {
     let word = |effect: &Effect| match effect {
+        Effect::ReadJobs => "read jobs".to_owned(),
         Effect::Set { node, object } => format!("set {node} {} {}", object.digest.key.name, object.digest.uid),
         Effect::Remove { node, key, uid } => format!("remove {node} {} {uid}", key.name),
         Effect::Withdraw { node, key, uid } => format!("withdraw {node} {} {uid}", key.name),
