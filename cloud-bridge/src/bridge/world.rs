@@ -12,6 +12,7 @@
 
 mod admission;
 mod interests;
+mod jobs;
 mod orders;
 mod policies;
 mod services;

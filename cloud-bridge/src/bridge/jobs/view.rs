@@ -65,6 +65,8 @@ pub(super) const HOLD: &str = "sampan.dev/hold";
 const LONGEST: Duration = Duration::from_secs(7 * 86_400);
 /// KubeEdge's defaults.
 const TIMEOUT: u64 = 300;
+/// A year, whatever a definition lets through.
+const LONGEST_TIMEOUT: u64 = 366 * 86_400;
 const TOLERATE: &str = "0.1";
 
 /// A job as the API has it.
@@ -154,7 +156,7 @@ impl Job {
     }
 
     pub(super) fn timeout_seconds(&self) -> u64 {
-        self.spec["timeoutSeconds"].as_u64().filter(|seconds| *seconds > 0).unwrap_or(TIMEOUT)
+        self.spec["timeoutSeconds"].as_u64().filter(|seconds| *seconds > 0).unwrap_or(TIMEOUT).min(LONGEST_TIMEOUT)
     }
 
     pub(super) fn timeout(&self) -> Duration {
@@ -243,6 +245,8 @@ pub(super) mod tests {
         let odd = job(Kind::PrePull, json!({"concurrency": -3, "timeoutSeconds": 0, "failureTolerate": "half"}));
         assert_eq!((odd.concurrency(), odd.timeout_seconds()), (1, 300));
         assert!(odd.tolerated(1).unwrap_err().contains("\"half\""));
+        let endless = job(Kind::Configure, json!({"timeoutSeconds": u64::MAX, "concurrency": u64::MAX}));
+        assert!(endless.timeout_seconds() < u64::from(u32::MAX) && endless.concurrency() > 9999);
         let mut said =
             job(Kind::Configure, json!({"concurrency": 50, "timeoutSeconds": 9, "failureTolerate": "0.025"}));
         for (name, value) in [(CONFIRM, "u"), (DEADLINE, "2h"), (HOLD, ""), ("sampan.dev/signature.arm64", "s")] {

@@ -193,7 +193,9 @@ impl World {
     /// Has everything read again that this node's pods name and whose last reading was started before its round.
     pub(super) fn freshen(&mut self, node: &str, effects: &mut Vec<Effect>) {
         let Some(view) = self.nodes.get(node) else { return };
-        self.orders.freshen(view.takes_orders, view.round, self.round, effects);
+        if self.orders.are_stale(view.takes_orders, view.round, self.round) {
+            effects.push(Effect::ReadJobs);
+        }
         for key in view.pods.values().flat_map(|pod| &pod.refs).chain(&view.own).chain(&view.behind) {
             if let Some(shared) = self.shared.get_mut(key)
                 && shared.started < view.round
