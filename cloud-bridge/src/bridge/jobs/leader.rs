@@ -1,6 +1,6 @@
-//! Which of several bridges decides about jobs: who holds the Lease `sampan-system/jobs`. That spares the API work and is no lock:
-//! what is decided is written on the version that was read, so two that decide at the same time do no harm. Nobody holds it
-//! while there is no job.
+//! Which of several bridges begins jobs and judges nodes that say nothing: who holds the Lease `sampan-system/jobs`. Orders each gives to
+//! its own nodes: nobody else knows for sure that they are there. The Lease spares the API work and is no lock: what is decided is
+//! written on the version that was read, so two that decide at the same time do no harm. Nobody holds it while there is no job.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

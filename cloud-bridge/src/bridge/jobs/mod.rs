@@ -17,7 +17,7 @@
 //! | `silence` | pure: how long nothing has changed with a node at work |
 //! | `work` | one job until it ends: joins all of these and writes |
 //! | `secret` | what nodes need to pull images |
-//! | `leader` | which of several bridges decides |
+//! | `leader` | which of several bridges begins jobs and judges nodes |
 //! | `events` | tells people |
 //!
 //! Knows no session and no socket.

@@ -15,6 +15,11 @@ use apimachinery::selector::format_label_selector;
 /// Nodes of one page.
 const PAGE: usize = 500;
 
+/// Whether this bridge has the node, and it has said hello.
+pub(super) fn is_here(shared: &Shared, node: &str) -> bool {
+    shared.known(node).is_some_and(|node| node.takes_orders().is_some())
+}
+
 /// Whether a bridge has the node, as far as this one knows.
 pub(super) fn is_connected(shared: &Shared, node: &str) -> bool {
     let here = shared.known(node);

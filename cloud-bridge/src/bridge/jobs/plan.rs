@@ -23,7 +23,10 @@ const NOT_BEGUN: &str = "not begun: too many nodes have failed";
 pub(super) struct Facts {
     /// There is a Node of this name, and a bridge speaks for it.
     pub(super) exists: bool,
+    /// At any bridge, as far as this one knows.
     pub(super) connected: bool,
+    /// At this bridge, beyond doubt: that alone can give it its order.
+    pub(super) here: bool,
     /// Nothing is to be begun there.
     pub(super) held: bool,
     /// Of one under way: for how long nothing has changed, neither its connection nor what it says.
@@ -45,15 +48,26 @@ pub(super) fn begin(names: &BTreeMap<String, bool>) -> Status {
     Status { phase: Some(JobPhase::Init), reason: String::new(), nodes: names.iter().map(entry).collect() }
 }
 
-/// What its status should be now. One that has ended stays. `blocked`: why nobody can be told anything.
-pub(super) fn plan(job: &Job, facts: impl Fn(&str) -> Facts, blocked: Option<&str>, now: Timestamp) -> Status {
+/// Who decides, and when.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms<'a> {
+    pub(super) now: Timestamp,
+    /// This bridge judges nodes that say nothing. Others give orders to their own nodes, too.
+    pub(super) leads: bool,
+    /// Why nobody can be told anything.
+    pub(super) blocked: Option<&'a str>,
+}
+
+/// What its status should be now. One that has ended stays.
+pub(super) fn plan(job: &Job, facts: impl Fn(&str) -> Facts, terms: Terms<'_>) -> Status {
+    let Terms { now, leads, blocked } = terms;
     let mut status = job.status.clone();
     if status.is_final() {
         return status;
     }
-    let terms = job.deadline().and_then(|deadline| Ok((deadline, job.tolerated(status.nodes.len())?)));
-    let (deadline, tolerated) = match terms {
-        Ok(terms) => terms,
+    let limits = job.deadline().and_then(|deadline| Ok((deadline, job.tolerated(status.nodes.len())?)));
+    let (deadline, tolerated) = match limits {
+        Ok(limits) => limits,
         // Nobody has begun: the first look says so. Later somebody has written nonsense; what is under way goes on.
         Err(why) if status.nodes.iter().all(|entry| entry.phase == OrderPhase::Pending) => return Status::failed(why),
         Err(_) => (now, status.nodes.len()),
@@ -61,7 +75,7 @@ pub(super) fn plan(job: &Job, facts: impl Fn(&str) -> Facts, blocked: Option<&st
     let late = now >= deadline;
     let over = now >= deadline.saturating_add(job.timeout() + GRACE).unwrap_or(Timestamp::MAX);
     let each: Vec<Facts> = status.nodes.iter().map(|entry| facts(&entry.node_name)).collect();
-    for (entry, facts) in status.nodes.iter_mut().zip(&each) {
+    for (entry, facts) in status.nodes.iter_mut().zip(&each).filter(|_| leads) {
         judge(job, entry, *facts, late, over);
     }
     let failed = status.nodes.iter().filter(|entry| entry.has_failed()).count();
@@ -79,7 +93,7 @@ pub(super) fn plan(job: &Job, facts: impl Fn(&str) -> Facts, blocked: Option<&st
             _ => "",
         }
         .into();
-        if entry.reason.is_empty() && under_way < most {
+        if facts.here && entry.reason.is_empty() && under_way < most {
             entry.phase = OrderPhase::InProgress;
             under_way += 1;
         }

@@ -14,9 +14,9 @@ use tokio::time::{sleep, timeout};
 use super::index::Found;
 use super::known::Said;
 use super::leader::{self, Leader};
-use super::nodes::{is_connected, resolve};
+use super::nodes::{is_connected, is_here, resolve};
 use super::order::{self, Targets};
-use super::plan::{Facts, begin, plan};
+use super::plan::{Facts, Terms, begin, plan};
 use super::silence::Silence;
 use super::status::Status;
 use super::view::{Job, JobObject};
@@ -142,13 +142,13 @@ impl Work {
         let mut news = shared.jobs.take_said(&self.uid);
         let mut after = Job::clone(&job);
         take_all(&mut after, &news);
-        if leads && shared.sites.borrow().listed {
-            match self.decide(shared, &after, problem).await {
+        if shared.sites.borrow().listed {
+            match self.decide(shared, &after, problem, leads).await {
                 Ok(status) => after.status = status,
                 Err(error) => log::warn!("{} {}: its nodes cannot be listed: {error}", job.kind.name(), job.name),
             }
         }
-        let write = self.is_worth(&job.status, &after.status);
+        let write = self.is_worth(&job.status, &after.status, leads);
         if !write {
             answer(std::mem::take(&mut news), &Outcome::Written);
             // A look at a large job is work, too.
@@ -166,9 +166,8 @@ impl Work {
                 let status = after.status.clone();
                 shared.jobs.change(None, |index| index.set(after));
                 answer(news, &Outcome::Written);
-                if leads {
-                    events::tell(&requests, &job, &job.status, &status).await;
-                }
+                // By whoever has written it.
+                events::tell(&requests, &job, &job.status, &status).await;
                 let bytes = Duration::from_millis(u64::try_from(status.size() * 1000 / BYTES).unwrap_or(u64::MAX));
                 Some(EACH.max(bytes))
             }
@@ -187,13 +186,17 @@ impl Work {
         job: &Job,
         error: &kube::Error,
     ) -> Option<Duration> {
-        let pause = AGAIN.0.saturating_mul(1 << self.failures.min(10)).min(AGAIN.1);
+        let mut pause = AGAIN.0.saturating_mul(1 << self.failures.min(10)).min(AGAIN.1);
         self.failures = self.failures.saturating_add(1);
         match code(error) {
             // Somebody else has written it: another bridge, or a person.
             Some(409) => match requests.get::<JobObject>(&job.path()).await {
                 Ok(found) => match Job::of(job.kind, &found).filter(|found| found.uid == job.uid) {
-                    Some(found) => shared.jobs.change(None, |index| index.set(found)),
+                    Some(found) => {
+                        // It pauses now, and this one has its turn.
+                        (self.failures, pause) = (0, AGAIN.0);
+                        shared.jobs.change(None, |index| index.set(found));
+                    }
                     None => shared.jobs.change(None, |index| index.remove(&job.uid)),
                 },
                 Err(error) if code(&error) == Some(404) => shared.jobs.change(None, |index| index.remove(&job.uid)),
@@ -257,11 +260,16 @@ impl Work {
         shared: &Arc<Shared>,
         job: &Job,
         problem: Option<secret::Problem>,
+        leads: bool,
     ) -> kube::Result<Status> {
+        // Who begins it leads.
+        if job.status.phase.is_none() && !leads {
+            return Ok(job.status.clone());
+        }
         let untouched = job.status.nodes.iter().all(|entry| entry.phase == OrderPhase::Pending);
         let mut job = job.clone();
         let blocked = match problem {
-            Some(secret::Problem::Lasting(why)) if untouched => return Ok(Status::failed(why)),
+            Some(secret::Problem::Lasting(why)) if untouched && leads => return Ok(Status::failed(why)),
             Some(secret::Problem::Lasting(why) | secret::Problem::Passing(why)) => Some(why),
             None => None,
         };
@@ -278,14 +286,15 @@ impl Work {
         let facts = |node: &str| Facts {
             exists: shared.node_access.has(node),
             connected: is_connected(shared, node),
+            here: is_here(shared, node),
             held: shared.jobs.nodes.is_held(node),
             unchanged: self.silence.of(node, now),
         };
-        Ok(plan(&job, facts, blocked.as_deref(), Timestamp::now()))
+        Ok(plan(&job, facts, Terms { now: Timestamp::now(), leads, blocked: blocked.as_deref() }))
     }
 
-    /// Whether there is enough news for a write: words for their own sake wait.
-    fn is_worth(&mut self, before: &Status, after: &Status) -> bool {
+    /// Whether there is enough news for a write: words for their own sake wait, and are the leader's.
+    fn is_worth(&mut self, before: &Status, after: &Status, leads: bool) -> bool {
         if before == after {
             return false;
         }
@@ -294,7 +303,7 @@ impl Work {
             old != new && (old.phase != OrderPhase::Pending || new.phase != OrderPhase::Pending)
         };
         let real = real || before.nodes.iter().zip(&after.nodes).any(differs);
-        let due = real || self.worded.is_none_or(|worded| worded.elapsed() >= WORDS);
+        let due = real || (leads && self.worded.is_none_or(|worded| worded.elapsed() >= WORDS));
         if due {
             self.worded = Some(Instant::now());
         }

@@ -8,13 +8,17 @@ use serde_json::json;
 use super::super::status::{JobPhase, Status};
 use super::super::view::tests::job;
 use super::super::view::{HOLD, Job, Kind};
-use super::{Facts, begin, plan};
+use super::{Facts, Terms, begin, plan};
 
-const WELL: Facts = Facts { exists: true, connected: true, held: false, unchanged: Duration::ZERO };
-const OFFLINE: Facts = Facts { connected: false, ..WELL };
+const WELL: Facts = Facts { exists: true, connected: true, here: true, held: false, unchanged: Duration::ZERO };
+const OFFLINE: Facts = Facts { connected: false, here: false, ..WELL };
 
 fn at(seconds: i64) -> Timestamp {
     "2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap() + SignedDuration::from_secs(seconds)
+}
+
+fn terms(seconds: i64) -> Terms<'static> {
+    Terms { now: at(seconds), leads: true, blocked: None }
 }
 
 /// Of nodes `0`, `1` and so on.
@@ -26,7 +30,7 @@ fn begun(nodes: usize, concurrency: u32, tolerate: &str) -> Job {
 }
 
 fn step(job: &mut Job, facts: impl Fn(&str) -> Facts, seconds: i64) -> Option<JobPhase> {
-    job.status = plan(job, facts, None, at(seconds));
+    job.status = plan(job, facts, terms(seconds));
     job.status.phase
 }
 
@@ -59,7 +63,7 @@ fn as_many_as_the_job_says_are_under_way_and_it_completes() {
     assert_eq!(step(&mut job, |_| WELL, 2), Some(JobPhase::Completed));
     assert_eq!(job.status.reason, "3 nodes: 3 successful");
     let ended = job.status.clone();
-    assert_eq!(plan(&job, |_| OFFLINE, None, at(9_999_999)), ended, "what has ended stays");
+    assert_eq!(plan(&job, |_| OFFLINE, terms(9_999_999)), ended, "what has ended stays");
 }
 
 #[test]
@@ -178,4 +182,20 @@ fn nonsense_in_a_job_fails_it_before_anything_is_begun() {
     job.spec["failureTolerate"] = "lots".into();
     step(&mut job, |_| WELL, 1);
     assert_eq!(phases(&job.status), "if");
+}
+
+#[test]
+fn each_bridge_gives_orders_to_its_own_nodes_and_one_judges_those_that_are_silent() {
+    let mut job = begun(4, 2, "1");
+    let of = |here: &'static str| move |node: &str| Facts { here: here.contains(node), ..WELL };
+    job.status = plan(&job, of("23"), Terms { leads: false, ..terms(0) });
+    assert_eq!(phases(&job.status), "ppii");
+    job.status = plan(&job, of("01"), terms(0));
+    assert_eq!(phases(&job.status), "ppii", "as many as there may be are under way, wherever");
+    let silent = |_: &str| Facts { unchanged: Duration::from_secs(999), ..WELL };
+    job.status = plan(&job, silent, Terms { leads: false, ..terms(999) });
+    assert_eq!(phases(&job.status), "ppii");
+    job.status = plan(&job, silent, Terms { blocked: Some("no Secret"), ..terms(999) });
+    assert_eq!(phases(&job.status), "ppff");
+    assert!(job.status.reason.ends_with("; nothing more is begun: no Secret"), "{}", job.status.reason);
 }
