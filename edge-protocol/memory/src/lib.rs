@@ -95,9 +95,26 @@ mod tests {
 4000-5000 r--p 00003000 fe:00 12 /bin/x y\nAnonymous:             4 kB\n\
 5000-6000 rw-p 00004000 fe:00 12 /bin/x y\nAnonymous:             0 kB\n\
 6000-7000 r--p 00000000 fe:00 13 /bin/z\nAnonymous:             0 kB\n\
-7000-8000 rw-p 00000000 00:00 0\nAnonymous:             0 kB\n";
+7000-8000 rw-p 00000000 00:00 0\nAnonymous:             0 kB\n\
+9000-a000 r--p 00006000 fe:00 12 /bin/x y\nAnonymous:             0 kB\n";
         let clean = clean_mappings(smaps.as_bytes(), "/bin/x y").expect("text");
-        assert_eq!(clean, [0x1000..0x4000]);
+        assert_eq!(clean, [0x1000..0x4000, 0x9000..0xa000]);
+    }
+
+    #[test]
+    fn a_program_is_split_into_pieces_and_goes_on() {
+        let count = || {
+            let program = fs::read_link("/proc/self/exe").expect("procfs");
+            let maps = fs::read_to_string("/proc/self/maps").expect("procfs");
+            maps.lines().filter(|line| line.ends_with(&*program.to_string_lossy())).count()
+        };
+        let before = count();
+        split();
+        assert!(count() > 10 * before, "{before}, then {}", count());
+        // As one they are given back.
+        assert!(own_mappings().expect("procfs").len() <= before);
+        trim();
+        assert_eq!(format!("{:?}", "still here".to_uppercase()), "\"STILL HERE\"");
     }
 
     #[test]

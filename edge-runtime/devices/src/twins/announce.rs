@@ -216,8 +216,8 @@ impl Twins {
 
 /// As membership has it; `all`: with what it has said of its state.
 pub(super) fn member(id: &Named, device: &Device, all: bool) -> Member {
-    let state = device.state.as_ref().filter(|_| all);
-    let said = |state: &Box<State>| (state.name.clone(), rfc3339(state.last_online));
+    let state = device.state.as_deref().filter(|_| all);
+    let said = |state: &State| (state.name.clone(), rfc3339(state.last_online));
     let (state, last_online) = state.map(said).unwrap_or_default();
     Member {
         id: format!("{}/{}", id.namespace, id.name),

@@ -17,7 +17,7 @@ use super::{Twins, model_of, stamper};
 struct Shown<'a> {
     namespace: &'a str,
     name: &'a str,
-    uid: &'a str,
+    uid: String,
     model: &'a str,
     /// Empty before the device has said anything.
     state: &'a str,
@@ -86,7 +86,7 @@ impl Twins {
         Shown {
             namespace: &id.namespace,
             name: &id.name,
-            uid: &device.uid,
+            uid: device.uid.to_string(),
             model: &device.model,
             state: device.state.as_ref().map_or("", |state| &state.name),
             last_online: device.state.as_ref().map(|state| rfc3339(state.last_online)).unwrap_or_default(),

@@ -15,6 +15,7 @@ use super::history::History;
 use super::keep::Unkept;
 use super::mappers::Packed;
 use super::now::rfc3339;
+use super::uid::Uid;
 
 /// A value and when it came to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -201,7 +202,7 @@ pub(super) struct Taken {
 
 #[derive(Debug, Default)]
 pub(super) struct Device {
-    pub(super) uid: Box<str>,
+    pub(super) uid: Uid,
     pub(super) model: Text,
     pub(super) description: Text,
     pub(super) properties: Properties,

@@ -9,6 +9,7 @@ use edge_protocol::message::MAX_DEVICES;
 use sampan_devices_control::{Named, Report};
 
 use super::device::Device;
+use super::uid::Uid;
 
 /// About how many bytes of reports one batch has.
 const MAX_BYTES: usize = 64 << 10;
@@ -46,7 +47,7 @@ pub(super) struct Due {
 #[derive(Debug)]
 struct Flying {
     id: Named,
-    uid: String,
+    uid: Uid,
     since: Option<u64>,
     urgent: bool,
     again: bool,
@@ -156,14 +157,14 @@ impl Due {
     }
 
     /// This device is in it.
-    pub(super) fn take(&mut self, id: &Named, uid: &str, waiting: &mut Waiting, now: u64) {
+    pub(super) fn take(&mut self, id: &Named, uid: &Uid, waiting: &mut Waiting, now: u64) {
         let Waiting { since, urgent, again, .. } =
             std::mem::replace(waiting, Waiting { last: Some(now), ..Waiting::default() });
-        self.flying.get_or_insert_default().push(Flying { id: id.clone(), uid: uid.to_owned(), since, urgent, again });
+        self.flying.get_or_insert_default().push(Flying { id: id.clone(), uid: uid.clone(), since, urgent, again });
     }
 
     /// Names and uids of the devices whose report has arrived.
-    pub(super) fn acked(&mut self, batch: u64) -> impl Iterator<Item = (Named, String)> + use<> {
+    pub(super) fn acked(&mut self, batch: u64) -> impl Iterator<Item = (Named, Uid)> + use<> {
         let flying = if batch == self.batch { self.flying.take() } else { None };
         flying.into_iter().flatten().map(|Flying { id, uid, .. }| (id, uid))
     }
@@ -171,7 +172,7 @@ impl Due {
     /// Nobody knows whether the batch under way has arrived: its devices wait as before.
     pub(super) fn void(&mut self, devices: &mut BTreeMap<Named, Box<Device>>) {
         for Flying { id, uid, since, urgent, again } in self.flying.take().into_iter().flatten() {
-            if let Some(device) = devices.get_mut(&id).filter(|device| *device.uid == *uid) {
+            if let Some(device) = devices.get_mut(&id).filter(|device| device.uid == uid) {
                 let waiting = &mut device.waiting;
                 waiting.since = since.or(waiting.since);
                 waiting.urgent |= urgent;

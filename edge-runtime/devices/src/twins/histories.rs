@@ -104,7 +104,7 @@ impl Twins {
         self.histories.refused.remove(id);
         if let Some(mut history) = device.history.take() {
             self.histories.unequal = true;
-            self.forget_history(&device.uid, &history.retain(|_| false));
+            self.forget_history(&device.uid.to_string(), &history.retain(|_| false));
         }
     }
 
@@ -152,7 +152,7 @@ impl Twins {
 /// Puts in what was kept of a device that has a history now; those rows are of nobody else.
 pub(super) fn restore(records: &mut BTreeMap<String, String>, device: &mut Device) {
     let Some(history) = &mut device.history else { return };
-    let prefix = history::rows_of(&device.uid);
+    let prefix = history::rows_of(&device.uid.to_string());
     let is_of = |uid: &&String| uid.starts_with(&prefix);
     let uids: Vec<String> = records.range(prefix.clone()..).map(|(uid, _)| uid).take_while(is_of).cloned().collect();
     for uid in uids {

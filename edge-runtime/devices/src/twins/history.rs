@@ -160,13 +160,14 @@ impl History {
     }
 
     /// What is not kept, as rows of the device with this uid; it is kept then.
-    pub(super) fn rows<'a>(&'a mut self, uid: &'a str) -> impl Iterator<Item = Row> + 'a {
+    pub(super) fn rows<'a>(&'a mut self, uid: &str) -> impl Iterator<Item = Row> + use<'a> {
+        let name_of = rows_of(uid);
         self.properties.iter_mut().filter(|(_, changes)| changes.unkept).map(move |(name, changes)| {
             changes.unkept = false;
             let one = |held: &'a Stamped| Change(held.at, (&*held.value).into(), held.unsynchronized.into());
             let all: Vec<Change<'a>> = changes.list.iter().map(one).collect();
             let record = if all.is_empty() { String::new() } else { serde_json::to_string(&all).unwrap_or_default() };
-            Row { uid: rows_of(uid) + name, record }
+            Row { uid: format!("{name_of}{name}"), record }
         })
     }
 

@@ -12,6 +12,7 @@
 //! | `fresh` | what was retained for devices that came later |
 //! | `due` | when the bridge is told |
 //! | `keep`, `record` | when what is written, and its form |
+//! | `uid` | the uid of a device, in few bytes |
 //! | `history`, `histories` | the last changes of what a device reports; of all devices |
 //! | `counters` | what is counted, for people |
 //! | `ask` | questions of people on the device |
@@ -39,6 +40,7 @@ mod plain;
 mod record;
 mod request;
 mod topics;
+mod uid;
 mod update;
 mod value;
 
@@ -291,7 +293,8 @@ impl Twins {
         let rows_of_devices: Vec<Row> = devices.collect();
         let histories = self.devices.values_mut().filter(|_| which.has_histories()).flat_map(|device| {
             let Device { uid, history, .. } = &mut **device;
-            history.iter_mut().flat_map(|history| history.rows(uid))
+            let uid = &*uid;
+            history.iter_mut().flat_map(move |history| history.rows(&uid.to_string()))
         });
         for row in of_mappers.into_iter().flatten().chain(rows_of_devices).chain(histories) {
             let size = row.record.len() + row.uid.len() + 32;

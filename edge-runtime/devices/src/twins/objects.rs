@@ -12,6 +12,7 @@ use super::body::Model;
 use super::device::{Device, Taken, kind_in};
 use super::mappers::Packed;
 use super::now::Now;
+use super::uid::Uid;
 use super::{Output, Twins, body, histories, mappers, model_of, record, stamper};
 
 /// With a link, devices that are to come have come after so long, milliseconds.
@@ -52,7 +53,7 @@ impl Twins {
                 model.spec = if self.mappers.are_on() { mappers::of_model(object) } else { None };
                 self.model(now, id, model);
             }
-            Kind::Device => self.device(now, id, uid, object),
+            Kind::Device => self.device(now, id, Uid::from(&*uid), object),
             Kind::Rule => {}
         }
     }
@@ -83,12 +84,12 @@ impl Twins {
         }
     }
 
-    fn device(&mut self, now: Now, id: Named, uid: String, object: &Value) {
-        if self.devices.get(&id).is_some_and(|held| *held.uid != *uid) {
+    fn device(&mut self, now: Now, id: Named, uid: Uid, object: &Value) {
+        if self.devices.get(&id).is_some_and(|held| held.uid != uid) {
             // Another device of the same name: nothing of the old one is its own.
             self.remove(now, &id);
         }
-        let new = || Box::new(Device { uid: uid.into(), loaded: self.ready, ..Device::default() });
+        let new = || Box::new(Device { uid, loaded: self.ready, ..Device::default() });
         let came = !self.devices.contains_key(&id);
         let device = self.devices.entry(id.clone()).or_insert_with(new);
         device.said = true;
@@ -118,7 +119,7 @@ impl Twins {
             self.mappers.touch(&id);
         }
         // One that comes later than its record.
-        let record = if self.ready { self.records.remove(&*device.uid) } else { None };
+        let record = if self.ready { self.records.remove(&device.uid.to_string()) } else { None };
         if let Some(record) = record.and_then(|text| record::parse(&text)) {
             record.restore(device);
             device.unkept.spilled = device.is_due();
@@ -148,7 +149,7 @@ impl Twins {
                 }
             }
             Kind::Device => {
-                if self.devices.get(id).is_some_and(|device| *device.uid == *uid) {
+                if self.devices.get(id).is_some_and(|device| device.uid == Uid::from(uid)) {
                     self.remove(now, id);
                 }
             }
@@ -186,7 +187,7 @@ impl Twins {
         let mut records = std::mem::take(&mut self.records);
         for device in self.devices.values_mut() {
             histories::restore(&mut records, device);
-            let record = records.remove(&*device.uid).and_then(|text| record::parse(&text));
+            let record = records.remove(&device.uid.to_string()).and_then(|text| record::parse(&text));
             if !device.loaded {
                 device.loaded = true;
                 if let Some(record) = record {
@@ -249,10 +250,10 @@ impl Twins {
             log::warn!("the bridge refuses something of the device with uid {uid}: {reason}");
             self.counters.refused += 1;
         }
-        let unwritten: BTreeSet<&str> = refused.iter().map(|refusal| refusal.uid.as_str()).collect();
+        let unwritten: BTreeSet<Uid> = refused.iter().map(|refusal| Uid::from(&*refusal.uid)).collect();
         for (id, uid) in self.due.acked(batch) {
-            let Some(device) = self.devices.get_mut(&id).filter(|device| *device.uid == *uid) else { continue };
-            if unwritten.contains(uid.as_str()) {
+            let Some(device) = self.devices.get_mut(&id).filter(|device| device.uid == uid) else { continue };
+            if unwritten.contains(&uid) {
                 // What was in the way may go: it is told again, seldom, or when the Device changes.
                 self.due.again(&mut device.waiting, now.mono);
                 continue;

@@ -122,7 +122,7 @@ impl<'a> Source<'a> {
         };
         let mut notes = Notes::default();
         let message = convert::device(id, &device.model, &merged, known, wanted, &mut notes).encode_to_vec();
-        let hash = fnv(fnv(fnv(OFFSET, &message), &model.hash.to_le_bytes()), device.uid.as_bytes());
+        let hash = fnv(fnv(fnv(OFFSET, &message), &model.hash.to_le_bytes()), device.uid.to_string().as_bytes());
         Wanted::Is(Given { protocol, device: message, hash, model, notes })
     }
 
