@@ -18,6 +18,8 @@ mod honest;
 mod identity;
 #[allow(dead_code)]
 mod node;
+#[allow(dead_code)]
+mod orders;
 #[path = "hostile/peer.rs"]
 mod peer;
 #[allow(dead_code)]

@@ -3,6 +3,7 @@
 
 mod bad;
 mod installed;
+mod job;
 mod kills;
 
 use std::time::Duration;

@@ -119,10 +119,12 @@ impl Job<'_> {
             if window.open_for(i64::try_from(now()).unwrap_or(i64::MAX)).is_some() {
                 return Ok(());
             }
-            self.progress.wait_because(&format!("waits for pull.window {}", window.text));
-            std::thread::sleep(Duration::from_secs(20));
+            // With the minute, for one that says nothing new for as long as the job's work may take is given up.
+            let minute = jiff::Timestamp::now().strftime("%H:%M").to_string();
+            self.progress.wait_because(&format!("waits for pull.window {}, UTC, where it is {minute}", window.text));
+            std::thread::sleep(Duration::from_secs(60));
             // Waiting is not the work.
-            self.until += Duration::from_secs(20);
+            self.until += Duration::from_secs(60);
         }
     }
 }

@@ -10,6 +10,8 @@ use crate::upgrade::{image, signature};
 
 /// What programs take on the disk, compressed and unpacked.
 const BYTES: u64 = 32 << 20;
+/// Seconds between two words of a trial.
+const WORD: u64 = 60;
 const OWN: &str = env!("CARGO_PKG_VERSION");
 
 pub(super) fn work(job: &mut Job<'_>) -> Result<End, String> {
@@ -67,7 +69,15 @@ pub(super) fn trial_ended(
 ) -> Result<End, String> {
     let uid = job.order.job.uid.clone();
     let is_its = |ended: &Ended| ended.job.as_deref() == Some(&*uid) && ended.subject == subject;
-    let ended = wait(versions, &mut |_| {}).map_err(|error| error.to_string())?;
+    // One that says nothing new for as long as the job's work may take is given up.
+    let mut said = u64::MAX;
+    let ended = wait(versions, &mut |left| {
+        if said.saturating_sub(left) >= WORD {
+            said = left;
+            job.progress.wait_because(&format!("on trial, {left} s are left"));
+        }
+    });
+    let ended = ended.map_err(|error| error.to_string())?;
     if subject == Subject::Programs {
         let historic = job.progress.kept().status.historic_version.clone();
         job.progress.versions(&in_force(&versions.read()), &historic);

@@ -45,7 +45,7 @@ pub(crate) fn fetch(
     pull(image, None, patience, paths).map_err(bad)?;
     let reference = Reference::parse(image).map_err(|error| bad(error.to_string()))?;
     let store = Store::open_shared(&paths.store()).map_err(|error| bad(error.to_string()))?;
-    let record = store.image_by_reference(&reference.name()).map_err(|error| bad(error.to_string()))?;
+    let record = store.image_by_reference(&reference.to_string()).map_err(|error| bad(error.to_string()))?;
     let record = record
         .ok_or_else(|| bad("was pulled and is not there: it was removed at once, perhaps for want of room".into()))?;
     let arrived = Arrived { folder: Arrived::room(versions)?, digest };
