@@ -102,8 +102,14 @@ fn swarm(cluster: &Cluster, link: SocketAddr, pid: u32, restarts: &Restarts) -> 
     command.arg("--kubeconfig").arg(&cluster.kubectl.kubeconfig).arg("--pid").arg(pid.to_string());
     command.args(["--nodes", "100", "--idle", "1", "--pods", "0", "--prefix", &cluster.kubectl.namespace]);
     command.args(["--job-concurrency", "10", "--job-fails", "4", "--job-offline", "10", "--job-seconds", "1"]);
-    command.args(["--job-deadline", "90"]).arg("--job-restart").arg(restarts.command());
+    command.arg("--job-deadline").arg(deadline()).arg("--job-restart").arg(restarts.command());
     command
+}
+
+/// Seconds until which nodes that stay away are waited for; the others have to be done by then.
+fn deadline() -> String {
+    let patience: u64 = std::env::var("TEST_PATIENCE").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    (70 * patience).to_string()
 }
 
 fn none_panicked(log: &str) {
@@ -152,7 +158,7 @@ fn s17_a_job_ends_rightly_over_the_end_of_a_bridge_with_its_api() {
     command.arg("--pid").arg(pid.to_string());
     command.args(["--nodes", "100", "--idle", "1", "--pods", "0", "--prefix", "alone"]);
     command.args(["--job-concurrency", "10", "--job-fails", "4", "--job-offline", "10", "--job-seconds", "1"]);
-    command.args(["--job-deadline", "90"]).arg("--job-restart").arg(restarts.command());
+    command.arg("--job-deadline").arg(deadline()).arg("--job-restart").arg(restarts.command());
     let mut swarm = Process::start(&mut command, &cluster.folder().join("swarm.log"));
     run(&mut swarm, &restarts, || {
         cluster.kill_bridge();

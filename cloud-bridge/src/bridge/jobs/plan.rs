@@ -93,7 +93,7 @@ pub(super) fn plan(job: &Job, facts: impl Fn(&str) -> Facts, terms: Terms<'_>) -
             _ => "",
         }
         .into();
-        if facts.here && entry.reason.is_empty() && under_way < most {
+        if facts.exists && facts.here && entry.reason.is_empty() && under_way < most {
             entry.phase = OrderPhase::InProgress;
             under_way += 1;
         }
