@@ -276,17 +276,27 @@ async fn an_older_program_and_one_that_cannot_take_an_order_have_failed() {
 }
 
 #[tokio::test]
-async fn s17_one_decides_and_a_node_that_moves_to_the_other_bridge_goes_on() {
+async fn s17_one_at_a_time_is_one_over_both_bridges_and_a_node_that_moves_goes_on() {
     let lab = Lab::open().await;
     let (first, second) = twins();
     let (a, b) = (TestBridge::with(&lab.cluster, first).await, TestBridge::with(&lab.cluster, second).await);
     let (one, two, name) = (unique("one"), unique("two"), unique("both"));
     let (identity, mut edge) = a.edge(&lab.cluster, &one).await;
     let mut other = lab.edge(&b, &two).await;
+    let hold = |value: Value| {
+        let (nodes, name) = (lab.cluster.nodes(), two.clone());
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {"sampan.dev/hold": value}}}));
+        async move { nodes.patch(&name, &PatchParams::default(), &patch).await.map(drop).unwrap() }
+    };
+    hold(json!("true")).await;
+    // Both bridges have seen it.
+    other.linger(Duration::from_millis(500)).await;
     let selector = json!({"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [one, two, "gone"]}]});
     let spec = json!({"labelSelector": selector, "updateFields": {"a": "1"}, "concurrency": 1, "failureTolerate": "0"});
     let uid = lab.job(CONFIGURE, &name, spec).await;
     order(&mut edge, &uid).await;
+    assert_eq!(lab.status(CONFIGURE, &name).await["reason"], "2 nodes: 1 in progress, 1 pending (1 held)");
+    hold(Value::Null).await;
     other.linger(Duration::from_millis(500)).await;
     assert!(other.object("Order", "", &uid).is_none(), "one at a time, over both");
 
