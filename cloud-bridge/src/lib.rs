@@ -7,6 +7,7 @@
 //! | [`listen`] | the port that nodes know: joining, connecting |
 //! | [`kubelet`] | the kubelet API of each node, for the API server's `kubectl logs`, `exec` and the like |
 //! | [`rules`] | requests over HTTPS that rules lead to nodes |
+//! | [`page`] | the page that shows people their nodes |
 //! | [`pki`] | the certificate authority, certificates, join tokens |
 //! | [`info`] | what the bridge tells about itself through the API |
 //! | `standalone`, [`serve`] | wiring of the two ways to run |
@@ -34,6 +35,7 @@ pub mod limits;
 pub mod listen;
 pub mod memory;
 pub mod nodes;
+pub mod page;
 pub mod pki;
 pub mod rules;
 pub mod serve;

@@ -15,6 +15,7 @@ use crate::flags::{self, NodeFlags, port_range};
 use crate::info::{self, Info};
 use crate::kubelet::Ports;
 use crate::listen::{self, ListenerContext};
+use crate::page::{self, Page, PageFlags};
 use crate::pki::authority::{self, Authority};
 use crate::pki::serving::Serving;
 use crate::pki::{keep, tls, token};
@@ -55,6 +56,8 @@ pub struct Options {
     pub nodes: NodeFlags,
     #[command(flatten)]
     pub rules: RuleFlags,
+    #[command(flatten)]
+    pub page: PageFlags,
 }
 
 /// Runs until a signal.
@@ -64,6 +67,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let authority = Arc::new(keep::in_cluster(&client).await?.with_node_life(options.nodes.certificate_life));
     let listener = listen::bind(options.listen).await?;
     let rules_listener = options.rules.bind().await?;
+    let page = options.page.bind(true).await?;
     let url = info::url(listener.local_addr()?, &options.advertise);
     let about = Info { url, authority: authority.fingerprint() };
     info::write(&client, &about).await?;
@@ -83,6 +87,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         rules_place: options.rules.place(rules_listener.as_ref())?,
         devices_unknown_when_silent: options.nodes.devices_unknown_when_silent,
         rule_authorities: options.rules.authorities()?,
+        pods_seen: page.as_ref().map(Page::pods_seen),
         ..Settings::default()
     };
     let bridge = Bridge::start(Clients::impersonating(client.clone()), cluster, settings);
@@ -94,10 +99,13 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     log::info!("nodes connect to {}", about.url);
     let rule_names = options.rules.names(&options.advertise);
     let of_rules = rules::serve(rules_listener, &bridge, &authority, rule_names, client.clone(), Arc::clone(&gate));
+    let page_names = options.page.names(&options.advertise);
+    let of_page = page::serve(page, &bridge, &authority, page_names, client.clone(), Arc::clone(&gate));
     let context = Arc::new(ListenerContext { bridge: bridge.clone(), authority: Arc::clone(&authority), client });
     tokio::select! {
         never = listen::accept(listener, tls, context, gate) => match never {},
         failed = of_rules => match failed? {},
+        failed = of_page => match failed? {},
         () = serving.keep_fresh() => {}
         () = fresh(kubelet_serving) => {}
         signal = signal::wait() => log::info!("{} received, ending", signal?),

@@ -21,6 +21,7 @@ use crate::certificates;
 use crate::flags::{self, NodeFlags};
 use crate::info::{self, Info};
 use crate::listen::{self, ListenerContext};
+use crate::page::{self, Page, PageFlags};
 use crate::pki::authority::{Authority, to_pem};
 use crate::pki::serving::Serving;
 use crate::pki::{clock, keep, tls, token};
@@ -72,6 +73,8 @@ pub struct Options {
     pub nodes: NodeFlags,
     #[command(flatten)]
     pub rules: RuleFlags,
+    #[command(flatten)]
+    pub page: PageFlags,
     #[command(flatten)]
     pub autoscalers: AutoscalerFlags,
 }
@@ -179,6 +182,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     // Both ports before anything is written or said: a taken port is a clean failure.
     let (links, calls) = (listen::bind(options.listen).await?, listen::bind(options.api_listen).await?);
     let rules_listener = options.rules.bind().await?;
+    let page = options.page.bind(false).await?;
     let names = info::addresses(&[options.listen, options.api_listen], &options.advertise);
     let serving = Serving::new(Arc::clone(&authority), names)?;
     let link_tls = tls::link_config(&authority, &serving)?;
@@ -203,6 +207,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         replicated: false,
         toleration_seconds: options.evict_after.map_or(300, |after| after.as_secs()),
         rule_authorities: options.rules.authorities()?,
+        pods_seen: page.as_ref().map(Page::pods_seen),
         ..Settings::default()
     };
     let bridge = Bridge::start(clients, cluster, settings);
@@ -214,12 +219,15 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let gate = Gate::new();
     let rule_names = options.rules.names(&options.advertise);
     let of_rules = rules::serve(rules_listener, &bridge, &authority, rule_names, client.clone(), Arc::clone(&gate));
+    let page_names = options.page.names(&options.advertise);
+    let of_page = page::serve(page, &bridge, &authority, page_names, client.clone(), Arc::clone(&gate));
     let context =
         Arc::new(ListenerContext { bridge: bridge.clone(), authority: Arc::clone(&authority), client: client.clone() });
     tokio::select! {
         never = listen::accept(links, link_tls, context, Arc::clone(&gate)) => match never {},
         never = api_port::serve(api.clone(), calls, api_tls, gate) => match never {},
         failed = of_rules => match failed? {},
+        failed = of_page => match failed? {},
         () = serving.keep_fresh() => {}
         () = keep_kubeconfig(&kubeconfig, &authority, api_address) => {}
         () = panics::keep("the controllers of workloads", || workloads::run(client.clone(), workloads.clone())) => {}

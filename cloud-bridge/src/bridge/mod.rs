@@ -83,7 +83,7 @@ pub use node_access::{ISSUED_FROM, NotAdmitted, REVOKED};
 pub use pod_references::ServiceScope;
 pub use reports::{AddressType, BRIDGED_LABEL, KubeletEndpoint, NodeOverrides};
 pub use session::Socket;
-pub use settings::{ApiAddress, EndpointOf, Gone, Settings};
+pub use settings::{ApiAddress, EndpointOf, Gone, PodsSeen, Settings};
 
 /// How long connections may take to close when the bridge ends.
 const CLOSING: Duration = Duration::from_secs(1);

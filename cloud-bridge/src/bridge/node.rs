@@ -104,6 +104,8 @@ struct Presence {
     last_seen: Option<SystemTime>,
     since: Option<SystemTime>,
     link_stats: LinkStats,
+    /// Fencing number of the newest connection to this bridge.
+    own: u64,
     /// Whether it takes Devices, as it has said on its present connection.
     takes_devices: Option<bool>,
     /// Whether it takes orders of jobs, as it has said on its present connection.
@@ -158,6 +160,7 @@ impl Node {
             // An old connection that is just ending is none to send away.
             let _ = old.commands.unbounded_send(Command::Superseded);
         }
+        presence.own = presence.newest;
         presence.last_seen = Some(now);
         presence.since = Some(now);
         presence.link_stats = LinkStats::default();
@@ -199,6 +202,13 @@ impl Node {
         let presence = self.presence();
         let since = presence.since.filter(|_| presence.link.is_some());
         (presence.newest, since, presence.link_stats)
+    }
+
+    /// Since when it is connected, when a frame last arrived, and whether another bridge has connected it since.
+    pub(super) fn glance(&self) -> (Option<SystemTime>, Option<SystemTime>, bool) {
+        let presence = self.presence();
+        let since = presence.since.filter(|_| presence.link.is_some());
+        (since, presence.last_seen, presence.newest > presence.own)
     }
 
     /// Another bridge has given the node this fencing number: an older connection here is void.

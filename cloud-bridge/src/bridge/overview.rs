@@ -40,12 +40,36 @@ pub struct NodeView {
     pub rtt_ms: Option<u32>,
 }
 
+/// How a node is connected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkView {
+    /// When the present connection to this bridge began.
+    pub since: Option<SystemTime>,
+    /// When the last frame arrived here.
+    pub last_seen: Option<SystemTime>,
+    /// Another bridge has connected it after this one.
+    pub elsewhere: bool,
+}
+
 impl Bridge {
     /// All nodes that this bridge knows, by name. Ones of other bridges are not among them.
     pub fn overview(&self) -> Vec<NodeView> {
         let mut nodes: Vec<_> = self.shared.nodes().values().cloned().collect();
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         nodes.iter().map(|node| view(node)).collect()
+    }
+
+    /// One of them.
+    pub fn node_view(&self, name: &str) -> Option<NodeView> {
+        self.shared.known(name).map(|node| view(&node))
+    }
+
+    /// The links of all of them, in no order: cheap enough to be asked twice a second.
+    pub fn each_link(&self, mut each: impl FnMut(&str, LinkView)) {
+        for (name, node) in self.shared.nodes().iter() {
+            let (since, last_seen, elsewhere) = node.glance();
+            each(name, LinkView { since, last_seen, elsewhere });
+        }
     }
 }
 

@@ -3,16 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::runtime::watcher::Event;
 use rustls_pki_types::CertificateDer;
 
 use super::pod_references::ServiceScope;
 use super::reports::KubeletEndpoint;
+use super::slim::SlimPod;
 
 /// Says where the kubelet API of a node is served, if it is.
 pub type EndpointOf = dyn Fn(&str) -> Option<KubeletEndpoint> + Send + Sync;
 
 /// Is told the name of a node.
 pub type Gone = dyn Fn(&str) + Send + Sync;
+
+/// Is shown each event of the watch of all pods, before the bridge does anything about it. Must be quick.
+pub type PodsSeen = dyn Fn(&Event<SlimPod>) + Send + Sync;
 
 /// What can be chosen.
 #[derive(Clone)]
@@ -42,6 +47,8 @@ pub struct Settings {
     pub devices_unknown_when_silent: bool,
     /// Authorities that targets of rules may have their certificates from, besides those that the system believes.
     pub rule_authorities: Vec<CertificateDer<'static>>,
+    /// Whoever shows people how pods are.
+    pub pods_seen: Option<Arc<PodsSeen>>,
 }
 
 /// Host and port of an API server.
@@ -62,6 +69,7 @@ impl Default for Settings {
             devices_stale_after: Duration::from_secs(60),
             devices_unknown_when_silent: false,
             rule_authorities: Vec::new(),
+            pods_seen: None,
         }
     }
 }

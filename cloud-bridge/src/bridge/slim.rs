@@ -124,6 +124,22 @@ impl SlimPod {
         self.metadata.uid.as_deref().unwrap_or_default()
     }
 
+    /// Succeeded or Failed: nothing of it runs or will.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.status["phase"].as_str(), Some("Succeeded" | "Failed"))
+    }
+
+    /// As its Ready condition says.
+    pub fn is_ready(&self) -> bool {
+        self.conditions().any(|c| c["type"] == "Ready" && c["status"] == "True")
+    }
+
+    /// Of all its containers together.
+    pub fn restarts(&self) -> u64 {
+        let statuses = self.status["containerStatuses"].as_array().into_iter().flatten();
+        statuses.filter_map(|one| one["restartCount"].as_u64()).fold(0, u64::saturating_add)
+    }
+
     /// None for a pod that is not bound, or has no name or uid.
     pub fn into_bound(mut self) -> Option<BoundPod> {
         let node = Some(self.node()).filter(|node| !node.is_empty())?.to_owned();
@@ -188,10 +204,6 @@ impl SlimPod {
         let mut status = if ended { self.status.take() } else { json!({}) };
         status.set("conditions", conditions.into());
         (ended || status["conditions"] != json!([])).then_some(status)
-    }
-
-    fn has_ended(&self) -> bool {
-        matches!(self.status["phase"].as_str(), Some("Succeeded" | "Failed"))
     }
 
     fn conditions(&self) -> impl Iterator<Item = &Value> {

@@ -107,6 +107,18 @@ impl Reviewer {
         }
     }
 
+    /// Lets through whose token may `list` `nodes`: all of them.
+    pub(crate) async fn check_list_nodes(&self, token: &str) -> Result<Subject, Denied> {
+        let subject = self.of_token(token).await?;
+        let (resource, verb, subresource) = (NODES, "list", "");
+        let Subject { user, groups } = subject.clone();
+        let deed = Deed { resource, namespace: String::new(), name: String::new(), user, groups, verb, subresource };
+        match self.allowed(deed).await? {
+            true => Ok(subject),
+            false => Err(Denied::Forbidden { user: subject.user, verb, resource, subresources: Vec::new() }),
+        }
+    }
+
     async fn allowed(&self, deed: Deed) -> Result<bool, Denied> {
         if let Some(allowed) = self.deeds.get(&deed, Instant::now()) {
             return Ok(allowed);
@@ -177,7 +189,7 @@ async fn of_review(client: &Client, token: &str) -> Result<Option<Subject>, Deni
     }))
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     Some(token.trim()).filter(|token| scheme.eq_ignore_ascii_case("bearer") && !token.is_empty())
 }

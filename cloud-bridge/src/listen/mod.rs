@@ -33,7 +33,7 @@ use crate::bridge::Bridge;
 use crate::pki::authority::Authority;
 use crate::pki::identity::Holder;
 use apimachinery::panics;
-pub(crate) use overview::OPERATORS;
+pub(crate) use overview::{OPERATORS, is_operator};
 use sampan_log::printable::printable;
 use status::Refusal;
 

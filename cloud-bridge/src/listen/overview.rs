@@ -34,11 +34,15 @@ fn allowed(holder: Option<&Holder>) -> Result<(), Refusal> {
     if holder.expires <= clock::now() {
         return Err(Refusal::unauthorized("the operator's client certificate has expired"));
     }
-    let subject = &holder.subject;
-    if subject.groups.iter().any(|group| GROUPS.contains(&group.as_str())) {
+    if is_operator(holder) {
         return Ok(());
     }
-    Err(Refusal::forbidden(format!("{} is no operator of this bridge", subject.user)))
+    Err(Refusal::forbidden(format!("{} is no operator of this bridge", holder.subject.user)))
+}
+
+/// Whether this is a certificate of somebody who may look. Whether it still holds is another question.
+pub(crate) fn is_operator(holder: &Holder) -> bool {
+    holder.subject.groups.iter().any(|group| GROUPS.contains(&group.as_str()))
 }
 
 fn answer(kind: &'static str, text: String) -> Response<Full<Bytes>> {

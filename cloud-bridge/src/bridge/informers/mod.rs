@@ -68,6 +68,7 @@ pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mp
     let (sender, mut news) = mpsc::channel(NEWS);
     let Some(present) = shared.upgrade() else { return };
     let (service_scope, sites) = (present.settings.service_scope, present.sites.subscribe());
+    let pods_seen = present.settings.pods_seen.clone();
     drop(present);
     let mut informers = Informers {
         shared,
@@ -111,7 +112,10 @@ pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mp
                 step(format!("{} {}/{}", key.kind, key.namespace, key.name), || informers.news(news));
             }
             event = pods.next() => match event {
-                Some(Ok(event)) => step(about(&event), || informers.pods(event)),
+                Some(Ok(event)) => step(about(&event), || {
+                    pods_seen.as_ref().inspect(|seen| seen(&event));
+                    informers.pods(event);
+                }),
                 Some(Err(error)) => log::warn!("watching pods: {error}"),
                 None => break,
             },

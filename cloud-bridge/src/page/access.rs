@@ -1,0 +1,213 @@
+//! Who may look: a certificate of an operator, or a token whose user the API lets `list nodes`, shown with each request or once, for a
+//! cookie that stands for it.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use http::{HeaderMap, header};
+use ring::rand::{SecureRandom, SystemRandom};
+
+use super::sessions::{LIFE, Sessions};
+use crate::kubelet::auth::{Denied, Reviewer, bearer};
+use crate::listen::is_operator;
+use crate::pki::authority::hex;
+use crate::pki::clock;
+use crate::pki::identity::Holder;
+
+/// Prefix of names of cookies that a browser takes over TLS alone, for this host alone (RFC 6265bis, 4.1.3.2).
+const COOKIE: &str = "__Host-sampan";
+
+/// Somebody who may look.
+#[derive(Clone)]
+pub(super) enum Who {
+    Operator { user: String, expires: SystemTime },
+    User { user: String, token: String, session: Option<String> },
+}
+
+impl Who {
+    /// Whose places are counted together.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Operator { user, .. } | Self::User { user, .. } => user,
+        }
+    }
+}
+
+pub(super) struct Access {
+    reviewer: Reviewer,
+    sessions: Mutex<Sessions>,
+}
+
+impl Access {
+    pub(super) fn new(client: kube::Client) -> Self {
+        Self { reviewer: Reviewer::new(client), sessions: Mutex::default() }
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) async fn check(&self, holder: Option<&Holder>, headers: &HeaderMap) -> Result<Who, Denied> {
+        if let Some(holder) = holder.filter(|holder| is_operator(holder)) {
+            let who = Who::Operator { user: holder.subject.user.clone(), expires: holder.expires };
+            return if holder.expires > clock::now() { Ok(who) } else { Err(Denied::Unauthorized) };
+        }
+        if let Some(token) = bearer(headers) {
+            let user = self.reviewer.check_list_nodes(token).await?.user;
+            return Ok(Who::User { user, token: token.to_owned(), session: None });
+        }
+        let session = cookie(headers).ok_or(Denied::Unauthorized)?;
+        let token = self.sessions().token(session, Instant::now()).ok_or(Denied::Unauthorized)?;
+        let session = session.to_owned();
+        match self.reviewer.check_list_nodes(&token).await {
+            Ok(subject) => Ok(Who::User { user: subject.user, token, session: Some(session) }),
+            Err(denied) => {
+                if matches!(denied, Denied::Unauthorized) {
+                    self.sessions().close(&session);
+                }
+                Err(denied)
+            }
+        }
+    }
+
+    /// Whether somebody who looks may go on. An API that does not answer takes nothing away.
+    pub(super) async fn holds(&self, who: &Who) -> bool {
+        match who {
+            Who::Operator { expires, .. } => *expires > clock::now(),
+            Who::User { token, session, .. } => {
+                let open = session.as_ref().is_none_or(|id| self.sessions().token(id, Instant::now()).is_some());
+                let checked =
+                    async { matches!(self.reviewer.check_list_nodes(token).await, Ok(_) | Err(Denied::Api(_))) };
+                open && checked.await
+            }
+        }
+    }
+
+    /// The cookie for a token.
+    pub(super) async fn log_in(&self, token: &str) -> Result<String, Denied> {
+        let token = token.trim();
+        // As a header could carry it: the rest is no token of anybody, and not asked about.
+        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(Denied::Unauthorized);
+        }
+        self.reviewer.check_list_nodes(token).await?;
+        let mut id = [0; 32];
+        SystemRandom::new().fill(&mut id).map_err(|_| Denied::Unauthorized)?;
+        let id = hex(&id);
+        self.sessions().open(id.clone(), token.to_owned(), Instant::now());
+        Ok(set_cookie(&id, LIFE.as_secs()))
+    }
+
+    /// Ends the session of a browser: the cookie that takes its own away.
+    pub(super) fn log_out(&self, headers: &HeaderMap) -> String {
+        cookie(headers).inspect(|id| self.sessions().close(id));
+        set_cookie("", 0)
+    }
+}
+
+fn set_cookie(id: &str, seconds: u64) -> String {
+    format!("{COOKIE}={id}; Path=/; Max-Age={seconds}; Secure; HttpOnly; SameSite=Strict")
+}
+
+fn cookie(headers: &HeaderMap) -> Option<&str> {
+    let all = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = all.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(name, _)| *name == COOKIE).map(|(_, id)| id)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::time::Duration;
+
+    use http::HeaderValue;
+    use kube::Client;
+    use serde_json::json;
+
+    use super::*;
+    use crate::pki::identity::Subject;
+
+    /// An API that knows the token `good`, whose user may list nodes, `other`, whose user may not, and no other.
+    pub(in crate::page) fn api() -> Client {
+        let service = tower::service_fn(|request: http::Request<kube::client::Body>| async move {
+            let bytes = http_body_util::BodyExt::collect(request.into_body()).await.unwrap().to_bytes();
+            let mut review: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+            let spec = &review["spec"];
+            let status = match spec["token"].as_str() {
+                Some("broken") => return Err(std::io::Error::other("the API is away")),
+                Some(token) => {
+                    json!({"authenticated": ["good", "other"].contains(&token), "user": {"username": token}})
+                }
+                None => {
+                    let asked = &spec["resourceAttributes"];
+                    let lists = asked["verb"] == "list" && asked["resource"] == "nodes" && asked["name"] == "";
+                    json!({"allowed": spec["user"] == "good" && lists})
+                }
+            };
+            review.as_object_mut().unwrap().insert("status".to_owned(), status);
+            let body = http_body_util::Full::new(bytes::Bytes::from(review.to_string()));
+            Ok::<_, std::io::Error>(http::Response::new(body))
+        });
+        Client::new(service, "default")
+    }
+
+    fn headers(name: header::HeaderName, value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(name, HeaderValue::from_str(value).unwrap())])
+    }
+
+    #[tokio::test]
+    async fn tokens_are_checked_by_the_api() {
+        let access = Access::new(api());
+        let with = |token: &str| headers(header::AUTHORIZATION, &format!("Bearer {token}"));
+        assert!(matches!(access.check(None, &HeaderMap::new()).await, Err(Denied::Unauthorized)));
+        assert!(matches!(access.check(None, &with("wrong")).await, Err(Denied::Unauthorized)));
+        assert!(matches!(access.check(None, &with("other")).await, Err(Denied::Forbidden { .. })));
+        assert!(matches!(access.check(None, &with("broken")).await, Err(Denied::Api(_))));
+        assert_eq!(access.check(None, &with("good")).await.unwrap().name(), "good");
+    }
+
+    #[tokio::test]
+    async fn certificates_are_of_operators_and_have_an_end() {
+        let access = Access::new(api());
+        let none = HeaderMap::new();
+        let holder = |group: &str, seconds: u64| Holder {
+            subject: Subject { user: "robot".into(), groups: vec![group.into()] },
+            issued: SystemTime::UNIX_EPOCH,
+            expires: clock::now() + Duration::from_secs(seconds),
+        };
+        assert!(access.check(Some(&holder("sampan:operators", 60)), &none).await.is_ok());
+        assert!(access.check(Some(&holder("sampan:operators", 0)), &none).await.is_err());
+        let node = holder("system:nodes", 60);
+        assert!(matches!(access.check(Some(&node), &none).await, Err(Denied::Unauthorized)));
+        let token = headers(header::AUTHORIZATION, "Bearer good");
+        assert!(access.check(Some(&node), &token).await.is_ok(), "whoever has a token has it");
+        let brief = Who::Operator { user: "robot".into(), expires: clock::now() };
+        assert!(!access.holds(&brief).await);
+    }
+
+    #[tokio::test]
+    async fn a_cookie_stands_for_a_token_until_it_ends() {
+        let access = Access::new(api());
+        for bad in ["", "wrong", "two words", "\u{e4}"] {
+            assert!(matches!(access.log_in(bad).await, Err(Denied::Unauthorized)), "{bad:?}");
+        }
+        assert!(matches!(access.log_in("other").await, Err(Denied::Forbidden { .. })));
+        let set = access.log_in(" good\n").await.unwrap();
+        for part in ["__Host-sampan=", "; Path=/", "; Secure", "; HttpOnly", "; SameSite=Strict", "; Max-Age=28800"] {
+            assert!(set.contains(part), "{part} in {set}");
+        }
+        assert!(!set.contains("good"), "the token stays here");
+        let shown = headers(header::COOKIE, &format!("a=b; {}", set.split(';').next().unwrap()));
+        let who = access.check(None, &shown).await.unwrap();
+        assert!(access.holds(&who).await);
+        assert!(access.log_out(&shown).contains("Max-Age=0"));
+        assert!(matches!(access.check(None, &shown).await, Err(Denied::Unauthorized)));
+        assert!(!access.holds(&who).await, "also whoever has begun to look");
+        access.sessions().open("old".into(), "good".into(), Instant::now() - LIFE);
+        let old = headers(header::COOKIE, "__Host-sampan=old");
+        assert!(matches!(access.check(None, &old).await, Err(Denied::Unauthorized)), "an expired session");
+        access.sessions().open("lost".into(), "wrong".into(), Instant::now());
+        let lost = headers(header::COOKIE, "__Host-sampan=lost");
+        assert!(access.check(None, &lost).await.is_err());
+        assert_eq!(access.sessions().token("lost", Instant::now()), None, "its token is good no more");
+    }
+}

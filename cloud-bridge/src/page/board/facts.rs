@@ -1,0 +1,155 @@
+//! What of a Node object is shown in its row. Pure.
+
+use k8s_openapi::api::core::v1::Node;
+use kube::api::ObjectMeta;
+use serde::Deserialize;
+
+/// Labels beyond so many bytes are not searched.
+const LABELS: usize = 1024;
+/// No version or architecture is longer.
+const WORD: usize = 64;
+/// Whoever has it gets no jobs.
+const HOLD: &str = "sampan.dev/hold";
+
+/// Conditions that are bad news when they are as said, in the order of their bits.
+const TROUBLES: [(&str, &str); 6] = [
+    ("MemoryPressure", "True"),
+    ("DiskPressure", "True"),
+    ("PIDPressure", "True"),
+    ("UnderVoltage", "True"),
+    ("HighTemperature", "True"),
+    ("ClockSynchronized", "False"),
+];
+
+/// A node as read from the API.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(in crate::page) struct PageNode {
+    pub(in crate::page) metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    #[serde(default)]
+    unschedulable: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    conditions: Vec<Condition>,
+    node_info: NodeInfo,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    status: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct NodeInfo {
+    kubelet_version: String,
+    architecture: String,
+}
+
+apimachinery::read_as!(PageNode, Node);
+
+/// What is shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Facts {
+    /// The Ready condition: 0 unknown, 1 true, 2 false.
+    pub(super) ready: u8,
+    /// Bits, see [`TROUBLES`].
+    pub(super) troubles: u8,
+    /// 0 not said, 1 healthy, 2 in trouble.
+    pub(super) storage: u8,
+    /// 0 none, 1 in force, 2 gone back.
+    pub(super) upgrade: u8,
+    /// 0 no, 1 cordoned, 2 held back from jobs, 3 both.
+    pub(super) held: u8,
+    pub(super) version: Box<str>,
+    pub(super) architecture: Box<str>,
+    /// Seconds since 1970.
+    pub(super) created: i64,
+    /// `KEY=VALUE`, with spaces between.
+    pub(super) labels: Box<str>,
+}
+
+impl Facts {
+    pub(super) fn of(node: &PageNode) -> Self {
+        let status = |kind: &str| {
+            let found = node.status.conditions.iter().find(|one| one.kind == kind);
+            found.map(|one| one.status.as_str()).unwrap_or_default()
+        };
+        let verdict = |kind: &str| match status(kind) {
+            "True" => 1,
+            "False" => 2,
+            _ => 0,
+        };
+        let bits = TROUBLES.iter().enumerate().filter(|(_, (kind, bad))| status(kind) == *bad);
+        let held = node.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(HOLD));
+        let labels = node.metadata.labels.iter().flatten().map(|(key, value)| format!("{key}={value}"));
+        Self {
+            ready: verdict("Ready"),
+            troubles: bits.fold(0, |all, (at, _)| all | 1 << at),
+            storage: verdict("StorageHealthy"),
+            upgrade: verdict("Upgraded"),
+            held: u8::from(node.spec.unschedulable) | u8::from(held) << 1,
+            version: cut(&node.status.node_info.kubelet_version, WORD).into(),
+            architecture: cut(&node.status.node_info.architecture, WORD).into(),
+            created: node.metadata.creation_timestamp.as_ref().map_or(0, |at| at.0.as_second()),
+            labels: cut(&labels.collect::<Vec<_>>().join(" "), LABELS).into(),
+        }
+    }
+}
+
+/// No more than so many bytes of it.
+pub(in crate::page) fn cut(text: &str, most: usize) -> &str {
+    text.get(..text.floor_char_boundary(most)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn conditions_become_what_a_row_shows() {
+        let node = json!({
+            "metadata": {"name": "a", "labels": {"site": "<b>", "zone": "x"}, "creationTimestamp": "2026-03-01T10:00:00Z",
+                "annotations": {"sampan.dev/hold": ""}},
+            "spec": {"unschedulable": true},
+            "status": {
+                "conditions": [
+                    {"type": "Ready", "status": "True"},
+                    {"type": "DiskPressure", "status": "True"},
+                    {"type": "ClockSynchronized", "status": "False"},
+                    {"type": "StorageHealthy", "status": "False"},
+                    {"type": "Upgraded", "status": "True"},
+                    {"type": "HighTemperature", "status": "False"},
+                ],
+                "nodeInfo": {"kubeletVersion": "v1.36.0", "architecture": "arm64"},
+            },
+        });
+        let facts = Facts::of(&serde_json::from_value(node).unwrap());
+        assert_eq!((facts.ready, facts.storage, facts.upgrade, facts.held), (1, 2, 1, 3));
+        assert_eq!(facts.troubles, 1 << 1 | 1 << 5);
+        assert_eq!((&*facts.labels, &*facts.version, facts.created), ("site=<b> zone=x", "v1.36.0", 1_772_359_200));
+        let bare = Facts::of(&serde_json::from_value(json!({"metadata": {"name": "b"}})).unwrap());
+        assert_eq!(bare, Facts::default());
+    }
+
+    #[test]
+    fn long_text_is_cut_between_characters() {
+        assert_eq!((cut("aä", 2), cut("aä", 3), cut("", 5)), ("a", "aä", ""));
+    }
+}

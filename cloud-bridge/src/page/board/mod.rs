@@ -1,0 +1,318 @@
+//! What the page shows, as it is known now: nodes with their links and pods, and what has changed. Pure: news in, rows out.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `facts` | what a Node object says |
+//! | `pods` | which pods are where |
+//! | `timeline` | the last changes of a node |
+
+mod facts;
+mod pods;
+mod timeline;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use crate::bridge::overview::LinkView;
+use facts::Facts;
+pub(super) use facts::{PageNode, cut};
+pub(super) use pods::PodSeen;
+use pods::Pods;
+pub(super) use timeline::Change;
+use timeline::{Kind, Timeline};
+
+/// Everything that is shown.
+#[derive(Debug, Default)]
+pub(super) struct Board {
+    nodes: HashMap<Arc<str>, Shown>,
+    pods: Pods,
+    /// Other bridges may have nodes of the same cluster.
+    replicated: bool,
+    /// The API answers.
+    reachable: bool,
+    /// Number of the newest look at all links.
+    look: u64,
+    /// Since changes were last taken.
+    changed: HashSet<Arc<str>>,
+    gone: HashSet<Arc<str>>,
+    reach_changed: bool,
+}
+
+#[derive(Debug, Default)]
+struct Shown {
+    facts: Option<Facts>,
+    /// As this bridge knows it, if it does.
+    link: Option<LinkView>,
+    /// The look that showed it last.
+    look: u64,
+    /// What is shown of it; `met` after the first time.
+    shown: Link,
+    met: bool,
+    pods: (u32, u32),
+    timeline: Timeline,
+}
+
+/// 0 down, 1 up, 2 at another bridge; since when (seconds since 1970, 0 for not known).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Link(u8, i64);
+
+/// As the page's scripts read it: see `table.js`.
+#[derive(Serialize)]
+struct Row<'a>(&'a str, u8, i64, u8, u32, u32, u64, u8, u8, u8, u8, &'a str, &'a str, i64, &'a str);
+
+#[derive(Serialize)]
+struct Rows<'a> {
+    /// Milliseconds since 1970, by this host.
+    at: u64,
+    api: bool,
+    rows: Vec<Row<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    gone: Vec<&'a str>,
+}
+
+impl Board {
+    pub(super) fn new(replicated: bool) -> Self {
+        Self { replicated, reachable: true, ..Self::default() }
+    }
+
+    /// A Node object was added or changed.
+    pub(super) fn node(&mut self, node: &PageNode, now: SystemTime) {
+        let Some(name) = node.metadata.name.as_deref() else { return };
+        let facts = Facts::of(node);
+        let shown = self.nodes.entry(name.into()).or_default();
+        if shown.facts.as_ref() == Some(&facts) {
+            return;
+        }
+        shown.note_facts(&facts, seconds(now));
+        shown.facts = Some(facts);
+        self.touch(name, now);
+    }
+
+    pub(super) fn node_gone(&mut self, name: &str) {
+        let Some(shown) = self.nodes.get_mut(name) else { return };
+        shown.facts = None;
+        match shown.link {
+            Some(_) => drop(self.changed.insert(name.into())),
+            None => self.forget(name),
+        }
+    }
+
+    /// All Node objects that there are.
+    pub(super) fn nodes_listed(&mut self, listed: &HashSet<String>) {
+        let lost = self.nodes.iter().filter(|(name, shown)| shown.facts.is_some() && !listed.contains(&***name));
+        for name in lost.map(|(name, _)| Arc::clone(name)).collect::<Vec<_>>() {
+            self.node_gone(&name);
+        }
+    }
+
+    pub(super) fn pod(&mut self, pod: PodSeen<'_>, now: SystemTime) {
+        let touched = self.pods.seen(pod);
+        self.pods_touched(touched, now);
+    }
+
+    pub(super) fn pod_gone(&mut self, uid: &str, now: SystemTime) {
+        let touched = self.pods.gone(uid);
+        self.pods_touched(touched, now);
+    }
+
+    pub(super) fn list_pods(&mut self) {
+        self.pods.list();
+    }
+
+    pub(super) fn pods_listed(&mut self, now: SystemTime) {
+        let touched = self.pods.listed();
+        self.pods_touched(touched, now);
+    }
+
+    /// Whether the API answers.
+    pub(super) fn reachable(&mut self, reachable: bool) {
+        self.reach_changed |= std::mem::replace(&mut self.reachable, reachable) != reachable;
+    }
+
+    /// A look at all links begins.
+    pub(super) fn look(&mut self) {
+        self.look += 1;
+    }
+
+    pub(super) fn link(&mut self, name: &str, link: LinkView, now: SystemTime) {
+        let look = self.look;
+        match self.nodes.get_mut(name) {
+            Some(shown) => {
+                shown.look = look;
+                let before = shown.link.replace(link);
+                // What arrives on a connection is no change of it.
+                let same = before.is_some_and(|old| (old.since, old.elsewhere) == (link.since, link.elsewhere));
+                if !same || (link.since.is_none() && before != Some(link)) {
+                    self.touch(name, now);
+                }
+            }
+            None => {
+                self.nodes.insert(name.into(), Shown { link: Some(link), look, ..Shown::default() });
+                self.touch(name, now);
+            }
+        }
+    }
+
+    /// That was the look at all links: of the others the bridge knows none.
+    pub(super) fn looked(&mut self, now: SystemTime) {
+        let (look, lost) = (self.look, |shown: &Shown, look| shown.link.is_some() && shown.look != look);
+        let lost = self.nodes.iter().filter(|(_, shown)| lost(shown, look)).map(|(name, _)| Arc::clone(name));
+        for name in lost.collect::<Vec<_>>() {
+            let Some(shown) = self.nodes.get_mut(&name) else { continue };
+            shown.link = None;
+            match shown.facts {
+                Some(_) => self.touch(&name, now),
+                None => self.forget(&name),
+            }
+        }
+    }
+
+    /// Everything, as JSON.
+    pub(super) fn all(&self, now: SystemTime) -> String {
+        self.text(self.nodes.keys(), Vec::new(), now)
+    }
+
+    /// What has changed since this was last asked, as JSON; none for nothing.
+    pub(super) fn take(&mut self, now: SystemTime) -> Option<String> {
+        let (changed, gone) = (std::mem::take(&mut self.changed), std::mem::take(&mut self.gone));
+        let reach_changed = std::mem::take(&mut self.reach_changed);
+        if changed.is_empty() && gone.is_empty() && !reach_changed {
+            return None;
+        }
+        Some(self.text(changed.iter(), gone.iter().map(|name| &**name).collect(), now))
+    }
+
+    /// Nobody looks: what has changed need not be told.
+    pub(super) fn skip(&mut self) {
+        self.changed.clear();
+        self.gone.clear();
+        self.reach_changed = false;
+    }
+
+    /// What has changed about a node.
+    pub(super) fn timeline(&self, name: &str) -> Vec<Change> {
+        self.nodes.get(name).map(|shown| shown.timeline.changes()).unwrap_or_default()
+    }
+
+    fn text<'a>(&'a self, names: impl Iterator<Item = &'a Arc<str>>, gone: Vec<&'a str>, now: SystemTime) -> String {
+        let rows = names.filter_map(|name| Some(self.nodes.get(name)?.row(name, &self.pods))).collect();
+        let at = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        let rows = Rows { at: u64::try_from(at).unwrap_or_default(), api: self.reachable, rows, gone };
+        // Text and numbers: nothing that JSON could not say.
+        serde_json::to_string(&rows).unwrap_or_default()
+    }
+
+    fn pods_touched(&mut self, touched: impl IntoIterator<Item = pods::Touched>, now: SystemTime) {
+        for (name, restarts) in touched {
+            let Some(shown) = self.nodes.get_mut(&name) else { continue };
+            if restarts > 0 {
+                let restarts = u32::try_from(restarts).unwrap_or(u32::MAX);
+                shown.timeline.note(seconds(now), Kind::Restarts, restarts);
+            }
+            self.touch(&name, now);
+        }
+    }
+
+    /// Something about the node is new.
+    fn touch(&mut self, name: &str, now: SystemTime) {
+        let (at, replicated, counts) = (seconds(now), self.replicated, self.pods.of(name));
+        let Some(shown) = self.nodes.get_mut(name) else { return };
+        let link = shown.link_shown(replicated);
+        let first = !std::mem::replace(&mut shown.met, true);
+        if first || link != shown.shown {
+            shown.note_link(link, at, first);
+        }
+        let pods = (counts.ready, counts.wanted);
+        if std::mem::replace(&mut shown.pods, pods) != pods {
+            shown.timeline.note(at, Kind::Pods, (pods.0.min(0xffff) << 16) | pods.1.min(0xffff));
+        }
+        self.gone.remove(name);
+        self.changed.insert(name.into());
+    }
+
+    fn forget(&mut self, name: &str) {
+        self.nodes.remove(name);
+        self.changed.remove(name);
+        self.gone.insert(name.into());
+    }
+}
+
+impl Shown {
+    fn link_shown(&self, replicated: bool) -> Link {
+        let at = |time: Option<SystemTime>| time.map_or(0, |time| i64::from(seconds(time)));
+        let ready = self.facts.as_ref().is_some_and(|facts| facts.ready == 1);
+        match self.link {
+            Some(link) if link.since.is_some() => Link(1, at(link.since)),
+            Some(link) if link.elsewhere && ready => Link(2, 0),
+            Some(link) => Link(0, at(link.last_seen)),
+            None if replicated && ready => Link(2, 0),
+            None => Link(0, 0),
+        }
+    }
+
+    fn note_link(&mut self, link: Link, at: u32, first: bool) {
+        let old = std::mem::replace(&mut self.shown, link);
+        let up = u32::try_from(link.1).unwrap_or(at);
+        // Between two looks the connection was another one.
+        if !first && old.0 == 1 && link.0 == 1 {
+            self.timeline.note(up, Kind::Link, 0);
+        }
+        if first || old.0 != link.0 || link.0 == 1 {
+            self.timeline.note(if link.0 == 1 && !first { up } else { at }, Kind::Link, link.0.into());
+        }
+    }
+
+    fn note_facts(&mut self, new: &Facts, at: u32) {
+        let none = Facts::default();
+        let (old, first) = (self.facts.as_ref().unwrap_or(&none), self.facts.is_none());
+        let pairs = [
+            (Kind::Ready, old.ready, new.ready),
+            (Kind::Upgrade, old.upgrade, new.upgrade),
+            (Kind::Troubles, old.troubles, new.troubles),
+            (Kind::Storage, old.storage, new.storage),
+        ];
+        let version = !first && old.version != new.version;
+        for (kind, _, value) in pairs.into_iter().filter(|(_, before, after)| before != after) {
+            self.timeline.note(at, kind, value.into());
+        }
+        if version {
+            self.timeline.note(at, Kind::Version, 0);
+        }
+    }
+
+    fn row<'a>(&'a self, name: &'a str, pods: &Pods) -> Row<'a> {
+        let counts = pods.of(name);
+        let (version, architecture, labels) =
+            self.facts.as_ref().map(|f| (&*f.version, &*f.architecture, &*f.labels)).unwrap_or_default();
+        let number = |of: fn(&Facts) -> u8| self.facts.as_ref().map(of).unwrap_or_default();
+        Row(
+            name,
+            self.shown.0,
+            self.shown.1,
+            number(|f| f.ready),
+            counts.ready,
+            counts.wanted,
+            counts.restarts,
+            number(|f| f.troubles),
+            number(|f| f.storage),
+            number(|f| f.upgrade),
+            number(|f| f.held),
+            version,
+            architecture,
+            self.facts.as_ref().map_or(0, |f| f.created),
+            labels,
+        )
+    }
+}
+
+/// Since 1970.
+fn seconds(time: SystemTime) -> u32 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    u32::try_from(since).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! What has changed about one node, as far as it was seen: the last changes, each in twelve bytes. Pure.
+
+use std::collections::VecDeque;
+
+use serde::Serialize;
+
+/// Changes that are kept of each node.
+const MOST: usize = 100;
+/// Seconds in which changes of one kind become one: a rollout is no row of thirty.
+const TOGETHER: u32 = 5;
+
+/// What changed. The numbers are what the page's scripts know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(in crate::page) enum Kind {
+    /// 0 down, 1 up, 2 at another bridge.
+    Link = 0,
+    /// The Ready condition: 0 unknown, 1 true, 2 false.
+    Ready = 1,
+    /// Ready ones in the upper half of the value, wanted ones in the lower.
+    Pods = 2,
+    /// Restarts of containers.
+    Restarts = 3,
+    /// 1 in force, 2 gone back.
+    Upgrade = 4,
+    /// Bits of [`troubles`](super::facts).
+    Troubles = 5,
+    /// 1 healthy, 2 in trouble.
+    Storage = 6,
+    /// Another version of the programs.
+    Version = 7,
+}
+
+/// When (seconds since 1970), which kind, and the value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(in crate::page) struct Change(pub u32, pub u8, pub u32);
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Timeline(VecDeque<Change>);
+
+impl Timeline {
+    pub(super) fn note(&mut self, at: u32, kind: Kind, value: u32) {
+        if let Some(last) = self.0.back_mut()
+            && last.1 == kind as u8
+            && at.saturating_sub(last.0) <= TOGETHER
+        {
+            match kind {
+                Kind::Restarts => last.2 = last.2.saturating_add(value),
+                Kind::Pods => last.2 = value,
+                _ => return self.push(at, kind, value),
+            }
+            return;
+        }
+        self.push(at, kind, value);
+    }
+
+    fn push(&mut self, at: u32, kind: Kind, value: u32) {
+        if self.0.len() >= MOST {
+            self.0.pop_front();
+        }
+        self.0.push_back(Change(at, kind as u8, value));
+    }
+
+    pub(super) fn changes(&self) -> Vec<Change> {
+        self.0.iter().copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_changes_stay_and_those_of_a_moment_are_one() {
+        let mut line = Timeline::default();
+        line.note(10, Kind::Restarts, 1);
+        line.note(12, Kind::Restarts, 2);
+        line.note(13, Kind::Pods, 1 << 16 | 3);
+        line.note(14, Kind::Pods, 3 << 16 | 3);
+        line.note(15, Kind::Link, 0);
+        line.note(15, Kind::Link, 1);
+        let all = line.changes();
+        assert_eq!(all, [Change(10, 3, 3), Change(13, 2, 3 << 16 | 3), Change(15, 0, 0), Change(15, 0, 1)]);
+        for at in 0..500 {
+            line.note(100 + at * 10, Kind::Link, at % 2);
+        }
+        assert_eq!((line.changes().len(), line.changes()[MOST - 1].0), (MOST, 100 + 4990));
+        assert_eq!(size_of::<Change>(), 12);
+    }
+}

@@ -1,0 +1,112 @@
+//! Feeds the board: Node objects by a watch of its own, pods as the bridge sees them, links by a look twice a second; and
+//! tells streams what has changed.
+
+use std::collections::HashSet;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use futures::StreamExt;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client};
+use tokio::sync::broadcast::{self, Receiver, Sender};
+
+use super::board::{Board, PageNode, PodSeen};
+use super::stream::event;
+use crate::bridge::slim::SlimPod;
+use crate::bridge::{BRIDGED_LABEL, Bridge};
+
+/// Between two looks at the links while somebody watches, and while nobody does.
+const LOOKS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(1));
+/// Batches of changes that may wait for a slow stream.
+const BATCHES: usize = 8;
+
+/// The board, and who is told of its changes.
+pub(super) struct Live {
+    board: Mutex<Board>,
+    news: Sender<Bytes>,
+}
+
+impl Live {
+    pub(super) fn new(replicated: bool) -> Arc<Self> {
+        Arc::new(Self { board: Mutex::new(Board::new(replicated)), news: broadcast::channel(BATCHES).0 })
+    }
+
+    pub(super) fn board(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Everything, and what changes from then on.
+    pub(super) fn subscribe(&self) -> (Bytes, Receiver<Bytes>) {
+        let board = self.board();
+        (event("all", &board.all(SystemTime::now())), self.news.subscribe())
+    }
+
+    /// What the watch of all pods says.
+    pub(super) fn pods(&self, event: &Event<SlimPod>) {
+        let (mut board, now) = (self.board(), SystemTime::now());
+        match event {
+            Event::Init => board.list_pods(),
+            Event::InitApply(pod) | Event::Apply(pod) => board.pod(seen(pod), now),
+            Event::InitDone => board.pods_listed(now),
+            Event::Delete(pod) => board.pod_gone(pod.uid(), now),
+        }
+    }
+
+    fn look(&self, bridge: &Bridge) {
+        let (mut board, now) = (self.board(), SystemTime::now());
+        board.look();
+        bridge.each_link(|name, link| board.link(name, link, now));
+        board.looked(now);
+        if self.news.receiver_count() == 0 {
+            return board.skip();
+        }
+        if let Some(text) = board.take(now) {
+            // Whoever has gone meanwhile misses nothing.
+            let _ = self.news.send(event("rows", &text));
+        }
+    }
+
+    /// Looks at the links for ever.
+    pub(super) async fn look_on(&self, bridge: &Bridge) {
+        loop {
+            self.look(bridge);
+            let (watched, alone) = LOOKS;
+            tokio::time::sleep(if self.news.receiver_count() > 0 { watched } else { alone }).await;
+        }
+    }
+
+    /// Follows the Node objects until the client is gone.
+    pub(super) async fn nodes(&self, client: Client) {
+        let nodes: Api<PageNode> = Api::all(client);
+        let mut events = pin!(watcher(nodes, watcher::Config::default().labels(BRIDGED_LABEL)).default_backoff());
+        let mut listed = HashSet::new();
+        while let Some(event) = events.next().await {
+            let (mut board, now) = (self.board(), SystemTime::now());
+            board.reachable(event.is_ok());
+            match event {
+                Ok(Event::Init) => listed.clear(),
+                Ok(Event::InitApply(node)) => {
+                    board.node(&node, now);
+                    listed.extend(node.metadata.name);
+                }
+                Ok(Event::Apply(node)) => board.node(&node, now),
+                Ok(Event::InitDone) => board.nodes_listed(&std::mem::take(&mut listed)),
+                Ok(Event::Delete(node)) => board.node_gone(node.metadata.name.as_deref().unwrap_or_default()),
+                Err(error) => log::debug!("watching nodes for the page: {error}"),
+            }
+        }
+    }
+}
+
+fn seen(pod: &SlimPod) -> PodSeen<'_> {
+    PodSeen {
+        uid: pod.uid(),
+        node: pod.node(),
+        ended: pod.has_ended(),
+        ready: pod.is_ready(),
+        restarts: pod.restarts(),
+    }
+}

@@ -1,0 +1,176 @@
+//! `--page ADDRESS:PORT`: a page on which people see their nodes, over HTTPS. Without the flag nothing of it is there: no port, watch or
+//! memory. Shows only; who may look is what the API lets `list nodes`.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `board` | pure: what is shown, and what has changed |
+//! | `follow` | what feeds it |
+//! | `access`, `sessions` | who may look |
+//! | `routes` | from a request to an answer |
+//! | `stream` | server-sent events |
+//! | `detail` | one node, read when it is asked for |
+//! | `assets` | the files that a browser gets: HTML, styles and scripts beside this one |
+
+mod access;
+mod assets;
+mod board;
+mod detail;
+mod follow;
+mod routes;
+mod sessions;
+mod stream;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use clap::Args;
+use http::{Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::body::Incoming;
+use rustls_pki_types::CertificateDer;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use crate::accept::client::{self, Client, Held, held};
+use crate::accept::{self, Busy, Gate};
+use crate::bridge::{Bridge, PodsSeen};
+use crate::info;
+use crate::listen;
+use crate::pki::authority::Authority;
+use crate::pki::identity::Holder;
+use crate::pki::serving::Serving;
+use crate::pki::tls;
+use apimachinery::panics;
+use follow::Live;
+use routes::Served;
+
+type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// How the page is served.
+#[derive(Debug, Clone, Default, Args)]
+pub struct PageFlags {
+    /// Where a page with all nodes is shown to who may list nodes, over HTTPS: ADDRESS:PORT. Absent: nowhere.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub page: Option<SocketAddr>,
+}
+
+/// A page that is about to be served.
+pub struct Page {
+    listener: TcpListener,
+    live: Arc<Live>,
+}
+
+impl PageFlags {
+    /// The port, before anything else is begun. `replicated`: other bridges may serve nodes of the same API.
+    ///
+    /// # Errors
+    /// It cannot be had.
+    pub async fn bind(&self, replicated: bool) -> anyhow::Result<Option<Page>> {
+        let Some(address) = self.page else { return Ok(None) };
+        Ok(Some(Page { listener: listen::bind(address).await?, live: Live::new(replicated) }))
+    }
+
+    /// Names under which the port is reached.
+    pub fn names(&self, advertise: &[String]) -> Vec<String> {
+        info::addresses(self.page.as_slice(), advertise)
+    }
+}
+
+impl Page {
+    /// Who is to be shown the events of all pods.
+    pub fn pods_seen(&self) -> Arc<PodsSeen> {
+        let live = Arc::clone(&self.live);
+        Arc::new(move |event| live.pods(event))
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// The socket cannot be asked.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+/// Serves for ever; does nothing without a page. `names`: under which browsers reach it.
+///
+/// # Errors
+/// There is no certificate to be had.
+pub async fn serve(
+    page: Option<Page>,
+    bridge: &Bridge,
+    authority: &Arc<Authority>,
+    names: Vec<String>,
+    client: kube::Client,
+    gate: Arc<Gate>,
+) -> anyhow::Result<Infallible> {
+    let Some(page) = page else { return std::future::pending().await };
+    let serving = Serving::new(Arc::clone(authority), names)?;
+    let operators = std::slice::from_ref(authority.certificate());
+    let tls = TlsAcceptor::from(tls::lasting_config(&serving, operators, &[b"h2", b"http/1.1"])?);
+    log::info!("the page with all nodes is at https://{}", page.address()?);
+    let live = Arc::clone(&page.live);
+    let served = Arc::new(Served::new(Arc::clone(&live), bridge.clone(), client.clone()));
+    let accepting = accept::each(page.listener, Arc::clone(&gate), "the page", move |socket, peer, arrival| {
+        let (tls, served) = (tls.clone(), Arc::clone(&served));
+        let client = Client::new(Arc::clone(&gate), peer.ip(), arrival);
+        async move {
+            let caller = Arc::clone(&client);
+            let handler = move |certificate: Option<&CertificateDer<'_>>| {
+                let holder = certificate.and_then(Holder::of);
+                move |request| answer(Arc::clone(&served), Arc::clone(&caller), holder.clone(), request)
+            };
+            client::serve(socket, tls, client, handler).await
+        }
+    });
+    tokio::select! {
+        never = accepting => match never {},
+        () = panics::keep("the page's watch of nodes", || live.nodes(client.clone())) => std::future::pending().await,
+        () = panics::keep("the page's look at links", || live.look_on(bridge)) => std::future::pending().await,
+        () = serving.keep_fresh() => std::future::pending().await,
+    }
+}
+
+async fn answer(
+    served: Arc<Served>,
+    client: Arc<Client>,
+    holder: Option<Holder>,
+    request: Request<Incoming>,
+) -> Response<Held<Body, Option<Busy>>> {
+    let (parts, body) = request.into_parts();
+    let path = parts.uri.path().to_owned();
+    let work = async {
+        let who = match served.known(holder.as_ref(), &parts, body).await {
+            Ok(who) => who,
+            Err(answer) => return (answer, None),
+        };
+        let Some(busy) = client.proven() else {
+            let text = Bytes::from_static(b"too many connections are busy");
+            return (assets::typed(StatusCode::TOO_MANY_REQUESTS, "text/plain; charset=utf-8", text), None);
+        };
+        (served.answer(&who, &path).await, Some(busy))
+    };
+    let mistake = || {
+        let text = Bytes::from_static(b"the bridge has made a mistake");
+        (assets::typed(StatusCode::INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8", text), None)
+    };
+    let (answer, busy) = panics::isolate("a request for the page", work).await.unwrap_or_else(mistake);
+    held(assets::guarded(answer), busy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn without_the_flag_there_is_no_page() {
+        assert!(PageFlags::default().bind(false).await.unwrap().is_none());
+        let flags = PageFlags { page: Some(([127, 0, 0, 1], 0).into()) };
+        let page = flags.bind(false).await.unwrap().unwrap();
+        assert!(flags.bind(true).await.is_ok(), "each has a port of its own");
+        let taken = PageFlags { page: Some(page.address().unwrap()) };
+        assert!(taken.bind(false).await.is_err(), "a taken port is said at once");
+    }
+}

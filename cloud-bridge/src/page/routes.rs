@@ -1,0 +1,190 @@
+//! From a request to an answer: the files for anybody, everything else for who may look. Nothing is written.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited, StreamBody};
+use serde_json::json;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::access::{Access, Who};
+use super::assets::{self, typed};
+use super::follow::Live;
+use super::stream::{self, Seats, TICK};
+use super::{Body, detail};
+use crate::bridge::Bridge;
+use crate::kubelet::auth::Denied;
+use crate::pki::identity::{Holder, is_node_name};
+
+const JSON: &str = "application/json";
+/// For a form with a token in it.
+const FORM: (usize, Duration) = (16 << 10, Duration::from_secs(10));
+/// Pages of single nodes that are read from the API at a time.
+const DETAILS: usize = 4;
+
+pub(super) struct Served {
+    live: Arc<Live>,
+    bridge: Bridge,
+    client: kube::Client,
+    access: Arc<Access>,
+    seats: Arc<Seats>,
+    details: Semaphore,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+struct Refusal(StatusCode, String);
+
+impl From<Denied> for Refusal {
+    fn from(denied: Denied) -> Self {
+        Self(code(&denied), denied.to_string())
+    }
+}
+
+impl Served {
+    pub(super) fn new(live: Arc<Live>, bridge: Bridge, client: kube::Client) -> Self {
+        let access = Arc::new(Access::new(client.clone()));
+        Self { live, bridge, client, access, seats: Arc::default(), details: Semaphore::new(DETAILS) }
+    }
+
+    /// Somebody, if the request is to be answered to anybody who may look. `Err`: what everybody gets.
+    pub(super) async fn known<B>(&self, holder: Option<&Holder>, parts: &Parts, body: B) -> Result<Who, Response<Body>>
+    where
+        B: http_body::Body,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let path = parts.uri.path();
+        if foreign(&parts.headers, path) {
+            return Err(refused(&Refusal(StatusCode::FORBIDDEN, "asked from another site".to_owned())));
+        }
+        match (&parts.method, path) {
+            (&Method::POST, "/login") => return Err(self.log_in(body).await),
+            (&Method::POST, "/logout") => return Err(to_start(&self.access.log_out(&parts.headers))),
+            (&Method::GET, path) => {
+                if let Some(file) = assets::file(path) {
+                    return Err(file);
+                }
+            }
+            _ => {
+                let text = "this page only shows: the method is not allowed".to_owned();
+                return Err(refused(&Refusal(StatusCode::METHOD_NOT_ALLOWED, text)));
+            }
+        }
+        self.access.check(holder, &parts.headers).await.map_err(|denied| match path {
+            "/" => assets::login(code(&denied), why(&denied, has_token(&parts.headers))),
+            _ => refused(&denied.into()),
+        })
+    }
+
+    /// For somebody who may look.
+    pub(super) async fn answer(&self, who: &Who, path: &str) -> Response<Body> {
+        let answer = match path {
+            "/" => Ok(assets::index()),
+            "/api/nodes" => Ok(typed(StatusCode::OK, JSON, self.live.board().all(SystemTime::now()).into())),
+            "/api/stream" => self.stream(who),
+            _ => match path.strip_prefix("/api/nodes/").filter(|name| is_node_name(name)) {
+                Some(name) => self.node(name).await,
+                None => Err(Refusal(StatusCode::NOT_FOUND, "there is nothing here".to_owned())),
+            },
+        };
+        answer.unwrap_or_else(|refusal| refused(&refusal))
+    }
+
+    fn stream(&self, who: &Who) -> Result<Response<Body>, Refusal> {
+        let seat = self.seats.take(who.name()).ok_or_else(|| {
+            Refusal(StatusCode::TOO_MANY_REQUESTS, "too many pages are open: close one of them".to_owned())
+        })?;
+        let (first, news) = self.live.subscribe();
+        let (access, who) = (Arc::clone(&self.access), who.clone());
+        let holds = move || {
+            let (access, who) = (Arc::clone(&access), who.clone());
+            async move { access.holds(&who).await }
+        };
+        let body = StreamBody::new(stream::body(first, news, seat, TICK, holds)).boxed_unsync();
+        let mut response = Response::new(body);
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        Ok(response)
+    }
+
+    async fn node(&self, name: &str) -> Result<Response<Body>, Refusal> {
+        // Never closed.
+        let _turn = self.details.acquire().await;
+        let timeline = self.live.board().timeline(name);
+        let read = detail::read(&self.client, name, self.bridge.node_view(name), timeline).await;
+        let node = read.map_err(|error| Refusal(StatusCode::BAD_GATEWAY, format!("asking the API: {error}")))?;
+        let absent = || Refusal(StatusCode::NOT_FOUND, format!("there is no node {name}"));
+        Ok(typed(StatusCode::OK, JSON, node.ok_or_else(absent)?.to_string().into()))
+    }
+
+    async fn log_in<B>(&self, body: B) -> Response<Body>
+    where
+        B: http_body::Body,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let form = match timeout(FORM.1, Limited::new(body, FORM.0).collect()).await {
+            Ok(Ok(form)) => form.to_bytes(),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => {
+                return assets::login(StatusCode::PAYLOAD_TOO_LARGE, "That is too long for a token.");
+            }
+            _ => return assets::login(StatusCode::BAD_REQUEST, "The form did not come as a whole."),
+        };
+        let mut pairs = form_urlencoded::parse(&form);
+        let token = pairs.find(|(name, _)| name == "token").map(|(_, token)| token.into_owned()).unwrap_or_default();
+        match self.access.log_in(&token).await {
+            Ok(cookie) => to_start(&cookie),
+            Err(denied) => assets::login(code(&denied), why(&denied, true)),
+        }
+    }
+}
+
+/// Whether another site has a browser ask for this (Fetch Metadata). A link to the page itself is none of these.
+fn foreign(headers: &HeaderMap, path: &str) -> bool {
+    let site = headers.get("sec-fetch-site").and_then(|value| value.to_str().ok());
+    path != "/" && site.is_some_and(|site| !matches!(site, "same-origin" | "none"))
+}
+
+fn has_token(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::AUTHORIZATION)
+}
+
+fn code(denied: &Denied) -> StatusCode {
+    match denied {
+        Denied::Unauthorized => StatusCode::UNAUTHORIZED,
+        Denied::Forbidden { .. } => StatusCode::FORBIDDEN,
+        Denied::Api(_) => StatusCode::BAD_GATEWAY,
+    }
+}
+
+fn why(denied: &Denied, shown: bool) -> &'static str {
+    match denied {
+        Denied::Unauthorized if shown => "The API does not know this token, or no longer.",
+        Denied::Unauthorized => "",
+        Denied::Forbidden { .. } => "The user of this token may not list nodes.",
+        Denied::Api(_) => "The API could not be asked about the token: try again.",
+    }
+}
+
+fn to_start(cookie: &str) -> Response<Body> {
+    let mut response = Response::new(full(Bytes::new()));
+    *response.status_mut() = StatusCode::SEE_OTHER;
+    response.headers_mut().insert(header::LOCATION, HeaderValue::from_static("/"));
+    // Letters, digits and what we put between them.
+    response.headers_mut().extend(HeaderValue::from_str(cookie).ok().map(|cookie| (header::SET_COOKIE, cookie)));
+    response
+}
+
+fn refused(Refusal(code, message): &Refusal) -> Response<Body> {
+    typed(*code, JSON, json!({"code": code.as_u16(), "message": message}).to_string().into())
+}
+
+pub(super) fn full(bytes: Bytes) -> Body {
+    Full::new(bytes).map_err(|never: Infallible| match never {}).boxed_unsync()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+use http::Request;
+
+use super::*;
+use crate::bridge::Settings;
+use crate::bridge::clients::Clients;
+use crate::page::access::tests::api;
+
+fn served() -> Served {
+    let bridge = Bridge::start(Clients::impersonating(api()), "c".to_owned(), Settings::default());
+    Served::new(Live::new(false), bridge, api())
+}
+
+/// Code, headers and body.
+async fn ask(served: &Served, request: http::request::Builder, body: &str) -> (u16, HeaderMap, String) {
+    let (parts, body) = request.body(Full::new(Bytes::from(body.to_owned()))).unwrap().into_parts();
+    let answer = match served.known(None, &parts, body).await {
+        Ok(who) => served.answer(&who, parts.uri.path()).await,
+        Err(answer) => answer,
+    };
+    let (parts, mut body) = assets::guarded(answer).into_parts();
+    let is_stream = parts.headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
+    let bytes = match is_stream {
+        true => body.frame().await.unwrap().unwrap().into_data().unwrap(),
+        false => body.collect().await.unwrap().to_bytes(),
+    };
+    (parts.status.as_u16(), parts.headers, String::from_utf8(bytes.to_vec()).unwrap())
+}
+
+fn with(token: &str, path: &str) -> http::request::Builder {
+    Request::get(path).header(header::AUTHORIZATION, format!("Bearer {token}"))
+}
+
+#[tokio::test]
+async fn whoever_may_not_look_sees_a_form_and_no_data() {
+    let served = served();
+    for path in ["/api/nodes", "/api/nodes/a", "/api/stream", "/api", "/x"] {
+        assert_eq!(ask(&served, Request::get(path), "").await.0, 401, "{path}");
+        assert_eq!(ask(&served, with("wrong", path), "").await.0, 401, "{path}");
+        assert_eq!(ask(&served, with("other", path), "").await.0, 403, "{path}");
+        assert_eq!(ask(&served, with("broken", path), "").await.0, 502, "{path}");
+    }
+    let (code, _, text) = ask(&served, Request::get("/"), "").await;
+    assert!(code == 401 && text.contains("name=\"token\"") && !text.contains("page.js"), "{text}");
+    let (code, headers, text) = ask(&served, Request::get("/page.css"), "").await;
+    assert!(code == 200 && !text.is_empty() && headers.contains_key(header::CONTENT_SECURITY_POLICY));
+}
+
+#[tokio::test]
+async fn a_token_shows_the_page_and_its_data() {
+    let served = served();
+    assert!(ask(&served, with("good", "/"), "").await.2.contains("/page.js"));
+    let (code, headers, text) = ask(&served, with("good", "/api/nodes"), "").await;
+    assert!(code == 200 && headers[header::CONTENT_TYPE] == JSON && text.contains("\"rows\":[]"), "{text}");
+    let (code, headers, text) = ask(&served, with("good", "/api/stream"), "").await;
+    assert!(code == 200 && headers[header::CONTENT_TYPE] == "text/event-stream" && text.starts_with("event: all\n"));
+    assert_eq!(ask(&served, with("good", "/api/nodes/..%2f"), "").await.0, 404);
+    assert_eq!(ask(&served, with("good", "/x"), "").await.0, 404);
+    for method in [Method::PUT, Method::DELETE, Method::POST] {
+        assert_eq!(ask(&served, with("good", "/api/nodes").method(method.clone()), "").await.0, 405, "{method}");
+    }
+}
+
+#[tokio::test]
+async fn a_form_with_a_token_gets_a_cookie() {
+    let served = served();
+    let (code, headers, text) = ask(&served, Request::post("/login"), "token=wrong").await;
+    assert!(code == 401 && !headers.contains_key(header::SET_COOKIE) && text.contains("does not know"), "{text}");
+    assert_eq!(ask(&served, Request::post("/login"), "token=other").await.0, 403);
+    assert_eq!(ask(&served, Request::post("/login"), &"x".repeat(20_000)).await.0, 413);
+    let (code, headers, _) = ask(&served, Request::post("/login"), "a=b&token=+good%0A").await;
+    assert_eq!((code, &headers[header::LOCATION]), (303, &HeaderValue::from_static("/")));
+    let cookie = headers[header::SET_COOKIE].to_str().unwrap().split(';').next().unwrap().to_owned();
+    let get = |path: &str| Request::get(path).header(header::COOKIE, &cookie);
+    assert_eq!(ask(&served, get("/api/nodes"), "").await.0, 200);
+    let another = get("/api/nodes").header("sec-fetch-site", "cross-site");
+    assert_eq!(ask(&served, another, "").await.0, 403, "another site has the browser ask");
+    let posted = Request::post("/logout").header(header::COOKIE, &cookie);
+    assert_eq!(ask(&served, posted, "").await.0, 303);
+    assert_eq!(ask(&served, get("/api/nodes"), "").await.0, 401);
+}
+
+#[tokio::test]
+async fn of_one_user_there_are_so_many_streams() {
+    let served = served();
+    let who = || Who::User { user: "good".to_owned(), token: "good".to_owned(), session: None };
+    let mut held = Vec::new();
+    let refused = loop {
+        let answer = served.answer(&who(), "/api/stream").await;
+        match answer.status() {
+            StatusCode::OK => held.push(answer),
+            code => break code,
+        }
+    };
+    assert_eq!((refused, held.len()), (StatusCode::TOO_MANY_REQUESTS, 8));
+    held.pop();
+    assert_eq!(served.answer(&who(), "/api/stream").await.status(), StatusCode::OK);
+}

@@ -1,0 +1,90 @@
+// What has changed about a node, drawn and as a list.
+
+import * as w from './words.js';
+
+const SVG = 'http://www.w3.org/2000/svg';
+const LEFT = 80;
+const LANE = 26;
+const [LINK, READY, PODS, RESTARTS, UPGRADE, TROUBLES, STORAGE, VERSION] = Array(8).keys();
+const upper = (value) => value >>> 16;
+const lower = (value) => value & 0xffff;
+
+// For the list.
+const TELL = [
+  (value) => `link ${(w.LINKS[value] ?? w.LINKS[0])[1]}`,
+  (value) => `node ${(w.READIES[value] ?? w.READIES[0])[1]}`,
+  (value) => `pods ready ${upper(value)} of ${lower(value)}`,
+  (value) => (value === 1 ? 'a container was restarted' : `containers were restarted ${value} times`),
+  (value) => ['no upgrade', 'the upgrade is in force', 'the upgrade went back'][value],
+  (value) => (value ? `pressure: ${w.troubles(value)}` : 'no pressure'),
+  (value) => `storage ${['not known', 'healthy', 'in trouble'][value]}`,
+  () => 'another version of the programs',
+];
+
+function svg(name, attributes, text) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+export function list(changes) {
+  const rows = [...changes].reverse().map(([at, kind, value]) =>
+    w.el('tr', {}, w.el('td', {}, w.time(at)), w.el('td', {}, TELL[kind]?.(value) ?? '')));
+  return w.el('div', { class: 'scroll', tabindex: '0' }, w.el('table', { 'aria-label': 'Changes, newest first' }, ...rows));
+}
+
+// `now` in seconds; `width` in pixels.
+export function draw(changes, now, width) {
+  const lanes = ['Link', 'State', 'Pods', 'Restarts', 'Pressure', 'Upgrades'];
+  const height = lanes.length * LANE + 24;
+  const begin = Math.min(changes[0]?.[0] ?? now, now - 60);
+  const x = (at) => LEFT + ((at - begin) / (now - begin)) * (width - LEFT - 8);
+  const words = `What was seen since ${w.time(begin)}: ${changes.length} changes, listed below.`;
+  const root = svg('svg', { class: 'timeline', viewBox: `0 0 ${width} ${height}`, height, role: 'img', 'aria-label': words });
+  lanes.forEach((title, lane) => {
+    root.append(svg('text', { x: 6, y: lane * LANE + 18 }, title));
+    root.append(svg('line', { class: 'axis', x1: 0, x2: width, y1: (lane + 1) * LANE, y2: (lane + 1) * LANE }));
+  });
+  const of = (...kinds) => changes.filter(([, kind]) => kinds.includes(kind));
+  const spans = (lane, kind, shape) => {
+    const all = of(kind);
+    all.forEach(([at, , value], index) => {
+      const drawn = shape(value);
+      if (!drawn) return;
+      const [from, to] = [x(at), x(all[index + 1]?.[0] ?? now)];
+      const bar = svg('rect', { class: drawn, x: from, y: lane * LANE + 6, width: Math.max(2, to - from), height: LANE - 12 });
+      bar.append(svg('title', {}, `${w.time(at)}: ${TELL[kind](value)}`));
+      root.append(bar);
+    });
+  };
+  spans(0, LINK, (value) => ['fill-bad', 'fill-good', 'fill-warn'][value]);
+  spans(1, READY, (value) => ['fill-warn', 'fill-good', 'fill-bad'][value]);
+  spans(4, TROUBLES, (value) => (value ? 'fill-warn' : ''));
+  steps(root, of(PODS), x, now);
+  for (const [at, kind, value] of of(RESTARTS, UPGRADE, VERSION, STORAGE)) {
+    const lane = kind === RESTARTS ? 3 : kind === STORAGE ? 4 : 5;
+    const bad = kind === RESTARTS || value === 2;
+    if (kind === STORAGE && value !== 2) continue;
+    const mark = svg('line', { class: bad ? 'mark-bad' : 'mark', x1: x(at), x2: x(at), y1: lane * LANE + 4, y2: (lane + 1) * LANE - 4 });
+    mark.append(svg('title', {}, `${w.time(at)}: ${TELL[kind](value)}`));
+    root.append(mark);
+  }
+  for (let part = 0; part <= 4; part += 1) {
+    const at = begin + ((now - begin) * part) / 4;
+    const anchor = ['start', 'middle', 'middle', 'middle', 'end'][part];
+    const text = part === 4 ? 'now' : `${w.age(now - at)} ago`;
+    root.append(svg('text', { class: 'tick', x: x(at), y: height - 7, 'text-anchor': anchor }, text));
+  }
+  return root;
+}
+
+// Ready and wanted pods as steps in their lane.
+function steps(root, pods, x, now) {
+  const most = Math.max(1, ...pods.map(([, , value]) => Math.max(upper(value), lower(value))));
+  const y = (count) => 3 * LANE - 5 - (count / most) * (LANE - 10);
+  for (const [kind, part] of [['wanted', lower], ['ready', upper]]) {
+    const points = pods.flatMap(([at, , value], index) => [[x(at), y(part(value))], [x(pods[index + 1]?.[0] ?? now), y(part(value))]]);
+    if (points.length) root.append(svg('polyline', { class: kind, points: points.map((point) => point.join(',')).join(' ') }));
+  }
+}
