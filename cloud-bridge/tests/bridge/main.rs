@@ -9,6 +9,7 @@ mod identity;
 mod jobs;
 mod kubelet;
 mod overview;
+mod page;
 mod pods;
 mod races;
 mod registration;

@@ -79,7 +79,7 @@ pub(super) struct Facts {
     pub(super) architecture: Box<str>,
     /// Seconds since 1970.
     pub(super) created: i64,
-    /// `KEY=VALUE`, with spaces between.
+    /// `KEY=VALUE`, with spaces between; those that every node has come last.
     pub(super) labels: Box<str>,
 }
 
@@ -96,7 +96,9 @@ impl Facts {
         };
         let bits = TROUBLES.iter().enumerate().filter(|(_, (kind, bad))| status(kind) == *bad);
         let held = node.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(HOLD));
-        let labels = node.metadata.labels.iter().flatten().map(|(key, value)| format!("{key}={value}"));
+        let (usual, own): (Vec<_>, Vec<_>) =
+            node.metadata.labels.iter().flatten().partition(|(key, _)| key.contains("kubernetes.io/"));
+        let labels = own.into_iter().chain(usual).map(|(key, value)| format!("{key}={value}"));
         Self {
             ready: verdict("Ready"),
             troubles: bits.fold(0, |all, (at, _)| all | 1 << at),
@@ -125,7 +127,7 @@ mod tests {
     #[test]
     fn conditions_become_what_a_row_shows() {
         let node = json!({
-            "metadata": {"name": "a", "labels": {"site": "<b>", "zone": "x"}, "creationTimestamp": "2026-03-01T10:00:00Z",
+            "metadata": {"name": "a", "labels": {"kubernetes.io/os": "linux", "site": "<b>", "zone": "x"}, "creationTimestamp": "2026-03-01T10:00:00Z",
                 "annotations": {"sampan.dev/hold": ""}},
             "spec": {"unschedulable": true},
             "status": {
@@ -143,7 +145,10 @@ mod tests {
         let facts = Facts::of(&serde_json::from_value(node).unwrap());
         assert_eq!((facts.ready, facts.storage, facts.upgrade, facts.held), (1, 2, 1, 3));
         assert_eq!(facts.troubles, 1 << 1 | 1 << 5);
-        assert_eq!((&*facts.labels, &*facts.version, facts.created), ("site=<b> zone=x", "v1.36.0", 1_772_359_200));
+        assert_eq!(
+            (&*facts.labels, &*facts.version, facts.created),
+            ("site=<b> zone=x kubernetes.io/os=linux", "v1.36.0", 1_772_359_200)
+        );
         let bare = Facts::of(&serde_json::from_value(json!({"metadata": {"name": "b"}})).unwrap());
         assert_eq!(bare, Facts::default());
     }

@@ -1,0 +1,154 @@
+//! A headless Chromium, spoken to over its debugging pipe (Chrome DevTools Protocol). Knows no page.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sampan_tests::wait::{patient, until};
+use serde_json::{Value, json};
+
+/// For an answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Ended when dropped.
+pub struct Browser {
+    process: Child,
+    to: File,
+    from: Receiver<Value>,
+    number: u64,
+    session: Option<String>,
+    /// What it has told of itself so far.
+    pub events: Vec<Value>,
+    _folder: tempfile::TempDir,
+}
+
+impl Browser {
+    /// None, with a notice, where there is no Chromium.
+    pub fn start() -> Option<Self> {
+        if Command::new("chromium").arg("--version").stdout(Stdio::null()).status().is_err() {
+            let _ = writeln!(std::io::stderr(), "skipped: there is no chromium");
+            return None;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let [to, from] = ["to", "from"].map(|name| folder.path().join(name));
+        let made = Command::new("mkfifo").args([&to, &from]).status().expect("mkfifo starts");
+        assert!(made.success());
+        // It reads requests at descriptor 3 and answers at 4. No host but this one has a name.
+        let script = r#"exec chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run \
+            --disable-background-networking --disable-component-update --disable-sync --ignore-certificate-errors \
+            --remote-debugging-pipe --user-data-dir="$3" 3<"$1" 4>"$2""#;
+        let process = Command::new("sh")
+            .args(["-c", script, "sh"])
+            .args([&to, &from, &folder.path().join("profile")])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("sh starts");
+        let to = File::options().write(true).open(to).expect("its requests");
+        let mut answers = BufReader::new(File::open(from).expect("its answers"));
+        let (sender, from) = channel();
+        std::thread::spawn(move || {
+            let mut message = Vec::new();
+            while answers.read_until(0, &mut message).is_ok_and(|read| read > 0) {
+                let value = serde_json::from_slice(message.strip_suffix(&[0]).unwrap_or(&message)).unwrap_or_default();
+                message.clear();
+                if sender.send(value).is_err() {
+                    break;
+                }
+            }
+        });
+        let (number, session, events) = (0, None, Vec::new());
+        let mut browser = Self { process, to, from, number, session, events, _folder: folder };
+        let target = browser.call("Target.createTarget", json!({"url": "about:blank"}))["targetId"].clone();
+        let attached = browser.call("Target.attachToTarget", json!({"targetId": target, "flatten": true}));
+        browser.session = attached["sessionId"].as_str().map(str::to_owned);
+        for domain in ["Page", "Runtime", "Network", "Log"] {
+            browser.call(&format!("{domain}.enable"), json!({}));
+        }
+        let size = json!({"width": 1280, "height": 640, "deviceScaleFactor": 1, "mobile": false});
+        browser.call("Emulation.setDeviceMetricsOverride", size);
+        Some(browser)
+    }
+
+    fn call(&mut self, method: &str, params: Value) -> Value {
+        self.number += 1;
+        let mut request = json!({"id": self.number, "method": method, "params": params});
+        if let Some(session) = &self.session {
+            request["sessionId"] = session.clone().into();
+        }
+        self.to.write_all(format!("{request}\0").as_bytes()).expect("the browser reads");
+        loop {
+            let message = self.from.recv_timeout(patient(PATIENCE)).unwrap_or_else(|e| panic!("{method}: {e}"));
+            if message["id"] == self.number {
+                assert!(message["error"].is_null(), "{method}: {message}");
+                return message["result"].clone();
+            }
+            self.events.push(message);
+        }
+    }
+
+    pub fn go(&mut self, url: &str) {
+        self.call("Page.navigate", json!({ "url": url }));
+    }
+
+    /// Value of an expression.
+    pub fn value(&mut self, expression: &str) -> Result<Value, String> {
+        let params = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
+        let answer = self.call("Runtime.evaluate", params);
+        match answer["exceptionDetails"].is_null() {
+            true => Ok(answer["result"]["value"].clone()),
+            false => Err(answer["exceptionDetails"].to_string()),
+        }
+    }
+
+    /// Waits until an expression is true.
+    pub fn wait(&mut self, what: &str, expression: &str) {
+        until(Duration::from_secs(30), what, || match self.value(expression) {
+            Ok(Value::Bool(true)) => Ok(()),
+            other => Err(format!("{other:?}; shown: {:?}", self.value("document.body.innerText.slice(0, 400)"))),
+        });
+    }
+
+    pub fn text(&mut self, text: &str) {
+        self.call("Input.insertText", json!({ "text": text }));
+    }
+
+    pub fn key(&mut self, key: &str) {
+        let code = [("Enter", 13), ("Escape", 27), ("ArrowUp", 38), ("ArrowDown", 40)];
+        let code = code.iter().find(|(name, _)| *name == key).map_or(0, |(_, code)| *code);
+        let mut down = json!({"type": "keyDown", "key": key, "code": key, "windowsVirtualKeyCode": code});
+        if key == "Enter" {
+            down["text"] = "\r".into();
+        } else if key.len() == 1 {
+            down["text"] = key.into();
+        }
+        self.call("Input.dispatchKeyEvent", down);
+        self.call("Input.dispatchKeyEvent", json!({"type": "keyUp", "key": key, "code": key}));
+    }
+
+    pub fn dark(&mut self, dark: bool) {
+        let value = if dark { "dark" } else { "light" };
+        let features = json!([{"name": "prefers-color-scheme", "value": value}]);
+        self.call("Emulation.setEmulatedMedia", json!({ "features": features }));
+    }
+
+    pub fn screenshot(&mut self, to: &Path) {
+        let shot = self.call("Page.captureScreenshot", json!({"format": "png"}));
+        let bytes = STANDARD.decode(shot["data"].as_str().unwrap_or_default()).expect("base64");
+        std::fs::write(to, bytes).expect("it can be written");
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // Its children end with it.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,206 @@
+//! The page with all nodes, in a real browser: who is let in, what is shown of thousands of nodes, keys, what hostile text does, and what
+//! is said when the bridge is away. `TEST_PAGE_NODES` says how many nodes; with `TEST_SCREENSHOTS=FOLDER` it leaves pictures.
+
+mod api;
+mod browser;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use sampan_tests::Cluster;
+use sampan_tests::cluster::free_address;
+use serde_json::{Value, json};
+
+use api::Api;
+use browser::Browser;
+
+/// What would run if it were markup: it renames the page.
+const HOSTILE: &str = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>";
+
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+fn picture(browser: &mut Browser, name: &str) {
+    if let Some(folder) = std::env::var_os("TEST_SCREENSHOTS").map(PathBuf::from) {
+        browser.screenshot(&folder.join(format!("{name}.png")));
+    }
+}
+
+fn node(number: usize, ready: &str) -> Value {
+    let (name, condition) = (format!("edge-{number:05}"), |kind: &str, status: &str, message: &str| {
+        json!({"type": kind, "status": status, "reason": kind, "message": message,
+            "lastTransitionTime": "2026-03-01T10:00:00Z"})
+    });
+    let bad = |every: usize, yes: &'static str, no: &'static str| if number % every == 3 { yes } else { no };
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name, "labels": {
+            "node-role.kubernetes.io/edge": "", "kubernetes.io/arch": "arm64", "site": format!("north-{}", number % 20)}},
+        "status": {
+            "conditions": [
+                condition("Ready", ready, "the node is ready"),
+                condition("DiskPressure", bad(41, "True", "False"), "the disk"),
+                condition("ClockSynchronized", "True", "the clock follows a time source"),
+                condition("StorageHealthy", bad(97, "False", "True"), HOSTILE),
+                condition("Upgraded", bad(61, "False", "True"), "version 2 is in force"),
+            ],
+            "nodeInfo": {"kubeletVersion": "v1.36.0-sampan", "architecture": "arm64", "kernelVersion": "6.1.0",
+                "osImage": "Debian", "containerRuntimeVersion": "runc://1.1", "bootID": "", "machineID": "",
+                "systemUUID": "", "operatingSystem": "linux", "kubeProxyVersion": ""},
+        },
+    })
+}
+
+/// A token of a new service account.
+fn token(api: &mut Api, namespace: &str, name: &str) -> String {
+    let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
+    api.create(&accounts, &json!({"metadata": {"name": name}}));
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let made = api.create(&format!("{accounts}/{name}/token"), &request);
+    made["status"]["token"].as_str().expect("a token").to_owned()
+}
+
+/// Lets a service account list nodes.
+fn allow(api: &mut Api, namespace: &str, name: &str) {
+    let (roles, role) = ("/apis/rbac.authorization.k8s.io/v1", format!("looks-{namespace}"));
+    let rules = json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}]);
+    api.create(&format!("{roles}/clusterroles"), &json!({"metadata": {"name": role}, "rules": rules}));
+    let binding = json!({"metadata": {"name": role},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]});
+    api.create(&format!("{roles}/clusterrolebindings"), &binding);
+}
+
+fn log_in(browser: &mut Browser, token: &str) {
+    browser.wait("the form is there", "document.activeElement.id === 'token'");
+    browser.text(token);
+    browser.key("Enter");
+}
+
+/// Lowest contrast of a text colour on a ground that it is used on (WCAG 2.2, 1.4.3 asks for 4.5).
+const CONTRAST: &str = r"(() => {
+    const styles = getComputedStyle(document.documentElement);
+    const light = (name) => {
+        const text = styles.getPropertyValue(name).trim();
+        const [r, g, b] = [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16) / 255)
+            .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    const texts = ['--text', '--muted', '--good', '--bad', '--warn'];
+    return Math.min(...['--back', '--raised', '--chosen'].flatMap((ground) => texts.map((text) => ratio(light(text), light(ground)))));
+})()";
+
+#[test]
+fn people_see_their_nodes_on_the_page() {
+    let Some(mut browser) = Browser::start() else { return };
+    let page = free_address();
+    let mut cluster = Cluster::start_with("page", &["--page", &page.to_string()]);
+    let (mut api, url) = (Api::start(&cluster.kubectl), format!("https://{page}/"));
+    let namespace = cluster.kubectl.namespace.clone();
+
+    let (stranger, looker) = (token(&mut api, &namespace, "stranger"), token(&mut api, &namespace, "looker"));
+    allow(&mut api, &namespace, "looker");
+    browser.go(&url);
+    log_in(&mut browser, "nonsense");
+    browser.wait("nonsense is no token", "document.body.innerText.includes('does not know this token')");
+    log_in(&mut browser, &stranger);
+    browser.wait("not everybody may look", "document.body.innerText.includes('may not list nodes')");
+    log_in(&mut browser, &looker);
+    browser.wait("there is no node yet", "document.getElementById('empty')?.hidden === false");
+    assert_eq!(browser.value("document.cookie"), Ok(json!("")), "no script sees the cookie");
+    picture(&mut browser, "page-empty");
+
+    let many: usize = std::env::var("TEST_PAGE_NODES").ok().and_then(|text| text.parse().ok()).unwrap_or(1000);
+    for number in 0..many {
+        api.create("/api/v1/nodes", &node(number, if number % 53 == 5 { "False" } else { "True" }));
+    }
+    let shown = format!("document.getElementById('summary').textContent.startsWith('{} nodes')", thousands(many));
+    browser.wait("all nodes are shown", &shown);
+    browser.go("about:blank");
+    browser.go(&url);
+    browser.wait("and after it was opened again", &shown);
+    let lines = browser.value("document.querySelectorAll('.row').length").expect("a number");
+    assert!(lines.as_u64().is_some_and(|lines| (10..100).contains(&lines)), "{lines} rows are in the document");
+    let paint = "performance.getEntriesByType('paint').map((one) => Math.round(one.startTime)).join(', ')";
+    let rows = "Math.round(performance.getEntriesByName('rows')[0].startTime)";
+    let (paint, rows) = (browser.value(paint), browser.value(rows));
+    say(&format!("{many} nodes: painted after {paint:?} ms, rows after {rows:?} ms"));
+    picture(&mut browser, "page-overview");
+
+    follow_a_change(&mut browser, &mut api);
+    keys_and_one_node(&mut browser);
+
+    // Nothing was asked of anybody else, and no rule of the page was broken.
+    for event in &browser.events {
+        let asked =
+            event["params"]["request"]["url"].as_str().filter(|_| event["method"] == "Network.requestWillBeSent");
+        assert!(asked.is_none_or(|asked| asked.starts_with(&url)), "{asked:?}");
+        let entry = &event["params"]["entry"]["text"];
+        assert!(!entry.to_string().contains("Content Security Policy"), "{entry}");
+        assert!(event["method"] != "Runtime.exceptionThrown", "{event}");
+    }
+
+    cluster.kill_bridge();
+    browser.wait("the loss is told", "document.getElementById('lost').textContent.includes('is lost')");
+    browser.wait("with the age of what is shown", "/is [0-9]+s old/.test(document.getElementById('lost').textContent)");
+    assert_eq!(browser.value("document.querySelectorAll('.row').length > 9"), Ok(json!(true)), "and all stays");
+    picture(&mut browser, "page-lost");
+    cluster.start_bridge();
+    // Sessions are in memory alone.
+    log_in(&mut browser, &looker);
+    browser.wait("all nodes are shown again", &shown);
+}
+
+/// How `toLocaleString` writes it.
+fn thousands(number: usize) -> String {
+    if number < 1000 { number.to_string() } else { format!("{},{:03}", number / 1000, number % 1000) }
+}
+
+fn follow_a_change(browser: &mut Browser, api: &mut Api) {
+    let cell = "[...document.querySelectorAll('.row')].find((row) => row.dataset.name === 'edge-00001').children[3].textContent";
+    for (status, word) in [("False", "not ready"), ("True", "ready")] {
+        let patch = json!({"status": {"conditions": [{"type": "Ready", "status": status}]}});
+        let path = "/api/v1/nodes/edge-00001/status";
+        let (code, answer) = api.ask("PATCH", path, "application/strategic-merge-patch+json", &patch);
+        assert_eq!(code, 200, "{answer}");
+        let begun = Instant::now();
+        browser.wait("the change is shown", &format!("{cell}.endsWith(' {word}')"));
+        say(&format!("a change of one node was shown after {:?}", begun.elapsed()));
+    }
+}
+
+fn keys_and_one_node(browser: &mut Browser) {
+    browser.key("/");
+    browser.wait("the search has the focus", "document.activeElement.id === 'search'");
+    browser.text("site=north-3 edge-00003");
+    browser.wait("one node is found", "document.getElementById('table').ariaRowCount === '2'");
+    browser.key("ArrowDown");
+    browser.wait("it is chosen", "document.querySelector('.chosen')?.dataset.name === 'edge-00003'");
+    browser.key("Enter");
+    browser.wait("it is open", "document.querySelectorAll('#node svg rect').length > 0");
+    let hostile = format!("document.getElementById('node').textContent.includes({})", json!(HOSTILE));
+    assert_eq!(browser.value(&hostile), Ok(json!(true)), "text stays text");
+    assert_eq!(browser.value("document.images.length + document.scripts.length"), Ok(json!(1)));
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(browser.value("document.title"), Ok(json!("edge-00003: nodes")));
+    picture(browser, "page-node");
+    for dark in [true, false] {
+        browser.dark(dark);
+        let lowest = browser.value(CONTRAST).expect("a number").as_f64().expect("a number");
+        assert!(lowest >= 4.5, "contrast of {lowest} (dark: {dark})");
+        if dark {
+            picture(browser, "page-node-dark");
+        }
+    }
+    browser.key("Escape");
+    browser.wait("back", "!document.getElementById('overview').hidden && document.activeElement.id === 'table'");
+    browser.key("/");
+    browser.key("Escape");
+    browser.wait("all are there again", "document.getElementById('table').ariaRowCount > 3");
+    browser.dark(true);
+    picture(browser, "page-overview-dark");
+    browser.dark(false);
+}
