@@ -13,7 +13,8 @@ const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// Nothing but our own files, which hold no secret: strangers get them, too.
-const FILES: [(&str, &str, &str); 7] = [
+const FILES: [(&str, &str, &str); 8] = [
+    ("/jobs.js", SCRIPT, include_str!("jobs.js")),
     ("/icon.svg", "image/svg+xml", include_str!("icon.svg")),
     ("/page.css", "text/css; charset=utf-8", include_str!("page.css")),
     ("/page.js", SCRIPT, include_str!("page.js")),

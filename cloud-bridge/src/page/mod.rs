@@ -8,7 +8,7 @@
 //! | `access`, `sessions` | who may look |
 //! | `routes` | from a request to an answer |
 //! | `stream` | server-sent events |
-//! | `detail` | one node, read when it is asked for |
+//! | `detail`, `jobs` | one node, and fleet jobs, read when they are asked for |
 //! | `assets` | the files that a browser gets: HTML, styles and scripts beside this one |
 
 mod access;
@@ -16,6 +16,7 @@ mod assets;
 mod board;
 mod detail;
 mod follow;
+mod jobs;
 mod routes;
 mod sessions;
 mod stream;

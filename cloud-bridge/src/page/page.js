@@ -1,5 +1,6 @@
 // Wires the page: the stream of news, what is shown of it, keys, and what is said when it is cut.
 
+import { JobsPage } from './jobs.js';
 import { NodePage } from './node.js';
 import { Table } from './table.js';
 import * as w from './words.js';
@@ -15,6 +16,7 @@ const clock = () => (Date.now() + ahead) / 1000;
 
 const table = new Table(by('table'), clock, (name) => { location.hash = encodeURIComponent(name); });
 const page = new NodePage(by('node'), clock);
+const jobs = new JobsPage(by('jobs'));
 let source;
 let heard = 0;
 let pause = AGAIN[0];
@@ -38,11 +40,12 @@ function summary() {
 }
 
 function status() {
-  const seconds = w.age((Date.now() - heard) / 1000);
-  const old = heard ? `What is shown is ${seconds} old.` : 'Nothing is known yet.';
-  const text = lost ? `${lost} ${old} Trying again.`
+  const text = lost ? `${lost} Trying again.`
     : api ? '' : 'The Kubernetes API does not answer the bridge: states of nodes and pods may be old.';
-  if (by('lost').textContent !== text) by('lost').textContent = text;
+  // An alert is read aloud when it changes: not every second.
+  if (by('why').textContent !== text) by('why').textContent = text;
+  const seconds = w.age((Date.now() - heard) / 1000);
+  by('age').textContent = !lost ? '' : heard ? `What is shown is ${seconds} old.` : 'Nothing is known yet.';
   by('lost').hidden = !text;
   by('live').textContent = lost ? 'not live' : begun ? 'live' : '';
 }
@@ -113,10 +116,16 @@ function route() {
   } catch {
     // No name of a node.
   }
+  const isJobs = name === '/jobs';
   by('overview').hidden = Boolean(name);
-  by('node').hidden = !name;
-  document.title = name ? `${name}: nodes` : 'Nodes';
-  if (name) {
+  by('node').hidden = !name || isJobs;
+  by('jobs').hidden = !isJobs;
+  document.title = isJobs ? 'Jobs' : name ? `${name}: nodes` : 'Nodes';
+  if (isJobs) {
+    page.close();
+    jobs.load();
+    by('jobs').focus();
+  } else if (name) {
     page.open(name, table.rows.get(name));
     by('node').focus();
   } else {

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use super::access::{Access, Who};
 use super::assets::{self, typed};
 use super::follow::Live;
+use super::jobs::Jobs;
 use super::stream::{self, Seats, TICK};
 use super::{Body, detail};
 use crate::bridge::Bridge;
@@ -34,6 +35,7 @@ pub(super) struct Served {
     access: Arc<Access>,
     seats: Arc<Seats>,
     details: Semaphore,
+    jobs: Jobs,
 }
 
 /// Why there is no answer.
@@ -49,7 +51,15 @@ impl From<Denied> for Refusal {
 impl Served {
     pub(super) fn new(live: Arc<Live>, bridge: Bridge, client: kube::Client) -> Self {
         let access = Arc::new(Access::new(client.clone()));
-        Self { live, bridge, client, access, seats: Arc::default(), details: Semaphore::new(DETAILS) }
+        Self {
+            live,
+            bridge,
+            client,
+            access,
+            seats: Arc::default(),
+            details: Semaphore::new(DETAILS),
+            jobs: Jobs::default(),
+        }
     }
 
     /// Somebody, if the request is to be answered to anybody who may look. `Err`: what everybody gets.
@@ -87,6 +97,10 @@ impl Served {
             "/" => Ok(assets::index()),
             "/api/nodes" => Ok(typed(StatusCode::OK, JSON, self.live.board().all(SystemTime::now()).into())),
             "/api/stream" => self.stream(who),
+            "/api/jobs" => {
+                let read = self.jobs.read(&self.client).await;
+                read.map(|text| typed(StatusCode::OK, JSON, text)).map_err(|error| away(&error))
+            }
             _ => match path.strip_prefix("/api/nodes/").filter(|name| is_node_name(name)) {
                 Some(name) => self.node(name).await,
                 None => Err(Refusal(StatusCode::NOT_FOUND, "there is nothing here".to_owned())),
@@ -116,7 +130,7 @@ impl Served {
         let _turn = self.details.acquire().await;
         let timeline = self.live.board().timeline(name);
         let read = detail::read(&self.client, name, self.bridge.node_view(name), timeline).await;
-        let node = read.map_err(|error| Refusal(StatusCode::BAD_GATEWAY, format!("asking the API: {error}")))?;
+        let node = read.map_err(|error| away(&error))?;
         let absent = || Refusal(StatusCode::NOT_FOUND, format!("there is no node {name}"));
         Ok(typed(StatusCode::OK, JSON, node.ok_or_else(absent)?.to_string().into()))
     }
@@ -167,6 +181,10 @@ fn why(denied: &Denied, shown: bool) -> &'static str {
         Denied::Forbidden { .. } => "The user of this token may not list nodes.",
         Denied::Api(_) => "The API could not be asked about the token: try again.",
     }
+}
+
+fn away(error: &kube::Error) -> Refusal {
+    Refusal(StatusCode::BAD_GATEWAY, format!("asking the API: {error}"))
 }
 
 fn to_start(cookie: &str) -> Response<Body> {
