@@ -138,7 +138,7 @@ export class Table {
   }
 
   line() {
-    const cells = COLUMNS.map(() => w.el('span', { role: 'cell' }));
+    const cells = COLUMNS.map(() => w.el('span', { role: 'gridcell' }));
     const element = w.el('div', { role: 'row', class: 'row', id: `row-${this.body.childElementCount}` }, ...cells);
     this.body.append(element);
     return { element, cells };
