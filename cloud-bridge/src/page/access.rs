@@ -130,7 +130,9 @@ pub(super) mod tests {
     pub(in crate::page) fn api() -> Client {
         let service = tower::service_fn(|request: http::Request<kube::client::Body>| async move {
             let bytes = http_body_util::BodyExt::collect(request.into_body()).await.unwrap().to_bytes();
-            let mut review: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+            let Ok(mut review) = serde_json::from_slice::<serde_json::Value>(&bytes) else {
+                return Err(std::io::Error::other("a watch or a list, which is not here"));
+            };
             let spec = &review["spec"];
             let status = match spec["token"].as_str() {
                 Some("broken") => return Err(std::io::Error::other("the API is away")),

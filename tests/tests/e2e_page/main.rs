@@ -37,7 +37,7 @@ fn node(number: usize, ready: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": name, "labels": {
-            "node-role.kubernetes.io/edge": "", "kubernetes.io/arch": "arm64", "site": format!("north-{}", number % 20)}},
+            "sampan.dev/bridged": "true", "node-role.kubernetes.io/edge": "", "kubernetes.io/arch": "arm64", "site": format!("north-{}", number % 20)}},
         "status": {
             "conditions": [
                 condition("Ready", ready, "the node is ready"),

@@ -4,6 +4,8 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::ObjectMeta;
 use serde::Deserialize;
 
+use crate::bridge::BRIDGED_LABEL;
+
 /// Labels beyond so many bytes are not searched.
 const LABELS: usize = 1024;
 /// No version or architecture is longer.
@@ -96,8 +98,12 @@ impl Facts {
         };
         let bits = TROUBLES.iter().enumerate().filter(|(_, (kind, bad))| status(kind) == *bad);
         let held = node.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(HOLD));
-        let (usual, own): (Vec<_>, Vec<_>) =
-            node.metadata.labels.iter().flatten().partition(|(key, _)| key.contains("kubernetes.io/"));
+        let (usual, own): (Vec<_>, Vec<_>) = node
+            .metadata
+            .labels
+            .iter()
+            .flatten()
+            .partition(|(key, _)| key.contains("kubernetes.io/") || *key == BRIDGED_LABEL);
         let labels = own.into_iter().chain(usual).map(|(key, value)| format!("{key}={value}"));
         Self {
             ready: verdict("Ready"),
