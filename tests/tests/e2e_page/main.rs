@@ -167,7 +167,7 @@ fn follow_a_change(browser: &mut Browser, api: &mut Api) {
         let (code, answer) = api.ask("PATCH", path, "application/strategic-merge-patch+json", &patch);
         assert_eq!(code, 200, "{answer}");
         let begun = Instant::now();
-        browser.wait("the change is shown", &format!("{cell}.endsWith(' {word}')"));
+        browser.wait("the change is shown", &format!("{cell}.slice(2) === '{word}'"));
         say(&format!("a change of one node was shown after {:?}", begun.elapsed()));
     }
 }
