@@ -35,7 +35,7 @@ impl Service {
         if has("run/systemd/system") {
             let folders = ["etc", "usr/local/lib", "usr/lib", "lib"];
             let unit = |folder: &&str| has(&format!("{folder}/systemd/system/edge-runtime.service"));
-            return folders.iter().any(|folder| unit(&folder)).then_some(Self::Systemd);
+            return folders.iter().any(unit).then_some(Self::Systemd);
         }
         if !has("etc/init.d/edge-runtime") {
             return None;
