@@ -48,6 +48,26 @@ fn a_container_runs_logs_exits_and_is_deleted() {
     });
 }
 
+/// As in a unit with `Type=notify`, whose daemon and all it starts have the variable.
+#[test]
+fn a_container_is_not_waited_for_at_the_socket_of_the_daemons_unit() {
+    if !can_run() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notify");
+    let _socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    let node = Node::with(|settings| settings.runtime_env.push(("NOTIFY_SOCKET".into(), path.display().to_string())));
+    node.run(async {
+        assert!(node.reconnected().await.is_empty());
+        node.client.start(node.bundle("one", "sleep 1000")).await.unwrap();
+        node.started("one").await;
+        node.client.delete("one").await.unwrap();
+        node.client.forget("one").await.unwrap();
+        assert!(node.client.shutdown_if_idle().await.unwrap());
+    });
+}
+
 #[test]
 fn a_start_that_comes_while_the_idle_monitor_leaves_is_the_next_ones() {
     if !can_run() {

@@ -44,7 +44,7 @@ wait_kubectl() {
         kubectl wait --timeout="$((deadline - SECONDS))s" "$@" >"$work/kubectl.log" 2>&1 && return
         sleep 0.2
     done
-    { cat "$work/kubectl.log"; kubectl get pods,nodes -o wide; kubectl get events; board 60 "journalctl -b --no-pager -n 60"; board 60 "$stuck_command"; [ -z "${ASK:-}" ] || board 60 "echo $(base64 -w0 <"$ASK") | base64 -d | sh"; kubectl get events; } >&2 || true
+    { cat "$work/kubectl.log"; kubectl get pods,nodes -o wide; kubectl get events; board 60 "journalctl -b --no-pager -n 60"; board 60 "$stuck_command"; } >&2 || true
     board_failed "$what: not so in time"
 }
 
@@ -80,7 +80,6 @@ first_day() {
     board 300 "DEBIAN_FRONTEND=noninteractive dpkg -i /root/first.deb" || board_failed "the package cannot be installed"
     package_seconds=$(elapsed "$began")
     say "$arch: installed in $package_seconds s"
-    [ -z "${MACHINE_DEFAULTS:-}" ] || board 30 "echo '$MACHINE_DEFAULTS' >>/etc/default/edge-runtime"
     # A board that is no node has nothing that fails and nothing that tries.
     [ "$(board 30 'systemctl show -p ActiveState,SubState,NRestarts,Result --value edge-runtime.service' | paste -sd' ')" = "success 0 inactive dead" ] ||
         board_failed "before its join: $(board 30 'systemctl status edge-runtime.service; systemctl show -p ActiveState,SubState,NRestarts,Result edge-runtime.service')"
@@ -98,7 +97,7 @@ first_day() {
 
     board 120 "edge-runtime import /root/busybox.tar" || board_failed "the image could not be imported"
     for number in 1 2 3; do machine_pod "$node" "$number"; done | kubectl apply -f -
-    wait_kubectl ${ASK_WAIT:-300} "the pods" --for=condition=Ready "pod/$node-1" "pod/$node-2" "pod/$node-3"
+    wait_kubectl 180 "the pods" --for=condition=Ready "pod/$node-1" "pod/$node-2" "pod/$node-3"
     pods=$(containers)
     pss=$(board 60 "$machine_pss_command")
     say "$arch: three pods; PSS of daemon and monitor $pss bytes"

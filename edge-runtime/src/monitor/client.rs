@@ -47,11 +47,9 @@ impl Default for Settings {
     }
 }
 
-/// runc is a Go program that lives for 20 ms: more threads for its collector only cost. Go's signals to itself, every 10 ms, make
-/// the kernel give up the check of a device program (BPF_PROG_LOAD: EAGAIN), which runc asks for again: on a machine that is so slow
-/// or so busy that the check takes as long, for ever.
+/// runc is a Go program that lives for 20 ms: more threads for its collector only cost.
 fn runtime_env() -> Vec<(String, String)> {
-    [("GOMAXPROCS", "1"), ("GODEBUG", "asyncpreemptoff=1")].map(|(name, value)| (name.into(), value.into())).into()
+    vec![("GOMAXPROCS".to_owned(), "1".to_owned())]
 }
 
 /// News from the monitor.

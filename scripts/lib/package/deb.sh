@@ -29,7 +29,7 @@ deb_build() {
     sed -e "s/@VERSION@/$version-1/" -e "s/@ARCH@/$arch/" -e "s/@SIZE@/$size/" "$from/control.in" >"$tree/DEBIAN/control"
     find "$tree" -type d -exec chmod 755 {} +
     find "$tree" -newermt "@$SOURCE_DATE_EPOCH" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
-    dpkg-deb --root-owner-group -Zxz --threads-max=1 --build "$tree" "$out/${name}_$version-1_$arch.deb" >/dev/null
+    dpkg-deb --root-owner-group -Z"${PACKAGE_COMPRESSION:-xz}" --threads-max=1 --build "$tree" "$out/${name}_$version-1_$arch.deb" >/dev/null
 }
 
 deb_edge_runtime() {

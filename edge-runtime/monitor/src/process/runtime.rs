@@ -48,6 +48,8 @@ fn base(spec: &StartContainer, environment: &[(String, String)]) -> Command {
         OsStr::new("json"),
     ]);
     command.envs(environment.iter().map(|(k, v)| (k, v)));
+    // The unit's, for the daemon. runc takes it for its own and waits until the container's program says READY=1 there.
+    command.env_remove("NOTIFY_SOCKET");
     // The daemon may have removed the bundle's folder by the time of a delete; run from a place that stays.
     command.current_dir("/").stdin(Stdio::null());
     command
