@@ -1,11 +1,15 @@
 //! Flags that verbs share, and how their values are read.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use tokio::net::TcpListener;
+
+use crate::listen;
 
 /// How nodes are let in.
 #[derive(Debug, Clone, Args)]
@@ -22,6 +26,20 @@ pub struct NodeFlags {
     /// statuses are called stale and otherwise left as they were.
     #[arg(long)]
     pub devices_unknown_when_silent: bool,
+    /// Answer /metrics, /livez, /readyz and /healthz over plain HTTP at this address, to whoever reaches it: for a Prometheus or a
+    /// kubelet without a certificate. Absent: /metrics needs an operator's certificate, at the port of the nodes.
+    #[arg(long)]
+    pub metrics_listen: Option<SocketAddr>,
+}
+
+impl NodeFlags {
+    /// Opens the port for metrics, if there is to be one.
+    pub(crate) async fn metrics_port(&self) -> anyhow::Result<Option<TcpListener>> {
+        match self.metrics_listen {
+            Some(address) => Ok(Some(listen::bind(address).await.context("--metrics-listen")?)),
+            None => Ok(None),
+        }
+    }
 }
 
 /// A client of the API named by a kubeconfig, or of the cluster that this runs in.

@@ -16,6 +16,7 @@
 //! | `certificates` | what was asked for in CertificateSigningRequests and approved |
 //! | `invitation` | how a token reaches a device |
 //! | [`limits`], [`memory`] | what the process asks of the kernel for itself, and gives back |
+//! | [`notify`] | what its supervisor is told |
 //! | [`cli`] | verbs, flags, what is printed |
 
 pub mod accept;
@@ -35,6 +36,7 @@ pub mod limits;
 pub mod listen;
 pub mod memory;
 pub mod nodes;
+pub mod notify;
 pub mod page;
 pub mod pki;
 pub mod rules;

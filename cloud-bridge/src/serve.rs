@@ -14,7 +14,8 @@ use crate::bridge::{AddressType, Bridge, EndpointOf, Gone, ServiceScope, Setting
 use crate::flags::{self, NodeFlags, port_range};
 use crate::info::{self, Info};
 use crate::kubelet::Ports;
-use crate::listen::{self, ListenerContext};
+use crate::listen::{self, ListenerContext, metrics_port};
+use crate::notify::Notify;
 use crate::page::{self, Page, PageFlags};
 use crate::pki::authority::{self, Authority};
 use crate::pki::serving::Serving;
@@ -68,6 +69,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let listener = listen::bind(options.listen).await?;
     let rules_listener = options.rules.bind().await?;
     let page = options.page.bind(true).await?;
+    let metrics = options.nodes.metrics_port().await?;
     let url = info::url(listener.local_addr()?, &options.advertise);
     let about = Info { url, authority: authority.fingerprint() };
     info::write(&client, &about).await?;
@@ -106,6 +108,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         never = listen::accept(listener, tls, context, gate) => match never {},
         failed = of_rules => match failed? {},
         failed = of_page => match failed? {},
+        never = metrics_port::serve(metrics, bridge.clone()) => match never {},
+        never = Notify::from_env().run() => match never {},
         () = serving.keep_fresh() => {}
         () = fresh(kubelet_serving) => {}
         signal = signal::wait() => log::info!("{} received, ending", signal?),

@@ -20,7 +20,8 @@ use crate::bridge::{BRIDGED_LABEL, Bridge, ServiceScope, Settings};
 use crate::certificates;
 use crate::flags::{self, NodeFlags};
 use crate::info::{self, Info};
-use crate::listen::{self, ListenerContext};
+use crate::listen::{self, ListenerContext, metrics_port};
+use crate::notify::Notify;
 use crate::page::{self, Page, PageFlags};
 use crate::pki::authority::{Authority, to_pem};
 use crate::pki::serving::Serving;
@@ -183,6 +184,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let (links, calls) = (listen::bind(options.listen).await?, listen::bind(options.api_listen).await?);
     let rules_listener = options.rules.bind().await?;
     let page = options.page.bind(false).await?;
+    let metrics = options.nodes.metrics_port().await?;
     let names = info::addresses(&[options.listen, options.api_listen], &options.advertise);
     let serving = Serving::new(Arc::clone(&authority), names)?;
     let link_tls = tls::link_config(&authority, &serving)?;
@@ -228,6 +230,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         never = api_port::serve(api.clone(), calls, api_tls, gate) => match never {},
         failed = of_rules => match failed? {},
         failed = of_page => match failed? {},
+        never = metrics_port::serve(metrics, bridge.clone()) => match never {},
+        never = Notify::from_env().run() => match never {},
         () = serving.keep_fresh() => {}
         () = keep_kubeconfig(&kubeconfig, &authority, api_address) => {}
         () = panics::keep("the controllers of workloads", || workloads::run(client.clone(), workloads.clone())) => {}

@@ -24,13 +24,16 @@
 //! | `shared` | what all of these tasks have in common |
 //! | `backend`, `streams` | what kubectl asks of a node, and its bytes |
 //! | `overview` | how every node and its connection is, for people and monitoring |
+//! | `counters`, `process`, `api_health` | what that is made of: numbers, what the process uses, whether the API answers |
 //! | `clients`, `requests` | ways to the API |
 //!
 //! Nothing here lasts: a bridge that starts reads everything from the API again.
 
+mod api_health;
 mod autonomy;
 mod backend;
 pub mod clients;
+mod counters;
 mod credential;
 pub mod devices;
 mod followed;
@@ -43,6 +46,7 @@ mod node_informer;
 pub mod overview;
 mod pod_references;
 mod policy_view;
+mod process;
 mod rejections;
 mod reports;
 mod requests;
@@ -66,6 +70,7 @@ use futures::io::{AsyncRead, AsyncWrite};
 use jiff::Timestamp;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
+use api_health::ApiHealth;
 use apimachinery::panics;
 use autonomy::Autonomy;
 use clients::Clients;
@@ -109,6 +114,7 @@ impl Bridge {
         let jobs = Arc::new(Jobs::new(sender.clone()));
         let poster = Poster::new(&settings.rule_authorities);
         let shared = Arc::new(Shared {
+            api_health: ApiHealth::default(),
             autonomy: Autonomy::new(settings.toleration_seconds),
             clients,
             cluster,

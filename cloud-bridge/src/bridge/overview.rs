@@ -7,8 +7,8 @@ use std::time::SystemTime;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::Bridge;
 use super::node::Node;
+use super::{Bridge, counters, process};
 
 /// One node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,6 +117,23 @@ pub fn metrics(nodes: &[NodeView]) -> String {
     family("nodes_connected", "gauge", "Nodes that are connected to this bridge.", vec![(None, connected as f64)]);
     let help = "Panics of this bridge, each of which has ended one connection or request.";
     family("panics_total", "counter", help, vec![(None, apimachinery::panics::count() as f64)]);
+    let help = "Sessions of nodes that have begun.";
+    family("sessions_total", "counter", help, vec![(None, counters::SESSIONS.get() as f64)]);
+    for (name, help, counter) in [
+        ("reports_written_total", "Reports of nodes that were written into the API.", &counters::REPORTS_WRITTEN),
+        ("reports_refused_total", "Reports of nodes that will never be written.", &counters::REPORTS_REFUSED),
+        ("reports_retried_total", "Attempts to write a report that are made again.", &counters::REPORTS_AGAIN),
+        ("api_requests_total", "Requests to the API.", &counters::API_REQUESTS),
+        (
+            "api_client_errors_total",
+            "Of these answered with 4xx; conflicts are among them.",
+            &counters::API_CLIENT_ERRORS,
+        ),
+        ("api_server_errors_total", "Of these answered with 5xx.", &counters::API_SERVER_ERRORS),
+        ("api_unreached_total", "Of these not answered.", &counters::API_UNREACHED),
+    ] {
+        family(name, "counter", help, vec![(None, counter.get() as f64)]);
+    }
     let help = "Whether the node is connected to this bridge.";
     family("node_connected", "gauge", help, each(|node| Some(f64::from(u8::from(node.connected)))));
     let help = "When the last frame of the node arrived, in seconds since 1970.";
@@ -132,6 +149,12 @@ pub fn metrics(nodes: &[NodeView]) -> String {
     family("node_report_bytes", "gauge", help, each(|node| Some(node.report_bytes as f64)));
     let help = "Round trip between node and bridge as the node last measured it, in seconds.";
     family("node_rtt_seconds", "gauge", help, each(|node| Some(f64::from(node.rtt_ms?) / 1000.0)));
+    let version = env!("CARGO_PKG_VERSION");
+    let help = "# HELP sampan_bridge_info The version of the program.\n# TYPE sampan_bridge_info gauge";
+    let _ = writeln!(text, "{help}\nsampan_bridge_info{{version=\"{version}\"}} 1");
+    for (name, kind, help, value) in process::samples() {
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
+    }
     text
 }
 

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::counters;
 use crate::pki::authority::NODE_GROUP;
 
 pub(super) const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
@@ -128,7 +129,17 @@ impl Requests {
             request.headers_mut().insert(IMPERSONATE_USER, user.clone());
             request.headers_mut().insert(IMPERSONATE_GROUP, HeaderValue::from_static(NODE_GROUP));
         }
-        self.client.request(request).await
+        counters::API_REQUESTS.one();
+        let answer = self.client.request(request).await;
+        if let Err(error) = &answer {
+            let counter = match code(error) {
+                Some(400..500) => &counters::API_CLIENT_ERRORS,
+                Some(_) => &counters::API_SERVER_ERRORS,
+                None => &counters::API_UNREACHED,
+            };
+            counter.one();
+        }
+        answer
     }
 }
 

@@ -7,6 +7,7 @@ use edge_protocol::message::{ObjectKey, RenewAnswer};
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::{Semaphore, mpsc, watch};
 
+use super::api_health::ApiHealth;
 use super::autonomy::Autonomy;
 use super::clients::Clients;
 use super::credential::Credential;
@@ -26,6 +27,7 @@ use super::sites::{Neighbour, Sites};
 use crate::pki::authority::hex;
 
 pub(super) struct Shared {
+    pub(super) api_health: ApiHealth,
     pub(super) clients: Clients,
     pub(super) cluster: String,
     pub(super) settings: Settings,

@@ -1,13 +1,15 @@
 //! The one port that nodes know: TLS, then `POST /v1/join` with a token, or with a certificate `GET /v1/link` and
 //! `POST /v1/identity`, which only says whether the certificate is good; for operators `GET /v1/nodes` and
-//! `GET /metrics`.
+//! `GET /metrics`; for everybody `GET /livez`, `/healthz` and `/readyz`.
 //!
 //! Owns connections up to the moment when a session takes over. Must not know what a session says.
 
 mod gather;
+mod health;
 mod identity;
 mod join;
 mod link;
+pub mod metrics_port;
 mod overview;
 mod status;
 
@@ -129,7 +131,12 @@ async fn route(request: Request<Incoming>, arrived: &Arrived, holder: Option<&Ho
         (&Method::POST, "/v1/identity") => identity::answer(context, holder).await,
         (&Method::GET, "/v1/nodes") => overview::nodes(context, holder),
         (&Method::GET, "/metrics") => overview::metrics(context, holder),
-        (_, "/v1/join" | "/v1/link" | "/v1/identity" | "/v1/nodes" | "/metrics") => Err(Refusal::method_not_allowed()),
+        (&Method::GET, "/livez" | "/healthz") => Ok(health::live()),
+        (&Method::GET, "/readyz") => Ok(health::ready(&context.bridge).await),
+        (
+            _,
+            "/v1/join" | "/v1/link" | "/v1/identity" | "/v1/nodes" | "/metrics" | "/livez" | "/healthz" | "/readyz",
+        ) => Err(Refusal::method_not_allowed()),
         (_, path) => Err(Refusal::not_found(path)),
     };
     answer.unwrap_or_else(|refusal| refused(arrived, refusal))

@@ -7,7 +7,7 @@ use http_body_util::Full;
 
 use super::ListenerContext;
 use super::status::Refusal;
-use crate::bridge::overview;
+use crate::bridge::{Bridge, overview};
 use crate::pki::clock;
 use crate::pki::identity::Holder;
 
@@ -26,7 +26,11 @@ pub(super) fn nodes(context: &ListenerContext, holder: Option<&Holder>) -> Resul
 
 pub(super) fn metrics(context: &ListenerContext, holder: Option<&Holder>) -> Result<Response<Full<Bytes>>, Refusal> {
     allowed(holder)?;
-    Ok(answer("text/plain; version=0.0.4", overview::metrics(&context.bridge.overview())))
+    Ok(text(&context.bridge))
+}
+
+pub(super) fn text(bridge: &Bridge) -> Response<Full<Bytes>> {
+    answer("text/plain; version=0.0.4", overview::metrics(&bridge.overview()))
 }
 
 fn allowed(holder: Option<&Holder>) -> Result<(), Refusal> {

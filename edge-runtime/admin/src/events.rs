@@ -6,13 +6,11 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use edge_protocol::message::Report;
-use edge_runtime::cli::verb::{Flag, Given, JSON, NAMESPACE, Operands, Verb};
+use edge_runtime::cli::verb::{Flag, Given, JSON, NAMESPACE, OUTPUT, Operands, Verb};
 use edge_runtime::cli::{CliError, print};
 use edge_runtime::paths::Paths;
 use edge_runtime::store::Store;
 use serde_json::Value;
-
-use crate::output::{OUTPUT, wants_json};
 
 /// Between two looks at what is new.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -52,7 +50,7 @@ impl Wanted {
 
 fn run(given: Given) -> Result<(), CliError> {
     let paths = given.paths()?;
-    let json = wants_json(&given)?;
+    let json = given.wants_json()?;
     let wanted = Wanted { namespace: given.one("namespace")?, name: given.one("for")? };
     let tail: usize = given.one("tail")?.unwrap_or(MOST);
     let mut shown: Vec<String> = Vec::new();

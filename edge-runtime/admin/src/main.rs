@@ -7,7 +7,6 @@ mod events;
 mod join;
 mod man;
 mod order;
-mod output;
 mod pods;
 mod program;
 mod top;

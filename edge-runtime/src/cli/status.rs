@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::shutdown::is_free;
-use super::verb::{Given, JSON, Operands, Verb};
+use super::verb::{Given, JSON, OUTPUT, Operands, Verb};
 use super::{CliError, find, print};
 use crate::link::identity::Identity;
 use crate::link::status::{self, LinkStatus};
@@ -14,12 +14,12 @@ pub(super) const VERB: Verb = Verb {
     name: "status",
     about: "this node and its link, when it was last seen, epoch, queue, round trip",
     operands: Operands::None,
-    flags: &[JSON],
+    flags: &[JSON, OUTPUT],
     run,
 };
 
 fn run(given: Given) -> Result<(), CliError> {
-    let paths = given.paths()?;
+    let (paths, json) = (given.paths()?, given.wants_json()?);
     let store = find::store(&paths)?;
     let identity = Identity::load(&paths)?;
     let running = !is_free(&paths.run().join("daemon.lock"));
@@ -42,7 +42,7 @@ fn run(given: Given) -> Result<(), CliError> {
         "queuedBytes": bytes,
         "devices": devices(&paths),
     });
-    if given.has(JSON.long) {
+    if json {
         return print(&view.to_string());
     }
     print(rows(&view).trim_end())

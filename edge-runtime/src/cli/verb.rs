@@ -56,6 +56,8 @@ pub const ROOT: Flag = Flag::value("root", "DIR", "all state, sockets and logs a
 pub const NAMESPACE: Flag = Flag::value("namespace", "NAMESPACE", "of the pod").short('n');
 pub const CONTAINER: Flag = Flag::value("container", "NAME", "which container of the pod").short('c');
 pub const JSON: Flag = Flag::switch("json", "as JSON");
+/// As kubectl spells it.
+pub const OUTPUT: Flag = Flag::value("output", "json", "as JSON, like --json").short('o');
 
 impl Flag {
     pub const fn switch(long: &'static str, about: &'static str) -> Self {
@@ -214,6 +216,18 @@ impl Given {
         T::Err: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         Ok(self.all(flag)?.pop())
+    }
+
+    /// Whether [`JSON`] or [`OUTPUT`] asks for JSON.
+    ///
+    /// # Errors
+    /// Another form is asked for.
+    pub fn wants_json(&self) -> Result<bool, CliError> {
+        match self.path(OUTPUT.long) {
+            None => Ok(self.has(JSON.long)),
+            Some(form) if form.as_os_str() == "json" => Ok(true),
+            Some(other) => Err(CliError::Usage(format!("-o {}: only json is known", other.display()))),
+        }
     }
 
     /// The first operand, as text.

@@ -25,7 +25,7 @@ use crate::bridge::reports::refusal_event;
 use crate::bridge::rules::deliver::Ended;
 use crate::bridge::rules::respond::respond;
 use crate::bridge::work_queue::{Answer, Attempt, Lane, Outcome, describe};
-use crate::bridge::{lease, tokens};
+use crate::bridge::{counters, lease, tokens};
 
 /// Work at the API that the session waits for.
 pub(super) enum Done {
@@ -167,6 +167,12 @@ impl Connection {
             Done::Fenced => return Err(self.supersede()),
             Done::Report(attempt, outcome) => {
                 let what = format!("node {}: {}", self.node.name, describe(&attempt.report));
+                let counter = match &outcome {
+                    Outcome::Written => &counters::REPORTS_WRITTEN,
+                    Outcome::Refused(_) => &counters::REPORTS_REFUSED,
+                    Outcome::Retry(_) | Outcome::Later(_) => &counters::REPORTS_AGAIN,
+                };
+                counter.one();
                 match &outcome {
                     Outcome::Written => log::debug!("{what}: written"),
                     Outcome::Refused(reason) => log::warn!("{what}: refused: {}", printable(reason)),

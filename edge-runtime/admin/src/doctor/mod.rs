@@ -14,7 +14,7 @@ pub(crate) mod host;
 
 use std::path::Path;
 
-use edge_runtime::cli::verb::{Flag, Given, JSON, Operands, Verb};
+use edge_runtime::cli::verb::{Flag, Given, JSON, OUTPUT, Operands, Verb};
 use edge_runtime::cli::{CliError, print};
 use edge_runtime::paths::Paths;
 
@@ -23,8 +23,6 @@ pub(crate) use areas::limits::{load, meminfo};
 use areas::{board, cgroups, clock, config, daemon, disk, kernel, limits, link, network, runtime, unit};
 use finding::{Finding, Severity, worst};
 use host::Host;
-
-use crate::output::{OUTPUT, wants_json};
 
 pub(crate) const VERB: Verb = Verb {
     name: "doctor",
@@ -52,6 +50,7 @@ pub(crate) fn examine(paths: &Paths, which: Which) -> Vec<Finding> {
     let host = Host::new(paths);
     let daemon = daemon::pid(paths);
     let mut all = Vec::new();
+    all.extend(rights(nix::unistd::geteuid().is_root()));
     all.extend(config::judge(&config::look(&host)));
     all.extend(cgroups::judge(&cgroups::look()));
     all.extend(kernel::judge(&kernel::look()));
@@ -69,9 +68,16 @@ pub(crate) fn examine(paths: &Paths, which: Which) -> Vec<Finding> {
     all
 }
 
+/// Files of the node are root's, and so are sockets and nft.
+fn rights(is_root: bool) -> Option<Finding> {
+    let why = "what only root may see seems wrong, or is not there";
+    let finding = || Finding::warning("rights", "doctor does not run as root", why, "sudo edge-runtime doctor");
+    (!is_root).then(finding)
+}
+
 fn run(given: Given) -> Result<(), CliError> {
     let paths = given.paths()?;
-    let json = wants_json(&given)?;
+    let json = given.wants_json()?;
     let findings = examine(&paths, Which::All);
     if let Some(file) = given.path("bundle") {
         bundle::write(&paths, &findings, &file)?;
@@ -125,6 +131,12 @@ pub(crate) fn ask_daemon(socket: &Path, what: &str) -> std::io::Result<(bool, St
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whoever_may_not_look_is_told_so() {
+        finding::tests::assert_found(rights(false).as_slice(), "rights", Severity::Warning, "sudo edge-runtime doctor");
+        assert_eq!(rights(true), None);
+    }
 
     #[test]
     fn people_are_shown_what_is_wrong_with_its_cure_and_the_worst_last() {

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::Instant;
 
 use edge_runtime::cli::CliError;
+use edge_runtime::intake::{self, Recorded};
 use edge_runtime::launch::cgroups::{cgroup_of_container, cgroup_of_pod};
 use edge_runtime::paths::Paths;
 use edge_runtime::store::Store;
-use k8s_openapi::api::core::v1::Pod;
 use sampan_pod::record::ContainerState;
 use sampan_sys::cgroup::Cgroups;
 use sampan_sys::host;
@@ -89,9 +89,7 @@ impl Looker {
     pub(super) fn look(&self) -> Result<Look, CliError> {
         let reader = self.cgroups.reader();
         let mut pods = Vec::new();
-        for stored in self.store.pods()?.0 {
-            let record = &stored.record;
-            let Ok(pod) = serde_json::from_value::<Pod>(stored.manifest.clone()) else { continue };
+        for Recorded { pod, record, .. } in intake::restore(&self.store)?.recorded {
             let of_pod = reader.usage(&cgroup_of_pod(&self.cgroups, &pod, &record.uid));
             let containers = record.containers.iter().map(|(name, container)| {
                 let (state, id) = state(&container.state);

@@ -16,13 +16,12 @@ use std::io::IsTerminal;
 use std::thread::sleep;
 use std::time::Duration;
 
-use edge_runtime::cli::verb::{Flag, Given, JSON, Operands, Verb};
+use edge_runtime::cli::verb::{Flag, Given, JSON, OUTPUT, Operands, Verb};
 use edge_runtime::cli::{CliError, print};
 
 use self::look::Looker;
 use self::terminal::{Key, Screen};
 use self::view::{Order, View};
-use crate::output::{OUTPUT, wants_json};
 
 /// Between two looks on a terminal, and where one answer is wanted.
 const PERIOD: Duration = Duration::from_secs(2);
@@ -42,7 +41,7 @@ pub(crate) const VERB: Verb = Verb {
 };
 
 fn run(given: Given) -> Result<(), CliError> {
-    let json = wants_json(&given)?;
+    let json = given.wants_json()?;
     let mut order = match given.one::<String>("sort")?.as_deref() {
         None | Some("cpu") => Order::Cpu,
         Some("memory") => Order::Memory,

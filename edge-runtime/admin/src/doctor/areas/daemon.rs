@@ -62,7 +62,10 @@ pub(crate) fn look(host: &Host) -> Facts {
     let exe = pid.and_then(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).ok());
     let socket = host.paths.health();
     let ask_daemon = |what| get(&socket, what).map_err(|error| format!("{}: {error}", socket.display()));
-    let metrics = pid.and_then(|_| ask_daemon("/metrics").ok()).map(|(_, body)| body);
+    let ready = pid.map(|_| ask_daemon("/readyz"));
+    // One that does not answer is not waited for twice.
+    let answers = ready.as_ref().is_some_and(Result::is_ok);
+    let metrics = answers.then(|| ask_daemon("/metrics").ok()).flatten().map(|(_, body)| body);
     let version = |text: String| {
         let line = text.lines().find_map(|line| line.strip_prefix("sampan_node_info{version=\""))?.to_owned();
         line.split('"').next().map(str::to_owned)
@@ -71,7 +74,7 @@ pub(crate) fn look(host: &Host) -> Facts {
         is_replaced: exe.is_some_and(|exe| exe.to_string_lossy().ends_with(" (deleted)")),
         version: metrics.and_then(version),
         own_version: env!("CARGO_PKG_VERSION"),
-        ready: pid.map(|_| ask_daemon("/readyz")),
+        ready,
         errors: if host.is_machine() { errors() } else { Vec::new() },
         pid,
     }

@@ -48,9 +48,10 @@ pub(crate) fn look(paths: &Paths) -> Facts {
         if places.iter().any(|(known, _)| *known == device) {
             continue;
         }
-        let no_exec = statvfs(there).is_ok_and(|fs| fs.flags().contains(FsFlags::ST_NOEXEC));
-        let in_memory = folder != paths.run() && statfs(there).is_ok_and(|fs| fs.filesystem_type() == TMPFS_MAGIC);
-        let no_exec = no_exec && folder != paths.run() && folder != paths.all_pod_logs();
+        // Logs and sockets may be forgotten, and nothing is started from there.
+        let is_state = folder == paths.state() || folder == paths.layers();
+        let no_exec = is_state && statvfs(there).is_ok_and(|fs| fs.flags().contains(FsFlags::ST_NOEXEC));
+        let in_memory = is_state && statfs(there).is_ok_and(|fs| fs.filesystem_type() == TMPFS_MAGIC);
         let refused = write(there).err().map(|error| error.to_string());
         places.push((device, Place { folder: there.to_owned(), space, no_exec, in_memory, refused }));
     }

@@ -1,18 +1,20 @@
 //! Pods for others' eyes: named fields only. Environments without values, no commands, no annotations, no messages of programs.
 
-use edge_runtime::store::{Store, StoredPod};
+use edge_runtime::intake::{self, Recorded};
+use edge_runtime::store::Store;
 use serde_json::{Value, json};
 
 pub(super) fn shown(store: &Store) -> Value {
-    let (pods, bad) = match store.pods() {
-        Ok(read) => read,
+    let restored = match intake::restore(store) {
+        Ok(restored) => restored,
         Err(error) => return json!({"error": error.to_string()}),
     };
     let (reports, bytes) = store.outbox_size().unwrap_or_default();
     let images = store.images().unwrap_or_default();
     json!({
-        "pods": pods.iter().map(pod).collect::<Vec<_>>(),
-        "unreadable": bad.iter().map(|(uid, error)| json!({"uid": uid, "error": error.to_string()})).collect::<Vec<_>>(),
+        "pods": restored.recorded.iter().map(pod).collect::<Vec<_>>(),
+        "waiting": restored.wanted.iter().filter_map(|(pod, _)| pod.metadata.name.clone()).collect::<Vec<_>>(),
+        "unreadable": restored.kept,
         "images": images.iter().map(|image| json!({"names": image.references, "bytes": image.size})).collect::<Vec<_>>(),
         "queuedReports": reports,
         "queuedBytes": bytes,
@@ -20,7 +22,8 @@ pub(super) fn shown(store: &Store) -> Value {
     })
 }
 
-fn pod(StoredPod { record, manifest }: &StoredPod) -> Value {
+fn pod(Recorded { record, pod, gone }: &Recorded) -> Value {
+    let manifest = serde_json::to_value(pod).unwrap_or_default();
     let states = record.containers.iter().map(|(name, container)| {
         let state = serde_json::to_value(&container.state).unwrap_or_default();
         json!({"name": name, "restarts": container.attempt, "state": without_messages(&state)})
@@ -34,6 +37,7 @@ fn pod(StoredPod { record, manifest }: &StoredPod) -> Value {
         "name": record.name,
         "uid": record.uid,
         "ips": record.ips,
+        "gone": gone,
         "states": states.collect::<Vec<_>>(),
         "labels": manifest["metadata"]["labels"],
         "spec": {

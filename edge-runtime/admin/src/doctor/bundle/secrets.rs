@@ -12,6 +12,8 @@ use serde_json::Value;
 
 /// A word as short as this stands everywhere, and guards nothing.
 const SHORTEST: usize = 6;
+/// Of an environment: most values there are `true`, `info` or `production`.
+const SHORTEST_VALUE: usize = 8;
 const BLOT: &str = "(left out)";
 
 #[derive(Default)]
@@ -43,8 +45,12 @@ impl Secrets {
         if let Some(file) = parsed.and_then(|config| config.pull.auth_file) {
             all.add_json_file(&file, &[]);
         }
-        for pod in store.and_then(|store| store.pods().ok()).into_iter().flat_map(|(pods, _)| pods) {
-            all.add_environment(&pod.manifest);
+        // As they were sent, and as they run.
+        let sent = store.and_then(|store| store.objects_of("Pod").ok()).map(|(pods, _)| pods);
+        let run = store.and_then(|store| store.pods().ok()).map(|(pods, _)| pods);
+        let run = run.into_iter().flatten().map(|pod| pod.manifest);
+        for pod in sent.into_iter().flatten().chain(run) {
+            all.add_environment(&pod);
         }
         all
     }
@@ -54,7 +60,9 @@ impl Secrets {
         for list in ["initContainers", "containers", "ephemeralContainers"] {
             for container in manifest["spec"][list].as_array().into_iter().flatten() {
                 for value in container["env"].as_array().into_iter().flatten().filter_map(|env| env["value"].as_str()) {
-                    self.add(value);
+                    if value.len() >= SHORTEST_VALUE {
+                        self.add(value);
+                    }
                 }
             }
         }

@@ -1,0 +1,162 @@
+//! What doctor finds where something is really wrong.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use sampan_tests::process::signal;
+use sampan_tests::{Cluster, EdgeNode, can_run, until};
+use serde_json::Value;
+
+use super::{examined, found};
+
+fn assert_found(findings: &[Value], check: &str, severity: &str, cure: &str) {
+    let one = found(findings, check).unwrap_or_else(|| panic!("{check} in {findings:#?}"));
+    assert_eq!(one["severity"], severity, "{one:#}");
+    assert!(one["cure"].as_str().is_some_and(|text| text.contains(cure)), "{cure:?} in {one:#}");
+    assert!(one["why"].as_str().is_some_and(|text| !text.is_empty()), "{one:#}");
+}
+
+fn without(findings: &[Value], checks: &[&str]) {
+    for check in checks {
+        assert!(found(findings, check).is_none(), "{:#}", found(findings, check).expect("it is there"));
+    }
+}
+
+#[test]
+fn on_a_node_in_good_health_nothing_of_its_own_is_found_and_then_each_thing_that_breaks() {
+    if !can_run() {
+        return;
+    }
+    let mut cluster = Cluster::start("doctor");
+    let mut node = cluster.node(&format!("edge-{}", cluster.kubectl.namespace));
+    let own =
+        ["config", "cgroups", "oci-runtime", "joined", "certificate", "bridge", "link", "daemon", "drift", "ready"];
+    // The file of the link's state is written with the heartbeat.
+    let (well, _) = until(Duration::from_secs(30), "the daemon says that it is connected", || {
+        let (findings, code) = examined(node.root(), |_| ());
+        if found(&findings, "link").is_none() { Ok((findings, code)) } else { Err(format!("{findings:#?}")) }
+    });
+    without(&well, &own);
+    let bridge = well.iter().find(|one| one["check"] == "bridge").expect("it was tried");
+    assert!(bridge["what"].as_str().is_some_and(|text| text.contains(" ms")), "{bridge}");
+    let text = node.edge(&["doctor", "--all"]).unwrap_or_else(|text| text);
+    assert!(text.contains("ok       bridge: "), "{text}");
+
+    // Nobody holds the configuration for right because the daemon ran with it once.
+    let config = node.root().join("etc/edge-runtime/config.yaml");
+    let right = std::fs::read_to_string(&config).expect("a file");
+    std::fs::write(&config, format!("{right}max-podz: 3\n")).expect("written");
+    assert_found(&examined(node.root(), |_| ()).0, "config", "warning", "config.yaml");
+    std::fs::write(&config, format!("{right}metrics: {{listen: 'port 80'}}\n")).expect("written");
+    let (wrong, code) = examined(node.root(), |_| ());
+    assert_found(&wrong, "config", "error", "--print-config");
+    assert!(
+        found(&wrong, "config").expect("found")["what"].as_str().is_some_and(|what| what.contains("metrics.listen"))
+    );
+    assert_eq!(code, 2);
+    std::fs::write(&config, &right).expect("written");
+
+    // A PATH without runc and nft.
+    let bare = |command: &mut Command| {
+        command.env("PATH", "/nowhere");
+    };
+    assert_found(&examined(node.root(), bare).0, "oci-runtime", "error", "apt-get install runc");
+
+    // A loop that does not go round.
+    let daemon = node.daemon.as_ref().expect("it runs").pid();
+    signal(daemon, "STOP");
+    let stuck = examined(node.root(), |_| ()).0;
+    signal(daemon, "CONT");
+    assert_found(&stuck, "ready", "error", "systemctl restart edge-runtime");
+
+    cluster.kill_bridge();
+    let cut = until(Duration::from_secs(40), "the daemon has noticed", || {
+        let (findings, _) = examined(node.root(), |_| ());
+        if found(&findings, "link").is_some() { Ok(findings) } else { Err(format!("{findings:#?}")) }
+    });
+    assert_found(&cut, "bridge", "error", "no firewall");
+    assert_found(&cut, "link", "warning", "journalctl");
+
+    node.kill();
+    let (dead, code) = examined(node.root(), |_| ());
+    assert_found(&dead, "daemon", "error", "systemctl enable --now edge-runtime");
+    assert_eq!(code, 2);
+    without(&dead, &["config", "joined", "certificate"]);
+
+    // A certificate of long ago, and an identity that is none.
+    let file = node.root().join("var/lib/edge-runtime/identity/identity.json");
+    let right = std::fs::read(&file).expect("it has joined");
+    let mut identity: Value = serde_json::from_slice(&right).expect("JSON");
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let mut params = rcgen::CertificateParams::new(vec!["node".to_owned()]).expect("parameters");
+    (params.not_before, params.not_after) = (rcgen::date_time_ymd(2020, 1, 1), rcgen::date_time_ymd(2021, 1, 1));
+    identity["certificate"] = params.self_signed(&key).expect("a certificate").pem().into();
+    identity["key"] = key.serialize_pem().into();
+    std::fs::write(&file, identity.to_string()).expect("written");
+    assert_found(&examined(node.root(), |_| ()).0, "certificate", "error", "edge-runtime join");
+    std::fs::write(&file, "{").expect("written");
+    assert_found(&examined(node.root(), |_| ()).0, "joined", "error", "cloud-bridge token create");
+    std::fs::write(&file, right).expect("written");
+    cluster.start_bridge();
+}
+
+#[test]
+fn a_bare_device_has_not_joined_and_a_full_or_read_only_disk_is_one() {
+    if !can_run() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path();
+    let disk = Mounted::tmpfs(root, "size=40m");
+    let bare = examined(root, |_| ()).0;
+    assert_found(&bare, "joined", "warning", "edge-runtime join");
+    assert_found(&bare, "daemon", "error", "systemctl enable --now");
+    assert_found(&bare, "disk-memory", "warning", "on a disk");
+    std::fs::write(root.join("filler"), vec![1; 64 << 20]).expect_err("there is no such room");
+    assert_found(&examined(root, |_| ()).0, "disk", "error", "du -xh");
+    std::fs::remove_file(root.join("filler")).expect("removed");
+    disk.remount("ro");
+    assert_found(&examined(root, |_| ()).0, "disk", "error", "remount,rw");
+    disk.remount("rw,noexec");
+    assert_found(&examined(root, |_| ()).0, "disk-exec", "error", "/etc/fstab");
+}
+
+#[test]
+fn a_node_of_another_cluster_is_told_that_the_authority_is_another() {
+    if !can_run() {
+        return;
+    }
+    let (first, second) = (Cluster::start("ours"), Cluster::start("theirs"));
+    let node = EdgeNode::prepare(&first, &format!("edge-{}", first.kubectl.namespace));
+    let file = node.root().join("var/lib/edge-runtime/identity/identity.json");
+    let text = std::fs::read_to_string(&file).expect("it has joined");
+    let moved = text.replace(&first.listen.to_string(), &second.listen.to_string());
+    assert_ne!(moved, text);
+    std::fs::write(&file, moved).expect("written");
+    assert_found(&examined(node.root(), |_| ()).0, "bridge", "error", "its authority is another one");
+}
+
+/// A mount that ends with the test.
+struct Mounted<'a>(&'a Path);
+
+impl<'a> Mounted<'a> {
+    fn tmpfs(at: &'a Path, options: &str) -> Self {
+        let done =
+            Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(at).status().expect("mount starts");
+        assert!(done.success());
+        Self(at)
+    }
+
+    fn remount(&self, options: &str) {
+        let options = format!("remount,{options}");
+        let done = Command::new("mount").args(["-o", &options]).arg(self.0).status().expect("mount starts");
+        assert!(done.success(), "{options}");
+    }
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0).status();
+    }
+}
