@@ -1,13 +1,10 @@
 //! The files of the page, and the headers under which a browser gets anything from here.
 
 use bytes::Bytes;
-use http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
-};
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
-use super::Body;
-use super::routes::full;
+use super::body::{Body, typed};
 
 const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
@@ -57,13 +54,6 @@ pub(super) fn index() -> Response<Body> {
 /// The form for a token. `why` is text of ours alone: it is put in as it is.
 pub(super) fn login(code: StatusCode, why: &'static str) -> Response<Body> {
     typed(code, HTML, LOGIN.replace(WHY, why).into())
-}
-
-pub(super) fn typed(code: StatusCode, kind: &'static str, bytes: Bytes) -> Response<Body> {
-    let mut response = Response::new(full(bytes));
-    *response.status_mut() = code;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    response
 }
 
 pub(super) fn guarded<B>(mut response: Response<B>) -> Response<B> {

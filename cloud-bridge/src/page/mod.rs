@@ -9,11 +9,13 @@
 //! | `routes` | from a request to an answer |
 //! | `stream` | server-sent events |
 //! | `detail`, `jobs` | one node, and fleet jobs, read when they are asked for |
+//! | `body` | bodies of answers |
 //! | `assets` | the files that a browser gets: HTML, styles and scripts beside this one |
 
 mod access;
 mod assets;
 mod board;
+mod body;
 mod detail;
 mod follow;
 mod jobs;
@@ -28,7 +30,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use clap::Args;
 use http::{Request, Response, StatusCode};
-use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
 use rustls_pki_types::CertificateDer;
 use tokio::net::TcpListener;
@@ -44,10 +45,9 @@ use crate::pki::identity::Holder;
 use crate::pki::serving::Serving;
 use crate::pki::tls;
 use apimachinery::panics;
+use body::{Body, typed};
 use follow::Live;
 use routes::Served;
-
-type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// How the page is served.
 #[derive(Debug, Clone, Default, Args)]
@@ -149,13 +149,13 @@ async fn answer(
         };
         let Some(busy) = client.proven() else {
             let text = Bytes::from_static(b"too many connections are busy");
-            return (assets::typed(StatusCode::TOO_MANY_REQUESTS, "text/plain; charset=utf-8", text), None);
+            return (typed(StatusCode::TOO_MANY_REQUESTS, "text/plain; charset=utf-8", text), None);
         };
         (served.answer(&who, &path).await, Some(busy))
     };
     let mistake = || {
         let text = Bytes::from_static(b"the bridge has made a mistake");
-        (assets::typed(StatusCode::INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8", text), None)
+        (typed(StatusCode::INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8", text), None)
     };
     let (answer, busy) = panics::isolate("a request for the page", work).await.unwrap_or_else(mistake);
     held(assets::guarded(answer), busy)

@@ -1,23 +1,23 @@
 //! From a request to an answer: the files for anybody, everything else for who may look. Nothing is written.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited, StreamBody};
+use http_body_util::{BodyExt, LengthLimitError, Limited, StreamBody};
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::access::{Access, Who};
-use super::assets::{self, typed};
+use super::assets;
+use super::body::{Body, full, typed};
+use super::detail;
 use super::follow::Live;
 use super::jobs::Jobs;
 use super::stream::{self, Seats, TICK};
-use super::{Body, detail};
 use crate::bridge::Bridge;
 use crate::kubelet::auth::Denied;
 use crate::pki::identity::{Holder, is_node_name};
@@ -198,10 +198,6 @@ fn to_start(cookie: &str) -> Response<Body> {
 
 fn refused(Refusal(code, message): &Refusal) -> Response<Body> {
     typed(*code, JSON, json!({"code": code.as_u16(), "message": message}).to_string().into())
-}
-
-pub(super) fn full(bytes: Bytes) -> Body {
-    Full::new(bytes).map_err(|never: Infallible| match never {}).boxed_unsync()
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 use http::Request;
+use http_body_util::Full;
 
 use super::*;
 use crate::bridge::Settings;
