@@ -10,13 +10,13 @@ use sampan_tests::{Kubectl, until};
 use serde_json::Value;
 
 /// Ended when dropped.
-pub struct Api {
+pub(crate) struct Api {
     proxy: Child,
     stream: BufReader<TcpStream>,
 }
 
 impl Api {
-    pub fn start(kubectl: &Kubectl) -> Self {
+    pub(crate) fn start(kubectl: &Kubectl) -> Self {
         let address: SocketAddr = free_address();
         let mut command = kubectl.command(&["proxy", "--port", &address.port().to_string()]);
         let proxy = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("kubectl starts");
@@ -27,7 +27,7 @@ impl Api {
     }
 
     /// Code and answer.
-    pub fn ask(&mut self, method: &str, path: &str, kind: &str, body: &Value) -> (u16, Value) {
+    pub(crate) fn ask(&mut self, method: &str, path: &str, kind: &str, body: &Value) -> (u16, Value) {
         let body = body.to_string();
         let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\n");
         let request = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
@@ -63,7 +63,7 @@ impl Api {
         }
     }
 
-    pub fn create(&mut self, path: &str, object: &Value) -> Value {
+    pub(crate) fn create(&mut self, path: &str, object: &Value) -> Value {
         let (code, answer) = self.ask("POST", path, "application/json", object);
         assert!((200..300).contains(&code), "POST {path}: {code} {answer}");
         answer

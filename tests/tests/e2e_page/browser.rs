@@ -16,20 +16,20 @@ use serde_json::{Value, json};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Ended when dropped.
-pub struct Browser {
+pub(crate) struct Browser {
     process: Child,
     to: File,
     from: Receiver<Value>,
     number: u64,
     session: Option<String>,
     /// What it has told of itself so far.
-    pub events: Vec<Value>,
+    pub(crate) events: Vec<Value>,
     _folder: tempfile::TempDir,
 }
 
 impl Browser {
     /// None, with a notice, where there is no Chromium.
-    pub fn start() -> Option<Self> {
+    pub(crate) fn start() -> Option<Self> {
         if Command::new("chromium").arg("--version").stdout(Stdio::null()).status().is_err() {
             let _ = writeln!(std::io::stderr(), "skipped: there is no chromium");
             return None;
@@ -93,12 +93,12 @@ impl Browser {
         }
     }
 
-    pub fn go(&mut self, url: &str) {
+    pub(crate) fn go(&mut self, url: &str) {
         self.call("Page.navigate", json!({ "url": url }));
     }
 
     /// Value of an expression.
-    pub fn value(&mut self, expression: &str) -> Result<Value, String> {
+    pub(crate) fn value(&mut self, expression: &str) -> Result<Value, String> {
         let params = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         let answer = self.call("Runtime.evaluate", params);
         match answer["exceptionDetails"].is_null() {
@@ -108,18 +108,18 @@ impl Browser {
     }
 
     /// Waits until an expression is true.
-    pub fn wait(&mut self, what: &str, expression: &str) {
+    pub(crate) fn wait(&mut self, what: &str, expression: &str) {
         until(Duration::from_secs(30), what, || match self.value(expression) {
             Ok(Value::Bool(true)) => Ok(()),
             other => Err(format!("{other:?}; shown: {:?}", self.value("document.body.innerText.slice(0, 400)"))),
         });
     }
 
-    pub fn text(&mut self, text: &str) {
+    pub(crate) fn text(&mut self, text: &str) {
         self.call("Input.insertText", json!({ "text": text }));
     }
 
-    pub fn key(&mut self, key: &str) {
+    pub(crate) fn key(&mut self, key: &str) {
         let code = [("Enter", 13), ("Escape", 27), ("ArrowUp", 38), ("ArrowDown", 40)];
         let code = code.iter().find(|(name, _)| *name == key).map_or(0, |(_, code)| *code);
         let mut down = json!({"type": "keyDown", "key": key, "code": key, "windowsVirtualKeyCode": code});
@@ -132,13 +132,13 @@ impl Browser {
         self.call("Input.dispatchKeyEvent", json!({"type": "keyUp", "key": key, "code": key}));
     }
 
-    pub fn dark(&mut self, dark: bool) {
+    pub(crate) fn dark(&mut self, dark: bool) {
         let value = if dark { "dark" } else { "light" };
         let features = json!([{"name": "prefers-color-scheme", "value": value}]);
         self.call("Emulation.setEmulatedMedia", json!({ "features": features }));
     }
 
-    pub fn screenshot(&mut self, to: &Path) {
+    pub(crate) fn screenshot(&mut self, to: &Path) {
         let shot = self.call("Page.captureScreenshot", json!({"format": "png"}));
         let bytes = STANDARD.decode(shot["data"].as_str().unwrap_or_default()).expect("base64");
         std::fs::write(to, bytes).expect("it can be written");
