@@ -159,10 +159,11 @@ fn thousands(number: usize) -> String {
     if number < 1000 { number.to_string() } else { format!("{},{:03}", number / 1000, number % 1000) }
 }
 
+/// Of a condition that no controller writes: nobody hears of these nodes, which makes them Unknown after a while.
 fn follow_a_change(browser: &mut Browser, api: &mut Api) {
-    let cell = "[...document.querySelectorAll('.row')].find((row) => row.dataset.name === 'edge-00001').children[3].textContent";
-    for (status, word) in [("False", "not ready"), ("True", "ready")] {
-        let patch = json!({"status": {"conditions": [{"type": "Ready", "status": status}]}});
+    let cell = "[...document.querySelectorAll('.row')].find((row) => row.dataset.name === 'edge-00001').children[7].textContent";
+    for (status, word) in [("False", "trouble"), ("True", "healthy")] {
+        let patch = json!({"status": {"conditions": [{"type": "StorageHealthy", "status": status}]}});
         let path = "/api/v1/nodes/edge-00001/status";
         let (code, answer) = api.ask("PATCH", path, "application/strategic-merge-patch+json", &patch);
         assert_eq!(code, 200, "{answer}");
