@@ -22,6 +22,13 @@ impl From<u64> for Number {
     }
 }
 
+/// `rlim_t` of 32-bit systems.
+impl From<u32> for Number {
+    fn from(value: u32) -> Self {
+        Self::Whole(value.into())
+    }
+}
+
 impl From<bool> for Number {
     fn from(value: bool) -> Self {
         Self::Whole(value.into())
@@ -105,7 +112,7 @@ mod tests {
     #[test]
     fn prometheus_reads_it() {
         let mut text = Text::default();
-        text.one("a_total", "counter", "So many.", 0);
+        text.one("a_total", "counter", "So many.", 0_u64);
         text.one("b", "gauge", "Whether.", true);
         text.family("c_seconds", "gauge", "How long.");
         text.sample(&[("pod", "a\"b\\c\nd"), ("node", "n")], Number::Nanos(1_000_000_001));

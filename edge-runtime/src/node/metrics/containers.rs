@@ -8,9 +8,11 @@ use crate::node::streams::stats::plan::{Plan, ROOT};
 use crate::sys::cgroup::CgroupUsage;
 use crate::sys::host;
 
+type Labels<'a, const N: usize> = [(&'a str, &'a str); N];
+
 pub(super) async fn text(plan: Plan) -> String {
-    let mut containers: Vec<([(&str, &str); 3], CgroupUsage, Number)> = Vec::new();
-    let mut pods: Vec<([(&str, &str); 2], CgroupUsage)> = Vec::new();
+    let mut containers: Vec<(Labels<'_, 3>, CgroupUsage, Number)> = Vec::new();
+    let mut pods: Vec<(Labels<'_, 2>, CgroupUsage)> = Vec::new();
     for pod in &plan.pods {
         let [name, namespace] = [("pod", pod.name.as_str()), ("namespace", pod.namespace.as_str())];
         pods.push(([name, namespace], plan.reader.usage(&pod.cgroup)));

@@ -31,10 +31,10 @@ pub(super) fn text(node: &Node, plan: &Plan) -> String {
 fn pods(node: &Node, text: &mut Text) {
     let config = &node.cx.config;
     text.family("kubelet_node_name", "gauge", "The name of the node.");
-    text.sample(&[("node", &config.node_name)], 1.into());
+    text.sample(&[("node", &config.node_name)], Number::Whole(1));
     text.family("sampan_node_info", "gauge", "The version of the program.");
-    text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1.into());
-    let (mut running, mut states) = (0, [0, 0, 0]);
+    text.sample(&[("version", env!("CARGO_PKG_VERSION"))], Number::Whole(1));
+    let (mut running, mut states) = (0_u64, [0_u64; 3]);
     for (_, entry) in node.cx.pods.iter() {
         let mut runs = false;
         for container in entry.record.containers.values() {
@@ -166,8 +166,8 @@ fn process(text: &mut Text) {
     let resident = field(24).saturating_mul(known(SysconfVar::PAGE_SIZE).unwrap_or(4096));
     text.one("process_resident_memory_bytes", "gauge", "Resident memory in bytes.", resident);
     if let Some((open, most)) = descriptors::used() {
-        text.one("process_open_fds", "gauge", "Open file descriptors.", u64::from(open));
-        text.one("process_max_fds", "gauge", "Most file descriptors.", u64::from(most));
+        text.one("process_open_fds", "gauge", "Open file descriptors.", open);
+        text.one("process_max_fds", "gauge", "Most file descriptors.", most);
     }
     // Field 22 counts from boot.
     let up = crate::clock::Clock::mono().as_duration();
