@@ -70,7 +70,7 @@ impl Run {
                 let status = status(&jobs, &name).await?;
                 let pending = status["counts"]["pending"].as_u64().unwrap_or_default();
                 ensure!(
-                    pending as usize == offline,
+                    usize::try_from(pending).is_ok_and(|pending| pending == offline),
                     "who is offline is pending: {} and {}",
                     status["counts"],
                     status["reason"]

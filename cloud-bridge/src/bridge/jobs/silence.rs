@@ -51,8 +51,8 @@ mod tests {
     fn it_counts_from_the_last_word_or_change_of_the_link() {
         let s = Duration::from_secs;
         let mut silence = Silence::default();
-        let mut status = Status::default();
-        status.nodes = vec![Entry::new("a", OrderPhase::InProgress, ""), Entry::new("b", OrderPhase::Pending, "")];
+        let nodes = vec![Entry::new("a", OrderPhase::InProgress, ""), Entry::new("b", OrderPhase::Pending, "")];
+        let mut status = Status { nodes, ..Status::default() };
         silence.look(&status, |_| true, s(10));
         silence.look(&status, |_| true, s(20));
         assert_eq!((silence.of("a", s(25)), silence.of("b", s(25))), (s(15), s(0)));

@@ -89,9 +89,9 @@ proptest! {
                     changed[number] = step;
                 }
             }
-            for number in 0..lives.len() {
+            for (number, changed) in changed.iter_mut().enumerate() {
                 if step > 0 && connected(number, step) != connected(number, step - 1) {
-                    changed[number] = step;
+                    *changed = step;
                 }
             }
             // A bridge that has just begun knows of no silence.
