@@ -13,7 +13,7 @@ deb_common() {
         printf ' -- Sampan developers <developers@sampan.dev>  %s\n' "$(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")"; } |
         put_gz "$tree/usr/share/doc/$name/changelog.Debian.gz"
     install -D -m 644 "$from/lintian-overrides" "$tree/usr/share/lintian/overrides/$name"
-    (cd "$built/shared/$name" && cp -R . "$tree/")
+    (cd "$built/shared/$name" && cp -pR . "$tree/")
 }
 
 # deb_build NAME ARCH TREE: the package of a tree.
@@ -27,6 +27,7 @@ deb_build() {
     # As dpkg-gencontrol counts: files by kilobytes, all else as one.
     local size; size=$(cd "$tree" && find . -path ./DEBIAN -prune -o -type f -printf '%s\n' -o -printf '1\n' | awk '{s += int(($1 + 1023) / 1024)} END {print s}')
     sed -e "s/@VERSION@/$version-1/" -e "s/@ARCH@/$arch/" -e "s/@SIZE@/$size/" "$from/control.in" >"$tree/DEBIAN/control"
+    chmod 644 "$tree/DEBIAN/control" "$tree/DEBIAN/md5sums"
     find "$tree" -type d -exec chmod 755 {} +
     find "$tree" -newermt "@$SOURCE_DATE_EPOCH" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
     dpkg-deb --root-owner-group -Z"${PACKAGE_COMPRESSION:-xz}" --threads-max=1 --build "$tree" "$out/${name}_$version-1_$arch.deb" >/dev/null
