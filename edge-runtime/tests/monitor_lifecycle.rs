@@ -62,6 +62,8 @@ fn a_container_is_not_waited_for_at_the_socket_of_the_daemons_unit() {
         assert!(node.reconnected().await.is_empty());
         node.client.start(node.bundle("one", "sleep 1000")).await.unwrap();
         node.started("one").await;
+        node.client.kill("one", 9).await.unwrap();
+        node.exited("one").await;
         node.client.delete("one").await.unwrap();
         node.client.forget("one").await.unwrap();
         assert!(node.client.shutdown_if_idle().await.unwrap());
