@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
+use kube::Client;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
-
-use super::Bridge;
 
 /// An answer is good for so long.
 const GOOD_FOR: Duration = Duration::from_secs(5);
@@ -15,17 +14,17 @@ const PATIENCE: Duration = Duration::from_secs(3);
 #[derive(Default)]
 pub(super) struct ApiHealth(Mutex<Option<(Instant, Result<(), String>)>>);
 
-impl Bridge {
+impl ApiHealth {
     /// # Errors
     /// The API does not answer: why, in a few words.
-    pub async fn api_answers(&self) -> Result<(), String> {
-        let mut last = self.shared.api_health.0.lock().await;
+    pub(super) async fn answers(&self, client: &Client) -> Result<(), String> {
+        let mut last = self.0.lock().await;
         if let Some((at, answer)) = &*last
             && at.elapsed() < GOOD_FOR
         {
             return answer.clone();
         }
-        let asked = tokio::time::timeout(PATIENCE, self.shared.clients.own().apiserver_version()).await;
+        let asked = tokio::time::timeout(PATIENCE, client.apiserver_version()).await;
         let answer = match asked {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => Err(error.to_string()),

@@ -194,6 +194,12 @@ impl Bridge {
         }
     }
 
+    /// # Errors
+    /// The API does not answer this bridge: why, in a few words.
+    pub async fn api_answers(&self) -> Result<(), String> {
+        self.shared.api_health.answers(self.shared.clients.own()).await
+    }
+
     /// Closes every connection in good order; nodes will look for a bridge again. Takes a moment at most.
     pub async fn close(&self) {
         let nodes: Vec<_> = self.shared.nodes().values().cloned().collect();
