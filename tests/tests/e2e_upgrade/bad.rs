@@ -21,9 +21,9 @@ fn s18_a_version_that_crashes_or_hangs_goes_back_by_itself() {
     let (before, containers) = (installed.program(), node.container_pids());
     for (name, run, reason) in [
         ("crashes", "exit 3", "ended 3 times"),
-        ("hangs", "exec sleep 1000", "not ready"),
+        ("hangs", "exec sleep 98761", "not ready"),
         ("deaf", "trap '' TERM; while :; do sleep 1; done", "not ready"),
-        ("forks", "(sleep 1000 &) ; exit 0", "ended 3 times"),
+        ("forks", "(sleep 98761 &) ; exit 0", "ended 3 times"),
     ] {
         let bundle = Bundle::script(cluster.folder(), name, run);
         let said = node.edge(&["upgrade", &bundle.path(), "--trial", "12"]).expect_err(name);
@@ -33,7 +33,7 @@ fn s18_a_version_that_crashes_or_hangs_goes_back_by_itself() {
         wait_condition(&cluster, &node, "False", reason);
         assert_eq!(node.container_pids(), containers, "{name}");
     }
-    let _ = Command::new("pkill").args(["-f", "^sleep 1000$"]).status();
+    let _ = Command::new("pkill").args(["-f", "^sleep 98761$"]).status();
     node.wait_ready();
 }
 
