@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use sampan_devices_control::{FromHelper, ToHelper, VERSION};
 use serde_json::Value;
 use smol::channel::{Receiver, Sender, WeakSender, bounded};
-use smol::future::FutureExt;
+use smol::future::{FutureExt, pending};
 use smol::{Async, Timer};
 
 use super::lines::{self, Lines};
@@ -132,7 +132,11 @@ impl Helper {
                 let (of, line) = told.recv().await.map_err(|_| io::Error::from(io::ErrorKind::Interrupted))?;
                 if of == connection {
                     let written = within(PATIENCE, lines::write(&mut out, &line)).await;
-                    written.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))?;
+                    match written.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into())) {
+                        // It reads no more, for it ends: what it has said before is still to be heard, up to the end of the stream.
+                        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => pending().await,
+                        written => written?,
+                    }
                 }
                 if told.is_empty() && waiting.take() {
                     heard(Heard::Room).await;
@@ -194,4 +198,51 @@ pub fn end(socket: &Path) {
     let mut line = serde_json::to_vec(&ToHelper::End {}).unwrap_or_default();
     line.push(b'\n');
     helper::end(socket, &line);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::Shutdown;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn what_a_helper_says_while_it_ends_is_heard() {
+        let temp = tempfile::tempdir().unwrap();
+        let socket = temp.path().join("devices.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let ends = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let hello = serde_json::to_string(&FromHelper::Hello { version: VERSION }).unwrap();
+            writeln!(stream, "{hello}").unwrap();
+            BufReader::new(&stream).read_line(&mut String::new()).unwrap();
+            stream.shutdown(Shutdown::Read).unwrap();
+            // The daemon tells it something meanwhile, and finds that nobody reads.
+            std::thread::sleep(Duration::from_millis(300));
+            let last = serde_json::to_string(&FromHelper::Keep { rows: Vec::new(), durable: true }).unwrap();
+            writeln!(stream, "{last}").unwrap();
+        });
+        let said = Rc::new(RefCell::new(Vec::new()));
+        let helper =
+            Helper { program: "/nonexistent".into(), socket, node: "n".into(), settings: serde_json::json!({}) };
+        let heard = Rc::clone(&said);
+        let (teller, work) = helper.keep(move |news| {
+            heard.borrow_mut().push(format!("{news:?}"));
+            async {}
+        });
+        let told = async {
+            while !said.borrow().iter().any(|news| news.starts_with("Down")) {
+                teller.tell(1, ToHelper::Ping {});
+                Timer::after(Duration::from_millis(10)).await;
+            }
+        };
+        smol::block_on(told.or(work));
+        ends.join().unwrap();
+        let said = said.borrow();
+        let kept = said.iter().position(|news| news.contains("Keep"));
+        assert!(kept.is_some_and(|at| at + 1 < said.len()), "{said:?}");
+    }
 }
