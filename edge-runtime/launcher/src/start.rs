@@ -4,13 +4,13 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use crate::decide::{Start, decide};
 use crate::main_process::MainProcess;
 use crate::trial;
-use crate::versions::{ADMIN, DAEMON, Ended, State, Subject, Versions, boot_id};
+use crate::versions::{DAEMON, Ended, State, Subject, Versions, boot_id};
 
 /// Says something where the daemon's log goes.
 pub type Say<'a> = &'a dyn Fn(&str);
@@ -116,12 +116,6 @@ pub fn other(versions: &Versions, args: &[OsString]) -> io::Error {
         last = io::Error::new(last.kind(), format!("{}: {last}", program.display()));
     }
     last
-}
-
-/// The package's own `edge-admin`, whatever is in force.
-#[must_use]
-pub fn packaged_admin(versions: &Versions) -> PathBuf {
-    versions.packaged().join(ADMIN)
 }
 
 fn become_program(program: &Path, args: &[OsString]) -> io::Error {

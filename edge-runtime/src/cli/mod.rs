@@ -26,6 +26,7 @@ use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
+use std::process::ExitCode;
 
 use serde::de::DeserializeOwned;
 use verb::{Operands, Shown, Verb};
@@ -99,6 +100,19 @@ impl<E: std::error::Error> From<E> for CliError {
     fn from(error: E) -> Self {
         Self::Failed(error.to_string())
     }
+}
+
+/// How the process ends, for either program of the node; a failure is said on standard error.
+pub fn exit_code(done: Result<(), CliError>) -> ExitCode {
+    let (why, code) = match done {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(CliError::Exit(code)) => return code.into(),
+        Err(CliError::Usage(why)) => (why, 2),
+        Err(CliError::Failed(why)) => (why, 1),
+    };
+    // Nothing is left to do when even stderr is gone.
+    let _ = writeln!(std::io::stderr(), "edge-runtime: {why}");
+    ExitCode::from(code)
 }
 
 /// A line on standard output.
