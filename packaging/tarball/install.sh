@@ -67,6 +67,7 @@ install_all() {
     esac
     put 644 share/edge-runtime.bash /usr/share/bash-completion/completions/edge-runtime
     put 644 share/edge-runtime.8.gz /usr/share/man/man8/edge-runtime.8.gz
+    put 644 share/edge-runtime.yaml.5.gz /usr/share/man/man5/edge-runtime.yaml.5.gz
     if [ -z "$root" ] && [ -e /var/lib/edge-runtime/versions/state.json ]; then edge-runtime use-packaged || true; fi
     service restart
     for need in runc nft; do
@@ -81,7 +82,8 @@ remove_all() {
     [ -n "$root" ] || edge-runtime reset ${1:+--all}
     rm -f "$root/usr/bin/edge-runtime" "$root/etc/init.d/edge-runtime" "$root/etc/init.d/S95edge-runtime" \
         "$root/etc/systemd/system/edge-runtime.service" "$root/etc/systemd/system/edge-runtime-firstboot.service" \
-        "$root/usr/share/bash-completion/completions/edge-runtime" "$root/usr/share/man/man8/edge-runtime.8.gz"
+        "$root/usr/share/bash-completion/completions/edge-runtime" "$root/usr/share/man/man8/edge-runtime.8.gz" \
+        "$root/usr/share/man/man5/edge-runtime.yaml.5.gz"
     rm -rf "$root/usr/lib/edge-runtime"
     [ -z "${1:-}" ] || rm -rf "$root/etc/edge-runtime" "$root/etc/default/edge-runtime" "$root/etc/default/edge-runtime.dist" "$root/run/edge-runtime"
     [ -n "$root" ] || [ "$init" != systemd ] || systemctl daemon-reload

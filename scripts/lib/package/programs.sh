@@ -45,6 +45,7 @@ shared_documents() {
         if [ "$name" = edge-runtime ]; then
             emulated "$arch" "$program" man "$work/man" >/dev/null
             put_gz "$tree/man/man8/$name.8.gz" <"$work/man/$name.8"
+            put_gz "$tree/man/man5/$name.yaml.5.gz" <"$work/man/$name.yaml.5"
             continue
         fi
         emulated "$arch" "$program" man | put_gz "$tree/man/man8/$name.8.gz"

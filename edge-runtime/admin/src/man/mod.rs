@@ -1,4 +1,7 @@
-//! `edge-admin man DIR`: manual pages, made from the tables of verbs. For whoever makes packages.
+//! `edge-admin man DIR`: manual pages, made from the tables of verbs and of the configuration's keys. For whoever makes packages.
+
+mod config;
+mod keys;
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -20,9 +23,13 @@ pub(crate) const VERB: Verb = Verb {
 fn run(given: Given) -> Result<(), CliError> {
     let folder = PathBuf::from(given.operand()?);
     std::fs::create_dir_all(&folder).map_err(|error| CliError::Failed(format!("{}: {error}", folder.display())))?;
-    let file = folder.join("edge-runtime.8");
-    std::fs::write(&file, page(&shown())).map_err(|error| CliError::Failed(format!("{}: {error}", file.display())))?;
-    print(&file.display().to_string())
+    let config = config::page().map_err(|error| CliError::Failed(error.to_string()))?;
+    for (name, text) in [("edge-runtime.8", page(&shown())), ("edge-runtime.yaml.5", config)] {
+        let file = folder.join(name);
+        std::fs::write(&file, text).map_err(|error| CliError::Failed(format!("{}: {error}", file.display())))?;
+        print(&file.display().to_string())?;
+    }
+    Ok(())
 }
 
 /// In the macros of man(7).
@@ -55,7 +62,7 @@ fn page(verbs: &[Shown]) -> String {
          .TP\n.I /var/lib/edge\\-runtime\nWhat is remembered: identity, store, images, volumes.\n\
          .TP\n.I /run/edge\\-runtime/health.sock\nHealth and metrics over HTTP: /livez, /readyz, /healthz, /metrics.\n\
          .SH ENVIRONMENT\n.TP\n.B EDGE_RUNTIME_LOG\nHow much is logged: error, warn, info, debug or trace.\n\
-         .SH \"SEE ALSO\"\n.BR kubectl (1),\n.BR runc (8),\n.BR journalctl (1)\n",
+         .SH \"SEE ALSO\"\n.BR edge\\-runtime.yaml (5),\n.BR kubectl (1),\n.BR runc (8),\n.BR journalctl (1)\n",
     );
     out
 }
@@ -97,12 +104,15 @@ mod tests {
     #[test]
     fn groff_reads_it() {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("edge-runtime.8");
-        std::fs::write(&file, page(&shown())).unwrap();
-        let Ok(done) = std::process::Command::new("groff").args(["-man", "-Tutf8", "-ww", "-z"]).arg(&file).output()
-        else {
-            return;
-        };
-        assert!(done.status.success() && done.stderr.is_empty(), "{}", String::from_utf8_lossy(&done.stderr));
+        for text in [page(&shown()), config::page().unwrap()] {
+            let file = folder.path().join("page");
+            std::fs::write(&file, text).unwrap();
+            let Ok(done) =
+                std::process::Command::new("groff").args(["-man", "-Tutf8", "-ww", "-z"]).arg(&file).output()
+            else {
+                return;
+            };
+            assert!(done.status.success() && done.stderr.is_empty(), "{}", String::from_utf8_lossy(&done.stderr));
+        }
     }
 }
