@@ -14,6 +14,11 @@ pub fn broker(bytes: &[u8]) {
     packet_fuzz(bytes);
 }
 
+/// What a program posts to the servicebus.
+pub fn servicebus(bytes: &[u8]) {
+    crate::rules::servicebus::fuzz_request(bytes);
+}
+
 /// Pieces of (what, length, bytes): a message of MQTT on some topic, an object of the API, a call of a mapper, time that passes.
 pub fn twins(mut bytes: &[u8]) {
     let typed = json!({"mqtt": {"broker": "tcp://a:1"}, "dmi": {"folder": "/nonexistent"}});
@@ -93,6 +98,7 @@ mod tests {
         fn whatever_comes_is_answered_or_passed_over(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             super::twins(&bytes);
             super::broker(&bytes);
+            super::servicebus(&bytes);
         }
     }
 }

@@ -16,7 +16,9 @@ use std::rc::Rc;
 
 use smol::channel::Sender;
 
-pub use request::What;
+#[doc(hidden)]
+pub use request::read;
+pub use request::{Refusal, What};
 pub use serve::{on_port, on_socket};
 
 /// A question and whom to answer. Dropped unanswered, it was too much.

@@ -1,6 +1,6 @@
 //! The head of a request, from strangers: what it asks for, or why it gets nothing. Pure.
 
-/// Longest head. What comes with a browser's cookies has no business here.
+/// Longest head with the empty line that ends it. What comes with a browser's cookies has no business here.
 pub(super) const LONGEST: usize = 4 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,12 +12,15 @@ pub enum What {
 }
 
 /// Status of HTTP of a request that is not answered.
-pub(super) type Refusal = &'static str;
+pub type Refusal = &'static str;
 
-/// `None` until the head is whole.
-pub(super) fn read(bytes: &[u8]) -> Option<Result<What, Refusal>> {
-    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
-    let Some(end) = end.filter(|end| *end <= LONGEST) else {
+/// `None` until the head is whole. The answer is the same however the bytes are cut.
+///
+/// # Errors
+/// It is no request for what is here.
+pub fn read(bytes: &[u8]) -> Option<Result<What, Refusal>> {
+    let end = bytes.windows(4).take(LONGEST - 3).position(|four| four == b"\r\n\r\n");
+    let Some(end) = end else {
         return (bytes.len() > LONGEST).then_some(Err("431 Request Header Fields Too Large"));
     };
     let line = bytes.get(..end).and_then(|head| head.split(|byte| *byte == b'\r').next()).unwrap_or_default();
@@ -75,6 +78,12 @@ mod tests {
             assert_eq!(read(&whole[..cut]), None, "cut at {cut}");
         }
         assert!(matches!(read(&[b'a'; LONGEST + 1]), Some(Err(refused)) if refused.starts_with("431")));
+        let most = format!("GET /livez HTTP/1.1\r\nA: {}\r\n\r\n", "b".repeat(LONGEST - 28));
+        assert_eq!((most.len(), read(most.as_bytes())), (LONGEST, Some(Ok(What::Live))));
+        let more = most.replace("A: ", "A: b") + "rest";
+        for cut in LONGEST + 1..more.len() {
+            assert!(matches!(read(&more.as_bytes()[..cut]), Some(Err(refused)) if refused.starts_with("431")), "{cut}");
+        }
         let mut late = vec![b'a'; LONGEST + 1];
         late.extend(b"\r\n\r\n");
         assert!(matches!(read(&late), Some(Err(refused)) if refused.starts_with("431")));

@@ -13,7 +13,7 @@ mod call;
 mod http;
 mod messages;
 mod requests;
-mod servicebus;
+pub(crate) mod servicebus;
 
 pub use call::{Answered, Calls};
 pub use messages::Messages;

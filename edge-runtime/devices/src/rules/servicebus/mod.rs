@@ -104,6 +104,24 @@ impl Shared {
     }
 }
 
+/// What bytes that are all that ever comes are taken for; for the fuzz target alone.
+pub(crate) fn fuzz_request(bytes: &[u8]) {
+    let mut stream = tokio::io::join(bytes, tokio::io::sink());
+    let bodies = Arc::new(Semaphore::new(BODIES));
+    let asked = std::pin::pin!(request::read(&mut stream, &bodies));
+    let asked = asked.poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+    let std::task::Poll::Ready(asked) = asked else { unreachable!("bytes in memory are there at once") };
+    match asked {
+        Ok(body) => {
+            assert!(body.bytes.len() <= bytes.len().min(MAX_BODY), "no more than was sent");
+            let _ = request::target(&body.bytes);
+        }
+        Err(Some(answer)) => assert!(answer.bytes().starts_with(b"HTTP/1.1 ")),
+        Err(None) => {}
+    }
+    assert_eq!(bodies.available_permits(), BODIES, "all room is given back");
+}
+
 /// One request, and its answer.
 async fn one(mut stream: TcpStream, number: u64, shared: &Shared) {
     let asked = timeout(SAY, request::read(&mut stream, &shared.bodies)).await;
