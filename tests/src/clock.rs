@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Adds the seconds in the file named by FAKE_CLOCK to CLOCK_REALTIME; every other clock stays.
+/// Adds the seconds in the file named by FAKE_CLOCK to CLOCK_REALTIME; every other clock stays. FAKE_CLOCK_STATE is what
+/// adjtimex(2) returns.
 const LIBRARY: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
+#include <sys/timex.h>
 #include <time.h>
 #include <unistd.h>
 int clock_gettime(clockid_t id, struct timespec *now) {
@@ -22,6 +24,10 @@ int clock_gettime(clockid_t id, struct timespec *now) {
     if (read(file, text, sizeof text - 1) > 0) now->tv_sec += atoll(text);
     close(file);
     return 0;
+}
+int adjtimex(struct timex *asked) {
+    const char *state = getenv("FAKE_CLOCK_STATE");
+    return state == NULL ? (int)syscall(SYS_adjtimex, asked) : atoi(state);
 }
 "#;
 

@@ -7,6 +7,8 @@
 pub mod clock;
 pub mod cluster;
 pub mod faults;
+#[cfg(test)]
+mod findings;
 pub mod fuse;
 mod http;
 pub mod kubectl;

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use sampan_tests::process::signal;
+use sampan_tests::process::{Process, binary, signal};
 use sampan_tests::{Cluster, EdgeNode, can_run, until};
 use serde_json::Value;
 
-use super::{examined, found};
+use super::{assert_provoked, examined, found};
 
 fn assert_found(findings: &[Value], check: &str, severity: &str, cure: &str) {
     let one = found(findings, check).unwrap_or_else(|| panic!("{check} in {findings:#?}"));
@@ -95,6 +95,14 @@ fn on_a_node_in_good_health_nothing_of_its_own_is_found_and_then_each_thing_that
     identity["key"] = key.serialize_pem().into();
     std::fs::write(&file, identity.to_string()).expect("written");
     assert_found(&examined(node.root(), |_| ()).0, "certificate", "error", "edge-runtime join");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    params.not_after = rcgen::date_time_ymd(1970, 1, 1) + now + Duration::from_secs(3 * 86_400);
+    identity["certificate"] = params.self_signed(&key).expect("a certificate").pem().into();
+    let moved = identity.to_string().replace(&cluster.listen.to_string(), "bridge.invalid:7443");
+    std::fs::write(&file, moved).expect("written");
+    let soon = examined(node.root(), |_| ());
+    assert_provoked(&soon, "certificate", "warning", "ends in 71 h", "renews it by itself");
+    assert_provoked(&soon, "bridge", "error", "bridge.invalid", "getent hosts NAME");
     std::fs::write(&file, "{").expect("written");
     assert_found(&examined(node.root(), |_| ()).0, "joined", "error", "cloud-bridge token create");
     std::fs::write(&file, right).expect("written");
@@ -135,6 +143,63 @@ fn a_node_of_another_cluster_is_told_that_the_authority_is_another() {
     assert_ne!(moved, text);
     std::fs::write(&file, moved).expect("written");
     assert_found(&examined(node.root(), |_| ()).0, "bridge", "error", "its authority is another one");
+}
+
+#[test]
+fn a_daemon_that_is_not_the_program_that_is_installed() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("drift");
+    let node = EdgeNode::bare(&cluster, "edge");
+    let program = cluster.folder().join("edge-runtime");
+    let built = std::fs::read(binary("edge-runtime")).expect("it is built");
+    let install = |bytes: &[u8]| {
+        let new = program.with_extension("new");
+        std::fs::write(&new, bytes).expect("written");
+        let runs = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
+        std::fs::set_permissions(&new, runs).expect("it is ours");
+        std::fs::rename(&new, &program).expect("as dpkg does it");
+    };
+    let start = || {
+        let mut command = Command::new(&program);
+        command.arg("run").arg("--root").arg(node.root());
+        Process::start(&mut command, &node.root().join("daemon.log"))
+    };
+    let drifts = || {
+        until(Duration::from_secs(20), "the daemon answers", || {
+            let all = examined(node.root(), |_| ());
+            let answers = all.0.iter().any(|one| one["check"] == "ready" && one["severity"] == "ok");
+            if answers { Ok(all) } else { Err(format!("{:#?}", all.0)) }
+        })
+    };
+    install(&built);
+    let mut daemon = start();
+    without(&drifts().0, &["drift"]);
+    install(&built);
+    assert_provoked(
+        &drifts(),
+        "drift",
+        "warning",
+        "is not the one that is installed",
+        "systemctl restart edge-runtime",
+    );
+    daemon.stop();
+    // The same program, which says that it is an older one.
+    let (version, older) = (env!("CARGO_PKG_VERSION"), "0.0.0");
+    assert_eq!(version.len(), older.len());
+    let mut old = built;
+    let all: Vec<usize> = old.iter().enumerate().filter(|(_, byte)| **byte == b'0').map(|(at, _)| at).collect();
+    for at in all {
+        if old[at..].starts_with(version.as_bytes()) {
+            old[at..at + older.len()].copy_from_slice(older.as_bytes());
+        }
+    }
+    install(&old);
+    let mut daemon = start();
+    let what = format!("version {older} runs, and {version} is installed");
+    assert_provoked(&drifts(), "drift", "warning", &what, "systemctl restart edge-runtime");
+    daemon.stop();
 }
 
 /// A mount that ends with the test.

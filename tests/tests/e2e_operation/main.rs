@@ -4,6 +4,8 @@
 mod bundle;
 mod doctor;
 mod metrics;
+mod provoked;
+mod stage;
 mod watch;
 
 use std::io::{Read, Write};
@@ -39,11 +41,29 @@ fn examined(root: &Path, change: impl Fn(&mut Command)) -> (Vec<Value>, i32) {
     let mut command = Command::new(binary("edge-runtime"));
     command.args(["doctor", "-o", "json", "--root"]).arg(root);
     change(&mut command);
+    examine(&mut command)
+}
+
+fn examine(command: &mut Command) -> (Vec<Value>, i32) {
     let Output { status, stdout, stderr } = command.output().expect("it starts");
     let findings = serde_json::from_slice(&stdout).unwrap_or_else(|error| {
         panic!("{error}: {}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr))
     });
     (findings, status.code().unwrap_or(-1))
+}
+
+/// Doctor has found this: it says `what`, `cure` cures it, and doctor ends as the worst of its findings wants.
+fn assert_provoked((findings, code): &(Vec<Value>, i32), check: &str, severity: &str, what: &str, cure: &str) {
+    let has = |one: &Value, field: &str, words: &str| one[field].as_str().unwrap_or_default().contains(words);
+    let one = findings
+        .iter()
+        .find(|one| one["check"] == check && one["severity"] == severity && has(one, "what", what))
+        .unwrap_or_else(|| panic!("{check}, {severity}, {what:?} in {findings:#?}"));
+    assert!(has(one, "cure", cure), "{cure:?} in {one:#}");
+    assert!(severity == "info" || (one["why"].is_string() && one["cure"].is_string()), "{one:#}");
+    let is_any = |severity: &str| findings.iter().any(|one| one["severity"] == severity);
+    let wanted = if is_any("error") { 2 } else { i32::from(is_any("warning")) };
+    assert_eq!(*code, wanted, "{findings:#?}");
 }
 
 /// The finding of this check that is worse than information.

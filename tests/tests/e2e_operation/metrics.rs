@@ -10,7 +10,7 @@ use sampan_tests::manifest::{pod, shell, with};
 use sampan_tests::{Cluster, EdgeNode, can_run, until};
 use serde_json::{Value, json};
 
-use super::{asked, of_node};
+use super::{asked, assert_provoked, examined, of_node};
 
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
@@ -105,6 +105,8 @@ fn a_node_that_is_not_ready_says_why_until_it_is() {
         other => Err(format!("{other:?}")),
     });
     assert!(body.contains("network") && body.ends_with("readyz check failed\n"), "{body}");
+    let found = examined(node.root(), |_| ());
+    assert_provoked(&found, "ready", "error", "the node is not ready: ", "cure what it names");
     assert!(of_node(&node, "/livez").expect("answered").0.contains(" 200 "), "it lives all the same");
     let folder = node.root().join("etc/cni/net.d");
     std::fs::create_dir_all(&folder).expect("a folder");

@@ -34,7 +34,7 @@ pub(crate) fn look() -> Facts {
     let of_v1 = |line: &str| {
         let mut words = line.split_ascii_whitespace();
         let name = words.next().filter(|name| !name.starts_with('#'))?;
-        (words.nth(2) == Some("1") && mounted.contains(name)).then(|| name.to_owned())
+        (words.nth(2) == Some("1") && hierarchies(&mounted).any(|one| one == name)).then(|| name.to_owned())
     };
     let controllers: Vec<String> = match is_v2 {
         true => v2.split_ascii_whitespace().map(str::to_owned).collect(),
@@ -46,6 +46,12 @@ pub(crate) fn look() -> Facts {
         command_line: text("/proc/cmdline"),
         file: FILES.iter().map(PathBuf::from).find(|file| file.exists()),
     }
+}
+
+/// Controllers of version 1 that are mounted: options of their file systems (proc_pid_mountinfo(5)).
+fn hierarchies(mounted: &str) -> impl Iterator<Item = &str> {
+    let of_cgroups = mounted.lines().filter_map(|line| line.split_once(" - cgroup "));
+    of_cgroups.filter_map(|(_, rest)| rest.split(' ').nth(1)).flat_map(|options| options.split(','))
 }
 
 pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
@@ -129,6 +135,16 @@ mod tests {
     fn a_host_without_any_cannot_work_and_one_with_all_can() {
         assert_found(&judge(&Facts::default()), "cgroups", Severity::Error, "mount -t cgroup2");
         assert_fine(&judge(&with("cpu memory pids", "/boot/cmdline.txt")));
+    }
+
+    #[test]
+    fn a_controller_counts_where_it_is_mounted_and_not_where_its_name_stands() {
+        let mounted = "30 20 0:26 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n31 20 0:27 / /srv/memory rw - tmpfs memory rw\n\
+                       32 20 0:28 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n";
+        let all: Vec<&str> = hierarchies(mounted).filter(|one| *one != "rw").collect();
+        assert_eq!(all, ["cpuset", "cpu", "cpuacct"]);
+        let no_cpu = hierarchies(mounted.lines().next().unwrap()).any(|one| one == "cpu");
+        assert!(!no_cpu);
     }
 
     #[test]

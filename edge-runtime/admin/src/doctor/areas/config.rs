@@ -43,7 +43,9 @@ pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
         found.push(Finding::error(CHECK, error.clone(), "the daemon does not start", cure));
     }
     for left_out in &facts.left_out {
-        let cure = format!("correct the name of the key in {file}, or remove it; keys are told in docs/install.md");
+        let cure = format!(
+            "correct the name of the key in {file}, or remove it; keys are told in edge-runtime.yaml(5) and docs/install.md"
+        );
         found.push(Finding::warning(CHECK, left_out.clone(), "the daemon leaves this key out", cure));
     }
     if found.is_empty() {

@@ -55,7 +55,10 @@ pub(crate) fn look(paths: &Paths) -> Facts {
         let refused = write(there).err().map(|error| error.to_string());
         places.push((device, Place { folder: there.to_owned(), space, no_exec, in_memory, refused }));
     }
-    let sensors = Sensors::find(Path::new("/sys"), vec![paths.state()]);
+    // Before a node has its folder the medium is that of where it will be.
+    let state = paths.state();
+    let there = state.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("/"));
+    let sensors = Sensors::find(Path::new("/sys"), vec![there.to_owned()]);
     Facts {
         places: places.into_iter().map(|(_, place)| place).collect(),
         trouble: sensors.storage_trouble(),

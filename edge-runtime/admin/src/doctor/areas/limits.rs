@@ -87,17 +87,17 @@ pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
         let what = format!("{used} of {most} process ids are in use");
         found.push(Finding::warning("pids", what, "soon no process can be started", cure));
     }
-    for (check, waits, cure) in [
-        ("memory-pressure", facts.memory_waits, see),
-        ("io-pressure", facts.io_waits, "see who writes: edge-runtime top, iotop -oa; a faster card, or fewer logs"),
-    ] {
-        match waits {
-            Some(waits) if waits > WAITED => {
-                let what = format!("all work waited for {waits:.0} % of the last minute");
-                found.push(Finding::warning(check, what, "everything on this machine is slow, probes time out", cure));
-            }
-            _ => {}
-        }
+    let slow = "everything on this machine is slow, probes time out";
+    let waited = |waits: Option<f64>| {
+        let waits = waits.filter(|waits| *waits > WAITED)?;
+        Some(format!("all work waited for {waits:.0} % of the last minute"))
+    };
+    if let Some(what) = waited(facts.memory_waits) {
+        found.push(Finding::warning("memory-pressure", what, slow, see));
+    }
+    if let Some(what) = waited(facts.io_waits) {
+        let cure = "see who writes: edge-runtime top, iotop -oa; a faster card, or fewer logs";
+        found.push(Finding::warning("io-pressure", what, slow, cure));
     }
     found
 }

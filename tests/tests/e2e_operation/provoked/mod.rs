@@ -1,0 +1,8 @@
+//! Every finding of doctor, provoked: the kernel's files, the network and the services of a machine are really what doctor
+//! warns of. (Those about the link and the daemon are in `doctor`.)
+
+mod disk;
+mod machine;
+mod network;
+mod runtime;
+mod systemd;

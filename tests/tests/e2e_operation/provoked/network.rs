@@ -1,0 +1,79 @@
+//! What stands in the way of pods' network, in a network namespace where it really does.
+
+use sampan_tests::can_run;
+
+use crate::assert_provoked;
+use crate::stage::Stage;
+
+/// Somebody who listens at this port of the loopback interface until the look is over.
+fn listener(stage: Stage, port: u16) -> Stage {
+    let script = format!("IO::Socket::INET->new(Listen => 1, LocalAddr => \"127.0.0.1:{port}\") or die; sleep 60");
+    stage
+        .run(&format!("perl -MIO::Socket::INET -e '$s = {script}' &"))
+        .run(&format!("for i in {{1..200}}; do ss -ltn | grep -q :{port} && break; sleep 0.05; done"))
+}
+
+#[test]
+fn no_nft_or_a_kernel_that_refuses_it() {
+    if !can_run() {
+        return;
+    }
+    let gone = || Stage::new().layer("/usr/sbin").run("rm /usr/sbin/nft");
+    assert_provoked(&gone().examined(), "nft", "error", "nft is not there", "apt-get install nftables");
+    let cni = gone().configure("network: {mode: cni}\n").examined();
+    assert_provoked(&cni, "nft", "info", "a network plugin connects pods", "");
+    let refused = Stage::new().by("setpriv --bounding-set=-net_admin").examined();
+    assert_provoked(&refused, "nft", "error", "Operation not permitted", "modprobe nf_tables");
+}
+
+#[test]
+fn another_node_or_docker_on_the_same_machine() {
+    if !can_run() {
+        return;
+    }
+    let kubelet = listener(Stage::new(), 10250).examined();
+    assert_provoked(&kubelet, "other-node", "warning", "kubelet listens at port 10250", "kubeadm reset");
+    let proxy = Stage::new().run("nft add table ip kube-proxy").examined();
+    assert_provoked(&proxy, "other-node", "warning", "kube-proxy has rules", "services.enabled: false");
+    let older = Stage::new().run("nft add table ip nat; nft add chain ip nat KUBE-SERVICES").examined();
+    assert_provoked(&older, "other-node", "warning", "kube-proxy has rules", "k3s-agent-uninstall.sh");
+    // As iptables makes it when Docker asks for the policy.
+    let docker = || {
+        Stage::new()
+            .run("nft add table ip filter")
+            .run("nft 'add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }'")
+    };
+    assert_provoked(&docker().examined(), "forward", "warning", "FORWARD", "iptables -P FORWARD ACCEPT");
+    let ours =
+        docker().run("nft add rule ip filter FORWARD iifname sampan0 accept").configure("network: {bridge: sampan0}\n");
+    let (findings, _) = ours.examined();
+    assert!(!findings.iter().any(|one| one["check"] == "forward" && one["severity"] == "warning"), "{findings:#?}");
+}
+
+#[test]
+fn rules_of_the_old_iptables() {
+    if !can_run() {
+        return;
+    }
+    let stage = Stage::new().run("iptables-legacy -L -n > /dev/null");
+    let probe = "unshare --net sh -c 'iptables-legacy -L -n && grep -q . /proc/net/ip_tables_names'";
+    let has = std::process::Command::new("sh").args(["-c", probe]).output().is_ok_and(|done| done.status.success());
+    if !has {
+        use std::io::Write;
+        // Only a notice: nothing to do when stderr is gone.
+        let _ = writeln!(std::io::stderr(), "skipped: this kernel has no old iptables");
+        return;
+    }
+    assert_provoked(&stage.examined(), "forward", "info", "old iptables", "");
+}
+
+#[test]
+fn no_resolver_and_a_port_that_is_taken() {
+    if !can_run() {
+        return;
+    }
+    let stage = listener(Stage::new(), 9100).file("/etc/resolv.conf", "# nameserver 9.9.9.9\nsearch lan\n");
+    let found = stage.configure("metrics: {listen: '127.0.0.1:9100'}\n").examined();
+    assert_provoked(&found, "resolver", "error", "/etc/resolv.conf names no server", ">> /etc/resolv.conf");
+    assert_provoked(&found, "ports", "warning", "127.0.0.1:9100 (metrics.listen)", "ss -ltnp | grep :9100");
+}
