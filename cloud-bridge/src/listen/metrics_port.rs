@@ -2,22 +2,17 @@
 //! Whoever reaches it may read; opt-in (`--metrics-listen`).
 
 use std::convert::Infallible;
-use std::io;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 
 use super::status::Refusal;
-use super::{health, overview};
-use crate::accept::{self, ARRIVAL, Gate};
+use super::{connection, health, overview};
+use crate::accept::{self, Gate};
 use crate::bridge::Bridge;
-use apimachinery::panics;
 
 /// Serves until dropped; forever waiting where there is no such port.
 pub async fn serve(listener: Option<TcpListener>, bridge: Bridge) -> Infallible {
@@ -27,21 +22,12 @@ pub async fn serve(listener: Option<TcpListener>, bridge: Bridge) -> Infallible 
         let bridge = bridge.clone();
         async move {
             accept::prepare(&socket)?;
-            let service = service_fn(|request: Request<Incoming>| {
-                let (bridge, arrival) = (bridge.clone(), Arc::clone(&arrival));
-                async move {
-                    let _work = arrival.work();
-                    let answer = panics::isolate(format!("request of {peer}"), route(&request, &bridge)).await;
-                    let mistake = || Refusal::internal("the bridge has made a mistake").into_response();
-                    Ok::<_, Infallible>(answer.unwrap_or_else(mistake))
-                }
-            });
-            let connection = hyper::server::conn::http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(ARRIVAL)
-                .max_buf_size(16 * 1024)
-                .serve_connection(TokioIo::new(socket), service);
-            arrival.within(async { connection.await.map_err(io::Error::other) }).await
+            let (arrival, bridge) = (&*arrival, &bridge);
+            connection::serve(socket, peer, arrival, |request| async move {
+                let _work = arrival.work();
+                route(&request, bridge).await
+            })
+            .await
         }
     })
     .await

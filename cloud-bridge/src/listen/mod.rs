@@ -4,6 +4,7 @@
 //!
 //! Owns connections up to the moment when a session takes over. Must not know what a session says.
 
+mod connection;
 mod gather;
 mod health;
 mod identity;
@@ -22,19 +23,16 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use kube::Client;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
-use crate::accept::{self, ARRIVAL, Arrival, Gate};
+use crate::accept::{self, Arrival, Gate};
 use crate::bridge::Bridge;
 use crate::pki::authority::Authority;
 use crate::pki::identity::Holder;
-use apimachinery::panics;
 pub(crate) use overview::{OPERATORS, is_operator};
 use sampan_log::printable::printable;
 use status::Refusal;
@@ -96,23 +94,12 @@ async fn serve(socket: TcpStream, acceptor: TlsAcceptor, arrived: Arrived) -> io
     tls.get_mut().1.set_buffer_limit(Some(UNSENT.into()));
     let certificate = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     let holder = certificate.and_then(Holder::of);
-    let service = service_fn(move |request: Request<Incoming>| {
-        let (arrived, holder) = (arrived.clone(), holder.clone());
-        async move {
-            let work = format!("request of {}", arrived.peer);
-            let answer = panics::isolate(work, route(request, &arrived, holder.as_ref())).await;
-            let mistake = || Refusal::internal("the bridge has made a mistake").into_response();
-            Ok::<_, Infallible>(answer.unwrap_or_else(mistake))
-        }
-    });
-    let connection = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(ARRIVAL)
-        .max_buf_size(16 * 1024)
-        .serve_connection(TokioIo::new(tls), service)
-        .with_upgrades();
     // One request: every answer but that of a link says `Connection: close`.
-    arrival.within(async { connection.await.map_err(io::Error::other) }).await
+    connection::serve(tls, arrived.peer, &arrival, |request| {
+        let (arrived, holder) = (&arrived, holder.as_ref());
+        async move { route(request, arrived, holder).await }
+    })
+    .await
 }
 
 fn prepare(socket: &TcpStream) -> io::Result<()> {

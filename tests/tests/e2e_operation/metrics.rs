@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -174,15 +175,22 @@ fn alerts_and_dashboard_name_what_is_there() {
             assert!(printed.contains(word), "{word} of docs/operation.md is printed by no program");
         }
     }
-    let promtool = std::env::var_os("PROMTOOL").unwrap_or_else(|| "promtool".into());
-    let mut check = Command::new(&promtool);
-    match check.args(["check", "rules"]).arg(format!("{REPOSITORY}/deploy/prometheus/alerts.yaml")).output() {
-        Ok(done) => assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr)),
-        Err(error) => {
-            use std::io::Write;
-            let _ = writeln!(std::io::stderr(), "skipped: promtool (Debian: prometheus): {error}");
-            return;
-        }
+    let tests =
+        std::fs::read_to_string(format!("{REPOSITORY}/deploy/prometheus/alerts_test.yaml")).expect("it is there");
+    let names: Vec<&str> = alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    assert!(names.len() > 15, "{names:?}");
+    for name in names {
+        assert!(
+            tests.contains(&format!("\n        alertname: {name}\n        exp_alerts:\n")),
+            "{name} is made to fire by no test"
+        );
+    }
+    let Some(promtool) = promtool() else { return };
+    for (verb, file) in [("check", "alerts.yaml"), ("test", "alerts_test.yaml")] {
+        let file = format!("{REPOSITORY}/deploy/prometheus/{file}");
+        let done = Command::new(&promtool).args([verb, "rules", &file]).output().expect("it starts");
+        let said = String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned();
+        assert!(done.status.success() && said.contains("SUCCESS"), "{said}");
     }
     // It reads what both print, and has nothing to say but what it thinks of names that are the kubelet's own.
     for text in [bridge, scraped(&node)] {
@@ -203,5 +211,20 @@ fn alerts_and_dashboard_name_what_is_there() {
                 && !said.contains("text format parsing error"),
             "{said}"
         );
+    }
+}
+
+/// That of `PROMTOOL`, of `./scripts/test`, or of this host.
+fn promtool() -> Option<PathBuf> {
+    let fetched = PathBuf::from(format!("{REPOSITORY}/.cache/promtool/promtool"));
+    let named = std::env::var_os("PROMTOOL").map(PathBuf::from);
+    let program = named.or_else(|| Some(fetched).filter(|file| file.exists())).unwrap_or_else(|| "promtool".into());
+    match Command::new(&program).arg("--version").output() {
+        Ok(_) => Some(program),
+        Err(error) => {
+            use std::io::Write;
+            let _ = writeln!(std::io::stderr(), "skipped: promtool (Debian: prometheus): {error}");
+            None
+        }
     }
 }

@@ -79,7 +79,7 @@ pub(super) fn page() -> Result<String, Box<dyn std::error::Error>> {
         let own = defaults.iter().find(|(name, _)| name == key.name).map(|(_, value)| value.as_str());
         let default = if key.default.is_empty() { own.unwrap_or_default() } else { key.default };
         let _ = writeln!(out, ".TP\n.BI \"{}: \" \"{}\"", plain(key.name), plain(key.kind));
-        let _ = writeln!(out, "{}.", line(key.about));
+        let _ = writeln!(out, "{}.", line(&sentence(key.about)));
         let _ = writeln!(out, "Default: {}.", plain(default));
     }
     out.push_str(
@@ -89,6 +89,12 @@ pub(super) fn page() -> Result<String, Box<dyn std::error::Error>> {
          .SH \"SEE ALSO\"\n.BR edge\\-runtime (8)\n",
     );
     Ok(out)
+}
+
+fn sentence(text: &str) -> String {
+    let mut signs = text.chars();
+    let first = signs.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(signs.as_str().chars()).collect()
 }
 
 #[cfg(test)]
@@ -105,8 +111,8 @@ mod tests {
     fn every_key_of_the_configuration_is_there_with_its_default() {
         let defaults = defaults().unwrap();
         let mut of_code: BTreeSet<String> = defaults.iter().map(|(name, _)| name.clone()).collect();
-        // In the place of network.subnet.
-        of_code.insert("network.pod-cidrs".to_owned());
+        // In the place of network.pod-cidrs.
+        of_code.insert("network.subnet".to_owned());
         assert_eq!(names(), of_code);
         for key in KEYS {
             let own = defaults.iter().find(|(name, _)| name == key.name).map(|(_, value)| value.as_str());
@@ -117,7 +123,7 @@ mod tests {
             );
         }
         let page = page().unwrap();
-        assert!(page.contains(".BI \"max\\-pods: \" \"NUMBER\"\nmost pods on this node.\nDefault: 110.\n"), "{page}");
+        assert!(page.contains(".BI \"max\\-pods: \" \"NUMBER\"\nMost pods on this node.\nDefault: 110.\n"), "{page}");
         assert!(page.contains("Default: {memory.available: "), "{page}");
     }
 

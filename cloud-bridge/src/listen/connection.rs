@@ -1,0 +1,47 @@
+//! One connection that speaks HTTP/1.1, with TLS or without. Knows the limits of a stranger, and nothing of what is asked for.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::status::Refusal;
+use crate::accept::{ARRIVAL, Arrival};
+use apimachinery::panics;
+
+/// Answers until the client goes, says nothing for too long, or has been answered all it may ask. A panic ends one request.
+///
+/// # Errors
+/// The connection broke, or took longer than an arrival may.
+pub(super) async fn serve<S, F>(
+    stream: S,
+    peer: SocketAddr,
+    arrival: &Arrival,
+    answer: impl Fn(Request<Incoming>) -> F,
+) -> io::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    F: Future<Output = Response<Full<Bytes>>>,
+{
+    let service = service_fn(|request: Request<Incoming>| {
+        let answer = panics::isolate(format!("request of {peer}"), answer(request));
+        async move {
+            let mistake = || Refusal::internal("the bridge has made a mistake").into_response();
+            Ok::<_, Infallible>(answer.await.unwrap_or_else(mistake))
+        }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(ARRIVAL)
+        .max_buf_size(16 * 1024)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    arrival.within(async { connection.await.map_err(io::Error::other) }).await
+}
