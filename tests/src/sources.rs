@@ -51,6 +51,14 @@ fn adds_to_the_clock(line: &str) -> bool {
     line.split("Instant::now() + ").skip(1).any(unbounded)
 }
 
+/// The same of a number that becomes a time in that place.
+fn adds_a_number_to_the_clock(line: &str) -> bool {
+    let made = |rest: &str| {
+        rest.split_once('(').is_some_and(|(_, number)| number.starts_with(|c: char| c.is_ascii_lowercase()))
+    };
+    line.split("Instant::now() + Duration::from_").skip(1).any(|rest| made(rest) && !rest.contains(".min("))
+}
+
 /// Whether a line makes a duration of a number in a way that panics for negative and huge ones.
 fn makes_an_unchecked_duration(line: &str) -> bool {
     line.contains("Duration::from_secs_f64(") || line.contains("Duration::from_secs_f32(")
@@ -83,6 +91,9 @@ fn the_rules_know_what_they_look_for() {
     assert!(adds_to_the_clock("end: Instant::now() + options.timeout,"));
     assert!(!adds_to_the_clock("Some(Instant::now() + CALM)"));
     assert!(!adds_to_the_clock("end: Instant::now() + options.timeout.min(LONGEST),"));
+    assert!(adds_a_number_to_the_clock("until: Instant::now() + Duration::from_secs(order.seconds.max(1)),"));
+    assert!(!adds_a_number_to_the_clock("let until = Instant::now() + Duration::from_millis(left).min(LONGEST);"));
+    assert!(!adds_a_number_to_the_clock("let until = Instant::now() + Duration::from_secs(10);"));
     assert!(lines().len() > 20_000, "the sources are read");
 }
 
@@ -95,5 +106,6 @@ fn json_is_changed_by_ways_that_cannot_panic() {
 fn outside_numbers_are_not_added_to_the_clock() {
     // The times of a device are its own configuration and constants.
     none("cloud-bridge", "use checked_add", adds_to_the_clock);
+    none("", "use checked_add, or min", adds_a_number_to_the_clock);
     none("", "use try_from_secs_f64", makes_an_unchecked_duration);
 }

@@ -150,7 +150,7 @@ fn words(job: &Job, status: &Status, counts: Counts, (failed, tolerated): (usize
     let with = |reason: &str| {
         status.nodes.iter().filter(|entry| entry.phase == OrderPhase::Pending && *entry.reason == *reason).count()
     };
-    let unasked = counts.failure - failed;
+    let unasked = counts.failure.saturating_sub(failed);
     let all = [
         (counts.successful, "successful".to_owned()),
         (failed, "failed".to_owned()),

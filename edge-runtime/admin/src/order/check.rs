@@ -34,6 +34,7 @@ pub(super) fn check(items: &[String], paths: &Paths, bytes: u64) -> Result<(), S
 
 fn judge(item: &str, facts: &Facts, bytes: u64) -> Result<(), String> {
     let megabytes = |bytes: u64| bytes >> 20;
+    let wanted = bytes.saturating_mul(2).saturating_add(DISK);
     match item {
         "cpu" if facts.load_per_cpu > LOAD => {
             Err(format!("cpu: {:.1} processes wait for each processor (at most {LOAD})", facts.load_per_cpu))
@@ -41,8 +42,8 @@ fn judge(item: &str, facts: &Facts, bytes: u64) -> Result<(), String> {
         "mem" if facts.memory < MEMORY => {
             Err(format!("mem: {} MiB are available (at least {})", megabytes(facts.memory), megabytes(MEMORY)))
         }
-        "disk" if facts.disk < DISK + 2 * bytes => {
-            Err(format!("disk: {} MiB are free (at least {})", megabytes(facts.disk), megabytes(DISK + 2 * bytes)))
+        "disk" if facts.disk < wanted => {
+            Err(format!("disk: {} MiB are free (at least {})", megabytes(facts.disk), megabytes(wanted)))
         }
         "cpu" | "mem" | "disk" => Ok(()),
         other => Err(format!("checkItems: '{other}' is none of cpu, mem, disk")),
@@ -77,6 +78,7 @@ mod tests {
         assert!(judge("cpu", &Facts { load_per_cpu: 5.0, ..good }, 0).unwrap_err().starts_with("cpu: 5.0"));
         assert!(judge("mem", &Facts { memory: 1 << 20, ..good }, 0).unwrap_err().starts_with("mem: 1 MiB"));
         assert!(judge("disk", &good, 600 << 20).unwrap_err().starts_with("disk: 1024 MiB"));
+        assert!(judge("disk", &good, u64::MAX).unwrap_err().starts_with("disk: 1024 MiB"));
         assert!(judge("gpu", &good, 0).unwrap_err().contains("gpu"));
         assert!(available().is_some_and(|bytes| bytes > MEMORY));
     }

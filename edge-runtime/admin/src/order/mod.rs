@@ -29,6 +29,9 @@ use progress::Progress;
 /// Between two looks for somebody who says yes.
 const PAUSE: Duration = Duration::from_secs(2);
 
+/// A year, in seconds: as the bridge has it for a job.
+const LONGEST: u64 = 366 * 86_400;
+
 /// One order at work.
 struct Job<'a> {
     order: &'a Order,
@@ -45,7 +48,7 @@ pub(crate) fn run(order: &Order, paths: &Paths, tell: &mut dyn FnMut(&Kept)) {
         order,
         paths,
         progress: Progress::new(kept, paths, tell),
-        until: Instant::now() + Duration::from_secs(order.timeout_seconds.max(1)),
+        until: Instant::now() + patience(order.timeout_seconds),
     };
     // The bridge asks because it does not know.
     job.progress.tell();
@@ -63,6 +66,11 @@ pub(crate) fn run(order: &Order, paths: &Paths, tell: &mut dyn FnMut(&Kept)) {
         Ok(End::Later) => {}
         Err(why) => job.progress.end(OrderPhase::Failure, &why),
     }
+}
+
+/// A bridge that has lost its mind says any number, and a sum beyond all clocks would be the end of this process.
+fn patience(seconds: u64) -> Duration {
+    Duration::from_secs(seconds.clamp(1, LONGEST))
 }
 
 /// How the work of this process has ended.
@@ -125,6 +133,19 @@ impl Job<'_> {
             std::thread::sleep(Duration::from_secs(60));
             // Waiting is not the work.
             self.until += Duration::from_secs(60);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_number_of_a_bridge_is_beyond_the_clock() {
+        for (seconds, wanted) in [(0, 1), (300, 300), (u64::MAX, LONGEST)] {
+            assert_eq!(patience(seconds), Duration::from_secs(wanted));
+            assert!(Instant::now().checked_add(patience(seconds)).is_some());
         }
     }
 }

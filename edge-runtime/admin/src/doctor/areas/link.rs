@@ -118,7 +118,7 @@ pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
 fn certificate(facts: &Facts) -> Option<Finding> {
     let end = facts.end?;
     let at = Timestamp::from_second(end).map(|end| end.to_string()).unwrap_or_default();
-    let left = end - facts.now;
+    let left = end.saturating_sub(facts.now);
     let renew = "the node renews it by itself while a bridge is connected: see the finding about the bridge";
     Some(match left {
         ..=0 => Finding::error(
@@ -185,6 +185,8 @@ mod tests {
         let damaged = Facts { joined: Some(Err("identity.json: EOF".into())), ..well() };
         assert_found(&judge(damaged), "joined", Severity::Error, "cloud-bridge token create");
         assert_found(&judge(Facts { end: Some(1), ..well() }), "certificate", Severity::Error, "edge-runtime join");
+        let endless = judge(Facts { end: Some(i64::MAX), now: -1, ..well() });
+        assert!(endless.iter().any(|one| one.check == "certificate" && one.severity == Severity::Ok), "{endless:?}");
         let soon = Facts { end: Some(1_800_000_000 + 3600), ..well() };
         assert_found(&judge(soon), "certificate", Severity::Warning, "renews it by itself");
         assert_found(&tried(Trouble::Name("no b".into())), "bridge", Severity::Error, "getent hosts");
