@@ -52,7 +52,7 @@ pub(super) const KEYS: &[Key] = &[
     key("device-twin", "MAPPING", "none", "sensors and actuators in the API, as the document about devices has it"),
     key("runtimes", "{NAME: {command: PROGRAM, args: [ARG]}}", "", "more OCI runtimes, by the handler of a RuntimeClass"),
     key("registry", "[{host: NAME, ...}]", "", "registries: host, mirrors, plain-http, insecure, ca, auth-file"),
-    key("eviction.hard", "{SIGNAL: VALUE}", "", "thresholds as the kubelet's evictionHard; '0' switches one off"),
+    key("eviction.hard", "{SIGNAL: VALUE}", "memory.available: a twentieth of the memory, 100Mi at most; nodefs.available: 10%; imagefs.available: 15%; nodefs.inodesFree, imagefs.inodesFree: 5%", "thresholds as the kubelet's evictionHard; '0' switches one off"),
     key("eviction.pressure-transition-seconds", "SECONDS", "", "how long a pressure condition stays after it was last seen"),
     key("images.gc-high-percent", "PERCENT", "", "use of the disk at which unused images go; 100: never"),
     key("images.gc-low-percent", "PERCENT", "", "until when they go"),
