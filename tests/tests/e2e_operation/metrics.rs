@@ -205,12 +205,9 @@ fn alerts_and_dashboard_name_what_is_there() {
         let done = child.wait_with_output().expect("it ends");
         let said = [done.stdout, done.stderr].concat();
         let said = String::from_utf8_lossy(&said);
-        assert!(
-            !said.contains("error while linting")
-                && !said.contains("parse error")
-                && !said.contains("text format parsing error"),
-            "{said}"
-        );
+        let of_kubelet =
+            |line: &str| ["kubelet_", "container_", "pod_", "node_", "prober_"].iter().any(|own| line.starts_with(own));
+        assert!(matches!(done.status.code(), Some(0 | 3)) && said.lines().all(of_kubelet), "{said}");
     }
 }
 
