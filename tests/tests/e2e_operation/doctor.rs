@@ -10,11 +10,8 @@ use serde_json::Value;
 
 use super::{assert_provoked, examined, found};
 
-fn assert_found(findings: &[Value], check: &str, severity: &str, cure: &str) {
-    let one = found(findings, check).unwrap_or_else(|| panic!("{check} in {findings:#?}"));
-    assert_eq!(one["severity"], severity, "{one:#}");
-    assert!(one["cure"].as_str().is_some_and(|text| text.contains(cure)), "{cure:?} in {one:#}");
-    assert!(one["why"].as_str().is_some_and(|text| !text.is_empty()), "{one:#}");
+fn assert_found(examined: &(Vec<Value>, i32), check: &str, severity: &str, cure: &str) {
+    assert_provoked(examined, check, severity, "", cure);
 }
 
 fn without(findings: &[Value], checks: &[&str]) {
@@ -47,42 +44,42 @@ fn on_a_node_in_good_health_nothing_of_its_own_is_found_and_then_each_thing_that
     let config = node.root().join("etc/edge-runtime/config.yaml");
     let right = std::fs::read_to_string(&config).expect("a file");
     std::fs::write(&config, format!("{right}max-podz: 3\n")).expect("written");
-    assert_found(&examined(node.root(), |_| ()).0, "config", "warning", "config.yaml");
+    assert_found(&examined(node.root(), |_| ()), "config", "warning", "config.yaml");
     std::fs::write(&config, format!("{right}metrics: {{listen: 'port 80'}}\n")).expect("written");
-    let (wrong, code) = examined(node.root(), |_| ());
+    let wrong = examined(node.root(), |_| ());
     assert_found(&wrong, "config", "error", "--print-config");
     assert!(
-        found(&wrong, "config").expect("found")["what"].as_str().is_some_and(|what| what.contains("metrics.listen"))
+        found(&wrong.0, "config").expect("found")["what"].as_str().is_some_and(|what| what.contains("metrics.listen"))
     );
-    assert_eq!(code, 2);
+    assert_eq!(wrong.1, 2);
     std::fs::write(&config, &right).expect("written");
 
     // A PATH without runc and nft.
     let bare = |command: &mut Command| {
         command.env("PATH", "/nowhere");
     };
-    assert_found(&examined(node.root(), bare).0, "oci-runtime", "error", "apt-get install runc");
+    assert_found(&examined(node.root(), bare), "oci-runtime", "error", "apt-get install runc");
 
     // A loop that does not go round.
     let daemon = node.daemon.as_ref().expect("it runs").pid();
     signal(daemon, "STOP");
-    let stuck = examined(node.root(), |_| ()).0;
+    let stuck = examined(node.root(), |_| ());
     signal(daemon, "CONT");
     assert_found(&stuck, "ready", "error", "systemctl restart edge-runtime");
 
     cluster.kill_bridge();
     let cut = until(Duration::from_secs(40), "the daemon has noticed", || {
-        let (findings, _) = examined(node.root(), |_| ());
-        if found(&findings, "link").is_some() { Ok(findings) } else { Err(format!("{findings:#?}")) }
+        let all = examined(node.root(), |_| ());
+        if found(&all.0, "link").is_some() { Ok(all) } else { Err(format!("{:#?}", all.0)) }
     });
     assert_found(&cut, "bridge", "error", "no firewall");
     assert_found(&cut, "link", "warning", "journalctl");
 
     node.kill();
-    let (dead, code) = examined(node.root(), |_| ());
+    let dead = examined(node.root(), |_| ());
     assert_found(&dead, "daemon", "error", "systemctl enable --now edge-runtime");
-    assert_eq!(code, 2);
-    without(&dead, &["config", "joined", "certificate"]);
+    assert_eq!(dead.1, 2);
+    without(&dead.0, &["config", "joined", "certificate"]);
 
     // A certificate of long ago, and an identity that is none.
     let file = node.root().join("var/lib/edge-runtime/identity/identity.json");
@@ -94,7 +91,7 @@ fn on_a_node_in_good_health_nothing_of_its_own_is_found_and_then_each_thing_that
     identity["certificate"] = params.self_signed(&key).expect("a certificate").pem().into();
     identity["key"] = key.serialize_pem().into();
     std::fs::write(&file, identity.to_string()).expect("written");
-    assert_found(&examined(node.root(), |_| ()).0, "certificate", "error", "edge-runtime join");
+    assert_found(&examined(node.root(), |_| ()), "certificate", "error", "edge-runtime join");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
     params.not_after = rcgen::date_time_ymd(1970, 1, 1) + now + Duration::from_secs(3 * 86_400);
     identity["certificate"] = params.self_signed(&key).expect("a certificate").pem().into();
@@ -104,7 +101,7 @@ fn on_a_node_in_good_health_nothing_of_its_own_is_found_and_then_each_thing_that
     assert_provoked(&soon, "certificate", "warning", "ends in 71 h", "renews it by itself");
     assert_provoked(&soon, "bridge", "error", "bridge.invalid", "getent hosts NAME");
     std::fs::write(&file, "{").expect("written");
-    assert_found(&examined(node.root(), |_| ()).0, "joined", "error", "cloud-bridge token create");
+    assert_found(&examined(node.root(), |_| ()), "joined", "error", "cloud-bridge token create");
     std::fs::write(&file, right).expect("written");
     cluster.start_bridge();
 }
@@ -117,17 +114,17 @@ fn a_bare_device_has_not_joined_and_a_full_or_read_only_disk_is_one() {
     let folder = tempfile::tempdir().expect("a folder");
     let root = folder.path();
     let disk = Mounted::tmpfs(root, "size=40m");
-    let bare = examined(root, |_| ()).0;
+    let bare = examined(root, |_| ());
     assert_found(&bare, "joined", "warning", "edge-runtime join");
     assert_found(&bare, "daemon", "error", "systemctl enable --now");
     assert_found(&bare, "disk-memory", "warning", "on a disk");
     std::fs::write(root.join("filler"), vec![1; 64 << 20]).expect_err("there is no such room");
-    assert_found(&examined(root, |_| ()).0, "disk", "error", "du -xh");
+    assert_found(&examined(root, |_| ()), "disk", "error", "du -xh");
     std::fs::remove_file(root.join("filler")).expect("removed");
     disk.remount("ro");
-    assert_found(&examined(root, |_| ()).0, "disk", "error", "remount,rw");
+    assert_found(&examined(root, |_| ()), "disk", "error", "remount,rw");
     disk.remount("rw,noexec");
-    assert_found(&examined(root, |_| ()).0, "disk-exec", "error", "/etc/fstab");
+    assert_found(&examined(root, |_| ()), "disk-exec", "error", "/etc/fstab");
 }
 
 #[test]
@@ -142,7 +139,7 @@ fn a_node_of_another_cluster_is_told_that_the_authority_is_another() {
     let moved = text.replace(&first.listen.to_string(), &second.listen.to_string());
     assert_ne!(moved, text);
     std::fs::write(&file, moved).expect("written");
-    assert_found(&examined(node.root(), |_| ()).0, "bridge", "error", "its authority is another one");
+    assert_found(&examined(node.root(), |_| ()), "bridge", "error", "its authority is another one");
 }
 
 #[test]
