@@ -6,8 +6,8 @@ import threading
 import time
 
 from board import Died
+from life import NAMESPACE
 
-NAMESPACE = "/api/v1/namespaces/default"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 

@@ -1,0 +1,137 @@
+"""Versions of the programs on the machine: an upgrade under way, and what must hold of the versions after anything."""
+
+import json
+import time
+
+from board import Died, until
+
+FOLDER = "/var/lib/edge-runtime/versions"
+LAUNCHER = "/run/edge-runtime.launcher/main.json"
+PACKAGED = "/usr/lib/edge-runtime"
+TRIAL = 10
+# What a trial that did not prove anything says.
+REASONS = ("started anew", "ended 3 times", "not ready", "the trial cannot be remembered")
+# Of state.json, after which it counts as told: what is read may not be on the medium yet.
+TOLD = 1.0
+
+
+def state(board):
+    """What stands in state.json; nothing where nobody has ever upgraded."""
+    code, text = board.run(f"cat {FOLDER}/state.json")
+    return json.loads(text) if code == 0 else {}
+
+
+def daemons(board):
+    """(pid, program) of every process that is a daemon."""
+    script = (
+        'for p in /proc/[0-9]*; do [ "$(tr "\\0" " " <$p/cmdline 2>/dev/null | cut -d" " -f1-2)" = "edge-runtime run" ] || continue; '
+        'echo "${p#/proc/} $(readlink $p/exe)"; done'
+    )
+    lines = board.must(script).splitlines()
+    return [tuple(line.split(" ", 1)) for line in lines if " " in line]
+
+
+def monitors_and_containers(board):
+    """The processes that an upgrade leaves alone."""
+    return board.must("for p in /proc/[0-9]*; do [ \"$(tr '\\0' ' ' <$p/cmdline 2>/dev/null)\" != 'sleep 100000 ' ] || echo ${p#/proc/}; done").split()
+
+
+class Upgrade:
+    """One of a bundle, or back by hand, as the board does it in the background."""
+
+    def __init__(self, board, kind, what):
+        self.board, self.kind, self.what = board, kind, what
+        self.before = state(board)
+        self.began = time.monotonic()
+        # When what is last seen of the state was seen first.
+        self.seen, self.seen_at, self.trial_at = self.before, self.began, None
+        self.arrived = False
+        board.must(f"(edge-runtime upgrade {what} --trial {TRIAL} >/var/log/upgrade.log 2>&1; echo $? >>/var/log/upgrade.log) </dev/null 3>&- & echo $! >/run/upgrade.pid")
+
+    def look(self):
+        """How far it is: coming, switch (it is here), trial, or end."""
+        _, text = self.board.run(f"cat {FOLDER}/state.json 2>/dev/null; echo; [ ! -d {FOLDER}/arriving ] || echo arriving")
+        first, *rest = text.splitlines() or [""]
+        seen = json.loads(first) if first else {}
+        if seen != self.seen:
+            self.seen, self.seen_at = seen, time.monotonic()
+        here = bool(rest and "arriving" in rest[-1])
+        self.arrived |= here
+        if seen.get("trial"):
+            self.trial_at = self.trial_at or time.monotonic()
+            return "trial"
+        if self.trial_at or seen.get("last") != self.before.get("last"):
+            return "end"
+        return "switch" if self.arrived and not here else "coming"
+
+    def follow(self, phase, seconds):
+        """Until it is so far, and these seconds more; how far it is then."""
+        order = ["coming", "switch", "trial", "end"]
+        limit = time.monotonic() + 90
+        while order.index(found := self.look()) < order.index(phase):
+            if time.monotonic() > limit:
+                raise Died(f"the upgrade does not come to {phase}: {self.said()}")
+        until_then = time.monotonic() + seconds
+        while (left := until_then - time.monotonic()) > 0:
+            time.sleep(min(0.15, left))
+            found = self.look()
+        return found
+
+    def said(self):
+        return self.board.run("cat /var/log/upgrade.log")[1]
+
+    def wait(self):
+        """The end of its trial; exit code of the command."""
+        def ended():
+            words = self.said().split()
+            return words[-1] if words and words[-1].isdigit() else None
+
+        return int(until(150, "the end of the upgrade", ended))
+
+    def wrong(self, after):
+        """What is wrong with a state after it was cut anywhere."""
+        if after.get("trial"):
+            return [f"a trial outlived the boot: {after}"]
+        old, last = self.before.get("current"), after.get("last") or {}
+        if after.get("last") == self.before.get("last") and after.get("current") == old:
+            told = self.seen != self.before and time.monotonic() - self.seen_at > TOLD
+            return [f"what was seen is gone: {self.seen}"] if told and not self.seen.get("trial") else []
+        if last.get("good"):
+            # The version before is there to go back to.
+            good = self.kind in ("good", "back") and after.get("current") == last.get("version") and last.get("from") == old
+            return [] if good else [f"{after} after {self.before}"]
+        if after.get("current") != old or not any(reason in last.get("reason", "") for reason in REASONS):
+            return [f"not the old version: {after} after {self.before}"]
+        return []
+
+
+def check(board, api):
+    """Exactly one version runs, the one in force, and the Node says so and what became of the last one."""
+    now = state(board)
+    folder = f"{FOLDER}/{now['current']}" if now.get("current") else PACKAGED
+    running = daemons(board)
+    wrong = []
+    if [program for _, program in running] != [f"{folder}/edge-runtime"]:
+        wrong.append(f"{running} run, in force is {folder}")
+    number = now.get("current", "0.1.0").split("-")[0]
+    boot = board.must("cat /proc/sys/kernel/random/boot_id").strip()
+
+    def told():
+        _, node = api.get("/api/v1/nodes/board")
+        status = node.get("status", {})
+        conditions = {one["type"]: one for one in status.get("conditions", [])}
+        info = status.get("nodeInfo", {})
+        said = conditions.get("Upgraded", {}).get("message", "")
+        last = now.get("last") or {}
+        return (
+            conditions.get("Ready", {}).get("status") == "True"
+            and info.get("bootID") == boot
+            and info.get("kubeletVersion", "").endswith(f"-sampan-{number}")
+            and (not last.get("reason") or last["reason"] in said)
+        )
+
+    try:
+        until(60, "the Node", told)
+    except Died:
+        wrong.append(f"the Node does not say that {number} is ready and {now.get('last')}: {json.dumps(api.get('/api/v1/nodes/board')[1].get('status'))[:1500]}")
+    return wrong
