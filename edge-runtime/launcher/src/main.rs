@@ -18,7 +18,7 @@ fn main() -> ExitCode {
         Some(trial::VERB) if args.iter().any(|word| word == trial::BEGIN) => trial::begin(&launcher, versions.root()),
         Some(trial::VERB) => trial::watch(&versions),
         // For the package: what it brings is in force again, whatever came in between.
-        Some("use-packaged") => versions.change(|state| (state.current, state.trial) = (None, None)),
+        Some("use-packaged") => start::use_packaged(&versions),
         _ => Err(start::other(&versions, &args)),
     };
     match done {

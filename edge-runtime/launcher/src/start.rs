@@ -15,6 +15,9 @@ use crate::versions::{DAEMON, Ended, State, Subject, Versions, boot_id};
 /// Says something where the daemon's log goes.
 pub type Say<'a> = &'a dyn Fn(&str);
 
+/// What the disk did not take.
+const CANNOT_BE_REMEMBERED: &str = "the trial cannot be remembered";
+
 /// Becomes the daemon's program with these arguments; comes back only if no version can be started.
 pub fn daemon(versions: &Versions, launcher: &Path, args: &[OsString], say: Say<'_>) -> io::Error {
     let mut state = settle(versions, launcher, say);
@@ -55,36 +58,28 @@ fn settle(versions: &Versions, launcher: &Path, say: Say<'_>) -> State {
     let decided = versions.change(|state| (decide(state, &boot_id()), state.clone()));
     let (start, state) = match decided {
         Ok(decided) => decided,
-        Err(error) => {
-            // What cannot be remembered cannot be tried.
-            let mut state = versions.read();
-            let why = format!("the trial cannot be remembered: {error}");
-            if let Some(trial) = &state.trial {
-                let subject = trial.subject;
-                state.end(false, &why);
-                back(versions, subject, &why, say);
-            }
-            return state;
-        }
+        // What cannot be remembered cannot be tried.
+        Err(error) => return end(versions, versions.read(), &format!("{CANNOT_BE_REMEMBERED}: {error}"), say),
     };
     match start {
         Start::Plain => {}
         Start::OnTrial => {
             say(&format!("{} is on trial", shown(&state)));
             if let Err(error) = trial::spawn(launcher, versions.root()) {
-                say(&format!("nobody watches the trial, so it ends with this start: {error}"));
-                let mut state = state;
-                let subject = state.trial.as_ref().map(|trial| trial.subject);
-                let ended = versions.change(|kept| kept.end(false, &error.to_string()));
-                state.end(false, &error.to_string());
-                if let (Some(subject), Ok(())) = (subject, ended) {
-                    back(versions, subject, &error.to_string(), say);
-                }
-                return state;
+                return end(versions, state, &format!("nobody watches the trial: {error}"), say);
             }
         }
         Start::Back { subject, reason } => back(versions, subject, &reason, say),
     }
+    state
+}
+
+/// The trial of this state, if there is one, is over for this start. Where that cannot be written the next one finds it so again.
+fn end(versions: &Versions, mut state: State, why: &str, say: Say<'_>) -> State {
+    let Some(subject) = state.trial.as_ref().map(|trial| trial.subject) else { return state };
+    state.end(false, why);
+    let _ = versions.change(|kept| kept.end(false, why));
+    back(versions, subject, why, say);
     state
 }
 
@@ -103,6 +98,20 @@ fn shown(state: &State) -> String {
         (_, Some(version)) => format!("version {version}"),
         (_, None) => "the package's version".to_owned(),
     }
+}
+
+/// The package's version is in force, without a trial; one under way is over.
+///
+/// # Errors
+/// The disk takes nothing: all is as it was.
+pub fn use_packaged(versions: &Versions) -> io::Result<()> {
+    let subject = versions.change(|state| {
+        let subject = state.trial.as_ref().map(|trial| trial.subject);
+        state.end(false, "the package's version was put in force meanwhile");
+        state.current = None;
+        subject
+    })?;
+    if subject == Some(Subject::Configuration) { versions.restore_configuration() } else { Ok(()) }
 }
 
 /// Becomes another program of the version in force, for a person: `edge-runtime status` and all others.
@@ -136,5 +145,50 @@ mod tests {
         assert!(state.last.as_ref().is_some_and(|last| !last.good && last.reason.contains("Exec format")));
         give_up(&mut state, "gone, too");
         assert_eq!(state.current, None);
+    }
+
+    fn on_trial(root: &Path, subject: Subject) -> Versions {
+        let versions = Versions::new(root, &root.join("usr/lib/edge-runtime"));
+        let trial = Trial { subject, from: Some("1-a".into()), boot_id: boot_id(), ..Trial::default() };
+        versions.change(|state| (state.current, state.trial) = (Some("2-b".into()), Some(trial))).unwrap();
+        std::fs::create_dir_all(versions.configuration().parent().unwrap()).unwrap();
+        std::fs::write(versions.configuration(), "new").unwrap();
+        std::fs::write(versions.configuration_before(), "old").unwrap();
+        versions
+    }
+
+    #[test]
+    fn a_trial_that_nobody_can_watch_or_remember_is_over() {
+        let nobody = Path::new("/nonexistent");
+        for subject in [Subject::Programs, Subject::Configuration] {
+            let temp = tempfile::tempdir().unwrap();
+            let versions = on_trial(temp.path(), subject);
+            let state = settle(&versions, nobody, &|_| ());
+            assert_eq!(state, versions.read());
+            assert!(state.last.is_some_and(|last| !last.good && last.reason.contains("nobody watches")));
+            let is_old = std::fs::read(versions.configuration()).unwrap() == b"old";
+            assert_eq!(is_old, subject == Subject::Configuration);
+            assert_eq!(state.current.as_deref() == Some("1-a"), subject == Subject::Programs);
+        }
+        let temp = tempfile::tempdir().unwrap();
+        let versions = on_trial(temp.path(), Subject::Programs);
+        // Nothing can be written in place of a folder, as on a disk that is full.
+        std::fs::create_dir(versions.folder().join(".state.json")).unwrap();
+        let said = std::cell::RefCell::new(String::new());
+        let state = settle(&versions, nobody, &|what| said.borrow_mut().push_str(what));
+        assert_eq!((state.current.as_deref(), state.trial), (Some("1-a"), None));
+        assert!(said.borrow().contains(CANNOT_BE_REMEMBERED), "{said:?}");
+        assert!(versions.read().trial.is_some(), "the next start ends it again");
+    }
+
+    #[test]
+    fn the_packages_version_comes_also_amid_a_trial_of_a_configuration() {
+        let temp = tempfile::tempdir().unwrap();
+        let versions = on_trial(temp.path(), Subject::Configuration);
+        use_packaged(&versions).unwrap();
+        let state = versions.read();
+        assert_eq!((state.current, state.trial), (None, None));
+        assert!(state.last.is_some_and(|last| !last.good && last.reason.contains("package")));
+        assert_eq!(std::fs::read(versions.configuration()).unwrap(), b"old");
     }
 }

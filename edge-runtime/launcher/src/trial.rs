@@ -22,6 +22,9 @@ pub const VERB: &str = "watch-trial";
 pub const BEGIN: &str = "--begin";
 /// Between two looks.
 const PAUSE: Duration = Duration::from_secs(2);
+/// For a disk that is full: then what was good goes back, too.
+const FOR_A_DISK: Duration = Duration::from_secs(20);
+const NOT_WRITTEN: &str = "the disk did not take that it stays";
 
 /// Starts the process, which outlives this one. One that runs already is enough: the new one ends at once. A process in between
 /// is its parent, for this one becomes a daemon that expects no such child.
@@ -58,7 +61,7 @@ fn command(launcher: &Path, root: &Path) -> Command {
 /// The life of that process.
 ///
 /// # Errors
-/// The end of the trial cannot be written: it is judged again at the daemon's next start.
+/// It cannot be known whether it is the only one, or what was before cannot be restored.
 pub fn watch(versions: &Versions) -> io::Result<()> {
     // A signal to the daemon's group, as of a terminal, is not for it.
     let _ = nix::unistd::setsid();
@@ -90,33 +93,58 @@ fn is_the_same(state: &State, trial: &Trial) -> bool {
 }
 
 fn good(versions: &Versions, trial: &Trial) -> io::Result<()> {
-    let state = versions.change(|state| {
-        if is_the_same(state, trial) {
-            state.end(true, "");
+    let until = Instant::now() + FOR_A_DISK;
+    loop {
+        let ended = versions.change(|state| {
+            if is_the_same(state, trial) {
+                state.end(true, "");
+            }
+            state.clone()
+        });
+        match ended {
+            Ok(state) => return versions.prune(&state, &runs),
+            Err(error) if Instant::now() >= until => return bad(versions, trial, &format!("{NOT_WRITTEN}: {error}")),
+            Err(_) => thread::sleep(PAUSE),
         }
-        state.clone()
-    })?;
-    versions.prune(&state, &runs)
+    }
 }
 
+/// Goes back. Where the disk does not take that, the daemon is ended all the same, for its next start finds that nothing can be
+/// remembered and is the old version's; and as soon as the disk takes something that stands there, too.
 fn bad(versions: &Versions, trial: &Trial, reason: &str) -> io::Result<()> {
-    let was_it = versions.change(|state| {
-        let is_it = is_the_same(state, trial);
-        if is_it {
-            state.end(false, reason);
+    let mut ended = false;
+    let was_it = loop {
+        let written = versions.change(|state| {
+            let is_it = is_the_same(state, trial);
+            if is_it {
+                state.end(false, reason);
+            }
+            is_it
+        });
+        match written {
+            Ok(was_it) => break was_it,
+            Err(_) => {
+                if !std::mem::replace(&mut ended, true) {
+                    end_daemon(versions);
+                }
+                thread::sleep(PAUSE);
+            }
         }
-        is_it
-    })?;
+    };
     if !was_it {
         return Ok(());
     }
     if trial.subject == Subject::Configuration {
         versions.restore_configuration()?;
     }
+    end_daemon(versions);
+    Ok(())
+}
+
+fn end_daemon(versions: &Versions) {
     if let Some(daemon) = MainProcess::find(versions) {
         daemon.end();
     }
-    Ok(())
 }
 
 /// Whether a process runs one of the programs in this folder: the containers' monitor stays what it is for as long as there are

@@ -215,6 +215,18 @@ impl Versions {
         Ok(answer)
     }
 
+    /// Held by whoever brings a version, from the first byte until its trial has begun: one at a time, and nothing is deleted
+    /// meanwhile. `wait`: for the other one; else that is an error.
+    ///
+    /// # Errors
+    /// The disk takes nothing, or another process has it.
+    pub fn lock_arrival(&self, wait: bool) -> io::Result<Flock<File>> {
+        private_dir(&self.folder())?;
+        let file = File::create(self.folder().join("arriving.lock")).map_err(named(&self.folder()))?;
+        let how = if wait { FlockArg::LockExclusive } else { FlockArg::LockExclusiveNonblock };
+        Flock::lock(file, how).map_err(|(_, error)| io::Error::from(error))
+    }
+
     /// The configuration is again what it was before a trial of another one. Repeating it does no harm.
     ///
     /// # Errors
@@ -230,11 +242,12 @@ impl Versions {
         .map_err(named(&file))
     }
 
-    /// Deletes versions that nobody needs: neither in force nor gone back to, nor running still.
+    /// Deletes versions that nobody needs: neither in force nor gone back to, nor running still. While another one comes all stay.
     ///
     /// # Errors
     /// One cannot be deleted.
     pub fn prune(&self, state: &State, runs: &dyn Fn(&Path) -> bool) -> io::Result<()> {
+        let Ok(_lock) = self.lock_arrival(false) else { return Ok(()) };
         let from = state.trial.iter().filter_map(|trial| trial.from.as_deref());
         let last = state.last.iter().filter(|last| last.good).filter_map(|last| last.from.as_deref());
         let kept: Vec<&str> = state.current.as_deref().into_iter().chain(from).chain(last).collect();
@@ -325,7 +338,12 @@ mod tests {
         }
         let last = Ended { from: Some("2-b".into()), good: true, ..Ended::default() };
         let state = State { current: Some("3-c".into()), trial: None, last: Some(last) };
+        let coming = versions.lock_arrival(true).unwrap();
+        versions.prune(&state, &|_| false).unwrap();
+        assert!(versions.folder().join("5-e.partial").exists(), "while it comes");
+        drop(coming);
         versions.prune(&state, &|path| path.ends_with("4-d")).unwrap();
+        fs::remove_file(versions.folder().join("arriving.lock")).unwrap();
         let mut left: Vec<_> = fs::read_dir(versions.folder()).unwrap().map(|e| e.unwrap().file_name()).collect();
         left.sort();
         assert_eq!(left, ["2-b", "3-c", "4-d"]);

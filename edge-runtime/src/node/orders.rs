@@ -20,6 +20,9 @@ const LONGEST: usize = 256 << 10;
 /// Before one is done again whose helper has ended without a word of the end.
 const AGAIN: Duration = Duration::from_secs(60);
 
+/// Beyond what the work itself may take: a helper that says nothing for longer hangs.
+const SILENCE: Duration = Duration::from_secs(600);
+
 #[derive(Default)]
 pub(super) struct Orders {
     /// By the uid of the job; the first one is at work, if there is a task.
@@ -40,6 +43,11 @@ enum Said {
     Status(Value),
     /// How it ended; none: well.
     End(Option<String>),
+}
+
+/// How long nothing may be heard of the helper of this order.
+fn silence(order: &Value) -> Duration {
+    Duration::from_secs(order["timeoutSeconds"].as_u64().unwrap_or(0)).saturating_add(SILENCE)
 }
 
 impl Orders {
@@ -91,6 +99,7 @@ impl Orders {
             self.waiting.pop_front();
             return Ok(());
         };
+        let silence = silence(&order);
         self.number += 1;
         let (number, news) = (self.number, cx.senders.news.clone());
         let mut command = Command::new(std::env::current_exe().unwrap_or_default().with_file_name("edge-admin"));
@@ -99,7 +108,7 @@ impl Orders {
             let tell = |said| News::Order(Heard { number, said });
             let mut lines = Vec::new();
             let input = order.to_string();
-            let follow = program::follow(command, input.as_bytes(), LONGEST, |line| {
+            let follow = program::follow(command, input.as_bytes(), LONGEST, silence, |line| {
                 let said = serde_json::from_slice(line).map(|status| tell(Said::Status(status)));
                 // What finds no room is said again at the end.
                 if let Some(said) = said.ok().and_then(|said| news.try_send(said).err()) {

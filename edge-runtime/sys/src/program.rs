@@ -55,11 +55,12 @@ pub async fn help(command: Command, stdin: &[u8], limit: usize, patience: Durati
 /// standard error is this process's. When nobody waits for it any more, it is killed with all that it has started.
 ///
 /// # Errors
-/// It cannot be run, or a line has more than `limit` bytes.
+/// It cannot be run, a line has more than `limit` bytes, or nothing was heard of it for as long as `silence`.
 pub async fn follow(
     mut command: Command,
     stdin: &[u8],
     limit: usize,
+    silence: Duration,
     mut line: impl FnMut(&[u8]),
 ) -> io::Result<ExitStatus> {
     command.process_group(0);
@@ -68,12 +69,13 @@ pub async fn follow(
     let mut child = command.spawn()?;
     let mut family = Family::of(child.id());
     if let Some(mut input) = child.stdin.take() {
-        // One that ends at once says more by how it ends.
-        let _ = input.write_all(stdin).await;
+        // One that ends at once says more by how it ends; one that does not read says nothing.
+        let write = async { Ok(drop(input.write_all(stdin).await)) };
+        write.or(silent(silence)).await?;
     }
     if let Some(mut output) = child.stdout.take() {
         let (mut held, mut piece) = (Vec::new(), vec![0; 4096]);
-        while let length @ 1.. = output.read(&mut piece).await? {
+        while let length @ 1.. = output.read(&mut piece).or(silent(silence)).await? {
             held.extend_from_slice(&piece[..length]);
             while let Some(end) = held.iter().position(|byte| *byte == b'\n') {
                 line(&held[..end]);
@@ -84,9 +86,15 @@ pub async fn follow(
             }
         }
     }
-    let status = child.status().await?;
+    let status = child.status().or(silent(silence)).await?;
     family.spare();
     Ok(status)
+}
+
+/// Comes after this time.
+async fn silent<T>(silence: Duration) -> io::Result<T> {
+    smol::Timer::after(silence).await;
+    Err(io::Error::new(io::ErrorKind::TimedOut, format!("nothing was heard of it for {} s", silence.as_secs())))
 }
 
 async fn run_with(
@@ -217,6 +225,8 @@ async fn read_bounded(from: Option<impl AsyncReadExt + Unpin>, limit: usize, end
 mod tests {
     use super::*;
 
+    const LONG: Duration = Duration::from_secs(60);
+
     fn shell(script: &str) -> Command {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]);
@@ -267,9 +277,9 @@ mod tests {
         let mut lines = Vec::new();
         let said = |line: &[u8]| lines.push(String::from_utf8_lossy(line).into_owned());
         let status =
-            smol::block_on(follow(shell("read x; echo $x; printf 'a\nb\nc'; exit 3"), b"in\n", 100, said)).unwrap();
+            smol::block_on(follow(shell("read x; echo $x; printf 'a\nb\nc'; exit 3"), b"in\n", 100, LONG, said)).unwrap();
         assert_eq!((status.code(), lines), (Some(3), vec!["in".to_owned(), "a".into(), "b".into()]));
-        let long = smol::block_on(follow(shell("head -c 100000 /dev/zero; sleep 1000"), b"", 5000, |_| {}));
+        let long = smol::block_on(follow(shell("head -c 100000 /dev/zero; sleep 1000"), b"", 5000, LONG, |_| {}));
         assert!(long.unwrap_err().to_string().contains("5000"));
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("dropped");
@@ -281,9 +291,33 @@ mod tests {
             }
             told.set(true);
         };
-        let run = async { drop(follow(shell(&script), b"", 100, |_| {}).await) };
+        let run = async { drop(follow(shell(&script), b"", 100, LONG, |_| {}).await) };
         smol::block_on(smol::future::or(run, look));
         assert!(told.get() && gone(&file));
+    }
+
+    #[test]
+    fn one_of_which_nothing_is_heard_ends_with_its_children() {
+        let dir = tempfile::tempdir().unwrap();
+        let order = vec![b'x'; 1 << 20];
+        for (name, script) in [
+            ("mute", "cat >/dev/null; sleep 1000 & echo $! >F; wait"),
+            ("deaf", "sleep 1000 & echo $! >F; wait"),
+            ("closed", "cat >/dev/null; exec >&-; echo $$ >F; sleep 1000"),
+        ] {
+            let file = dir.path().join(name);
+            let script = script.replace('F', &file.display().to_string());
+            let heard = follow(shell(&script), &order, 100, Duration::from_millis(500), |_| {});
+            let error = smol::block_on(heard).unwrap_err();
+            assert!(error.kind() == io::ErrorKind::TimedOut && error.to_string().contains("nothing was heard"), "{name}");
+            assert!(gone(&file), "{name}");
+        }
+        // One that says something now and then goes on, whatever it says.
+        let script = "for i in 1 2 3 4 5 6; do echo; sleep 0.2; done";
+        let mut lines = 0;
+        let heard = follow(shell(script), b"", 100, Duration::from_secs(1), |_| lines += 1);
+        assert!(smol::block_on(heard).unwrap().success());
+        assert_eq!(lines, 6);
     }
 
     #[test]

@@ -28,7 +28,7 @@ def wait_pods(board, api):
     def run():
         _, pods = api.get(f"{NAMESPACE}/pods")
         ready = [p for p in pods["items"] if any(c["type"] == "Ready" and c["status"] == "True" for c in p["status"].get("conditions", []))]
-        return len(ready) == PODS and len(versions.monitors_and_containers(board)) == PODS
+        return len(ready) == PODS and len(versions.containers(board)) == PODS
 
     until(120, "the pods", run)
 
@@ -53,7 +53,7 @@ class Run:
 
     def whole(self):
         """An upgrade that nobody disturbs stays, touches no pod, and leaves nothing over of others."""
-        pods = versions.monitors_and_containers(self.board)
+        pods = versions.containers(self.board)
         upgrade = self.begin("good")
         code = upgrade.wait()
         after = versions.state(self.board)
@@ -62,7 +62,7 @@ class Run:
         there = set(self.board.must(f"ls -A {FOLDER}").split())
         if more := there - kept - {"state.json", "lock", "config.before.yaml", "arriving.lock"}:
             wrong.append(f"left in {FOLDER}: {sorted(more)}")
-        if versions.monitors_and_containers(self.board) != pods:
+        if versions.containers(self.board) != pods:
             wrong.append("pods were touched by an upgrade")
         return wrong + versions.check(self.board, self.api)
 
@@ -70,8 +70,10 @@ class Run:
         chance = random.Random(f"{self.options.seed}/{number}")
         kind, phase, most = MOMENTS[(number - 1) % len(MOMENTS)]
         seconds, at_flush = chance.uniform(0, most), chance.random() < 0.6
+        began = time.monotonic()
         upgrade = self.begin(kind)
         found = upgrade.follow(phase, seconds)
+        upgrade.cut()
         if at_flush:
             self.board.stop_disk()
         seen = time.monotonic()
@@ -81,20 +83,17 @@ class Run:
         up = time.monotonic() - seen
         wait_pods(self.board, self.api)
         after = versions.state(self.board)
-        upgrade.seen_at += time.monotonic() - seen
         wrong += upgrade.wrong(after) + versions.check(self.board, self.api)
-        last = after.get("last") or {}
-        same = last == (upgrade.before.get("last") or {})
-        outcome = "as before" if same else "stayed" if last.get("good") else last.get("reason", "")[:40]
+        outcome = upgrade.became(after)
         self.count(found, outcome)
-        say(f"cut {number}: {kind} {found} +{seconds:.1f} s{' at a flush' if at_flush else ''}, {json.dumps(lost)}, up after {up:.0f} s: "
+        say(f"cut {number}: {kind} {found} +{seconds:.1f} s{' at a flush' if at_flush else ''}, {json.dumps(lost)}, up after {up:.0f} s, all in {time.monotonic() - began:.0f} s: "
             f"{'; '.join(wrong) or outcome}")
         return wrong, hung
 
     def kill(self, number):
         """The same with SIGKILL: the version before or the next one runs, and no container has ended for it."""
         chance = random.Random(f"{self.options.seed}/kill/{number}")
-        pods, victim = versions.monitors_and_containers(self.board), VICTIMS[number % len(VICTIMS)]
+        pods, victim = versions.containers(self.board), VICTIMS[number % len(VICTIMS)]
         upgrade = self.begin("good")
         found = upgrade.follow("coming", chance.uniform(0, TRIAL + 3))
         daemon, command = "$(sed 's/[^0-9]*\\([0-9]*\\).*/\\1/' /run/edge-runtime.launcher/main.json)", "$(pidof edge-admin)"
@@ -106,9 +105,9 @@ class Run:
         wait_pods(self.board, self.api)
         after = versions.state(self.board)
         wrong = upgrade.wrong(after) + versions.check(self.board, self.api)
-        if versions.monitors_and_containers(self.board) != pods:
+        if versions.containers(self.board) != pods:
             wrong.append("pods were touched")
-        say(f"kill {number}: {victim} in {found}: {'; '.join(wrong) or (after.get('last') or {}).get('reason') or 'stayed'}")
+        say(f"kill {number}: {victim} in {found}: {'; '.join(wrong) or upgrade.became(after)}")
         return wrong
 
     def count(self, phase, outcome):
@@ -133,11 +132,11 @@ def main():
         for number in range(1, options.cuts + 1):
             wrong, more = run.cut(number)
             hung += more
-            # Every few cuts, and after the last.
-            if number % 3 == 0:
-                wrong += run.kill(number // 3)
+            if number % 4 == 0:
+                wrong += run.kill(number // 4)
                 kills += 1
-            if number % 5 == 0 or number == options.cuts:
+            # Every few cuts, and after the last.
+            if number % 8 == 0 or number == options.cuts:
                 wrong += run.whole()
             failures += [f"cut {number}: {one}" for one in wrong]
     except (Died, AssertionError, OSError, ValueError, KeyError) as error:

@@ -21,19 +21,21 @@ def state(board):
     return json.loads(text) if code == 0 else {}
 
 
+def processes(board):
+    """(pid, command line, program) of every process on the board; one that ends meanwhile is left out."""
+    text = board.must("{ for p in /proc/[0-9]*; do echo \"${p#/proc/}|$(tr '\\0' ' ' <$p/cmdline)|$(readlink $p/exe)\"; done; } 2>/dev/null")
+    found = [line.split("|") for line in text.splitlines()]
+    return [(each[0], each[1].strip(), each[-1]) for each in found if len(each) >= 3 and each[-1]]
+
+
 def daemons(board):
-    """(pid, program) of every process that is a daemon."""
-    script = (
-        'for p in /proc/[0-9]*; do [ "$(tr "\\0" " " <$p/cmdline 2>/dev/null | cut -d" " -f1-2)" = "edge-runtime run" ] || continue; '
-        'echo "${p#/proc/} $(readlink $p/exe)"; done'
-    )
-    lines = board.must(script).splitlines()
-    return [tuple(line.split(" ", 1)) for line in lines if " " in line]
+    """The program of every process that is a daemon."""
+    return [program for _, line, program in processes(board) if line.split()[:2] == ["edge-runtime", "run"]]
 
 
-def monitors_and_containers(board):
+def containers(board):
     """The processes that an upgrade leaves alone."""
-    return board.must("for p in /proc/[0-9]*; do [ \"$(tr '\\0' ' ' <$p/cmdline 2>/dev/null)\" != 'sleep 100000 ' ] || echo ${p#/proc/}; done").split()
+    return [pid for pid, line, _ in processes(board) if line == "sleep 100000"]
 
 
 class Upgrade:
@@ -45,7 +47,7 @@ class Upgrade:
         self.began = time.monotonic()
         # When what is last seen of the state was seen first.
         self.seen, self.seen_at, self.trial_at = self.before, self.began, None
-        self.arrived = False
+        self.arrived, self.told = False, None
         board.must(f"(edge-runtime upgrade {what} --trial {TRIAL} >/var/log/upgrade.log 2>&1; echo $? >>/var/log/upgrade.log) </dev/null 3>&- & echo $! >/run/upgrade.pid")
 
     def look(self):
@@ -88,14 +90,19 @@ class Upgrade:
 
         return int(until(150, "the end of the upgrade", ended))
 
+    def cut(self):
+        """Now it is; what was seen for a while was told to whoever asked, and has to be so."""
+        self.told = self.seen if self.seen != self.before and time.monotonic() - self.seen_at > TOLD else None
+
     def wrong(self, after):
         """What is wrong with a state after it was cut anywhere."""
+        old, last = self.before.get("current"), after.get("last") or {}
         if after.get("trial"):
             return [f"a trial outlived the boot: {after}"]
-        old, last = self.before.get("current"), after.get("last") or {}
-        if after.get("last") == self.before.get("last") and after.get("current") == old:
-            told = self.seen != self.before and time.monotonic() - self.seen_at > TOLD
-            return [f"what was seen is gone: {self.seen}"] if told and not self.seen.get("trial") else []
+        if self.told and not self.told.get("trial") and after != self.told:
+            return [f"{after}, and told was {self.told}"]
+        if last == (self.before.get("last") or {}) and after.get("current") == old:
+            return [f"as before, and told was {self.told}"] if self.told else []
         if last.get("good"):
             # The version before is there to go back to.
             good = self.kind in ("good", "back") and after.get("current") == last.get("version") and last.get("from") == old
@@ -104,6 +111,13 @@ class Upgrade:
             return [f"not the old version: {after} after {self.before}"]
         return []
 
+    def became(self, after):
+        """The same for a person."""
+        last = after.get("last") or {}
+        if last == (self.before.get("last") or {}):
+            return "as before"
+        return "stayed" if last.get("good") else last.get("reason", "")[:40]
+
 
 def check(board, api):
     """Exactly one version runs, the one in force, and the Node says so and what became of the last one."""
@@ -111,7 +125,7 @@ def check(board, api):
     folder = f"{FOLDER}/{now['current']}" if now.get("current") else PACKAGED
     running = daemons(board)
     wrong = []
-    if [program for _, program in running] != [f"{folder}/edge-runtime"]:
+    if running != [f"{folder}/edge-runtime"]:
         wrong.append(f"{running} run, in force is {folder}")
     number = now.get("current", "0.1.0").split("-")[0]
     boot = board.must("cat /proc/sys/kernel/random/boot_id").strip()

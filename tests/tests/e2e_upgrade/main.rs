@@ -2,6 +2,7 @@
 //! container touched.
 
 mod bad;
+mod disk;
 mod installed;
 mod job;
 mod kills;

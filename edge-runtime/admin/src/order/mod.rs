@@ -31,6 +31,8 @@ const PAUSE: Duration = Duration::from_secs(2);
 
 /// A year, in seconds: as the bridge has it for a job.
 const LONGEST: u64 = 366 * 86_400;
+/// Between two signs of life while nothing else is to be told: a helper that says nothing is killed by the daemon in the end.
+const WORD: Duration = Duration::from_secs(60);
 
 /// One order at work.
 struct Job<'a> {
@@ -93,8 +95,13 @@ impl Job<'_> {
         if !self.order.require_confirmation {
             return;
         }
+        let mut told = Instant::now();
         while !self.order.confirmed && !self.progress.kept().is_confirmed(self.paths) {
             self.progress.wait_in("WaitingConfirmation");
+            if told.elapsed() >= WORD {
+                self.progress.tell();
+                told = Instant::now();
+            }
             std::thread::sleep(PAUSE);
         }
         // Succeeds: what could fail was waited for.

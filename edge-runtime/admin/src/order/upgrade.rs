@@ -35,9 +35,10 @@ pub(super) fn work(job: &mut Job<'_>) -> Result<End, String> {
             .map_err(|error| error.to_string())?;
         job.wait_for_window()?;
         let arrived = image::fetch(&reference, job.left()?, job.paths, &versions).map_err(|error| error.to_string())?;
-        let (installed, manifest) = arrived.install(job.paths, &versions).map_err(|error| error.to_string())?;
-        if manifest.version.trim_start_matches('v') != version.trim_start_matches('v') {
-            return Err(format!("the image holds version {}, the job names {version}", manifest.version));
+        let installed = arrived.install(job.paths, &versions).map_err(|error| error.to_string())?;
+        let holds = &installed.manifest.version;
+        if holds.trim_start_matches('v') != version.trim_start_matches('v') {
+            return Err(format!("the image holds version {holds}, the job names {version}"));
         }
         Ok((installed, *config.trial_seconds))
     });
@@ -46,12 +47,12 @@ pub(super) fn work(job: &mut Job<'_>) -> Result<End, String> {
         Err(why) => return job.progress.step("Upgrade", Err(why)).map(|()| End::Done),
     };
     let historic = in_force(&versions.read());
-    job.progress.versions(&installed, &historic);
+    job.progress.versions(&installed.name, &historic);
     if !job.progress.on_trial() {
         return Err("the disk takes nothing: no trial could be remembered".to_owned());
     }
     let uid = &job.order.job.uid;
-    match begin(&What::Programs(&installed), seconds, Some(uid), job.paths, &versions) {
+    match begin(&What::Programs(&installed.name), seconds, Some(uid), job.paths, &versions) {
         Ok(()) => Ok(End::Later),
         Err(error) => {
             job.progress.versions(&historic, "");

@@ -2,7 +2,6 @@
 //! daemon is ended so that its supervisor starts it anew.
 
 use std::fs;
-use std::io;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,13 +10,16 @@ use edge_runtime::paths::Paths;
 use sampan_launcher::look::unlinked;
 use sampan_launcher::main_process::MainProcess;
 use sampan_launcher::versions::{Ended, State, Subject, Trial, Versions, boot_id};
-use sampan_sys::files::{private_dir, replace, unless_missing};
+use sampan_sys::files::{replace, unless_missing};
 
 use super::UpgradeError;
 use crate::pods;
 
 /// For the supervisor to start the daemon again.
 const RESTART: Duration = Duration::from_secs(90);
+
+/// For the watcher of a trial to come to its end after that of the trial: its last look, a full disk, a deaf daemon.
+const JUDGED: Duration = Duration::from_secs(180);
 
 /// What is to be tried.
 pub(crate) enum What<'a> {
@@ -57,10 +59,9 @@ pub(crate) fn begin(
     };
     if let What::Configuration(_) = what {
         trial.subject = Subject::Configuration;
-        keep_configuration(versions).map_err(UpgradeError::io(&versions.configuration_before()))?;
     }
-    let begun = versions.change(|state| start(state, what, trial)).map_err(UpgradeError::io(&versions.folder()))?;
-    begun?;
+    let begun = versions.change(|state| start(state, what, trial, &|| keep_configuration(versions)));
+    begun.map_err(UpgradeError::io(&versions.folder()))??;
     if let What::Configuration(text) = what
         && let Err(source) = replace(&versions.configuration(), text.as_bytes(), true)
     {
@@ -71,13 +72,20 @@ pub(crate) fn begin(
     Ok(())
 }
 
-fn start(state: &mut State, what: &What<'_>, mut trial: Trial) -> Result<(), UpgradeError> {
+/// `keep` puts aside what a trial of a configuration goes back to; that of another trial is not touched.
+fn start(
+    state: &mut State,
+    what: &What<'_>,
+    mut trial: Trial,
+    keep: &dyn Fn() -> Result<(), UpgradeError>,
+) -> Result<(), UpgradeError> {
     if state.trial.is_some() {
         return Err(UpgradeError::Refused("another trial is under way: edge-runtime upgrade --status".to_owned()));
     }
     if let What::Programs(name) = what {
         trial.from = state.current.replace((*name).to_owned());
     } else {
+        keep()?;
         trial.from.clone_from(&state.current);
     }
     state.trial = Some(trial);
@@ -85,16 +93,45 @@ fn start(state: &mut State, what: &What<'_>, mut trial: Trial) -> Result<(), Upg
 }
 
 /// An empty file says that there is none.
-fn keep_configuration(versions: &Versions) -> io::Result<()> {
-    let text = unless_missing(fs::read(versions.configuration()))?.unwrap_or_default();
-    private_dir(&versions.folder())?;
-    replace(&versions.configuration_before(), &text, true)
+fn keep_configuration(versions: &Versions) -> Result<(), UpgradeError> {
+    let (file, before) = (versions.configuration(), versions.configuration_before());
+    let text = unless_missing(fs::read(&file)).map_err(UpgradeError::io(&file))?.unwrap_or_default();
+    replace(&before, &text, true).map_err(UpgradeError::io(&before))
+}
+
+/// Ends a trial, whoever watches it: what was before is in force, and the daemon ends to be started as that. Whether there was one.
+///
+/// # Errors
+/// The disk takes nothing.
+pub(crate) fn give_up(versions: &Versions, why: &str) -> Result<bool, UpgradeError> {
+    let subject = versions.change(|state| {
+        let subject = state.trial.as_ref().map(|trial| trial.subject);
+        state.end(false, why);
+        subject
+    });
+    let Some(subject) = subject.map_err(UpgradeError::io(&versions.folder()))? else { return Ok(false) };
+    if subject == Subject::Configuration {
+        versions.restore_configuration().map_err(UpgradeError::io(&versions.configuration()))?;
+    }
+    if let Some(daemon) = MainProcess::find(versions) {
+        daemon.end();
+    }
+    Ok(true)
+}
+
+/// Why nobody will end a trial any more: it has lasted so long, and no daemon was seen for so long.
+fn overdue(trial: &Trial, lasted: Duration, unseen: Duration) -> Option<String> {
+    if unseen > RESTART {
+        return Some(format!("nobody has started the daemon again for {} s", RESTART.as_secs()));
+    }
+    let most = Duration::from_secs(trial.seconds.saturating_add(JUDGED.as_secs()));
+    (lasted > most).then(|| format!("nobody has judged the trial of {} s, whose watcher must have been killed", trial.seconds))
 }
 
 /// Waits until the trial is over; `tell` hears each second how long it still lasts. None if another one has begun meanwhile.
 ///
 /// # Errors
-/// Nobody starts the daemon again: what was there before is in force.
+/// Nobody starts the daemon again, or nobody watches the trial: what was there before is in force.
 pub(crate) fn wait(versions: &Versions, tell: &mut dyn FnMut(u64)) -> Result<Option<Ended>, UpgradeError> {
     let began = Instant::now();
     let mut seen = began;
@@ -104,12 +141,8 @@ pub(crate) fn wait(versions: &Versions, tell: &mut dyn FnMut(u64)) -> Result<Opt
         if MainProcess::find(versions).is_some() {
             seen = Instant::now();
         }
-        if seen.elapsed() > RESTART {
-            let why = format!("nobody has started the daemon again for {} s", RESTART.as_secs());
-            versions.change(|state| state.end(false, &why)).map_err(UpgradeError::io(&versions.folder()))?;
-            if trial.subject == Subject::Configuration {
-                versions.restore_configuration().map_err(UpgradeError::io(&versions.configuration()))?;
-            }
+        if let Some(why) = overdue(&trial, began.elapsed(), seen.elapsed()) {
+            give_up(versions, &why)?;
             return Err(UpgradeError::Refused(why));
         }
         tell(trial.seconds.saturating_sub(began.elapsed().as_secs()));
@@ -133,17 +166,61 @@ mod tests {
 
     #[test]
     fn there_is_one_trial_at_a_time_and_it_knows_from_where_it_came() {
+        let kept = std::cell::Cell::new(0);
+        let keep = || {
+            kept.set(kept.get() + 1);
+            Ok(())
+        };
         let mut state = State { current: Some("1-a".into()), ..State::default() };
-        start(&mut state, &What::Programs("2-b"), Trial::default()).unwrap();
+        start(&mut state, &What::Programs("2-b"), Trial::default(), &keep).unwrap();
         let trial = state.trial.clone().unwrap();
         assert_eq!((state.current.as_deref(), trial.from.as_deref()), (Some("2-b"), Some("1-a")));
-        assert!(
-            start(&mut state, &What::Configuration(""), Trial::default()).unwrap_err().to_string().contains("another")
-        );
+        let refused = start(&mut state, &What::Configuration(""), Trial::default(), &keep).unwrap_err().to_string();
+        assert!(refused.contains("another"), "{refused}");
+        assert_eq!(kept.get(), 0, "what the trial under way goes back to is not touched");
         assert_eq!(state.trial, Some(trial));
         state.trial = None;
-        start(&mut state, &What::Configuration(""), Trial::default()).unwrap();
-        assert_eq!(state.current.as_deref(), Some("2-b"));
+        start(&mut state, &What::Configuration(""), Trial::default(), &keep).unwrap();
+        assert_eq!((state.current.as_deref(), kept.get()), (Some("2-b"), 1));
+        let before = State { trial: None, ..state };
+        let mut state = before.clone();
+        let full = || Err(UpgradeError::Refused("no room".into()));
+        start(&mut state, &What::Configuration(""), Trial::default(), &full).unwrap_err();
+        assert_eq!(state, before);
+    }
+
+    #[test]
+    fn a_configuration_that_is_refused_leaves_what_the_trial_under_way_goes_back_to() {
+        let temp = tempfile::tempdir().unwrap();
+        let (paths, versions) = (Paths::new(temp.path()), Versions::new(temp.path(), temp.path()));
+        fs::create_dir_all(versions.configuration().parent().unwrap()).unwrap();
+        fs::write(versions.configuration(), "on trial").unwrap();
+        MainProcess::note_own(&versions).unwrap();
+        let trial = Trial { subject: Subject::Configuration, ..Trial::default() };
+        versions.change(|state| state.trial = Some(trial)).unwrap();
+        fs::write(versions.configuration_before(), "before").unwrap();
+        let why = begin(&What::Configuration("next"), 300, None, &paths, &versions).unwrap_err().to_string();
+        assert!(why.contains("another trial"), "{why}");
+        assert_eq!(fs::read(versions.configuration_before()).unwrap(), b"before");
+        assert_eq!(fs::read(versions.configuration()).unwrap(), b"on trial");
+    }
+
+    #[test]
+    fn a_trial_that_nobody_will_end_is_given_up() {
+        let seconds = Duration::from_secs;
+        let trial = Trial { seconds: 300, subject: Subject::Configuration, ..Trial::default() };
+        assert_eq!(overdue(&trial, seconds(310), seconds(30)), None);
+        assert!(overdue(&trial, seconds(100), seconds(91)).unwrap().contains("started the daemon"));
+        assert!(overdue(&trial, seconds(481), seconds(0)).unwrap().contains("watcher"));
+        let temp = tempfile::tempdir().unwrap();
+        let versions = Versions::new(temp.path(), temp.path());
+        assert!(!give_up(&versions, "x").unwrap());
+        fs::create_dir_all(versions.configuration().parent().unwrap()).unwrap();
+        versions.change(|state| state.trial = Some(trial)).unwrap();
+        fs::write(versions.configuration_before(), "before").unwrap();
+        assert!(give_up(&versions, "x").unwrap());
+        assert_eq!(fs::read(versions.configuration()).unwrap(), b"before");
+        assert!(versions.read().last.is_some_and(|last| !last.good && last.reason == "x"));
     }
 
     #[test]

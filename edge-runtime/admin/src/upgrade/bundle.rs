@@ -23,7 +23,7 @@ const LARGEST: u64 = 64 << 20;
 /// It cannot be read, is none, or there is no room.
 pub(crate) fn unpack(file: &Path, versions: &Versions) -> Result<Arrived, UpgradeError> {
     let opened = File::open(file).map_err(UpgradeError::io(file))?;
-    let mut arrived = Arrived { folder: Arrived::room(versions)?, digest: String::new() };
+    let mut arrived = Arrived::room(versions, "")?;
     let mut source = Hashed { from: opened, hash: Context::new(&SHA256) };
     take(&mut source, &arrived.folder).map_err(|source| UpgradeError::Io { path: file.into(), source })?;
     io::copy(&mut source, &mut io::sink()).map_err(UpgradeError::io(file))?;

@@ -4,9 +4,10 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use edge_runtime::image::Reference;
+use edge_runtime::image::layers::Layers;
 use edge_runtime::paths::Paths;
 use edge_runtime::store::Store;
 use edge_runtime::store::image_record::ImageRecord;
@@ -16,6 +17,9 @@ use sampan_sys::files::replace;
 use super::bundle::{FILES, put};
 use super::{Arrived, UpgradeError};
 use crate::program::said;
+
+/// Pulls of an image that is gone before its programs are taken out: one that was here before is no young one, which would stay.
+const TRIES: u32 = 2;
 
 /// The digest that a reference ends in: without one, what comes is whatever the registry has that day.
 ///
@@ -41,21 +45,34 @@ pub(crate) fn fetch(
     versions: &Versions,
 ) -> Result<Arrived, UpgradeError> {
     let bad = |why: String| UpgradeError::Bad { what: image.to_owned(), why };
-    let digest = digest_of(image)?.to_owned();
-    pull(image, None, patience, paths).map_err(bad)?;
+    digest_of(image)?;
+    let until = Instant::now() + patience;
+    for _ in 0..TRIES {
+        pull(image, None, until.saturating_duration_since(Instant::now()), paths).map_err(bad)?;
+        if let Some(arrived) = take(image, paths, versions)? {
+            return Ok(arrived);
+        }
+    }
+    Err(bad("was pulled and is not there: it was removed at once, perhaps for want of room".into()))
+}
+
+/// Copies the programs out of an image that is here; none if it is not. Nobody deletes layers meanwhile: for want of room an image
+/// that no container uses goes at any moment.
+fn take(image: &str, paths: &Paths, versions: &Versions) -> Result<Option<Arrived>, UpgradeError> {
+    let bad = |why: String| UpgradeError::Bad { what: image.to_owned(), why };
     let reference = Reference::parse(image).map_err(|error| bad(error.to_string()))?;
+    let arrived = Arrived::room(versions, digest_of(image)?)?;
+    let _lock = Layers::new(paths).lock().map_err(|error| bad(error.to_string()))?;
     let store = Store::open_shared(&paths.store()).map_err(|error| bad(error.to_string()))?;
     let record = store.image_by_reference(&reference.to_string()).map_err(|error| bad(error.to_string()))?;
-    let record = record
-        .ok_or_else(|| bad("was pulled and is not there: it was removed at once, perhaps for want of room".into()))?;
-    let arrived = Arrived { folder: Arrived::room(versions)?, digest };
+    let Some(record) = record else { return Ok(None) };
     for name in FILES {
         if let Some(path) = find(&record, paths, name) {
             let mut file = File::open(&path).map_err(UpgradeError::io(&path))?;
             put(&mut file, &arrived.folder, name).map_err(UpgradeError::io(&path))?;
         }
     }
-    Ok(arrived)
+    Ok(Some(arrived))
 }
 
 /// In the topmost layer that has it. Only a file: a link would lead out of the image.
@@ -92,6 +109,8 @@ pub(crate) fn pull(image: &str, logins: Option<&str>, patience: Duration, paths:
 
 #[cfg(test)]
 mod tests {
+    use edge_runtime::store::image_record::{Access, ImageConfig};
+
     use super::*;
 
     #[test]
@@ -101,5 +120,42 @@ mod tests {
         for wrong in ["a", "a:1", "a@sha256:12", "a@sha512:ab", &format!("a@sha256:{}", "x".repeat(64))] {
             digest_of(wrong).unwrap_err();
         }
+    }
+
+    #[test]
+    fn an_image_stays_while_it_is_read_and_one_that_was_collected_is_not_here() {
+        let temp = tempfile::tempdir().unwrap();
+        let (paths, versions) = (Paths::new(temp.path()), Versions::new(temp.path(), temp.path()));
+        let (image, layer) = (format!("r:5000/a@sha256:{}", "ab".repeat(32)), "cd".repeat(32));
+        let layers = Layers::new(&paths);
+        layers.prepare().unwrap();
+        fs::create_dir_all(paths.layers().join(&layer)).unwrap();
+        fs::write(paths.layers().join(&layer).join("manifest.json"), "{}").unwrap();
+        let record = ImageRecord {
+            id: format!("sha256:{}", "ef".repeat(32)),
+            references: vec![Reference::parse(&image).unwrap().to_string()],
+            layers: vec![format!("sha256:{layer}")],
+            config: ImageConfig::default(),
+            size: 1,
+            pulled_at: 0,
+            access: Access::default(),
+        };
+        let mut store = Store::open_shared(&paths.store()).unwrap();
+        store.write_durable(|writer| writer.image_put(&record)).unwrap();
+        // Somebody collects images.
+        let lock = layers.lock().unwrap();
+        let taken = std::thread::scope(|scope| {
+            let taking = scope.spawn(|| take(&image, &paths, &versions));
+            std::thread::sleep(Duration::from_millis(200));
+            assert!(!taking.is_finished());
+            store.write_durable(|writer| writer.image_remove(&record.id)).unwrap();
+            drop(lock);
+            taking.join().unwrap()
+        });
+        assert!(taken.unwrap().is_none());
+        store.write_durable(|writer| writer.image_put(&record)).unwrap();
+        let arrived = take(&image, &paths, &versions).unwrap().unwrap();
+        assert_eq!(fs::read(arrived.folder.join("manifest.json")).unwrap(), b"{}");
+        assert_eq!(arrived.digest, digest_of(&image).unwrap());
     }
 }

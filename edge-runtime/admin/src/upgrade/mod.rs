@@ -15,10 +15,11 @@ pub(crate) mod check;
 pub(crate) mod image;
 pub(crate) mod signature;
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use edge_runtime::paths::Paths;
+use nix::fcntl::Flock;
 use sampan_launcher::versions::Versions;
 use sampan_sys::files::{private_dir, remove_tree};
 
@@ -46,25 +47,34 @@ pub(crate) struct Arrived {
     pub(crate) folder: PathBuf,
     /// `sha256:...` of what it came as.
     pub(crate) digest: String,
+    coming: Option<Flock<File>>,
+}
+
+/// A version that has its place and is not on trial yet: nobody deletes it as long as this value is there.
+pub(crate) struct Installed {
+    pub(crate) name: String,
+    pub(crate) manifest: Manifest,
+    _coming: Option<Flock<File>>,
 }
 
 impl Arrived {
-    /// Where the next one is unpacked.
+    /// An empty folder for the next one, when no other one comes any more.
     ///
     /// # Errors
     /// The folder cannot be made.
-    pub(crate) fn room(versions: &Versions) -> Result<PathBuf, UpgradeError> {
+    pub(crate) fn room(versions: &Versions, digest: &str) -> Result<Self, UpgradeError> {
         let folder = versions.folder().join("arriving");
+        let coming = versions.lock_arrival(true).map_err(UpgradeError::io(&folder))?;
         remove_tree(&folder).map_err(UpgradeError::io(&folder))?;
         private_dir(&folder).map_err(UpgradeError::io(&folder))?;
-        Ok(folder)
+        Ok(Self { folder, digest: digest.to_owned(), coming: Some(coming) })
     }
 
-    /// Makes sure that it runs here, and gives it its place. Its name there.
+    /// Makes sure that it runs here, and gives it its place.
     ///
     /// # Errors
     /// It does not run here, or is not what it says.
-    pub(crate) fn install(self, paths: &Paths, versions: &Versions) -> Result<(String, Manifest), UpgradeError> {
+    pub(crate) fn install(mut self, paths: &Paths, versions: &Versions) -> Result<Installed, UpgradeError> {
         let manifest = check::check(&self.folder, paths)?;
         let hex = self.digest.strip_prefix("sha256:").unwrap_or(&self.digest);
         let name = format!("{}-{}", manifest.version, hex.get(..12).unwrap_or(hex));
@@ -80,14 +90,16 @@ impl Arrived {
         sync(&self.folder).map_err(UpgradeError::io(&self.folder))?;
         fs::rename(&self.folder, &place).map_err(UpgradeError::io(&place))?;
         sync(&versions.folder()).map_err(UpgradeError::io(&place))?;
-        Ok((name, manifest))
+        Ok(Installed { name, manifest, _coming: self.coming.take() })
     }
 }
 
 impl Drop for Arrived {
     fn drop(&mut self) {
-        // Of no use, and in nobody's way.
-        let _ = remove_tree(&self.folder);
+        // Of no use, and in nobody's way; with its place it is another one's.
+        if self.coming.is_some() {
+            let _ = remove_tree(&self.folder);
+        }
     }
 }
 
@@ -96,8 +108,8 @@ fn sync(folder: &Path) -> std::io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_file() {
-            fs::File::open(path)?.sync_all()?;
+            File::open(path)?.sync_all()?;
         }
     }
-    fs::File::open(folder)?.sync_all()
+    File::open(folder)?.sync_all()
 }

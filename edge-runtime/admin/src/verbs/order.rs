@@ -19,10 +19,12 @@ fn run(given: Given) -> Result<(), CliError> {
     let mut text = Vec::new();
     io::stdin().take(LONGEST).read_to_end(&mut text)?;
     let order: Order = serde_json::from_slice(&text)?;
+    let mut last = String::new();
     run_order(&order, &paths, &mut |kept| {
         let line = serde_json::to_string(&kept.status).unwrap_or_default();
-        // A daemon that is gone asks again when it is back.
-        let _ = writeln!(io::stdout(), "{line}");
+        // What says nothing new is an empty line: a sign of life. A daemon that is gone asks again when it is back.
+        let _ = writeln!(io::stdout(), "{}", if line == last { "" } else { &line });
+        last = line;
     });
     Ok(())
 }

@@ -9,10 +9,11 @@ use edge_runtime::cli::verb::{Flag, Given, JSON, Operands, Verb};
 use edge_runtime::cli::{CliError, print};
 use edge_runtime::config::ConfigFile;
 use edge_runtime::paths::Paths;
+use sampan_launcher::start::use_packaged;
 use sampan_launcher::versions::{Ended, State, Versions};
 
-use crate::upgrade::begin::{What, begin, versions, wait};
-use crate::upgrade::{bundle, image, signature};
+use crate::upgrade::begin::{What, begin, give_up, versions, wait};
+use crate::upgrade::{Installed, bundle, image, signature};
 
 /// For an image to come, over any line.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
@@ -24,7 +25,7 @@ pub(super) const VERB: Verb = Verb {
     flags: &[
         Flag::value("signature", "FILE", "base64 of an Ed25519 signature over the digest (FILE.sig unless given)"),
         Flag::value("trial", "SECONDS", "how long the trial lasts (upgrade.trial-seconds unless given)"),
-        Flag::switch("back", "run the version before this one again"),
+        Flag::switch("back", "run the version before this one again; ends a trial"),
         Flag::switch("status", "which version is in force, and how the last trial went"),
         Flag::switch("no-wait", "do not wait for the end of the trial"),
         JSON,
@@ -40,31 +41,39 @@ fn run(given: Given) -> Result<(), CliError> {
     }
     let config = ConfigFile::read(&paths.config_file())?.upgrade;
     let seconds = given.one::<u64>("trial")?.unwrap_or(*config.trial_seconds);
+    let mut installed = None;
     let name = match given.operands.first() {
-        None if given.has("back") => before(&versions.read())?,
+        None if given.has("back") => {
+            if give_up(&versions, "ended by hand")? {
+                return print("the trial is over: what was there before is in force");
+            }
+            match before(&versions.read())? {
+                Some(name) => name,
+                None => return packaged(&versions),
+            }
+        }
         None => return Err(CliError::Usage("upgrade needs a FILE or an IMAGE@DIGEST".to_owned())),
         Some(source) => {
             let source = source.to_string_lossy();
             let said = given.path("signature").map(|file| read(&file)).transpose()?;
-            arrive(&source, said, &config.keys, &paths, &versions)?
+            let here = arrive(&source, said, &config.keys, &paths, &versions)?;
+            installed.insert(here).name.clone()
         }
     };
-    match &name {
-        Some(name) => begin(&What::Programs(name), seconds, None, &paths, &versions)?,
-        None => return packaged(&versions),
-    }
-    print(&format!("version {} is on trial for {seconds} s", name.unwrap_or_default()))?;
+    begin(&What::Programs(&name), seconds, None, &paths, &versions)?;
+    drop(installed);
+    print(&format!("version {name} is on trial for {seconds} s"))?;
     if given.has("no-wait") { Ok(()) } else { follow(&versions) }
 }
 
-/// What there is to come: its name once it is here.
+/// What there is to come, once it is here.
 fn arrive(
     source: &str,
     signed: Option<String>,
     keys: &[String],
     paths: &Paths,
     versions: &Versions,
-) -> Result<Option<String>, CliError> {
+) -> Result<Installed, CliError> {
     let file = Path::new(source);
     let arrived = if file.exists() {
         let beside = Path::new(&format!("{source}.sig")).to_path_buf();
@@ -80,7 +89,7 @@ fn arrive(
     } else {
         return Err(CliError::Failed(format!("{source}: no such file, and no image with a digest (NAME@sha256:...)")));
     };
-    Ok(Some(arrived.install(paths, versions)?.0))
+    Ok(arrived.install(paths, versions)?)
 }
 
 fn read(file: &Path) -> Result<String, CliError> {
@@ -97,7 +106,7 @@ fn before(state: &State) -> Result<Option<String>, CliError> {
 
 /// What the package has brought needs no trial.
 fn packaged(versions: &Versions) -> Result<(), CliError> {
-    versions.change(|state| (state.current, state.trial) = (None, None))?;
+    use_packaged(versions)?;
     if let Some(daemon) = sampan_launcher::main_process::MainProcess::find(versions) {
         daemon.end();
     }
