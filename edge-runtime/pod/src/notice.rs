@@ -19,11 +19,11 @@ pub fn about(record: &PodRecord, event: &PodEvent) -> Vec<EventDraft> {
     };
     match event {
         PodEvent::Started { container, .. } if container == PAUSE => Vec::new(),
-        PodEvent::Started { container, id, .. } if current(record, container, id) => vec![
+        PodEvent::Started { container, id, .. } if awaited(record, container, id) => vec![
             of(container, false, "Created", "Container created".to_owned()),
             of(container, false, "Started", "Container started".to_owned()),
         ],
-        PodEvent::StartFailed { container, id, failure, message } if current(record, container, id) => {
+        PodEvent::StartFailed { container, id, failure, message } if awaited(record, container, id) => {
             // An id in the text would make every occurrence a different event.
             let message = format!("Error: {}", message.replace(id.as_str(), container));
             let created = of(container, false, "Created", "Container created".to_owned());
@@ -80,8 +80,14 @@ pub fn about(record: &PodRecord, event: &PodEvent) -> Vec<EventDraft> {
     }
 }
 
-fn current(record: &PodRecord, container: &str, id: &str) -> bool {
-    record.containers.get(container).and_then(|c| c.state.live_id()) == Some(id)
+/// Whether nobody knew yet how the start of this attempt went: the monitor says it again to each new daemon.
+fn awaited(record: &PodRecord, container: &str, id: &str) -> bool {
+    match record.containers.get(container).map(|c| &c.state) {
+        Some(ContainerState::Starting { id: own, .. } | ContainerState::Stopping { id: own, started_at: None, .. }) => {
+            own == id
+        }
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -109,6 +115,9 @@ mod tests {
             brief(&about(&sim.record, &event)),
             ["spec.containers{c} Created Container created", "spec.containers{c} Started Container started"]
         );
+        // Told again to a daemon that has it from an earlier one.
+        sim.tell(event.clone());
+        assert!(about(&sim.record, &event).is_empty());
         let failure = ImageFailure::Pull;
         let event = PodEvent::ImageFailed { container: "c".into(), failure, message: "no route".into() };
         assert_eq!(
