@@ -15,6 +15,7 @@ use crate::versions::{DAEMON, Ended, State, Subject, Versions, boot_id};
 /// Says something where the daemon's log goes.
 pub type Say<'a> = &'a dyn Fn(&str);
 
+const BACK: &str = "what was there before is in force again";
 /// What the disk did not take.
 const CANNOT_BE_REMEMBERED: &str = "the trial cannot be remembered";
 
@@ -55,8 +56,19 @@ fn give_up<'a>(state: &'a mut State, why: &str) -> &'a State {
 
 /// What is in force for this start.
 fn settle(versions: &Versions, launcher: &Path, say: Say<'_>) -> State {
-    let decided = versions.change(|state| (decide(state, &boot_id()), state.clone()));
-    let (start, state) = match decided {
+    let decided = versions.change(|state| {
+        let before = state.clone();
+        let start = decide(state, &boot_id());
+        // As in `Versions::go_back`: before the trial is over.
+        if let Start::Back { subject, .. } = &start
+            && let Err(error) = versions.restore(*subject)
+        {
+            *state = before;
+            return Err(error);
+        }
+        Ok((start, state.clone()))
+    });
+    let (start, state) = match decided.and_then(|decided| decided) {
         Ok(decided) => decided,
         // What cannot be remembered cannot be tried.
         Err(error) => return end(versions, versions.read(), &format!("{CANNOT_BE_REMEMBERED}: {error}"), say),
@@ -69,27 +81,21 @@ fn settle(versions: &Versions, launcher: &Path, say: Say<'_>) -> State {
                 return end(versions, state, &format!("nobody watches the trial: {error}"), say);
             }
         }
-        Start::Back { subject, reason } => back(versions, subject, &reason, say),
+        Start::Back { reason, .. } => say(&format!("{BACK}: {reason}")),
     }
     state
 }
 
 /// The trial of this state, if there is one, is over for this start. Where that cannot be written the next one finds it so again.
 fn end(versions: &Versions, mut state: State, why: &str, say: Say<'_>) -> State {
-    let Some(subject) = state.trial.as_ref().map(|trial| trial.subject) else { return state };
-    state.end(false, why);
-    let _ = versions.change(|kept| kept.end(false, why));
-    back(versions, subject, why, say);
-    state
-}
-
-fn back(versions: &Versions, subject: Subject, reason: &str, say: Say<'_>) {
-    say(&format!("what was there before is in force again: {reason}"));
-    if subject == Subject::Configuration
-        && let Err(error) = versions.restore_configuration()
-    {
-        say(&error.to_string());
+    if state.trial.is_some() {
+        say(&format!("{BACK}: {why}"));
+        if let Err(error) = versions.go_back(|_| true, why) {
+            say(&error.to_string());
+        }
+        state.end(false, why);
     }
+    state
 }
 
 fn shown(state: &State) -> String {
@@ -105,13 +111,8 @@ fn shown(state: &State) -> String {
 /// # Errors
 /// The disk takes nothing: all is as it was.
 pub fn use_packaged(versions: &Versions) -> io::Result<()> {
-    let subject = versions.change(|state| {
-        let subject = state.trial.as_ref().map(|trial| trial.subject);
-        state.end(false, "the package's version was put in force meanwhile");
-        state.current = None;
-        subject
-    })?;
-    if subject == Some(Subject::Configuration) { versions.restore_configuration() } else { Ok(()) }
+    versions.go_back(|_| true, "the package's version was put in force meanwhile")?;
+    versions.change(|state| state.current = None)
 }
 
 /// Becomes another program of the version in force, for a person: `edge-runtime status` and all others.

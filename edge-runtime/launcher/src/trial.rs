@@ -14,7 +14,7 @@ use sampan_sys::files::private_dir;
 use crate::judge::{Judge, Verdict};
 use crate::look;
 use crate::main_process::MainProcess;
-use crate::versions::{State, Subject, Trial, Versions};
+use crate::versions::{State, Trial, Versions};
 
 /// The verb of the launcher that is this process.
 pub const VERB: &str = "watch-trial";
@@ -61,7 +61,7 @@ fn command(launcher: &Path, root: &Path) -> Command {
 /// The life of that process.
 ///
 /// # Errors
-/// It cannot be known whether it is the only one, or what was before cannot be restored.
+/// It cannot be known whether it is the only one, or an old version cannot be deleted.
 pub fn watch(versions: &Versions) -> io::Result<()> {
     // A signal to the daemon's group, as of a terminal, is not for it.
     let _ = nix::unistd::setsid();
@@ -80,7 +80,10 @@ pub fn watch(versions: &Versions) -> io::Result<()> {
         match verdict {
             Verdict::Wait => {}
             Verdict::Good => return good(versions, &trial),
-            Verdict::Bad(reason) => return bad(versions, &trial, &reason),
+            Verdict::Bad(reason) => {
+                bad(versions, &trial, &reason);
+                return Ok(());
+            }
         }
         let left = trial.seconds.saturating_sub(began.elapsed().as_secs());
         thread::sleep(PAUSE.min(Duration::from_secs(left.max(1))));
@@ -103,26 +106,23 @@ fn good(versions: &Versions, trial: &Trial) -> io::Result<()> {
         });
         match ended {
             Ok(state) => return versions.prune(&state, &runs),
-            Err(error) if Instant::now() >= until => return bad(versions, trial, &format!("{NOT_WRITTEN}: {error}")),
+            Err(error) if Instant::now() >= until => {
+                bad(versions, trial, &format!("{NOT_WRITTEN}: {error}"));
+                return Ok(());
+            }
             Err(_) => thread::sleep(PAUSE),
         }
     }
 }
 
-/// Goes back. Where the disk does not take that, the daemon is ended all the same, for its next start finds that nothing can be
+/// Goes back, whatever it takes. Where the disk does not take that, the daemon is ended all the same, for its next start finds that nothing can be
 /// remembered and is the old version's; and as soon as the disk takes something that stands there, too.
-fn bad(versions: &Versions, trial: &Trial, reason: &str) -> io::Result<()> {
+fn bad(versions: &Versions, trial: &Trial, reason: &str) {
     let mut ended = false;
-    let was_it = loop {
-        let written = versions.change(|state| {
-            let is_it = is_the_same(state, trial);
-            if is_it {
-                state.end(false, reason);
-            }
-            is_it
-        });
-        match written {
-            Ok(was_it) => break was_it,
+    loop {
+        match versions.go_back(|state| is_the_same(state, trial), reason) {
+            Ok(true) => break,
+            Ok(false) => return,
             Err(_) => {
                 if !std::mem::replace(&mut ended, true) {
                     end_daemon(versions);
@@ -130,15 +130,8 @@ fn bad(versions: &Versions, trial: &Trial, reason: &str) -> io::Result<()> {
                 thread::sleep(PAUSE);
             }
         }
-    };
-    if !was_it {
-        return Ok(());
-    }
-    if trial.subject == Subject::Configuration {
-        versions.restore_configuration()?;
     }
     end_daemon(versions);
-    Ok(())
 }
 
 fn end_daemon(versions: &Versions) {

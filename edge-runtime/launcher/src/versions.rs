@@ -231,7 +231,7 @@ impl Versions {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn restore_configuration(&self) -> io::Result<()> {
+    fn restore_configuration(&self) -> io::Result<()> {
         let (before, file) = (self.configuration_before(), self.configuration());
         match unless_missing(fs::read(&before))? {
             // That there was none.
@@ -240,6 +240,30 @@ impl Versions {
             None => Ok(()),
         }
         .map_err(named(&file))
+    }
+
+    /// What was there before, of what a trial may be about, lies where it is looked for.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn restore(&self, subject: Subject) -> io::Result<()> {
+        if subject == Subject::Configuration { self.restore_configuration() } else { Ok(()) }
+    }
+
+    /// Ends the trial under way, if it `is` the one, as one that failed. Whether it was. The configuration comes back first: a
+    /// power cut in between finds a trial still, and goes back once more.
+    ///
+    /// # Errors
+    /// The disk takes nothing: the trial goes on.
+    pub fn go_back(&self, is: impl FnOnce(&State) -> bool, reason: &str) -> io::Result<bool> {
+        self.change(|state| {
+            let Some(subject) = state.trial.as_ref().map(|trial| trial.subject).filter(|_| is(state)) else {
+                return Ok(false);
+            };
+            self.restore(subject)?;
+            state.end(false, reason);
+            Ok(true)
+        })?
     }
 
     /// Deletes versions that nobody needs: neither in force nor gone back to, nor running still. While another one comes all stay.
@@ -327,6 +351,34 @@ mod tests {
         versions.restore_configuration().unwrap();
         versions.restore_configuration().unwrap();
         assert!(!versions.configuration().exists());
+    }
+
+    #[test]
+    fn a_trial_is_over_only_when_what_was_before_is_there() {
+        let temp = tempfile::tempdir().unwrap();
+        let versions = versions(temp.path());
+        let folder = versions.configuration().parent().unwrap().to_path_buf();
+        let trial = Trial { subject: Subject::Configuration, ..Trial::default() };
+        versions.change(|state| state.trial = Some(trial)).unwrap();
+        fs::create_dir_all(folder.parent().unwrap()).unwrap();
+        fs::write(versions.configuration_before(), "old").unwrap();
+        // No folder can be where a file is: the configuration cannot be written.
+        fs::write(&folder, "").unwrap();
+        versions.go_back(|_| true, "x").unwrap_err();
+        assert!(versions.read().trial.is_some());
+        fs::remove_file(&folder).unwrap();
+        fs::create_dir(&folder).unwrap();
+        // The state cannot be written.
+        let blocked = versions.folder().join(".state.json");
+        fs::create_dir(&blocked).unwrap();
+        versions.go_back(|_| true, "x").unwrap_err();
+        assert_eq!(fs::read(versions.configuration()).unwrap(), b"old", "the configuration came first");
+        assert!(versions.read().trial.is_some());
+        fs::remove_dir(&blocked).unwrap();
+        assert!(!versions.go_back(|_| false, "x").unwrap(), "another one");
+        assert!(versions.go_back(|_| true, "x").unwrap());
+        assert!(!versions.go_back(|_| true, "x").unwrap(), "there is none");
+        assert!(versions.read().last.is_some_and(|last| !last.good && last.reason == "x"));
     }
 
     #[test]

@@ -56,9 +56,10 @@ def settled(api):
     )
 
 
-def first_boot(board, options):
-    """A bridge, a node that belongs to it, and the images."""
+def first_boot(board, options, config=None):
+    """A bridge, a node that belongs to it, and the images. `config`: one more line of the node's configuration."""
     board.power_on(0)
+
     def kubeconfig():
         code, text = board.run("cat /var/lib/cloud-bridge/kubeconfig")
         return code == 0 and text
@@ -68,6 +69,9 @@ def first_boot(board, options):
     until(60, "the API", lambda: ready(api))
     token = board.must("cloud-bridge token create board --state /var/lib/cloud-bridge").split()[0]
     board.must(f"edge-runtime join --bridge https://10.0.2.15:7443 --token {token} --node board")
+    if config:
+        # Where the daemon, which may run already, finds it at its next start.
+        board.must(f"echo '{config}' >>/etc/edge-runtime/config.yaml")
     board.must("edge-runtime import /root/busybox.tar && mkdir -p /var/jobs")
     until(120, "the node", lambda: node_ready(api))
     board.must("sync")

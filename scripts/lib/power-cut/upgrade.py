@@ -18,7 +18,7 @@ PODS = 5
 MOMENTS = [
     ("good", "coming", 2.0), ("good", "coming", 2.0), ("good", "switch", 0.5), ("good", "switch", 0.5), ("good", "trial", 1.5),
     ("good", "trial", TRIAL), ("good", "end", 0.5), ("crashes", "trial", 6.0), ("hangs", "end", 1.0), ("back", "trial", 3.0),
-    ("back", "end", 1.0), ("good", "end", 2.0),
+    ("back", "end", 1.0), ("config", "trial", 0.3), ("config", "trial", 6.0), ("config", "end", 0.5), ("good", "end", 2.0),
 ]
 VICTIMS = ("daemon", "command", "watcher", "all")
 
@@ -49,6 +49,9 @@ class Run:
             if (current or "").startswith(number):
                 number = f"0.1.{1 + (self.next + 1) % 2}"
             return Upgrade(self.board, kind, f"/root/{number}.tar")
+        if kind == "config":
+            self.next += 1
+            return Upgrade(self.board, kind, self.next)
         return Upgrade(self.board, kind, "--back" if kind == "back" else f"/root/{kind}.tar")
 
     def whole(self):
@@ -121,7 +124,7 @@ def main():
     began = time.monotonic()
     failures, hung, kills, run, number = [], 0, 0, None, 0
     try:
-        api = first_boot(board, options)
+        api = first_boot(board, options, f"upgrade: {{trial-seconds: {TRIAL}}}")
         for one in range(PODS):
             code, answer = api.ask("POST", f"{NAMESPACE}/pods", pod(f"pod-{one}", ["sleep", "100000"], "Always"))
             assert code == 201, answer

@@ -1,12 +1,14 @@
 """Versions of the programs on the machine: an upgrade under way, and what must hold of the versions after anything."""
 
+import base64
 import json
+import re
 import time
 
 from board import Died, until
 
 FOLDER = "/var/lib/edge-runtime/versions"
-LAUNCHER = "/run/edge-runtime.launcher/main.json"
+CONFIG = "/etc/edge-runtime/config.yaml"
 PACKAGED = "/usr/lib/edge-runtime"
 TRIAL = 10
 # What a trial that did not prove anything says.
@@ -38,17 +40,27 @@ def containers(board):
     return [pid for pid, line, _ in processes(board) if line == "sleep 100000"]
 
 
+def order(number):
+    """What a ConfigUpdateJob asks of a node."""
+    job = {"kind": "ConfigUpdateJob", "name": f"config-{number}", "uid": f"config-{number}"}
+    return json.dumps({"job": job, "timeoutSeconds": 300, "work": {"configure": {"fields": {"labels.cut": f"'{number}'"}}}})
+
+
 class Upgrade:
-    """One of a bundle, or back by hand, as the board does it in the background."""
+    """One of a bundle, or back by hand, or of the configuration, as the board does it in the background."""
 
     def __init__(self, board, kind, what):
         self.board, self.kind, self.what = board, kind, what
+        self.config = board.must(f"cat {CONFIG}")
         self.before = state(board)
         self.began = time.monotonic()
         # When what is last seen of the state was seen first.
         self.seen, self.seen_at, self.trial_at = self.before, self.began, None
         self.arrived, self.told = False, None
-        board.must(f"(edge-runtime upgrade {what} --trial {TRIAL} >/var/log/upgrade.log 2>&1; echo $? >>/var/log/upgrade.log) </dev/null 3>&- & echo $! >/run/upgrade.pid")
+        command = f"edge-runtime upgrade {what} --trial {TRIAL}"
+        if kind == "config":
+            command = f"(echo {base64.b64encode(order(what).encode()).decode()} | base64 -d | {PACKAGED}/edge-admin order)"
+        board.must(f"({command} >/var/log/upgrade.log 2>&1; echo $? >>/var/log/upgrade.log) </dev/null 3>&- & echo $! >/run/upgrade.pid")
 
     def look(self):
         """How far it is: coming, switch (it is here), trial, or end."""
@@ -95,6 +107,14 @@ class Upgrade:
         self.told = self.seen if self.seen != self.before and time.monotonic() - self.seen_at > TOLD else None
 
     def wrong(self, after):
+        wrong = self.state_wrong(after)
+        config, last = self.board.must(f"cat {CONFIG}"), after.get("last") or {}
+        stays = self.kind == "config" and last.get("good") and last != (self.before.get("last") or {})
+        if stays != (config != self.config) or (stays and not re.search(rf"cut: [\"']?{self.what}\b", config)):
+            wrong.append(f"the configuration is {config!r}, and was {self.config!r}")
+        return wrong
+
+    def state_wrong(self, after):
         """What is wrong with a state after it was cut anywhere."""
         old, last = self.before.get("current"), after.get("last") or {}
         if after.get("trial"):
@@ -105,7 +125,7 @@ class Upgrade:
             return [f"as before, and told was {self.told}"] if self.told else []
         if last.get("good"):
             # The version before is there to go back to.
-            good = self.kind in ("good", "back") and after.get("current") == last.get("version") and last.get("from") == old
+            good = self.kind in ("good", "back", "config") and after.get("current") == last.get("version") and last.get("from") == old
             return [] if good else [f"{after} after {self.before}"]
         if after.get("current") != old or not any(reason in last.get("reason", "") for reason in REASONS):
             return [f"not the old version: {after} after {self.before}"]

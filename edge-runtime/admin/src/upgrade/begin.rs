@@ -65,7 +65,7 @@ pub(crate) fn begin(
     if let What::Configuration(text) = what
         && let Err(source) = replace(&versions.configuration(), text.as_bytes(), true)
     {
-        let _ = versions.change(|state| state.end(false, "the configuration could not be written"));
+        let _ = versions.go_back(|_| true, "the configuration could not be written");
         return Err(UpgradeError::Io { path: versions.configuration(), source });
     }
     daemon.end();
@@ -104,19 +104,11 @@ fn keep_configuration(versions: &Versions) -> Result<(), UpgradeError> {
 /// # Errors
 /// The disk takes nothing.
 pub(crate) fn give_up(versions: &Versions, why: &str) -> Result<bool, UpgradeError> {
-    let subject = versions.change(|state| {
-        let subject = state.trial.as_ref().map(|trial| trial.subject);
-        state.end(false, why);
-        subject
-    });
-    let Some(subject) = subject.map_err(UpgradeError::io(&versions.folder()))? else { return Ok(false) };
-    if subject == Subject::Configuration {
-        versions.restore_configuration().map_err(UpgradeError::io(&versions.configuration()))?;
-    }
-    if let Some(daemon) = MainProcess::find(versions) {
+    let was = versions.go_back(|_| true, why).map_err(UpgradeError::io(&versions.folder()))?;
+    if let Some(daemon) = MainProcess::find(versions).filter(|_| was) {
         daemon.end();
     }
-    Ok(true)
+    Ok(was)
 }
 
 /// Why nobody will end a trial any more: it has lasted so long, and no daemon was seen for so long.
