@@ -277,7 +277,8 @@ mod tests {
         let mut lines = Vec::new();
         let said = |line: &[u8]| lines.push(String::from_utf8_lossy(line).into_owned());
         let status =
-            smol::block_on(follow(shell("read x; echo $x; printf 'a\nb\nc'; exit 3"), b"in\n", 100, LONG, said)).unwrap();
+            smol::block_on(follow(shell("read x; echo $x; printf 'a\nb\nc'; exit 3"), b"in\n", 100, LONG, said))
+                .unwrap();
         assert_eq!((status.code(), lines), (Some(3), vec!["in".to_owned(), "a".into(), "b".into()]));
         let long = smol::block_on(follow(shell("head -c 100000 /dev/zero; sleep 1000"), b"", 5000, LONG, |_| {}));
         assert!(long.unwrap_err().to_string().contains("5000"));
@@ -309,7 +310,10 @@ mod tests {
             let script = script.replace('F', &file.display().to_string());
             let heard = follow(shell(&script), &order, 100, Duration::from_millis(500), |_| {});
             let error = smol::block_on(heard).unwrap_err();
-            assert!(error.kind() == io::ErrorKind::TimedOut && error.to_string().contains("nothing was heard"), "{name}");
+            assert!(
+                error.kind() == io::ErrorKind::TimedOut && error.to_string().contains("nothing was heard"),
+                "{name}"
+            );
             assert!(gone(&file), "{name}");
         }
         // One that says something now and then goes on, whatever it says.

@@ -71,7 +71,7 @@ def first_boot(board, options, config=None):
     board.must(f"edge-runtime join --bridge https://10.0.2.15:7443 --token {token} --node board")
     if config:
         # Where the daemon, which may run already, finds it at its next start.
-        board.must(f"echo '{config}' >>/etc/edge-runtime/config.yaml")
+        board.must(f"mkdir -p /etc/edge-runtime && echo '{config}' >>/etc/edge-runtime/config.yaml")
     board.must("edge-runtime import /root/busybox.tar && mkdir -p /var/jobs")
     until(120, "the node", lambda: node_ready(api))
     board.must("sync")

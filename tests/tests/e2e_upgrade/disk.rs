@@ -128,7 +128,10 @@ fn s18_a_disk_that_gets_full_at_any_step_before_the_trial_changes_nothing() {
         match said(room) {
             Ok(_) => break,
             Err(why) => {
-                assert!(why.contains("No space left") || why.contains("self-test") || why.contains("selftest"), "{why}");
+                assert!(
+                    why.contains("No space left") || why.contains("self-test") || why.contains("selftest"),
+                    "{why}"
+                );
                 assert_eq!((installed.program(), installed.pid()), (before.clone(), pid), "{room}: {why}");
                 assert!(!disk.names().iter().any(|name| name == "arriving"), "{room}: {why}");
                 refused += 1;

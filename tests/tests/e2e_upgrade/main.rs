@@ -74,6 +74,20 @@ fn s18_a_good_version_stays_and_the_one_before_can_come_back() {
     let state: Value = serde_json::from_str(&state).expect("JSON");
     assert!(state["current"].as_str().is_some_and(|name| installed.program().to_string_lossy().contains(name)));
     assert_eq!(node.container_pids(), containers, "nothing of it touches a container");
+    // Whoever does not want to wait for the end of a trial.
+    let before = installed.program();
+    let third = Bundle::good(cluster.folder(), "three");
+    node.edge_ok(&["upgrade", &third.path(), "--trial", "60", "--no-wait"]);
+    let said = node.edge_ok(&["upgrade", "--back"]);
+    assert!(said.contains("the trial is over"), "{said}");
+    installed.wait_program(&before);
+    installed.wait_outcome(&node, false, "by hand");
+    node.wait_ready();
+    assert_eq!(node.container_pids(), containers);
+    // Each of those daemons was told what runs.
+    let told = node.edge_ok(&["events", "--for", "p0", "-o", "json"]);
+    let started = told.lines().filter(|line| line.contains("\"Started\"")).count();
+    assert_eq!(started, 1, "{told}");
     // A new pod has what it needs from the version in force.
     cluster.kubectl.apply_all(&[pod("later", &node.name, json!([shell("c", "exec sleep 1000")]))]);
     cluster.kubectl.wait_ready("later");

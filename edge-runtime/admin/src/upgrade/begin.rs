@@ -117,7 +117,8 @@ fn overdue(trial: &Trial, lasted: Duration, unseen: Duration) -> Option<String> 
         return Some(format!("nobody has started the daemon again for {} s", RESTART.as_secs()));
     }
     let most = Duration::from_secs(trial.seconds.saturating_add(JUDGED.as_secs()));
-    (lasted > most).then(|| format!("nobody has judged the trial of {} s, whose watcher must have been killed", trial.seconds))
+    (lasted > most)
+        .then(|| format!("nobody has judged the trial of {} s, whose watcher must have been killed", trial.seconds))
 }
 
 /// Waits until the trial is over; `tell` hears each second how long it still lasts. None if another one has begun meanwhile.
