@@ -16,9 +16,9 @@ from versions import FOLDER, TRIAL, Upgrade
 PODS = 5
 # What comes, how far it is let come, and how many seconds from then at most until the power goes.
 MOMENTS = [
-    ("good", "coming", 2.0), ("good", "coming", 2.0), ("good", "switch", 0.5), ("good", "switch", 0.5), ("good", "trial", 1.5),
-    ("good", "trial", TRIAL), ("good", "end", 0.5), ("crashes", "trial", 6.0), ("hangs", "end", 1.0), ("back", "trial", 3.0),
-    ("back", "end", 1.0), ("config", "trial", 0.3), ("config", "trial", 6.0), ("config", "end", 0.5), ("good", "end", 2.0),
+    ("good", "coming", 2.0), ("good", "switch", 0.5), ("good", "trial", 1.5), ("config", "trial", 0.3), ("good", "trial", TRIAL),
+    ("good", "end", 0.5), ("back", "trial", 3.0), ("crashes", "trial", 6.0), ("good", "coming", 2.0), ("config", "end", 0.5),
+    ("hangs", "end", 1.0), ("good", "end", 2.0), ("back", "end", 1.0), ("good", "switch", 0.5), ("config", "trial", 6.0),
 ]
 VICTIMS = ("daemon", "command", "watcher", "all")
 
@@ -40,8 +40,10 @@ class Run:
 
     def begin(self, kind):
         """A bundle that is not in force; back goes only where there is one before."""
-        current = versions.state(self.board).get("current")
-        if kind == "back" and not current:
+        now = versions.state(self.board)
+        current, last = now.get("current"), now.get("last") or {}
+        if kind == "back" and not (last.get("good") and last.get("version") == current and last.get("from")):
+            # The package's version needs no trial.
             kind = "good"
         if kind == "good":
             self.next += 1
