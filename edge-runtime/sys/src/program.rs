@@ -70,7 +70,10 @@ pub async fn follow(
     let mut family = Family::of(child.id());
     if let Some(mut input) = child.stdin.take() {
         // One that ends at once says more by how it ends; one that does not read says nothing.
-        let write = async { Ok(drop(input.write_all(stdin).await)) };
+        let write = async {
+            let _ = input.write_all(stdin).await;
+            Ok(())
+        };
         write.or(silent(silence)).await?;
     }
     if let Some(mut output) = child.stdout.take() {
