@@ -3,9 +3,10 @@
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::ListParams;
 use kube::{Api, Client};
+use sampan_page::Change;
 use serde_json::{Value, json};
 
-use super::board::{Change, cut};
+use super::board::cut;
 use crate::bridge::overview::NodeView;
 
 /// Pods that are listed of a node; a node may have a few hundred.

@@ -9,8 +9,8 @@
 //! | `routes` | from a request to an answer |
 //! | `stream` | server-sent events |
 //! | `detail`, `jobs` | one node, and fleet jobs, read when they are asked for |
-//! | `body` | bodies of answers |
-//! | `assets` | the files that a browser gets: HTML, styles and scripts beside this one |
+//! | `body`, `packed` | bodies of answers |
+//! | `assets` | the files that a browser gets: HTML and scripts beside this one, and those that `sampan_page` has for the page of a single node, too |
 
 mod access;
 mod assets;
@@ -19,6 +19,7 @@ mod body;
 mod detail;
 mod follow;
 mod jobs;
+mod packed;
 mod routes;
 mod sessions;
 mod stream;
@@ -142,6 +143,7 @@ async fn answer(
 ) -> Response<Held<Body, Option<Busy>>> {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path().to_owned();
+    let packs = packed::accepted(&parts.headers);
     let work = async {
         let who = match served.known(holder.as_ref(), &parts, body).await {
             Ok(who) => who,
@@ -151,7 +153,7 @@ async fn answer(
             let text = Bytes::from_static(b"too many connections are busy");
             return (typed(StatusCode::TOO_MANY_REQUESTS, "text/plain; charset=utf-8", text), None);
         };
-        (served.answer(&who, &path).await, Some(busy))
+        (served.answer(&who, &path, packs).await, Some(busy))
     };
     let mistake = || {
         let text = Bytes::from_static(b"the bridge has made a mistake");

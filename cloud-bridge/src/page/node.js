@@ -1,31 +1,12 @@
 // One node: read when it is opened, and again when its row changes.
 
+import { columns, condition, heading, pairs } from './parts.js';
 import * as timeline from './timeline.js';
 import * as w from './words.js';
 
 // Milliseconds between two readings at least, and without any change.
 const SOON = 1000;
 const ANYHOW = 10000;
-
-const heading = (text) => w.el('h3', {}, text);
-const pairs = (all) => w.el('table', {}, ...all.filter(([, value]) => value !== null && value !== '').map(([name, value]) =>
-  w.el('tr', {}, w.el('th', { scope: 'row' }, name), w.el('td', {}, value))));
-
-function columns(titles, rows) {
-  const kind = (title) => (title.endsWith('#') ? { class: 'number' } : {});
-  const head = titles.map((title) => w.el('th', { scope: 'col', ...kind(title) }, title.replace('#', '')));
-  const body = rows.map((cells) => w.el('tr', {}, ...cells.map((cell, at) => w.el('td', kind(titles[at]), cell))));
-  return w.el('table', {}, w.el('thead', {}, w.el('tr', {}, ...head)), w.el('tbody', {}, ...body));
-}
-
-// Bad news when True, as the bridge's board has them; of the others False is.
-const BAD = ['MemoryPressure', 'DiskPressure', 'PIDPressure', 'NetworkUnavailable', 'UnderVoltage', 'HighTemperature'];
-
-function condition([type, status, reason, message, since], now) {
-  const good = status === (BAD.includes(type) ? 'False' : 'True');
-  const shown = status === 'Unknown' ? ['○', status, 'warn'] : [good ? '●' : '▲', status, good ? 'good' : 'bad'];
-  return [type, w.state(shown), since ? w.age(now - since) : '', message || reason];
-}
 
 export class NodePage {
   constructor(root, clock) {

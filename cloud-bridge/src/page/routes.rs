@@ -17,7 +17,8 @@ use super::body::{Body, full, typed};
 use super::detail;
 use super::follow::Live;
 use super::jobs::Jobs;
-use super::stream::{self, Seats, TICK};
+use super::packed;
+use super::stream::{self, News, Seats, TICK};
 use crate::bridge::Bridge;
 use crate::kubelet::auth::Denied;
 use crate::pki::identity::{Holder, is_node_name};
@@ -91,25 +92,28 @@ impl Served {
         })
     }
 
-    /// For somebody who may look.
-    pub(super) async fn answer(&self, who: &Who, path: &str) -> Response<Body> {
+    /// For somebody who may look; `packs`: who takes it packed.
+    pub(super) async fn answer(&self, who: &Who, path: &str, packs: bool) -> Response<Body> {
         let answer = match path {
             "/" => Ok(assets::index()),
-            "/api/nodes" => Ok(typed(StatusCode::OK, JSON, self.live.board().all(SystemTime::now()).into())),
-            "/api/stream" => self.stream(who),
-            "/api/jobs" => {
-                let read = self.jobs.read(&self.client).await;
-                read.map(|text| typed(StatusCode::OK, JSON, text)).map_err(|error| away(&error))
+            "/api/nodes" => {
+                let text = self.live.board().all(SystemTime::now());
+                Ok(json_of(text.into(), packs).await)
             }
+            "/api/stream" => self.stream(who, packs).await,
+            "/api/jobs" => match self.jobs.read(&self.client).await {
+                Ok(text) => Ok(json_of(text, packs).await),
+                Err(error) => Err(away(&error)),
+            },
             _ => match path.strip_prefix("/api/nodes/").filter(|name| is_node_name(name)) {
-                Some(name) => self.node(name).await,
+                Some(name) => self.node(name, packs).await,
                 None => Err(Refusal(StatusCode::NOT_FOUND, "there is nothing here".to_owned())),
             },
         };
         answer.unwrap_or_else(|refusal| refused(&refusal))
     }
 
-    fn stream(&self, who: &Who) -> Result<Response<Body>, Refusal> {
+    async fn stream(&self, who: &Who, packs: bool) -> Result<Response<Body>, Refusal> {
         let seat = self.seats.take(who.name()).ok_or_else(|| {
             Refusal(StatusCode::TOO_MANY_REQUESTS, "too many pages are open: close one of them".to_owned())
         })?;
@@ -119,20 +123,24 @@ impl Served {
             let (access, who) = (Arc::clone(&access), who.clone());
             async move { access.holds(&who).await }
         };
-        let body = StreamBody::new(stream::body(first, news, seat, TICK, holds)).boxed_unsync();
-        let mut response = Response::new(body);
+        let packed = if packs { packed(first.clone(), packed::begun).await } else { None };
+        let is_packed = packed.is_some();
+        let news =
+            News { first: packed.unwrap_or(first), news, shape: if is_packed { packed::more } else { Bytes::clone } };
+        let mut response = Response::new(StreamBody::new(stream::body(news, seat, TICK, holds)).boxed_unsync());
+        say_packed(&mut response, is_packed);
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
         Ok(response)
     }
 
-    async fn node(&self, name: &str) -> Result<Response<Body>, Refusal> {
+    async fn node(&self, name: &str, packs: bool) -> Result<Response<Body>, Refusal> {
         // Never closed.
         let _turn = self.details.acquire().await;
         let timeline = self.live.board().timeline(name);
         let read = detail::read(&self.client, name, self.bridge.node_view(name), timeline).await;
         let node = read.map_err(|error| away(&error))?;
         let absent = || Refusal(StatusCode::NOT_FOUND, format!("there is no node {name}"));
-        Ok(typed(StatusCode::OK, JSON, node.ok_or_else(absent)?.to_string().into()))
+        Ok(json_of(node.ok_or_else(absent)?.to_string().into(), packs).await)
     }
 
     async fn log_in<B>(&self, body: B) -> Response<Body>
@@ -153,6 +161,26 @@ impl Served {
             Ok(cookie) => to_start(&cookie),
             Err(denied) => assets::login(code(&denied), why(&denied, true)),
         }
+    }
+}
+
+/// JSON as an answer, packed where that is worth it.
+async fn json_of(text: Bytes, packs: bool) -> Response<Body> {
+    let short = if packs && text.len() >= packed::LEAST { packed(text.clone(), packed::whole).await } else { None };
+    let is_packed = short.is_some();
+    let mut response = typed(StatusCode::OK, JSON, short.unwrap_or(text));
+    say_packed(&mut response, is_packed);
+    response
+}
+
+/// Beside the loop: thousands of rows take some milliseconds. None where it does not work.
+async fn packed(text: Bytes, pack: fn(&[u8]) -> std::io::Result<Bytes>) -> Option<Bytes> {
+    tokio::task::spawn_blocking(move || pack(&text)).await.ok()?.ok()
+}
+
+fn say_packed(response: &mut Response<Body>, is_packed: bool) {
+    if is_packed {
+        response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
 }
 

@@ -62,11 +62,19 @@ pub(super) fn event(name: &str, text: &str) -> Bytes {
     format!("event: {name}\ndata: {text}\n\n").into()
 }
 
-/// The body of a stream: `first`, and what comes by `news`. A reader that falls behind is sent away, and comes back for everything: what
+/// What a stream tells.
+pub(super) struct News {
+    /// As it goes out.
+    pub(super) first: Bytes,
+    pub(super) news: Receiver<Bytes>,
+    /// How later ones go out.
+    pub(super) shape: fn(&Bytes) -> Bytes,
+}
+
+/// The body of a stream. A reader that falls behind is sent away, and comes back for everything: what
 /// waits for it costs memory. `holds` is asked whether it may go on, before each sign of life.
 pub(super) fn body<F>(
-    first: Bytes,
-    news: Receiver<Bytes>,
+    News { first, news, shape }: News,
     seat: Seat,
     tick: Duration,
     holds: impl Fn() -> F + Send + 'static,
@@ -78,7 +86,7 @@ where
     futures::stream::unfold(begun, move |(mut first, mut news, mut ticked, seat, holds)| async move {
         let bytes = match first.take() {
             Some(first) => first,
-            None => tokio::select! {
+            None => shape(&tokio::select! {
                 biased;
                 () = tokio::time::sleep_until(ticked + tick) => {
                     ticked = Instant::now();
@@ -90,7 +98,7 @@ where
                 }
                 // Too slow, or the page ends.
                 next = news.recv() => next.ok()?,
-            },
+            }),
         };
         Some((Ok(Frame::data(bytes)), (first, news, ticked, seat, holds)))
     })
@@ -125,13 +133,17 @@ mod tests {
         assert!(seats.taken().is_empty());
     }
 
+    fn plain(news: Receiver<Bytes>) -> News {
+        News { first: event("all", "1"), news, shape: Bytes::clone }
+    }
+
     const NEVER: Duration = Duration::from_secs(3600);
 
     #[tokio::test]
     async fn everything_comes_first_then_news() {
         let seats = Arc::new(Seats::default());
         let (sender, news) = broadcast::channel(2);
-        let mut body = pin!(body(event("all", "1"), news, seats.take("a").unwrap(), NEVER, || async { true }));
+        let mut body = pin!(body(plain(news), seats.take("a").unwrap(), NEVER, || async { true }));
         sender.send(event("rows", "2")).unwrap();
         assert_eq!(text(body.next().await).unwrap(), "event: all\ndata: 1\n\n");
         assert_eq!(text(body.next().await).unwrap(), "event: rows\ndata: 2\n\n");
@@ -143,7 +155,7 @@ mod tests {
     async fn a_quiet_stream_gives_signs_of_life() {
         let (_sender, news) = broadcast::channel::<Bytes>(2);
         let seat = Arc::new(Seats::default()).take("a").unwrap();
-        let mut body = pin!(body(event("all", "1"), news, seat, Duration::from_millis(1), || async { true }));
+        let mut body = pin!(body(plain(news), seat, Duration::from_millis(1), || async { true }));
         assert!(body.next().await.is_some());
         for _ in 0..2 {
             assert!(text(body.next().await).unwrap().starts_with("event: tick\ndata: "));
@@ -154,7 +166,7 @@ mod tests {
     async fn a_slow_reader_is_sent_away() {
         let seats = Arc::new(Seats::default());
         let (sender, news) = broadcast::channel(2);
-        let mut body = Box::pin(body(event("all", "1"), news, seats.take("a").unwrap(), NEVER, || async { true }));
+        let mut body = Box::pin(body(plain(news), seats.take("a").unwrap(), NEVER, || async { true }));
         assert!(body.next().await.is_some());
         for number in 0..4 {
             sender.send(event("rows", &number.to_string())).unwrap();
@@ -168,7 +180,7 @@ mod tests {
     async fn who_may_look_no_more_sees_no_more() {
         let (_sender, news) = broadcast::channel::<Bytes>(2);
         let seat = Arc::new(Seats::default()).take("a").unwrap();
-        let mut body = pin!(body(event("all", "1"), news, seat, Duration::from_millis(1), || async { false }));
+        let mut body = pin!(body(plain(news), seat, Duration::from_millis(1), || async { false }));
         assert!(body.next().await.is_some());
         assert!(body.next().await.is_none());
     }

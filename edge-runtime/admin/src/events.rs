@@ -34,7 +34,7 @@ pub(crate) const VERB: Verb = Verb {
 
 /// Which ones.
 #[derive(Default)]
-struct Wanted {
+pub(crate) struct Wanted {
     namespace: Option<String>,
     name: Option<String>,
 }
@@ -83,7 +83,7 @@ fn run(given: Given) -> Result<(), CliError> {
 }
 
 /// By time, each once, as it was told last.
-fn all(paths: &Paths, wanted: &Wanted) -> Vec<Value> {
+pub(crate) fn all(paths: &Paths, wanted: &Wanted) -> Vec<Value> {
     let files = [paths.old_events(), paths.events()];
     let lines: Vec<String> = files.iter().filter_map(|file| std::fs::read_to_string(file).ok()).collect();
     let kept = lines.iter().flat_map(|text| text.lines()).filter_map(|line| serde_json::from_str(line).ok());

@@ -7,6 +7,7 @@ mod events;
 mod join;
 mod man;
 mod order;
+mod page;
 mod pods;
 mod program;
 mod top;

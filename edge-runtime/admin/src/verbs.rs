@@ -3,7 +3,7 @@
 use edge_runtime::cli::SHOWN as OF_THE_DAEMON;
 use edge_runtime::cli::verb::{Shown, Verb};
 
-use crate::{completion, doctor, events, man, top};
+use crate::{completion, doctor, events, man, page, top};
 
 mod confirm;
 mod first_boot;
@@ -17,6 +17,7 @@ pub(crate) const VERBS: &[Verb] = &[
     doctor::VERB,
     top::VERB,
     events::VERB,
+    page::VERB,
     completion::VERB,
     upgrade::VERB,
     confirm::VERB,

@@ -12,6 +12,7 @@ pub const VERBS: &[(&str, &str)] = &[
     ("doctor", "what is wrong here, and what cures it"),
     ("top", "what the node, its pods and their containers use, again and again"),
     ("events", "what has happened here"),
+    ("page", "show this node in a browser"),
     ("completion", "what makes a shell complete this command"),
     ("upgrade", "run another version of these programs, on trial"),
     ("confirm", "say yes to a job that waits for it"),

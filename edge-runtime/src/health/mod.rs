@@ -7,7 +7,7 @@
 //! | `request` | what is asked for |
 //! | `text` | metrics as Prometheus reads them |
 
-mod request;
+pub mod request;
 mod serve;
 pub mod text;
 

@@ -19,15 +19,28 @@ pub type Refusal = &'static str;
 /// # Errors
 /// It is no request for what is here.
 pub fn read(bytes: &[u8]) -> Option<Result<What, Refusal>> {
-    let end = bytes.windows(4).take(LONGEST - 3).position(|four| four == b"\r\n\r\n");
-    let Some(end) = end else {
-        return (bytes.len() > LONGEST).then_some(Err("431 Request Header Fields Too Large"));
-    };
-    let line = bytes.get(..end).and_then(|head| head.split(|byte| *byte == b'\r').next()).unwrap_or_default();
-    Some(asked(std::str::from_utf8(line).unwrap_or_default()))
+    Some(head(bytes, LONGEST)?.and_then(target).and_then(asked))
 }
 
-fn asked(line: &str) -> Result<What, Refusal> {
+/// The head, without its end, of which with the end there may be no more than `longest` bytes; `None` until it is whole.
+/// The answer is the same however the bytes are cut.
+///
+/// # Errors
+/// It is longer.
+pub fn head(bytes: &[u8], longest: usize) -> Option<Result<&[u8], Refusal>> {
+    match bytes.windows(4).take(longest.saturating_sub(3)).position(|four| four == b"\r\n\r\n") {
+        Some(end) => Some(Ok(bytes.get(..end).unwrap_or_default())),
+        None => (bytes.len() > longest).then_some(Err("431 Request Header Fields Too Large")),
+    }
+}
+
+/// What a head asks to get, as it stands there.
+///
+/// # Errors
+/// It is no GET of HTTP/1.
+pub fn target(head: &[u8]) -> Result<&str, Refusal> {
+    let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let line = std::str::from_utf8(line).unwrap_or_default();
     let mut words = line.split(' ');
     let (method, target, version) = (words.next(), words.next(), words.next());
     if !version.is_some_and(|version| version.starts_with("HTTP/1.")) || words.next().is_some() {
@@ -36,8 +49,12 @@ fn asked(line: &str) -> Result<What, Refusal> {
     if method != Some("GET") {
         return Err("405 Method Not Allowed");
     }
+    target.ok_or("400 Bad Request")
+}
+
+fn asked(target: &str) -> Result<What, Refusal> {
     // kubectl and probes add `?verbose`, which is what they get.
-    match target.and_then(|target| target.split('?').next()) {
+    match target.split('?').next() {
         Some("/healthz") => Ok(What::Health),
         Some("/livez") => Ok(What::Live),
         Some("/readyz") => Ok(What::Ready),

@@ -4,16 +4,15 @@
 //! |---|---|
 //! | `facts` | what a Node object says |
 //! | `pods` | which pods are where |
-//! | `timeline` | the last changes of a node |
 
 mod facts;
 mod pods;
-mod timeline;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use sampan_page::{Change, Kind, Timeline};
 use serde::Serialize;
 
 use crate::bridge::overview::LinkView;
@@ -21,8 +20,6 @@ use facts::Facts;
 pub(super) use facts::{PageNode, cut};
 pub(super) use pods::PodSeen;
 use pods::Pods;
-pub(super) use timeline::Change;
-use timeline::{Kind, Timeline};
 
 /// Everything that is shown.
 #[derive(Debug, Default)]

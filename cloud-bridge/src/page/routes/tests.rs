@@ -15,7 +15,7 @@ fn served() -> Served {
 async fn ask(served: &Served, request: http::request::Builder, body: &str) -> (u16, HeaderMap, String) {
     let (parts, body) = request.body(Full::new(Bytes::from(body.to_owned()))).unwrap().into_parts();
     let answer = match served.known(None, &parts, body).await {
-        Ok(who) => served.answer(&who, parts.uri.path()).await,
+        Ok(who) => served.answer(&who, parts.uri.path(), false).await,
         Err(answer) => answer,
     };
     let (parts, mut body) = assets::guarded(answer).into_parts();
@@ -86,7 +86,7 @@ async fn of_one_user_there_are_so_many_streams() {
     let who = || Who::User { user: "good".to_owned(), token: "good".to_owned(), session: None };
     let mut held = Vec::new();
     let refused = loop {
-        let answer = served.answer(&who(), "/api/stream").await;
+        let answer = served.answer(&who(), "/api/stream", false).await;
         match answer.status() {
             StatusCode::OK => held.push(answer),
             code => break code,
@@ -94,5 +94,5 @@ async fn of_one_user_there_are_so_many_streams() {
     };
     assert_eq!((refused, held.len()), (StatusCode::TOO_MANY_REQUESTS, 8));
     held.pop();
-    assert_eq!(served.answer(&who(), "/api/stream").await.status(), StatusCode::OK);
+    assert_eq!(served.answer(&who(), "/api/stream", false).await.status(), StatusCode::OK);
 }

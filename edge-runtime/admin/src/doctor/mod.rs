@@ -19,6 +19,8 @@ use edge_runtime::cli::{CliError, print};
 use edge_runtime::paths::Paths;
 
 pub(crate) use areas::board::degrees;
+pub(crate) use areas::daemon::pid as daemon_pid;
+pub(crate) use areas::disk::worn;
 pub(crate) use areas::limits::{load, meminfo};
 use areas::{board, cgroups, clock, config, daemon, disk, kernel, limits, link, network, runtime, unit};
 use finding::{Finding, Severity, worst};

@@ -15,7 +15,7 @@ use sampan_sys::host;
 use crate::doctor::host::Host;
 use crate::doctor::{degrees, load, meminfo};
 
-pub(super) struct Looker {
+pub(crate) struct Looker {
     store: Store,
     cgroups: Cgroups,
     node: String,
@@ -23,52 +23,52 @@ pub(super) struct Looker {
 }
 
 /// The counters at one moment.
-pub(super) struct Look {
-    pub(super) at: Instant,
-    pub(super) node: Node,
-    pub(super) pods: Vec<PodLook>,
+pub(crate) struct Look {
+    pub(crate) at: Instant,
+    pub(crate) node: Node,
+    pub(crate) pods: Vec<PodLook>,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Node {
-    pub(super) name: String,
-    pub(super) cpus: u32,
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) cpus: u32,
     /// CPU time of all processes.
-    pub(super) cpu_nanos: Option<u64>,
-    pub(super) memory_bytes: u64,
-    pub(super) used_bytes: u64,
-    pub(super) swap_bytes: u64,
+    pub(crate) cpu_nanos: Option<u64>,
+    pub(crate) memory_bytes: u64,
+    pub(crate) used_bytes: u64,
+    pub(crate) swap_bytes: u64,
     /// Three averages, as `/proc/loadavg` has them.
-    pub(super) load: String,
-    pub(super) degrees: Option<i64>,
+    pub(crate) load: String,
+    pub(crate) degrees: Option<i64>,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct PodLook {
-    pub(super) namespace: String,
-    pub(super) name: String,
-    pub(super) uid: String,
-    pub(super) cpu_nanos: Option<u64>,
-    pub(super) memory_bytes: Option<u64>,
-    pub(super) containers: Vec<ContainerLook>,
+pub(crate) struct PodLook {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) cpu_nanos: Option<u64>,
+    pub(crate) memory_bytes: Option<u64>,
+    pub(crate) containers: Vec<ContainerLook>,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct ContainerLook {
-    pub(super) name: String,
+pub(crate) struct ContainerLook {
+    pub(crate) name: String,
     /// Another one after a restart.
-    pub(super) id: String,
-    pub(super) state: &'static str,
-    pub(super) restarts: u32,
-    pub(super) cpu_nanos: Option<u64>,
-    pub(super) memory_bytes: Option<u64>,
-    pub(super) limit_bytes: Option<u64>,
+    pub(crate) id: String,
+    pub(crate) state: &'static str,
+    pub(crate) restarts: u32,
+    pub(crate) cpu_nanos: Option<u64>,
+    pub(crate) memory_bytes: Option<u64>,
+    pub(crate) limit_bytes: Option<u64>,
 }
 
 impl Looker {
     /// # Errors
     /// No node has run here, or there are no cgroups.
-    pub(super) fn open(paths: &Paths) -> Result<Self, CliError> {
+    pub(crate) fn open(paths: &Paths) -> Result<Self, CliError> {
         let path = paths.store();
         if !path.exists() {
             return Err(CliError::Failed(format!("{} does not exist: no node has run here", path.display())));
@@ -86,15 +86,31 @@ impl Looker {
 
     /// # Errors
     /// The store cannot be read.
-    pub(super) fn look(&self) -> Result<Look, CliError> {
+    pub(crate) fn look(&self) -> Result<Look, CliError> {
+        Ok(self.look_at(&self.recorded()?))
+    }
+
+    /// The pods that are here.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub(crate) fn recorded(&self) -> Result<Vec<Recorded>, CliError> {
+        Ok(intake::restore(&self.store)?.recorded)
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub(crate) fn look_at(&self, recorded: &[Recorded]) -> Look {
         let reader = self.cgroups.reader();
         let mut pods = Vec::new();
-        for Recorded { pod, record, .. } in intake::restore(&self.store)?.recorded {
-            let of_pod = reader.usage(&cgroup_of_pod(&self.cgroups, &pod, &record.uid));
+        for Recorded { pod, record, .. } in recorded {
+            let of_pod = reader.usage(&cgroup_of_pod(&self.cgroups, pod, &record.uid));
             let containers = record.containers.iter().map(|(name, container)| {
                 let (state, id) = state(&container.state);
                 let usage = match id {
-                    Some(id) => reader.usage(&cgroup_of_container(&self.cgroups, &pod, &record.uid, id)),
+                    Some(id) => reader.usage(&cgroup_of_container(&self.cgroups, pod, &record.uid, id)),
                     None => Default::default(),
                 };
                 ContainerLook {
@@ -127,7 +143,7 @@ impl Looker {
             load: load(),
             degrees: degrees(Path::new("/sys")),
         };
-        Ok(Look { at: Instant::now(), node, pods })
+        Look { at: Instant::now(), node, pods }
     }
 }
 

@@ -7,10 +7,10 @@
 //! | `show` | text and JSON of it |
 //! | `terminal` | the screen and the keys |
 
-mod look;
-mod show;
+pub(crate) mod look;
+pub(crate) mod show;
 mod terminal;
-mod view;
+pub(crate) mod view;
 
 use std::io::IsTerminal;
 use std::thread::sleep;

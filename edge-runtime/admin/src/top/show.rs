@@ -60,7 +60,7 @@ fn cpu(milli: Option<u64>) -> String {
 }
 
 /// Thousandths as per cent.
-fn tenths(milli: u64) -> String {
+pub(crate) fn tenths(milli: u64) -> String {
     format!("{}.{}", milli / 10, milli % 10)
 }
 
@@ -68,7 +68,7 @@ fn size_of(value: Option<u64>) -> String {
     value.map_or_else(|| "-".to_owned(), bytes)
 }
 
-fn bytes(value: u64) -> String {
+pub(crate) fn bytes(value: u64) -> String {
     const MIB: u64 = 1 << 20;
     match value {
         0..MIB => format!("{}Ki", value >> 10),

@@ -6,28 +6,28 @@ use std::time::Duration;
 use super::look::{Look, Node, PodLook};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(crate) enum Order {
     Cpu,
     Memory,
     Name,
 }
 
 /// Rates are thousandths of one CPU.
-pub(super) struct View {
-    pub(super) node: Node,
-    pub(super) node_milli: Option<u64>,
-    pub(super) pods: Vec<PodView>,
+pub(crate) struct View {
+    pub(crate) node: Node,
+    pub(crate) node_milli: Option<u64>,
+    pub(crate) pods: Vec<PodView>,
 }
 
-pub(super) struct PodView {
-    pub(super) pod: PodLook,
-    pub(super) milli: Option<u64>,
+pub(crate) struct PodView {
+    pub(crate) pod: PodLook,
+    pub(crate) milli: Option<u64>,
     /// By container, in their order.
-    pub(super) container_millis: Vec<Option<u64>>,
+    pub(crate) container_millis: Vec<Option<u64>>,
 }
 
 impl View {
-    pub(super) fn of(before: &Look, now: &Look, order: Order) -> Self {
+    pub(crate) fn of(before: &Look, now: &Look, order: Order) -> Self {
         let time = now.at.saturating_duration_since(before.at);
         let mut pods: Vec<PodView> = now.pods.iter().map(|pod| pod_view(before, pod, time)).collect();
         pods.sort_by(|a, b| (&a.pod.namespace, &a.pod.name).cmp(&(&b.pod.namespace, &b.pod.name)));

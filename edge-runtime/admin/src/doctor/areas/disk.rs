@@ -78,7 +78,7 @@ fn write(folder: &Path) -> std::io::Result<()> {
 }
 
 /// Of all eMMC media the most worn: `0x05` means that 40 to 50 % are used.
-fn worn(sysfs: &Path) -> Option<u64> {
+pub(crate) fn worn(sysfs: &Path) -> Option<u64> {
     let media = std::fs::read_dir(sysfs.join("block")).ok()?.flatten();
     let all = media.flat_map(|one| {
         let said = text(one.path().join("device/life_time"));

@@ -12,7 +12,7 @@ const TOGETHER: u32 = 5;
 /// What changed. The numbers are what the page's scripts know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(in crate::page) enum Kind {
+pub enum Kind {
     /// 0 down, 1 up, 2 at another bridge.
     Link = 0,
     /// The Ready condition: 0 unknown, 1 true, 2 false.
@@ -23,7 +23,7 @@ pub(in crate::page) enum Kind {
     Restarts = 3,
     /// 1 in force, 2 gone back.
     Upgrade = 4,
-    /// Bits of [`troubles`](super::facts).
+    /// Bits: memory, disk, processes, voltage, heat, clock.
     Troubles = 5,
     /// 1 healthy, 2 in trouble.
     Storage = 6,
@@ -33,13 +33,15 @@ pub(in crate::page) enum Kind {
 
 /// When (seconds since 1970), which kind, and the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(in crate::page) struct Change(pub u32, pub u8, pub u32);
+pub struct Change(pub u32, pub u8, pub u32);
 
+/// The last changes of one node.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Timeline(VecDeque<Change>);
+pub struct Timeline(VecDeque<Change>);
 
 impl Timeline {
-    pub(super) fn note(&mut self, at: u32, kind: Kind, value: u32) {
+    /// Something is different since `at`, in seconds since 1970.
+    pub fn note(&mut self, at: u32, kind: Kind, value: u32) {
         if let Some(last) = self.0.back_mut()
             && last.1 == kind as u8
             && at.saturating_sub(last.0) <= TOGETHER
@@ -61,7 +63,9 @@ impl Timeline {
         self.0.push_back(Change(at, kind as u8, value));
     }
 
-    pub(super) fn changes(&self) -> Vec<Change> {
+    /// The oldest first.
+    #[must_use]
+    pub fn changes(&self) -> Vec<Change> {
         self.0.iter().copied().collect()
     }
 }

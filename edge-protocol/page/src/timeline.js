@@ -34,12 +34,11 @@ export function list(changes) {
   return w.el('div', { class: 'scroll', tabindex: '0' }, w.el('table', { 'aria-label': 'Changes, newest first' }, ...rows));
 }
 
-// `now` in seconds; `width` in pixels.
-export function draw(changes, now, width) {
-  const lanes = ['Link', 'State', 'Pods', 'Restarts', 'Pressure', 'Upgrades'];
+// `now` in seconds; `width` in pixels. `marks` are more that is drawn: when, whether it is bad, words. Nothing before `begin` is shown.
+export function draw(changes, now, width, { marks = [], begin = Math.min(changes[0]?.[0] ?? now, now - 60) } = {}) {
+  const lanes = ['Link', 'State', 'Pods', 'Restarts', 'Pressure', 'Upgrades', ...(marks.length ? ['Events'] : [])];
   const height = lanes.length * LANE + 24;
-  const begin = Math.min(changes[0]?.[0] ?? now, now - 60);
-  const x = (at) => LEFT + ((at - begin) / (now - begin)) * (width - LEFT - 8);
+  const x = (at) => LEFT + (Math.max(0, at - begin) / (now - begin)) * (width - LEFT - 8);
   const words = `What was seen since ${w.time(begin)}: ${changes.length} changes, listed below.`;
   const root = svg('svg', { class: 'timeline', viewBox: `0 0 ${width} ${height}`, height, role: 'img', 'aria-label': words });
   lanes.forEach((title, lane) => {
@@ -53,6 +52,7 @@ export function draw(changes, now, width) {
       const drawn = shape(value);
       if (!drawn) return;
       const [from, to] = [x(at), x(all[index + 1]?.[0] ?? now)];
+      if (to <= LEFT && begin > at) return;
       const bar = svg('rect', { class: drawn, x: from, y: lane * LANE + 6, width: Math.max(2, to - from), height: LANE - 12 });
       bar.append(svg('title', {}, `${w.time(at)}: ${TELL[kind](value)}`));
       root.append(bar);
@@ -62,14 +62,19 @@ export function draw(changes, now, width) {
   spans(1, READY, (value) => ['fill-warn', 'fill-good', 'fill-bad'][value]);
   spans(4, TROUBLES, (value) => (value ? 'fill-warn' : ''));
   steps(root, of(PODS), x, now);
+  const mark = (lane, at, bad, text) => {
+    if (at < begin) return;
+    const line = svg('line', { class: bad ? 'mark-bad' : 'mark', x1: x(at), x2: x(at), y1: lane * LANE + 4, y2: (lane + 1) * LANE - 4 });
+    line.append(svg('title', {}, `${w.time(at)}: ${text}`));
+    root.append(line);
+  };
   for (const [at, kind, value] of of(RESTARTS, UPGRADE, VERSION, STORAGE)) {
     const lane = kind === RESTARTS ? 3 : kind === STORAGE ? 4 : 5;
     const bad = kind === RESTARTS || value === 2;
     if (kind === STORAGE && value !== 2) continue;
-    const mark = svg('line', { class: bad ? 'mark-bad' : 'mark', x1: x(at), x2: x(at), y1: lane * LANE + 4, y2: (lane + 1) * LANE - 4 });
-    mark.append(svg('title', {}, `${w.time(at)}: ${TELL[kind](value)}`));
-    root.append(mark);
+    mark(lane, at, bad, TELL[kind](value));
   }
+  for (const [at, bad, text] of marks) mark(6, at, bad, text);
   for (let part = 0; part <= 4; part += 1) {
     const at = begin + ((now - begin) * part) / 4;
     const anchor = ['start', 'middle', 'middle', 'middle', 'end'][part];

@@ -1,0 +1,98 @@
+//! What the pages of both programs have in common: files for a browser, the headers under which it gets anything, and what is
+//! remembered of a node. No I/O; knows neither who serves it nor what else is on a page.
+
+mod timeline;
+
+pub use timeline::{Change, Kind, Timeline};
+
+/// A file as it is served: its path, content type and text.
+pub type File = (&'static str, &'static str, &'static str);
+
+pub const HTML: &str = "text/html; charset=utf-8";
+pub const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+/// What both pages load. They hold no secret.
+pub const FILES: [File; 5] = [
+    ("/icon.svg", "image/svg+xml", include_str!("icon.svg")),
+    ("/page.css", "text/css; charset=utf-8", include_str!("page.css")),
+    ("/words.js", SCRIPT, include_str!("words.js")),
+    ("/parts.js", SCRIPT, include_str!("parts.js")),
+    ("/timeline.js", SCRIPT, include_str!("timeline.js")),
+];
+
+/// Of every answer, in lower case. Scripts and styles are ours, data comes from here, forms go here, and nobody puts a page into
+/// another.
+pub const HEADERS: [(&str, &str); 6] = [
+    (
+        "content-security-policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; \
+         base-uri 'none'; frame-ancestors 'none'",
+    ),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cache-control", "no-store"),
+    ("cross-origin-resource-policy", "same-origin"),
+];
+
+/// What is in a file that must not be there: a way to make markup of text, something inline, or a link to elsewhere. For the tests
+/// of those who serve files.
+#[must_use]
+pub fn fault(text: &str) -> Option<&'static str> {
+    let bad = [
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "Function(",
+        "style=",
+        "<style",
+        "javascript:",
+    ];
+    if let Some(bad) = bad.into_iter().find(|bad| text.contains(bad)) {
+        return Some(bad);
+    }
+    // Names of namespaces are no links.
+    let links = text.replace("http://www.w3.org/2000/svg", "");
+    if links.contains("http://") || links.contains("https://") {
+        return Some("a link");
+    }
+    if text.matches("<script").count() != text.matches("<script type=\"module\" src=\"/").count() {
+        return Some("a script that is no file");
+    }
+    let handles = |word: &str| word.starts_with("on") && word.contains("=\"");
+    text.split_whitespace().any(handles).then_some("a handler")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_ask_for_nothing_from_elsewhere_and_make_no_markup_of_text() {
+        for (name, _, text) in FILES {
+            assert_eq!(fault(text), None, "{name}");
+        }
+        for bad in [
+            "a.innerHTML = b",
+            "<p style=\"x\">",
+            "import 'https://x'",
+            "<script>1</script>",
+            "<img onerror=\"x\">",
+            "setTimeout(eval('1'))",
+        ] {
+            assert!(fault(bad).is_some(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn headers_let_a_browser_do_nothing_that_is_not_ours() {
+        let policy = HEADERS[0].1;
+        for part in ["default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"] {
+            assert!(policy.contains(part), "{part} in {policy}");
+        }
+        assert!(!policy.contains("unsafe") && !policy.contains('*'), "{policy}");
+        assert!(HEADERS.iter().all(|(name, _)| *name == name.to_lowercase()));
+    }
+}

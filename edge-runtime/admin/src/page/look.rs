@@ -1,0 +1,132 @@
+//! One look at the node: what its daemon answers, and what it keeps where it can be read with the daemon or without. Decides nothing.
+
+use std::path::Path;
+
+use edge_runtime::clock::Clock;
+use edge_runtime::link::identity::Identity;
+use edge_runtime::link::status::{self, LinkStatus};
+use edge_runtime::paths::Paths;
+use edge_runtime::store::Fact;
+use k8s_openapi::api::core::v1::{NodeCondition, PodStatus};
+use sampan_launcher::versions::{State, Versions};
+use sampan_pod::record::PodRecord;
+use sampan_pod::status::{self as pod_status, HostFacts};
+use sampan_sys::host::{self, DiskSpace};
+use serde_json::Value;
+
+use crate::doctor::{ask_daemon, daemon_pid, worn};
+use crate::events::{self, Wanted};
+use crate::top::look::{Look, Looker};
+
+/// What is known at one moment.
+#[derive(Default)]
+pub(super) struct Facts {
+    /// Seconds since 1970.
+    pub(super) now: u32,
+    /// None: it has not joined a cluster.
+    pub(super) name: Option<String>,
+    pub(super) bridges: Vec<String>,
+    pub(super) daemon: Daemon,
+    pub(super) link: LinkStatus,
+    /// What is kept; none where it cannot be read, and then why.
+    pub(super) kept: Option<Kept>,
+    pub(super) trouble: String,
+    pub(super) versions: State,
+    /// By time.
+    pub(super) events: Vec<Value>,
+    pub(super) disk: Option<DiskSpace>,
+    /// Tenths of the medium's life that are used.
+    pub(super) worn: Option<u64>,
+    /// What the helper for devices has counted; null where there is none.
+    pub(super) devices: Value,
+    pub(super) kernel: String,
+    pub(super) system: String,
+    pub(super) architecture: &'static str,
+}
+
+#[derive(Default)]
+pub(super) struct Daemon {
+    pub(super) pid: Option<i32>,
+    /// None: it does not say. Its words, or why there are none.
+    pub(super) ready: Option<bool>,
+    pub(super) words: String,
+    /// Its metrics; empty where it tells none.
+    pub(super) metrics: String,
+}
+
+#[derive(Default)]
+pub(super) struct Kept {
+    /// Of the Node as they were last reported.
+    pub(super) conditions: Vec<NodeCondition>,
+    pub(super) pods: Vec<(PodRecord, PodStatus)>,
+    pub(super) cluster: Option<String>,
+    /// Reports that no bridge has taken, and their bytes.
+    pub(super) queued: (i64, i64),
+    pub(super) used: Option<Look>,
+}
+
+/// Takes as long as the daemon takes to answer, ten seconds at most.
+pub(super) fn look(paths: &Paths) -> Facts {
+    let identity = Identity::load(paths).ok().flatten();
+    let host = host::facts();
+    let runs = paths.devices().exists();
+    let (kept, trouble) = match kept(paths) {
+        Ok(kept) => (Some(kept), String::new()),
+        Err(why) => (None, why),
+    };
+    let counted = std::fs::read(paths.device_counters()).ok().filter(|_| runs);
+    Facts {
+        now: u32::try_from(jiff::Timestamp::now().as_second()).unwrap_or_default(),
+        bridges: identity.iter().flat_map(|one| &one.bridges).map(ToString::to_string).collect(),
+        name: identity.map(|one| one.node),
+        daemon: daemon(paths),
+        link: LinkStatus::read(&status::file(paths)).unwrap_or_default(),
+        kept,
+        trouble,
+        versions: Versions::of_this_program(paths.root()).read(),
+        events: events::all(paths, &Wanted::default()),
+        disk: host::disk_space(&paths.state()),
+        worn: worn(Path::new("/sys")),
+        devices: counted.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default(),
+        kernel: host.kernel_version,
+        system: host.os_image,
+        architecture: host.architecture,
+    }
+}
+
+fn daemon(paths: &Paths) -> Daemon {
+    let Some(pid) = daemon_pid(paths) else { return Daemon::default() };
+    match ask_daemon(&paths.health(), "/readyz") {
+        Ok((ready, words)) => {
+            let metrics = ask_daemon(&paths.health(), "/metrics").map(|(_, text)| text).unwrap_or_default();
+            Daemon { pid: Some(pid), ready: Some(ready), words, metrics }
+        }
+        // One that does not answer is not waited for twice.
+        Err(error) => Daemon { pid: Some(pid), words: error.to_string(), ..Daemon::default() },
+    }
+}
+
+fn kept(paths: &Paths) -> Result<Kept, String> {
+    let text = |error: edge_runtime::cli::CliError| match error {
+        edge_runtime::cli::CliError::Usage(why) | edge_runtime::cli::CliError::Failed(why) => why,
+        edge_runtime::cli::CliError::Exit(code) => format!("ended with {code}"),
+    };
+    // Opened anew: a store that was damaged is another file by now.
+    let looker = Looker::open(paths).map_err(text)?;
+    let recorded = looker.recorded().map_err(text)?;
+    let used = looker.look_at(&recorded);
+    let store = looker.store();
+    let fact = |which| store.fact(which).map_err(|error| error.to_string());
+    let now = Clock::new().map_err(|error| error.to_string())?.now();
+    let pods = recorded.into_iter().map(|one| {
+        let (record, status) = pod_status::publish(&one.pod, one.record, &HostFacts::default(), &now);
+        (record, status)
+    });
+    Ok(Kept {
+        pods: pods.collect(),
+        conditions: fact(Fact::Conditions)?.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
+        cluster: fact(Fact::Cluster)?,
+        queued: store.outbox_size().map_err(|error| error.to_string())?,
+        used: Some(used),
+    })
+}

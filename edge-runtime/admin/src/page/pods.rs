@@ -1,0 +1,57 @@
+//! The pods as the page shows them. Pure.
+
+use k8s_openapi::api::core::v1::PodStatus;
+use serde_json::{Value, json};
+
+use super::board::seconds;
+use super::look::{Facts, Kept};
+use crate::top::show::{bytes, tenths};
+use crate::top::view::View;
+
+/// Ready ones, and those that have not ended.
+pub(super) fn counts(kept: &Kept) -> (u32, u32) {
+    let statuses = || kept.pods.iter().map(|(_, status)| status).filter(|status| !has_ended(status));
+    let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    (number(statuses().filter(|status| is_ready(status)).count()), number(statuses().count()))
+}
+
+/// Namespace, name, phase, whether it is ready, restarts, since when, why it is not what it should be, CPU, memory; by name.
+pub(super) fn rows(facts: &Facts, view: Option<&View>) -> Value {
+    let used = |uid: &str| view.and_then(|view| view.pods.iter().find(|one| one.pod.uid == uid));
+    let mut rows: Vec<_> = facts.kept.iter().flat_map(|kept| &kept.pods).collect();
+    rows.sort_by_key(|(record, _)| (&record.namespace, &record.name));
+    let each = rows.into_iter().map(|(record, status)| {
+        let used = used(&record.uid);
+        let restarts: u64 = record.containers.values().map(|one| u64::from(one.attempt)).sum();
+        let phase = match record.deletion {
+            Some(_) => "Terminating",
+            None => status.phase.as_deref().unwrap_or("Pending"),
+        };
+        json!([
+            record.namespace,
+            record.name,
+            phase,
+            is_ready(status),
+            restarts,
+            seconds(record.started_at),
+            why(status),
+            used.and_then(|one| one.milli).map(tenths),
+            used.and_then(|one| one.pod.memory_bytes).map(bytes),
+        ])
+    });
+    each.collect()
+}
+
+fn has_ended(status: &PodStatus) -> bool {
+    matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"))
+}
+
+fn is_ready(status: &PodStatus) -> bool {
+    status.conditions.iter().flatten().any(|one| one.type_ == "Ready" && one.status == "True")
+}
+
+fn why(status: &PodStatus) -> &str {
+    let containers = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    let waiting = containers.filter_map(|one| one.state.as_ref()?.waiting.as_ref()?.reason.as_deref()).next();
+    status.reason.as_deref().or(waiting).unwrap_or_default()
+}
