@@ -12,7 +12,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "bench"))
 from meters import cpu, pss  # noqa: E402
 
 BIN, WORK, NODES = sys.argv[1], sys.argv[2], int(sys.argv[3])
-VIEWERS = [int(word) for word in sys.argv[4:]] or [0, 1, 20, 0]
+# A bridge without the page, for comparison: nobody looks.
+OFF = sys.argv[4:] == ["off"]
+VIEWERS = [0] if OFF else [int(word) for word in sys.argv[4:]] or [0, 1, 20, 0]
 SWARM = os.environ.get("SAMPAN_SWARM", f"{BIN}/swarm")
 SECONDS = int(os.environ.get("PAGE_SECONDS", "30"))
 # Pods per second, each of which is two or three changes of a node that the page shows.
@@ -110,7 +112,7 @@ def main():
     link, api, page = (free_port() for _ in range(3))
     log = open(f"{WORK}/bridge.log", "ab")
     bridge = subprocess.Popen([f"{BIN}/cloud-bridge", "standalone", "--state", STATE, "--listen", f"127.0.0.1:{link}", "--api-listen", f"127.0.0.1:{api}",
-                               "--page", f"127.0.0.1:{page}", "--deleted-nodes-return", "--log-level", "warn"], stdout=log, stderr=log)
+                               *([] if OFF else ["--page", f"127.0.0.1:{page}"]), "--deleted-nodes-return", "--log-level", "warn"], stdout=log, stderr=log)
     swarm = None
     try:
         while not os.path.exists(f"{STATE}/kubeconfig"):

@@ -54,7 +54,7 @@ fn run(given: Given) -> Result<(), CliError> {
     let wanted = Wanted { namespace: given.one("namespace")?, name: given.one("for")? };
     let tail: usize = given.one("tail")?.unwrap_or(MOST);
     let mut shown: Vec<String> = Vec::new();
-    let first = all(&paths, &wanted);
+    let first = all(&paths, in_the_store(&paths), &wanted);
     let skip = first.len().saturating_sub(tail);
     shown.extend(first.iter().take(skip).map(key));
     if first.is_empty() && !given.has("follow") && !json {
@@ -78,17 +78,17 @@ fn run(given: Given) -> Result<(), CliError> {
         let excess = shown.len().saturating_sub(4 * MOST);
         shown.drain(..excess);
         sleep(PAUSE);
-        next = all(&paths, &wanted);
+        next = all(&paths, in_the_store(&paths), &wanted);
     }
 }
 
-/// By time, each once, as it was told last.
-pub(crate) fn all(paths: &Paths, wanted: &Wanted) -> Vec<Value> {
+/// By time, each once, as it was told last; `waiting`: those that no bridge has taken.
+pub(crate) fn all(paths: &Paths, waiting: Vec<Value>, wanted: &Wanted) -> Vec<Value> {
     let files = [paths.old_events(), paths.events()];
     let lines: Vec<String> = files.iter().filter_map(|file| std::fs::read_to_string(file).ok()).collect();
     let kept = lines.iter().flat_map(|text| text.lines()).filter_map(|line| serde_json::from_str(line).ok());
     let mut by_name: BTreeMap<String, Value> = BTreeMap::new();
-    for event in waiting(paths).into_iter().chain(kept) {
+    for event in waiting.into_iter().chain(kept) {
         by_name.insert(event["metadata"]["name"].as_str().unwrap_or_default().to_owned(), event);
     }
     let mut events: Vec<Value> = by_name.into_values().filter(|event| wanted.has(event)).collect();
@@ -97,13 +97,16 @@ pub(crate) fn all(paths: &Paths, wanted: &Wanted) -> Vec<Value> {
 }
 
 /// Those that no bridge has taken, also from before this boot.
-fn waiting(paths: &Paths) -> Vec<Value> {
+pub(crate) fn waiting(store: &Store) -> Vec<Value> {
+    let event = |report| if let Report::Event { event } = report { Some(event) } else { None };
+    store.outbox().unwrap_or_default().into_iter().filter_map(|row| event(row.report)).collect()
+}
+
+fn in_the_store(paths: &Paths) -> Vec<Value> {
     if !paths.store().exists() {
         return Vec::new();
     }
-    let rows = Store::open_shared(&paths.store()).and_then(|store| store.outbox()).unwrap_or_default();
-    let event = |report| if let Report::Event { event } = report { Some(event) } else { None };
-    rows.into_iter().filter_map(|row| event(row.report)).collect()
+    Store::open_shared(&paths.store()).map(|store| waiting(&store)).unwrap_or_default()
 }
 
 fn time(event: &Value) -> &str {
@@ -150,14 +153,14 @@ mod tests {
     fn the_newest_are_last_and_a_repeated_one_is_shown_as_it_is_now() {
         let root = tempfile::tempdir().unwrap();
         let paths = Paths::new(root.path());
-        assert!(all(&paths, &Wanted::default()).is_empty());
+        assert!(all(&paths, in_the_store(&paths), &Wanted::default()).is_empty());
         std::fs::create_dir_all(paths.run()).unwrap();
         std::fs::write(paths.old_events(), format!("{}\n{{cut", event("b", 2, 1))).unwrap();
         std::fs::write(paths.events(), format!("{}\n{}\n", event("a", 1, 1), event("b", 5, 2))).unwrap();
-        let names: Vec<String> = all(&paths, &Wanted::default()).iter().map(key).collect();
+        let names: Vec<String> = all(&paths, in_the_store(&paths), &Wanted::default()).iter().map(key).collect();
         assert_eq!(names, ["\"a\"/1", "\"b\"/2"]);
         let none = Wanted { name: Some("other".into()), namespace: None };
-        assert!(all(&paths, &none).is_empty());
+        assert!(all(&paths, in_the_store(&paths), &none).is_empty());
     }
 
     #[test]

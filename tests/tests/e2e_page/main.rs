@@ -1,8 +1,9 @@
 //! The page with all nodes, in a real browser: who is let in, what is shown of thousands of nodes, keys, what hostile text does, and what
-//! is said when the bridge is away. `TEST_PAGE_NODES` says how many nodes; with `TEST_SCREENSHOTS=FOLDER` it leaves pictures.
+//! is said when the bridge is away; and the page of a single node. `TEST_PAGE_NODES` says how many nodes; with `TEST_SCREENSHOTS=FOLDER` it leaves pictures.
 
 mod api;
 mod browser;
+mod device;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -128,20 +129,15 @@ fn people_see_their_nodes_on_the_page() {
     let rows = "Math.round(performance.getEntriesByName('rows')[0].startTime)";
     let (paint, rows) = (browser.value(paint), browser.value(rows));
     say(&format!("{many} nodes: painted after {paint:?} ms, rows after {rows:?} ms"));
+    let (bytes, packing) = streamed(&browser);
+    say(&format!("which took {bytes} bytes, packed as {packing}"));
+    assert_eq!(packing, "gzip");
     picture(&mut browser, "page-overview");
 
     follow_a_change(&mut browser, &mut api);
     keys_and_one_node(&mut browser);
 
-    // Nothing was asked of anybody else, and no rule of the page was broken.
-    for event in &browser.events {
-        let asked =
-            event["params"]["request"]["url"].as_str().filter(|_| event["method"] == "Network.requestWillBeSent");
-        assert!(asked.is_none_or(|asked| asked.starts_with(&url)), "{asked:?}");
-        let entry = &event["params"]["entry"]["text"];
-        assert!(!entry.to_string().contains("Content Security Policy"), "{entry}");
-        assert!(event["method"] != "Runtime.exceptionThrown", "{event}");
-    }
+    assert_quiet(&browser, &url);
 
     cluster.kill_bridge();
     browser.wait("the loss is told", "document.getElementById('lost').textContent.includes('is lost')");
@@ -152,6 +148,32 @@ fn people_see_their_nodes_on_the_page() {
     // Sessions are in memory alone.
     log_in(&mut browser, &looker);
     browser.wait("all nodes are shown again", &shown);
+}
+
+/// Nothing was asked of anybody else, and no rule of the page was broken.
+fn assert_quiet(browser: &Browser, url: &str) {
+    for event in &browser.events {
+        let asked =
+            event["params"]["request"]["url"].as_str().filter(|_| event["method"] == "Network.requestWillBeSent");
+        assert!(asked.is_none_or(|asked| asked.starts_with(url) || asked == "about:blank"), "{asked:?}");
+        let entry = &event["params"]["entry"]["text"];
+        assert!(!entry.to_string().contains("Content Security Policy"), "{entry}");
+        assert!(event["method"] != "Runtime.exceptionThrown", "{event}");
+    }
+}
+
+/// Bytes of streams as they came, and how the last one was packed.
+fn streamed(browser: &Browser) -> (u64, Value) {
+    let of_streams = |event: &&Value| {
+        event["method"] == "Network.responseReceived"
+            && event["params"]["response"]["url"].as_str().is_some_and(|url| url.ends_with("/api/stream"))
+    };
+    let last = browser.events.iter().rfind(of_streams).cloned().unwrap_or_default();
+    let parts = browser.events.iter().filter(|event| {
+        event["method"] == "Network.dataReceived" && event["params"]["requestId"] == last["params"]["requestId"]
+    });
+    let bytes = parts.map(|part| part["params"]["encodedDataLength"].as_u64().unwrap_or_default()).sum();
+    (bytes, last["params"]["response"]["headers"]["content-encoding"].clone())
 }
 
 /// How `toLocaleString` writes it.

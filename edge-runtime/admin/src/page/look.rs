@@ -1,7 +1,9 @@
 //! One look at the node: what its daemon answers, and what it keeps where it can be read with the daemon or without. Decides nothing.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use edge_runtime::cli::CliError;
 use edge_runtime::clock::Clock;
 use edge_runtime::link::identity::Identity;
 use edge_runtime::link::status::{self, LinkStatus};
@@ -65,15 +67,54 @@ pub(super) struct Kept {
     pub(super) used: Option<Look>,
 }
 
-/// Takes as long as the daemon takes to answer, ten seconds at most.
-pub(super) fn look(paths: &Paths) -> Facts {
+/// Who looks. The store stays open: to open and close it again and again, without a daemon, writes to the disk each time.
+pub(super) struct Lookout {
+    paths: Paths,
+    /// With what the file is to the kernel: a store that was damaged is another one by now.
+    store: Option<(Looker, (u64, u64))>,
+}
+
+impl Lookout {
+    pub(super) fn new(paths: &Paths) -> Self {
+        Self { paths: paths.clone(), store: None }
+    }
+
+    /// Takes as long as the daemon takes to answer, ten seconds at most.
+    pub(super) fn look(&mut self) -> Facts {
+        let (kept, trouble) = match self.keeps() {
+            Ok(kept) => (Some(kept), String::new()),
+            Err(why) => {
+                self.store = None;
+                let why = match why {
+                    CliError::Usage(why) | CliError::Failed(why) => why,
+                    CliError::Exit(code) => format!("ended with {code}"),
+                };
+                (None, why)
+            }
+        };
+        let waiting = self.store.as_ref().map(|(looker, _)| events::waiting(looker.store())).unwrap_or_default();
+        Facts { kept, trouble, events: events::all(&self.paths, waiting, &Wanted::default()), ..around(&self.paths) }
+    }
+
+    fn keeps(&mut self) -> Result<Kept, CliError> {
+        let about = std::fs::metadata(self.paths.store()).ok();
+        let is = about.map(|about| (about.dev(), about.ino()));
+        let mut open = self.store.take().filter(|(_, was)| Some(*was) == is);
+        let (looker, _) = match &mut open {
+            Some(open) => open,
+            None => open.insert((Looker::open(&self.paths)?, is.unwrap_or_default())),
+        };
+        let kept = kept(looker);
+        self.store = open;
+        kept
+    }
+}
+
+/// All but what the store has.
+fn around(paths: &Paths) -> Facts {
     let identity = Identity::load(paths).ok().flatten();
     let host = host::facts();
     let runs = paths.devices().exists();
-    let (kept, trouble) = match kept(paths) {
-        Ok(kept) => (Some(kept), String::new()),
-        Err(why) => (None, why),
-    };
     let counted = std::fs::read(paths.device_counters()).ok().filter(|_| runs);
     Facts {
         now: u32::try_from(jiff::Timestamp::now().as_second()).unwrap_or_default(),
@@ -81,16 +122,14 @@ pub(super) fn look(paths: &Paths) -> Facts {
         name: identity.map(|one| one.node),
         daemon: daemon(paths),
         link: LinkStatus::read(&status::file(paths)).unwrap_or_default(),
-        kept,
-        trouble,
         versions: Versions::of_this_program(paths.root()).read(),
-        events: events::all(paths, &Wanted::default()),
         disk: host::disk_space(&paths.state()),
         worn: worn(Path::new("/sys")),
         devices: counted.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default(),
         kernel: host.kernel_version,
         system: host.os_image,
         architecture: host.architecture,
+        ..Facts::default()
     }
 }
 
@@ -106,27 +145,17 @@ fn daemon(paths: &Paths) -> Daemon {
     }
 }
 
-fn kept(paths: &Paths) -> Result<Kept, String> {
-    let text = |error: edge_runtime::cli::CliError| match error {
-        edge_runtime::cli::CliError::Usage(why) | edge_runtime::cli::CliError::Failed(why) => why,
-        edge_runtime::cli::CliError::Exit(code) => format!("ended with {code}"),
-    };
-    // Opened anew: a store that was damaged is another file by now.
-    let looker = Looker::open(paths).map_err(text)?;
-    let recorded = looker.recorded().map_err(text)?;
+fn kept(looker: &Looker) -> Result<Kept, CliError> {
+    let recorded = looker.recorded()?;
     let used = looker.look_at(&recorded);
     let store = looker.store();
-    let fact = |which| store.fact(which).map_err(|error| error.to_string());
-    let now = Clock::new().map_err(|error| error.to_string())?.now();
-    let pods = recorded.into_iter().map(|one| {
-        let (record, status) = pod_status::publish(&one.pod, one.record, &HostFacts::default(), &now);
-        (record, status)
-    });
+    let now = Clock::new()?.now();
+    let pods = recorded.into_iter().map(|one| pod_status::publish(&one.pod, one.record, &HostFacts::default(), &now));
     Ok(Kept {
         pods: pods.collect(),
-        conditions: fact(Fact::Conditions)?.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
-        cluster: fact(Fact::Cluster)?,
-        queued: store.outbox_size().map_err(|error| error.to_string())?,
+        conditions: store.fact(Fact::Conditions)?.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
+        cluster: store.fact(Fact::Cluster)?,
+        queued: store.outbox_size()?,
         used: Some(used),
     })
 }

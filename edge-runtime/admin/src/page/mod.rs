@@ -38,6 +38,7 @@ use smol::channel::{Sender, bounded};
 
 use self::access::Door;
 use self::board::{Board, LOOKS};
+use self::look::Lookout;
 use self::place::Place;
 use self::serve::Live;
 
@@ -50,8 +51,8 @@ pub(crate) const VERB: Verb = Verb {
     operands: Operands::None,
     flags: &[Flag::value(
         "listen",
-        "ADDRESS:PORT",
-        "at a loopback address, too, for whoever has the token that is printed",
+        "ADDRESS",
+        "at a loopback address and port, too, for whoever has the token that is printed",
     )],
     run,
 };
@@ -126,9 +127,9 @@ async fn serve(
 
 /// Looks again and again, at a leisurely pace while nobody watches: so that the timeline has no gaps.
 fn look_on(paths: &Paths, watched: &AtomicUsize, woken: &mpsc::Receiver<()>, tell: &Sender<News>) {
-    let mut board = Board::default();
+    let (mut board, mut looker) = (Board::default(), Lookout::new(paths));
     loop {
-        let news = board.take(look::look(paths));
+        let news = board.take(looker.look());
         if tell.send_blocking(news).is_err() {
             return;
         }

@@ -3,7 +3,7 @@ use k8s_openapi::api::core::v1::PodStatus;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sampan_pod::record::{ContainerRecord, PodRecord, Terminated};
 
-use super::super::look::{Daemon, Kept, look};
+use super::super::look::{Daemon, Kept, Lookout};
 use super::*;
 
 const NOW: u32 = 1_800_000_000;
@@ -167,7 +167,7 @@ fn events_are_cut_and_stay_text_whatever_is_in_them() {
 #[test]
 fn a_look_at_an_empty_root_tells_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
-    let facts = look(&Paths::new(folder.path()));
+    let facts = Lookout::new(&Paths::new(folder.path())).look();
     assert!(facts.kept.is_none() && facts.trouble.contains("no node has run here"), "{}", facts.trouble);
     let parts = Board::default().take(facts);
     assert_eq!(part(&parts, "problems").as_array().unwrap().len(), 3);
