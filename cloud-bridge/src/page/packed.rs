@@ -9,7 +9,7 @@ use http::{HeaderMap, header};
 
 /// Shorter ones fit into a packet anyway.
 pub(super) const LEAST: usize = 1400;
-/// Rows are much alike: the next level takes twice the time for a tenth less.
+/// Rows are much alike: what a higher level saves is little, and takes several times as long.
 const LEVEL: u32 = 3;
 /// Of a block that is not compressed (RFC 1951, 3.2.4).
 const STORED: usize = 0xffff;

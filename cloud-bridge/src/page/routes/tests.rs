@@ -96,3 +96,17 @@ async fn of_one_user_there_are_so_many_streams() {
     held.pop();
     assert_eq!(served.answer(&who(), "/api/stream", false).await.status(), StatusCode::OK);
 }
+
+#[tokio::test]
+async fn who_takes_it_packed_gets_it_packed() {
+    let served = served();
+    let who = Who::User { user: "good".to_owned(), token: "good".to_owned(), session: None };
+    let answer = served.answer(&who, "/api/stream", true).await;
+    assert_eq!(answer.headers()[header::CONTENT_ENCODING], "gzip");
+    let first = answer.into_body().frame().await.unwrap().unwrap().into_data().unwrap();
+    let mut begin = [0; 10];
+    std::io::Read::read_exact(&mut flate2::read::GzDecoder::new(&*first), &mut begin).unwrap();
+    assert_eq!(&begin, b"event: all");
+    let short = served.answer(&who, "/api/nodes", true).await;
+    assert!(!short.headers().contains_key(header::CONTENT_ENCODING), "a packet holds it anyway");
+}
