@@ -16,10 +16,13 @@ debian_root() {
     if [ "$arch" != "$(dpkg --print-architecture)" ]; then
         case "$arch" in arm64) emulator=aarch64 ;; armhf) emulator=arm ;; *) fail "no emulator for $arch" ;; esac
         need "qemu-$emulator-static" qemu-user-static
+        # By which mmdebstrap makes sure that this host runs that architecture.
+        need arch-test arch-test
         interpret "$emulator"
     fi
-    quietly mmdebstrap --arch="$arch" --variant=minbase --include="$board_packages" "$suite" "$root_archive.new"
-    mv "$root_archive.new" "$root_archive"
+    # By its name it knows that it is to be an archive.
+    quietly mmdebstrap --arch="$arch" --variant=minbase --include="$board_packages" "$suite" "${root_archive%.tar}.new.tar"
+    mv "${root_archive%.tar}.new.tar" "$root_archive"
 }
 
 # interpret NAME: this kernel runs programs of that architecture until `interpret_no_more`.

@@ -3,19 +3,24 @@
 
 foreign_cache=$repo/.cache/foreign
 
+# Packages of ARCH: of this host's Debian, or of foreign_suite, if that is set.
+foreign_dir() { echo "$foreign_cache/$1${foreign_suite:+-$foreign_suite}"; }
+
 # An apt that thinks it is on ARCH, with lists of its own.
 foreign_apt() {
-    local arch=$1 dir=$foreign_cache/$1; shift
-    apt-get -o APT::Architecture="$arch" -o APT::Architectures="$arch" -o Dir::State::lists="$dir/lists" \
+    local arch=$1 dir sources=(); dir=$(foreign_dir "$1"); shift
+    [ -z "${foreign_suite:-}" ] || sources=(-o Dir::Etc::sourcelist="$dir/sources.list" -o Dir::Etc::sourceparts=-)
+    apt-get "${sources[@]}" -o APT::Architecture="$arch" -o APT::Architectures="$arch" -o Dir::State::lists="$dir/lists" \
         -o Dir::Cache="$dir/cache" -o Dir::State::status="$dir/status" -o APT::Get::List-Cleanup=false -q "$@"
 }
 
 foreign_update() {
-    local arch=$1 dir=$foreign_cache/$1
+    local arch=$1 dir; dir=$(foreign_dir "$1")
     [ -e "$dir/updated" ] && return
     mkdir -p "$dir/lists/partial" "$dir/cache/archives/partial" "$dir/debs"
     : >"$dir/status"
-    say "reading Debian's package lists for $arch"
+    [ -z "${foreign_suite:-}" ] || echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $foreign_suite main" >"$dir/sources.list"
+    say "reading Debian's package lists for $arch${foreign_suite:+ ($foreign_suite)}"
     # One inconsistent index must not hide the others: what is missing shows at the download.
     foreign_apt "$arch" update >"$dir/update.log" 2>&1 || true
     touch "$dir/updated"
@@ -23,7 +28,7 @@ foreign_update() {
 
 # foreign_deb ARCH PACKAGE [VERSION]: prints the path of the downloaded .deb.
 foreign_deb() {
-    local arch=$1 package=$2 version=${3:-} dir=$foreign_cache/$1 found
+    local arch=$1 package=$2 version=${3:-} dir found; dir=$(foreign_dir "$1")
     foreign_update "$arch" >&2
     found=$(find "$dir/debs" -name "${package}_*.deb" | head -n 1)
     if [ -z "$found" ]; then

@@ -2,9 +2,9 @@
 # Nothing of it is installed on this host. Sourced after common.sh and foreign.sh.
 
 # board_kernel DIR ARCH: unpacks the kernel into DIR/kernel; sets kernel_image and kernel_version. MACHINE_KERNEL names
-# another version than the release's own that Debian has a package of (6.12).
+# another version than the release's own that Debian has a package of (6.12), MACHINE_SUITE another release (bullseye: 5.10).
 board_kernel() {
-    local dir=$1/kernel arch=$2 meta package flavour=cloud-$2
+    local dir=$1/kernel arch=$2 meta package flavour=cloud-$2 foreign_suite=${MACHINE_SUITE:-}
     # There is no cloud for it.
     [ "$arch" != armhf ] || flavour=armmp
     meta=$(foreign_deb "$arch" "linux-image-${MACHINE_KERNEL:+$MACHINE_KERNEL-}$flavour")
@@ -16,6 +16,7 @@ board_kernel() {
     [ -s "$kernel_image" ] || fail "$package has no boot/vmlinuz-$kernel_version"
     # Newer packages compress their modules, which the busybox of the initramfs may not undo.
     find "$dir/lib/modules" -name '*.ko.xz' -exec xz -d {} +
+    find "$dir/lib/modules" -name '*.ko.zst' -exec zstd -q -d --rm {} +
     # The package leaves the list of dependencies to its installation.
     depmod -b "$dir" "$kernel_version"
 }

@@ -1,6 +1,6 @@
 # The emulator: where it comes from, power on, power off, and commands to the board. Sourced after common.sh.
 # Who sources it sets `machine` (an array: the machine's own arguments of QEMU), `console` (its serial line, as the
-# kernel calls it) and `bus` (the suffix of its virtio devices: "device" or "pci").
+# kernel calls it) and `bus` (the suffix of its virtio devices: "device" or "pci"); if it likes, `kernel_words`, for its command line.
 
 # need_qemu ARCH PACKAGE: sets qemu, qemu_libraries and qemu_data. Debian's qemu-system cannot be installed beside a
 # newer qemu-utils, so it is unpacked into the cache together with the libraries this host lacks; nothing is installed.
@@ -42,7 +42,7 @@ power_on() {
     began=$(now)
     start board "$dir/qemu.log" "$pids" env ${qemu_libraries:+LD_LIBRARY_PATH="$qemu_libraries"} \
         "$qemu" "${qemu_data[@]}" -accel tcg "${machine[@]}" -nodefaults -display none -no-reboot \
-        -kernel "$kernel_image" -initrd "$initramfs" -append "console=$console quiet panic=1" \
+        -kernel "$kernel_image" -initrd "$initramfs" -append "console=$console quiet panic=1 ${kernel_words:-}" \
         -serial "file:$serial_log" \
         -drive "file=$disk,format=raw,if=none,id=disk" -device "virtio-blk-$bus,drive=disk" \
         -chardev "pipe,id=control,path=$dir/control" -device "virtio-serial-$bus" -device virtserialport,chardev=control,name=control \

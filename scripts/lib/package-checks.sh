@@ -8,16 +8,16 @@ machine_of() {
     esac
 }
 
-# packages_of ARCH: sets package and next_package.
+# packages_of ARCH: sets package, next_package and bundle (what `edge-runtime upgrade` takes).
 packages_of() {
     local arch=$1
     if [ -z "${PACKAGES:-}" ]; then
         "$repo/scripts/package" "$arch" --only deb --only board --out "$work/packages"
         PACKAGE_VERSION=0.1.1 "$repo/scripts/package" "$arch" --only deb --out "$work/next"
-        package=$(echo "$work"/packages/*_"$arch".deb) next_package=$(echo "$work"/next/*_"$arch".deb)
-    else
-        package=$(echo "$PACKAGES"/edge-runtime_*_"$arch".deb) next_package=$(echo "${NEXT:?}"/edge-runtime_*_"$arch".deb)
     fi
+    local first=${PACKAGES:-$work/packages} next=${NEXT:-$work/next}
+    package=$(echo "$first"/edge-runtime_*_"$arch".deb) next_package=$(echo "$next"/edge-runtime_*_"$arch".deb)
+    bundle=$(echo "$first"/edge-runtime_*_"$arch".tar)
 }
 
 machine_pod() {
@@ -54,98 +54,167 @@ containers() { board 60 "edge-runtime ps" | awk '$4 == "Running" {print $2, $6}'
 # A token's command for this node, as a person would copy it.
 join_command() { "$bridge" token create "$1" --state "$top/bridge" | sed -n 's/^  edge-runtime/edge-runtime/p'; }
 
+# figure NAME VALUE: a line of the result.
+figure() { figures="$figures,\"$1\":$2"; }
+board_apt() { board 600 "DEBIAN_FRONTEND=noninteractive apt-get -qq -o=Dpkg::Use-Pty=0 $*"; }
+snapshot() { board 60 "sync; sleep 2; true"; board 180 "sh /root/snapshot" >"$work/$1"; }
+# same BEFORE AFTER WHAT: two snapshots have to be equal.
+same() { diff "$work/$1" "$work/$2" >"$work/left" || { cat "$work/left" >&2; board_failed "$3: this is not as before"; }; }
+
 first_day() {
-    local arch=$1 node=board-$1 before after command pid pods began
+    local arch=$1 node=board-$1 figures= pods
+    set_up "$arch"
+    say "$arch: power on"
+    board_on 1
+    figure boot_seconds "$boot_seconds"
+    say "up after $boot_seconds s: $(board 30 'uname -rm; awk "/MemTotal/ {print int(\$2 / 1024) \" MB\"}" /proc/meminfo; stat -fc %T /sys/fs/cgroup' | paste -sd' ')"
+    board 180 "systemctl is-system-running --wait; udevadm settle 2>/dev/null; true"
+    snapshot before
+    install_package
+    join_board
+    run_pods
+    upgrade_on_trial
+    take_next_package
+    reset_board
+    purge_board
+    first_boot "$arch"
+    power_off
+    mkdir -p "$repo/target/bench"
+    printf '{"name":"first day, emulated %s, %s","steps":3%s}\n' "$arch" "$variant" "$figures" | tee "$repo/target/bench/package-machine-$arch-$variant.json"
+}
+
+set_up() {
+    local arch=$1
     say "$arch: the machine's kernel, initramfs and disk"
     machine_of "$arch"
     packages_of "$arch"
     board_kernel "$work" "$arch"
+    variant=${kernel_version%%-*}-cgroup-${CGROUPS:-v2}
     BUSYBOX=$(foreign_busybox "$arch") ARCH=$(case "$arch" in armhf) echo arm ;; *) echo "$arch" ;; esac) "$repo/scripts/lib/make-busybox-image.sh" "$work/busybox.tar"
-    cp "$package" "$work/first.deb"
-    cp "$next_package" "$work/next.deb"
-    debian_disk "$work" "$arch" "$repo/scripts/lib/snapshot" "$work/first.deb" "$work/next.deb" "$work/busybox.tar"
+    cp "$package" "$next_package" "$work/"
+    package=$work/${package##*/} next_package=$work/${next_package##*/}
+    trial_versions "$arch"
+    # shellcheck disable=SC2046
+    debian_disk "$work" "$arch" "$repo/scripts/lib/snapshot" "$package" "$next_package" "$work/busybox.tar" $(find "$work/trial" -type f)
     cp "$(foreign_busybox "$arch")" "$work/disk/bin/busybox"
     board_initramfs "$work"
     rm -rf "$work/disk" "$work/initramfs"
+}
 
-    say "$arch: power on"
-    network="-netdev user,id=net -device virtio-net-$bus,netdev=net"
-    # shellcheck disable=SC2086
-    power_on "$work" "$work/serial-1.log" $network
-    say "up after $boot_seconds s: $(board 30 'uname -rm; awk "/MemTotal/ {print int(\$2 / 1024) \" MB\"}" /proc/meminfo; stat -fc %T /sys/fs/cgroup' | paste -sd' ')"
-    board 120 "systemctl is-system-running --wait; udevadm settle 2>/dev/null; sync; sleep 2; true"
-    board 120 "sh /root/snapshot" >"$work/before"
+# board_on NUMBER: its serial log has that number.
+board_on() { power_on "$work" "$work/serial-$1.log" -netdev user,id=net -device "virtio-net-$bus,netdev=net"; }
 
-    began=$(now)
-    board 300 "DEBIAN_FRONTEND=noninteractive dpkg -i /root/first.deb" || board_failed "the package cannot be installed"
-    package_seconds=$(elapsed "$began")
-    say "$arch: installed in $package_seconds s"
+install_package() {
+    local began; began=$(now)
+    board_apt install "/root/${package##*/}" || board_failed "the package cannot be installed"
+    figure install_seconds "$(elapsed "$began")"
+    say "$arch: installed in $(elapsed "$began") s"
     # A board that is no node has nothing that fails and nothing that tries.
     [ "$(board 30 'systemctl show -p ActiveState,SubState,NRestarts,Result --value edge-runtime.service' | paste -sd' ')" = "success 0 inactive dead" ] ||
         board_failed "before its join: $(board 30 'systemctl status edge-runtime.service; systemctl show -p ActiveState,SubState,NRestarts,Result edge-runtime.service')"
     board 30 "systemctl is-enabled edge-runtime.service edge-runtime-firstboot.service" || board_failed "the units are not enabled"
+    snapshot installed
+}
 
+join_board() {
+    local command pid began
     command=$(join_command "$node")
     began=$(now)
     board 300 "$command" || { board 60 "journalctl -b --no-pager -n 60" >&2; board_failed "the board could not join"; }
-    join_seconds=$(elapsed "$began")
+    figure join_seconds "$(elapsed "$began")"
     wait_kubectl 20 "node $node" --for=condition=Ready "node/$node"
-    say "$arch: one command, $join_seconds s, and the node is Ready"
+    say "$arch: one command, $(elapsed "$began") s, and the node is Ready"
+    board 60 "edge-runtime status" || board_failed "no status"
     pid=$(daemon_pid)
     board 300 "$command" || board_failed "a second run of the same command fails"
     [ "$(daemon_pid)" = "$pid" ] || board_failed "a second run started the daemon anew"
-
-    board 120 "edge-runtime import /root/busybox.tar" || board_failed "the image could not be imported"
-    for number in 1 2 3; do machine_pod "$node" "$number"; done | kubectl apply -f -
-    wait_kubectl 180 "the pods" --for=condition=Ready "pod/$node-1" "pod/$node-2" "pod/$node-3"
-    pods=$(containers)
-    pss=$(board 60 "$machine_pss_command")
-    say "$arch: three pods; PSS of daemon and monitor $pss bytes"
-
-    began=$(now)
-    board 300 "DEBIAN_FRONTEND=noninteractive dpkg -i /root/next.deb" || board_failed "the next package cannot be installed"
-    upgrade_seconds=$(elapsed "$began")
-    [ "$(daemon_pid)" != "$pid" ] || board_failed "the daemon of the old package still runs"
-    wait_kubectl 60 "the pods after the upgrade" --for=condition=Ready "pod/$node-1" "pod/$node-2" "pod/$node-3"
-    [ "$(containers)" = "$pods" ] || board_failed "the containers were '$pods' and are '$(containers)'"
-    say "$arch: another version in $upgrade_seconds s, the containers are the same processes"
-
-    began=$(now)
-    board 300 "DEBIAN_FRONTEND=noninteractive dpkg --purge edge-runtime" || board_failed "it cannot be purged"
-    purge_seconds=$(elapsed "$began")
-    board 60 "systemctl daemon-reload; systemctl reset-failed; sync; sleep 2; true"
-    board 120 "sh /root/snapshot" >"$work/after"
-    diff "$work/before" "$work/after" >"$work/left" || { cat "$work/left" >&2; board_failed "purged, and this is not as before"; }
-    say "$arch: purged in $purge_seconds s: files, mounts, rules, links, cgroups, users and units as before ($(wc -l <"$work/before") lines)"
-    kubectl delete node "$node" --timeout=30s >/dev/null || true
-    kubectl delete pods --all --force --grace-period=0 >/dev/null 2>&1 || true
-
-    first_boot "$arch"
-    power_off
-    mkdir -p "$repo/target/bench"
-    printf '{"name":"first day, emulated %s","boot_seconds":%s,"install_seconds":%s,"join_seconds":%s,"upgrade_seconds":%s,"purge_seconds":%s,"first_boot_seconds":%s,"three_pods_pss_bytes":%s}\n' \
-        "$arch" "$boot_seconds" "$package_seconds" "$join_seconds" "$upgrade_seconds" "$purge_seconds" "$first_boot_seconds" "$pss" | tee "$repo/target/bench/package-machine-$arch.json"
 }
 
-# PSS of our processes on the board, in bytes.
-machine_pss_command='for p in /proc/[0-9]*; do case "$(readlink $p/exe)" in /usr/lib/edge-runtime/*) cat $p/smaps_rollup ;; esac; done | awk "/^Pss:/ {s += \$2} END {print s * 1024}"'
+run_pods() {
+    local began number
+    board 120 "edge-runtime import /root/busybox.tar" || board_failed "the image could not be imported"
+    # What the import and the join have used is given back.
+    board 60 "sleep 20"
+    measure idle
+    began=$(now)
+    for number in 1 2 3; do machine_pod "$node" "$number"; done | kubectl apply -f -
+    pods_ready "the pods"
+    figure pods_seconds "$(elapsed "$began")"
+    pods=$(containers)
+    board 60 "sleep 10"
+    measure three_pods
+}
+
+pods_ready() { wait_kubectl 240 "$1" --for=condition=Ready "pod/$node-1" "pod/$node-2" "pod/$node-3"; }
+same_containers() { [ "$(containers)" = "$pods" ] || board_failed "$1: the containers were '$pods' and are '$(containers)'"; }
+
+take_next_package() {
+    local began pid; pid=$(daemon_pid) began=$(now)
+    board_apt install "/root/${next_package##*/}" || board_failed "the next package cannot be installed"
+    figure next_package_seconds "$(elapsed "$began")"
+    [ "$(daemon_pid)" != "$pid" ] || board_failed "the daemon of the old package still runs"
+    pods_ready "the pods with the next package"
+    same_containers "with the next package"
+    say "$arch: the next package in $(elapsed "$began") s, the containers are the same processes"
+}
+
+# What `join` and the node have done is undone, and what came with the package is there.
+reset_board() {
+    local began; began=$(now)
+    board 120 "systemctl stop edge-runtime.service && edge-runtime reset --all" || board_failed "it cannot be reset"
+    figure reset_seconds "$(elapsed "$began")"
+    snapshot reset
+    same installed reset "reset"
+    say "$arch: reset in $(elapsed "$began") s: as when the package had just come"
+    forget_node
+}
+
+# purge_board: files, mounts, rules, links, cgroups, users and units are as before the package.
+purge_board() {
+    local began; began=$(now)
+    board_apt purge edge-runtime || board_failed "it cannot be purged"
+    figure "${1:-}purge_seconds" "$(elapsed "$began")"
+    board 60 "systemctl daemon-reload; systemctl reset-failed"
+    snapshot after
+    same before after "purged"
+    say "$arch: purged in $(elapsed "$began") s: files, mounts, rules, links, cgroups, users and units as before ($(wc -l <"$work/before") lines)"
+}
+
+forget_node() {
+    kubectl delete node "$node" --timeout=30s >/dev/null || true
+    kubectl delete pods --all --force --grace-period=0 >/dev/null 2>&1 || true
+}
+
+# measure NAME: PSS of daemon, monitor and helpers, in bytes.
+measure() {
+    local pss; pss=$(board 60 "$machine_pss_command")
+    figure "$1_pss_bytes" "{$pss}"
+    say "$arch: PSS $1: $pss"
+}
+machine_pss_command='for p in /proc/[0-9]*; do case "$(readlink $p/exe)" in /*/lib/edge-runtime/*) echo "$(cat $p/comm) $(awk "/^Pss:/ {print \$2}" $p/smaps_rollup)" ;; esac; done | awk "{kb[\$1] += \$2; all += \$2} END {for (name in kb) printf \"\\\"%s\\\":%d,\", name, kb[name] * 1024; printf \"\\\"all\\\":%d\\n\", all * 1024}"'
 
 # A card that was flashed with the package and a file, and a board that is only switched on.
 first_boot() {
-    local arch=$1 node=card-$1
+    local arch=$1 node=card-$1 began
     say "$arch: a card with a file for the first boot"
-    board 300 "DEBIAN_FRONTEND=noninteractive dpkg -i /root/first.deb" || board_failed "the package cannot be installed again"
+    board_apt install "/root/${package##*/}" || board_failed "the package cannot be installed again"
     "$bridge" token create "$node" --state "$top/bridge" --file "$work/join"
     board 30 "mkdir -p /boot/firmware; echo $(base64 -w0 <"$work/join") | base64 -d >/boot/firmware/edge-runtime.join; echo 'label: sampan.dev/site=hall-3' >>/boot/firmware/edge-runtime.join; sync"
     power_off
-    # shellcheck disable=SC2086
-    power_on "$work" "$work/serial-2.log" $network
-    local began; began=$(now)
+    board_on first-boot
+    began=$(now)
     wait_kubectl 240 "node $node" --for=condition=Ready "node/$node"
-    first_boot_seconds=$(elapsed "$began")
+    figure first_boot_seconds "$(elapsed "$began")"
     [ "$(kubectl get node "$node" -o 'jsonpath={.metadata.labels.sampan\.dev/site}')" = hall-3 ] || board_failed "the label of the file is not the node's"
     board 30 "test ! -e /boot/firmware/edge-runtime.join && test ! -e /boot/firmware/edge-runtime.join.failed" || board_failed "the file is still there"
-    say "$arch: switched on, and a node $first_boot_seconds s after the boot; the file is gone"
+    say "$arch: switched on, and a node $(elapsed "$began") s after the boot; the file is gone"
+    # With pods that run, and by one command.
+    board 120 "edge-runtime import /root/busybox.tar" || board_failed "the image could not be imported"
+    for number in 1 2 3; do machine_pod "$node" "$number"; done | kubectl apply -f -
+    pods_ready "the pods of the card"
+    board 30 "rmdir /boot/firmware"
+    purge_board pods_
+    forget_node
 }
 
 foreign_busybox() {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -16,11 +17,13 @@ use crate::launch::teardown::Teardown;
 use crate::link::identity::Identity;
 use crate::monitor::client::{MonitorClient, MonitorEvent, Settings};
 use crate::paths::Paths;
-use crate::sys::files;
+use crate::sys::{files, program};
 use crate::sys::tasks::Tasks;
 use crate::sys::time::within;
 use sampan_monitor::protocol::Phase;
 
+/// A bit more than the unit gives the daemon (`TimeoutStopSec`).
+const STOP: Duration = Duration::from_secs(90);
 /// SIGKILL is quick; a process in uninterruptible sleep is not.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -38,6 +41,10 @@ fn run(given: Given) -> Result<(), CliError> {
     if !paths.state().exists() && !paths.run().exists() {
         return print("nothing to reset");
     }
+    if let Some(stop) = service_stop(&paths) {
+        // What it says does not matter: one that still runs has the lock.
+        let _ = program::ask(stop, 4096, STOP);
+    }
     files::private_dir(&paths.run())?;
     let _lock = crate::node::lock(&paths)?;
     smol::block_on(end_containers(&paths))?;
@@ -50,6 +57,25 @@ fn run(given: Given) -> Result<(), CliError> {
         files::remove_tree(&paths.root().join("var/log/pods"))?;
     }
     print("reset: no container, mount, namespace, link or cgroup of this node is left")
+}
+
+/// What stops the daemon where it is a service of the machine, for its supervisor would start it again. Another root is
+/// another node.
+fn service_stop(paths: &Paths) -> Option<Command> {
+    const SCRIPT: &str = "/etc/init.d/edge-runtime";
+    if paths.root() != Path::new("/") {
+        return None;
+    }
+    let (command, args): (_, &[&str]) = if Path::new("/run/systemd/system").exists() {
+        ("systemctl", &["stop", "edge-runtime.service"])
+    } else if Path::new(SCRIPT).exists() {
+        (SCRIPT, &["stop"])
+    } else {
+        return None;
+    };
+    let mut stop = Command::new(command);
+    stop.args(args);
+    Some(stop)
 }
 
 async fn end_containers(paths: &Paths) -> Result<(), CliError> {

@@ -24,10 +24,12 @@ board_archive() {
 
 # The programs of one version and a manifest of them: as a plain archive and as an OCI image of one layer.
 upgrade_bundle() {
-    local arch=$1 tree=$work/$1/bundle program
+    local arch=$1 tree=$work/$1/bundle program own
     mkdir -p "$tree"
     for program in $programs; do install -m 755 "$built/$arch/$program" "$tree/$program"; done
-    python3 "$repo/scripts/lib/package/oci.py" manifest "$version" "$(go_of "$arch")" "$tree" $programs | put 644 "$tree/manifest.json"
+    # What the daemon says of itself: a node refuses a bundle that says otherwise.
+    own=$(emulated "$arch" "$tree/edge-runtime" version | awk '{print $2}')
+    python3 "$repo/scripts/lib/package/oci.py" manifest "$own" "$(go_of "$arch")" "$tree" $programs | put 644 "$tree/manifest.json"
     # shellcheck disable=SC2086
     equal_tar "$out/edge-runtime_${version}_$arch.tar" "$tree" manifest.json $(printf '%s\n' $programs | LC_ALL=C sort)
     python3 "$repo/scripts/lib/package/oci.py" image "$out/edge-runtime_${version}_$arch.oci.tar" "$version" \
