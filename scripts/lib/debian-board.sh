@@ -20,16 +20,19 @@ debian_root() {
         need arch-test arch-test
         interpret "$emulator"
     fi
-    # By its name it knows that it is to be an archive.
-    quietly mmdebstrap --arch="$arch" --variant=minbase --include="$board_packages" "$suite" "${root_archive%.tar}.new.tar"
+    # By its name it knows that it is to be an archive. Without security updates, whose index for armhf does not fit its
+    # mirror now and then, which mmdebstrap does not forgive.
+    quietly mmdebstrap --arch="$arch" --variant=minbase --include="$board_packages" "$suite" "${root_archive%.tar}.new.tar" \
+        "deb http://deb.debian.org/debian $suite main"
     mv "${root_archive%.tar}.new.tar" "$root_archive"
 }
 
 # interpret NAME: this kernel runs programs of that architecture until `interpret_no_more`.
 interpret() {
     local format=/proc/sys/fs/binfmt_misc magic
-    [ ! -e "$format/qemu-$1" ] || return 0
     if [ ! -e "$format/register" ]; then mount -t binfmt_misc binfmt_misc "$format"; interpreting=mounted; fi
+    # This host's own, or what a run has left that was killed.
+    [ ! -e "$format/qemu-$1" ] && [ ! -e "$format/sampan-$1" ] || return 0
     # An ELF header up to e_machine, little endian: executables and shared objects (binfmt_misc.rst; qemu-binfmt-conf.sh).
     case "$1" in
         aarch64) magic='\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00' ;;

@@ -55,6 +55,7 @@ fn run(given: Given) -> Result<(), CliError> {
     if given.has("all") {
         files::remove_tree(&paths.state())?;
         files::remove_tree(&paths.root().join("var/log/pods"))?;
+        files::remove_tree(&paths.run())?;
     }
     print("reset: no container, mount, namespace, link or cgroup of this node is left")
 }
