@@ -44,7 +44,7 @@ power_on() {
         "$qemu" "${qemu_data[@]}" -accel tcg "${machine[@]}" -nodefaults -display none -no-reboot \
         -kernel "$kernel_image" -initrd "$initramfs" -append "console=$console quiet panic=1 ${kernel_words:-}" \
         -serial "file:$serial_log" \
-        -drive "file=$disk,format=raw,if=none,id=disk" -device "virtio-blk-$bus,drive=disk" \
+        -drive "file=$disk,format=raw,if=none,id=disk,cache=unsafe" -device "virtio-blk-$bus,drive=disk" \
         -chardev "pipe,id=control,path=$dir/control" -device "virtio-serial-$bus" -device virtserialport,chardev=control,name=control \
         "$@"
     board_line 300 || board_failed "the board did not boot within 300 s"
@@ -52,7 +52,8 @@ power_on() {
     boot_seconds=$(elapsed "$began")
 }
 
-# The power goes: what the board has not written is lost.
+# The power goes: what the board has not written is lost. What it has is safe in this host's memory, whatever it has flushed
+# (cache=unsafe): scripts/power-cut is for that.
 power_off() {
     local pid began
     read -r pid began <"$pids/board"
