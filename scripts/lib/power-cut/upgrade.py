@@ -30,7 +30,8 @@ def wait_pods(board, api):
         ready = [p for p in pods["items"] if any(c["type"] == "Ready" and c["status"] == "True" for c in p["status"].get("conditions", []))]
         return len(ready) == PODS and len(versions.containers(board)) == PODS
 
-    until(120, "the pods", run)
+    # Five OCI runtimes at once, on processors that are emulated and shared.
+    until(300, "the pods", run)
 
 
 class Run:

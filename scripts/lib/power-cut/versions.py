@@ -165,7 +165,7 @@ def check(board, api):
         )
 
     try:
-        until(60, "the Node", told)
+        until(120, "the Node", told)
     except Died:
         wrong.append(f"the Node does not say that {number} is ready and {now.get('last')}: {json.dumps(api.get('/api/v1/nodes/board')[1].get('status'))[:1500]}")
     return wrong
