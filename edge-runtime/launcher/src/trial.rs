@@ -115,8 +115,8 @@ fn good(versions: &Versions, trial: &Trial) -> io::Result<()> {
     }
 }
 
-/// Goes back, whatever it takes. Where the disk does not take that, the daemon is ended all the same, for its next start finds that nothing can be
-/// remembered and is the old version's; and as soon as the disk takes something that stands there, too.
+/// Goes back, whatever it takes. Where the disk does not take that, the daemon is ended all the same, for its next start finds
+/// that nothing can be remembered and is the old version's; and as soon as the disk takes something that stands there, too.
 fn bad(versions: &Versions, trial: &Trial, reason: &str) {
     let mut ended = false;
     loop {
