@@ -31,6 +31,8 @@ fn command(node: &EdgeNode, more: &[&str]) -> Command {
 impl Page {
     fn start(node: &EdgeNode) -> Self {
         let (address, log) = (free_address().to_string(), node.root().join("page.log"));
+        // Of one before it the address is another.
+        let _ = std::fs::remove_file(&log);
         let process = Process::start(&mut command(node, &["--listen", &address]), &log);
         let url = until(Duration::from_secs(10), "the page says where it is", || {
             let log = process.log();

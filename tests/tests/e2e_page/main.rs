@@ -221,6 +221,7 @@ fn keys_and_one_node(browser: &mut Browser) {
     browser.key("Escape");
     browser.wait("back", "!document.getElementById('overview').hidden && document.activeElement.id === 'table'");
     browser.key("/");
+    browser.wait("the search has the focus again", "document.activeElement.id === 'search'");
     browser.key("Escape");
     browser.wait("all are there again", "document.getElementById('table').ariaRowCount > 3");
     browser.dark(true);
