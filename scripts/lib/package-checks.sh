@@ -159,24 +159,26 @@ take_next_package() {
 
 # What `join` and the node have done is undone, and what came with the package is there.
 reset_board() {
-    local began; began=$(now)
+    local began took; began=$(now)
     board 120 "edge-runtime reset --all" || board_failed "it cannot be reset"
-    figure reset_seconds "$(elapsed "$began")"
+    took=$(elapsed "$began")
+    figure reset_seconds "$took"
     snapshot reset
     same installed reset "reset"
-    say "$arch: reset in $(elapsed "$began") s: as when the package had just come"
+    say "$arch: reset in $took s: as when the package had just come"
     forget_node
 }
 
 # purge_board: files, mounts, rules, links, cgroups, users and units are as before the package.
 purge_board() {
-    local began; began=$(now)
+    local began took; began=$(now)
     board_apt purge edge-runtime || board_failed "it cannot be purged"
-    figure "${1:-}purge_seconds" "$(elapsed "$began")"
+    took=$(elapsed "$began")
+    figure "${1:-}purge_seconds" "$took"
     board 60 "systemctl daemon-reload; systemctl reset-failed"
     snapshot after
     same before after "purged"
-    say "$arch: purged in $(elapsed "$began") s: files, mounts, rules, links, cgroups, users and units as before ($(wc -l <"$work/before") lines)"
+    say "$arch: purged in $took s: files, mounts, rules, links, cgroups, users and units as before ($(wc -l <"$work/before") lines)"
 }
 
 forget_node() {
