@@ -4,16 +4,20 @@
 # board_kernel DIR ARCH: unpacks the kernel into DIR/kernel; sets kernel_image and kernel_version. MACHINE_KERNEL names
 # another version than the release's own that Debian has a package of (6.12), MACHINE_SUITE another release (bullseye: 5.10).
 board_kernel() {
-    local dir=$1/kernel arch=$2 meta package flavour=cloud-$2 foreign_suite=${MACHINE_SUITE:-}
+    local dir=$1/kernel arch=$2 meta package part flavour=cloud-$2 foreign_suite=${MACHINE_SUITE:-}
     # There is no cloud for it.
     [ "$arch" != armhf ] || flavour=armmp
     meta=$(foreign_deb "$arch" "linux-image-${MACHINE_KERNEL:+$MACHINE_KERNEL-}$flavour")
     package=$(dpkg-deb -f "$meta" Depends | grep -o -m 1 'linux-image-[^ ,]*' | head -n 1)
     kernel_version=${package#linux-image-}
-    mkdir -p "$dir"
-    dpkg-deb --fsys-tarfile "$(foreign_deb "$arch" "$package")" | tar -x -C "$dir" ./boot ./lib/modules
-    kernel_image=$dir/boot/vmlinuz-$kernel_version
-    [ -s "$kernel_image" ] || fail "$package has no boot/vmlinuz-$kernel_version"
+    mkdir -p "$dir/boot"
+    # Newer releases have the image and the modules in packages of their own, and below /usr.
+    for part in "$package" $(dpkg-deb -f "$(foreign_deb "$arch" "$package")" Depends | grep -o 'linux-\(base\|binary\|modules\)-[^ ,]*' || true); do
+        dpkg-deb -x "$(foreign_deb "$arch" "$part")" "$dir"
+    done
+    [ ! -d "$dir/usr/lib/modules" ] || { mkdir -p "$dir/lib"; mv "$dir/usr/lib/modules" "$dir/lib/"; }
+    kernel_image=$(find "$dir/boot" "$dir/lib/modules/$kernel_version" -name 'vmlinuz*' 2>/dev/null | head -n 1)
+    [ -s "$kernel_image" ] || fail "$package has no vmlinuz"
     # Newer packages compress their modules, which the busybox of the initramfs may not undo.
     find "$dir/lib/modules" -name '*.ko.xz' -exec xz -d {} +
     find "$dir/lib/modules" -name '*.ko.zst' -exec zstd -q -d --rm {} +
