@@ -17,9 +17,9 @@ use crate::launch::teardown::Teardown;
 use crate::link::identity::Identity;
 use crate::monitor::client::{MonitorClient, MonitorEvent, Settings};
 use crate::paths::Paths;
-use crate::sys::{files, program};
 use crate::sys::tasks::Tasks;
 use crate::sys::time::within;
+use crate::sys::{files, program};
 use sampan_monitor::protocol::Phase;
 
 /// A bit more than the unit gives the daemon (`TimeoutStopSec`).
