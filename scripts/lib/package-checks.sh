@@ -11,10 +11,9 @@ machine_of() {
 # packages_of ARCH: sets package, next_package and bundle (what `edge-runtime upgrade` takes).
 packages_of() {
     local arch=$1
-    if [ -z "${PACKAGES:-}" ]; then
-        "$repo/scripts/package" "$arch" --only deb --only board --out "$work/packages"
-        PACKAGE_VERSION=0.1.1 "$repo/scripts/package" "$arch" --only deb --out "$work/next"
-    fi
+    # Quick to pack, and on the board quick to unpack.
+    [ -n "${PACKAGES:-}" ] || PACKAGE_COMPRESSION=gzip "$repo/scripts/package" "$arch" --only deb --only board --out "$work/packages"
+    [ -n "${NEXT:-}" ] || PACKAGE_COMPRESSION=gzip PACKAGE_VERSION=0.1.1 "$repo/scripts/package" "$arch" --only deb --out "$work/next"
     local first=${PACKAGES:-$work/packages} next=${NEXT:-$work/next}
     package=$(echo "$first"/edge-runtime_*_"$arch".deb) next_package=$(echo "$next"/edge-runtime_*_"$arch".deb)
     bundle=$(echo "$first"/edge-runtime_*_"$arch".tar)
