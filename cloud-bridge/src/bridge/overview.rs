@@ -140,9 +140,9 @@ pub fn metrics(nodes: &[NodeView]) -> String {
     family("node_last_seen_seconds", "gauge", help, each(|node| seconds(node.last_seen.as_deref()?)));
     family("node_epoch", "gauge", "Fencing number of the newest connection.", each(|node| Some(node.epoch as f64)));
     let help = "Number of the newest change that the node should have.";
-    family("node_sequence", "counter", help, each(|node| Some(node.sequence as f64)));
+    family("node_sequence", "gauge", help, each(|node| Some(node.sequence as f64)));
     let help = "Number of the last change that the node has committed.";
-    family("node_acked_sequence", "counter", help, each(|node| Some(node.acked? as f64)));
+    family("node_acked_sequence", "gauge", help, each(|node| Some(node.acked? as f64)));
     let help = "Bytes of changes sent and not acknowledged.";
     family("node_queue_bytes", "gauge", help, each(|node| Some(node.queue_bytes as f64)));
     let help = "Bytes of reports that are not in the API yet.";
