@@ -2,7 +2,7 @@
 //! programs do nor when one is good.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -190,10 +190,12 @@ impl Versions {
     /// always there.
     #[must_use]
     pub fn read(&self) -> State {
-        let Ok(text) = fs::read(self.file()) else { return State::default() };
+        let mut text = Vec::new();
+        // What is longer is not ours, and may be larger than the memory.
+        let read = File::open(self.file()).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut text));
+        let fits = read.is_ok_and(|length| u64::try_from(length).is_ok_and(|length| length <= LONGEST));
         let state: State = serde_json::from_slice(&text).unwrap_or_default();
         let names = state.current.iter().chain(state.trial.iter().filter_map(|trial| trial.from.as_ref()));
-        let fits = u64::try_from(text.len()).is_ok_and(|length| length <= LONGEST);
         if fits && names.into_iter().all(|name| Self::is_name(name)) { state } else { State::default() }
     }
 

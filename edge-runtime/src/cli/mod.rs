@@ -115,12 +115,18 @@ pub fn exit_code(done: Result<(), CliError>) -> ExitCode {
     ExitCode::from(code)
 }
 
+/// How a shell shows the end by SIGPIPE.
+const NO_READER: u8 = 128 + 13;
+
 /// A line on standard output.
 ///
 /// # Errors
-/// Nobody reads it any more.
+/// It cannot be written. That nobody reads any more, as after `head`, is no failure that somebody has to be told of.
 pub fn print(text: &str) -> Result<(), CliError> {
-    Ok(writeln!(std::io::stdout(), "{text}")?)
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Err(CliError::Exit(NO_READER)),
+        done => Ok(done?),
+    }
 }
 
 /// What a file holds, or standard input for `-`: other users of the machine can read a command line.

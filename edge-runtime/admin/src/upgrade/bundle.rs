@@ -32,7 +32,8 @@ pub(crate) fn unpack(file: &Path, versions: &Versions) -> Result<Arrived, Upgrad
 }
 
 fn take(source: impl Read, folder: &Path) -> io::Result<()> {
-    for entry in Archive::new(source).entries()? {
+    // Raw: a name of its own entry, as GNU's and pax's long ones, would come into memory whole, and none of ours needs one.
+    for entry in Archive::new(source).entries()?.raw(true) {
         let mut entry = entry?;
         let path = entry.path()?.into_owned();
         let path = path.strip_prefix("./").unwrap_or(&path);
@@ -121,6 +122,20 @@ mod tests {
         fs::write(&file, vec![7; 5000]).unwrap();
         assert!(unpack(&file, &versions).is_err());
         assert!(unpack(Path::new("/nonexistent"), &versions).is_err());
+        // No name but that of the entry itself.
+        let mut long = tar::Builder::new(Vec::new());
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(tar::EntryType::GNULongName);
+        header.set_size(12);
+        header.set_cksum();
+        long.append(&header, &b"edge-runtime"[..]).unwrap();
+        let mut file_of_it = tar::Header::new_ustar();
+        file_of_it.set_path("other").unwrap();
+        file_of_it.set_size(1);
+        file_of_it.set_cksum();
+        long.append(&file_of_it, &b"x"[..]).unwrap();
+        fs::write(&file, long.into_inner().unwrap()).unwrap();
+        assert_eq!(fs::read_dir(&unpack(&file, &versions).unwrap().folder).unwrap().count(), 0);
         let cut = archive(&good);
         fs::write(&file, &cut[..700]).unwrap();
         assert!(unpack(&file, &versions).is_err());
