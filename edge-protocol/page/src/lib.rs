@@ -5,6 +5,16 @@ mod timeline;
 
 pub use timeline::{Change, Kind, Timeline};
 
+/// Conditions of a Node that are bad news when they are as said, in the order of their bits, as the scripts know them.
+pub const TROUBLES: [(&str, &str); 6] = [
+    ("MemoryPressure", "True"),
+    ("DiskPressure", "True"),
+    ("PIDPressure", "True"),
+    ("UnderVoltage", "True"),
+    ("HighTemperature", "True"),
+    ("ClockSynchronized", "False"),
+];
+
 /// A file as it is served: its path, content type and text.
 pub type File = (&'static str, &'static str, &'static str);
 

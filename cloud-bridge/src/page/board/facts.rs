@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::Node;
 use kube::api::ObjectMeta;
+use sampan_page::TROUBLES;
 use serde::Deserialize;
 
 use crate::bridge::BRIDGED_LABEL;
@@ -12,16 +13,6 @@ const LABELS: usize = 1024;
 const WORD: usize = 64;
 /// Whoever has it gets no jobs.
 const HOLD: &str = "sampan.dev/hold";
-
-/// Conditions that are bad news when they are as said, in the order of their bits.
-const TROUBLES: [(&str, &str); 6] = [
-    ("MemoryPressure", "True"),
-    ("DiskPressure", "True"),
-    ("PIDPressure", "True"),
-    ("UnderVoltage", "True"),
-    ("HighTemperature", "True"),
-    ("ClockSynchronized", "False"),
-];
 
 /// A node as read from the API.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeCondition;
-use sampan_page::{Kind, Timeline};
+use sampan_page::{Kind, TROUBLES, Timeline};
 use serde_json::{Value, json};
 
 use super::look::Facts;
@@ -14,15 +14,6 @@ use super::tables;
 use crate::top::look::Look;
 use crate::top::view::{Order, View};
 
-/// Changes that the Node's conditions tell, in the order of their bits, as the page's scripts know them.
-const TROUBLES: [(&str, &str); 6] = [
-    ("MemoryPressure", "True"),
-    ("DiskPressure", "True"),
-    ("PIDPressure", "True"),
-    ("UnderVoltage", "True"),
-    ("HighTemperature", "True"),
-    ("ClockSynchronized", "False"),
-];
 /// Events that are shown, and bytes of one's message.
 const EVENTS: (usize, usize) = (200, 500);
 
