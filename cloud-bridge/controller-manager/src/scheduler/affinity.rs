@@ -1,7 +1,7 @@
 //! Which pods a pod wants near it, and which not: inter-pod affinity (K8s pkg/scheduler/framework/plugins/interpodaffinity).
 //! Pure.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use serde_json::Value;
 
@@ -64,8 +64,45 @@ impl Affinity {
         !self.near.is_empty() || !self.apart.is_empty()
     }
 
-    pub(super) fn has_preferred(&self) -> bool {
-        !self.rather_near.is_empty() || !self.rather_apart.is_empty()
+    /// The namespaces of the pods that the required terms may be about.
+    pub(super) fn required_scope(&self) -> Scope<'_> {
+        Scope::of(self.near.iter().chain(&self.apart))
+    }
+
+    /// The namespaces of the pods that the preferred terms may be about.
+    pub(super) fn preferred_scope(&self) -> Scope<'_> {
+        Scope::of(self.rather_near.iter().chain(&self.rather_apart))
+    }
+
+    /// Whether a pod that comes may help one with these terms.
+    pub(super) fn is_drawn_to(&self, other: &Pod, namespaces: &Namespaces) -> bool {
+        self.near.iter().any(|term| term.matches(other, namespaces))
+    }
+
+    /// Whether a pod that goes may help one with these terms.
+    pub(super) fn minds(&self, other: &Pod, namespaces: &Namespaces) -> bool {
+        self.near.iter().chain(&self.apart).any(|term| term.matches(other, namespaces))
+    }
+
+    /// Whether a pod with these terms keeps the other off.
+    pub(super) fn keeps_off(&self, other: &Pod, namespaces: &Namespaces) -> bool {
+        self.apart.iter().any(|term| term.matches(other, namespaces))
+    }
+}
+
+/// Namespaces of the pods that terms may be about.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Scope<'a> {
+    Named(BTreeSet<&'a str>),
+    All,
+}
+
+impl<'a> Scope<'a> {
+    fn of(terms: impl Iterator<Item = &'a Term> + Clone) -> Self {
+        if terms.clone().any(|term| !term.namespace_selector.is_null()) {
+            return Self::All;
+        }
+        Self::Named(terms.flat_map(|term| term.namespaces.iter().map(String::as_str)).collect())
     }
 }
 
@@ -93,46 +130,73 @@ impl Term {
     }
 }
 
-/// How many pods there are for a label and its value.
-type Counts = HashMap<(String, String), i64>;
+/// Numbers of pods by topology key, then by value. Names are borrowed from terms and nodes.
+#[derive(Debug, Default)]
+struct Counts<'a>(HashMap<&'a str, HashMap<&'a str, i64>>);
 
-fn count(counts: &mut Counts, key: &str, labels: &Value, by: i64) {
-    let Some(value) = labels.get(key).and_then(Value::as_str) else { return };
-    let pair = (key.to_owned(), value.to_owned());
-    let sum = counts.get(&pair).copied().unwrap_or_default().saturating_add(by);
-    if sum == 0 {
-        counts.remove(&pair)
-    } else {
-        counts.insert(pair, sum)
-    };
-}
-
-fn counted(counts: &Counts, key: &str, labels: &Value) -> Option<i64> {
-    let value = labels.get(key).and_then(Value::as_str)?;
-    Some(counts.get(&(key.to_owned(), value.to_owned())).copied().unwrap_or_default())
-}
-
-/// What there is near the nodes, for one pod to be placed.
-#[derive(Debug, Clone, Default)]
-pub(super) struct State {
-    /// Pods that are there and want to be apart from this one.
-    kept_off: Counts,
-    near: Counts,
-    apart: Counts,
-}
-
-impl State {
-    /// `other` is on a node with these labels (`by` is 1), or no longer (-1).
-    pub(super) fn count(&mut self, pod: &Pod, other: &Pod, node: &Value, by: i64, namespaces: &Namespaces) {
-        for term in other.affinity.apart.iter().filter(|term| term.matches(pod, namespaces)) {
-            count(&mut self.kept_off, &term.topology_key, node, by);
+impl<'a> Counts<'a> {
+    fn add(&mut self, key: &'a str, labels: &'a Value, by: i64) {
+        let Some(value) = labels.get(key).and_then(Value::as_str) else { return };
+        let values = self.0.entry(key).or_default();
+        let sum = values.entry(value).or_default();
+        *sum = sum.saturating_add(by);
+        if *sum == 0 {
+            values.remove(value);
+            if values.is_empty() {
+                self.0.remove(key);
+            }
         }
+    }
+
+    /// The number at a node with these labels, if it has one of this key.
+    fn at(&self, key: &str, labels: &Value) -> Option<i64> {
+        let value = labels.get(key).and_then(Value::as_str)?;
+        Some(self.0.get(key).and_then(|values| values.get(value)).copied().unwrap_or_default())
+    }
+
+    /// The numbers at a node with these labels: one look for each label, however many pods were counted.
+    fn all_at(&self, labels: &Value) -> impl Iterator<Item = i64> {
+        let labels = labels.as_object().filter(|_| !self.is_empty()).into_iter().flatten();
+        labels.filter_map(|(key, value)| self.0.get(key.as_str())?.get(value.as_str()?).copied())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Pods near the nodes, as far as they matter for one pod to be placed.
+#[derive(Debug, Default)]
+pub(super) struct State<'a> {
+    /// Pods that are there and want to be apart from this one.
+    kept_off: Counts<'a>,
+    near: Counts<'a>,
+    apart: Counts<'a>,
+}
+
+impl<'a> State<'a> {
+    /// Counts for `pod` what `other` wants, which is on a node with these labels (`by` is 1), or no longer (-1).
+    pub(super) fn count_theirs(
+        &mut self,
+        pod: &Pod,
+        other: &'a Pod,
+        node: &'a Value,
+        by: i64,
+        namespaces: &Namespaces,
+    ) {
+        for term in other.affinity.apart.iter().filter(|term| term.matches(pod, namespaces)) {
+            self.kept_off.add(&term.topology_key, node, by);
+        }
+    }
+
+    /// Counts `other` for what `pod` wants itself.
+    pub(super) fn count_own(&mut self, pod: &'a Pod, other: &Pod, node: &'a Value, by: i64, namespaces: &Namespaces) {
         let own = &pod.affinity;
         if !own.near.is_empty() && own.near.iter().all(|term| term.matches(other, namespaces)) {
-            own.near.iter().for_each(|term| count(&mut self.near, &term.topology_key, node, by));
+            own.near.iter().for_each(|term| self.near.add(&term.topology_key, node, by));
         }
         for term in own.apart.iter().filter(|term| term.matches(other, namespaces)) {
-            count(&mut self.apart, &term.topology_key, node, by);
+            self.apart.add(&term.topology_key, node, by);
         }
     }
 
@@ -141,11 +205,11 @@ impl State {
         if !self.is_near(pod, node, namespaces) {
             return Some(("node(s) didn't match pod affinity rules", false));
         }
-        let is_taken = |term: &Term| counted(&self.apart, &term.topology_key, node).is_some_and(|count| count > 0);
+        let is_taken = |term: &Term| self.apart.at(&term.topology_key, node).is_some_and(|count| count > 0);
         if pod.affinity.apart.iter().any(is_taken) {
             return Some(("node(s) didn't match pod anti-affinity rules", true));
         }
-        if self.kept_off.keys().any(|(key, _)| counted(&self.kept_off, key, node).is_some_and(|count| count > 0)) {
+        if self.kept_off.all_at(node).any(|count| count > 0) {
             return Some(("node(s) didn't satisfy existing pods anti-affinity rules", true));
         }
         None
@@ -153,7 +217,7 @@ impl State {
 
     fn is_near(&self, pod: &Pod, node: &Value, namespaces: &Namespaces) -> bool {
         let terms = &pod.affinity.near;
-        let counts: Option<Vec<i64>> = terms.iter().map(|term| counted(&self.near, &term.topology_key, node)).collect();
+        let counts: Option<Vec<i64>> = terms.iter().map(|term| self.near.at(&term.topology_key, node)).collect();
         let Some(counts) = counts else { return false };
         // The first one of pods that want to be together has nobody to be near to.
         counts.iter().all(|count| *count > 0)
@@ -163,22 +227,27 @@ impl State {
 
 /// How well nodes suit, by what pods prefer.
 #[derive(Debug, Default)]
-pub(super) struct Preferences(Counts);
+pub(super) struct Preferences<'a>(Counts<'a>);
 
-impl Preferences {
-    /// `other` is on a node with these labels.
-    pub(super) fn count(&mut self, pod: &Pod, other: &Pod, node: &Value, namespaces: &Namespaces) {
-        let mut add = |terms: &[Term], of: &Pod, sign: i64| {
-            for term in terms.iter().filter(|term| term.matches(of, namespaces)) {
-                count(&mut self.0, &term.topology_key, node, sign * term.weight);
-            }
-        };
-        add(&pod.affinity.rather_near, other, 1);
-        add(&pod.affinity.rather_apart, other, -1);
-        add(&other.affinity.rather_near, pod, 1);
-        add(&other.affinity.rather_apart, pod, -1);
+impl<'a> Preferences<'a> {
+    /// Counts for `pod` what `other` prefers, which is on a node with these labels.
+    pub(super) fn count_theirs(&mut self, pod: &Pod, other: &'a Pod, node: &'a Value, namespaces: &Namespaces) {
+        self.add(&other.affinity.rather_near, pod, node, 1, namespaces);
+        self.add(&other.affinity.rather_apart, pod, node, -1, namespaces);
         for term in other.affinity.near.iter().filter(|term| term.matches(pod, namespaces)) {
-            count(&mut self.0, &term.topology_key, node, HARD_WEIGHT);
+            self.0.add(&term.topology_key, node, HARD_WEIGHT);
+        }
+    }
+
+    /// Counts `other` for what `pod` prefers itself.
+    pub(super) fn count_own(&mut self, pod: &'a Pod, other: &Pod, node: &'a Value, namespaces: &Namespaces) {
+        self.add(&pod.affinity.rather_near, other, node, 1, namespaces);
+        self.add(&pod.affinity.rather_apart, other, node, -1, namespaces);
+    }
+
+    fn add(&mut self, terms: &'a [Term], of: &Pod, node: &'a Value, sign: i64, namespaces: &Namespaces) {
+        for term in terms.iter().filter(|term| term.matches(of, namespaces)) {
+            self.0.add(&term.topology_key, node, sign.saturating_mul(term.weight));
         }
     }
 
@@ -187,7 +256,6 @@ impl Preferences {
     }
 
     pub(super) fn score(&self, node: &Value) -> i64 {
-        let here = |(key, value): &&(String, String)| node.get(key).and_then(Value::as_str) == Some(value.as_str());
-        self.0.iter().filter(|(pair, _)| here(pair)).fold(0, |sum: i64, (_, count)| sum.saturating_add(*count))
+        self.0.all_at(node).fold(0, i64::saturating_add)
     }
 }

@@ -41,7 +41,7 @@ impl Budgets {
     }
 
     /// The pods that would break a budget if they went, in this order, and those that would not.
-    pub(super) fn split(&self, pods: Vec<Arc<Pod>>) -> (Vec<Arc<Pod>>, Vec<Arc<Pod>>) {
+    pub(super) fn split<'p>(&self, pods: Vec<&'p Arc<Pod>>) -> (Vec<&'p Arc<Pod>>, Vec<&'p Arc<Pod>>) {
         let mut left: BTreeMap<&PodKey, i64> = BTreeMap::new();
         pods.into_iter().partition(|pod| self.breaks(pod, &mut left))
     }

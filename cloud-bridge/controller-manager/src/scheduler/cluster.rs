@@ -8,10 +8,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::cycle::{Cycle, Nominated, fit_error};
-use super::picture::Picture;
+use super::fit::Node;
+use super::pace::Pace;
+use super::picture::{NodeNews, Picture};
 use super::pod::{Pod, PodKey};
 use super::preemption::{self, Candidate, Outcome};
-use super::queue::{Queue, Waiting};
+use super::queue::{Hint, Queue, Waiting};
 use super::volumes::Blocked;
 
 /// What to do for one pod.
@@ -42,21 +44,30 @@ pub(super) struct Failure {
 pub(super) struct Cluster {
     pub(super) picture: Picture,
     queue: Queue,
+    /// Name of the node where the next search begins: nodes take turns where not all are looked at.
+    from: String,
 }
 
 impl Cluster {
     /// A node came or changed.
     pub(super) fn node(&mut self, name: &str, labels: Value, node: &Value) {
-        if self.picture.node(name, labels, node) {
-            self.stir();
-        }
+        let news = self.picture.node(name, labels, node);
+        let Some(node) = self.picture.nodes.get(name).filter(|_| news != NodeNews::None) else { return };
+        let relabelled = news == NodeNews::Relabelled;
+        self.queue.wake(|waiting| match hint(node, waiting) {
+            // Pods on it count elsewhere now, and domains of spread pods may be others.
+            Hint::No => Hint::perhaps_if(relabelled && waiting.pod.looks_at_pods() || waiting.pod.spread_by_taints()),
+            hint => hint,
+        });
     }
 
     /// A node went.
     pub(super) fn node_gone(&mut self, name: &str) {
-        if self.picture.nodes.remove(name).is_some() {
-            // Where it counted, there are fewer domains now.
-            self.stir();
+        if self.picture.node_gone(name) {
+            // Where it counted, there are fewer domains now; a volume that was to be made there is made elsewhere.
+            self.queue.wake(|Waiting { pod, .. }| {
+                if pod.claims().next().is_some() { Hint::Likely } else { Hint::perhaps_if(pod.looks_at_pods()) }
+            });
         }
     }
 
@@ -79,31 +90,71 @@ impl Cluster {
     fn placed(&mut self, pod: Pod) {
         self.queue.remove(&pod.key);
         let before = self.picture.leave(&pod.key);
-        let moved = before.as_ref().is_none_or(|(node, _)| *node != pod.node);
-        let less = before.as_ref().is_some_and(|(_, before)| moved || before.needs != pod.needs);
+        let pod = Arc::new(pod);
+        self.picture.place(pod.node.clone(), Arc::clone(&pod));
+        let Some((node, before)) = before else { return self.came(&pod) };
+        let moved = node != pod.node;
+        if moved || before.needs != pod.needs {
+            self.room_on(&node);
+        }
         // A pod on its way out no longer counts where pods are spread.
-        let other = before.is_none_or(|(_, before)| before.labels != pod.labels || before.deleting != pod.deleting);
-        self.picture.place(pod.node.clone(), Arc::new(pod));
-        if less {
-            self.stir();
-        } else if moved || other {
-            self.stir_those_near_pods();
+        if moved || before.labels != pod.labels || before.deleting != pod.deleting {
+            self.left(&before);
+            self.came(&pod);
         }
     }
 
     /// A pod went, or will not run again.
     pub(super) fn pod_gone(&mut self, key: &PodKey) {
-        if self.queue.remove(key).is_some_and(|waiting| !waiting.nominated.is_empty()) {
+        if let Some(waiting) = self.queue.remove(key) {
             // The room made for it is free.
-            self.stir();
+            self.room_on(waiting.nominated());
         }
         self.leave(key);
     }
 
     fn leave(&mut self, key: &PodKey) {
-        if self.picture.leave(key).is_some() {
-            self.stir();
+        if let Some((node, pod)) = self.picture.leave(key) {
+            self.room_on(&node);
+            self.left(&pod);
         }
+    }
+
+    /// There is more room on a node.
+    fn room_on(&mut self, node: &str) {
+        if let Some(node) = self.picture.nodes.get(node) {
+            self.queue.wake(|waiting| hint(node, waiting));
+        }
+    }
+
+    /// A pod is where it was not: that may give a node to those that want to be near it.
+    fn came(&mut self, other: &Pod) {
+        let namespaces = &self.picture.namespaces;
+        self.queue.wake(|Waiting { pod, .. }| Hint::likely_if(pod.is_helped_by(other, namespaces)));
+    }
+
+    /// A pod is not where it was: that may give a node to those that were kept off by it.
+    fn left(&mut self, other: &Pod) {
+        let namespaces = &self.picture.namespaces;
+        self.queue.wake(|Waiting { pod, .. }| Hint::likely_if(pod.is_hindered_by(other, namespaces)));
+    }
+
+    /// A claim changed.
+    pub(super) fn claim_changed(&mut self, key: &PodKey) {
+        let (namespace, name) = key;
+        self.queue.wake(|Waiting { pod, .. }| {
+            Hint::likely_if(pod.key.0 == *namespace && pod.claims().any(|claim| claim == name))
+        });
+    }
+
+    /// A volume or a class of volumes changed.
+    pub(super) fn volumes_changed(&mut self) {
+        self.queue.wake(|Waiting { pod, .. }| Hint::likely_if(pod.claims().next().is_some()));
+    }
+
+    /// The labels of a namespace changed.
+    pub(super) fn namespace_changed(&mut self) {
+        self.queue.wake(|Waiting { pod, .. }| Hint::perhaps_if(pod.affinity.has_required()));
     }
 
     /// A binding failed: the pod has no node after all.
@@ -114,14 +165,12 @@ impl Cluster {
 
     /// A claim was not told where its volume is to be made.
     pub(super) fn selection_failed(&mut self, key: &PodKey) {
-        self.queue.wake(|pod| pod.key == *key);
+        self.queue.wake(|Waiting { pod, .. }| Hint::likely_if(pod.key == *key));
     }
 
     /// A pod that was to go is still there: whoever was to get its place looks again.
     pub(super) fn preemption_failed(&mut self, key: &PodKey) {
-        if let Some(waiting) = self.queue.get_mut(key) {
-            waiting.nominated.clear();
-        }
+        self.queue.nominate(key, "");
         self.stir();
     }
 
@@ -146,12 +195,7 @@ impl Cluster {
 
     /// Something changed that may give any pod a node.
     pub(super) fn stir(&mut self) {
-        self.queue.wake(|_| true);
-    }
-
-    /// Other pods are where they were not: that may give a node to those that look at other pods.
-    pub(super) fn stir_those_near_pods(&mut self) {
-        self.queue.wake(|pod| pod.affinity.has_required() || pod.spread.iter().any(|one| one.required));
+        self.queue.wake(|_| Hint::Likely);
     }
 
     /// When to ask for the next decision: zero if now.
@@ -159,47 +203,57 @@ impl Cluster {
         self.queue.deadline()
     }
 
-    /// What to do for the pod that is next.
-    pub(super) fn next(&mut self, now: Duration) -> Option<Decision> {
+    /// What to do for the pod that is next. Other tasks run meanwhile; what is known here stays as it is.
+    pub(super) async fn next(&mut self, now: Duration, pace: &mut Pace) -> Option<Decision> {
         let key = self.queue.pop(now)?;
         let waiting = self.queue.get(&key)?;
         let pod = Arc::clone(&waiting.pod);
-        let nominated = waiting.nominated.clone();
-        match attempt(&self.picture, &self.nominated(pod.priority), &pod, &nominated) {
-            Ok((node, claims)) if !claims.is_empty() => {
+        let (own, nominated) = (waiting.nominated(), self.nominated(pod.priority));
+        let search = Search { picture: &self.picture, nominated: &nominated, from: &self.from };
+        let place = search.attempt(&pod, own, pace).await;
+        match place {
+            Ok(Place { node, claims, .. }) if !claims.is_empty() => {
                 self.queue.wait(&key, now);
                 Some(Decision::Select { pod, node, claims })
             }
-            Ok((node, _)) => {
+            Ok(Place { node, next, .. }) => {
                 let waiting = Box::new(self.queue.remove(&key)?);
-                self.picture.place(node.clone(), pod);
-                self.stir_those_near_pods();
+                if let Some(next) = next {
+                    self.from = next;
+                }
+                self.picture.place(node.clone(), Arc::clone(&pod));
+                self.came(&pod);
                 Some(Decision::Bind { waiting, node })
             }
             Err(NoPlace::Yet) => {
                 self.queue.wait(&key, now);
                 Some(Decision::Nothing)
             }
-            Err(NoPlace::Told(message, outcome)) => self.failed(&pod, message, outcome, now),
+            Err(NoPlace::Told { message, outcome, kept_off_by_pods }) => {
+                let decision = self.failed(&pod, message, outcome, now);
+                self.queue.note_kept_off(&key, kept_off_by_pods);
+                decision
+            }
         }
     }
 
     fn failed(&mut self, pod: &Arc<Pod>, message: String, outcome: Outcome, now: Duration) -> Option<Decision> {
-        let waiting = self.queue.failed(&pod.key, now)?;
-        let news = waiting.told.as_deref() != Some(message.as_str());
+        let same = self.queue.get(&pod.key)?.told.as_deref() == Some(message.as_str());
+        let (news, waiting) = (!same, self.queue.failed(&pod.key, now, same)?);
         waiting.told = Some(message.clone());
         let failure = Failure { pod: Arc::clone(pod), message, since: waiting.since.clone() };
         let Outcome::Victims(Candidate { node, victims, .. }) = outcome else {
             let hopeless = matches!(outcome, Outcome::NoHelp(_));
-            let unnominated = hopeless && !std::mem::take(&mut waiting.nominated).is_empty();
+            let unnominated = hopeless && !waiting.nominated().is_empty();
+            if unnominated {
+                self.queue.nominate(&pod.key, "");
+            }
             return Some(if news || unnominated { Decision::Tell { failure, unnominated } } else { Decision::Nothing });
         };
-        waiting.nominated.clone_from(&node);
+        self.queue.nominate(&pod.key, &node);
         let outdone = self.outdone(pod.priority, &node);
         for other in &outdone {
-            if let Some(waiting) = self.queue.get_mut(&other.key) {
-                waiting.nominated.clear();
-            }
+            self.queue.nominate(&other.key, "");
             self.queue.get_ready(&other.key);
         }
         Some(Decision::Preempt { failure, node, victims, outdone })
@@ -207,58 +261,86 @@ impl Cluster {
 
     /// Less important pods that were to get a place on the node, and may not get it now.
     fn outdone(&self, priority: i64, node: &str) -> Vec<Arc<Pod>> {
-        let outdone = self.queue.all().filter(|one| one.nominated == node && one.pod.priority < priority);
+        let outdone = self.queue.nominated().filter(|one| one.nominated() == node && one.pod.priority < priority);
         outdone.map(|one| Arc::clone(&one.pod)).collect()
     }
 
     /// Pods of at least this importance for which others make room.
     fn nominated(&self, priority: i64) -> Nominated {
         let mut nominated = Nominated::new();
-        for one in self.queue.all().filter(|one| !one.nominated.is_empty() && one.pod.priority >= priority) {
-            nominated.entry(one.nominated.clone()).or_default().push(Arc::clone(&one.pod));
+        for one in self.queue.nominated().filter(|one| one.pod.priority >= priority) {
+            nominated.entry(one.nominated().to_owned()).or_default().push(Arc::clone(&one.pod));
         }
         nominated
     }
 }
 
-/// A node for the pod, with the claims that are to be told of it first.
-type Place = (String, Vec<(String, String)>);
+/// How far a change of a node may help a pod to a place on it.
+fn hint(node: &Node, waiting: &Waiting) -> Hint {
+    if waiting.is_kept_off_by_pods() { Hint::No } else { node.hint(&waiting.pod) }
+}
+
+/// A node for a pod.
+struct Place {
+    node: String,
+    /// The claims, by name and uid, that are to be told of it first.
+    claims: Vec<(String, String)>,
+    /// Where the next search begins.
+    next: Option<String>,
+}
 
 /// Why there is no node for a pod.
 enum NoPlace {
     /// Its volume is being made. Kubernetes says nothing of this, either.
     Yet,
     /// This is told, and so may go.
-    Told(String, Outcome),
+    Told { message: String, outcome: Outcome, kept_off_by_pods: bool },
 }
 
-/// A node for the pod, or why there is none.
-fn attempt(picture: &Picture, nominated: &Nominated, pod: &Pod, own: &str) -> Result<Place, NoPlace> {
-    let nodes = picture.nodes.len();
-    if nodes == 0 {
-        let words = "no nodes available to schedule pods".to_owned();
-        return Err(NoPlace::Told(words.clone(), Outcome::NoHelp(words)));
+/// The search for a node.
+struct Search<'a> {
+    picture: &'a Picture,
+    nominated: &'a Nominated,
+    /// Name of the node where it begins.
+    from: &'a str,
+}
+
+impl Search<'_> {
+    /// Finds a node for the pod, or says why there is none.
+    async fn attempt(&self, pod: &Pod, own: &str, pace: &mut Pace) -> Result<Place, NoPlace> {
+        let nodes = self.picture.nodes.len();
+        if nodes == 0 {
+            let words = "no nodes available to schedule pods".to_owned();
+            let outcome = Outcome::NoHelp(words.clone());
+            return Err(NoPlace::Told { message: words, outcome, kept_off_by_pods: false });
+        }
+        let with = |mut message: String, outcome: Outcome, kept_off_by_pods: bool| {
+            if let Some(words) = outcome.words() {
+                message = format!("{message} {words}");
+            }
+            NoPlace::Told { message, outcome, kept_off_by_pods }
+        };
+        let cycle = Cycle::new(pod, self.picture, self.nominated, pace).await;
+        let mut cycle = cycle.map_err(|blocked| match blocked {
+            Blocked::Making => NoPlace::Yet,
+            Blocked::Because(why) => {
+                with(format!("0/{nodes} nodes are available: {why}."), preemption::is_no_help(pod, nodes), false)
+            }
+        })?;
+        let objections = match cycle.choose(own, self.from, pace).await {
+            Ok(choice) => {
+                let claims = cycle.volumes.to_make.iter().map(|(name, uid)| ((*name).to_owned(), (*uid).to_owned()));
+                let next = choice.next.map(str::to_owned);
+                return Ok(Place { node: choice.node.to_owned(), claims: claims.collect(), next });
+            }
+            Err(objections) => objections,
+        };
+        let reasons = objections.values().flat_map(|one| &one.reasons);
+        let message = fit_error(nodes, reasons.map(|reason| (&**reason, 1)));
+        let kept_off_by_pods = objections.values().all(|one| one.by_pods);
+        let outcome = preemption::preempt(&mut cycle, own, &objections, pace).await;
+        Err(with(message, outcome, kept_off_by_pods))
     }
-    let with = |message: String, outcome: Outcome| match outcome.words() {
-        Some(words) => NoPlace::Told(format!("{message} {words}"), outcome),
-        None => NoPlace::Told(message, outcome),
-    };
-    let cycle = Cycle::new(pod, picture, nominated).map_err(|blocked| match blocked {
-        Blocked::Making => NoPlace::Yet,
-        Blocked::Because(why) => {
-            with(format!("0/{nodes} nodes are available: {why}."), preemption::is_no_help(pod, nodes))
-        }
-    })?;
-    let objections = match cycle.choose(own) {
-        Ok(node) => {
-            let claims = cycle.volumes.to_make.iter().map(|(name, uid)| ((*name).to_owned(), (*uid).to_owned()));
-            return Ok((node.to_owned(), claims.collect()));
-        }
-        Err(objections) => objections,
-    };
-    let reasons = objections.values().flat_map(|one| &one.reasons);
-    let message = fit_error(nodes, reasons.map(|reason| (reason.as_str(), 1)));
-    Err(with(message, preemption::preempt(&cycle, own, &objections)))
 }
 
 /// The condition that says why a pod has no node, as a strategic merge patch of its status.

@@ -1,12 +1,13 @@
 //! One pod and all nodes: which of them fit, which is best, or why there is none. Pure.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use super::fit::{Node, Objection};
+use super::pace::Pace;
 use super::picture::Picture;
-use super::pod::{Pod, PodKey};
+use super::pod::Pod;
 use super::score;
 use super::volumes::{Blocked, Wanted};
 use super::{affinity, spread};
@@ -14,47 +15,59 @@ use super::{affinity, spread};
 /// Pods for which others make room, by node: as if they were there already.
 pub(super) type Nominated = BTreeMap<String, Vec<Arc<Pod>>>;
 
-/// What is known once for all nodes.
-#[derive(Clone)]
+/// What is known once for all nodes. What is counted of other pods can be tried otherwise on one node and taken back.
 pub(super) struct Cycle<'a> {
     pub(super) pod: &'a Pod,
     pub(super) picture: &'a Picture,
     /// Pods with at least the importance of this one.
     nominated: &'a Nominated,
     pub(super) volumes: Wanted<'a>,
-    spread: spread::State,
-    affinity: affinity::State,
+    spread: spread::State<'a>,
+    affinity: affinity::State<'a>,
 }
 
 impl<'a> Cycle<'a> {
     /// The reason is one for which no node will do.
-    pub(super) fn new(pod: &'a Pod, picture: &'a Picture, nominated: &'a Nominated) -> Result<Self, Blocked> {
+    pub(super) async fn new(
+        pod: &'a Pod,
+        picture: &'a Picture,
+        nominated: &'a Nominated,
+        pace: &mut Pace,
+    ) -> Result<Self, Blocked> {
         let volumes = picture.volumes.of_pod(&pod.key.0, &pod.spec, |node| picture.nodes.contains_key(node))?;
         let mut near = affinity::State::default();
-        let all = pod.affinity.has_required();
-        for (other, node) in picture.placed_pods(all) {
-            near.count(pod, other, &node.labels, 1, &picture.namespaces);
+        for (other, node) in picture.affine_pods() {
+            near.count_theirs(pod, other, &node.labels, 1, &picture.namespaces);
+            pace.look().await;
         }
-        let spread = spread::State::required(pod, picture.nodes.values());
+        for (other, node) in picture.pods_of(&pod.affinity.required_scope()) {
+            near.count_own(pod, other, &node.labels, 1, &picture.namespaces);
+            pace.look().await;
+        }
+        let spread = spread::State::required(pod, picture, pace).await;
         Ok(Self { pod, picture, nominated, volumes, spread, affinity: near })
     }
 
-    /// Why the pod cannot be on a node; none if it can: with those for whom room is made there, and, as they may go
-    /// elsewhere, without them.
-    pub(super) fn objection(&self, node: &Node) -> Option<Objection> {
+    /// Why the pod cannot be on a node as it is.
+    pub(super) fn objection(&mut self, node: &'a Node) -> Option<Objection> {
+        self.objection_if(node, node)
+    }
+
+    /// Why the pod cannot be on a node that became `tried`; none if it can: with those for whom room is made there, and, as
+    /// they may go elsewhere, without them.
+    pub(super) fn objection_if(&mut self, node: &'a Node, tried: &Node) -> Option<Objection> {
         let others = self.nominated.get(&node.name).map_or(&[][..], Vec::as_slice);
-        let others: Vec<&Arc<Pod>> = others.iter().filter(|other| other.key != self.pod.key).collect();
+        let others: Vec<&'a Arc<Pod>> = others.iter().filter(|other| other.key != self.pod.key).collect();
         if !others.is_empty() {
-            let mut with = self.clone();
-            let mut node = Cow::Borrowed(node);
-            for other in others {
-                with.add(node.to_mut(), Arc::clone(other));
-            }
-            if let Some(objection) = with.alone(&node) {
-                return Some(objection);
+            let mut with = tried.clone();
+            others.iter().for_each(|other| self.add(node, &mut with, other));
+            let objection = self.alone(&with);
+            others.iter().for_each(|other| self.remove(node, &mut with, other));
+            if objection.is_some() {
+                return objection;
             }
         }
-        self.alone(node)
+        self.alone(tried)
     }
 
     fn alone(&self, node: &Node) -> Option<Objection> {
@@ -67,44 +80,79 @@ impl<'a> Cycle<'a> {
         }
         let objection = self.spread.objection(pod, node);
         let objection = objection.or_else(|| self.affinity.objection(pod, &node.labels, &self.picture.namespaces));
-        objection.map(|(reason, resolvable)| Objection::new(reason, resolvable))
+        objection.map(|(reason, resolvable)| Objection { by_pods: true, ..Objection::new(reason, resolvable) })
     }
 
-    /// As if this pod were on the node, too.
-    pub(super) fn add(&mut self, node: &mut Node, other: Arc<Pod>) {
-        self.count(node, &other, 1);
-        node.add(other);
+    /// Tries this pod on the node, too.
+    pub(super) fn add(&mut self, node: &'a Node, tried: &mut Node, other: &'a Arc<Pod>) {
+        self.count(node, other, 1);
+        tried.add(Arc::clone(other));
     }
 
-    /// As if this pod were not on the node.
-    pub(super) fn remove(&mut self, node: &mut Node, key: &PodKey) {
-        if let Some(other) = node.remove(key) {
-            self.count(node, &other, -1);
+    /// Tries the node without this pod.
+    pub(super) fn remove(&mut self, node: &'a Node, tried: &mut Node, other: &'a Arc<Pod>) {
+        if tried.remove(&other.key).is_some() {
+            self.count(node, other, -1);
         }
     }
 
-    fn count(&mut self, node: &Node, other: &Pod, by: i64) {
-        self.affinity.count(self.pod, other, &node.labels, by, &self.picture.namespaces);
+    fn count(&mut self, node: &'a Node, other: &'a Pod, by: i64) {
+        let namespaces = &self.picture.namespaces;
+        self.affinity.count_theirs(self.pod, other, &node.labels, by, namespaces);
+        self.affinity.count_own(self.pod, other, &node.labels, by, namespaces);
         self.spread.count(self.pod, other, node, by);
     }
 
-    /// The best node of those that fit, or what each of them objects.
-    pub(super) fn choose(&self, nominated: &str) -> Result<&'a str, BTreeMap<&'a str, Objection>> {
+    /// The best of enough nodes that fit, or what each node objects. The search begins at the node `from`.
+    pub(super) async fn choose(
+        &mut self,
+        nominated: &str,
+        from: &str,
+        pace: &mut Pace,
+    ) -> Result<Choice<'a>, BTreeMap<&'a str, Objection>> {
+        let nodes = &self.picture.nodes;
         // Others made room for it there.
-        if let Some(node) = self.picture.nodes.get(nominated)
+        if let Some(node) = nodes.get(nominated)
             && self.objection(node).is_none()
         {
-            return Ok(&node.name);
+            return Ok(Choice { node: &node.name, next: None });
         }
-        let (mut fitting, mut objections) = (Vec::new(), BTreeMap::new());
-        for node in self.picture.nodes.values() {
+        let enough = enough(nodes.len());
+        let (mut fitting, mut objections, mut next) = (Vec::new(), BTreeMap::new(), None);
+        let behind = (Bound::Included(from), Bound::Unbounded);
+        let before = (Bound::Unbounded, Bound::Excluded(from));
+        for (name, node) in nodes.range::<str, _>(behind).chain(nodes.range::<str, _>(before)) {
+            if fitting.len() >= enough {
+                next = Some(name.as_str());
+                break;
+            }
             match self.objection(node) {
                 None => fitting.push(node),
                 Some(objection) => drop(objections.insert(node.name.as_str(), objection)),
             }
+            pace.look().await;
         }
-        score::best(self.pod, self.picture, &fitting).map(|node| node.name.as_str()).ok_or(objections)
+        let best = score::best(self.pod, self.picture, &fitting, pace).await;
+        best.map(|node| Choice { node: &node.name, next }).ok_or(objections)
     }
+}
+
+/// A node for a pod, and where the next search begins if this one ended early.
+#[derive(Debug)]
+pub(super) struct Choice<'a> {
+    pub(super) node: &'a str,
+    pub(super) next: Option<&'a str>,
+}
+
+/// The number of fitting nodes among which the best is chosen: all of a hundred, 5 % of many thousands (K8s
+/// pkg/scheduler/schedule_one.go, `numFeasibleNodesToFind`).
+fn enough(nodes: usize) -> usize {
+    const LEAST: usize = 100;
+    if nodes < LEAST {
+        return nodes;
+    }
+    let percentage = 50_usize.saturating_sub(nodes / 125).max(5);
+    LEAST.max(nodes.saturating_mul(percentage) / 100)
 }
 
 /// What kube-scheduler says of so many nodes (K8s pkg/scheduler/framework, `FitError`).
@@ -116,4 +164,15 @@ pub(super) fn fit_error<'a>(nodes: usize, reasons: impl Iterator<Item = (&'a str
     let mut texts: Vec<String> = counts.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     texts.sort();
     format!("0/{nodes} nodes are available: {}.", texts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn fewer_nodes_are_tried_the_more_there_are() {
+        let cases = [(0, 0), (99, 99), (100, 100), (250, 120), (1000, 420), (5000, 500), (10_000, 500)];
+        for (nodes, enough) in cases {
+            assert_eq!(super::enough(nodes), enough, "{nodes} nodes");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Whether one pod fits on one node, and if not, why, in kube-scheduler's words: what the node and the pods on it say,
 //! whatever is elsewhere. Pure.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::needs::{Amounts, HostPort, Needs, NonZero, add, amounts, subtract};
 use super::pod::{Pod, PodKey};
+use super::queue::Hint;
 use crate::placement::{self, tolerated};
 use apimachinery::json::{flag, items, text};
 use apimachinery::quantity::Quantity;
@@ -15,14 +17,16 @@ use apimachinery::quantity::Quantity;
 /// Why a pod cannot be on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Objection {
-    pub(super) reasons: Vec<String>,
+    pub(super) reasons: Vec<Cow<'static, str>>,
     /// It could be if other pods went (K8s `Unschedulable`, not `UnschedulableAndUnresolvable`).
     pub(super) resolvable: bool,
+    /// It is about pods elsewhere, not about the node.
+    pub(super) by_pods: bool,
 }
 
 impl Objection {
-    pub(super) fn new(reason: impl Into<String>, resolvable: bool) -> Self {
-        Self { reasons: vec![reason.into()], resolvable }
+    pub(super) fn new(reason: impl Into<Cow<'static, str>>, resolvable: bool) -> Self {
+        Self { reasons: vec![reason.into()], resolvable, by_pods: false }
     }
 }
 
@@ -108,9 +112,23 @@ impl Node {
         self.lacks(needs)
     }
 
+    /// Whether a change of this node may give the pod a place on it.
+    pub(super) fn hint(&self, pod: &Pod) -> Hint {
+        match self.objection(&pod.spec, &pod.needs) {
+            None if pod.looks_at_pods() => Hint::Perhaps,
+            None => Hint::Likely,
+            // In the place of others.
+            Some(objection) if objection.resolvable && !pod.never_preempts => {
+                let less = self.pods.values().any(|other| other.priority < pod.priority);
+                if less { Hint::Perhaps } else { Hint::No }
+            }
+            Some(_) => Hint::No,
+        }
+    }
+
     fn is_cordoned(&self, spec: &Value) -> bool {
-        let taint = json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"});
-        self.unschedulable && !tolerated(spec, &taint)
+        let taint = || json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"});
+        self.unschedulable && !tolerated(spec, &taint())
     }
 
     /// A node that is not ready counts as tainted, as the node lifecycle controller is about to taint it.
@@ -137,16 +155,16 @@ impl Node {
 
     /// What there is too little of. What the node has not even when it is empty, no other pod can give.
     fn lacks(&self, needs: &Needs) -> Option<Objection> {
-        let mut lacks = Objection { reasons: Vec::new(), resolvable: true };
+        let mut lacks = Objection { reasons: Vec::new(), resolvable: true, by_pods: false };
         let room = self.allocatable.get("pods").map_or(i64::MAX, |q| q.units());
         if i64::try_from(self.pods.len()).unwrap_or(i64::MAX) >= room {
-            lacks.reasons.push("Too many pods".to_owned());
+            lacks.reasons.push("Too many pods".into());
         }
         for (name, wanted) in needs.requests.iter().filter(|(_, wanted)| !wanted.is_zero()) {
             let total = self.allocatable.get(name).copied().unwrap_or(Quantity::ZERO);
             let free = total.minus(self.used.get(name).copied().unwrap_or(Quantity::ZERO));
             if *wanted > free {
-                lacks.reasons.push(format!("Insufficient {name}"));
+                lacks.reasons.push(format!("Insufficient {name}").into());
                 lacks.resolvable &= *wanted <= total;
             }
         }

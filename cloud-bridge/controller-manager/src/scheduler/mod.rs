@@ -9,6 +9,7 @@ mod constraint;
 mod cycle;
 mod fit;
 mod needs;
+mod pace;
 mod picture;
 mod pod;
 mod preemption;
@@ -37,6 +38,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use cluster::{Cluster, Decision};
+use pace::Pace;
 use pod::PodKey;
 use volumes::{Claim, SELECTED_NODE};
 use writes::Writer;
@@ -144,33 +146,33 @@ impl Scheduler {
     fn put(&mut self, kind: Kind, object: &DynamicObject) {
         let cluster = &mut self.cluster;
         let key = key(object);
-        let stirs = match kind {
-            Kind::Pod => {
-                cluster.pod(pod::Pod::read(&object.metadata, &object.data));
-                false
-            }
-            Kind::Node => {
-                cluster.node(&key.1, json!(object.labels()), &object.data);
-                false
-            }
+        match kind {
+            Kind::Pod => cluster.pod(pod::Pod::read(&object.metadata, &object.data)),
+            Kind::Node => cluster.node(&key.1, json!(object.labels()), &object.data),
             Kind::Claim => {
                 let selected = object.annotations().get(SELECTED_NODE).map_or("", String::as_str);
                 let claim = Claim::read(&object.uid().unwrap_or_default(), selected, &object.data);
-                cluster.picture.volumes.claim(key, claim)
+                if cluster.picture.volumes.claim(key.clone(), claim) {
+                    cluster.claim_changed(&key);
+                }
             }
-            Kind::Class => cluster.picture.volumes.class(&key.1, &object.data),
-            Kind::Volume => cluster.picture.volumes.volume(&key.1, &object.data),
+            Kind::Class => {
+                if cluster.picture.volumes.class(&key.1, &object.data) {
+                    cluster.volumes_changed();
+                }
+            }
+            Kind::Volume => {
+                if cluster.picture.volumes.volume(&key.1, &object.data) {
+                    cluster.volumes_changed();
+                }
+            }
             Kind::Namespace => {
                 let labels = json!(object.labels());
-                cluster.picture.namespaces.insert(key.1, labels.clone()) != Some(labels)
+                if cluster.picture.namespaces.insert(key.1, labels.clone()) != Some(labels) {
+                    cluster.namespace_changed();
+                }
             }
-            Kind::Budget => {
-                cluster.picture.budgets.put(key, &object.data);
-                false
-            }
-        };
-        if stirs {
-            cluster.stir();
+            Kind::Budget => cluster.picture.budgets.put(key, &object.data),
         }
     }
 
@@ -207,7 +209,7 @@ impl Scheduler {
 
     /// Does what is to be done for the pod that is next.
     async fn act(&mut self) {
-        match self.cluster.next(self.start.elapsed()) {
+        match self.cluster.next(self.start.elapsed(), &mut Pace::new()).await {
             Some(Decision::Bind { waiting, node }) => {
                 if !self.writer.bind(&waiting.pod, &node).await {
                     self.cluster.binding_failed(*waiting, self.start.elapsed());

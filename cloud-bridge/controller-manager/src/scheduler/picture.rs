@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::affinity::Namespaces;
+use super::affinity::{Namespaces, Scope};
 use super::budgets::Budgets;
 use super::fit::Node;
 use super::pod::{Pod, PodKey};
@@ -15,7 +15,9 @@ use super::volumes::Volumes;
 pub(super) struct Picture {
     pub(super) nodes: BTreeMap<String, Node>,
     /// Pods that have a node, known or not: its name is in the first place.
-    placed: HashMap<PodKey, (String, Arc<Pod>)>,
+    placed: BTreeMap<PodKey, (String, Arc<Pod>)>,
+    /// Those of them whose node is not known, by its name.
+    strays: HashMap<String, BTreeSet<PodKey>>,
     /// Those of them that say which pods are to be near them or apart.
     affine: BTreeSet<PodKey>,
     pub(super) namespaces: Namespaces,
@@ -24,16 +26,32 @@ pub(super) struct Picture {
 }
 
 impl Picture {
-    /// A node came or changed; true if that may give a pod a node.
-    pub(super) fn node(&mut self, name: &str, labels: Value, node: &Value) -> bool {
-        // Pods bound to a node before it was seen count as well.
-        if !self.nodes.contains_key(name) {
+    /// A node came or changed; says what that may change for a pod.
+    pub(super) fn node(&mut self, name: &str, labels: Value, node: &Value) -> NodeNews {
+        let new = !self.nodes.contains_key(name);
+        if new {
             let mut fresh = Node::default();
-            let here = self.placed.values().filter(|(node, _)| node == name);
-            here.for_each(|(_, pod)| fresh.add(Arc::clone(pod)));
+            // Pods bound to a node before it was seen count as well.
+            let here = self.strays.remove(name).unwrap_or_default();
+            here.iter().filter_map(|key| self.placed.get(key)).for_each(|(_, pod)| fresh.add(Arc::clone(pod)));
             self.nodes.insert(name.to_owned(), fresh);
         }
-        self.nodes.get_mut(name).is_some_and(|known| known.update(name, labels, node))
+        let Some(known) = self.nodes.get_mut(name) else { return NodeNews::None };
+        let relabelled = new || known.labels != labels;
+        match known.update(name, labels, node) {
+            true if relabelled => NodeNews::Relabelled,
+            true => NodeNews::Other,
+            false => NodeNews::None,
+        }
+    }
+
+    /// A node went; false if it was not known.
+    pub(super) fn node_gone(&mut self, name: &str) -> bool {
+        let Some(node) = self.nodes.remove(name) else { return false };
+        if !node.pods.is_empty() {
+            self.strays.insert(name.to_owned(), node.pods.into_keys().collect());
+        }
+        true
     }
 
     /// The pod is on the node.
@@ -44,6 +62,8 @@ impl Picture {
         }
         if let Some(known) = self.nodes.get_mut(&node) {
             known.add(Arc::clone(&pod));
+        } else {
+            self.strays.entry(node.clone()).or_default().insert(pod.key.clone());
         }
         self.placed.insert(pod.key.clone(), (node, pod));
     }
@@ -54,6 +74,11 @@ impl Picture {
         self.affine.remove(key);
         if let Some(known) = self.nodes.get_mut(&node) {
             known.remove(key);
+        } else if let Some(strays) = self.strays.get_mut(&node) {
+            strays.remove(key);
+            if strays.is_empty() {
+                self.strays.remove(&node);
+            }
         }
         Some((node, pod))
     }
@@ -66,14 +91,40 @@ impl Picture {
         self.placed.keys()
     }
 
-    /// The pods on known nodes: all, or those that say something about other pods.
-    pub(super) fn placed_pods(&self, all: bool) -> Box<dyn Iterator<Item = (&Pod, &Node)> + '_> {
-        if all {
-            return Box::new(self.nodes.values().flat_map(|node| node.pods.values().map(move |pod| (&**pod, node))));
-        }
-        Box::new(self.affine.iter().filter_map(|key| {
-            let (node, pod) = self.placed.get(key)?;
-            Some((&**pod, self.nodes.get(node)?))
-        }))
+    /// The pods on known nodes that say something about other pods.
+    pub(super) fn affine_pods(&self) -> impl Iterator<Item = (&Pod, &Node)> + Send {
+        self.affine.iter().filter_map(|key| self.located(self.placed.get(key)?))
     }
+
+    /// The pods on known nodes, of these namespaces.
+    pub(super) fn pods_of<'a>(
+        &'a self,
+        scope: &Scope<'a>,
+    ) -> Box<dyn Iterator<Item = (&'a Pod, &'a Node)> + Send + 'a> {
+        match scope {
+            Scope::All => Box::new(self.placed.values().filter_map(|placed| self.located(placed))),
+            Scope::Named(names) => Box::new(names.clone().into_iter().flat_map(|namespace| self.pods_in(namespace))),
+        }
+    }
+
+    /// The pods of a namespace on known nodes.
+    pub(super) fn pods_in<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Pod, &'a Node)> + Send + 'a {
+        let first = (namespace.to_owned(), String::new());
+        let own = self.placed.range(first..).take_while(move |(key, _)| key.0 == namespace);
+        own.filter_map(|(_, placed)| self.located(placed))
+    }
+
+    fn located<'a>(&'a self, (node, pod): &'a (String, Arc<Pod>)) -> Option<(&'a Pod, &'a Node)> {
+        Some((&**pod, self.nodes.get(node)?))
+    }
+}
+
+/// News of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NodeNews {
+    /// Nothing that matters.
+    None,
+    /// It is new, or has other labels: pods on it count elsewhere.
+    Relabelled,
+    Other,
 }

@@ -4,7 +4,7 @@ use edge_protocol::json::SetField;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
-use super::affinity::Affinity;
+use super::affinity::{Affinity, Namespaces};
 use super::constraint::Constraint;
 use super::needs::Needs;
 use apimachinery::json::{integer, items, present, text};
@@ -76,6 +76,35 @@ impl Pod {
             labels,
             node,
         }
+    }
+
+    /// Whether other pods decide where it may be.
+    pub(super) fn looks_at_pods(&self) -> bool {
+        self.affinity.has_required() || self.spread.iter().any(|one| one.required)
+    }
+
+    /// Whether taints decide over which nodes it is spread.
+    pub(super) fn spread_by_taints(&self) -> bool {
+        self.spread.iter().any(|one| one.required && one.honor_taints)
+    }
+
+    /// Whether a pod that comes may give this one a place.
+    pub(super) fn is_helped_by(&self, other: &Self, namespaces: &Namespaces) -> bool {
+        let spread = self.spread.iter().any(|one| one.required && one.counts(&self.key.0, other));
+        spread || self.affinity.is_drawn_to(other, namespaces)
+    }
+
+    /// Whether a pod that goes may give this one a place, wherever it was.
+    pub(super) fn is_hindered_by(&self, other: &Self, namespaces: &Namespaces) -> bool {
+        // One on its way out has ceased to count, and that may be the news.
+        let spread = self.spread.iter().any(|one| one.required && one.selects(&self.key.0, other));
+        spread || self.affinity.minds(other, namespaces) || other.affinity.keeps_off(self, namespaces)
+    }
+
+    /// Names of its claims.
+    pub(super) fn claims(&self) -> impl Iterator<Item = &str> {
+        let volumes = items(&self.spec, "volumes").iter();
+        volumes.map(|volume| text(&volume["persistentVolumeClaim"], "claimName")).filter(|name| !name.is_empty())
     }
 
     /// When it started, for comparisons: one that has not comes last (K8s pkg/scheduler/util, `GetPodStartTime`).

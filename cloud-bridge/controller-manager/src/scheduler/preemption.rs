@@ -1,12 +1,14 @@
 //! Whose place a more important pod takes, if it finds no other (K8s pkg/scheduler/framework/preemption and
 //! plugins/defaultpreemption). Pure.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::cycle::{Cycle, fit_error};
 use super::fit::{Node, Objection};
+use super::pace::Pace;
 use super::picture::Picture;
 use super::pod::{Pod, PodKey};
 
@@ -48,7 +50,12 @@ impl Outcome {
 }
 
 /// Who has to go so that a pod gets a place where all nodes object, or why nothing helps.
-pub(super) fn preempt(cycle: &Cycle<'_>, nominated: &str, objections: &BTreeMap<&str, Objection>) -> Outcome {
+pub(super) async fn preempt(
+    cycle: &mut Cycle<'_>,
+    nominated: &str,
+    objections: &BTreeMap<&str, Objection>,
+    pace: &mut Pace,
+) -> Outcome {
     let (pod, picture) = (cycle.pod, cycle.picture);
     if pod.never_preempts {
         return Outcome::Ineligible(NEVER);
@@ -59,7 +66,7 @@ pub(super) fn preempt(cycle: &Cycle<'_>, nominated: &str, objections: &BTreeMap<
     }
     let enough = CANDIDATES_MIN.max(picture.nodes.len() / 10);
     let mut candidates: Vec<Candidate> = Vec::new();
-    let mut reasons: Vec<(String, usize)> = Vec::new();
+    let mut reasons: Vec<Cow<'static, str>> = Vec::new();
     let mut looked_at = 0;
     for node in picture.nodes.values() {
         if objections.get(node.name.as_str()).is_none_or(|objection| !objection.resolvable) {
@@ -68,8 +75,9 @@ pub(super) fn preempt(cycle: &Cycle<'_>, nominated: &str, objections: &BTreeMap<
         looked_at += 1;
         match victims(cycle, node) {
             Ok(candidate) => candidates.push(candidate),
-            Err(objection) => reasons.extend(objection.reasons.into_iter().map(|reason| (reason, 1))),
+            Err(objection) => reasons.extend(objection.reasons),
         }
+        pace.look().await;
         if candidates.len() >= enough && candidates.iter().any(|one| one.violations == 0) {
             break;
         }
@@ -78,7 +86,7 @@ pub(super) fn preempt(cycle: &Cycle<'_>, nominated: &str, objections: &BTreeMap<
         return Outcome::Victims(best);
     }
     let others = picture.nodes.len().saturating_sub(looked_at);
-    let reasons = reasons.iter().map(|(reason, count)| (reason.as_str(), *count));
+    let reasons = reasons.iter().map(|reason| (&**reason, 1));
     let reasons = reasons.chain((others > 0).then_some((NO_HELP, others)));
     Outcome::NoHelp(fit_error(picture.nodes.len(), reasons))
 }
@@ -99,18 +107,16 @@ fn is_being_freed(pod: &Pod, picture: &Picture, node: &str) -> bool {
 
 /// As few pods of the node as possible that have to go for this one: those that break a budget are spared first, then the
 /// more important ones.
-fn victims(cycle: &Cycle<'_>, node: &Node) -> Result<Candidate, Objection> {
-    let mut cycle = cycle.clone();
-    let mut empty = node.clone();
-    let mut less: Vec<Arc<Pod>> =
-        node.pods.values().filter(|other| other.priority < cycle.pod.priority).cloned().collect();
+fn victims<'a>(cycle: &mut Cycle<'a>, node: &'a Node) -> Result<Candidate, Objection> {
+    let mut less: Vec<&Arc<Pod>> = node.pods.values().filter(|other| other.priority < cycle.pod.priority).collect();
     if less.is_empty() {
         return Err(Objection::new(NO_VICTIMS, false));
     }
-    for pod in &less {
-        cycle.remove(&mut empty, &pod.key);
-    }
-    if let Some(objection) = cycle.objection(&empty) {
+    let mut tried = node.clone();
+    less.iter().for_each(|pod| cycle.remove(node, &mut tried, pod));
+    let objection = cycle.objection_if(node, &tried);
+    if let Some(objection) = objection {
+        less.iter().for_each(|pod| cycle.add(node, &mut tried, pod));
         return Err(objection);
     }
     less.sort_by(|one, other| importance(one).cmp(&importance(other)));
@@ -119,15 +125,17 @@ fn victims(cycle: &Cycle<'_>, node: &Node) -> Result<Candidate, Objection> {
     let mut violations = 0;
     let breaking = breaking.into_iter().map(|pod| (pod, 1));
     for (pod, violation) in breaking.chain(others.into_iter().map(|pod| (pod, 0))) {
-        cycle.add(&mut empty, Arc::clone(&pod));
-        if cycle.objection(&empty).is_some() {
-            cycle.remove(&mut empty, &pod.key);
+        cycle.add(node, &mut tried, pod);
+        if cycle.objection_if(node, &tried).is_some() {
+            cycle.remove(node, &mut tried, pod);
             victims.push(pod);
             violations += violation;
         }
     }
+    // As it was, for the next node.
+    victims.iter().for_each(|pod| cycle.add(node, &mut tried, pod));
     victims.sort_by(|one, other| importance(one).cmp(&importance(other)));
-    Ok(Candidate { node: node.name.clone(), victims, violations })
+    Ok(Candidate { node: node.name.clone(), victims: victims.into_iter().cloned().collect(), violations })
 }
 
 /// The more important is the less.

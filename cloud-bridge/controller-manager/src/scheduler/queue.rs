@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,9 +13,30 @@ use super::pod::{Pod, PodKey};
 /// `podMaxBackoffSeconds`).
 const BACK_OFF: Duration = Duration::from_secs(1);
 const BACK_OFF_MAX: Duration = Duration::from_secs(10);
+/// The back-off goes on to this while tries fail for the same reasons, unless a change is likely to help.
+const BACK_OFF_SAME_MAX: Duration = Duration::from_secs(120);
+/// A pod is tried again after this, whatever happens (K8s `podMaxInUnschedulablePodsDuration`).
+const FLUSH: Duration = Duration::from_secs(300);
 
-/// The more important first, then the older.
-type Rank = (Reverse<i64>, String, u64);
+/// How far a change may help a pod that waits, as the queueing hints of kube-scheduler say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hint {
+    No,
+    /// It removes one obstacle of several that may be there.
+    Perhaps,
+    /// It makes room for this pod.
+    Likely,
+}
+
+impl Hint {
+    pub(super) fn likely_if(likely: bool) -> Self {
+        if likely { Self::Likely } else { Self::No }
+    }
+
+    pub(super) fn perhaps_if(perhaps: bool) -> Self {
+        if perhaps { Self::Perhaps } else { Self::No }
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct Waiting {
@@ -23,23 +45,75 @@ pub(super) struct Waiting {
     pub(super) told: Option<String>,
     /// Since when it is said that it has none.
     pub(super) since: Option<String>,
-    /// Where others make room for it.
-    pub(super) nominated: String,
-    rank: Rank,
+    /// Other pods alone kept it off all nodes: more room on a node is of no use.
+    kept_off_by_pods: bool,
+    /// The node where others make room for it; empty if none.
+    nominated: String,
+    /// Its place among pods that are as old.
+    arrival: u64,
     tries: u32,
+    /// The ends of its back-off, if a change is likely to help and if it may help.
     until: Duration,
-    /// Nothing has changed since it was looked at.
-    parked: bool,
+    until_perhaps: Duration,
+    /// When it is tried again.
+    at: Duration,
+}
+
+impl Waiting {
+    pub(super) fn nominated(&self) -> &str {
+        &self.nominated
+    }
+
+    pub(super) fn is_kept_off_by_pods(&self) -> bool {
+        self.kept_off_by_pods
+    }
+
+    fn age(&self) -> Age {
+        (self.pod.created.clone(), self.arrival, self.pod.key.1.clone())
+    }
+}
+
+/// The older first.
+type Age = (String, u64, String);
+
+/// Pods of one priority that can be tried now. Namespaces take turns: thousands of pods in one do not hold up the others.
+#[derive(Debug, Default)]
+struct Turns {
+    namespaces: BTreeMap<String, BTreeSet<Age>>,
+    /// The namespace that had the last turn.
+    last: String,
+}
+
+impl Turns {
+    fn remove(&mut self, namespace: &str, age: &Age) {
+        if let Some(pods) = self.namespaces.get_mut(namespace) {
+            pods.remove(age);
+            if pods.is_empty() {
+                self.namespaces.remove(namespace);
+            }
+        }
+    }
+
+    fn pop(&mut self) -> Option<PodKey> {
+        let behind = (Bound::Excluded(self.last.as_str()), Bound::Unbounded);
+        let next = self.namespaces.range::<str, _>(behind).next().or_else(|| self.namespaces.first_key_value());
+        let (namespace, pods) = next?;
+        let (namespace, age) = (namespace.clone(), pods.first()?.clone());
+        self.remove(&namespace, &age);
+        self.last.clone_from(&namespace);
+        Some((namespace, age.2))
+    }
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     pods: BTreeMap<PodKey, Waiting>,
-    ready: BTreeSet<(Rank, PodKey)>,
-    /// Those that are to be looked at again, but not yet.
+    /// Those that can be tried now, the more important first.
+    ready: BTreeMap<Reverse<i64>, Turns>,
+    /// Those that are tried again later.
     due: BTreeSet<(Duration, PodKey)>,
-    /// So many wait for a change.
-    parked: usize,
+    /// Those for which others make room.
+    nominated: BTreeSet<PodKey>,
     arrivals: u64,
 }
 
@@ -47,98 +121,162 @@ impl Queue {
     /// A pod came or changed. One that is known stays where it is unless what it asks for is another.
     pub(super) fn put(&mut self, pod: Arc<Pod>) {
         let key = pod.key.clone();
-        if let Some(known) = self.pods.get_mut(&key).filter(|known| known.pod.uid == pod.uid) {
-            let same = same_wishes(&known.pod, &pod);
-            known.nominated.clone_from(&pod.nominated);
-            if pod.unscheduled_since.is_some() {
-                known.since.clone_from(&pod.unscheduled_since);
+        if let Some(known) = self.pods.get(&key).filter(|known| known.pod.uid == pod.uid) {
+            let before = Arc::clone(&known.pod);
+            let was_ready = self.take_from_ready(&key);
+            let nominated = pod.nominated.clone();
+            if let Some(known) = self.pods.get_mut(&key) {
+                if pod.unscheduled_since.is_some() {
+                    known.since.clone_from(&pod.unscheduled_since);
+                }
+                known.pod = Arc::clone(&pod);
             }
-            known.pod = pod;
-            if !same {
+            self.nominate(&key, &nominated);
+            if was_ready || !same_wishes(&before, &pod) {
                 self.get_ready(&key);
             }
             return;
         }
         self.remove(&key);
         self.arrivals += 1;
-        let rank = (Reverse(pod.priority), pod.created.clone(), self.arrivals);
         let (since, nominated) = (pod.unscheduled_since.clone(), pod.nominated.clone());
-        let waiting =
-            Waiting { told: None, since, nominated, rank, tries: 0, until: Duration::ZERO, parked: false, pod };
+        let waiting = Waiting {
+            told: None,
+            since,
+            kept_off_by_pods: false,
+            nominated: String::new(),
+            arrival: self.arrivals,
+            tries: 0,
+            until: Duration::ZERO,
+            until_perhaps: Duration::ZERO,
+            at: Duration::ZERO,
+            pod,
+        };
         self.pods.insert(key.clone(), waiting);
+        self.nominate(&key, &nominated);
         self.get_ready(&key);
     }
 
     pub(super) fn remove(&mut self, key: &PodKey) -> Option<Waiting> {
+        self.take_from_ready(key);
+        self.nominated.remove(key);
         let waiting = self.pods.remove(key)?;
-        self.ready.remove(&(waiting.rank.clone(), key.clone()));
-        self.due.remove(&(waiting.until, key.clone()));
-        self.parked -= usize::from(waiting.parked);
+        self.due.remove(&(waiting.at, key.clone()));
         Some(waiting)
+    }
+
+    /// True if the pod was among those that can be tried now.
+    fn take_from_ready(&mut self, key: &PodKey) -> bool {
+        let Some(waiting) = self.pods.get(key) else { return false };
+        let (rank, age) = (Reverse(waiting.pod.priority), waiting.age());
+        let Some(turns) = self.ready.get_mut(&rank) else { return false };
+        let was_ready = turns.namespaces.get(&key.0).is_some_and(|pods| pods.contains(&age));
+        turns.remove(&key.0, &age);
+        if turns.namespaces.is_empty() {
+            self.ready.remove(&rank);
+        }
+        was_ready
+    }
+
+    /// Remembers the node where others make room for a pod; empty: nowhere.
+    pub(super) fn nominate(&mut self, key: &PodKey, node: &str) {
+        let Some(waiting) = self.pods.get_mut(key) else { return };
+        node.clone_into(&mut waiting.nominated);
+        if node.is_empty() {
+            self.nominated.remove(key);
+        } else if !self.nominated.contains(key) {
+            self.nominated.insert(key.clone());
+        }
+    }
+
+    /// The pods for which others make room.
+    pub(super) fn nominated(&self) -> impl Iterator<Item = &Waiting> {
+        self.nominated.iter().filter_map(|key| self.pods.get(key))
     }
 
     /// It is to be looked at now, whatever happened before.
     pub(super) fn get_ready(&mut self, key: &PodKey) {
-        let Some(waiting) = self.pods.get_mut(key) else { return };
-        self.due.remove(&(waiting.until, key.clone()));
-        self.parked -= usize::from(std::mem::take(&mut waiting.parked));
-        self.ready.insert((waiting.rank.clone(), key.clone()));
+        let Some(waiting) = self.pods.get(key) else { return };
+        self.due.remove(&(waiting.at, key.clone()));
+        let turns = self.ready.entry(Reverse(waiting.pod.priority)).or_default();
+        turns.namespaces.entry(key.0.clone()).or_default().insert(waiting.age());
     }
 
-    /// Something changed that may give a node to these: they are looked at as soon as their back-off is over.
-    pub(super) fn wake(&mut self, concerns: impl Fn(&Pod) -> bool) {
-        // Most of the time nobody does.
-        if self.parked == 0 {
-            return;
-        }
-        for (key, waiting) in &mut self.pods {
-            if waiting.parked && concerns(&waiting.pod) {
-                waiting.parked = false;
-                self.parked -= 1;
-                self.due.insert((waiting.until, key.clone()));
+    /// Something changed that may give a node to pods: they are looked at as soon as their back-off is over.
+    pub(super) fn wake(&mut self, hint: impl Fn(&Waiting) -> Hint) {
+        let mut sooner = Vec::new();
+        for (at, key) in &self.due {
+            let Some(waiting) = self.pods.get(key).filter(|waiting| waiting.until < *at) else { continue };
+            let to = match hint(waiting) {
+                Hint::No => continue,
+                Hint::Perhaps => waiting.until_perhaps,
+                Hint::Likely => waiting.until,
+            };
+            if to < *at {
+                sooner.push((key.clone(), to));
             }
+        }
+        for (key, at) in sooner {
+            self.schedule(&key, at);
         }
     }
 
     /// A pod has no node after all, and is tried again in any case, for no change may come.
     pub(super) fn try_again(&mut self, waiting: Waiting, now: Duration) {
-        let key = waiting.pod.key.clone();
+        let (key, nominated) = (waiting.pod.key.clone(), waiting.nominated.clone());
         self.remove(&key);
         self.pods.insert(key.clone(), waiting);
-        if let Some(waiting) = self.failed(&key, now) {
-            waiting.parked = false;
-            let until = waiting.until;
-            self.parked -= 1;
-            self.due.insert((until, key));
+        self.nominate(&key, &nominated);
+        if let Some(until) = self.failed(&key, now, false).map(|waiting| waiting.until) {
+            self.schedule(&key, until);
         }
     }
 
-    /// There is no node for it now.
-    pub(super) fn failed(&mut self, key: &PodKey, now: Duration) -> Option<&mut Waiting> {
+    /// There is no node for it now. `same`: for the same reasons as before.
+    pub(super) fn failed(&mut self, key: &PodKey, now: Duration, same: bool) -> Option<&mut Waiting> {
         let waiting = self.pods.get_mut(key)?;
-        let wait = BACK_OFF.saturating_mul(1_u32.checked_shl(waiting.tries).unwrap_or(u32::MAX)).min(BACK_OFF_MAX);
+        let wait = BACK_OFF.saturating_mul(1_u32.checked_shl(waiting.tries).unwrap_or(u32::MAX));
         waiting.tries = waiting.tries.saturating_add(1);
-        waiting.until = now.saturating_add(wait);
-        self.parked += usize::from(!std::mem::replace(&mut waiting.parked, true));
-        Some(waiting)
+        waiting.until = now.saturating_add(wait.min(BACK_OFF_MAX));
+        waiting.until_perhaps = now.saturating_add(wait.min(if same { BACK_OFF_SAME_MAX } else { BACK_OFF_MAX }));
+        self.schedule(key, now.saturating_add(FLUSH));
+        self.pods.get_mut(key)
+    }
+
+    /// Remembers whether other pods alone kept it off all nodes.
+    pub(super) fn note_kept_off(&mut self, key: &PodKey, by_pods: bool) {
+        if let Some(waiting) = self.pods.get_mut(key) {
+            waiting.kept_off_by_pods = by_pods;
+        }
     }
 
     /// It waits for what somebody is about to tell of.
     pub(super) fn wait(&mut self, key: &PodKey, now: Duration) {
         if let Some(waiting) = self.pods.get_mut(key) {
-            waiting.until = now;
-            self.parked += usize::from(!std::mem::replace(&mut waiting.parked, true));
+            (waiting.until, waiting.until_perhaps) = (now, now);
+            self.schedule(key, now.saturating_add(FLUSH));
+        }
+    }
+
+    fn schedule(&mut self, key: &PodKey, at: Duration) {
+        if let Some(waiting) = self.pods.get_mut(key) {
+            self.due.remove(&(waiting.at, key.clone()));
+            waiting.at = at;
+            self.due.insert((at, key.clone()));
         }
     }
 
     /// The next one to be looked at.
     pub(super) fn pop(&mut self, now: Duration) -> Option<PodKey> {
-        while self.due.first().is_some_and(|(at, _)| *at <= now) {
-            if let Some((_, key)) = self.due.pop_first() {
-                self.get_ready(&key);
-            }
+        while let Some((_, key)) = self.due.first().filter(|(at, _)| *at <= now).cloned() {
+            self.get_ready(&key);
         }
-        self.ready.pop_first().map(|(_, key)| key)
+        let mut first = self.ready.first_entry()?;
+        let next = first.get_mut().pop();
+        if first.get().namespaces.is_empty() {
+            first.remove();
+        }
+        next
     }
 
     /// When the next one is to be looked at: zero if that is now.
@@ -150,16 +288,8 @@ impl Queue {
         self.pods.get(key)
     }
 
-    pub(super) fn get_mut(&mut self, key: &PodKey) -> Option<&mut Waiting> {
-        self.pods.get_mut(key)
-    }
-
     pub(super) fn keys(&self) -> impl Iterator<Item = &PodKey> {
         self.pods.keys()
-    }
-
-    pub(super) fn all(&self) -> impl Iterator<Item = &Waiting> {
-        self.pods.values()
     }
 }
 
@@ -191,9 +321,24 @@ mod tests {
         for (name, priority) in [("b", 0), ("a", 0), ("high", 10), ("low", -1)] {
             queue.put(pod(name, priority));
         }
-        queue.put(Arc::new(Pod { created: "2020-01-01T00:00:00Z".to_owned(), ..Pod::default() }));
+        let key = ("default".to_owned(), "old".to_owned());
+        queue.put(Arc::new(Pod { key, created: "2020-01-01T00:00:00Z".to_owned(), ..Pod::default() }));
         let order: Vec<String> = std::iter::from_fn(|| pop(&mut queue, 0)).collect();
-        assert_eq!(order, ["high", "b", "a", "", "low"]);
+        assert_eq!(order, ["high", "b", "a", "old", "low"]);
+    }
+
+    #[test]
+    fn namespaces_take_turns() {
+        let mut queue = Queue::default();
+        for name in ["a", "b", "c"] {
+            queue.put(Arc::new(Pod { key: ("many".to_owned(), name.to_owned()), ..Pod::default() }));
+        }
+        for namespace in ["few", "other"] {
+            queue.put(Arc::new(Pod { key: (namespace.to_owned(), "x".to_owned()), ..Pod::default() }));
+        }
+        let order: Vec<PodKey> = std::iter::from_fn(|| queue.pop(Duration::ZERO)).collect();
+        let order: Vec<String> = order.iter().map(|(namespace, name)| format!("{namespace}/{name}")).collect();
+        assert_eq!(order, ["few/x", "many/a", "other/x", "many/b", "many/c"]);
     }
 
     #[test]
@@ -204,13 +349,15 @@ mod tests {
         let mut now = 0;
         for wait in [1, 2, 4, 8, 10, 10] {
             assert_eq!(pop(&mut queue, now).as_deref(), Some("a"));
-            queue.failed(&key, Duration::from_secs(now));
-            assert_eq!(queue.deadline(), None, "nothing has changed");
+            queue.failed(&key, Duration::from_secs(now), false);
+            let flush = Some(Duration::from_secs(now) + FLUSH);
+            assert_eq!(queue.deadline(), flush, "nothing has changed");
             // News of the same pod, as its new condition is, is no change.
             queue.put(pod("a", 0));
-            assert_eq!(queue.deadline(), None);
-            queue.wake(|_| true);
-            queue.wake(|_| true);
+            queue.wake(|_| Hint::No);
+            assert_eq!(queue.deadline(), flush);
+            queue.wake(|_| Hint::Perhaps);
+            queue.wake(|_| Hint::Likely);
             assert_eq!(pop(&mut queue, now + wait - 1), None);
             assert_eq!(queue.deadline(), Some(Duration::from_secs(now + wait)));
             now += wait;
@@ -220,17 +367,35 @@ mod tests {
     }
 
     #[test]
+    fn back_off_for_the_same_reasons_grows_to_minutes() {
+        let mut queue = Queue::default();
+        queue.put(pod("a", 0));
+        let key = ("default".to_owned(), "a".to_owned());
+        let mut now = Duration::ZERO;
+        for (perhaps, likely) in [(1, 1), (2, 2), (4, 4), (8, 8), (16, 10), (32, 10), (64, 10), (120, 10), (120, 10)] {
+            queue.get_ready(&key);
+            assert_eq!(queue.pop(now), Some(key.clone()));
+            queue.failed(&key, now, true);
+            queue.wake(|_| Hint::Perhaps);
+            assert_eq!(queue.deadline(), Some(now + Duration::from_secs(perhaps)));
+            queue.wake(|_| Hint::Likely);
+            assert_eq!(queue.deadline(), Some(now + Duration::from_secs(likely)), "room for it does not wait");
+            now += Duration::from_secs(1000);
+        }
+    }
+
+    #[test]
     fn another_pod_of_the_name_begins_anew_and_one_that_asks_for_less_is_looked_at() {
         let mut queue = Queue::default();
         queue.put(pod("a", 0));
         pop(&mut queue, 0);
         let key = ("default".to_owned(), "a".to_owned());
-        queue.failed(&key, Duration::ZERO);
+        queue.failed(&key, Duration::ZERO, false);
         let other = |uid: &str| Pod { key: key.clone(), uid: uid.to_owned(), ..Pod::default() };
         let spec = serde_json::json!({"nodeSelector": {"a": "b"}});
         queue.put(Arc::new(Pod { spec, ..other("a") }));
         assert_eq!(pop(&mut queue, 0).as_deref(), Some("a"));
-        queue.failed(&key, Duration::ZERO);
+        queue.failed(&key, Duration::ZERO, false);
         queue.put(Arc::new(other("b")));
         assert_eq!(pop(&mut queue, 0).as_deref(), Some("a"));
         assert_eq!(queue.get(&key).map(|one| one.tries), Some(0));

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::affinity::Preferences;
 use super::fit::Node;
 use super::needs::{Amounts, NonZero};
+use super::pace::Pace;
 use super::picture::Picture;
 use super::pod::Pod;
 use super::spread::State;
@@ -15,18 +16,18 @@ use apimachinery::json::{integer, items};
 const MAX: i64 = 100;
 
 /// The best node; of those that are as good, the one with fewer pods, then by name.
-pub(super) fn best<'a>(pod: &Pod, picture: &Picture, nodes: &[&'a Node]) -> Option<&'a Node> {
+pub(super) async fn best<'a>(pod: &Pod, picture: &Picture, nodes: &[&'a Node], pace: &mut Pace) -> Option<&'a Node> {
     if let [] | [_] = nodes {
         return nodes.first().copied();
     }
-    let plugins = [
-        (3, taints(pod, nodes)),
-        (2, node_affinity(pod, nodes)),
-        (2, spread(pod, picture, nodes)),
-        (2, pod_affinity(pod, picture, nodes)),
-        (1, nodes.iter().map(|node| least_allocated(pod, node)).collect()),
-        (1, balanced(pod, nodes)),
-    ];
+    let near = (2, pod_affinity(pod, picture, nodes, pace).await);
+    let mut plugins = vec![(2, spread(pod, picture, nodes, pace).await), near];
+    type Scores = fn(&Pod, &[&Node]) -> Vec<i64>;
+    let alone: [(i64, Scores); 4] = [(3, taints), (2, node_affinity), (1, least_allocated), (1, balanced)];
+    for (weight, scores) in alone {
+        plugins.push((weight, scores(pod, nodes)));
+        pace.look().await;
+    }
     let total = |at: usize| -> i64 {
         plugins.iter().map(|(weight, scores)| weight * scores.get(at).copied().unwrap_or_default()).sum()
     };
@@ -71,8 +72,8 @@ fn node_affinity(pod: &Pod, nodes: &[&Node]) -> Vec<i64> {
     normalized(nodes.iter().map(of).collect(), false)
 }
 
-fn spread(pod: &Pod, picture: &Picture, nodes: &[&Node]) -> Vec<i64> {
-    let (state, labelled) = State::preferred(pod, picture.nodes.values());
+async fn spread(pod: &Pod, picture: &Picture, nodes: &[&Node], pace: &mut Pace) -> Vec<i64> {
+    let (state, labelled) = State::preferred(pod, picture, pace).await;
     if state.is_empty() {
         return Vec::new();
     }
@@ -89,10 +90,15 @@ fn spread(pod: &Pod, picture: &Picture, nodes: &[&Node]) -> Vec<i64> {
     loads.into_iter().map(of).collect()
 }
 
-fn pod_affinity(pod: &Pod, picture: &Picture, nodes: &[&Node]) -> Vec<i64> {
+async fn pod_affinity(pod: &Pod, picture: &Picture, nodes: &[&Node], pace: &mut Pace) -> Vec<i64> {
     let mut preferences = Preferences::default();
-    for (other, node) in picture.placed_pods(pod.affinity.has_preferred()) {
-        preferences.count(pod, other, &node.labels, &picture.namespaces);
+    for (other, node) in picture.affine_pods() {
+        preferences.count_theirs(pod, other, &node.labels, &picture.namespaces);
+        pace.look().await;
+    }
+    for (other, node) in picture.pods_of(&pod.affinity.preferred_scope()) {
+        preferences.count_own(pod, other, &node.labels, &picture.namespaces);
+        pace.look().await;
     }
     if preferences.is_empty() {
         return Vec::new();
@@ -108,7 +114,11 @@ fn capacity(node: &Node) -> NonZero {
 }
 
 /// The larger, the less of cpu and memory would be taken.
-fn least_allocated(pod: &Pod, node: &Node) -> i64 {
+fn least_allocated(pod: &Pod, nodes: &[&Node]) -> Vec<i64> {
+    nodes.iter().map(|node| unallocated(pod, node)).collect()
+}
+
+fn unallocated(pod: &Pod, node: &Node) -> i64 {
     let (capacity, wanted) = (capacity(node), node.load.plus(pod.needs.load));
     let free = |capacity: i64, wanted: i64| share(capacity.saturating_sub(wanted).max(0), capacity);
     let scores = [(capacity.cpu, wanted.cpu), (capacity.memory, wanted.memory)];

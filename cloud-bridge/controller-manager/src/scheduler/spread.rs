@@ -1,11 +1,13 @@
 //! Pods evenly over domains: topology spread constraints (K8s pkg/scheduler/framework/plugins/podtopologyspread). Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::json;
 
 use super::constraint::Constraint;
 use super::fit::Node;
+use super::pace::Pace;
+use super::picture::Picture;
 use super::pod::Pod;
 use super::selector::{is_empty, selects_some};
 
@@ -30,8 +32,13 @@ impl Constraint {
     }
 
     /// Whether a pod that is there counts for one in this namespace.
-    fn counts(&self, namespace: &str, other: &Pod) -> bool {
-        if other.deleting || other.key.0 != namespace {
+    pub(super) fn counts(&self, namespace: &str, other: &Pod) -> bool {
+        !other.deleting && self.selects(namespace, other)
+    }
+
+    /// As [`Self::counts`], also of a pod on its way out.
+    pub(super) fn selects(&self, namespace: &str, other: &Pod) -> bool {
+        if other.key.0 != namespace {
             return false;
         }
         match &self.owner {
@@ -46,49 +53,102 @@ impl Constraint {
     }
 }
 
-/// How many pods there are in each domain, for each constraint.
-#[derive(Debug, Clone, Default)]
-pub(super) struct State {
-    constraints: Vec<Constraint>,
-    counts: Vec<BTreeMap<String, i64>>,
-    least: Vec<i64>,
+/// Numbers of pods by domain, for one constraint.
+#[derive(Debug, Default)]
+struct Domains<'a> {
+    counts: HashMap<&'a str, i64>,
+    /// How many domains have each number of pods: the least is at hand, whatever is tried.
+    sizes: BTreeMap<i64, usize>,
 }
 
-impl State {
+impl<'a> Domains<'a> {
+    fn add(&mut self, domain: &'a str, by: i64) {
+        let count = self.counts.get(domain).copied();
+        if let Some(before) = count
+            && let Some(domains) = self.sizes.get_mut(&before)
+        {
+            *domains -= 1;
+            if *domains == 0 {
+                self.sizes.remove(&before);
+            }
+        }
+        let sum = count.unwrap_or_default().saturating_add(by);
+        self.counts.insert(domain, sum);
+        *self.sizes.entry(sum).or_default() += 1;
+    }
+
+    fn at(&self, domain: &str) -> i64 {
+        self.counts.get(domain).copied().unwrap_or_default()
+    }
+
+    /// The number in the emptiest domain.
+    fn least(&self, constraint: &Constraint) -> i64 {
+        let domains = i64::try_from(self.counts.len()).unwrap_or(i64::MAX);
+        let least = self.sizes.first_key_value().map_or(0, |(least, _)| *least);
+        if domains < constraint.min_domains { 0 } else { least }
+    }
+}
+
+/// Numbers of pods in each domain, for each constraint.
+#[derive(Debug, Default)]
+pub(super) struct State<'a> {
+    constraints: Vec<Constraint>,
+    domains: Vec<Domains<'a>>,
+}
+
+impl<'a> State<'a> {
     /// What keeps the pod off nodes.
-    pub(super) fn required<'a>(pod: &Pod, nodes: impl Iterator<Item = &'a Node>) -> Self {
+    pub(super) async fn required(pod: &'a Pod, picture: &'a Picture, pace: &mut Pace) -> Self {
         let constraints: Vec<Constraint> = pod.spread.iter().filter(|one| one.required).cloned().collect();
-        Self::over(constraints, pod, nodes, true)
+        Self::over(constraints, pod, picture, true, pace).await
     }
 
     /// What is better for the pod. The second value is whether a node must have all of the labels to count.
-    pub(super) fn preferred<'a>(pod: &Pod, nodes: impl Iterator<Item = &'a Node>) -> (Self, bool) {
+    pub(super) async fn preferred(pod: &'a Pod, picture: &'a Picture, pace: &mut Pace) -> (Self, bool) {
         let defaults = pod.spread.is_empty();
         let constraints = if defaults {
             Constraint::defaults(pod)
         } else {
             pod.spread.iter().filter(|one| !one.required).cloned().collect()
         };
-        (Self::over(constraints, pod, nodes, !defaults), !defaults)
+        (Self::over(constraints, pod, picture, !defaults, pace).await, !defaults)
     }
 
-    fn over<'a>(constraints: Vec<Constraint>, pod: &Pod, nodes: impl Iterator<Item = &'a Node>, all: bool) -> Self {
-        let mut state = Self { counts: vec![BTreeMap::new(); constraints.len()], least: Vec::new(), constraints };
+    async fn over(
+        constraints: Vec<Constraint>,
+        pod: &'a Pod,
+        picture: &'a Picture,
+        all: bool,
+        pace: &mut Pace,
+    ) -> Self {
+        let mut state = Self { domains: constraints.iter().map(|_| Domains::default()).collect(), constraints };
         if state.constraints.is_empty() {
             return state;
         }
-        for node in nodes.filter(|node| !all || state.is_labelled(node)).collect::<Vec<_>>() {
-            for (constraint, counts) in state.constraints.iter().zip(&mut state.counts) {
-                let Some(value) = node.label(&constraint.topology_key) else { continue };
-                if constraint.includes(pod, node) {
-                    let here = node.pods.values().filter(|other| constraint.counts(&pod.key.0, other)).count();
-                    let sum = counts.entry(value.to_owned()).or_default();
-                    *sum = sum.saturating_add(i64::try_from(here).unwrap_or(i64::MAX));
-                }
+        for node in picture.nodes.values() {
+            state.add(pod, node, all, |_| true, 0);
+            pace.look().await;
+        }
+        for (other, node) in picture.pods_in(&pod.key.0) {
+            state.add(pod, node, all, |constraint| constraint.counts(&pod.key.0, other), 1);
+            pace.look().await;
+        }
+        state
+    }
+
+    /// Adds to the domains of a node, for the constraints that count. `all`: none if a label of another one is missing.
+    fn add(&mut self, pod: &Pod, node: &'a Node, all: bool, counts: impl Fn(&Constraint) -> bool, by: i64) {
+        if all && !self.is_labelled(node) {
+            return;
+        }
+        for (constraint, domains) in self.constraints.iter().zip(&mut self.domains) {
+            if let Some(value) = node.label(&constraint.topology_key)
+                && counts(constraint)
+                && constraint.includes(pod, node)
+            {
+                domains.add(value, by);
             }
         }
-        state.measure();
-        state
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -100,40 +160,22 @@ impl State {
         self.constraints.iter().all(|one| node.label(&one.topology_key).is_some())
     }
 
-    fn measure(&mut self) {
-        let least = |(constraint, counts): (&Constraint, &BTreeMap<String, i64>)| {
-            let domains = i64::try_from(counts.len()).unwrap_or(i64::MAX);
-            if domains < constraint.min_domains { 0 } else { counts.values().min().copied().unwrap_or_default() }
-        };
-        self.least = self.constraints.iter().zip(&self.counts).map(least).collect();
-    }
-
     /// `other` is on the node (`by` is 1), or no longer (-1).
-    pub(super) fn count(&mut self, pod: &Pod, other: &Pod, node: &Node, by: i64) {
-        if self.constraints.is_empty() || !self.is_labelled(node) {
-            return;
+    pub(super) fn count(&mut self, pod: &Pod, other: &Pod, node: &'a Node, by: i64) {
+        if !self.is_empty() {
+            self.add(pod, node, true, |constraint| constraint.counts(&pod.key.0, other), by);
         }
-        for (constraint, counts) in self.constraints.iter().zip(&mut self.counts) {
-            if constraint.counts(&pod.key.0, other)
-                && constraint.includes(pod, node)
-                && let Some(value) = node.label(&constraint.topology_key)
-            {
-                let sum = counts.entry(value.to_owned()).or_default();
-                *sum = sum.saturating_add(by);
-            }
-        }
-        self.measure();
     }
 
     /// Why the pod cannot be on the node, and whether it could if others went.
     pub(super) fn objection(&self, pod: &Pod, node: &Node) -> Option<(&'static str, bool)> {
-        for ((constraint, counts), least) in self.constraints.iter().zip(&self.counts).zip(&self.least) {
+        for (constraint, domains) in self.constraints.iter().zip(&self.domains) {
             let Some(value) = node.label(&constraint.topology_key) else {
                 return Some(("node(s) didn't match pod topology spread constraints (missing required label)", false));
             };
             let own = i64::from(selects_some(&constraint.selector, &pod.labels));
-            let here = counts.get(value).copied().unwrap_or_default();
-            if here.saturating_add(own).saturating_sub(*least) > constraint.max_skew {
+            let least = domains.least(constraint);
+            if domains.at(value).saturating_add(own).saturating_sub(least) > constraint.max_skew {
                 return Some(("node(s) didn't match pod topology spread constraints", true));
             }
         }
@@ -143,12 +185,12 @@ impl State {
     /// The more, the fuller the node's domains are.
     #[expect(clippy::cast_precision_loss, reason = "counts of pods and domains, for a comparison")]
     pub(super) fn load(&self, node: &Node) -> f64 {
-        let of = |(constraint, counts): (&Constraint, &BTreeMap<String, i64>)| {
-            let here = counts.get(node.label(&constraint.topology_key)?).copied().unwrap_or_default();
+        let of = |(constraint, domains): (&Constraint, &Domains<'_>)| {
+            let here = domains.at(node.label(&constraint.topology_key)?);
             // Few domains are not to count for less than many (K8s `topologyNormalizingWeight`).
-            let weight = ((counts.len() + 2) as f64).ln();
+            let weight = ((domains.counts.len() + 2) as f64).ln();
             Some(here as f64 * weight + (constraint.max_skew - 1) as f64)
         };
-        self.constraints.iter().zip(&self.counts).filter_map(of).sum()
+        self.constraints.iter().zip(&self.domains).filter_map(of).sum()
     }
 }

@@ -1,0 +1,168 @@
+//! How much is done for one pod, and how much of it at a stretch.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::{Decision, Pace, Site, cpu, key, with};
+
+fn apart() -> Value {
+    let term = json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}});
+    with(cpu("10m"), "affinity", json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}))
+}
+
+fn web(site: &mut Site, name: &str, spec: Value) {
+    site.object(name, json!({"labels": {"app": "web"}}), json!({"spec": spec}));
+}
+
+/// A node for each number, with a pod that keeps its like off.
+fn full(nodes: usize) -> Site {
+    let mut site = Site::default();
+    for at in 0..nodes {
+        site.node(&format!("n{at:04}"), json!({}));
+        web(&mut site, &format!("there{at:04}"), with(apart(), "nodeName", format!("n{at:04}").into()));
+    }
+    site
+}
+
+#[test]
+fn search_gives_way_and_its_work_is_linear() {
+    let looks = |nodes: usize| {
+        let mut site = full(nodes);
+        web(&mut site, "surplus", apart());
+        site.slices(Pace::with_slice(Duration::ZERO)).1
+    };
+    // Pods that keep it off, pods that it keeps off, nodes, and nodes with victims.
+    assert_eq!([looks(100), looks(200)], [4 * 100 + 1, 4 * 200 + 1], "one slice for each look");
+    let mut site = full(100);
+    web(&mut site, "surplus", apart());
+    assert_eq!(site.slices(Pace::with_slice(Duration::from_secs(3600))).1, 1);
+}
+
+#[test]
+fn search_ends_when_enough_nodes_fit_and_begins_elsewhere_next() {
+    let mut site = Site::default();
+    for at in 0..1000 {
+        site.node(&format!("n{at:04}"), json!({}));
+    }
+    let mut chosen = Vec::new();
+    for name in ["p", "q", "r"] {
+        site.pod(name, cpu("10m"));
+        let (decision, looks) = site.slices(Pace::with_slice(Duration::ZERO));
+        assert!((420..440).contains(&looks), "{looks} looks");
+        let Some(Decision::Bind { node, .. }) = decision else { panic!("{decision:?}") };
+        chosen.push(node);
+    }
+    assert_eq!(chosen, ["n0000", "n0420", "n0840"]);
+}
+
+#[test]
+fn what_cannot_help_a_pod_does_not_wake_it() {
+    let mut site = full(3);
+    web(&mut site, "surplus", apart());
+    site.only().unwrap_err();
+    let asleep = site.cluster.deadline();
+    // A pod that is bound, one of others that goes, and a node that is full or keeps it off.
+    site.pod("other", cpu("10m"));
+    site.only().unwrap();
+    web(&mut site, "more", with(cpu("10m"), "nodeName", "n0001".into()));
+    site.cluster.pod_gone(&key("other"));
+    site.labelled(
+        "n0001",
+        json!({"kubernetes.io/hostname": "n0001", "disk": "n0001"}),
+        json!({"/spec": {"unschedulable": true}}),
+    );
+    assert_eq!(site.cluster.deadline(), asleep);
+    site.cluster.pod_gone(&key("there0002"));
+    assert_eq!(site.only(), Ok("n0002".to_owned()));
+}
+
+#[test]
+fn full_node_that_changes_wakes_nobody() {
+    let mut site = Site::default();
+    site.node("a", json!({}));
+    site.there("there", "a", cpu("2"));
+    site.pod("p", cpu("1"));
+    site.only().unwrap_err();
+    let asleep = site.cluster.deadline();
+    site.node("a", json!({"/status/allocatable/cpu": "2500m"}));
+    site.node("b", json!({"/status/allocatable/cpu": "900m"}));
+    site.pod("small", cpu("100m"));
+    site.only().unwrap();
+    site.cluster.pod_gone(&key("small"));
+    assert_eq!(site.cluster.deadline(), asleep, "neither has room for it");
+    site.node("b", json!({}));
+    assert_eq!(site.only(), Ok("b".to_owned()));
+}
+
+#[test]
+fn what_is_tried_on_one_node_is_taken_back_before_the_next() {
+    let mut site = Site::default();
+    for name in ["a", "b"] {
+        site.labelled(name, json!({"zone": "z"}), json!({}));
+        let spec = with(with(cpu("10m"), "nodeName", name.into()), "priority", 1.into());
+        web(&mut site, &format!("on-{name}"), spec);
+    }
+    let mut spec = with(apart(), "priority", 10.into());
+    let zone = json!([{"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}]);
+    spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] = zone;
+    web(&mut site, "p", spec);
+    // Without the pod of one node there is still the one of the other.
+    let told = site.only().unwrap_err();
+    assert!(
+        told.contains("preemption: 0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules"),
+        "{told}"
+    );
+}
+
+#[test]
+fn pods_of_a_node_that_comes_late_or_again_count() {
+    let mut site = Site::default();
+    site.there("early", "a", cpu("2"));
+    site.node("a", json!({}));
+    site.pod("p", cpu("1"));
+    site.only().unwrap_err();
+    site.cluster.node_gone("a");
+    site.cluster.pod_gone(&key("early"));
+    site.there("next", "a", cpu("1500m"));
+    site.node("a", json!({"/status/allocatable/cpu": "3"}));
+    assert_eq!(site.only(), Ok("a".to_owned()));
+    site.pod("q", cpu("1"));
+    site.only().unwrap_err();
+}
+
+/// The longest step, and the time of all, for what the tests above count.
+#[test]
+#[ignore = "a measurement"]
+#[expect(clippy::print_stderr, reason = "its result is for people")]
+fn measure_steps_of_the_thread() {
+    let measure = |site: &mut Site, what: &str| {
+        let (start, mut longest, mut decisions) = (Instant::now(), Duration::ZERO, 0);
+        site.now += Duration::from_secs(1000);
+        while site.cluster.deadline().is_some_and(|at| at <= site.now) {
+            decisions += 1;
+            site.each_slice(Pace::new(), |took| longest = longest.max(took));
+        }
+        eprintln!("{what}: {decisions} decisions in {:?}, longest step {longest:?}", start.elapsed());
+    };
+    let mut site = Site::default();
+    for at in 0..1000 {
+        site.node(&format!("n{at:04}"), json!({}));
+    }
+    (0..1100).for_each(|at| web(&mut site, &format!("p{at:04}"), apart()));
+    measure(&mut site, "1100 pods that keep each other off 1000 nodes");
+    let mut site = Site::default();
+    for at in 0..5000 {
+        site.node(&format!("n{at:04}"), json!({}));
+        for pod in 0..3 {
+            let spec = with(with(cpu("10m"), "nodeName", format!("n{at:04}").into()), "priority", 1.into());
+            web(&mut site, &format!("p{at:04}-{pod}"), spec);
+        }
+    }
+    site.pod("important", with(cpu("10m"), "priority", 10.into()));
+    measure(&mut site, "a pod in the place of others on 5000 nodes");
+    for at in 0..20 {
+        site.pod(&format!("surplus{at}"), with(cpu("10m"), "priority", 1.into()));
+    }
+    measure(&mut site, "20 pods for which nobody goes on 5000 nodes");
+}
