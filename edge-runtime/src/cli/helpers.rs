@@ -12,7 +12,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
 use super::verb::{Flag, Given, Operands, Verb};
 use super::{CliError, print, read_json};
-use crate::eviction::walk::{Answers, Question, usage_of};
+use crate::eviction::walk::{self, Question};
 use crate::image::limits::{Limits, confine_process};
 use crate::launch::look::{Answer, Look};
 use crate::net::namespaces::kind_of;
@@ -72,6 +72,7 @@ fn own(given: Given) -> Result<(), CliError> {
     let (Some(group), Some(mark), Some(path)) = (group, mark, given.operands.first().map(Into::into)) else {
         return Err(CliError::Usage("own needs --group, --mark and a folder".into()));
     };
+    confine_process(&Limits::default());
     Ok(Owning { path, group, mark }.run()?)
 }
 
@@ -95,14 +96,11 @@ fn sweep(given: Given) -> Result<(), CliError> {
     Ok(trash::sweep(&paths.trash()).and(volumes)?)
 }
 
-/// How much disk pods hold: questions as JSON on standard input, answers on standard output.
+/// How much disk pods hold: questions as JSON on standard input, a line of JSON for each on standard output.
 fn usage(given: Given) -> Result<(), CliError> {
     let paths = given.paths()?;
-    // What containers wrote decides how much this remembers.
     confine_process(&Limits::default());
-    let questions: Vec<Question> = read_json()?;
-    let answers: Answers = questions.iter().map(|one| (one.uid.clone(), usage_of(&paths, one))).collect();
-    print(&serde_json::to_string(&answers)?)
+    walk::answer(&paths, &read_json::<Vec<Question>>()?, |used| print(&serde_json::to_string(used)?))
 }
 
 /// Makes a user namespace and others that it owns, and holds them until its input ends: only a process with a single

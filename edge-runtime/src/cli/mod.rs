@@ -213,9 +213,12 @@ fn run_verb(verb: &'static Verb, rest: &[OsString]) -> Result<(), CliError> {
     if !matches!(verb.name, "as-container" | "userns") {
         keep_memory_here();
     }
-    // Helpers that hold what others decide the size of.
-    if matches!(verb.name, "copy" | "dns" | "import" | "look" | "own" | "pull" | "sweep" | "usage") {
-        oom::give_up_protection();
+    // Helpers that hold what others decide the size of. Pods would miss names sooner than a walk or a pull, and their
+    // server's memory is bounded.
+    match verb.name {
+        "copy" | "import" | "look" | "own" | "pull" | "sweep" | "usage" => oom::go_first(),
+        "dns" => oom::give_up_protection(),
+        _ => {}
     }
     let done = verb.parse(lexopt::Parser::from_args(rest)).and_then(verb.run);
     done.map_err(|error| match error {

@@ -10,38 +10,61 @@ use super::message;
 use crate::pod::quantity;
 use crate::pod::requests::pod_limit;
 use crate::pod::spec::containers_of;
+use crate::sys::walk::Bound;
 
 const STORAGE: &str = "ephemeral-storage";
 
-/// Bytes on disk, as `du` counts blocks.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DiskUsage {
-    /// By name of the emptyDir.
-    pub volumes: BTreeMap<String, u64>,
-    /// Writable layers and termination messages, by container.
-    pub layers: BTreeMap<String, u64>,
-    /// By container.
-    pub logs: BTreeMap<String, u64>,
-    /// The pod's `hosts`, `hostname` and `resolv.conf`.
-    #[serde(default)]
-    pub files: u64,
-    /// Files, folders and links of all of it.
+/// Bytes on disk, as `du` counts blocks, and the number of files, folders and links.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Used {
+    pub bytes: u64,
     pub inodes: u64,
 }
 
+impl Used {
+    pub fn add(&mut self, other: Self) {
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.inodes = self.inodes.saturating_add(other.inodes);
+    }
+}
+
+/// What one pod holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskUsage {
+    /// By name of the emptyDir.
+    pub volumes: BTreeMap<String, Used>,
+    /// Writable layers and termination messages, by container.
+    pub layers: BTreeMap<String, Used>,
+    /// By container.
+    pub logs: BTreeMap<String, Used>,
+    /// The pod's `hosts`, `hostname` and `resolv.conf`.
+    #[serde(default)]
+    pub files: Used,
+    /// Volumes in memory or made of objects, if they were asked for. Nothing that is limited.
+    #[serde(default)]
+    pub elsewhere: BTreeMap<String, Used>,
+    /// The bound at which counting stopped: the pod holds more than what is told here.
+    #[serde(default)]
+    pub beyond: Option<Bound>,
+}
+
 impl DiskUsage {
-    pub fn total(&self) -> u64 {
-        let all = [&self.volumes, &self.layers, &self.logs].into_iter().flat_map(|map| map.values());
-        all.fold(self.files, |sum, bytes| sum.saturating_add(*bytes))
+    pub fn total(&self) -> Used {
+        let mut sum = self.files;
+        [&self.volumes, &self.layers, &self.logs]
+            .into_iter()
+            .flat_map(|map| map.values())
+            .for_each(|one| sum.add(*one));
+        sum
     }
 
-    /// Writable layer and logs of each container.
+    /// Bytes of the writable layer and logs of each container.
     pub fn containers(&self) -> Vec<(String, u64)> {
         let mut sums = self.layers.clone();
-        for (name, bytes) in &self.logs {
-            *sums.entry(name.clone()).or_default() += bytes;
+        for (name, used) in &self.logs {
+            sums.entry(name.clone()).or_default().add(*used);
         }
-        sums.into_iter().collect()
+        sums.into_iter().map(|(name, used)| (name, used.bytes)).collect()
     }
 }
 
@@ -61,7 +84,13 @@ pub fn has_limits(pod: &Pod) -> bool {
 /// single container.
 pub fn exceeded(pod: &Pod, used: &DiskUsage, separate_images: bool) -> Option<String> {
     let spec = pod.spec.as_ref()?;
-    let of = |map: &BTreeMap<String, u64>, name: &str| map.get(name).copied().unwrap_or(0);
+    // What cannot be counted is not within any limit.
+    if let Some(bound) = used.beyond
+        && has_limits(pod)
+    {
+        return Some(message::beyond(bound));
+    }
+    let of = |map: &BTreeMap<String, Used>, name: &str| map.get(name).map_or(0, |used| used.bytes);
     let over = |held: u64, given: &Quantity| (1..held).contains(&bytes(Some(given)));
     for volume in spec.volumes.iter().flatten() {
         let Some(given) = volume.empty_dir.as_ref().and_then(|dir| dir.size_limit.as_ref()) else { continue };
@@ -70,7 +99,7 @@ pub fn exceeded(pod: &Pod, used: &DiskUsage, separate_images: bool) -> Option<St
         }
     }
     if let Some(limit) = pod_limit(pod, STORAGE).and_then(|limit| u64::try_from(limit).ok())
-        && used.total() > limit
+        && used.total().bytes > limit
     {
         return Some(message::pod_storage(limit));
     }
@@ -106,7 +135,7 @@ mod tests {
     }
 
     fn used(volume: u64, layer: u64, log: u64) -> DiskUsage {
-        let map = |name: &str, bytes| BTreeMap::from([(name.to_owned(), bytes)]);
+        let map = |name: &str, bytes| BTreeMap::from([(name.to_owned(), Used { bytes, inodes: 1 })]);
         DiskUsage { volumes: map("v", volume), layers: map("a", layer), logs: map("a", log), ..DiskUsage::default() }
     }
 
@@ -122,7 +151,16 @@ mod tests {
         assert_eq!(why(used(0, 2 << 20, 1)), one);
         assert_eq!(exceeded(&pod, &used(0, 2 << 20, 1), true), None);
         // What it wrote to /etc/hosts counts for the pod as a whole.
-        assert_eq!(why(DiskUsage { files: 1, ..used(1 << 20, 1 << 20, 1 << 20) }), total);
+        assert_eq!(why(DiskUsage { files: Used { bytes: 1, inodes: 1 }, ..used(1 << 20, 1 << 20, 1 << 20) }), total);
+    }
+
+    #[test]
+    fn what_cannot_be_counted_is_over_any_limit() {
+        let used = DiskUsage { beyond: Some(Bound::Depth), ..DiskUsage::default() };
+        let why = exceeded(&pod(json!("0"), json!("1Gi")), &used, false).unwrap();
+        assert!(why.contains("more than 500 folders deep"), "{why}");
+        let plain: Pod = serde_json::from_value(json!({"spec": {"containers": [{"name": "a"}]}})).unwrap();
+        assert_eq!(exceeded(&plain, &used, false), None);
     }
 
     #[test]

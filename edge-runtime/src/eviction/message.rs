@@ -5,8 +5,10 @@ use k8s_openapi::api::core::v1::Pod;
 use super::rank::Usage;
 use super::signal::{Observations, Signal};
 use super::threshold::Threshold;
+use super::walk::{LONGEST, MOST_ENTRIES};
 use crate::pod::quantity;
 use crate::pod::spec::containers_of;
+use crate::sys::walk::{Bound, DEEPEST};
 
 /// Ended because `reclaim` ran short; `met` are all thresholds met at that moment.
 pub fn node_low(reclaim: Signal, met: &[Threshold], seen: &Observations, pod: &Pod, usage: &Usage) -> String {
@@ -49,6 +51,16 @@ pub fn pod_storage(limit: u64) -> String {
 /// A container's writable layer and logs are more than its limit.
 pub fn container_storage(container: &str, limit: &str) -> String {
     format!("Container {container} exceeded its local ephemeral storage limit {limit:?}. ")
+}
+
+/// A pod with limits has files that cannot all be counted.
+pub fn beyond(bound: Bound) -> String {
+    let what = match bound {
+        Bound::Entries => format!("it has more than {MOST_ENTRIES} files and folders"),
+        Bound::Depth => format!("its folders lie more than {DEEPEST} folders deep"),
+        Bound::Time => format!("counting its files takes more than {} s", LONGEST.as_secs()),
+    };
+    format!("Pod ephemeral local storage usage cannot be measured and counts as over the limit: {what}. ")
 }
 
 #[cfg(test)]

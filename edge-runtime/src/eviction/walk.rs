@@ -1,19 +1,30 @@
-//! How much disk a pod holds: walks its folders. Blocks and remembers every folder it has not seen yet, so it runs in
+//! How much disk a pod holds: walks its folders. Blocks, and costs what the pod has made of its folders, so it runs in
 //! the helper process (the verb `usage`); [`ask`] is the daemon's side of that.
 
 use std::collections::{BTreeMap, HashSet};
-use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use nix::fcntl::{OFlag, open, openat};
-use nix::sys::stat::Mode;
+use nix::fcntl::{AtFlags, open};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use serde::{Deserialize, Serialize};
 
-use super::limits::DiskUsage;
+use super::limits::{DiskUsage, Used};
 use crate::paths::Paths;
 use crate::sys::program;
+use crate::sys::walk::{Bound, Bounds, FOLDER, Stopped, Walk};
+
+/// Files and folders of one pod that are counted; a pod with more is over its limit.
+pub const MOST_ENTRIES: u64 = 1 << 20;
+/// Time for one pod; a pod that takes longer is over its limit.
+pub const LONGEST: Duration = Duration::from_secs(300);
+/// The same while the disk runs short: others wait to be measured.
+pub const LONGEST_IN_SHORTAGE: Duration = Duration::from_secs(60);
+/// The helper is taken for stuck if this much passes after the time of one pod.
+const SLACK: Duration = Duration::from_secs(60);
+/// Bytes of one line of the helper: some thousand names of containers and volumes.
+const LONGEST_LINE: usize = 1 << 20;
 
 /// A pod to look at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,50 +32,99 @@ pub struct Question {
     pub uid: String,
     /// Its log folder.
     pub logs: PathBuf,
+    /// Volumes in memory and those made of objects, too.
+    #[serde(default)]
+    pub elsewhere: bool,
+    /// For [`MOST_ENTRIES`] entries at most, and this long.
+    pub patience: Duration,
 }
 
-/// By uid.
+/// By uid. A pod that could not be measured is missing.
 pub type Answers = BTreeMap<String, DiskUsage>;
 
-/// Has a helper process walk the pods' folders.
-///
-/// # Errors
-/// The helper cannot be run, or says nothing that can be read.
-pub async fn ask(paths: &Paths, questions: &[Question]) -> io::Result<Answers> {
+/// Has a helper process walk the pods' folders. A pod at which the helper dies is left out, and the others are asked for
+/// again: one pod's folders cannot keep the rest from being measured.
+pub async fn ask(paths: &Paths, questions: &[Question]) -> Answers {
+    ask_of(|| itself(paths), questions).await
+}
+
+fn itself(paths: &Paths) -> std::process::Command {
     let mut command = program::itself("usage");
     command.arg("--root").arg(paths.root());
-    let output = crate::image::spawn::talk(command, &serde_json::to_vec(questions)?).await?;
-    Ok(serde_json::from_slice(&output)?)
+    command
+}
+
+async fn ask_of(helper: impl Fn() -> std::process::Command, questions: &[Question]) -> Answers {
+    let (mut answers, mut left) = (Answers::new(), questions);
+    while let [first, ..] = left {
+        let silence = first.patience + SLACK;
+        let mut count = 0;
+        let line = |line: &[u8]| {
+            if let Some(question) = left.get(count)
+                && let Ok(used) = serde_json::from_slice(line)
+            {
+                answers.insert(question.uid.clone(), used);
+            }
+            count += 1;
+        };
+        let input = serde_json::to_vec(left).unwrap_or_default();
+        let ended = program::follow(helper(), &input, LONGEST_LINE, silence, line).await;
+        left = left.get(count..).unwrap_or_default();
+        if let [stuck, rest @ ..] = left {
+            let why = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
+            log::error!("disk use of pod {} cannot be measured: {why}; the node measures the other pods", stuck.uid);
+            left = rest;
+        }
+    }
+    answers
+}
+
+/// What the helper does: a line for each question, as soon as it is answered.
+///
+/// # Errors
+/// Those of `print`.
+pub fn answer<E>(paths: &Paths, questions: &[Question], print: impl Fn(&DiskUsage) -> Result<(), E>) -> Result<(), E> {
+    questions.iter().try_for_each(|question| print(&usage_of(paths, question)))
 }
 
 /// Everything one pod has written. Folders that are not there count nothing.
 pub fn usage_of(paths: &Paths, question: &Question) -> DiskUsage {
     let pod = paths.pod(&question.uid);
     let mut usage = DiskUsage::default();
-    let mut add = |map: fn(&mut DiskUsage) -> &mut BTreeMap<String, u64>, name: &str, folder: &Path| {
-        let (bytes, inodes) = size(folder);
-        *map(&mut usage).entry(name.to_owned()).or_default() += bytes;
-        usage.inodes += inodes;
+    let mut bounds = Bounds { entries: MOST_ENTRIES, until: Instant::now() + question.patience };
+    let mut add = |map: fn(&mut DiskUsage) -> &mut BTreeMap<String, Used>, name: &str, folder: &Path| {
+        let (used, stopped) = size(folder, &mut bounds);
+        map(&mut usage).entry(name.to_owned()).or_default().add(used);
+        usage.beyond = usage.beyond.or(stopped);
     };
     let device = std::fs::metadata(&pod).map(|meta| meta.dev()).ok();
     for (name, path) in children(&pod.join("volumes")) {
         // Another device is a tmpfs: memory, not disk.
         if std::fs::symlink_metadata(&path).is_ok_and(|meta| Some(meta.dev()) == device) {
             add(|usage| &mut usage.volumes, &name, &path);
+        } else if question.elsewhere {
+            add(|usage| &mut usage.elsewhere, &name, &path);
         }
     }
     for (name, path) in children(&pod.join("containers")) {
         for (_, attempt) in children(&path) {
-            add(|usage| &mut usage.layers, &name, &attempt.join("upper"));
-            add(|usage| &mut usage.layers, &name, &attempt.join("termination-log"));
+            // `volumes`: those that the image declares.
+            for part in ["upper", "volumes", "termination-log"] {
+                add(|usage| &mut usage.layers, &name, &attempt.join(part));
+            }
         }
     }
     for (name, path) in children(&question.logs) {
         add(|usage| &mut usage.logs, &name, &path);
     }
-    let (bytes, inodes) = size(&paths.pod_files(&question.uid));
-    usage.files = bytes;
-    usage.inodes += inodes;
+    if question.elsewhere {
+        for (name, path) in children(&pod.join("objects")) {
+            add(|usage| &mut usage.elsewhere, &name, &path);
+        }
+    }
+    let (files, stopped) = size(&paths.pod_files(&question.uid), &mut bounds);
+    usage.files = files;
+    usage.beyond = usage.beyond.or(stopped);
     usage
 }
 
@@ -73,91 +133,44 @@ fn children(folder: &Path) -> Vec<(String, PathBuf)> {
     entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path())).collect()
 }
 
-/// Longest path handed to the kernel at once, below its 4096.
-const LONGEST: usize = 3000;
-
 /// Bytes (as blocks, so that holes are free) and number of all files below `top`, on its file system only; a file
-/// with two names counts once. What cannot be read is left out: it may be deleted while we look.
-pub fn size(top: &Path) -> (u64, u64) {
-    let Ok(meta) = std::fs::symlink_metadata(top) else { return (0, 0) };
-    let (mut bytes, mut inodes, mut linked) = (meta.blocks() * 512, 1, HashSet::new());
-    let mut todo: Vec<PathBuf> = meta.is_dir().then(PathBuf::new).into_iter().collect();
-    while let Some(folder) = todo.pop() {
-        let Ok(handle) = open_deep(top, &folder) else { continue };
-        // Through the descriptor: the path may be longer than the kernel takes.
-        let Ok(entries) = std::fs::read_dir(format!("/proc/self/fd/{}", handle.as_raw_fd())) else { continue };
-        for entry in entries.flatten() {
-            let Ok(found) = entry.metadata() else { continue };
-            let counted = !found.is_dir() && found.nlink() > 1 && !linked.insert(found.ino());
-            if counted || found.dev() != meta.dev() {
+/// with two names counts once. What cannot be read is left out: it may be deleted while we look. At a bound the count is a
+/// lower one.
+pub fn size(top: &Path, bounds: &mut Bounds) -> (Used, Option<Bound>) {
+    let Ok(meta) = std::fs::symlink_metadata(top) else { return (Used::default(), None) };
+    let mut used = Used { bytes: meta.blocks() * 512, inodes: 1 };
+    let Ok(folder) = open(top, FOLDER, Mode::empty()) else { return (used, None) };
+    // Not of the path again: it may be another folder by now.
+    let Ok(device) = fstat(&folder).map(|found| found.st_dev) else { return (used, None) };
+    let Ok(mut walk) = Walk::new(folder, bounds) else { return (used, None) };
+    let mut linked = HashSet::new();
+    loop {
+        let name = match walk.next_entry() {
+            Ok(Some(name)) => name,
+            Ok(None) => return (used, None),
+            Err(Stopped::Bound(bound)) => return (used, Some(bound)),
+            Err(Stopped::Io(_)) => {
+                walk.leave();
                 continue;
             }
-            bytes += found.blocks() * 512;
-            inodes += 1;
-            if found.is_dir() {
-                todo.push(folder.join(entry.file_name()));
-            }
+        };
+        let Ok(found) = fstatat(walk.folder(), name.as_c_str(), AtFlags::AT_SYMLINK_NOFOLLOW) else { continue };
+        let counted = !is_folder(&found) && found.st_nlink > 1 && !linked.insert(found.st_ino);
+        if counted || found.st_dev != device {
+            continue;
+        }
+        used.add(Used { bytes: u64::try_from(found.st_blocks).unwrap_or_default() * 512, inodes: 1 });
+        if is_folder(&found)
+            && let Err(Stopped::Bound(bound)) = walk.enter(&name)
+        {
+            return (used, Some(bound));
         }
     }
-    (bytes, inodes)
 }
 
-fn open_deep(top: &Path, below: &Path) -> nix::Result<OwnedFd> {
-    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let mut at = open(top, flags, Mode::empty())?;
-    let mut part = PathBuf::new();
-    for name in below {
-        if part.as_os_str().len() + name.len() > LONGEST {
-            at = openat(&at, &part, flags, Mode::empty())?;
-            part = PathBuf::new();
-        }
-        part.push(name);
-    }
-    if part.as_os_str().is_empty() { Ok(at) } else { openat(&at, &part, flags, Mode::empty()) }
+fn is_folder(found: &FileStat) -> bool {
+    SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pods_folders_are_counted_by_kind() {
-        let temp = tempfile::tempdir().unwrap();
-        let paths = Paths::new(temp.path());
-        let (pod, logs) = (paths.pod("u"), temp.path().join("logs"));
-        for (file, kib) in [("volumes/v/a/b", 64), ("containers/c/0/upper/x", 8), ("containers/c/1/upper/x", 8)] {
-            let file = pod.join(file);
-            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-            std::fs::write(file, vec![1; kib << 10]).unwrap();
-        }
-        std::fs::create_dir_all(logs.join("c")).unwrap();
-        std::fs::write(logs.join("c/0.log"), vec![1; 4 << 10]).unwrap();
-        // What every pod can write without a volume or a layer.
-        std::fs::write(pod.join("containers/c/1/termination-log"), vec![1; 32 << 10]).unwrap();
-        std::fs::create_dir_all(paths.pod_files("u")).unwrap();
-        std::fs::write(paths.pod_files("u").join("hosts"), vec![1; 128 << 10]).unwrap();
-        std::fs::hard_link(pod.join("volumes/v/a/b"), pod.join("volumes/v/a/again")).unwrap();
-        let used = usage_of(&paths, &Question { uid: "u".into(), logs });
-        let near = |bytes: u64, kib: u64| bytes >= kib << 10 && bytes <= (kib + 16) << 10;
-        assert!(near(used.volumes["v"], 64), "{used:?}");
-        assert!(near(used.layers["c"], 48) && near(used.files, 128) && near(used.logs["c"], 4), "{used:?}");
-        assert_eq!(used.inodes, 3 + 5 + 2 + 2);
-        assert_eq!(usage_of(&paths, &Question { uid: "x".into(), logs: "/nowhere".into() }), DiskUsage::default());
-    }
-
-    #[test]
-    fn a_deep_tree_hides_nothing() {
-        let temp = tempfile::tempdir().unwrap();
-        let name = "n".repeat(200);
-        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
-        let mut at = open(temp.path(), flags, Mode::empty()).unwrap();
-        for _ in 0..40 {
-            nix::sys::stat::mkdirat(&at, name.as_str(), Mode::S_IRWXU).unwrap();
-            at = openat(&at, name.as_str(), flags, Mode::empty()).unwrap();
-        }
-        std::fs::write(format!("/proc/self/fd/{}/file", at.as_raw_fd()), vec![1; 1 << 20]).unwrap();
-        let (bytes, inodes) = size(temp.path());
-        assert!(bytes >= 1 << 20 && inodes == 42, "{bytes} {inodes}");
-        crate::sys::delete::delete_tree(temp.path()).unwrap();
-    }
-}
+mod tests;

@@ -5,9 +5,9 @@ use crate::image::ImageError;
 use crate::image::limits::Limits;
 use crate::image::manifest::{Configuration, Document, Manifest, parse_document};
 use crate::image::platform::Wanted;
-use crate::store::image_record::{Access, ImageRecord};
+use crate::store::image_record::{Access, ImageConfig, ImageRecord};
 
-/// The manifest that a document of this digest leads to, through an index of platforms if it is one; `fetch` gets what
+/// The manifest that a document of this digest leads to, through indexes of platforms if it is one; `fetch` gets what
 /// another digest names.
 ///
 /// # Errors
@@ -19,21 +19,32 @@ pub(super) fn manifest(
     image: &str,
     mut fetch: impl FnMut(&str) -> Result<Vec<u8>, ImageError>,
 ) -> Result<Manifest, ImageError> {
-    let builds = match parse_document(document, image, digest)? {
-        Document::Manifest(manifest) => return Ok(manifest),
-        Document::Index(builds) => builds,
-    };
-    let build = &wanted.select(&builds, image)?.digest;
-    match parse_document(&fetch(build)?, image, build)? {
+    let mut document = parse_document(document, image, digest)?;
+    for _ in 0..MOST_INDEXES {
+        match document {
+            Document::Manifest(manifest) => return Ok(manifest),
+            Document::Index(builds) => {
+                let build = &wanted.select(&builds, image)?.digest;
+                document = parse_document(&fetch(build)?, image, build)?;
+            }
+        }
+    }
+    match document {
         Document::Manifest(manifest) => Ok(manifest),
-        Document::Index(_) => Err(ImageError::broken(image, digest, "is an index inside an index")),
+        Document::Index(_) => {
+            Err(ImageError::broken(image, digest, format!("leads through more than {MOST_INDEXES} indexes")))
+        }
     }
 }
+
+/// Indexes in one another. `docker buildx imagetools create` makes two: one by platform, and in it one of a build and its
+/// attestation.
+const MOST_INDEXES: usize = 3;
 
 /// Checks a configuration before anything large is fetched.
 ///
 /// # Errors
-/// Built for other machines, too many layers, or a number of layers that is not the manifest's.
+/// Built for another operating system, too many layers, or a number of layers that is not the manifest's.
 pub(super) fn check(
     configuration: &Configuration,
     layers: usize,
@@ -41,7 +52,9 @@ pub(super) fn check(
     limits: &Limits,
     image: &str,
 ) -> Result<(), ImageError> {
-    wanted.check(&configuration.platform, image)?;
+    if let Some(warning) = wanted.check(&configuration.platform, image)? {
+        log::warn!("{image} {warning}");
+    }
     ImageError::bound(layers as u64, limits.layers as u64, || format!("number of layers of {image}"))?;
     let named = configuration.diff_ids.len();
     if named == layers {
@@ -70,16 +83,49 @@ pub(super) fn record(
     id: String,
     references: Vec<String>,
     configuration: Configuration,
+    wanted: &Wanted,
     size: u64,
     now: i64,
 ) -> ImageRecord {
-    let (config, layers) = (configuration.config, configuration.diff_ids);
+    // Refused before, if it cannot be told.
+    let doubt = wanted.check(&configuration.platform, &id).ok().flatten();
+    let (config, layers) = (ImageConfig { doubt, ..configuration.config }, configuration.diff_ids);
     ImageRecord { id, references, config, layers, size, pulled_at: now, access: Access::new() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const D: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    /// An index whose only entry for this machine is what `digest` names.
+    fn index(digest: &str) -> Vec<u8> {
+        let platform = r#"{"os":"linux","architecture":"amd64"}"#;
+        format!(r#"{{"schemaVersion":2,"manifests":[{{"digest":"{digest}","platform":{platform}}}]}}"#).into_bytes()
+    }
+
+    #[test]
+    fn three_indexes_in_one_another_lead_to_a_manifest() {
+        let wanted = Wanted::new("x86_64", "x86_64");
+        let found = |depth: usize| {
+            let mut left = depth;
+            let fetch = |_: &str| {
+                left -= 1;
+                Ok(match left {
+                    0 => format!(r#"{{"schemaVersion":2,"config":{{"digest":"{D}","size":1}},"layers":[]}}"#)
+                        .into_bytes(),
+                    _ => index(D),
+                })
+            };
+            manifest(&index(D), D, &wanted, "reg/app:v1", fetch)
+        };
+        for depth in 1..=3 {
+            assert_eq!(found(depth).unwrap().config.digest, D, "{depth}");
+        }
+        let error = found(4).unwrap_err().to_string();
+        assert!(error.contains("reg/app:v1") && error.contains("more than 3 indexes"), "{error}");
+    }
 
     #[test]
     fn an_image_that_unpacks_to_more_than_the_limit_is_refused() {

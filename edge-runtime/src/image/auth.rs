@@ -116,7 +116,8 @@ impl Keyring {
 impl Entry {
     fn credential(self) -> Option<Credential> {
         let Self { mut username, mut password, auth, identity_token } = self;
-        if username.is_empty() && !auth.is_empty() {
+        // Where both stand, this wins (K8s pkg/credentialprovider/config.go, `DockerConfigEntry.UnmarshalJSON`).
+        if !auth.is_empty() {
             let bytes = STANDARD.decode(auth.trim()).or_else(|_| STANDARD_NO_PAD.decode(auth.trim())).ok()?;
             let text = String::from_utf8(bytes).ok()?;
             let (user, pass) = text.split_once(':')?;
@@ -218,6 +219,17 @@ mod tests {
         let hub = keyring.matching("docker.io", &Reference::parse("a").unwrap())[0];
         assert_eq!(hub.password, "pass:word");
         assert_eq!(format!("{hub:?}"), "Credential(hub)");
+    }
+
+    #[test]
+    fn auth_wins_over_username() {
+        let mut keyring = Keyring::default();
+        let auth = STANDARD.encode("right:secret");
+        keyring
+            .add(format!(r#"{{"auths":{{"r.example":{{"username":"wrong","auth":"{auth}"}}}}}}"#).as_bytes(), None)
+            .unwrap();
+        let found = keyring.matching("r.example", &Reference::parse("r.example/a").unwrap())[0];
+        assert_eq!((found.username.as_str(), found.password.as_str()), ("right", "secret"));
     }
 
     #[test]

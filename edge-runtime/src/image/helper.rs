@@ -7,7 +7,7 @@ use crate::image::gc::{self, Sweep};
 use crate::image::layers::Layers;
 use crate::image::limits::{Limits, confine_process};
 use crate::image::wants::{self, Wants};
-use crate::image::{ImageError, access};
+use crate::image::{ImageError, access, folders};
 use crate::paths::Paths;
 use crate::store::Store;
 use crate::store::image_record::{Access, ImageRecord};
@@ -79,10 +79,12 @@ impl Helper {
     ///
     /// # Errors
     /// A layer is there no more, or the store cannot be written; nothing is known then.
-    pub fn commit(&mut self, mut records: Vec<ImageRecord>) -> Result<Vec<ImageRecord>, ImageError> {
+    pub fn commit(&mut self, records: Vec<ImageRecord>) -> Result<Vec<ImageRecord>, ImageError> {
+        let mut records = joined(records);
         let lock = self.layers.lock()?;
         let mut losing = Vec::new();
         for record in &mut records {
+            record.config.folders = folders::of(&self.layers, &record.layers);
             if let Some(gone) = record.layers.iter().find(|layer| !self.layers.has(layer)) {
                 return Err(ImageError::broken(
                     &record.id,
@@ -136,5 +138,34 @@ impl Helper {
         removed.iter().try_for_each(|image| self.layers.drop_record(image))?;
         self.store.write_and_sync(|writer| removed.iter().try_for_each(|image| writer.image_remove(&image.id)))?;
         self.sweep(Sweep::USUAL)
+    }
+}
+
+/// One record for each image: an archive may have an image under several names.
+fn joined(records: Vec<ImageRecord>) -> Vec<ImageRecord> {
+    let mut joined: Vec<ImageRecord> = Vec::new();
+    for record in records {
+        match joined.iter_mut().find(|known| known.id == record.id) {
+            Some(known) => {
+                let more = record.references.into_iter().filter(|name| !known.references.contains(name));
+                let more: Vec<String> = more.collect();
+                known.references.extend(more);
+            }
+            None => joined.push(record),
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::layers::testing::image;
+
+    #[test]
+    fn all_names_of_one_image_are_kept() {
+        let all = joined(vec![image(1, "reg/a:1", &[]), image(2, "reg/c:1", &[]), image(1, "reg/b:1", &[])]);
+        let names: Vec<_> = all.iter().map(|image| image.references.join(" ")).collect();
+        assert_eq!(names, ["reg/a:1 reg/b:1", "reg/c:1"]);
     }
 }

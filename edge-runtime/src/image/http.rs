@@ -11,10 +11,11 @@ use rustls_pki_types::pem::PemObject;
 use ureq::http::Uri;
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
-use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
-use ureq::{Agent, config::Config};
+use ureq::unversioned::transport::{ConnectProxyConnector, Connector, DefaultConnector, NextTimeout, TcpConnector};
+use ureq::{Agent, config::Config, config::RedirectAuthHeaders};
 
 use crate::image::ImageError;
+use crate::image::tls::{self, Tls};
 use crate::sys::resolve::resolve_blocking;
 
 /// Where distributions keep the CAs: Debian and Alpine, Fedora, openSUSE, others.
@@ -33,13 +34,13 @@ const RESOLVE: Duration = Duration::from_secs(15);
 /// A manifest, a configuration or a token is here by then; layers have a meter of their own.
 pub const DOCUMENT: Duration = Duration::from_secs(120);
 
-/// A client that follows redirects without taking credentials along, and returns error statuses as responses.
+/// A client that follows redirects, taking the login along on the same host only, and returns error statuses as responses.
 /// `only_tls`: no redirect leads out of TLS.
 ///
 /// # Errors
 /// `ca` cannot be read.
 pub fn agent(ca: Option<&Path>, insecure: bool, only_tls: bool) -> Result<Agent, ImageError> {
-    let mut roots = Vec::new();
+    let (mut roots, mut own) = (Vec::new(), Vec::new());
     if !insecure {
         let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
         let system = named.or_else(|| CA_FILES.iter().map(PathBuf::from).find(|path| path.exists()));
@@ -48,12 +49,19 @@ pub fn agent(ca: Option<&Path>, insecure: bool, only_tls: bool) -> Result<Agent,
             None => log::warn!("no CA bundle in {}: no registry can be trusted by it", CA_FILES[0]),
         }
         if let Some(path) = ca {
-            read_roots(path, &mut roots)?;
+            read_roots(path, &mut own)?;
+            roots.extend(own.iter().cloned());
         }
     }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let trusted = (!own.is_empty()).then(|| tls::client(Arc::clone(&provider), &roots, own)).transpose();
+    let trusted = trusted.map_err(|error| {
+        ImageError::io(ca.unwrap_or(Path::new("ca")), "cannot use CAs")(std::io::Error::other(error))
+    })?;
+    let roots = roots.iter().map(|der| Certificate::from_der(der).to_owned()).collect();
     let tls = TlsConfig::builder()
         .provider(TlsProvider::Rustls)
-        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .unversioned_rustls_crypto_provider(provider)
         .root_certs(RootCerts::Specific(Arc::new(roots)))
         .disable_verification(insecure)
         .build();
@@ -61,21 +69,30 @@ pub fn agent(ca: Option<&Path>, insecure: bool, only_tls: bool) -> Result<Agent,
         .tls_config(tls)
         .http_status_as_error(false)
         .max_redirects(5)
+        // A gateway before a registry redirects to another path of its own and wants the login there, too; storage on
+        // another host has no business with it.
+        .redirect_auth_headers(RedirectAuthHeaders::SameHost)
         .https_only(only_tls)
         .user_agent(concat!("edge-runtime/", env!("CARGO_PKG_VERSION")))
         .timeout_connect(Some(CONNECT))
         .timeout_recv_response(Some(SILENCE))
         .timeout_per_read(Some(SILENCE))
         .build();
-    Ok(Agent::with_parts(config, DefaultConnector::new(), Names))
+    Ok(match trusted {
+        None => Agent::with_parts(config, DefaultConnector::new(), Names),
+        Some(client) => {
+            let connector = ().chain(ConnectProxyConnector::default()).chain(TcpConnector::default());
+            Agent::with_parts(config, connector.chain(Tls(Arc::new(client))), Names)
+        }
+    })
 }
 
-fn read_roots(path: &Path, roots: &mut Vec<Certificate<'static>>) -> Result<(), ImageError> {
+fn read_roots(path: &Path, roots: &mut Vec<CertificateDer<'static>>) -> Result<(), ImageError> {
     let file = File::open(path).map_err(ImageError::io(path, "cannot read CAs"))?;
     for der in CertificateDer::pem_reader_iter(file) {
         let der =
             der.map_err(|error| ImageError::io(path, "cannot read CAs")(std::io::Error::other(error.to_string())))?;
-        roots.push(Certificate::from_der(&der).to_owned());
+        roots.push(der);
     }
     Ok(())
 }

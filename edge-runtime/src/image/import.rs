@@ -99,7 +99,7 @@ impl Import<'_> {
         }
         self.check_unpacked(&configuration, &image)?;
         let size = assemble::size(&manifest);
-        Ok(assemble::record(manifest.config.digest, references, configuration, size, self.now))
+        Ok(assemble::record(manifest.config.digest, references, configuration, self.wanted, size, self.now))
     }
 
     fn docker_archive(&self, source: &Source) -> Result<Vec<ImageRecord>, ImageError> {
@@ -136,7 +136,7 @@ impl Import<'_> {
             }
             self.check_unpacked(&configuration, &image)?;
             let size = bytes.len() as u64 + files.iter().map(|file| source.size(file)).sum::<u64>();
-            records.push(assemble::record(id, references, configuration, size, self.now));
+            records.push(assemble::record(id, references, configuration, self.wanted, size, self.now));
         }
         self.not_empty(source, records)
     }

@@ -99,6 +99,21 @@ impl Layers {
         serde_json::from_slice(&fs::read(self.counts_file(diff_id)).ok()?).ok()
     }
 
+    /// Paths of its folders that no entry of the layer describes ([`crate::image::folders`]).
+    pub(in crate::image) fn undescribed(&self, diff_id: &str) -> Vec<String> {
+        let path = self.folders_file(diff_id);
+        if path.exists() { read_json(&path).unwrap_or_default() } else { Vec::new() }
+    }
+
+    /// Where an unpacked layer lies.
+    pub(in crate::image) fn folder(&self, diff_id: &str) -> Result<PathBuf, ImageError> {
+        layer_dir(&self.layers, diff_id)
+    }
+
+    fn folders_file(&self, diff_id: &str) -> PathBuf {
+        self.layers.join(format!("{}.folders", hex(diff_id)))
+    }
+
     fn counts_file(&self, diff_id: &str) -> PathBuf {
         self.layers.join(format!("{}.layer", hex(diff_id)))
     }
@@ -119,7 +134,7 @@ impl Layers {
             return Ok(());
         }
         let made = self.unpack_checked(diff_id, source, limits, what, &half.path).and_then(|contents| {
-            let stored = self.publish(diff_id, &half.path, &target, contents);
+            let stored = self.publish(diff_id, &half.path, &target, &contents);
             stored.map_err(ImageError::io(&target, "cannot store the layer"))
         });
         if made.is_err()
@@ -148,24 +163,31 @@ impl Layers {
         limits: &Limits,
         what: &str,
         half: &Path,
-    ) -> Result<Contents, ImageError> {
+    ) -> Result<(Contents, Vec<String>), ImageError> {
         let broken = |error| broken(diff_id, what, &error);
         let mut reader = HashingReader::new(plain(source).map_err(broken)?, stream_limit(limits));
-        unpack(&mut reader, half, limits).map_err(|error| match error {
+        let undescribed = unpack(&mut reader, half, limits).map_err(|error| match error {
             ImageError::Entry { entry, why } => broken(io::Error::other(format!("entry {entry:?}: {why}"))),
             other => other,
         })?;
         // The digest covers what stands behind the end mark, too.
         io::copy(&mut reader, &mut io::sink()).map_err(broken)?;
         same(diff_id, reader.finish().0, what)?;
-        count(half).map_err(|error| match error.raw_os_error() {
+        let contents = count(half).map_err(|error| match error.raw_os_error() {
             // By links in the layer it goes deeper than any path.
             Some(nix::libc::ENAMETOOLONG) => broken(error),
             _ => ImageError::io(half, "cannot read")(error),
-        })
+        })?;
+        Ok((contents, undescribed))
     }
 
-    fn publish(&self, diff_id: &str, half: &Path, target: &Path, contents: Contents) -> io::Result<()> {
+    fn publish(
+        &self,
+        diff_id: &str,
+        half: &Path,
+        target: &Path,
+        (contents, undescribed): &(Contents, Vec<String>),
+    ) -> io::Result<()> {
         use std::os::unix::fs::PermissionsExt;
         // A tar without an entry for its root leaves the mode of the half-made folder.
         if fs::metadata(half)?.permissions().mode() & 0o777 == 0 {
@@ -177,7 +199,11 @@ impl Layers {
         let lock = self.incoming.lock()?;
         // An earlier copy is there only if it was found broken.
         self.incoming.set_aside(target)?;
-        replace(&self.counts_file(diff_id), &serde_json::to_vec(&contents)?, true)?;
+        match undescribed.is_empty() {
+            true => drop(unless_missing(fs::remove_file(self.folders_file(diff_id)))?),
+            false => replace(&self.folders_file(diff_id), &serde_json::to_vec(undescribed)?, true)?,
+        }
+        replace(&self.counts_file(diff_id), &serde_json::to_vec(contents)?, true)?;
         fs::rename(half, target)?;
         drop(lock);
         File::open(&self.layers)?.sync_all()
@@ -209,6 +235,7 @@ impl Layers {
     pub fn retire(&self, diff_id: &str) -> Result<(), ImageError> {
         let dir = layer_dir(&self.layers, diff_id)?;
         let gone = unless_missing(fs::remove_file(self.counts_file(diff_id)));
+        let gone = gone.and_then(|_| unless_missing(fs::remove_file(self.folders_file(diff_id))));
         gone.and_then(|_| self.incoming.set_aside(&dir)).map_err(ImageError::io(dir, "cannot remove the layer"))
     }
 }

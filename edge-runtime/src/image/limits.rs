@@ -39,13 +39,10 @@ impl Default for Limits {
 /// it behind everything else that runs here.
 /// A limit that the process may not set stays as it was.
 pub fn confine_process(limits: &Limits) {
-    // Room for the largest window that a zstd frame of the usual tools needs (8 MiB, 128 MiB with
-    // --ultra), SQLite and TLS; address space, so unused mappings count.
-    const MEMORY: u64 = 512 << 20;
     const CPU_SECONDS: u64 = 3600;
     crate::sys::writeback::stay_behind();
     for (resource, value) in [
-        (Resource::RLIMIT_AS, MEMORY),
+        (Resource::RLIMIT_AS, memory_limit(crate::sys::host::memory_total())),
         (Resource::RLIMIT_FSIZE, limits.layer_bytes),
         (Resource::RLIMIT_CPU, CPU_SECONDS),
         (Resource::RLIMIT_CORE, 0),
@@ -54,6 +51,25 @@ pub fn confine_process(limits: &Limits) {
         let done = getrlimit(resource).and_then(|(_, hard)| setrlimit(resource, value.min(hard), value.min(hard)));
         if let Err(error) = done {
             log::debug!("limit {resource:?} stays as it is: {error}");
+        }
+    }
+}
+
+/// Address space of a helper on a machine with `total` bytes of memory: a quarter, since the kernel ends pods for what is
+/// taken beyond. Room for the largest window that a zstd frame of the usual tools needs (8 MiB, 128 MiB with --ultra),
+/// SQLite and TLS is always there; unused mappings count.
+fn memory_limit(total: u64) -> u64 {
+    (total / 4).clamp(160 << 20, 512 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_helper_gets_a_quarter_of_the_boards_memory() {
+        for (board, helper) in [(0, 160), (256, 160), (512, 160), (1024, 256), (1800, 450), (8192, 512)] {
+            assert_eq!(memory_limit(board << 20), helper << 20, "{board} MiB");
         }
     }
 }

@@ -96,6 +96,8 @@ struct RawConfig {
     cmd: Option<Vec<String>>,
     working_dir: Option<String>,
     stop_signal: Option<String>,
+    /// A set, as an object of objects.
+    volumes: Option<std::collections::BTreeMap<String, serde::de::IgnoredAny>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -153,10 +155,28 @@ pub fn parse_configuration(bytes: &[u8], image: &str) -> Result<Configuration, I
             cmd: raw.config.cmd.unwrap_or_default(),
             working_dir: raw.config.working_dir.unwrap_or_default(),
             stop_signal: raw.config.stop_signal.filter(|s| !s.is_empty()),
+            doubt: None,
+            folders: Vec::new(),
+            volumes: volumes(raw.config.volumes.unwrap_or_default().into_keys()),
             created: raw.created.filter(|c| !c.is_empty()),
         },
         diff_ids: raw.rootfs.diff_ids,
     })
+}
+
+/// More than any honest image has.
+const MOST_VOLUMES: usize = 64;
+
+/// Absolute and plain; what names the root or climbs is left out.
+fn volumes(named: impl Iterator<Item = String>) -> Vec<String> {
+    let plain = |path: String| {
+        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+        let wrong = parts.is_empty() || parts.contains(&"..") || path.contains('\0');
+        (!wrong).then(|| format!("/{}", parts.join("/")))
+    };
+    let mut volumes: Vec<String> = named.filter_map(plain).take(MOST_VOLUMES).collect();
+    volumes.dedup();
+    volumes
 }
 
 fn null_is_empty<'de, T: Default + Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
@@ -200,9 +220,16 @@ mod tests {
         let text = br#"{"architecture":"amd64","os":"linux","created":"","config":{"Env":null,"Cmd":["sh"],"Volumes":{"/data":{}},"StopSignal":"SIGQUIT"},"rootfs":{"type":"layers","diff_ids":null},"history":[{"x":1}]}"#;
         let parsed = parse_configuration(text, "a").unwrap();
         assert_eq!(parsed.config.cmd, ["sh"]);
+        assert_eq!(parsed.config.volumes, ["/data"]);
         assert_eq!(parsed.config.stop_signal.as_deref(), Some("SIGQUIT"));
         assert_eq!((parsed.config.created, parsed.diff_ids.len()), (None, 0));
         assert!(parse_configuration(br#"{"os":"linux"}"#, "a").is_ok());
         assert!(parse_configuration(br#"{"rootfs":{"diff_ids":["x/../y"]}}"#, "a").is_err());
+    }
+
+    #[test]
+    fn volumes_are_plain_absolute_paths() {
+        let named = ["/data/", "var/lib//db", "/", "", "/a/../b", "/./x"].map(str::to_owned);
+        assert_eq!(volumes(named.into_iter()), ["/data", "/var/lib/db", "/x"]);
     }
 }

@@ -13,6 +13,7 @@ pub mod compress;
 pub mod digest;
 pub mod download;
 pub mod error;
+pub mod folders;
 pub mod gc;
 pub mod helper;
 pub mod http;
@@ -29,6 +30,7 @@ pub mod registry_config;
 pub mod rootfs;
 pub mod settle;
 pub mod spawn;
+mod tls;
 pub mod unpack;
 pub mod wants;
 

@@ -59,22 +59,34 @@ impl Wanted {
         }
     }
 
-    /// Refuses a configuration built for other machines. One that does not say is let through.
+    /// What speaks against an image with this platform in its configuration. An architecture that is not this machine's is
+    /// no more than a doubt: vendors' ARM images that were built without buildx often name the build machine's, and run.
     ///
     /// # Errors
-    /// [`ImageError::NoPlatform`].
-    pub fn check(&self, platform: &Platform, image: &str) -> Result<(), ImageError> {
-        let unsaid = platform.architecture.is_empty();
+    /// [`ImageError::NoPlatform`] for another operating system.
+    pub fn check(&self, platform: &Platform, image: &str) -> Result<Option<String>, ImageError> {
+        if platform.architecture.is_empty() {
+            return Ok(None);
+        }
+        if platform.os != "linux" {
+            return Err(self.missing(image, std::iter::once(platform)));
+        }
         // A variant this list does not know (amd64/v3) is a hint of the builder, not another architecture.
-        let same_arch = platform.os == "linux" && self.0.iter().any(|(arch, _)| platform.architecture == *arch);
-        if unsaid || same_arch { Ok(()) } else { Err(self.missing(image, std::iter::once(platform))) }
+        if self.0.iter().any(|(arch, _)| platform.architecture == *arch) {
+            return Ok(None);
+        }
+        let said = text(&platform.os, &platform.architecture, &platform.variant);
+        let here = self.best();
+        Ok(Some(format!(
+            "says that it is built for {said}, and this node is {here}: if that is true, its programs end with \"exec format error\""
+        )))
+    }
+
+    fn best(&self) -> String {
+        self.0.first().map_or_else(|| "this machine".to_owned(), |(arch, variant)| text("linux", arch, variant))
     }
 
     fn missing<'a>(&self, image: &str, offered: impl Iterator<Item = &'a Platform>) -> ImageError {
-        let text = |os: &str, arch: &str, variant: &str| match variant {
-            "" => format!("{os}/{arch}"),
-            variant => format!("{os}/{arch}/{variant}"),
-        };
         let mut offers: Vec<String> = offered
             // Build attestations stand in the index as `unknown/unknown`.
             .filter(|p| p.os != "unknown")
@@ -84,9 +96,16 @@ impl Wanted {
         offers.truncate(16);
         ImageError::NoPlatform {
             image: image.to_owned(),
-            wanted: self.0.first().map_or_else(|| "this machine".to_owned(), |(a, v)| text("linux", a, v)),
+            wanted: self.best(),
             offered: if offers.is_empty() { "none".to_owned() } else { offers.join(", ") },
         }
+    }
+}
+
+fn text(os: &str, arch: &str, variant: &str) -> String {
+    match variant {
+        "" => format!("{os}/{arch}"),
+        variant => format!("{os}/{arch}/{variant}"),
     }
 }
 
@@ -140,16 +159,17 @@ mod tests {
     }
 
     #[test]
-    fn a_single_image_must_fit_too() {
+    fn wrong_architecture_is_a_doubt_and_not_refused() {
         let wanted = Wanted::new("x86_64", "x86_64");
         let build = |os: &str, arch: &str, variant: &str| Platform {
             os: os.into(),
             architecture: arch.into(),
             variant: variant.into(),
         };
-        assert!(wanted.check(&build("linux", "amd64", "v3"), "a").is_ok());
-        assert!(wanted.check(&Platform::default(), "a").is_ok());
-        assert!(wanted.check(&build("linux", "arm64", ""), "a").is_err());
+        assert_eq!(wanted.check(&build("linux", "amd64", "v3"), "a").unwrap(), None);
+        assert_eq!(wanted.check(&Platform::default(), "a").unwrap(), None);
+        let doubt = wanted.check(&build("linux", "arm64", ""), "a").unwrap().unwrap();
+        assert!(doubt.contains("built for linux/arm64") && doubt.contains("this node is linux/amd64"), "{doubt}");
         assert!(wanted.check(&build("windows", "amd64", ""), "a").is_err());
     }
 }

@@ -125,7 +125,8 @@ impl Pull<'_> {
             unpacked = unpacked.saturating_add(self.layers.contents(diff_id).unwrap_or_default().bytes);
             assemble::check_unpacked(unpacked, self.limits, &image)?;
         }
-        let record = assemble::record(manifest.config.digest, names.to_vec(), configuration, size, self.now);
+        let record =
+            assemble::record(manifest.config.digest, names.to_vec(), configuration, self.wanted, size, self.now);
         Ok(self.named(record, names, repository, reference))
     }
 

@@ -14,6 +14,7 @@ use nix::sys::stat::Mode;
 
 use crate::image::ImageError;
 use crate::image::digest::{hex, is_sha256};
+use crate::sys::delete::delete_tree;
 use crate::sys::files::{unless_there, unmount};
 use crate::sys::idmap;
 
@@ -178,6 +179,23 @@ pub(crate) fn overlay(lower: &[PathBuf], writable: Option<[&Path; 2]>, target: &
         mount(Some("overlay"), target, Some("overlay"), flags, Some(short.as_os_str()))
     };
     Ok(result?)
+}
+
+/// Why overlayfs takes no writable layer below the folder `state`, if it does not: that lies on an overlay itself, or on NFS.
+///
+/// # Errors
+/// It cannot be tried: nothing can be made in the folder, or nothing may be mounted.
+pub fn refused(state: &Path) -> io::Result<Option<io::Error>> {
+    let trial = state.join(format!(".overlay-trial-{}", std::process::id()));
+    let [lower, upper, work, target] = ["lower", "upper", "work", "target"].map(|part| trial.join(part));
+    let made = [&lower, &upper, &work, &target].into_iter().try_for_each(std::fs::create_dir_all);
+    let mounted = made.map(|()| overlay(&[lower], Some([&upper, &work]), &target, ""));
+    let taken_away = unmount(&target).and_then(|_| delete_tree(&trial));
+    match mounted? {
+        Ok(()) => taken_away.map(|()| None),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error),
+        Err(error) => taken_away.map(|()| Some(error)),
+    }
 }
 
 /// `lowerdir` is listed from top to bottom; `writable` is nothing, or upper and work folder.

@@ -15,6 +15,7 @@ use super::teardown::Teardown;
 use super::{oci_spec, resources};
 use crate::config::resources::Unlimited;
 use crate::config::{Config, NetworkMode};
+use crate::image::rootfs;
 use crate::net::NamespaceMaker;
 use crate::paths::Paths;
 use crate::pod::refusal::Refusal;
@@ -57,6 +58,13 @@ impl Launch {
             warnings.push(format!(
                 "oom_score_adj below {} is not allowed here (no CAP_SYS_RESOURCE): pods' values are clamped",
                 oci_facts.min_oom_score_adj
+            ));
+        }
+        if let Ok(Some(error)) = rootfs::refused(&base.paths.state()) {
+            warnings.push(format!(
+                "no container can start: overlayfs takes no writable layer below {} ({error}); this folder must not lie \
+                 on an overlay or on NFS: put it on a disk of its own",
+                base.paths.state().display()
             ));
         }
         let host = Rc::new(host::facts());

@@ -1,5 +1,7 @@
 //! Disk that pods hold: has it measured by the helper, and ends pods that outgrew their limits.
 
+use std::time::Duration;
+
 use super::context::Context;
 use super::eviction::may_go;
 use super::pods::{Entry, Pods};
@@ -18,11 +20,21 @@ pub(super) enum Purpose {
     Shortage,
 }
 
-/// At most one walk at a time.
+/// At most one walk at a time. One for a shortage takes the place of one for limits.
 #[derive(Default)]
 pub(super) struct EphemeralStorage {
     cadence: Cadence,
-    walking: Option<(Purpose, Mono)>,
+    walks: u64,
+    walking: Option<Walking>,
+}
+
+/// A helper at work; ends it when dropped.
+struct Walking {
+    purpose: Purpose,
+    began: Mono,
+    /// What is told of another walk comes too late.
+    number: u64,
+    _task: smol::Task<()>,
 }
 
 impl EphemeralStorage {
@@ -37,42 +49,53 @@ impl EphemeralStorage {
     }
 
     fn walk(&mut self, cx: &Context, purpose: Purpose, now: Mono, wanted: impl Fn(&Entry) -> bool) {
-        if self.walking.is_some() {
+        if self.walking.as_ref().is_some_and(|walking| !purpose.takes_over(walking.purpose)) {
             return;
         }
         let pods = cx.pods.iter().filter(|(_, entry)| entry.record.terminal.is_none() && wanted(entry));
-        let question = |(uid, entry): (&String, &Entry)| {
-            let record = &entry.record;
-            Question { uid: uid.clone(), logs: cx.paths.pod_logs(&record.namespace, &record.name, &record.uid) }
-        };
-        let questions: Vec<Question> = pods.map(question).collect();
+        let questions: Vec<Question> = pods.map(|(_, entry)| question(cx, entry, purpose.patience(), false)).collect();
         if questions.is_empty() {
             return;
         }
-        self.walking = Some((purpose, now));
-        let paths = cx.paths.clone();
-        cx.background(
-            async move { News::Walked(walk::ask(&paths, &questions).await.map_err(|error| error.to_string())) },
-        );
+        self.walks += 1;
+        let (number, paths) = (self.walks, cx.paths.clone());
+        let task = cx.task(async move { News::Walked(number, walk::ask(&paths, &questions).await) });
+        self.walking = Some(Walking { purpose, began: now, number, _task: task });
     }
 
-    /// Gives the answers, and what they were asked for; none if nothing was.
-    pub(super) fn walked(&mut self, cx: &Context, result: Result<Answers, String>) -> Option<(Purpose, Answers)> {
-        let (purpose, began) = self.walking.take()?;
-        let answers = result.unwrap_or_else(|error| {
-            log::error!("pods' disk use cannot be measured: {error}");
-            Answers::new()
-        });
+    /// What a walk was for, if its answers are still wanted.
+    pub(super) fn walked(&mut self, number: u64, answers: &Answers, now: Mono) -> Option<Purpose> {
+        let Walking { purpose, began, .. } = self.walking.take_if(|walking| walking.number == number)?;
         if purpose == Purpose::Limits {
-            self.cadence.walked(answers.clone(), began, cx.mono());
+            self.cadence.walked(answers.clone(), began, now);
         }
-        Some((purpose, answers))
+        Some(purpose)
     }
 
     /// A pod came or went, or one of its containers started.
     pub(super) fn changed(&mut self) {
         self.cadence.changed();
     }
+}
+
+impl Purpose {
+    fn takes_over(self, other: Self) -> bool {
+        self == Self::Shortage && other == Self::Limits
+    }
+
+    fn patience(self) -> Duration {
+        match self {
+            Self::Limits => walk::LONGEST,
+            Self::Shortage => walk::LONGEST_IN_SHORTAGE,
+        }
+    }
+}
+
+/// Asks for one pod's disk use.
+pub(super) fn question(cx: &Context, entry: &Entry, patience: Duration, elsewhere: bool) -> Question {
+    let record = &entry.record;
+    let logs = cx.paths.pod_logs(&record.namespace, &record.name, &record.uid);
+    Question { uid: record.uid.clone(), logs, elsewhere, patience }
 }
 
 /// Pods that hold more than their limits allow, and how that is told.

@@ -105,6 +105,10 @@ impl Eviction {
         let usage = |uid, entry| usage(cgroups, uid, entry, signal, disk);
         let mut candidates: Vec<Candidate<'_>> =
             candidates.map(|(uid, entry)| Candidate { uid, pod: &entry.pod, usage: usage(uid, entry) }).collect();
+        if is_of_disk(signal) {
+            // That a pod could not be measured is no reason to end it.
+            candidates.retain(|candidate| candidate.usage.total.is_some());
+        }
         rank(&mut candidates, signal);
         let Some(first) = candidates.first() else {
             if self.stuck.replace(signal) != Some(signal) {
@@ -150,13 +154,18 @@ fn usage(cgroups: &Cgroups, uid: &str, entry: &Entry, signal: Signal, disk: Opti
             Usage { total: live().map(|(_, path)| cgroups.processes(&path)).sum(), containers: Vec::new() }
         }
         Signal::NodeFsAvailable | Signal::ImageFsAvailable => Usage {
-            total: on_disk.map(DiskUsage::total),
+            total: on_disk.map(|used| held(used, used.total().bytes)),
             containers: on_disk.map(DiskUsage::containers).unwrap_or_default(),
         },
         Signal::NodeFsInodesFree | Signal::ImageFsInodesFree => {
-            Usage { total: on_disk.map(|used| used.inodes), containers: Vec::new() }
+            Usage { total: on_disk.map(|used| held(used, used.total().inodes)), containers: Vec::new() }
         }
     }
+}
+
+/// A pod whose files could not all be counted holds the most.
+fn held(used: &DiskUsage, counted: u64) -> u64 {
+    if used.beyond.is_some() { u64::MAX } else { counted }
 }
 
 /// Has not ended, is not on its way out, and is not vital.

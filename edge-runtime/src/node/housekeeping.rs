@@ -92,10 +92,10 @@ impl Node {
     }
 
     /// The helper has measured pods' disk use.
-    pub(super) fn walked(&mut self, result: Result<Answers, String>) {
-        let Some((purpose, answers)) = self.ephemeral_storage.walked(&self.cx, result) else { return };
+    pub(super) fn walked(&mut self, number: u64, answers: &Answers) {
         let now = self.cx.mono();
-        for (uid, message) in beyond_limits(&self.cx.pods, &answers, self.eviction.separate_images()) {
+        let Some(purpose) = self.ephemeral_storage.walked(number, answers, now) else { return };
+        for (uid, message) in beyond_limits(&self.cx.pods, answers, self.eviction.separate_images()) {
             // Its own doing, so not a disruption.
             self.eviction.evict(&mut self.cx, &uid, message, false);
         }
@@ -106,8 +106,11 @@ impl Node {
         if let Some(first) = self.eviction.first().filter(|first| is_of_disk(*first))
             && !self.eviction.is_one_leaving(&self.cx.pods, now)
         {
-            self.eviction.evict_for(&mut self.cx, &self.launch.base.cgroups, first, Some(&answers));
+            self.eviction.evict_for(&mut self.cx, &self.launch.base.cgroups, first, Some(answers));
         }
-        self.cx.look_again(now.after(AGAIN));
+        // A walk that has found out nothing is not repeated at once.
+        if !answers.is_empty() {
+            self.cx.look_again(now.after(AGAIN));
+        }
     }
 }

@@ -291,7 +291,7 @@ impl Node {
             News::Probe(event) => Probes::take(&mut self.cx, event)?,
             News::HookDone(which, done) => self.hooks.done(&mut self.cx, which, done)?,
             News::Pulled { job, result } => self.pulls.done(&mut self.cx, job, result),
-            News::Walked(result) => self.walked(result),
+            News::Walked(number, answers) => self.walked(number, &answers),
             News::Collected(result) => self.image_gc.done(&mut self.cx, result)?,
             News::Asked(asked) => self.asked(asked),
             News::ManifestsChanged => self.scan_manifests()?,

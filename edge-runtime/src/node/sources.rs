@@ -66,7 +66,7 @@ pub(super) enum News {
         result: PullResult,
     },
     /// The helper has measured pods' disk use, or could not.
-    Walked(Result<crate::eviction::walk::Answers, String>),
+    Walked(u64, crate::eviction::walk::Answers),
     /// The helper has deleted layers of no image, or could not.
     Collected(Result<(), String>),
     /// Somebody asks how the node is.

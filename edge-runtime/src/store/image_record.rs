@@ -49,7 +49,26 @@ pub struct ImageConfig {
     /// Name or number, as the image wrote it: `SIGQUIT`, `3`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_signal: Option<String>,
+    /// What speaks against the image on this machine; told when a container of it starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub doubt: Option<String>,
+    /// Folders that its layers have without entries of their own, as a layer below describes them; parents first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub folders: Vec<Folder>,
+    /// Absolute paths at which a container has a folder of its own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<String>,
     /// RFC 3339, when the image says when it was built.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created: Option<String>,
+}
+
+/// A folder of an image.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Folder {
+    /// From the root of the image, without a slash before it.
+    pub path: String,
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
 }

@@ -114,7 +114,7 @@ fn local(volume: &str, path: &Path, group: Option<&Group>) -> Result<(), VolumeE
         return Ok(());
     };
     let done = ownership::apply(path, *id, *on_root_mismatch).map_err(|error| error.of(volume))?;
-    if done == Progress::TooMuch {
+    if matches!(done, Progress::TooMuch(_)) {
         let owning = Owning { path: path.to_path_buf(), group: *id, mark: mark.clone() };
         return Err(VolumeError::Owning(Box::new(owning)));
     }

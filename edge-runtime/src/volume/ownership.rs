@@ -4,15 +4,15 @@
 //! Another pod may have the volume and swap a file for a link meanwhile: each entry is opened once, without following
 //! links, and looked at and changed through its descriptor.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use nix::dir::Dir;
-use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat};
 use nix::sys::stat::Mode;
 use nix::unistd::{Gid, fchownat};
@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::{At, PathError, VolumeError};
 use crate::sys::files::unless_there;
+use crate::sys::walk::{Bound, Bounds, DEEPEST, Stopped, Walk};
 
 /// A volume that a helper has to give to the pod's group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,9 +38,24 @@ impl Owning {
     /// # Errors
     /// An entry cannot be changed, or the pod is no more.
     pub fn run(&self) -> Result<(), VolumeError> {
-        let done = own(&self.path, self.group, false, usize::MAX).and_then(|_| set_mark(&self.mark));
-        done.map_err(|error| error.of(&self.mark.file_name().unwrap_or_default().to_string_lossy()))
+        let volume = self.mark.file_name().unwrap_or_default().to_string_lossy();
+        let bounds = Bounds { entries: MOST, until: Instant::now() + LONGEST };
+        match own(&self.path, self.group, false, bounds).map_err(|error| error.of(&volume))? {
+            Progress::Done => set_mark(&self.mark).map_err(|error| error.of(&volume)),
+            Progress::TooMuch(bound) => {
+                Err(VolumeError::Invalid { volume: volume.into_owned(), problem: too_much(&self.path, bound) })
+            }
+        }
     }
+}
+
+fn too_much(path: &Path, bound: Bound) -> String {
+    let what = match bound {
+        Bound::Entries => format!("it holds more than {MOST} files and folders"),
+        Bound::Depth => format!("its folders lie more than {DEEPEST} folders deep"),
+        Bound::Time => format!("that takes more than {} s", LONGEST.as_secs()),
+    };
+    format!("cannot give {} to fsGroup: {what}; delete what is not needed there, or leave out fsGroup", path.display())
 }
 
 /// Not in the folder of a pod that has gone.
@@ -53,84 +69,83 @@ pub(super) fn set_mark(mark: &Path) -> Result<(), PathError> {
 const FILE_BITS: u32 = 0o660;
 const FOLDER_BITS: u32 = 0o2770;
 
-/// Entries that may be changed in passing.
-const IN_PASSING: usize = 1000;
+/// Entries that may be changed in passing, and the time for it.
+const IN_PASSING: u64 = 1000;
+const MOMENT: Duration = Duration::from_secs(1);
+/// What a helper takes on.
+const MOST: u64 = 1 << 24;
+const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Whether all has been done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     Done,
-    /// There is more than can be done in passing: a helper's work.
-    TooMuch,
+    /// There is more than the bounds allow: in passing, a helper's work.
+    TooMuch(Bound),
 }
 
 /// Gives everything below `root` to the group. With `on_root_mismatch` (fsGroupChangePolicy: OnRootMismatch) only if
 /// the root itself is not as it would be.
 pub(super) fn apply(root: &Path, group: u32, on_root_mismatch: bool) -> Result<Progress, PathError> {
-    own(root, group, on_root_mismatch, IN_PASSING)
+    own(root, group, on_root_mismatch, Bounds { entries: IN_PASSING, until: Instant::now() + MOMENT })
 }
 
-fn own(root: &Path, group: u32, on_root_mismatch: bool, most: usize) -> Result<Progress, PathError> {
+fn own(root: &Path, group: u32, on_root_mismatch: bool, mut bounds: Bounds) -> Result<Progress, PathError> {
     // The path itself is the administrator's, links on it included.
     let top = open(root, OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()).at("open", root)?;
     if on_root_mismatch && is_right(&found(&top).at("look at", root)?, group) {
         return Ok(Progress::Done);
     }
     // The root last: it says that the rest is done.
-    if below(&top, root, group, most)? == Progress::TooMuch {
-        return Ok(Progress::TooMuch);
+    if let Some(bound) = below(&top, root, group, &mut bounds)? {
+        return Ok(Progress::TooMuch(bound));
     }
     change(&top, group).at("change owner of", root)?;
     Ok(Progress::Done)
 }
 
-fn below(top: &OwnedFd, root: &Path, group: u32, most: usize) -> Result<Progress, PathError> {
-    let mut left = most;
-    let mut folders = vec![PathBuf::new()];
-    while let Some(folder) = folders.pop() {
-        let path = root.join(&folder);
-        let Some(handle) = enter(top, &folder).at("list", &path)? else { continue };
-        let entries = Dir::from_fd(handle.try_clone().at("list", &path)?).at("list", &path)?;
-        for entry in entries {
-            let entry = entry.at("list", &path)?;
-            let name = Path::new(std::ffi::OsStr::from_bytes(entry.file_name().to_bytes()));
-            if name == Path::new(".") || name == Path::new("..") {
-                continue;
-            }
-            let Some(fewer) = left.checked_sub(1) else { return Ok(Progress::TooMuch) };
-            left = fewer;
-            // Opening must not wait for the other end of a FIFO, or wake a device.
-            let handle = openat(&handle, name, OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC, Mode::empty());
-            let Some(handle) = unless_gone(handle).at("open", &path.join(name))? else { continue };
-            if change(&handle, group).at("change owner of", &path.join(name))?.is_dir() {
-                folders.push(folder.join(name));
-            }
+/// Gives all that is in the folder to the group; the bound at which that ended, if at one.
+fn below(top: &OwnedFd, root: &Path, group: u32, bounds: &mut Bounds) -> Result<Option<Bound>, PathError> {
+    let mut walk = Walk::new(top.try_clone().at("list", root)?, bounds).at("list", root)?;
+    loop {
+        let name = match walk.next_entry() {
+            Ok(Some(name)) => name,
+            Ok(None) => return Ok(None),
+            Err(Stopped::Bound(bound)) => return Ok(Some(bound)),
+            Err(Stopped::Io(error)) => return Err(error).at("list", &root.join(walk.path())),
+        };
+        // Only an error is worth putting the path together.
+        let failed = |walk: &Walk<'_>, action, source| {
+            let path = root.join(walk.path()).join(OsStr::from_bytes(name.to_bytes()));
+            PathError { action, path, source }
+        };
+        // Opening must not wait for the other end of a FIFO, or wake a device.
+        let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let handle = unless_gone(openat(walk.folder(), name.as_c_str(), flags, Mode::empty()));
+        let Some(handle) = handle.map_err(|errno| failed(&walk, "open", errno.into()))? else { continue };
+        if !change(&handle, group).map_err(|error| failed(&walk, "change owner of", error))?.is_dir() {
+            continue;
+        }
+        match walk.enter(&name) {
+            Ok(()) => {}
+            Err(Stopped::Bound(bound)) => return Ok(Some(bound)),
+            Err(Stopped::Io(error)) if is_gone(error.raw_os_error()) => {}
+            Err(Stopped::Io(error)) => return Err(failed(&walk, "list", error)),
         }
     }
-    Ok(Progress::Done)
 }
 
-/// The folder below `top`, opened step by step without following links; `None` when it is no more.
-fn enter(top: &OwnedFd, folder: &Path) -> io::Result<Option<OwnedFd>> {
-    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    // A description of its own: reading a folder moves a position.
-    let mut at = openat(top, ".", flags, Mode::empty())?;
-    for name in folder {
-        match unless_gone(openat(&at, name, flags, Mode::empty()))? {
-            Some(next) => at = next,
-            None => return Ok(None),
-        }
-    }
-    Ok(Some(at))
-}
-
-/// Deleted or replaced since it was listed: whoever did that has seen to its owner.
 fn unless_gone(opened: nix::Result<OwnedFd>) -> nix::Result<Option<OwnedFd>> {
     match opened {
         Ok(handle) => Ok(Some(handle)),
-        Err(Errno::ENOENT | Errno::ELOOP | Errno::ENOTDIR) => Ok(None),
+        Err(errno) if is_gone(Some(errno as i32)) => Ok(None),
         Err(errno) => Err(errno),
     }
+}
+
+/// Deleted or replaced since it was listed: whoever did that has seen to its owner.
+fn is_gone(error: Option<i32>) -> bool {
+    matches!(error, Some(nix::libc::ENOENT | nix::libc::ELOOP | nix::libc::ENOTDIR))
 }
 
 fn found(handle: &OwnedFd) -> io::Result<Metadata> {
@@ -167,6 +182,10 @@ mod tests {
 
     const GROUP: u32 = 4242;
 
+    fn bounds() -> Bounds {
+        Bounds { entries: MOST, until: Instant::now() + LONGEST }
+    }
+
     /// A pod that has the volume as well swaps a file, and a folder, for links to what is the host's.
     #[test]
     fn a_file_swapped_for_a_link_leads_nowhere() {
@@ -201,7 +220,7 @@ mod tests {
             });
             for _ in 0..3000 {
                 // What vanishes under its hands may be an error, but nothing else may happen.
-                let _ = own(&volume, GROUP, false, usize::MAX);
+                let _ = own(&volume, GROUP, false, bounds());
             }
             stop.store(true, Ordering::Relaxed);
         });
@@ -233,21 +252,34 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_of_any_depth_is_given_over() {
+    fn a_large_volume_is_given_over_within_bounds() {
         if !nix::unistd::geteuid().is_root() {
             return;
         }
         let dir = tempfile::tempdir().unwrap();
-        let mut at = open(dir.path(), OFlag::O_RDONLY | OFlag::O_DIRECTORY, Mode::empty()).unwrap();
+        let volume = dir.path().join("volume");
+        fs::create_dir(&volume).unwrap();
+        let mut at = open(&volume, OFlag::O_RDONLY | OFlag::O_DIRECTORY, Mode::empty()).unwrap();
         // Longer than a path may be (PATH_MAX is 4096 bytes).
-        for _ in 0..1500 {
-            nix::sys::stat::mkdirat(&at, "ab", Mode::S_IRWXU).unwrap();
-            at = openat(&at, "ab", OFlag::O_RDONLY | OFlag::O_DIRECTORY, Mode::empty()).unwrap();
+        let deeper = |at: &OwnedFd| {
+            nix::sys::stat::mkdirat(at, "a-folder-of-its-own", Mode::S_IRWXU).unwrap();
+            openat(at, "a-folder-of-its-own", OFlag::O_RDONLY | OFlag::O_DIRECTORY, Mode::empty()).unwrap()
+        };
+        for _ in 0..DEEPEST - 1 {
+            at = deeper(&at);
         }
-        assert_eq!(apply(dir.path(), GROUP, false).unwrap(), Progress::TooMuch);
-        own(dir.path(), GROUP, false, usize::MAX).unwrap();
-        assert!(is_right(&found(&at).unwrap(), GROUP) && is_right(&fs::metadata(dir.path()).unwrap(), GROUP));
-        assert_eq!(apply(dir.path(), GROUP, true).unwrap(), Progress::Done);
-        crate::sys::delete::delete_tree(dir.path()).unwrap();
+        for file in 0..600 {
+            fs::write(format!("/proc/self/fd/{}/{file}", at.as_raw_fd()), "").unwrap();
+        }
+        assert!(matches!(apply(&volume, GROUP, false).unwrap(), Progress::TooMuch(_)));
+        assert_eq!(own(&volume, GROUP, false, bounds()).unwrap(), Progress::Done);
+        assert!(is_right(&found(&at).unwrap(), GROUP) && is_right(&fs::metadata(&volume).unwrap(), GROUP));
+        assert_eq!(apply(&volume, GROUP, true).unwrap(), Progress::Done);
+        // One folder more is refused with a sentence, and nothing says that it is done.
+        drop(deeper(&at));
+        let owning = Owning { path: volume.clone(), group: GROUP + 1, mark: dir.path().join("marks/volume") };
+        let why = owning.run().unwrap_err().to_string();
+        assert!(why.contains("more than 500 folders deep") && !owning.mark.exists(), "{why}");
+        crate::sys::delete::delete_tree(&volume).unwrap();
     }
 }

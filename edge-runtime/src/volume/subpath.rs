@@ -85,7 +85,6 @@ fn open_volume(volume: &Path) -> Result<OwnedFd, Errno> {
 
 fn explained(opened: Result<OwnedFd, Errno>) -> io::Result<OwnedFd> {
     match opened {
-        Err(Errno::ENOSYS) => Err(io::Error::other("subPath needs openat2, kernel 5.6 or newer")),
         Err(Errno::EXDEV) => Err(io::Error::other("the path leads out of the volume")),
         result => Ok(result?),
     }

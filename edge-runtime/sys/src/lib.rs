@@ -23,5 +23,6 @@ pub mod tcp;
 pub mod terminal;
 pub mod time;
 pub mod trash;
+pub mod walk;
 pub mod watch;
 pub mod writeback;

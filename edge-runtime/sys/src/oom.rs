@@ -12,6 +12,9 @@ use super::host;
 /// alone knows how containers end, keeps it.
 pub const NODE: i32 = -999;
 
+/// The highest value: of a BestEffort pod as well, of which the larger is killed.
+const FIRST: i32 = 1000;
+
 const FILE: &str = "/proc/self/oom_score_adj";
 
 /// Makes this process one of the last to be killed.
@@ -22,7 +25,16 @@ pub fn protect() -> io::Result<()> {
     if host::oom_score_adj() <= NODE { Ok(()) } else { set(NODE) }
 }
 
-/// A helper that the node started is an ordinary process again: what it holds depends on images and volumes.
+/// A helper whose memory others decide is the first to be killed: a pod must not pay for what an image, a volume or
+/// another pod's files make it hold. It is started again.
+pub fn go_first() {
+    // To raise it is always allowed.
+    if let Err(error) = set(FIRST) {
+        log::debug!("{FILE}: {error}");
+    }
+}
+
+/// What the node started is an ordinary process again.
 pub fn give_up_protection() {
     if host::oom_score_adj() <= NODE {
         // To raise it is always allowed.

@@ -92,13 +92,15 @@ fn is_file(path: &Path) -> bool {
 pub(crate) fn pull(image: &str, logins: Option<&str>, patience: Duration, paths: &Paths) -> Result<(), String> {
     let program = std::env::current_exe().unwrap_or_default().with_file_name(DAEMON);
     let mut command = Command::new(&program);
-    command.args(["pull", image, "--root"]).arg(paths.root());
+    command.args(["pull", "--root"]).arg(paths.root());
     let file = paths.run().join(format!("logins-{}", std::process::id()));
     if let Some(logins) = logins {
         // Below /run, which is no disk.
         replace(&file, logins.as_bytes(), false).map_err(|error| format!("{}: {error}", file.display()))?;
         command.arg("--auth").arg(&file);
     }
+    // Whatever it begins with, it is no flag.
+    command.args(["--", image]);
     let done = said(command, patience);
     let _ = fs::remove_file(&file);
     let (status, text) = done.map_err(|error| format!("{}: {error}", program.display()))?;

@@ -25,9 +25,13 @@ pub(in crate::image) fn layer(content: &str) -> Vec<u8> {
 
 /// Id of the layer that was added.
 pub(in crate::image) fn add(layers: &Layers, content: &str) -> String {
-    let tar = layer(content);
-    layers.add(&sha256(&tar), &tar[..], &Limits::default(), "x").unwrap();
-    sha256(&tar)
+    add_tar(layers, &layer(content))
+}
+
+/// Id of the layer that was added.
+pub(in crate::image) fn add_tar(layers: &Layers, tar: &[u8]) -> String {
+    layers.add(&sha256(tar), tar, &Limits::default(), "x").unwrap();
+    sha256(tar)
 }
 
 pub(in crate::image) fn image(id: u8, reference: &str, layers: &[&str]) -> ImageRecord {

@@ -106,3 +106,23 @@ fn a_missing_layer_is_named() {
     dirs.ids = vec!["../../etc".to_owned()];
     assert!(dirs.mount().is_err());
 }
+
+#[test]
+fn state_folder_on_an_overlay_is_refused() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let temp = tempfile::tempdir().unwrap();
+    let folder = |name: &str| {
+        std::fs::create_dir(temp.path().join(name)).unwrap();
+        temp.path().join(name)
+    };
+    let Ok(None) = refused(temp.path()) else { return };
+    let (lower, upper, work, state) = (folder("l"), folder("u"), folder("w"), folder("state"));
+    overlay(&[lower], Some([&upper, &work]), &state, "").unwrap();
+    let found = refused(&state);
+    unmount(&state).unwrap();
+    // Nothing stays of the trial.
+    assert_eq!(std::fs::read_dir(&upper).unwrap().count(), 0);
+    assert!(found.unwrap().is_some());
+}

@@ -6,15 +6,17 @@
 
 mod meta;
 mod path;
+mod records;
+mod sparse;
 mod tree;
-mod xattr;
+pub(in crate::image) mod xattr;
 
 #[cfg(test)]
 #[allow(clippy::print_stderr, reason = "a skipped test says why")]
 mod tests;
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -32,15 +34,18 @@ use crate::image::limits::Limits;
 use crate::sys::writeback::Writeback;
 use meta::{Meta, device};
 use path::{Place, place, show, split};
+use records::{Allowance, Bounded};
+use sparse::Sparse;
 use tree::{Tree, is_dir, is_whiteout};
 
 /// Unpacks `layer` (a plain tar) below `root`, an existing empty directory that only this process uses.
-/// Owners are kept when the process is root; otherwise everything belongs to the caller (for tests).
+/// Owners are kept when the process is root; otherwise everything belongs to the caller (for tests). Returns the folders
+/// that no entry describes.
 ///
 /// # Errors
 /// [`ImageError::Entry`] names the first entry that cannot or must not be written; the directory is then to be
 /// thrown away.
-pub fn unpack(layer: impl Read, root: &Path, limits: &Limits) -> Result<(), ImageError> {
+pub fn unpack(layer: impl Read, root: &Path, limits: &Limits) -> Result<Vec<String>, ImageError> {
     let tree = Tree::open(root).map_err(ImageError::io(root, "cannot open"))?;
     let mut unpacker = Unpacker {
         tree,
@@ -53,9 +58,17 @@ pub fn unpack(layer: impl Read, root: &Path, limits: &Limits) -> Result<(), Imag
         writeback: Writeback::default(),
     };
     let truncated = |error: io::Error| ImageError::Entry { entry: "(archive)".into(), why: one_line(error) };
-    let mut archive = Archive::new(layer);
-    for entry in archive.entries().map_err(truncated)? {
-        unpacker.entry(entry.map_err(truncated)?)?;
+    let allowance = Allowance::default();
+    allowance.records();
+    let mut archive = Archive::new(Bounded { tar: layer, allowance: allowance.clone() });
+    let mut entries = archive.entries().map_err(truncated)?;
+    while let Some(entry) = entries.next() {
+        allowance.content();
+        let mut entry = entry.map_err(truncated)?;
+        unpacker.entry(&mut entry)?;
+        // What is left of it is no record of the next.
+        io::copy(&mut entry, &mut io::sink()).map_err(truncated)?;
+        allowance.records();
     }
     unpacker.finish()
 }
@@ -73,22 +86,27 @@ struct Unpacker<'a> {
 }
 
 impl Unpacker<'_> {
-    fn entry(&mut self, mut entry: Entry<'_, impl Read>) -> Result<(), ImageError> {
+    fn entry(&mut self, entry: &mut Entry<'_, impl Read>) -> Result<(), ImageError> {
         self.entries += 1;
         ImageError::bound(self.entries, self.limits.entries, || "number of entries of the layer".into())?;
         let kind = entry.header().entry_type();
         if kind == EntryType::XGlobalHeader {
             return Ok(());
         }
-        let name = entry.path_bytes().into_owned();
-        self.bytes = self.bytes.saturating_add(entry.size());
+        let mut name = entry.path_bytes().into_owned();
+        let sparse =
+            sparse_of(entry).map_err(|error| ImageError::Entry { entry: show(&name), why: one_line(error) })?;
+        if let Some(real) = sparse.as_ref().and_then(|sparse| sparse.name.clone()) {
+            name = real;
+        }
+        self.bytes = self.bytes.saturating_add(sparse.as_ref().map_or(0, |sparse| sparse.size).max(entry.size()));
         ImageError::bound(self.bytes, self.limits.layer_bytes, || "size of the unpacked layer".into())?;
         let done = match place(&name)? {
             Place::Ignored => Ok(()),
-            Place::Root => self.root(&mut entry),
+            Place::Root => self.root(entry),
             Place::Opaque { dir } => self.opaque(&dir),
             Place::Whiteout { parent, name } => self.whiteout(&parent, name),
-            Place::Entry { parent, name: last } => self.write(&mut entry, &name, &parent, last),
+            Place::Entry { parent, name: last } => self.write(entry, sparse, &name, &parent, last),
         };
         done.map_err(|error| ImageError::Entry { entry: show(&name), why: explain(&error) })
     }
@@ -121,14 +139,16 @@ impl Unpacker<'_> {
     fn write(
         &mut self,
         entry: &mut Entry<'_, impl Read>,
+        sparse: Option<Sparse>,
         path: &[u8],
-        parent: &[&[u8]],
+        parent_parts: &[&[u8]],
         name: &[u8],
     ) -> io::Result<()> {
         let kind = entry.header().entry_type();
-        let parent = self.tree.dir(parent)?;
+        let parent = self.tree.dir(parent_parts)?;
         let before = Tree::stat(&parent, name)?;
         if kind == EntryType::Directory {
+            self.tree.described(parent_parts, name);
             return self.directory(entry, path, &parent, name, before);
         }
         if kind == EntryType::Link {
@@ -140,8 +160,11 @@ impl Unpacker<'_> {
         let meta = Meta::of(entry)?;
         match kind {
             EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
-                let mut file = Tree::create(&parent, name)?;
-                self.content(entry, &mut file)?;
+                let (mut file, size) = (Tree::create(&parent, name)?, entry.size());
+                match sparse {
+                    Some(sparse) => self.pieces(entry, sparse, &mut file)?,
+                    None => self.content(entry, size, &mut file)?,
+                }
                 self.own(&parent, name, &meta)?;
                 fchmod(&file, meta.mode)?;
                 meta.set_xattrs(file.as_fd())?;
@@ -217,8 +240,7 @@ impl Unpacker<'_> {
         Ok(linkat(&*from, target_name, parent, name, AtFlags::empty())?)
     }
 
-    fn content(&mut self, entry: &mut Entry<'_, impl Read>, file: &mut File) -> io::Result<()> {
-        let mut left = entry.size();
+    fn content(&mut self, entry: &mut impl Read, mut left: u64, file: &mut File) -> io::Result<()> {
         while left > 0 {
             // The reader of a cut archive just ends.
             let n = match entry.read(&mut self.buffer) {
@@ -234,6 +256,15 @@ impl Unpacker<'_> {
         Ok(())
     }
 
+    /// The pieces of a sparse file at their places; the rest are holes.
+    fn pieces(&mut self, entry: &mut impl Read, mut sparse: Sparse, file: &mut File) -> io::Result<()> {
+        for (offset, length) in sparse.pieces(entry)? {
+            file.seek(SeekFrom::Start(offset))?;
+            self.content(&mut entry.take(length), length, file)?;
+        }
+        file.set_len(sparse.size)
+    }
+
     /// Before the mode: changing the owner takes set-user-id bits and capabilities away.
     fn own(&self, parent: &OwnedFd, name: &[u8], meta: &Meta) -> io::Result<()> {
         if self.as_root {
@@ -243,7 +274,7 @@ impl Unpacker<'_> {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<(), ImageError> {
+    fn finish(mut self) -> Result<Vec<String>, ImageError> {
         for (path, mtime) in std::mem::take(&mut self.dir_times) {
             let done = match split(&path)?.split_last() {
                 // A directory may have been replaced later by something else, with a time of its own.
@@ -255,8 +286,14 @@ impl Unpacker<'_> {
             };
             done.map_err(|error| ImageError::Entry { entry: show(&path), why: explain(&error) })?;
         }
-        Ok(())
+        Ok(self.tree.undescribed())
     }
+}
+
+fn sparse_of(entry: &mut Entry<'_, impl Read>) -> io::Result<Option<Sparse>> {
+    let Some(header) = entry.pax_extensions()? else { return Ok(None) };
+    let header = header.collect::<io::Result<Vec<_>>>()?;
+    Sparse::of(header.iter().map(|one| (one.key_bytes(), one.value_bytes())))
 }
 
 fn set_time(parent: &OwnedFd, name: &[u8], mtime: TimeSpec) -> io::Result<()> {

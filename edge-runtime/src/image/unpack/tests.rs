@@ -74,7 +74,7 @@ impl Unpacked {
         let names: Vec<_> = fs::read_dir(outside.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(names.len(), 2, "only the root and the canary may be there: {names:?}");
         assert_eq!(fs::read_to_string(outside.path().join("canary")).unwrap(), "untouched");
-        result.map(|()| Self { outside, root })
+        result.map(|_| Self { outside, root })
     }
 
     fn read(&self, path: &str) -> String {
@@ -296,4 +296,49 @@ proptest::proptest! {
         });
         let _ = layer.unpack();
     }
+}
+
+#[test]
+fn records_of_more_than_a_megabyte_are_refused_unread() {
+    for kind in [EntryType::XHeader, EntryType::GNULongName, EntryType::GNULongLink] {
+        let layer = Layer::new().entry(kind, "record", "", &vec![b'x'; 2 << 20]).file("f", "1");
+        let error = layer.unpack().err().unwrap().to_string();
+        assert!(error.contains("1 MiB"), "{error}");
+    }
+    // Content of files is no record, also where it is passed over.
+    let large = vec![b'x'; 3 << 20];
+    let out = Layer::new()
+        .entry(EntryType::Regular, "a", "", &large)
+        .entry(EntryType::Directory, "d", "", &large)
+        .entry(EntryType::XGlobalHeader, "g", "", &large)
+        .file("f", "1")
+        .unpack()
+        .unwrap();
+    assert_eq!((out.meta("a").len(), out.read("f").as_str()), (3 << 20, "1"));
+}
+
+#[test]
+fn sparse_files_in_pax_form_are_expanded() {
+    let mut layer = Layer::new();
+    let keys = [("GNU.sparse.major", "1"), ("GNU.sparse.minor", "0"), ("GNU.sparse.name", "srv/disk")];
+    let keys = keys.iter().map(|(key, value)| (*key, value.as_bytes()));
+    layer.0.append_pax_extensions(keys.chain([("GNU.sparse.realsize", &b"3000000"[..])])).unwrap();
+    let mut content = b"2\n1000000\n3\n3000000\n0\n".to_vec();
+    content.resize(512, 0);
+    content.extend_from_slice(b"end");
+    let out =
+        layer.entry(EntryType::Regular, "srv/GNUSparseFile.7/disk", "", &content).file("f", "1").unpack().unwrap();
+    let disk = fs::read(out.root.join("srv/disk")).unwrap();
+    assert_eq!((disk.len(), &disk[1_000_000..1_000_003]), (3_000_000, &b"end"[..]));
+    assert!(disk.iter().filter(|byte| **byte != 0).count() == 3 && !out.root.join("srv/GNUSparseFile.7").exists());
+    assert_eq!(out.read("f"), "1");
+}
+
+#[test]
+fn folders_that_no_entry_describes_are_told() {
+    let layer = Layer::new().file("tmp/x", "").file("srv/app/y", "").dir("srv").file("etc/.wh.gone", "").bytes();
+    let temp = tempfile::tempdir().unwrap();
+    let told = unpack(&layer[..], temp.path(), &Limits::default()).unwrap();
+    let expected: &[&str] = if geteuid().is_root() { &["etc", "srv/app", "tmp"] } else { return };
+    assert_eq!(told, expected);
 }

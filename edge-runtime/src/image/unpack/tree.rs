@@ -1,6 +1,7 @@
 //! File operations that cannot leave one directory. Every call goes through a descriptor of the parent, which
 //! is found without ever leaving the root; the last part of a path is never followed. Knows no tar.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,16 +20,21 @@ pub(super) struct Tree {
     root: Rc<OwnedFd>,
     /// The parent of the last entry: archives list a folder's files together.
     last: Option<(Vec<u8>, Rc<OwnedFd>)>,
-    /// False on kernels before 5.6.
-    has_openat2: bool,
+    /// Folders that were made for what lies in them and that no entry has described so far, as far as there is room.
+    undescribed: BTreeSet<Vec<u8>>,
+    /// Bytes of their paths.
+    noted: usize,
 }
+
+/// Bytes of paths that are remembered: of some ten thousand folders.
+const MOST_NOTED: usize = 1 << 20;
 
 const DIRECTORY: OFlag = OFlag::O_DIRECTORY.union(OFlag::O_CLOEXEC);
 
 impl Tree {
     pub(super) fn open(root: &Path) -> io::Result<Self> {
         let root = open(root, DIRECTORY.union(OFlag::O_NOFOLLOW), Mode::empty())?;
-        Ok(Self { root: Rc::new(root), last: None, has_openat2: true })
+        Ok(Self { root: Rc::new(root), last: None, undescribed: BTreeSet::new(), noted: 0 })
     }
 
     pub(super) fn root(&self) -> &OwnedFd {
@@ -56,18 +62,20 @@ impl Tree {
         Ok(fd)
     }
 
-    fn open_dir(&mut self, path: &[u8]) -> nix::Result<OwnedFd> {
-        if self.has_openat2 {
-            match open_beneath(self.root.as_fd(), path, DIRECTORY) {
-                Err(Errno::ENOSYS) => self.has_openat2 = false,
-                other => return other,
-            }
+    fn open_dir(&self, path: &[u8]) -> nix::Result<OwnedFd> {
+        open_beneath(self.root.as_fd(), path, DIRECTORY)
+    }
+
+    /// An entry says what this folder is like.
+    pub(super) fn described(&mut self, parent: &[&[u8]], name: &[u8]) {
+        if !self.undescribed.is_empty() {
+            self.undescribed.remove(&[parent, &[name]].concat().join(&b'/'));
         }
-        let mut here = self.root.as_fd().try_clone_to_owned().map_err(|_| Errno::EMFILE)?;
-        for part in path.split(|b| *b == b'/') {
-            here = openat(&here, part, DIRECTORY.union(OFlag::O_NOFOLLOW), Mode::empty())?;
-        }
-        Ok(here)
+    }
+
+    /// The folders of which no entry says what they are like: overlayfs would show them as they were made here.
+    pub(super) fn undescribed(self) -> Vec<String> {
+        self.undescribed.into_iter().filter_map(|path| String::from_utf8(path).ok()).collect()
     }
 
     fn make_dirs(&mut self, parts: &[&[u8]]) -> io::Result<OwnedFd> {
@@ -77,6 +85,10 @@ impl Tree {
             let fd = match self.open_dir(&path) {
                 Err(Errno::ENOENT) => {
                     mkdirat(&*parent, parts[depth - 1], Mode::from_bits_truncate(0o755))?;
+                    if self.noted.saturating_add(path.len()) < MOST_NOTED {
+                        self.noted += path.len();
+                        self.undescribed.insert(path.clone());
+                    }
                     self.open_dir(&path)?
                 }
                 other => other?,

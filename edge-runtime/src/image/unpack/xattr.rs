@@ -21,6 +21,14 @@ pub(super) fn set(fd: BorrowedFd<'_>, name: &CStr, value: &[u8]) -> io::Result<(
     Errno::result(result).map(drop).map_err(io::Error::from)
 }
 
+/// Whether overlayfs looks no further down through the folder that `fd` is open on.
+pub(in crate::image) fn is_opaque(fd: BorrowedFd<'_>) -> bool {
+    let mut value = [0_u8; 1];
+    // SAFETY: the name ends in a zero byte, and the kernel writes one byte at most.
+    let length = unsafe { libc::fgetxattr(fd.as_raw_fd(), OPAQUE.as_ptr(), value.as_mut_ptr().cast(), value.len()) };
+    length == 1 && value == *b"y"
+}
+
 /// Whether a layer may carry this attribute: capabilities, POSIX ACLs and the user's own. Not `trusted.*` and
 /// `user.overlay.*`, with which a layer would tell overlayfs where to look, and not the labels of the host's
 /// security modules.

@@ -1,4 +1,4 @@
-//! In which folders a container may not begin: `/proc` there shows what the OCI runtime still has open of the host
+//! In which folders, and with which program, a container may not begin: `/proc` there shows what the OCI runtime still has open of the host
 //! (CVE-2024-21626). Old runtimes follow it; this is the second lock.
 
 use std::collections::VecDeque;
@@ -19,10 +19,18 @@ const MOST_LINKS: u32 = 40;
 /// Why a working folder is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "working directory {0:?} lies below /proc, where the files of the OCI runtime are: it is refused (workingDir of \
-     the container, WORKDIR of the image)"
+    "{0:?} lies below /proc, where the files of the OCI runtime are, or cannot be followed: it is refused as working \
+     directory and as program (workingDir and command of the container, WORKDIR and ENTRYPOINT of the image)"
 )]
 pub(super) struct Refused(String);
+
+/// As [`check`], for the program that a container begins with; one without a slash is looked for in `PATH`.
+///
+/// # Errors
+/// It lies below `/proc`.
+pub(super) fn check_program(root: &Path, program: &str) -> Result<(), Refused> {
+    if program.contains('/') { check(root, program) } else { Ok(()) }
+}
 
 /// Refuses a `cwd` that leads below `/proc`, by its name or through the links of the image at `root`.
 ///
@@ -42,8 +50,14 @@ pub(super) fn check(root: &Path, cwd: &str) -> Result<(), Refused> {
         if here.starts_with("proc") && here.components().count() > 1 {
             return Err(refused());
         }
-        // What is not there holds no links.
-        let Ok(Some(target)) = link(root, &here) else { continue };
+        let target = match link(root, &here) {
+            Ok(Some(target)) => target,
+            Ok(None) => continue,
+            // What is not there holds no links.
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => continue,
+            // Whatever cannot be looked at may lead anywhere.
+            Err(_) => return Err(refused()),
+        };
         links += 1;
         if links > MOST_LINKS {
             return Err(refused());
@@ -115,6 +129,11 @@ mod tests {
             "/circle",
         ] {
             assert!(check(root.path(), bad).is_err(), "{bad}");
+        }
+        assert!(check_program(root.path(), "/proc/self/fd/7/../../bin/sh").is_err());
+        assert!(check_program(root.path(), "/srv/chain/exe").is_err());
+        for good in ["sh", "/srv/app", "./app"] {
+            check_program(root.path(), good).unwrap();
         }
         for good in ["/", "", "/srv", "/srv/deep/../x", "/top/srv", "/nowhere/at/all", "/processes/x", "/proc"] {
             check(root.path(), good).unwrap();

@@ -2,6 +2,7 @@
 //! steps: folders, root file system, environment, user, mounts, OCI configuration. And the way back.
 
 mod cwd;
+mod image_volumes;
 mod own_boot;
 mod pause;
 mod process;
@@ -27,6 +28,7 @@ use super::sandbox::Sandbox;
 use super::security::{apparmor, seccomp};
 use super::{oci_spec, resources, user, user_ns};
 use crate::clock;
+use crate::image::folders;
 use crate::image::rootfs;
 use crate::image::rootfs::Mapping;
 use crate::net::namespaces::UserNamespace;
@@ -143,9 +145,15 @@ impl Containers {
         for (volume, image) in attempt.image_volumes {
             image_volume::mount(paths, uid, volume, &image.layers, own_ids.as_ref())?;
         }
-        let (mounts, looks) = self.mounts(sandbox, pod, container, &env, &dir, &bundle)?;
+        let (mut mounts, mut looks) = self.mounts(sandbox, pod, container, &env, &dir)?;
+        let first = own_users.map(|user| user.first_id);
+        mounts.extend(image_volumes::make(&image.config.volumes, &root, &dir, &mounts, first)?);
+        if let Some(user) = own_users {
+            looks.extend(user_ns::map(user, &bundle, &paths.pod(uid), &mut mounts)?);
+        }
         let handler = self.runtimes.of_prepared(&paths.pod(uid), pod, objects)?;
         cwd::check(&root, &cwd)?;
+        cwd::check_program(&root, argv.first().map_or("", String::as_str))?;
         Runtimes::mark(&bundle, &handler, &cwd)?;
         let memory = self.host.memory_bytes;
         let input = oci_spec::Input {
@@ -233,13 +241,12 @@ impl Containers {
         container: &Container,
         env: &[(String, String)],
         dir: &Path,
-        bundle: &Path,
     ) -> Result<(Vec<mounts::Mount>, Vec<Look>), ContainerError> {
         let (paths, uid) = (&self.base.paths, uid(pod));
         let termination_log = dir.join("termination-log");
         termination_file(&termination_log)?;
         let lookup: BTreeMap<&str, &str> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        let (mut mounts, looks) = mounts::container_mounts(&MountContext {
+        let (mounts, looks) = mounts::container_mounts(&MountContext {
             paths,
             pod,
             container,
@@ -252,11 +259,7 @@ impl Containers {
         .map_err(|error| {
             if error.is_of_image() { ContainerError::create(error) } else { ContainerError::config(error) }
         })?;
-        let mut looks: Vec<Look> = looks.into_iter().map(Look::Volume).collect();
-        if let Some(user) = &sandbox.prepared.namespaces.user {
-            looks.extend(user_ns::map(user, bundle, &paths.pod(uid), &mut mounts)?);
-        }
-        Ok((mounts, looks))
+        Ok((mounts, looks.into_iter().map(Look::Volume).collect()))
     }
 
     fn root_file_system(
@@ -280,6 +283,10 @@ impl Containers {
         if let Some((user, _)) = user {
             user_ns::give(&self.base.paths, bundle, &upper, user)?;
         }
+        // Not again over what the container has written.
+        if std::fs::read_dir(&upper)?.next().is_none() {
+            folders::lay(&image.config.folders, &upper, user.map_or(0, |(user, _)| user.first_id))?;
+        }
         let scratch = user_ns::scratch(bundle);
         let mapping = user.map(|(_, user_ns)| Mapping { user_ns, scratch: &scratch });
         rootfs::mount_rootfs(&self.base.paths.layers(), &image.layers, &upper, &work, &root, mapping.as_ref())?;
@@ -296,7 +303,9 @@ impl Containers {
         rootfs::unmount_rootfs(&bundle.join("rootfs")).map_err(std::io::Error::other)?;
         user_ns::unmap(&bundle);
         files::remove_tree(&bundle)?;
-        self.base.trash.throw(&self.base.paths.attempt(uid, container, attempt))
+        let dir = self.base.paths.attempt(uid, container, attempt);
+        image_volumes::unmount(&dir)?;
+        self.base.trash.throw(&dir)
     }
 
     /// What an ended container left at its `terminationMessagePath`, or, if it `failed` and its policy says so, at

@@ -18,7 +18,7 @@ pub(super) fn renew(dir: &Path, boot_id: &str, trash: &Trash) -> io::Result<()> 
     if std::fs::read_to_string(&mark).is_ok_and(|of| of == boot_id) {
         return Ok(());
     }
-    for part in ["upper", "work", "termination-log"] {
+    for part in ["upper", "work", "termination-log", super::image_volumes::FOLDER] {
         trash.throw(&dir.join(part))?;
     }
     std::fs::write(mark, boot_id)

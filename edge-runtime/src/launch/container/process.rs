@@ -42,6 +42,9 @@ pub(super) fn of(
     if !environment.invalid.is_empty() {
         warnings.push(("InvalidEnvironmentVariableNames", environment.invalid.join("; ")));
     }
+    if let Some(doubt) = &image.config.doubt {
+        warnings.push(("ImagePlatform", format!("image {} {doubt}", container.image.as_deref().unwrap_or(&image.id))));
+    }
     Ok(Process { argv, env, cwd: working_dir(container, image), warnings })
 }
 

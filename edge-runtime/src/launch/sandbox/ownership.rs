@@ -1,45 +1,97 @@
 //! The helper processes that give large volumes to a pod's group, one per volume.
 
 use std::collections::BTreeMap;
+use std::io::{self, Read};
 use std::path::PathBuf;
-use std::process::Stdio;
-
-use smol::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 
 use crate::paths::Paths;
 use crate::sys::program;
 use crate::volume::Owning;
 
+/// Bytes of a helper's words that are read.
+const LONGEST: u64 = 4096;
+
 /// By the mark that each makes at its end.
 #[derive(Default)]
-pub(super) struct OwnershipHelpers(BTreeMap<PathBuf, Child>);
+pub(super) struct OwnershipHelpers {
+    helpers: BTreeMap<PathBuf, Child>,
+    /// Killed, and not reaped yet: one that waits for a dead medium ends when it likes.
+    ending: Vec<Child>,
+}
 
 impl OwnershipHelpers {
     /// Starts a helper unless one is at it.
     ///
     /// # Errors
-    /// No process can be started.
-    pub(super) fn own(&mut self, owning: &Owning, paths: &Paths) -> std::io::Result<()> {
-        self.0.retain(|_, helper| matches!(helper.try_status(), Ok(None)));
-        if self.0.contains_key(&owning.mark) {
+    /// No process can be started, or the last one failed: what it said. The next call tries again.
+    pub(super) fn own(&mut self, owning: &Owning, paths: &Paths) -> io::Result<()> {
+        self.ending.retain_mut(is_at_work);
+        let ended: Vec<PathBuf> =
+            self.helpers.iter_mut().filter_map(|(mark, helper)| (!is_at_work(helper)).then(|| mark.clone())).collect();
+        for mark in ended {
+            if let Some(why) = self.helpers.remove(&mark).and_then(failure).filter(|_| mark == owning.mark) {
+                return Err(io::Error::other(why));
+            }
+        }
+        if self.helpers.contains_key(&owning.mark) {
             return Ok(());
         }
         log::info!("giving {} to group {} in a helper", owning.path.display(), owning.group);
-        let mut helper = Command::from(program::itself("own"));
+        let mut helper: Command = program::itself("own");
         helper.arg("--root").arg(paths.root()).arg("--group").arg(owning.group.to_string());
-        helper.arg("--mark").arg(&owning.mark).arg(&owning.path).stdin(Stdio::null()).stdout(Stdio::null());
-        self.0.insert(owning.mark.clone(), helper.spawn()?);
+        helper
+            .arg("--mark")
+            .arg(&owning.mark)
+            .arg(&owning.path)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        self.helpers.insert(owning.mark.clone(), helper.spawn()?);
         Ok(())
     }
 
     /// Nobody needs them any more.
     pub(super) fn end(&mut self, pod: &std::path::Path) {
-        let over: Vec<PathBuf> = self.0.keys().filter(|mark| mark.starts_with(pod)).cloned().collect();
+        let over: Vec<PathBuf> = self.helpers.keys().filter(|mark| mark.starts_with(pod)).cloned().collect();
         for mark in over {
-            if let Some(mut helper) = self.0.remove(&mark) {
+            if let Some(mut helper) = self.helpers.remove(&mark) {
                 // It may have ended by itself.
                 let _ = helper.kill();
+                self.ending.push(helper);
             }
         }
+        self.ending.retain_mut(is_at_work);
+    }
+}
+
+fn is_at_work(helper: &mut Child) -> bool {
+    matches!(helper.try_wait(), Ok(None))
+}
+
+/// The last line that a helper which has failed said.
+fn failure(mut helper: Child) -> Option<String> {
+    let status = helper.wait().ok().filter(|status| !status.success())?;
+    let mut said = String::new();
+    if let Some(pipe) = helper.stderr.take() {
+        let _ = pipe.take(LONGEST).read_to_string(&mut said);
+    }
+    Some(said.trim().lines().last().map_or_else(|| format!("the helper ended with {status}"), str::to_owned))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_helper_that_failed_says_why() {
+        let run = |script: &str| {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", script]).stderr(Stdio::piped());
+            failure(command.spawn().unwrap())
+        };
+        assert_eq!(run("echo warning >&2; echo 'it is too deep' >&2; exit 1").as_deref(), Some("it is too deep"));
+        assert!(run("exit 3").unwrap().contains("exit status: 3"));
+        assert_eq!(run("echo fine >&2"), None);
     }
 }

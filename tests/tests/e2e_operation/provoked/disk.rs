@@ -72,3 +72,17 @@ fn a_medium_that_is_worn_or_has_lost_something() {
     let broken = with_ext4(stage, 100).run(&format!("echo doctor > {trigger}")).examined();
     assert_provoked(&broken, "disk-health", "error", "has recorded errors", "fsck -f at the next boot");
 }
+
+#[test]
+fn state_on_an_overlay_starts_no_container() {
+    if !can_run() {
+        return;
+    }
+    let stage = Stage::new();
+    let at = stage.root().display().to_string();
+    let found = stage
+        .run(&format!("mount -t tmpfs none {at}; mkdir {at}/l {at}/u {at}/w"))
+        .run(&format!("mount -t overlay overlay -o lowerdir={at}/l,upperdir={at}/u,workdir={at}/w {at}"))
+        .examined();
+    assert_provoked(&found, "disk-overlay", "error", "takes no writable layer", "mkfs.ext4");
+}

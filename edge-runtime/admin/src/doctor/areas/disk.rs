@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use edge_runtime::image::rootfs;
 use edge_runtime::paths::Paths;
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use nix::sys::statvfs::{FsFlags, statvfs};
@@ -36,6 +37,8 @@ struct Place {
     in_memory: bool,
     /// Why a small file could not be written there.
     refused: Option<String>,
+    /// Why no container can have its writable layer there.
+    no_overlay: Option<String>,
 }
 
 pub(crate) fn look(paths: &Paths) -> Facts {
@@ -53,7 +56,10 @@ pub(crate) fn look(paths: &Paths) -> Facts {
         let no_exec = is_state && statvfs(there).is_ok_and(|fs| fs.flags().contains(FsFlags::ST_NOEXEC));
         let in_memory = is_state && statfs(there).is_ok_and(|fs| fs.filesystem_type() == TMPFS_MAGIC);
         let refused = write(there).err().map(|error| error.to_string());
-        places.push((device, Place { folder: there.to_owned(), space, no_exec, in_memory, refused }));
+        // What cannot be tried, as without root, is no finding.
+        let overlay = is_state.then(|| rootfs::refused(there).ok().flatten()).flatten();
+        let no_overlay = overlay.map(|error| error.to_string());
+        places.push((device, Place { folder: there.to_owned(), space, no_exec, in_memory, refused, no_overlay }));
     }
     // Before a node has its folder the medium is that of where it will be.
     let state = paths.state();
@@ -157,9 +163,22 @@ fn judge_place(place: &Place) -> Vec<Finding> {
             cure,
         ));
     }
+    if let Some(why) = &place.no_overlay {
+        let cure = format!(
+            "put {folder} on a file system of its own (ext4, xfs, btrfs or f2fs): a partition, or a file: truncate -s 8G \
+             /FILE; mkfs.ext4 /FILE; mount -o loop /FILE {folder}"
+        );
+        let what =
+            format!("overlayfs takes no writable layer at {folder} ({why}): it lies on an overlay, on NFS or alike");
+        found.push(Finding::error(
+            "disk-overlay",
+            what,
+            "no container can start: its root file system cannot be made",
+            cure,
+        ));
+    }
     if place.in_memory {
-        let cure =
-            format!("put {folder} on a disk, or make the root file system one (an overlay in memory: overlayroot)");
+        let cure = format!("put {folder} on a disk: what is written there must survive a reboot");
         let what = format!("{folder} is in memory (tmpfs)");
         found.push(Finding::warning(
             "disk-memory",
@@ -190,6 +209,7 @@ mod tests {
             no_exec: false,
             in_memory: false,
             refused: None,
+            no_overlay: None,
         }
     }
 
@@ -219,6 +239,8 @@ mod tests {
         assert_found(&judge(&refused("No space left on device")), "disk", Severity::Error, "du -xh");
         let no_exec = with(Place { no_exec: true, ..place(500 << 20, 500) });
         assert_found(&judge(&no_exec), "disk-exec", Severity::Error, "/etc/fstab");
+        let no_overlay = with(Place { no_overlay: Some("Invalid argument".into()), ..place(500 << 20, 500) });
+        assert_found(&judge(&no_overlay), "disk-overlay", Severity::Error, "mkfs.ext4");
         let in_memory = with(Place { in_memory: true, ..place(500 << 20, 500) });
         assert_found(&judge(&in_memory), "disk-memory", Severity::Warning, "on a disk");
     }

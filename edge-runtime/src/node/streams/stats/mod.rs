@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `plan` | what is to be looked at |
 //! | `rates` | CPU use from two looks at the counters |
-//! | `disk` | bytes and files below a folder |
+//! | `disk` | bytes and files of the pods |
 //! | `network` | counters of a network namespace |
 //! | `summary` | the JSON |
 
@@ -35,7 +35,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(super) struct Memory {
     rates: RefCell<Rates>,
-    disk: RefCell<disk::Cache>,
+    disk: disk::Cache,
 }
 
 /// By cgroup.
@@ -61,7 +61,7 @@ async fn serve(wires: Wires, plan: Plan, memory: Rc<Memory>) {
         usages = look(&plan).await;
         memory.rates.borrow_mut().take(Instant::now(), &counters(&usages));
     }
-    let disk = disk::measure(&plan, &memory.disk).await;
+    let disk = memory.disk.measure(&plan).await;
     let summary = summary::summary(&plan, &usages, &memory.rates.borrow(), &disk, jiff::Timestamp::now());
     if logs::send_all(&wires.link, wires.stream, summary.to_string().as_bytes(), &wires.room).await {
         wires.link.stream_end(wires.stream, None);

@@ -1,14 +1,17 @@
 //! What is to be looked at: names, cgroups and folders of everything that runs now.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::clock::Clock;
+use crate::eviction::walk::{LONGEST_IN_SHORTAGE, Question};
 use crate::launch::cgroups::{cgroup_of_container, cgroup_of_pod};
 use crate::node::context::Context;
+use crate::node::ephemeral_storage::question;
 use crate::node::pods::Entry;
 use crate::node::streams::Backend;
+use crate::paths::Paths;
 use crate::pod::record::ContainerState;
 use crate::store::StoreError;
 use crate::sys::cgroup::{Cgroups, UsageReader};
@@ -18,6 +21,7 @@ pub(in crate::node) const ROOT: &str = "/";
 
 pub(in crate::node) struct Plan {
     pub(in crate::node) reader: UsageReader,
+    pub(in crate::node) paths: Paths,
     pub(in crate::node) node: String,
     pub(in crate::node) booted: Timestamp,
     /// File system of state, images and writable layers.
@@ -36,6 +40,8 @@ pub(in crate::node) struct PodPlan {
     pub(in crate::node) containers: Vec<ContainerPlan>,
     /// Volumes that live and die with the pod: name and folder.
     pub(in crate::node) volumes: Vec<(String, PathBuf)>,
+    /// Has its disk use measured.
+    pub(in crate::node) question: Question,
 }
 
 pub(in crate::node) struct ContainerPlan {
@@ -43,8 +49,6 @@ pub(in crate::node) struct ContainerPlan {
     pub(in crate::node) started: Timestamp,
     pub(in crate::node) pid: i32,
     pub(in crate::node) cgroup: String,
-    pub(in crate::node) writable: PathBuf,
-    pub(in crate::node) logs: PathBuf,
 }
 
 impl Plan {
@@ -56,19 +60,13 @@ impl Plan {
         std::iter::once(ROOT).chain(pods)
     }
 
-    pub(in crate::node) fn folders(&self) -> impl Iterator<Item = &Path> {
-        self.pods.iter().flat_map(|pod| {
-            let containers = pod.containers.iter().flat_map(|one| [one.writable.as_path(), one.logs.as_path()]);
-            containers.chain(pod.volumes.iter().map(|(_, folder)| folder.as_path()))
-        })
-    }
-
     pub(in crate::node) fn of(Backend { cx, cgroups, .. }: &Backend<'_>) -> Result<Self, StoreError> {
         let up = SignedDuration::try_from(Clock::mono().since(crate::pod::clock::Mono(0))).unwrap_or_default();
         let pods =
             cx.pods.iter().map(|(_, entry)| pod_plan(cx, cgroups, entry)).filter(|pod| !pod.containers.is_empty());
         Ok(Self {
             reader: cgroups.reader(),
+            paths: cx.paths.clone(),
             node: cx.config.node_name.clone(),
             booted: cx.wall().checked_sub(up).unwrap_or_default(),
             state: cx.paths.state(),
@@ -94,8 +92,6 @@ fn pod_plan(cx: &Context, cgroups: &Cgroups, entry: &Entry) -> PodPlan {
             started,
             pid,
             cgroup: cgroup_of_container(cgroups, &entry.pod, &record.uid, id),
-            writable: cx.paths.attempt(&record.uid, name, container.attempt).join("upper"),
-            logs: cx.paths.pod_logs(&record.namespace, &record.name, &record.uid).join(name),
         })
     });
     let spec = entry.pod.spec.as_ref();
@@ -121,6 +117,7 @@ fn pod_plan(cx: &Context, cgroups: &Cgroups, entry: &Entry) -> PodPlan {
         host_network: spec.and_then(|spec| spec.host_network).unwrap_or(false),
         containers: containers.collect(),
         volumes: volumes.collect(),
+        question: question(cx, entry, LONGEST_IN_SHORTAGE, true),
         cgroup,
     }
 }

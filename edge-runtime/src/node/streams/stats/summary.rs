@@ -2,33 +2,28 @@
 
 use edge_protocol::json::SetField;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::disk::Usage;
 use super::plan::{ContainerPlan, Plan, PodPlan, ROOT};
 use super::rates::Rates;
 use super::{Usages, network};
+use crate::eviction::limits::{DiskUsage, Used};
+use crate::eviction::walk::Answers;
 use crate::sys::cgroup::CgroupUsage;
 use crate::sys::host::{self, DiskSpace};
 
 struct Looked<'a> {
     usages: &'a Usages,
     rates: &'a Rates,
-    disk: &'a BTreeMap<PathBuf, Usage>,
+    disk: &'a Answers,
     space: DiskSpace,
     time: String,
 }
 
-pub(super) fn summary(
-    plan: &Plan,
-    usages: &Usages,
-    rates: &Rates,
-    disk: &BTreeMap<PathBuf, Usage>,
-    now: Timestamp,
-) -> Value {
+pub(super) fn summary(plan: &Plan, usages: &Usages, rates: &Rates, disk: &Answers, now: Timestamp) -> Value {
     let space = host::disk_space(&plan.state).unwrap_or_default();
     // Finer than the kubelet tells it: a rate taken over a few seconds would suffer.
     let looked = Looked { usages, rates, disk, space, time: format!("{now:.3}") };
@@ -73,13 +68,10 @@ impl Looked<'_> {
     }
 
     fn pod(&self, pod: &PodPlan) -> Value {
-        let containers: Vec<Value> = pod.containers.iter().map(|container| self.container(container)).collect();
-        let volumes: Vec<Value> = pod.volumes.iter().map(|(name, folder)| self.volume(name, folder)).collect();
-        let on_disk = |folder: &PathBuf| self.is_on_disk(folder).then(|| self.disk.get(folder)).flatten();
-        let folders = pod.containers.iter().flat_map(|one| [&one.writable, &one.logs]);
-        let local = folders.chain(pod.volumes.iter().map(|(_, folder)| folder)).filter_map(on_disk);
-        let total = local
-            .fold(Usage::default(), |sum, one| Usage { bytes: sum.bytes + one.bytes, inodes: sum.inodes + one.inodes });
+        let disk = self.disk.get(&pod.uid);
+        let containers: Vec<Value> = pod.containers.iter().map(|one| self.container(one, disk)).collect();
+        let volumes: Vec<Value> = pod.volumes.iter().map(|(name, folder)| self.volume(name, folder, disk)).collect();
+        let total = disk.map(DiskUsage::total);
         let mut value = json!({
             "podRef": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
             "startTime": text(pod.started),
@@ -87,7 +79,7 @@ impl Looked<'_> {
             "cpu": self.cpu(&pod.cgroup),
             "memory": self.memory(&pod.cgroup),
             "volume": volumes,
-            "ephemeral-storage": self.file_system(Some(&total)),
+            "ephemeral-storage": self.file_system(total),
         });
         let processes = self.usages.get(&pod.cgroup).and_then(|usage| usage.processes);
         if let Some(count) = processes {
@@ -101,14 +93,15 @@ impl Looked<'_> {
         value
     }
 
-    fn container(&self, container: &ContainerPlan) -> Value {
+    fn container(&self, container: &ContainerPlan, disk: Option<&DiskUsage>) -> Value {
+        let used = |map: fn(&DiskUsage) -> &BTreeMap<String, Used>| map(disk?).get(&container.name).copied();
         json!({
             "name": container.name,
             "startTime": text(container.started),
             "cpu": self.cpu(&container.cgroup),
             "memory": self.memory(&container.cgroup),
-            "rootfs": self.file_system(self.disk.get(&container.writable)),
-            "logs": self.file_system(self.disk.get(&container.logs)),
+            "rootfs": self.file_system(used(|disk| &disk.layers)),
+            "logs": self.file_system(used(|disk| &disk.logs)),
         })
     }
 
@@ -130,18 +123,19 @@ impl Looked<'_> {
         ])
     }
 
-    fn volume(&self, name: &str, folder: &Path) -> Value {
+    fn volume(&self, name: &str, folder: &Path, disk: Option<&DiskUsage>) -> Value {
+        let used = disk.and_then(|disk| disk.volumes.get(name).or_else(|| disk.elsewhere.get(name)).copied());
         let space = host::disk_space(folder).unwrap_or(self.space);
-        let mut volume = self.file_system_of(&space, self.disk.get(folder));
+        let mut volume = self.file_system_of(&space, used);
         volume.set("name", json!(name));
         volume
     }
 
-    fn file_system(&self, used: Option<&Usage>) -> Value {
+    fn file_system(&self, used: Option<Used>) -> Value {
         self.file_system_of(&self.space, used)
     }
 
-    fn file_system_of(&self, space: &DiskSpace, used: Option<&Usage>) -> Value {
+    fn file_system_of(&self, space: &DiskSpace, used: Option<Used>) -> Value {
         self.object([
             ("availableBytes", Some(space.available_bytes)),
             ("capacityBytes", Some(space.total_bytes)),
@@ -150,12 +144,6 @@ impl Looked<'_> {
             ("inodes", Some(space.total_inodes)),
             ("inodesUsed", used.map(|used| used.inodes)),
         ])
-    }
-
-    /// Whether the folder is on the disk of the node, not in memory.
-    fn is_on_disk(&self, folder: &Path) -> bool {
-        use nix::sys::statfs::{TMPFS_MAGIC, statfs};
-        statfs(folder).is_ok_and(|fs| fs.filesystem_type() != TMPFS_MAGIC)
     }
 
     fn object<const N: usize>(&self, fields: [(&str, Option<u64>); N]) -> Value {
