@@ -6,10 +6,16 @@ use crate::codec::parse::{COMPLAINTS_MAX, shown_path};
 
 /// Drops what the schema does not name; `unknown` gets the paths.
 pub(crate) fn prune(value: &mut Value, schema: &Value, path: &mut String, unknown: &mut Vec<String>) {
+    prune_in(value, schema, false, path, unknown);
+}
+
+/// Prunes one value. `kept` says that it is an item of a list which keeps unknown fields: so do its items then
+/// (apiextensions-apiserver pkg/apiserver/schema/pruning/algorithm.go, `skipPrune`).
+fn prune_in(value: &mut Value, schema: &Value, kept: bool, path: &mut String, unknown: &mut Vec<String>) {
     let length = path.len();
+    let preserve = kept || schema["x-kubernetes-preserve-unknown-fields"] == true;
     match value {
         Value::Object(map) => {
-            let preserve = schema["x-kubernetes-preserve-unknown-fields"] == true;
             let embedded = schema["x-kubernetes-embedded-resource"] == true;
             let properties = schema["properties"].as_object();
             let additional = &schema["additionalProperties"];
@@ -23,9 +29,9 @@ pub(crate) fn prune(value: &mut Value, schema: &Value, path: &mut String, unknow
                 }
                 path.push_str(key);
                 if let Some(schema) = properties.and_then(|p| p.get(key)) {
-                    prune(inner, schema, path, unknown);
+                    prune_in(inner, schema, false, path, unknown);
                 } else if additional.is_object() {
-                    prune(inner, additional, path, unknown);
+                    prune_in(inner, additional, false, path, unknown);
                 } else if !preserve && *additional != true {
                     if unknown.len() < COMPLAINTS_MAX {
                         unknown.push(shown_path(path));
@@ -42,7 +48,7 @@ pub(crate) fn prune(value: &mut Value, schema: &Value, path: &mut String, unknow
             let schema = &schema["items"];
             for (index, item) in items.iter_mut().enumerate() {
                 path.push_str(&format!("[{index}]"));
-                prune(item, schema, path, unknown);
+                prune_in(item, schema, preserve, path, unknown);
                 path.truncate(length);
             }
         }
@@ -104,5 +110,23 @@ mod tests {
         assert_eq!(unknown, ["spec.bad", "spec.map.k.b"]);
         default(&mut value, &schema);
         assert_eq!(value, json!({"spec": {"n": 3, "free": {"z": 1}, "map": {"k": {"a": "1"}}, "list": [{"x": "y"}]}}));
+    }
+
+    #[test]
+    fn lists_keep_unknown_fields_where_asked() {
+        let schema = json!({"properties": {
+            "any": {"x-kubernetes-preserve-unknown-fields": true},
+            "rules": {"type": "array", "x-kubernetes-preserve-unknown-fields": true,
+                "items": {"type": "object", "properties": {"known": {"type": "object"}}}},
+            "strict": {"type": "array", "items": {"type": "object"}},
+        }});
+        let given = json!({"any": [{"key": "a", "values": [{"b": [[{"c": 1}]]}]}], "rules": [{"name": "r"}]});
+        let (mut value, mut unknown) = (given.clone(), Vec::new());
+        prune(&mut value, &schema, &mut String::new(), &mut unknown);
+        assert_eq!((value, unknown), (given, Vec::<String>::new()));
+        let (mut value, mut unknown) = (json!({"rules": [{"known": {"x": 1}}], "strict": [{"x": 1}]}), Vec::new());
+        prune(&mut value, &schema, &mut String::new(), &mut unknown);
+        assert_eq!(value, json!({"rules": [{"known": {}}], "strict": [{}]}), "what has a schema is pruned by it");
+        assert_eq!(unknown, ["rules[0].known.x", "strict[0].x"]);
     }
 }

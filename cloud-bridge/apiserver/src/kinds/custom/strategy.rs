@@ -117,17 +117,12 @@ impl Custom {
             "number" => first.as_f64().map_or(Value::Null, Value::from),
             "boolean" => first.as_bool().map_or(Value::Null, Value::from),
             "date" => first.as_str().map_or_else(|| "<unknown>".into(), |text| age(text, now).into()),
-            _ if found.len() == 1 => match first {
+            // The first of several counts (apiextensions-apiserver pkg/registry/customresource/tableconvertor).
+            _ => match first {
                 Value::String(text) => text.as_str().into(),
                 Value::Null => Value::Null,
                 other => other.to_string().into(),
             },
-            _ => found
-                .iter()
-                .map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned))
-                .collect::<Vec<_>>()
-                .join(",")
-                .into(),
         }
     }
 }
