@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{APPLY, Answer, Api, MERGE};
+use crate::harness::{APPLY, Answer, Api, JSON_PATCH, MERGE};
 
 async fn apply(api: &Api, manager: &str, data: Value) -> Answer {
     let path = api.path(&format!("configmaps/c?fieldManager={manager}"));
@@ -110,4 +110,184 @@ async fn fields_that_a_kind_does_not_have_are_refused_whatever_is_asked() {
         lines.sort_unstable();
         assert_eq!((refused.code, lines.as_slice()), (500, told.as_slice()), "{}", refused.body);
     }
+}
+
+fn deployment(replicas: i64) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {
+        "replicas": replicas, "selector": {"matchLabels": {"app": "d"}},
+        "template": {"metadata": {"labels": {"app": "d"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}})
+}
+
+/// The entry of a manager.
+fn entry<'a>(object: &'a Value, manager: &str) -> Option<&'a Value> {
+    object["metadata"]["managedFields"].as_array()?.iter().find(|entry| entry["manager"] == manager)
+}
+
+#[tokio::test]
+async fn updates_conflict_with_appliers() {
+    let api = Api::open().await;
+    let path = api.group_path("apps/v1", "deployments/d");
+    let apply = |query: &str| format!("{path}?fieldManager=gitops{query}");
+    api.patch(&apply(""), APPLY, deployment(1)).await.ok();
+    let headers = [("content-type", MERGE), ("user-agent", "kubectl/v1.36.0 (linux/amd64)")];
+    let scale = json!({"spec": {"replicas": 3}}).to_string();
+    api.send("PATCH", &format!("{path}/scale"), &headers, scale.into()).await.ok();
+    let told = "Apply failed with 1 conflict: conflict with \"kubectl\" with subresource \"scale\" using apps/v1: .spec.replicas";
+    api.patch(&apply(""), APPLY, deployment(1)).await.fails(409, told);
+    let live = api.get(&path).await.ok();
+    assert_eq!(live["spec"]["replicas"], 3);
+    let scaled = entry(&live, "kubectl").unwrap();
+    assert_eq!((&scaled["operation"], &scaled["subresource"]), (&json!("Update"), &json!("scale")));
+    assert_eq!(scaled["fieldsV1"], json!({"f:spec": {"f:replicas": {}}}));
+    assert!(entry(&live, "gitops").unwrap()["fieldsV1"]["f:spec"].get("f:replicas").is_none());
+    let forced = api.patch(&apply("&force=true"), APPLY, deployment(1)).await.ok();
+    assert_eq!((&forced["spec"]["replicas"], entry(&forced, "kubectl")), (&json!(1), None));
+    let mut without = deployment(1);
+    without["spec"].as_object_mut().unwrap().remove("replicas");
+    api.patch(&format!("{path}?fieldManager=hpa"), MERGE, json!({"spec": {"replicas": 5}})).await.ok();
+    let handed_over = api.patch(&apply(""), APPLY, without).await.ok();
+    assert_eq!(handed_over["spec"]["replicas"], 5, "who gives a field up leaves it to its other owner");
+}
+
+#[tokio::test]
+async fn status_writes_change_no_other_entry() {
+    let api = Api::open().await;
+    let path = api.group_path("apps/v1", "deployments/d");
+    api.post(&format!("{}?fieldManager=maker", api.group_path("apps/v1", "deployments")), deployment(1)).await.ok();
+    let status = format!("{path}/status?fieldManager=controller");
+    let sent = json!({"status": {"observedGeneration": 1}, "metadata": {"managedFields": [{}]}});
+    let first = api.patch(&status, MERGE, sent).await.ok();
+    let made = entry(&first, "maker").unwrap();
+    assert_eq!(made["fieldsV1"]["f:spec"]["f:replicas"], json!({}));
+    assert_eq!(made["fieldsV1"]["f:metadata"], Value::Null, "the name is nobody's");
+    assert_eq!(entry(&first, "controller").unwrap()["fieldsV1"], json!({"f:status": {"f:observedGeneration": {}}}));
+    let again = api.patch(&status, MERGE, json!({"status": {"observedGeneration": 1}})).await.ok();
+    assert_eq!(again["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
+}
+
+#[tokio::test]
+async fn client_side_apply_is_taken_over() {
+    let api = Api::open().await;
+    let path = api.path("configmaps/c");
+    let annotation = "kubectl.kubernetes.io/last-applied-configuration";
+    let config =
+        |data: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": data});
+    let mut made = config(json!({"a": "1", "b": "1"}));
+    made["metadata"]["annotations"] = json!({annotation: format!("{}\n", config(json!({"a": "1", "b": "1"})))});
+    api.post(&api.path("configmaps?fieldManager=kubectl-client-side-apply"), made).await.ok();
+    let apply = format!("{path}?fieldManager=kubectl");
+    let changed = api.patch(&apply, APPLY, config(json!({"a": "2", "b": "1"}))).await.ok();
+    assert_eq!(changed["data"], json!({"a": "2", "b": "1"}), "its own fields are no conflict for kubectl");
+    let last = format!("{}\n", config(json!({"a": "2", "b": "1"})));
+    assert_eq!(changed["metadata"]["annotations"][annotation], last.as_str());
+    // What kubectl sends then: the entry of client-side apply becomes part of its own.
+    let mut entries = changed["metadata"]["managedFields"].as_array().unwrap().clone();
+    let at = entries.iter().position(|e| e["manager"] == "kubectl-client-side-apply").unwrap();
+    let old = entries.remove(at);
+    let own = entries.iter_mut().find(|e| e["manager"] == "kubectl").unwrap();
+    own["fieldsV1"]["f:metadata"] = old["fieldsV1"]["f:metadata"].clone();
+    let migrate = json!([{"op": "replace", "path": "/metadata/managedFields", "value": entries},
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": changed["metadata"]["resourceVersion"]}]);
+    let migrated = api.patch(&path, JSON_PATCH, migrate).await.ok();
+    assert!(entry(&migrated, "kubectl-client-side-apply").is_none(), "{migrated}");
+    let left = api.patch(&apply, APPLY, config(json!({"b": "1"}))).await.ok();
+    assert_eq!((&left["data"], left["metadata"].get("annotations")), (&json!({"b": "1"}), None));
+}
+
+#[tokio::test]
+async fn untracked_objects_have_an_owner_before_they_are_applied() {
+    let api = Api::open().await;
+    let path = api.path("configmaps/c");
+    let config =
+        |data: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": data});
+    api.post(&api.path("configmaps"), config(json!({"a": "1", "b": "1"}))).await.ok();
+    let reset = api.patch(&path, MERGE, json!({"metadata": {"managedFields": [{}]}})).await.ok();
+    assert_eq!(reset["metadata"].get("managedFields"), None);
+    let still = api.patch(&path, MERGE, json!({"data": {"b": "2"}})).await.ok();
+    assert_eq!(still["metadata"].get("managedFields"), None);
+    let told = "Apply failed with 1 conflict: conflict with \"before-first-apply\" using v1: .data.a";
+    api.patch(&format!("{path}?fieldManager=one"), APPLY, config(json!({"a": "2"}))).await.fails(409, told);
+    api.patch(&format!("{path}?fieldManager={}", "m".repeat(129)), MERGE, json!({}))
+        .await
+        .fails_with(422, "fieldManager: Too long");
+}
+
+#[tokio::test]
+async fn a_selector_is_taken_over_as_a_whole() {
+    let api = Api::open().await;
+    let service = |selector: Value| {
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
+            "spec": {"ports": [{"port": 80}], "selector": selector}})
+    };
+    let apply = |who: &str| api.path(&format!("services/s?fieldManager={who}"));
+    api.patch(&apply("first"), APPLY, service(json!({"app": "web", "version": "v1"}))).await.ok();
+    api.patch(&apply("second"), APPLY, service(json!({"app": "web"}))).await.fails_with(409, ".spec.selector");
+    let taken = api.patch(&apply("second&force=true"), APPLY, service(json!({"app": "web"}))).await.ok();
+    assert_eq!(taken["spec"]["selector"], json!({"app": "web"}));
+}
+
+#[tokio::test]
+async fn schemas_of_custom_resources_decide_how_they_merge() {
+    let api = Api::embedded(|_| {});
+    let port = json!({"type": "object", "properties": {
+        "port": {"type": "integer"}, "mode": {"type": "string", "default": "plain"}, "v": {"type": "integer"}}});
+    let spec = json!({"type": "object", "required": ["files"], "properties": {
+        "files": {"type": "array", "items": {"type": "string"}},
+        "limits": {"type": "object", "additionalProperties": {"type": "string"}},
+        "nothing": {"type": "string", "nullable": true},
+        "whole": {"type": "object", "x-kubernetes-map-type": "atomic", "additionalProperties": {"type": "string"}},
+        "ports": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["port", "mode"], "items": port}}});
+    let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}});
+    let crd = json!({"metadata": {"name": "things.example.com"}, "spec": {"group": "example.com", "scope": "Namespaced",
+        "names": {"plural": "things", "kind": "Thing"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}});
+    api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd).await.ok();
+    let path = api.group_path("example.com/v1", "things");
+    api.until(&path, |answer| answer.code == 200).await;
+    let thing =
+        |spec: Value| json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "spec": spec});
+    let apply = |query: &str| format!("{path}/t?fieldManager={query}");
+    let spec = json!({"files": [], "limits": {}, "nothing": null, "whole": {"a": "1", "b": "1"}, "ports": [{"port": 1, "v": 1}]});
+    api.patch(&apply("one"), APPLY, thing(spec.clone())).await.ok();
+    let mut second = spec;
+    second["ports"][0]["v"] = json!(2);
+    second["whole"] = json!({"a": "1"});
+    let after = api.patch(&apply("one"), APPLY, thing(second.clone())).await.ok();
+    let mut expected = second;
+    expected["ports"][0]["mode"] = json!("plain");
+    assert_eq!(after["spec"], expected);
+    let other = json!({"files": [], "whole": {"c": "1"}});
+    api.patch(&apply("two"), APPLY, thing(other.clone())).await.fails_with(409, ".spec.whole");
+    let taken = api.patch(&apply("two&force=true"), APPLY, thing(other)).await.ok();
+    assert_eq!(taken["spec"]["whole"], json!({"c": "1"}));
+}
+
+#[tokio::test]
+async fn deep_objects_are_refused_before_they_cost_memory() {
+    let api = Api::embedded(|_| {});
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let crd = json!({"metadata": {"name": "deeps.example.com"}, "spec": {"group": "example.com", "scope": "Namespaced",
+        "names": {"plural": "deeps", "kind": "Deep"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}});
+    api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd).await.ok();
+    let path = api.group_path("example.com/v1", "deeps");
+    api.until(&path, |answer| answer.code == 200).await;
+    let object = |leaves: usize| {
+        let leaves: Vec<String> = (0..leaves).map(|at| format!("\"{at:x}\":1")).collect();
+        let (open, close) = ("{\"a\":".repeat(80), "}".repeat(80));
+        let head = "\"apiVersion\":\"example.com/v1\",\"kind\":\"Deep\",\"metadata\":{\"name\":\"d\"}";
+        format!("{{{head},\"x\":{open}{{{}}}{close}}}", leaves.join(","))
+    };
+    let apply = format!("{path}/d?fieldManager=x");
+    let headers = [("content-type", APPLY)];
+    for leaves in [60_000, 290_000] {
+        let refused = api.send("PATCH", &apply, &headers, object(leaves).into()).await;
+        refused.fails_with(413, "for server-side apply: write it with create or update");
+    }
+    // Whoever creates it has it, untracked; later writers pay nothing for it.
+    api.send("POST", &path, &[("content-type", "application/json")], object(60_000).into()).await.ok();
+    let label =
+        api.patch(&format!("{path}/d?fieldManager=y"), MERGE, json!({"metadata": {"labels": {"a": "b"}}})).await;
+    assert_eq!(label.ok()["metadata"].get("managedFields"), None);
+    api.send("PATCH", &apply, &headers, object(1).into()).await.fails_with(413, "too many fields");
 }

@@ -16,6 +16,8 @@ pub(crate) const MEMORY_MAX: usize = 48 * 1024 * 1024;
 const VALUE_COST: usize = 32;
 const OBJECT_COST: usize = 640;
 const FIELD_COST: usize = 64;
+/// What is said of a body whose values take more memory than they may.
+pub(crate) const TOO_MANY: &str = "the body has too many values";
 /// How many complaints about the fields of one body are kept, as strict decoding of the API server has it.
 pub(crate) const COMPLAINTS_MAX: usize = 100;
 /// Longer paths are not told in full.
@@ -26,7 +28,15 @@ const PATH_MAX: usize = 512;
 /// # Errors
 /// The JSON error, or that the body is beyond a bound.
 pub(crate) fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
-    let mut reading = Reading { left: MEMORY_MAX, ..Reading::default() };
+    parse_within(bytes, MEMORY_MAX)
+}
+
+/// Parses JSON whose values may take so much memory.
+///
+/// # Errors
+/// As `parse`.
+pub(crate) fn parse_within(bytes: &[u8], memory: usize) -> Result<(Value, Vec<String>), serde_json::Error> {
+    let mut reading = Reading { left: memory, ..Reading::default() };
     let value = read(bytes, &mut reading)?;
     Ok((value, reading.duplicates))
 }
@@ -73,7 +83,7 @@ struct Reading {
 
 impl Reading {
     fn charge<E: Error>(&mut self, cost: usize) -> Result<(), E> {
-        self.left = self.left.checked_sub(cost).ok_or_else(|| E::custom("the body has too many values"))?;
+        self.left = self.left.checked_sub(cost).ok_or_else(|| E::custom(TOO_MANY))?;
         Ok(())
     }
 

@@ -14,13 +14,14 @@ pub(crate) mod pod_proxy;
 pub(crate) mod server;
 pub(crate) mod watch;
 
+use crate::registry::managed_fields::Writer;
 use crate::registry::subresource::{scale, token};
 use body::BodyError;
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode};
 use jiff::Timestamp;
@@ -198,6 +199,7 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
         verb: attributes.verb.clone(),
         now: Timestamp::now(),
         warnings: Vec::new(),
+        writer: Writer::new(query.text("fieldManager"), header(&parts.headers, &USER_AGENT), &path.subresource),
         managed: None,
         cel: cel::Asked::default(),
     };

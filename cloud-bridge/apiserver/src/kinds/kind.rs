@@ -10,6 +10,7 @@ use super::columns::{self, Spec};
 use super::defaults::drop_zero;
 use crate::codec::decode;
 use crate::patch::merge_keys::{self, Type};
+use crate::patch::shape::Shape;
 use crate::patch::strategic::{self, PatchError};
 use crate::resource::cel::CelQuestion;
 use crate::resource::rules::{Changed, Rules};
@@ -312,8 +313,8 @@ impl Strategy for Kind {
         })
     }
 
-    fn list_keys(&self, names: &[&str]) -> Option<Vec<String>> {
-        self.keys.list_keys(names)
+    fn shape(&self) -> Shape<'_> {
+        Shape::built(self.keys)
     }
 
     fn strategic_merge(&self, current: &Value, patch: &Value) -> Result<Value, PatchError> {

@@ -2,9 +2,46 @@
 //! `listType` and `listMapKey` for server-side apply. Knows no kind: each one has a value of this type, with only the
 //! fields that differ from the rule "objects merge, lists are replaced", and the way to them.
 
+/// Fields of Kubernetes' own types that are one value in server-side apply where they are objects (`structType=atomic` and
+/// `mapType=atomic` in k8s.io/api), or have such objects as items: label and node selectors, and references. The names
+/// mean the same in all kinds.
+pub(super) const ATOMIC: &[&str] = &[
+    "clusterRef",
+    "configMapKeyRef",
+    "controllerExpandSecretRef",
+    "controllerPublishSecretRef",
+    "dataSource",
+    "describedObject",
+    "fieldRef",
+    "fileKeyRef",
+    "imagePullSecrets",
+    "involvedObject",
+    "labelSelector",
+    "namespaceSelector",
+    "nodeExpandSecretRef",
+    "nodePublishSecretRef",
+    "nodeSelector",
+    "nodeStageSecretRef",
+    "objectSelector",
+    "ownerReferences",
+    "podSelector",
+    "regarding",
+    "related",
+    "required",
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "resourceFieldRef",
+    "roleRef",
+    "scaleTargetRef",
+    "scopeSelector",
+    "secretKeyRef",
+    "secretRef",
+    "secrets",
+    "selector",
+];
+
 /// The type of an object, or of one of its fields.
 #[derive(Debug)]
-pub(crate) struct Type {
+pub struct Type {
     pub(crate) fields: &'static [Field],
 }
 
@@ -19,7 +56,7 @@ pub(crate) struct Field {
 
 /// How a list merges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum List {
+pub enum List {
     /// No list, or replaced as a whole.
     Replace,
     /// An object that a strategic merge patch replaces as a whole.
@@ -49,19 +86,6 @@ impl Type {
     /// What is known of a field.
     pub(super) fn field(&self, name: &str) -> (&'static Type, List) {
         self.fields.iter().find(|f| f.name == name).map_or((&NONE, List::Replace), |f| (f.of, f.list))
-    }
-
-    /// How the list at this path of field names merges in server-side apply: `None` as a whole, no keys as a set, else
-    /// by these keys. Elements of lists have no name of their own.
-    pub(crate) fn list_keys(&'static self, names: &[&str]) -> Option<Vec<String>> {
-        let (last, way) = names.split_last()?;
-        let holder = way.iter().fold(self, |of, name| of.field(name).0);
-        match holder.field(last).1 {
-            List::Replace | List::Whole => None,
-            List::Set => Some(Vec::new()),
-            List::By { map: [], .. } => None,
-            List::By { map, .. } => Some(map.iter().map(|key| (*key).to_owned()).collect()),
-        }
     }
 }
 

@@ -38,6 +38,7 @@ pub(crate) fn create_value(
     }
     let strategy = resource.strategy();
     strategy.default(&mut value);
+    let managed = ctx.managed.take().unwrap_or_else(|| managed_fields::created(ctx, &value));
     admission::create(store, &ctx.attributes(), &mut value)?;
     meta::fill_new(&mut value, ctx.now);
     let generated = meta::text(&value, "name").is_empty() && !meta::text(&value, "generateName").is_empty();
@@ -59,7 +60,7 @@ pub(crate) fn create_value(
     ctx.warnings.extend(strategy.warnings(&value));
     ctx.warnings.extend(strategy.notice());
     let charges = resource_quota::admit(store, &ctx.attributes(), &value, None, ctx.now)?;
-    managed_fields::stamp(ctx, &mut value, None);
+    meta::set(&mut value, "managedFields", managed);
     let value = named(ctx, store, value, generated)?;
     if dry_run {
         return Ok(value);

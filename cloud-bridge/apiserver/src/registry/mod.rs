@@ -46,6 +46,8 @@ pub(crate) struct Context<'a> {
     pub now: Timestamp,
     /// Texts for `Warning` headers.
     pub warnings: Vec<String>,
+    /// Who writes, for managedFields.
+    pub(crate) writer: managed_fields::Writer,
     /// The managedFields that server-side apply worked out.
     pub(crate) managed: Option<Value>,
     /// What was asked about validation rules.
@@ -100,14 +102,25 @@ impl Context<'_> {
         ObjectKey { namespace, name: name.to_owned() }
     }
 
-    /// True when `dryRun=All`.
+    /// True when `dryRun=All`. Checks the options that all writes have.
     pub(crate) fn dry_run(&self) -> ApiResult<bool> {
         let kind = match self.verb.as_str() {
             "create" => "CreateOptions",
             "update" => "UpdateOptions",
             _ => "PatchOptions",
         };
-        dry_run(self.query.all("dryRun"), kind)
+        let manager = self.query.text("fieldManager");
+        let error = if manager.len() > managed_fields::MANAGER_MAX {
+            Some(FieldError::too_long("fieldManager", managed_fields::MANAGER_MAX))
+        } else if manager.chars().any(char::is_control) {
+            Some(FieldError::invalid("fieldManager", &manager.into(), "must not contain control characters"))
+        } else {
+            None
+        };
+        match error {
+            Some(error) => Err(ApiError::options(kind, &error)),
+            None => dry_run(self.query.all("dryRun"), kind),
+        }
     }
 
     /// The stored object that the path names.

@@ -72,6 +72,7 @@ pub(crate) fn replace(
     check_version(&resource, current, &mut new, &name)?;
     let status = ctx.path.subresource == "status";
     let strategy = resource.strategy();
+    let sent = new["metadata"]["managedFields"].clone();
     strategy.default(&mut new);
     admission::update(store, &ctx.attributes(), &mut new, old)?;
     meta::set(&mut new, "generation", old["metadata"]["generation"].clone());
@@ -103,10 +104,11 @@ pub(crate) fn replace(
     let charges = resource_quota::admit(store, &ctx.attributes(), &new, Some(old), ctx.now)?;
     let owners = &old["metadata"]["managedFields"];
     meta::set(&mut new, "managedFields", owners.clone());
-    if new == *old && ctx.managed.as_ref().is_none_or(|managed| managed_fields::same_owners(managed, owners)) {
+    let managed = ctx.managed.take().unwrap_or_else(|| managed_fields::updated(ctx, &sent, &new, old));
+    if new == *old && managed_fields::same_owners(&managed, owners) {
         return Ok(new);
     }
-    managed_fields::stamp(ctx, &mut new, Some(old));
+    meta::set(&mut new, "managedFields", managed);
     if should_delete(&resource, &new, old) {
         if !dry_run {
             store.delete(&resource.storage, current)?;

@@ -16,6 +16,7 @@ use super::cel::CelQuestion;
 use super::rules::Rules;
 use crate::codec::decode::Decoded;
 use crate::patch::merge_keys;
+use crate::patch::shape::Shape;
 use crate::patch::strategic::PatchError;
 use apimachinery::field::FieldError;
 
@@ -189,10 +190,9 @@ pub trait Strategy: Send + Sync {
         None
     }
 
-    /// How the list at this path of field names merges in server-side apply: `None` as a whole, no keys as a
-    /// set, else by these keys.
-    fn list_keys(&self, names: &[&str]) -> Option<Vec<String>> {
-        merge_keys::OBJECT.list_keys(names)
+    /// How the kind's objects merge in server-side apply.
+    fn shape(&self) -> Shape<'_> {
+        Shape::built(&merge_keys::OBJECT)
     }
 
     /// Applies a strategic merge patch to the current object.

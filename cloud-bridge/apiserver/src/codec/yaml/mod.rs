@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use granit_parser::{Event, Parser, ScalarStyle, Span, StrInput};
 use serde_json::{Map, Value};
 
-use super::parse::{self, COMPLAINTS_MAX, DEPTH_MAX, MEMORY_MAX, shown_path};
+use super::parse::{self, COMPLAINTS_MAX, DEPTH_MAX, TOO_MANY, shown_path};
 
 /// What one value, and one field, may take in memory, roughly.
 const VALUE_COST: usize = 64;
@@ -29,11 +29,20 @@ impl Document {
     ///
     /// # Errors
     /// Why it cannot be read, in the words that clients know.
+    #[cfg(test)]
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, String> {
-        if let Ok((value, duplicates)) = parse::parse(bytes)
-            && duplicates.is_empty()
-        {
-            return Ok(Self { value, twice: Vec::new() });
+        Self::read_within(bytes, parse::MEMORY_MAX)
+    }
+
+    /// Reads a body whose values may take so much memory.
+    ///
+    /// # Errors
+    /// As `read`; `TOO_MANY` where it would take more.
+    pub(crate) fn read_within(bytes: &[u8], memory: usize) -> Result<Self, String> {
+        match parse::parse_within(bytes, memory) {
+            Ok((value, duplicates)) if duplicates.is_empty() => return Ok(Self { value, twice: Vec::new() }),
+            Err(error) if error.to_string().starts_with(TOO_MANY) => return Err(TOO_MANY.to_owned()),
+            _ => {}
         }
         let text = std::str::from_utf8(bytes).map_err(|_| refuse("invalid UTF-8"))?;
         let options = granit_parser::options! {
@@ -43,7 +52,7 @@ impl Document {
             block_nesting_limit: DEPTH_MAX,
         };
         let events = Parser::new_from_str_with_options(text, options);
-        let mut reader = Reader { events, left: MEMORY_MAX, anchors: HashMap::new(), twice: Vec::new() };
+        let mut reader = Reader { events, left: memory, anchors: HashMap::new(), twice: Vec::new() };
         let value = reader.document()?;
         Ok(Self { value, twice: reader.twice })
     }

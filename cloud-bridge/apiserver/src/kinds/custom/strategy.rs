@@ -12,7 +12,7 @@ use super::{scale, schema, validate};
 use crate::codec::decode::{self, Decoded};
 use crate::codec::jsonpath;
 use crate::kinds::columns::human_duration;
-use crate::patch::merge_keys;
+use crate::patch::shape::Shape;
 use crate::resource::cel::CelQuestion;
 use crate::resource::strategy::{Column, ScalePaths, Strategy};
 use apimachinery::field::FieldError;
@@ -253,24 +253,8 @@ impl Strategy for Custom {
         std::iter::once(obj["metadata"]["name"].clone()).chain(cells).collect()
     }
 
-    fn list_keys(&self, names: &[&str]) -> Option<Vec<String>> {
-        if names.first() == Some(&"metadata") {
-            return merge_keys::OBJECT.list_keys(names);
-        }
-        let mut schema = &self.schema;
-        for name in names {
-            let inner = schema["properties"].get(name).unwrap_or(&schema["additionalProperties"]);
-            // Items of a list have no name of their own.
-            schema = if inner["type"] == "array" && names.last() != Some(name) { &inner["items"] } else { inner };
-        }
-        match schema["x-kubernetes-list-type"].as_str() {
-            Some("set") => Some(Vec::new()),
-            Some("map") => {
-                let keys = schema["x-kubernetes-list-map-keys"].as_array();
-                Some(keys.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect())
-            }
-            _ => None,
-        }
+    fn shape(&self) -> Shape<'_> {
+        Shape::Custom(&self.schema)
     }
 
     fn field<'a>(&self, obj: &'a Value, label: &str) -> Option<Cow<'a, str>> {

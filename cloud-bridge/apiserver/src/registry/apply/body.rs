@@ -5,20 +5,40 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::codec::decode::Decoded;
+use crate::codec::parse::{MEMORY_MAX, TOO_MANY};
 use crate::codec::yaml::Document;
-use crate::patch::fields::{self, Keys};
+use crate::patch::budget::Budget;
+use crate::patch::field_set::{self, FieldSet};
+use crate::patch::shape::Shape;
 use crate::registry::Context;
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::{json, meta};
 
-/// The applied object in stored form, and what strict reading says of its text.
+/// Memory that the values of an applied object may take: the live object, the merged one and what is stored are there at
+/// the same time.
+const APPLIED_MAX: usize = MEMORY_MAX / 2;
+
+/// What a client applies.
+pub(super) struct Body {
+    /// The object in stored form.
+    pub(super) object: Value,
+    /// The object as the client wrote it.
+    pub(super) written: Value,
+    /// What strict reading says of its text.
+    pub(super) strict: Result<(), String>,
+}
+
+/// Reads the body of the request.
 ///
 /// # Errors
-/// 400 for a body that is no such object, 500 for fields that the kind does not have: as the API server answers them,
-/// whatever field validation is asked for.
-pub(super) fn read(ctx: &Context<'_>, body: &Bytes) -> ApiResult<(Value, Result<(), String>)> {
-    let refuse = |why: &str| ApiError::bad_request(format!("error decoding YAML: {why}"));
-    let document = Document::read(body).map_err(|why| refuse(&why))?;
+/// 400 for a body that is no such object, 413 for one that is too large to be applied, 500 for fields that the kind does
+/// not have: as the API server answers them, whatever field validation is asked for.
+pub(super) fn read(ctx: &Context<'_>, body: &Bytes) -> ApiResult<Body> {
+    let refuse = |why: &str| match why {
+        TOO_MANY => too_large("values"),
+        _ => ApiError::bad_request(format!("error decoding YAML: {why}")),
+    };
+    let document = Document::read_within(body, APPLIED_MAX).map_err(|why| refuse(&why))?;
     let strict = document.strict();
     let kind = match &document.value {
         Value::Object(_) | Value::Null => kind_of(json::text(&document.value, "apiVersion"), &document.value),
@@ -31,19 +51,29 @@ pub(super) fn read(ctx: &Context<'_>, body: &Bytes) -> ApiResult<(Value, Result<
     if !document.value["metadata"]["managedFields"].is_null() {
         return Err(ApiError::bad_request("metadata.managedFields must be nil"));
     }
-    let Decoded { value, unknown } =
+    let shape = ctx.resource.strategy().shape();
+    FieldSet::of(&document.value, shape, &mut Budget::default()).map_err(|_| too_large("fields"))?;
+    let Decoded { value: object, unknown } =
         ctx.checked(document.value.clone()).map_err(|why| untyped(&document, &kind, &why))?;
     if unknown.is_empty() {
-        return Ok((value, strict));
+        return Ok(Body { object, written: document.value, strict });
     }
-    let keys = |names: &[&str]| ctx.resource.strategy().list_keys(names);
-    let told = |path: &String| format!("{}: field not declared in schema", shown(&document.value, path, &keys));
+    let told = |path: &String| format!("{}: field not declared in schema", shown(&document.value, path, shape));
     let told: Vec<String> = unknown.iter().map(told).collect();
     let why = match told.as_slice() {
         [one] => one.clone(),
         many => format!("errors:\n  {}", many.join("\n  ")),
     };
     Err(untyped(&document, &kind, &why))
+}
+
+/// 413 for an object that has too much of something.
+pub(super) fn too_large(what: &str) -> ApiError {
+    let mut error = ApiError::too_large(0);
+    error.message = format!(
+        "the object has too many {what} for server-side apply: write it with create or update instead, or make several of it"
+    );
+    error
 }
 
 /// `group/version, Kind=kind`, as Go shows it.
@@ -58,23 +88,23 @@ fn untyped(document: &Document, kind: &str, why: &str) -> ApiError {
 }
 
 /// A path as server-side apply names it: elements of lists that merge are named by their keys.
-fn shown(object: &Value, path: &str, keys: Keys<'_>) -> String {
-    let (mut out, mut names, mut rest, mut at) = (String::new(), Vec::new(), path, Some(object));
+fn shown(object: &Value, path: &str, shape: Shape<'_>) -> String {
+    let (mut out, mut rest, mut at, mut shape) = (String::new(), path, Some(object), shape);
     while !rest.is_empty() {
         if let Some((index, after)) = rest.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
             let item = index.parse::<usize>().ok().and_then(|index| at?.get(index));
-            match (item, keys(&names).filter(|list| !list.is_empty())) {
-                (Some(item), Some(list)) => out += &fields::shown(&[fields::element(item, &list)]),
+            match (item, shape.list_keys().filter(|keys| !keys.is_empty())) {
+                (Some(item), Some(keys)) => out += &field_set::shown(&shape.element(item, &keys)),
                 _ => out += &format!("[{index}]"),
             }
-            (at, rest) = (item, after.strip_prefix('.').unwrap_or(after));
+            (at, rest, shape) = (item, after.strip_prefix('.').unwrap_or(after), shape.item());
             continue;
         }
         let end = rest.find(['.', '[']).unwrap_or(rest.len());
         let (name, after) = rest.split_at(end);
         out += &format!(".{name}");
-        names.push(name);
         (at, rest) = (at.and_then(|value| value.get(name)), after.strip_prefix('.').unwrap_or(after));
+        shape = shape.field(name);
     }
     out
 }
@@ -84,15 +114,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::patch::merge_keys::{Type, by, by_of, object};
 
     #[test]
     fn elements_of_lists_are_named_by_their_keys() {
-        let object =
+        let given =
             json!({"spec": {"containers": [{"name": "a"}, {"name": "b", "env": [{"name": "e"}]}], "list": [{}]}});
-        let keys = |names: &[&str]| match names {
-            ["spec", "containers"] | ["spec", "containers", "env"] => Some(vec!["name".to_owned()]),
-            _ => None,
-        };
+        static CONTAINER: Type = Type { fields: &[by("env", &["name"])] };
+        static SPEC: Type = Type { fields: &[by_of("containers", &["name"], &CONTAINER)] };
+        static KIND: Type = Type { fields: &[object("spec", &SPEC)] };
         for (path, told) in [
             ("bogus", ".bogus"),
             ("spec.bogus", ".spec.bogus"),
@@ -100,7 +130,7 @@ mod tests {
             ("spec.list[0].bogus", ".spec.list[0].bogus"),
             ("spec.list[7].bogus", ".spec.list[7].bogus"),
         ] {
-            assert_eq!(shown(&object, path, &keys), told);
+            assert_eq!(shown(&given, path, Shape::built(&KIND)), told);
         }
     }
 

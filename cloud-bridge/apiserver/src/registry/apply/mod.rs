@@ -1,32 +1,36 @@
-//! Server-side apply: an applier owns the fields it sets; what it no longer sets goes, what another applier
-//! owns conflicts. Fields that were written otherwise than by apply have no owner here, so they never conflict.
+//! Server-side apply: an applier owns the fields it sets; what it no longer sets goes, and what others own with another
+//! value conflicts (structured-merge-diff merge/update.go, apimachinery pkg/util/managedfields/internal).
 
 mod body;
-
-use edge_protocol::json::SetField;
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
+mod conflict;
+mod last_applied;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use super::managed_fields::entries::{Entries, Operation, Owner};
+use super::managed_fields::{self, Writer};
 use super::{Answer, Context, create, update};
 use crate::codec::decode;
-use crate::patch::fields;
-use crate::patch::fields::Fields;
-use crate::patch::places::{self, Places};
+use crate::patch::budget::{Budget, TooManyFields};
+use crate::patch::changes::Changes;
+use crate::patch::field_set::FieldSet;
+use crate::patch::merge;
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::field::FieldError;
 use apimachinery::meta;
+use body::Body;
+
+/// The owner of what was there before an object that nobody tracked was applied.
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 /// PATCH with `application/apply-patch+yaml`.
 pub(crate) fn apply(ctx: &mut Context<'_>, body: &Bytes, dry_run: bool) -> ApiResult<Answer> {
-    let manager = ctx.query.text("fieldManager").to_owned();
-    if manager.is_empty() {
+    if ctx.query.text("fieldManager").is_empty() {
         let error = FieldError::required("fieldManager", "is required for apply patch");
         return Err(ApiError::options("PatchOptions", &error));
     }
-    let (mut applied, strict) = body::read(ctx, body)?;
+    let Body { object: mut applied, written, strict } = body::read(ctx, body)?;
     if meta::text(&applied, "name").is_empty() {
         let name = ctx.path.name.clone();
         meta::set(&mut applied, "name", name.into());
@@ -39,13 +43,13 @@ pub(crate) fn apply(ctx: &mut Context<'_>, body: &Bytes, dry_run: bool) -> ApiRe
         )));
     }
     ctx.match_namespace(&mut applied)?;
+    let resource = std::sync::Arc::clone(&ctx.resource);
     // Structures that are always there are nobody's wish.
     if let Some(map) = applied.as_object_mut() {
-        map.retain(|_, value| value.as_object().is_none_or(|fields| !fields.is_empty()));
+        let always = |name: &str| resource.rules().structures.contains(&name);
+        map.retain(|name, value| !always(name) || value.as_object().is_none_or(|fields| !fields.is_empty()));
     }
-    let resource = std::sync::Arc::clone(&ctx.resource);
-    let keys = |names: &[&str]| resource.strategy().list_keys(names);
-    let set = fields::collect(&applied, &keys);
+    let set = FieldSet::of(&applied, resource.strategy().shape(), &mut Budget::default()).map_err(too_many)?;
     let inner = ctx.inner;
     let mut store = inner.store();
     let current = store.get(&resource.storage, &ctx.key())?;
@@ -54,39 +58,88 @@ pub(crate) fn apply(ctx: &mut Context<'_>, body: &Bytes, dry_run: bool) -> ApiRe
             return Err(ApiError::not_found(&resource, &ctx.path.name));
         }
         ctx.may_create()?;
-        ctx.managed = Some(json!([entry(ctx, &manager, &set)]));
+        let mut entries = Entries::default();
+        own(ctx, &mut entries, set)?;
+        ctx.managed = Some(entries.write());
         duplicates(ctx, strict)?;
         return Ok(Answer::Object(201, create::create_value(ctx, &mut store, applied, dry_run)?));
     };
     let live = resource.read(current.value());
-    let live = live.as_ref();
-    let mut entries = live["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
-    let own = |entry: &Value| {
-        entry["manager"] == manager.as_str()
-            && entry["operation"] == "Apply"
-            && entry["subresource"].as_str().unwrap_or_default() == ctx.path.subresource
-    };
-    let before = entries.iter().find(|e| own(e)).map(|e| fields::from_json(&e["fieldsV1"])).unwrap_or_default();
-    entries.retain(|e| !own(e));
-    settle(live, &applied, &set, &mut entries, ctx.query.flag("force"))?;
-    let others: Fields = entries.iter().flat_map(|e| fields::from_json(&e["fieldsV1"])).collect();
-    let mut merged = live.clone();
-    fields::merge(&mut merged, &applied, &keys, &mut Vec::new());
-    give_up(&mut merged, &before, &set, &others);
-    decode::drop_empty(&mut merged);
+    let (mut merged, entries) = laid_over(ctx, live.as_ref(), &applied, set)?;
+    if ctx.writer.manager() == last_applied::MANAGER {
+        last_applied::refresh(&mut merged, &written);
+    }
+    if !resource.is_custom() {
+        decode::drop_empty(&mut merged);
+    }
     let version = meta::text(&applied, "resourceVersion");
     if version.is_empty() {
         meta::set(&mut merged, "resourceVersion", current.rev.to_string().into());
     }
-    entries.push(entry(ctx, &manager, &set));
     duplicates(ctx, strict)?;
-    ctx.managed = Some(json!(entries));
+    ctx.managed = Some(entries.write());
     let uid = meta::text(&applied, "uid");
     if !uid.is_empty() {
         // What is merged has the live object's: validation refuses any other.
         meta::set(&mut merged, "uid", uid.into());
     }
     Ok(Answer::Object(200, update::replace(ctx, &mut store, &current, merged, None, dry_run)?))
+}
+
+/// The live object with the applied one in it, and who owns its fields then.
+fn laid_over(ctx: &Context<'_>, live: &Value, applied: &Value, set: FieldSet) -> ApiResult<(Value, Entries)> {
+    let shape = ctx.resource.strategy().shape();
+    let mut entries = tracked(ctx, live).map_err(too_many)?;
+    let last = entries.take(&ctx.writer.owner(Operation::Apply, &ctx.resource));
+    let mut merged = live.clone();
+    merge::merge(&mut merged, applied, shape);
+    if let Some(last) = last {
+        merge::prune(&mut merged, &last.set, &entries.all().union(&set), shape);
+    }
+    let changes = Changes::between(live, &merged, shape, &mut Budget::default()).map_err(too_many)?;
+    let written = managed_fields::ownable(ctx, changes.written());
+    let conflicts = conflict::find(&entries, &written);
+    if !conflicts.is_empty() && !ctx.query.flag("force") && !may_take_over(ctx, live, &conflicts) {
+        return Err(conflict::refusal(&conflicts));
+    }
+    entries.disown(&written);
+    entries.disown(&managed_fields::ownable(ctx, changes.removed));
+    own(ctx, &mut entries, set)?;
+    Ok((merged, entries))
+}
+
+/// Who owns what of the live object. All that is in one that nobody tracked is one update.
+fn tracked(ctx: &Context<'_>, live: &Value) -> Result<Entries, TooManyFields> {
+    let entries = Entries::read(&live["metadata"]["managedFields"])?.unwrap_or_default();
+    if !entries.0.is_empty() {
+        return Ok(entries);
+    }
+    let shape = ctx.resource.strategy().shape();
+    let changes = Changes::between(&json!({}), live, shape, &mut Budget::default())?;
+    let owner = Writer::new(BEFORE_FIRST_APPLY, "", &ctx.path.subresource).owner(Operation::Update, &ctx.resource);
+    let mut entries = Entries::default();
+    entries.add(owner, managed_fields::ownable(ctx, changes.added), &meta::rfc3339(ctx.now));
+    Ok(entries)
+}
+
+/// Makes the applier the owner of what it set.
+fn own(ctx: &Context<'_>, entries: &mut Entries, set: FieldSet) -> ApiResult<()> {
+    let owner = ctx.writer.owner(Operation::Apply, &ctx.resource);
+    entries.add(owner, managed_fields::ownable(ctx, set), &meta::rfc3339(ctx.now));
+    entries.within_budget().map_err(too_many)
+}
+
+/// Whether kubectl meets in these conflicts only what its own client-side apply set.
+fn may_take_over(ctx: &Context<'_>, live: &Value, conflicts: &[(Owner, FieldSet)]) -> bool {
+    if ctx.writer.manager() != last_applied::MANAGER {
+        return false;
+    }
+    let Some(unchanged) = last_applied::unchanged(ctx, live) else { return false };
+    conflicts.iter().all(|(_, fields)| fields.difference(&unchanged).is_empty())
+}
+
+fn too_many(_: TooManyFields) -> ApiError {
+    body::too_large("fields")
 }
 
 /// What field validation makes of keys that stand twice: known only after conflicts, as the API server has it.
@@ -98,81 +151,4 @@ fn duplicates(ctx: &mut Context<'_>, strict: Result<(), String>) -> ApiResult<()
         _ => ctx.warnings.push(why),
     }
     Ok(())
-}
-
-fn entry(ctx: &Context<'_>, manager: &str, set: &Fields) -> Value {
-    let mut entry = json!({
-        "manager": manager,
-        "operation": "Apply",
-        "apiVersion": ctx.resource.api_version(),
-        "time": meta::rfc3339(ctx.now),
-        "fieldsType": "FieldsV1",
-        "fieldsV1": fields::to_json(set),
-    });
-    if !ctx.path.subresource.is_empty() {
-        entry.set("subresource", ctx.path.subresource.as_str().into());
-    }
-    entry
-}
-
-/// Finds fields that others own with another value: a conflict, or theirs no longer when forced.
-fn settle(live: &Value, applied: &Value, set: &Fields, entries: &mut Vec<Value>, force: bool) -> ApiResult<()> {
-    let mut conflicts: Vec<(String, String)> = Vec::new();
-    let (is, wanted) = (Places::new(live), Places::new(applied));
-    for entry in entries.iter_mut() {
-        let theirs = fields::from_json(&entry["fieldsV1"]);
-        let lost: BTreeSet<_> =
-            set.intersection(&theirs).filter(|path| is.at(path) != wanted.at(path)).cloned().collect();
-        let name = entry["manager"].as_str().unwrap_or_default().to_owned();
-        conflicts.extend(
-            lost.iter().filter(|p| p.last().is_none_or(|s| s != ".")).map(|p| (name.clone(), fields::shown(p))),
-        );
-        if force && !lost.is_empty() {
-            entry.set("fieldsV1", fields::to_json(&theirs.difference(&lost).cloned().collect()));
-        }
-    }
-    if force || conflicts.is_empty() {
-        entries.retain(|e| e["fieldsV1"].as_object().is_some_and(|f| !f.is_empty()));
-        return Ok(());
-    }
-    Err(conflict(&conflicts))
-}
-
-fn conflict(conflicts: &[(String, String)]) -> ApiError {
-    let plural = if conflicts.len() == 1 { "" } else { "s" };
-    let mut text = format!("Apply failed with {} conflict{plural}: ", conflicts.len());
-    let mut managers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (manager, path) in conflicts {
-        managers.entry(manager).or_default().push(path);
-    }
-    let parts: Vec<String> = managers
-        .iter()
-        .map(|(manager, paths)| match paths.as_slice() {
-            [one] => format!("conflict with {manager:?}: {one}"),
-            many => format!("conflicts with {manager:?}:\n- {}", many.join("\n- ")),
-        })
-        .collect();
-    text += &parts.join("\n");
-    let mut error = ApiError::bad_request(text);
-    error.code = 409;
-    error.reason = "Conflict";
-    for (manager, path) in conflicts {
-        error = error.with_cause("FieldManagerConflict", &format!("conflict with {manager:?}"), path);
-    }
-    error
-}
-
-/// Removes what the manager set before and no longer does, unless somebody else owns it.
-fn give_up(merged: &mut Value, before: &Fields, set: &Fields, others: &Fields) {
-    let gone = before.difference(set).filter(|path| {
-        let item = path.last().is_some_and(|s| s == ".");
-        let stem: &[String] = if item { &path[..path.len() - 1] } else { path };
-        // What begins with the stem comes right behind it in the order of the sets.
-        let within = |fields: &Fields| {
-            let mut from = fields.range::<[String], _>((Bound::Included(stem), Bound::Unbounded));
-            from.next().is_some_and(|other| other.starts_with(stem))
-        };
-        !within(set) && !within(others)
-    });
-    places::remove(merged, gone);
 }

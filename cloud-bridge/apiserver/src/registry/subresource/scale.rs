@@ -70,6 +70,7 @@ pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes
         verb: ctx.verb.clone(),
         now: ctx.now,
         warnings: Vec::new(),
+        writer: ctx.writer.clone(),
         managed: None,
         cel: std::mem::take(&mut ctx.cel),
     };

@@ -1,0 +1,79 @@
+//! The annotation of client-side apply, which kubectl and server-side apply by the manager `kubectl` keep together
+//! (apimachinery pkg/util/managedfields/internal: lastapplied.go, lastappliedmanager.go, lastappliedupdater.go).
+
+use edge_protocol::json::SetField;
+use serde_json::Value;
+
+use crate::patch::budget::Budget;
+use crate::patch::changes::Changes;
+use crate::patch::field_set::FieldSet;
+use crate::patch::shape::Shape;
+use crate::registry::Context;
+
+const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// The one manager that takes over what client-side apply set.
+pub(super) const MANAGER: &str = "kubectl";
+/// What all annotations of an object may take.
+const ANNOTATIONS_MAX: usize = 256 * 1024;
+
+/// The fields that client-side apply set and nobody changed since: kubectl may take them over without a conflict.
+pub(super) fn unchanged(ctx: &Context<'_>, live: &Value) -> Option<FieldSet> {
+    let text = live["metadata"]["annotations"][ANNOTATION].as_str()?;
+    let last = ctx.checked(serde_json::from_str(text).ok()?).ok()?.value;
+    unchanged_since(&last, live, ctx.resource.strategy().shape())
+}
+
+fn unchanged_since(last: &Value, live: &Value, shape: Shape<'_>) -> Option<FieldSet> {
+    let set = FieldSet::of(last, shape, &mut Budget::default()).ok()?;
+    let since = Changes::between(last, live, shape, &mut Budget::default()).ok()?;
+    Some(set.difference(&since.written()).difference(&since.removed))
+}
+
+/// Brings an annotation that is there up to what was applied. One that would be too large goes.
+pub(super) fn refresh(object: &mut Value, written: &Value) {
+    let Some(annotations) = object["metadata"]["annotations"].as_object() else { return };
+    if !annotations.contains_key(ANNOTATION) {
+        return;
+    }
+    let mut config = written.clone();
+    if let Some(annotations) = config.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+        annotations.remove(ANNOTATION);
+    }
+    let text = format!("{config}\n");
+    let others = annotations.iter().filter(|(name, _)| *name != ANNOTATION);
+    let size: usize = others.map(|(name, value)| name.len() + value.as_str().map_or(0, str::len)).sum();
+    if size + ANNOTATION.len() + text.len() <= ANNOTATIONS_MAX {
+        object.set_at(&["metadata", "annotations", ANNOTATION], text.into());
+    } else if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+        annotations.remove(ANNOTATION);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::patch::merge_keys;
+
+    #[test]
+    fn annotation_follows_what_was_applied() {
+        let mut object = json!({"metadata": {"annotations": {ANNOTATION: "{}\n", "other": "x"}}});
+        let written = json!({"data": {"a": "1"}, "metadata": {"annotations": {ANNOTATION: "old", "mine": "1"}}});
+        refresh(&mut object, &written);
+        let text = object["metadata"]["annotations"][ANNOTATION].as_str().unwrap();
+        assert_eq!(text, "{\"data\":{\"a\":\"1\"},\"metadata\":{\"annotations\":{\"mine\":\"1\"}}}\n");
+        refresh(&mut object, &json!({ "data": "x".repeat(ANNOTATIONS_MAX) }));
+        assert_eq!(object["metadata"]["annotations"], json!({"other": "x"}), "too large");
+        refresh(&mut object, &written);
+        assert_eq!(object["metadata"]["annotations"], json!({"other": "x"}), "it is not made anew");
+    }
+
+    #[test]
+    fn fields_that_somebody_changed_are_not_taken_over() {
+        let shape = Shape::built(&merge_keys::OBJECT);
+        let last = json!({"spec": {"a": 1, "b": 1, "c": 1}});
+        let set = unchanged_since(&last, &json!({"spec": {"a": 1, "b": 2, "d": 1}}), shape).unwrap();
+        assert_eq!(set.encode(), json!({"f:spec": {"f:a": {}}}));
+    }
+}

@@ -1,0 +1,180 @@
+//! Who owns which fields of an object: every writer is an owner of what it sets, so that appliers meet conflicts with
+//! updates, too. The rules are those of apimachinery pkg/util/managedfields/internal.
+
+pub(crate) mod entries;
+
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value, json};
+
+use super::Context;
+use crate::patch::budget::{Budget, TooManyFields};
+use crate::patch::changes::Changes;
+use crate::patch::field_set::FieldSet;
+use crate::resource::Resource;
+use apimachinery::meta;
+use entries::{Entries, Operation, Owner};
+
+/// How long the name of a manager may be, in bytes.
+pub(crate) const MANAGER_MAX: usize = 128;
+
+/// Metadata that nobody owns: the server's, or what tells the object from others (stripmeta.go).
+static STRIPPED: LazyLock<FieldSet> = LazyLock::new(|| {
+    let names =
+        ["creationTimestamp", "generation", "managedFields", "name", "namespace", "resourceVersion", "selfLink", "uid"];
+    let mut fields: Map<String, Value> = names.iter().map(|name| (format!("f:{name}"), json!({}))).collect();
+    fields.insert(".".to_owned(), json!({}));
+    let set = json!({"f:apiVersion": {}, "f:kind": {}, "f:metadata": fields});
+    FieldSet::decode(&set, &mut Budget::default()).ok().flatten().unwrap_or_default()
+});
+
+/// Who writes, as managedFields name it.
+#[derive(Debug, Clone)]
+pub(crate) struct Writer {
+    manager: String,
+    subresource: String,
+}
+
+impl Writer {
+    /// The writer of a request: its `fieldManager`, or the first word of its `User-Agent`.
+    pub(crate) fn new(field_manager: &str, user_agent: &str, subresource: &str) -> Self {
+        let named = if field_manager.is_empty() { first_word(user_agent) } else { field_manager.to_owned() };
+        let manager = if named.is_empty() { "unknown".to_owned() } else { named };
+        Self { manager, subresource: subresource.to_owned() }
+    }
+
+    pub(crate) fn manager(&self) -> &str {
+        &self.manager
+    }
+
+    /// The owner that this writer is in one version of a kind.
+    pub(crate) fn owner(&self, operation: Operation, resource: &Resource) -> Owner {
+        Owner {
+            manager: self.manager.clone(),
+            operation,
+            api_version: resource.api_version(),
+            subresource: self.subresource.clone(),
+        }
+    }
+}
+
+/// The name of a client without its version (apiserver pkg/endpoints/handlers/create.go, `prefixFromUserAgent`).
+fn first_word(user_agent: &str) -> String {
+    let mut word = String::new();
+    for c in user_agent.split('/').next().unwrap_or_default().chars().filter(|c| !c.is_control()) {
+        if word.len() + c.len_utf8() > MANAGER_MAX {
+            break;
+        }
+        word.push(c);
+    }
+    word
+}
+
+/// The managedFields of a new object, by its state before admission: what the server adds has no owner.
+pub(crate) fn created(ctx: &Context<'_>, new: &Value) -> Value {
+    let resource = &ctx.resource;
+    let sent = &new["metadata"]["managedFields"];
+    let Ok(entries) = Entries::read(sent) else { return Value::Null };
+    // Leases are renewed, and Events made, all the time, by one writer each: entries would be most of what they are.
+    if sent.is_null() && (resource.rules().ttl.is_some() || resource.kind == "Lease") {
+        return Value::Null;
+    }
+    let structures = resource.rules().structures.iter().chain(&["metadata"]);
+    let empty: Map<String, Value> = structures.map(|name| ((*name).to_owned(), json!({}))).collect();
+    updated_by(ctx, entries.unwrap_or_default(), new, &Value::Object(empty)).unwrap_or_default()
+}
+
+/// The managedFields after an update from `old` to `new`. `sent` are those that the client sent: they count when they can
+/// be read, but not in a subresource; one empty entry removes all.
+///
+/// Too many fields are not tracked: such an object loses its managedFields, as it does in Kubernetes when they cannot be
+/// made (fieldmanager.go, `UpdateNoErrors`).
+pub(crate) fn updated(ctx: &Context<'_>, sent: &Value, new: &Value, old: &Value) -> Value {
+    let live = &old["metadata"]["managedFields"];
+    let main = ctx.path.subresource.is_empty();
+    if main && is_reset(sent) {
+        return Value::Null;
+    }
+    let given = if main && sent != live { Entries::read(sent).ok().flatten() } else { None };
+    let given = given.filter(|entries| !entries.0.is_empty());
+    let entries = given.map_or_else(|| Entries::read(live), |given| Ok(Some(given)));
+    match entries {
+        // An object that nobody tracks is tracked from its first apply on (skipnonapplied.go).
+        Ok(Some(entries)) if !entries.0.is_empty() => updated_by(ctx, entries, new, old).unwrap_or_default(),
+        _ => Value::Null,
+    }
+}
+
+/// `[{}]` (managedfields.go, `isResetManagedFields`).
+fn is_reset(sent: &Value) -> bool {
+    matches!(sent.as_array().map(Vec::as_slice), Some([one]) if one.as_object().is_some_and(Map::is_empty))
+}
+
+fn updated_by(ctx: &Context<'_>, mut entries: Entries, new: &Value, old: &Value) -> Result<Value, TooManyFields> {
+    let shape = ctx.resource.strategy().shape();
+    let changes = Changes::between(old, new, shape, &mut Budget::default())?;
+    let written = changes.written();
+    entries.disown(&written);
+    entries.disown(&changes.removed);
+    let own = ownable(ctx, written);
+    if !own.is_empty() {
+        entries.add(ctx.writer.owner(Operation::Update, &ctx.resource), own, &meta::rfc3339(ctx.now));
+    }
+    entries.cap();
+    entries.within_budget()?;
+    Ok(entries.write())
+}
+
+/// The part of a set that a writer may own: neither metadata of the server nor what the request cannot write
+/// (`GetResetFields` of the kinds' strategies).
+pub(crate) fn ownable(ctx: &Context<'_>, set: FieldSet) -> FieldSet {
+    let mut set = set.difference(&STRIPPED);
+    match ctx.path.subresource.as_str() {
+        "" if ctx.resource.has_subresource("status") => set.drop_field("status"),
+        "status" => {
+            set.drop_field("spec");
+            if ctx.resource.is_custom() {
+                set.drop_field("metadata");
+            }
+        }
+        _ => {}
+    }
+    set
+}
+
+/// Whether two lists of managedFields differ in more than their times.
+pub(crate) fn same_owners(a: &Value, b: &Value) -> bool {
+    let bare = |value: &Value| {
+        let mut value = value.clone();
+        for entry in value.as_array_mut().into_iter().flatten() {
+            if let Some(map) = entry.as_object_mut() {
+                map.remove("time");
+            }
+        }
+        value
+    };
+    a == b || bare(a) == bare(b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_agents_name_managers() {
+        let manager = |field: &str, agent: &str| Writer::new(field, agent, "").manager;
+        assert_eq!(manager("", "kubectl/v1.36.0 (linux/amd64) kubernetes/abc"), "kubectl");
+        assert_eq!(manager("mine", "kubectl/v1.36.0"), "mine");
+        assert_eq!(manager("", ""), "unknown");
+        assert_eq!(manager("", "a\tb\u{7}c/1"), "abc");
+        assert_eq!(manager("", &"é".repeat(100)), "é".repeat(64));
+    }
+
+    #[test]
+    fn one_empty_entry_resets() {
+        assert!(is_reset(&json!([{}])));
+        for other in [json!([]), json!(null), json!([{}, {}]), json!([{"manager": "m"}])] {
+            assert!(!is_reset(&other), "{other}");
+        }
+    }
+}
