@@ -13,7 +13,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use super::verb::{Flag, Given, Operands, Verb};
 use super::{CliError, print, read_json};
 use crate::eviction::walk::{self, Question};
-use crate::image::limits::{Limits, confine_process};
+use crate::image::limits::{Limits, confine_memory, confine_process};
 use crate::launch::look::{Answer, Look};
 use crate::net::namespaces::kind_of;
 use crate::store::Store;
@@ -72,7 +72,7 @@ fn own(given: Given) -> Result<(), CliError> {
     let (Some(group), Some(mark), Some(path)) = (group, mark, given.operands.first().map(Into::into)) else {
         return Err(CliError::Usage("own needs --group, --mark and a folder".into()));
     };
-    confine_process(&Limits::default());
+    confine_memory();
     Ok(Owning { path, group, mark }.run()?)
 }
 

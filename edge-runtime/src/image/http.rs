@@ -115,3 +115,38 @@ impl Resolver for Names {
         if addresses.is_empty() { Err(ureq::Error::HostNotFound) } else { Ok(addresses) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Answers one request after the other, each on a connection of its own, and tells whether it came with a login.
+    fn server(answers: Vec<String>) -> (u16, std::thread::JoinHandle<Vec<bool>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let answer = move |answer: String| {
+            let (mut stream, _) = listener.accept().unwrap();
+            let lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+            let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+            let answer = answer.replace("PORT", &port.to_string());
+            write!(stream, "HTTP/1.1 {answer}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
+            head.iter().any(|line| line.to_lowercase().starts_with("authorization: basic"))
+        };
+        (port, std::thread::spawn(move || answers.into_iter().map(answer).collect()))
+    }
+
+    #[test]
+    fn redirects_keep_the_login_on_the_same_host_only() {
+        for (target, expected) in [("/b", true), ("http://127.0.0.1:PORT/b", true), ("http://localhost:PORT/b", false)]
+        {
+            let (port, asked) = server(vec![format!("307 Moved\r\nlocation: {target}"), "200 OK".to_owned()]);
+            let agent = agent(None, false, false).unwrap();
+            let request = agent.get(format!("http://127.0.0.1:{port}/a")).header("authorization", "Basic dTpw");
+            assert_eq!(request.call().unwrap().status(), 200);
+            assert_eq!(asked.join().unwrap(), [true, expected], "{target}");
+        }
+    }
+}

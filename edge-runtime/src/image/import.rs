@@ -45,7 +45,7 @@ impl Import<'_> {
     /// Unpacks every image of the archive that fits this machine.
     ///
     /// # Errors
-    /// The archive is neither kind, is cut or lies about its content, has an image without a name, or none for this machine.
+    /// The archive is neither kind, is cut or lies about its content, or has no image with a name for this machine.
     pub fn run(&self, source: &Source) -> Result<Vec<ImageRecord>, ImageError> {
         // Docker writes both; only its own list surely has full names, only the index has digests.
         if source.has(OCI_INDEX) {
@@ -62,16 +62,14 @@ impl Import<'_> {
         let Document::Index(entries) = parse_document(&bytes, &source.name, OCI_INDEX)? else {
             return Err(self.broken(source, OCI_INDEX, "is a manifest, not an index"));
         };
-        let mut records = Vec::new();
-        for group in by_name(&entries) {
+        let named = by_name(&entries).into_iter().map(|group| {
             let entry = match group.as_slice() {
                 [only] => only.clone(),
                 many => self.wanted.select(many, &source.name)?.clone(),
             };
-            let references = self.references(source, &entry)?;
-            records.push(self.manifest(source, &entry, references)?);
-        }
-        self.not_empty(source, records)
+            Ok((self.references(source, &entry)?, entry))
+        });
+        self.each(source, named, |references, entry| self.manifest(source, &entry, references))
     }
 
     /// Follows a descriptor to its manifest, through an index of platforms if there is one.
@@ -109,18 +107,17 @@ impl Import<'_> {
         if self.name.is_some() && images.len() > 1 {
             return Err(self.broken(source, DOCKER_LIST, "holds several images, which cannot all have one name"));
         }
-        let mut records = Vec::new();
-        for saved in images {
-            let references = match self.name {
+        let named = images.into_iter().map(|mut saved| {
+            let tags = saved.repo_tags.take().unwrap_or_default();
+            let tags = tags.iter().map(|tag| Ok(Reference::parse(tag)?.to_string()));
+            let references: Vec<String> = match self.name {
                 Some(name) => vec![name.to_string()],
-                None => {
-                    let tags = saved.repo_tags.unwrap_or_default();
-                    tags.iter().map(|tag| Ok(Reference::parse(tag)?.to_string())).collect::<Result<_, ImageError>>()?
-                }
+                None => tags.collect::<Result<_, ImageError>>()?,
             };
-            let Some(image) = references.first().cloned() else {
-                return Err(self.unnamed(source));
-            };
+            if references.is_empty() { Err(self.unnamed(source)) } else { Ok((references, saved)) }
+        });
+        self.each(source, named, |references, saved| {
+            let image = references.first().map_or(source.name.as_str(), String::as_str).to_owned();
             let bytes = source.read(&saved.config, self.limits.document_bytes)?;
             let configuration: Configuration = parse_configuration(&bytes, &image)?;
             let files = saved.layers.unwrap_or_default();
@@ -136,9 +133,39 @@ impl Import<'_> {
             }
             self.check_unpacked(&configuration, &image)?;
             let size = bytes.len() as u64 + files.iter().map(|file| source.size(file)).sum::<u64>();
-            records.push(assemble::record(id, references, configuration, self.wanted, size, self.now));
+            Ok(assemble::record(id, references, configuration, self.wanted, size, self.now))
+        })
+    }
+
+    /// Takes each image of the archive. One without a usable name, or none of whose builds runs here, is passed over as long
+    /// as another can be had.
+    fn each<T>(
+        &self,
+        source: &Source,
+        named: impl Iterator<Item = Result<(Vec<String>, T), ImageError>>,
+        take: impl Fn(Vec<String>, T) -> Result<ImageRecord, ImageError>,
+    ) -> Result<Vec<ImageRecord>, ImageError> {
+        let (mut records, mut passed) = (Vec::new(), None);
+        for one in named {
+            let error = match one {
+                Err(error) => error,
+                Ok((references, image)) => match take(references, image) {
+                    Ok(record) => {
+                        records.push(record);
+                        continue;
+                    }
+                    Err(error @ ImageError::NoPlatform { .. }) => error,
+                    Err(error) => return Err(error),
+                },
+            };
+            log::warn!("{error}; this image of {} is passed over", source.name);
+            passed.get_or_insert(error);
         }
-        self.not_empty(source, records)
+        match (records.is_empty(), passed) {
+            (true, Some(error)) => Err(error),
+            (true, None) => Err(self.broken(source, "archive", "holds no image")),
+            (false, _) => Ok(records),
+        }
     }
 
     /// Until the record is there the image's layers are known by a note.
@@ -171,10 +198,6 @@ impl Import<'_> {
         let mut keys = vec![reference.to_string(), format!("{}@{}", reference.name(), entry.digest)];
         keys.dedup();
         Ok(keys)
-    }
-
-    fn not_empty(&self, source: &Source, records: Vec<ImageRecord>) -> Result<Vec<ImageRecord>, ImageError> {
-        if records.is_empty() { Err(self.broken(source, "archive", "holds no image")) } else { Ok(records) }
     }
 
     fn unnamed(&self, source: &Source) -> ImageError {

@@ -41,17 +41,22 @@ impl Default for Limits {
 pub fn confine_process(limits: &Limits) {
     const CPU_SECONDS: u64 = 3600;
     crate::sys::writeback::stay_behind();
-    for (resource, value) in [
-        (Resource::RLIMIT_AS, memory_limit(crate::sys::host::memory_total())),
-        (Resource::RLIMIT_FSIZE, limits.layer_bytes),
-        (Resource::RLIMIT_CPU, CPU_SECONDS),
-        (Resource::RLIMIT_CORE, 0),
-    ] {
-        let value = rlim_t::try_from(value).unwrap_or(RLIM_INFINITY);
-        let done = getrlimit(resource).and_then(|(_, hard)| setrlimit(resource, value.min(hard), value.min(hard)));
-        if let Err(error) = done {
-            log::debug!("limit {resource:?} stays as it is: {error}");
-        }
+    confine_memory();
+    set(Resource::RLIMIT_FSIZE, limits.layer_bytes);
+    set(Resource::RLIMIT_CPU, CPU_SECONDS);
+}
+
+/// Bounds this process's memory alone: somebody waits for what it does.
+pub fn confine_memory() {
+    set(Resource::RLIMIT_AS, memory_limit(crate::sys::host::memory_total()));
+    set(Resource::RLIMIT_CORE, 0);
+}
+
+fn set(resource: Resource, value: u64) {
+    let value = rlim_t::try_from(value).unwrap_or(RLIM_INFINITY);
+    let done = getrlimit(resource).and_then(|(_, hard)| setrlimit(resource, value.min(hard), value.min(hard)));
+    if let Err(error) = done {
+        log::debug!("limit {resource:?} stays as it is: {error}");
     }
 }
 

@@ -133,6 +133,20 @@ fn archives_that_lie_or_are_cut_leave_nothing() {
 }
 
 #[test]
+fn images_of_an_archive_that_cannot_be_taken_do_not_keep_others_out() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path();
+    let served = Served::new(&[layer("file", b"content")]);
+    layout(dir, &served, "app:v1");
+    let index = fs::read_to_string(dir.join("index.json")).unwrap();
+    let nameless = format!(r#"{{"digest":"{}","size":1}},"#, served.manifest);
+    fs::write(dir.join("index.json"), index.replace("[{", &format!("[{nameless}{{"))).unwrap();
+    let node = Node::new();
+    node.run("import", &[&dir.display().to_string()]).expect();
+    assert!(node.images()[0]["references"].to_string().contains("library/app:v1"));
+}
+
+#[test]
 fn a_cut_archive_is_refused_wherever_it_is_cut() {
     if !tools() {
         return;
