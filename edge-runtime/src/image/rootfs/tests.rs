@@ -114,7 +114,7 @@ fn state_folder_on_an_overlay_is_refused() {
     }
     let temp = tempfile::tempdir().unwrap();
     let folder = |name: &str| {
-        std::fs::create_dir(temp.path().join(name)).unwrap();
+        fs::create_dir(temp.path().join(name)).unwrap();
         temp.path().join(name)
     };
     let Ok(None) = refused(temp.path()) else { return };
@@ -123,6 +123,6 @@ fn state_folder_on_an_overlay_is_refused() {
     let found = refused(&state);
     unmount(&state).unwrap();
     // Nothing stays of the trial.
-    assert_eq!(std::fs::read_dir(&upper).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(&upper).unwrap().count(), 0);
     assert!(found.unwrap().is_some());
 }
