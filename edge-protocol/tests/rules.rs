@@ -45,8 +45,10 @@ fn messages_come_in_order_and_are_acknowledged_in_any() {
 #[test]
 fn a_call_is_answered_by_its_number() {
     let mut pair = welcomed(true, 7);
-    let call = serde_json::to_value(Call::Publish { topic: "led".into(), payload: b"ON".to_vec() }).expect("data");
-    assert_eq!(call, json!({"publish": {"topic": "led", "payload": "T04="}}));
+    let call =
+        serde_json::to_value(Call::Publish { namespace: "ns".into(), topic: "led".into(), payload: b"ON".to_vec() })
+            .expect("data");
+    assert_eq!(call, json!({"publish": {"namespace": "ns", "topic": "led", "payload": "T04="}}));
     let id = pair.bridge.call(call.clone()).expect("it takes calls");
     pair.run(NOW).expect("they talk");
     assert_eq!(pair.edge_events.last(), Some(&EdgeEvent::Call { id, call: call.clone() }));

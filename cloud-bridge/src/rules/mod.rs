@@ -180,7 +180,7 @@ async fn answer(
         if let Some(place) = elsewhere(&served.desk, &parts, &node) {
             return served.forwarder.pass_on(&place, &parts, body).await;
         }
-        match call(&route.target, &parts, &rest, query.as_deref(), &body) {
+        match call(&route.name.0, &route.target, &parts, &rest, query.as_deref(), &body) {
             Ok(call) => response(served.desk.call(&node, &route, call).await),
             Err(refusal) => refusal.response(),
         }

@@ -79,6 +79,7 @@ pub(super) fn place(uri: &Uri) -> Result<Place, Refusal> {
 
 /// What is to be done on the node.
 pub(super) fn call(
+    namespace: &str,
     target: &Target,
     parts: &Parts,
     rest: &str,
@@ -94,7 +95,7 @@ pub(super) fn call(
             if !is_topic(&topic) {
                 return Err(Refusal::BadTopic);
             }
-            Ok(Call::Publish { topic, payload: body.to_vec() })
+            Ok(Call::Publish { namespace: namespace.to_owned(), topic, payload: body.to_vec() })
         }
         Target::Service { port, path } => {
             let query = query.map(|query| format!("?{query}")).unwrap_or_default();
@@ -107,7 +108,8 @@ pub(super) fn call(
                 return Err(Refusal::LongHeaders);
             }
             let (port, method, body) = (*port, parts.method.to_string(), body.to_vec());
-            Ok(Call::Http { port, method, path, headers, body })
+            let namespace = namespace.to_owned();
+            Ok(Call::Http { namespace, port, method, path, headers, body })
         }
         // Of a rule that begins at a node: it has no path.
         Target::Url(_) => Err(Refusal::NoRule),
@@ -168,6 +170,7 @@ pub(super) fn response(result: CallResult) -> Answer {
             CallFailure::Unavailable => later(&why),
             CallFailure::Timeout => text(StatusCode::GATEWAY_TIMEOUT, why),
             CallFailure::Refused => text(StatusCode::BAD_REQUEST, why),
+            CallFailure::Forbidden => text(StatusCode::FORBIDDEN, why),
             CallFailure::Unreachable | CallFailure::Broken | CallFailure::Unknown => text(StatusCode::BAD_GATEWAY, why),
         },
     }
@@ -203,9 +206,13 @@ mod tests {
     #[test]
     fn what_is_behind_a_path_goes_behind_the_topic() {
         let target = Target::Topic("led/set".into());
-        let made =
-            |method: &str, rest: &str| call(&target, &parts(method, &[]), rest, Some("q"), &Bytes::from_static(b"x"));
-        assert_eq!(made("POST", "/a"), Ok(Call::Publish { topic: "led/set/a".into(), payload: b"x".to_vec() }));
+        let made = |method: &str, rest: &str| {
+            call("ns", &target, &parts(method, &[]), rest, Some("q"), &Bytes::from_static(b"x"))
+        };
+        assert_eq!(
+            made("POST", "/a"),
+            Ok(Call::Publish { namespace: "ns".into(), topic: "led/set/a".into(), payload: b"x".to_vec() })
+        );
         assert_eq!(made("GET", ""), Err(Refusal::BadMethod));
         assert_eq!(made("POST", "/+"), Err(Refusal::BadTopic));
     }
@@ -222,13 +229,22 @@ mod tests {
             ("x-own", "1"),
             ("cookie", "c"),
         ];
-        let made = call(&target, &parts("PUT", &headers), "/x", Some("y=1"), &Bytes::new());
+        let made = call("ns", &target, &parts("PUT", &headers), "/x", Some("y=1"), &Bytes::new());
         let passed = vec![("content-type".to_owned(), "a/b".to_owned()), ("cookie".to_owned(), "c".to_owned())];
-        let wanted =
-            Call::Http { port: 80, method: "PUT".into(), path: "/api/x?y=1".into(), headers: passed, body: vec![] };
+        let wanted = Call::Http {
+            namespace: "ns".into(),
+            port: 80,
+            method: "PUT".into(),
+            path: "/api/x?y=1".into(),
+            headers: passed,
+            body: vec![],
+        };
         assert_eq!(made, Ok(wanted));
         let long = "x".repeat(HEADERS);
-        assert_eq!(call(&target, &parts("GET", &[("a", &long)]), "", None, &Bytes::new()), Err(Refusal::LongHeaders));
+        assert_eq!(
+            call("ns", &target, &parts("GET", &[("a", &long)]), "", None, &Bytes::new()),
+            Err(Refusal::LongHeaders)
+        );
     }
 
     #[test]
@@ -239,6 +255,7 @@ mod tests {
         assert_eq!(response(failed(CallFailure::Unavailable)).headers()[header::RETRY_AFTER], "5");
         let codes = [CallFailure::Unavailable, CallFailure::Unreachable, CallFailure::Broken, CallFailure::Timeout];
         assert_eq!(codes.map(|failure| code(failed(failure))), [503, 502, 502, 504]);
+        assert_eq!(code(failed(CallFailure::Forbidden)), 403);
         let headers =
             vec![("x-a".to_owned(), "b".to_owned()), ("x\n".to_owned(), "c".to_owned()), ("te".into(), "x".into())];
         let answer = response(CallResult::Http { status: 418, headers, body: b"tea".to_vec() });

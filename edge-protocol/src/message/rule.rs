@@ -44,12 +44,18 @@ pub struct RuleRequest {
 pub enum Call {
     /// Publish at the broker, with QoS 1. Done when the broker has acknowledged it.
     Publish {
+        /// Of the rule; empty from a bridge that does not say it.
+        #[serde(default)]
+        namespace: String,
         topic: String,
         #[serde(with = "base64_text")]
         payload: Vec<u8>,
     },
     /// A request to a server on the device, at its loopback address.
     Http {
+        /// Of the rule; empty from a bridge that does not say it.
+        #[serde(default)]
+        namespace: String,
         port: u16,
         method: String,
         /// With the query.
@@ -93,6 +99,8 @@ pub enum CallFailure {
     Timeout,
     /// Who is asked does not do such a thing.
     Refused,
+    /// Nothing was done: the node's configuration does not allow it.
+    Forbidden,
     #[serde(other)]
     Unknown,
 }

@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use edge_protocol::message::{Call, CallFailure, CallResult, RuleMessage};
-use sampan_devices_control::{FromHelper, Kind, MessageRow, ToHelper};
+use sampan_devices_control::{FromHelper, Kind, MessageRow, Rules, Settings, ToHelper};
 use serde_json::json;
 use support::{Broker, Helper};
 
@@ -39,12 +39,23 @@ fn call(helper: &mut Helper, id: u64, call: &Call) -> CallResult {
 }
 
 fn http(port: u16, path: &str) -> Call {
-    Call::Http { port, method: "GET".into(), path: path.into(), headers: vec![], body: vec![] }
+    Call::Http {
+        namespace: "default".into(),
+        port,
+        method: "GET".into(),
+        path: path.into(),
+        headers: vec![],
+        body: vec![],
+    }
 }
 
 /// A helper with a broker that it has subscribed at: until then what is published is nobody's.
 fn subscribed(broker: &Broker, topic: &str) -> Helper {
-    let mut helper = Helper::start(&broker.settings());
+    subscribed_with(broker, topic, Rules::default())
+}
+
+fn subscribed_with(broker: &Broker, topic: &str, rules: Rules) -> Helper {
+    let mut helper = Helper::start(&Settings { rules, ..broker.settings() });
     helper.object(Kind::Rule, "r", "rule-1", json!({"topic": topic, "priority": 4}));
     helper.told();
     until_subscribed(broker, &mut helper, "default/ready/1");
@@ -110,9 +121,13 @@ fn messages_are_given_in_order_until_they_are_stored() {
 #[test]
 fn a_call_is_done_once_and_what_came_of_it_is_told() {
     let mut broker = Broker::start();
-    let mut helper = subscribed(&broker, "default/x");
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = server.local_addr().unwrap().port();
+    let rules = Rules { ports: vec![port], topics: vec!["$hw/events/led/#".into()], ..Rules::default() };
+    let mut helper = subscribed_with(&broker, "default/x", rules);
     let heard = broker.subscribe();
-    let publish = |topic: &str| Call::Publish { topic: topic.into(), payload: b"ON".to_vec() };
+    let publish =
+        |topic: &str| Call::Publish { namespace: "default".into(), topic: topic.into(), payload: b"ON".to_vec() };
     assert_eq!(call(&mut helper, 7, &publish(LED)), CallResult::Published {});
     assert_eq!(heard.next(LED), "ON");
     let failure = |result: CallResult| match result {
@@ -120,9 +135,9 @@ fn a_call_is_done_once_and_what_came_of_it_is_told() {
         other => panic!("{other:?}"),
     };
     assert_eq!(failure(call(&mut helper, 8, &publish("led/+"))), CallFailure::Refused);
+    assert_eq!(failure(call(&mut helper, 8, &publish("$hw/events/device/a/b/twin/update"))), CallFailure::Forbidden);
+    assert_eq!(failure(call(&mut helper, 8, &http(port.wrapping_add(1), "/"))), CallFailure::Forbidden);
 
-    let server = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = server.local_addr().unwrap().port();
     let serving = std::thread::spawn(move || {
         let (mut stream, _) = server.accept().unwrap();
         let mut bytes = [0; 1024];

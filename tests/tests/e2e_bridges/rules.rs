@@ -78,7 +78,8 @@ fn a_request_for_a_node_of_another_bridge_is_answered_by_that_one() {
     let join = join.split_whitespace().find(|word| word.starts_with("sampan1.")).expect("a token").to_owned();
     let urls = [one.listen, two.listen].map(|address| format!("https://{address}"));
     let mut node = EdgeNode::bare(&cluster, &name);
-    node.configure("device-twin: {}\n");
+    let port = server.address.port();
+    node.configure(&format!("device-twin: {{rules: {{ports: [{port}]}}}}\n"));
     node.edge_ok(&["join", "--bridge", &urls[0], "--bridge", &urls[1], "--token", &join, "--node", &name]);
     node.start();
     node.wait_ready();

@@ -53,15 +53,19 @@ fn requests_reach_brokers_and_servers_of_nodes() {
     if !can_run() {
         return;
     }
-    let mut site = Site::start("rules-down");
     let server = Target::start();
     let port = server.address.port().to_string();
+    let mut site = Site::start_with("rules-down", &format!(", rules: {{ports: [{port}, 9], topics: ['led/#']}}"));
     let namespace = site.kubectl().namespace.clone();
     site.kubectl().apply_all(&[
         end("my-web", "servicebus", &json!({"service_port": port})),
         end("nothing", "servicebus", &json!({"service_port": "9"})),
         rule("led", ("my-rest", &json!({"path": "/led"})), ("my-bus", &json!({"topic": "led/set"}))),
         rule("api", ("my-rest", &json!({"path": "/api"})), ("my-web", &json!({"path": "/v1"}))),
+        rule("own", ("my-rest", &json!({"path": "/own"})), ("my-bus", &json!({"topic": format!("{namespace}/led")}))),
+        rule("other", ("my-rest", &json!({"path": "/other"})), ("my-bus", &json!({"topic": "other/led"}))),
+        end("admin", "servicebus", &json!({"service_port": "22"})),
+        rule("admin", ("my-rest", &json!({"path": "/admin"})), ("admin", &json!({"path": "/"}))),
         rule("gone", ("my-rest", &json!({"path": "/gone"})), ("nothing", &json!({"path": "/"}))),
         json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "caller"}, "rules": [
             {"apiGroups": ["rules.kubeedge.io"], "resources": ["rules/proxy"], "verbs": ["create"]}]}),
@@ -85,6 +89,12 @@ fn requests_reach_brokers_and_servers_of_nodes() {
     assert_eq!(code(&other, "POST", "/led"), 403);
     assert_eq!((code(&good, "POST", "/nothing"), code(&good, "GET", "/led")), (404, 405));
     assert_eq!(code(&good, "POST", "/led/a%2B/+"), 400);
+    // What the node's configuration does not name.
+    assert_eq!(code(&good, "POST", "/own"), 200);
+    for (path, setting) in [("/other", "device-twin.rules.topics"), ("/admin", "device-twin.rules.ports")] {
+        let answer = site.ask(&good, "POST", path, &["-d", "1"]);
+        assert!(answer.code == 403 && answer.body.contains(setting), "{path}: {} {}", answer.code, answer.body);
+    }
     let big = site.cluster.folder().join("big");
     std::fs::write(&big, vec![b'x'; 1 << 20]).expect("writes");
     assert_eq!(site.ask(&good, "POST", "/led", &["--data-binary", &format!("@{}", big.display())]).code, 413);

@@ -100,7 +100,7 @@ mod tests {
     fn a_node_speaks_for_its_own_rules_and_their_topics() {
         let source = Source::Topic { node: "n".into(), filter: "ns/a/+".into() };
         let (name, target) = (("ns".into(), "r".into()), Target::Url("http://a/".parse().unwrap()));
-        let route = Route { name, uid: "u".into(), source, target, priority: 0 };
+        let route = Route { name, uid: "u".into(), source, target, priority: 0, created: 0 };
         let message =
             |topic: &str, size| RuleMessage { topic: topic.into(), payload: vec![0; size], ..RuleMessage::default() };
         assert!(wanted(&route, "n", &message("ns/a/b", MAX_PAYLOAD)).is_ok());

@@ -1,6 +1,7 @@
 //! Which rules work, what each of them does, and which node is told of which. Pure: events of two watches in, routes out. The
 //! order in which rules and ends come does not matter.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -47,6 +48,8 @@ pub struct Route {
     pub source: Source,
     pub target: Target,
     pub priority: u8,
+    /// Seconds since 1970.
+    pub created: i64,
 }
 
 /// A rule that does not, and why.
@@ -113,8 +116,7 @@ impl Index {
     pub fn at_path(&self, namespace: &str, path: &str) -> Option<(Arc<Route>, String)> {
         self.paths.get(namespace)?.iter().find_map(|route| {
             let Source::Path(own) = &route.source else { return None };
-            let rest = path.strip_prefix(own.as_str())?;
-            (rest.is_empty() || rest.starts_with('/')).then(|| (Arc::clone(route), rest.to_owned()))
+            behind(own, path).map(|rest| (Arc::clone(route), rest.to_owned()))
         })
     }
 
@@ -130,7 +132,8 @@ impl Index {
             let key = ObjectKey { kind: RULE.to_owned(), namespace, name };
             // The uid as in objects of the API: nodes read it there.
             let metadata = json!({"namespace": key.namespace, "name": key.name, "uid": route.uid});
-            let body = json!({"metadata": metadata, what.0: what.1, "priority": route.priority});
+            let body =
+                json!({"metadata": metadata, what.0: what.1, "priority": route.priority, "created": route.created});
             Some((key.clone(), Told::packed(made_object(key, route.uid.to_string(), body))))
         };
         self.of_node.get(node).into_iter().flatten().filter_map(object).collect()
@@ -141,21 +144,22 @@ impl Index {
         (self.routes, self.paths, self.problems) = Default::default();
         let (mut taken, mut asked) = (BTreeSet::new(), BTreeSet::new());
         let mut rules: Vec<(&Name, &Rule)> = self.rules.iter().collect();
-        // Nobody takes away what another has: programs on a node name URLs of no namespace.
+        // The older of two has what both want. Programs on a node name URLs of no namespace: which namespaces may have one is the
+        // node's to say, so it is told of one rule for each.
         rules.sort_by_key(|(_, rule)| rule.created);
         for (name, rule) in rules {
             let mut made = route(name, rule, &self.endpoints).map(Arc::new);
             if let Ok(found) = &made {
                 let full = |node: &str| self.of_node.get(node).is_some_and(|rules| rules.len() >= OF_NODE);
                 match &found.source {
-                    Source::Path(path) if !taken.insert((name.0.clone(), path.clone())) => {
+                    Source::Path(path) if !taken.insert((name.0.clone(), shape(path))) => {
                         made = Err(format!("another rule of its namespace has the path {path}"));
                     }
                     Source::Topic { node, .. } | Source::Url { node, .. } if full(node) => {
                         made = Err(format!("node {node} has {OF_NODE} rules already"));
                     }
-                    Source::Url { node, url } if !asked.insert((node.clone(), url.clone())) => {
-                        made = Err(format!("another rule has the target_url {url:?} of node {node}"));
+                    Source::Url { node, url } if !asked.insert((name.0.clone(), node.clone(), url.clone())) => {
+                        made = Err(format!("another rule of its namespace has the target_url {url:?} of node {node}"));
                     }
                     _ => {}
                 }
@@ -173,8 +177,7 @@ impl Index {
                 }
             }
         }
-        let length = |route: &Arc<Route>| if let Source::Path(path) = &route.source { path.len() } else { 0 };
-        self.paths.values_mut().for_each(|routes| routes.sort_by_key(|route| std::cmp::Reverse(length(route))));
+        self.paths.values_mut().for_each(|routes| routes.sort_by_key(|route| rank(route)));
         let nodes = old.keys().chain(self.of_node.keys());
         let changed = nodes.filter(|node| old.get(*node) != self.of_node.get(*node)).cloned();
         self.changed.extend(changed.collect::<Vec<_>>());
@@ -237,6 +240,33 @@ fn set<T: PartialEq>(all: &mut BTreeMap<Name, T>, name: Name, now: Option<T>) ->
     true
 }
 
+/// What of a path is behind the one of a rule, in which `{NAME}` stands for one segment (KubeEdge, `pkg/router/utils/path.go`).
+fn behind<'a>(own: &str, path: &'a str) -> Option<&'a str> {
+    own.split('/').skip(1).try_fold(path, |rest, wanted| {
+        let rest = rest.strip_prefix('/')?;
+        let (segment, rest) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let fits = segment == wanted || (is_parameter(wanted) && !segment.is_empty());
+        fits.then_some(rest)
+    })
+}
+
+fn is_parameter(segment: &str) -> bool {
+    segment.starts_with('{') && segment.ends_with('}')
+}
+
+/// The same for paths that match the same.
+fn shape(path: &str) -> String {
+    let segments: Vec<&str> = path.split('/').map(|one| if is_parameter(one) { "{}" } else { one }).collect();
+    segments.join("/")
+}
+
+/// The first that matches a path has it: more segments, then plain ones before parameters.
+fn rank(route: &Route) -> (Reverse<usize>, Vec<bool>) {
+    let Source::Path(path) = &route.source else { return (Reverse(0), Vec::new()) };
+    let segments: Vec<bool> = path.split('/').map(is_parameter).collect();
+    (Reverse(segments.len()), segments)
+}
+
 /// What a rule does, or why it does nothing.
 fn route(name: &Name, rule: &Rule, endpoints: &BTreeMap<Name, Endpoint>) -> Result<Route, String> {
     let end = |what: &str, of: &str| {
@@ -279,7 +309,14 @@ fn route(name: &Name, rule: &Rule, endpoints: &BTreeMap<Name, Endpoint>) -> Resu
         ),
         (source, target) => return Err(format!("nothing leads from {source:?} to {target:?}")),
     };
-    Ok(Route { name: name.clone(), uid: rule.uid.clone(), source, target, priority: rule.priority })
+    Ok(Route {
+        name: name.clone(),
+        uid: rule.uid.clone(),
+        source,
+        target,
+        priority: rule.priority,
+        created: rule.created,
+    })
 }
 
 fn url(text: &str) -> Result<Uri, String> {
@@ -372,6 +409,19 @@ mod tests {
     }
 
     #[test]
+    fn path_parameters_match_one_segment() {
+        let index = index(&[("a", down("/a/{id}")), ("b", down("/a/{id}/on")), ("c", down("/a/all"))]);
+        let at = |path: &str| index.at_path("ns", path).map(|(route, rest)| (route.name.1.clone(), rest));
+        assert_eq!(at("/a/7"), Some(("a".into(), String::new())));
+        assert_eq!(at("/a/7/off"), Some(("a".into(), "/off".into())));
+        assert_eq!(at("/a/7/on/now"), Some(("b".into(), "/now".into())));
+        assert_eq!(at("/a/all"), Some(("c".into(), String::new())));
+        assert_eq!((at("/a"), at("/a/"), at("/b/7")), (None, None, None));
+        let twice = self::index(&[("a", down("/a/{id}")), ("b", down("/a/{name}"))]);
+        assert_eq!(twice.problems().len(), 1);
+    }
+
+    #[test]
     fn a_node_is_told_which_urls_its_programs_may_name_and_the_oldest_rule_has_one() {
         let url = |node: &str, created| Rule {
             created,
@@ -383,7 +433,8 @@ mod tests {
         let body: serde_json::Value = serde_json::from_str(told.text().text()).unwrap();
         assert_eq!((group.len(), &*key.name, &body["targetUrl"]), (1, "b", &json!("http://x")));
         assert_eq!(index.problems().len(), 1);
-        assert_eq!(index.problems()[0].why, "another rule has the target_url \"http://x\" of node n");
+        assert_eq!(index.problems()[0].why, "another rule of its namespace has the target_url \"http://x\" of node n");
+        assert_eq!(body["created"], 5);
         assert_eq!(index.group("m").len(), 1);
     }
 

@@ -75,7 +75,7 @@ mod tests {
     fn a_node_asks_by_its_own_rules() {
         let source = Source::Url { node: "n".into(), url: "http://b".into() };
         let (name, target) = (("ns".into(), "r".into()), Target::Url("http://a/".parse().unwrap()));
-        let route = Route { name, uid: "u".into(), source, target, priority: 0 };
+        let route = Route { name, uid: "u".into(), source, target, priority: 0, created: 0 };
         let request = |size| RuleRequest { rule: "u".into(), body: vec![0; size] };
         assert!(wanted(&route, "n", &request(MAX_BODY)).is_ok());
         assert!(wanted(&route, "m", &request(1)).is_err(), "another's");

@@ -12,7 +12,7 @@ use super::index::{Index, Route};
 use super::tally::Tally;
 use super::write::write;
 use crate::bridge::clients::Clients;
-use crate::bridge::followed::follow::{LOOK, LOOK_SOON, Look, follow, has};
+use crate::bridge::followed::follow::{LOOK, Look, follow, has};
 use crate::bridge::followed::known::{Known, View, lock};
 use crate::bridge::followed::present::Rounds;
 
@@ -20,8 +20,6 @@ use crate::bridge::followed::present::Rounds;
 struct Looks;
 
 impl Look for Looks {
-    const NONE: Duration = LOOK_SOON;
-
     fn serves(&self, resources: &Value) -> bool {
         has(resources, "rules") && has(resources, "ruleendpoints")
     }

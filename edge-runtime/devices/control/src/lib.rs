@@ -8,6 +8,7 @@ mod broker;
 mod from_helper;
 mod lines;
 mod listen;
+mod rules;
 mod servicebus;
 mod settings;
 
@@ -21,6 +22,7 @@ pub use broker::Address;
 pub use ecow::EcoString as Text;
 pub use lines::{Splitter, TooLong};
 pub use listen::Listen;
+pub use rules::Rules;
 pub use servicebus::Servicebus;
 pub use settings::{CheckValues, Dmi, Mqtt, Read, Report, Settings, Store};
 

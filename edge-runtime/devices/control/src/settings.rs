@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_path_to_error::Track;
 
-use crate::{Address, Listen, Servicebus};
+use crate::{Address, Listen, Rules, Servicebus};
 
 /// With the name of a socket in it a path has less than 108 bytes (unix(7)).
 const LONGEST_FOLDER: usize = 80;
-const MOST_NAMESPACES: usize = 64;
+pub(crate) const MOST_NAMESPACES: usize = 64;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
@@ -24,6 +24,8 @@ pub struct Settings {
     pub listen: Option<Listen>,
     /// Where programs on the device send requests for rules to; none for nowhere.
     pub servicebus: Option<Servicebus>,
+    /// What rules may reach on this node.
+    pub rules: Rules,
     pub report: Report,
     pub store: Store,
     /// Values must fit type, minimum and maximum of the model.
@@ -150,6 +152,7 @@ impl Settings {
         if let Some(servicebus) = &self.servicebus {
             servicebus.checked().map_err(|why| format!("device-twin.servicebus.{why}"))?;
         }
+        self.rules.checked().map_err(|why| format!("device-twin.rules.{why}"))?;
         let Report { min_interval_seconds, per_second, unchanged_seconds } = self.report;
         in_range("report.min-interval-seconds", min_interval_seconds, 0, 86_400)?;
         in_range("report.per-second", per_second.into(), 1, 1_000)?;
@@ -162,7 +165,7 @@ impl Settings {
 }
 
 /// A label of RFC 1123, as the API has it.
-fn is_namespace(name: &str) -> bool {
+pub(crate) fn is_namespace(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     (1..=63).contains(&name.len()) && name.bytes().all(fits) && !name.starts_with('-') && !name.ends_with('-')
 }
@@ -224,6 +227,10 @@ mod tests {
             (json!({"listen": {"address": "0.0.0.0:1884"}}), "device-twin.listen.address: "),
             (json!({"listen": {"users-file": "users"}}), "device-twin.listen.users-file: "),
             (json!({"servicebus": {"address": "0.0.0.0:9060"}}), "device-twin.servicebus.address: "),
+            (json!({"rules": {"ports": [0]}}), "device-twin.rules.ports: "),
+            (json!({"rules": {"ports": ["x"]}}), "device-twin.rules.ports[0]: "),
+            (json!({"rules": {"topics": ["a/#/b"]}}), "device-twin.rules.topics: "),
+            (json!({"rules": {"namespaces": ["A"]}}), "device-twin.rules.namespaces: "),
             (json!({"check-values": 1}), "device-twin.check-values: "),
         ] {
             let read = read(&typed);

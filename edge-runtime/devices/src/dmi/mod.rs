@@ -106,6 +106,16 @@ impl Dmi {
         }
     }
 
+    /// The socket goes with the helper; the next one makes its own.
+    pub fn close(self) {
+        let socket = self.folder.join(SOCKET);
+        if let Err(error) = std::fs::remove_file(&socket)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            log::warn!("{}: {error}", socket.display());
+        }
+    }
+
     /// Nobody waits for a call of this mapper any more.
     pub fn hangup(&mut self, mapper: u64) {
         if let Some(task) = self.under_way.remove(&mapper) {

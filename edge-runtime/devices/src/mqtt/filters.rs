@@ -35,6 +35,11 @@ impl Filters {
         }
     }
 
+    /// As they are now.
+    pub(super) fn wanted(&self) -> BTreeSet<String> {
+        self.0.wanted.borrow().clone()
+    }
+
     /// Waits until something else is wanted than when `version` was.
     pub(super) async fn changed(&self, version: u64) {
         while self.0.version.get() == version {

@@ -1,5 +1,6 @@
 //! Where messages of the node go: to a broker, to clients of its own listener, or to both. Neither hears what comes of the other.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sampan_devices_control::Settings;
@@ -31,7 +32,7 @@ pub struct Outlets {
 
 impl Outlets {
     /// Opens what is configured, once. Whether clients may connect now.
-    /// `filters`: what the broker is to be asked for besides messages of devices.
+    /// `filters`: what is to be heard besides messages of devices.
     pub fn open(&mut self, settings: &Settings, node: &str, news: &mpsc::Sender<News>, filters: &Filters) -> bool {
         if std::mem::replace(&mut self.opened, true) {
             return false;
@@ -48,11 +49,21 @@ impl Outlets {
         }
         if let Some(listen) = &settings.listen {
             match Listener::start(listen, news.clone()) {
-                Ok(listener) => self.listener = Some(listener),
+                Ok(listener) => {
+                    listener.hear(&filters.wanted());
+                    self.listener = Some(listener);
+                }
                 Err(why) => log::error!("no MQTT client is heard: {why}"),
             }
         }
         self.listener.is_some()
+    }
+
+    /// What is heard of clients of the listener besides what devices say; a broker is asked for it by its connection.
+    pub fn hear(&self, wanted: &BTreeSet<String>) {
+        if let Some(listener) = &self.listener {
+            listener.hear(wanted);
+        }
     }
 
     /// The broker is there, or is there no more.

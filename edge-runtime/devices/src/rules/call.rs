@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use edge_protocol::message::{Call, CallFailure, CallResult};
 use edge_protocol::topic::is_topic;
+use sampan_devices_control::Rules;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -44,7 +45,7 @@ impl Calls {
     }
 
     /// Begins one, to be answered later; or its answer, if that is known already.
-    pub fn begin(&mut self, id: u64, call: Value, outlets: &mut Outlets) -> Option<CallResult> {
+    pub fn begin(&mut self, id: u64, call: Value, allowed: &Rules, outlets: &mut Outlets) -> Option<CallResult> {
         if self.under_way >= AT_ONCE {
             return Some(failed(CallFailure::Unavailable, "too many calls are under way"));
         }
@@ -53,11 +54,18 @@ impl Calls {
             Err(error) => return Some(failed(CallFailure::Refused, &format!("that is no call: {error}"))),
         };
         let answers = self.answers.clone();
-        match call {
-            Call::Publish { topic, .. } if !is_topic(&topic) => {
+        let may = match &call {
+            Call::Publish { topic, .. } if !is_topic(topic) => {
                 return Some(failed(CallFailure::Refused, "nothing can be published to such a topic"));
             }
-            Call::Publish { topic, payload } => {
+            Call::Publish { namespace, topic, .. } => allowed.publish(namespace, topic),
+            Call::Http { namespace, port, .. } => allowed.ask(namespace, *port),
+        };
+        if let Err(why) = may {
+            return Some(failed(CallFailure::Forbidden, &why));
+        }
+        match call {
+            Call::Publish { topic, payload, .. } => {
                 let Some(confirmed) = outlets.publish_confirmed(Message { topic, payload }) else {
                     return Some(failed(CallFailure::Unavailable, "no MQTT broker is connected, or it is too slow"));
                 };
@@ -72,7 +80,7 @@ impl Calls {
                     drop(answers.send((id, result)).await);
                 });
             }
-            Call::Http { port, method, path, headers, body } => {
+            Call::Http { port, method, path, headers, body, .. } => {
                 self.under_way += 1;
                 tokio::task::spawn_local(async move {
                     let asked = http::ask(port, &method, &path, &headers, &body);

@@ -28,6 +28,8 @@ pub struct Request {
 #[derive(Debug)]
 struct Target {
     url: String,
+    /// Of the rule, in seconds since 1970: rules of several namespaces may name one URL, and the oldest has it.
+    created: i64,
     /// By the daemon, in this round.
     said: bool,
 }
@@ -76,7 +78,10 @@ impl Requests {
             return false;
         };
         if self.targets.len() < RULES || self.targets.contains_key(uid) {
-            self.targets.insert(uid.to_owned(), Target { url: url.to_owned(), said: true });
+            self.targets.insert(
+                uid.to_owned(),
+                Target { url: url.to_owned(), created: body["created"].as_i64().unwrap_or(0), said: true },
+            );
         } else {
             log::warn!("rule {uid} is one too many: nothing is sent by it");
         }
@@ -102,7 +107,8 @@ impl Requests {
     /// Begins one: what the daemon is to be told. None if it is answered already.
     pub fn begin(&mut self, request: Request) -> Option<FromHelper> {
         let Request { target, body, answer, room } = request;
-        let rule = self.targets.iter().find(|(_, of)| of.url == target).map(|(uid, _)| uid.clone());
+        let rules = self.targets.iter().filter(|(_, of)| of.url == target);
+        let rule = rules.min_by_key(|(_, of)| of.created).map(|(uid, _)| uid.clone());
         let rule = match rule {
             _ if !self.ready => Err((CallFailure::Unavailable, "rules have not been told yet".to_owned())),
             // In KubeEdge's words.

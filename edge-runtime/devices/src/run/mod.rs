@@ -88,6 +88,9 @@ pub async fn run(socket: &Path) -> io::Result<()> {
             }
         })
         .await;
+    if let Some(dmi) = helper.dmi.take() {
+        dmi.close();
+    }
     helper.callers.finish().await;
     Ok(())
 }
@@ -202,12 +205,20 @@ impl Helper {
         }
     }
 
+    /// Broker and listener are told what is wanted.
+    fn subscribe(&mut self) {
+        if let Some(works) = &self.works {
+            let wanted = works.wanted();
+            self.outlets.hear(&wanted);
+            self.filters.set(wanted);
+        }
+    }
+
     /// What a rule wants done here.
     fn carry_out(&mut self, id: u64, call: Value) {
-        if let Some(works) = &mut self.works {
-            works.twins.counters().rules.calls += 1;
-        }
-        if let Some(result) = self.calls.begin(id, call, &mut self.outlets) {
+        let Some(works) = &mut self.works else { return };
+        works.twins.counters().rules.calls += 1;
+        if let Some(result) = self.calls.begin(id, call, &works.settings.rules, &mut self.outlets) {
             self.tell_result((id, result));
         }
     }
@@ -240,8 +251,9 @@ impl Helper {
         let now = self.now();
         let Some(works) = &mut self.works else { return };
         if works.twins.changed_filters() {
-            works.subscribe(&self.filters);
+            self.subscribe();
         }
+        let Some(works) = &mut self.works else { return };
         let retained = self.outlets.retained(&works.twins.unheard());
         if !retained.is_empty() {
             retained.into_iter().for_each(|(topic, payload)| works.twins.message(now, &topic, Some(&payload), true));

@@ -69,11 +69,12 @@ impl Helper {
                         // Newer than what the daemon has.
                         self.journal.take_left().into_iter().for_each(|(uid, record)| works.twins.kept(uid, record));
                     }
-                    if works.tell(now, line) {
-                        works.subscribe(&self.filters);
-                    }
+                    let changed = works.tell(now, line);
                     if first {
                         self.journal.begin(&works.twins.noted());
+                    }
+                    if changed {
+                        self.subscribe();
                     }
                 }
                 self.connect();

@@ -1,8 +1,9 @@
 //! Who the helper works for, and what of it the daemon changes. Knows no socket.
 
+use std::collections::BTreeSet;
+
 use sampan_devices_control::{Kind, Named, Settings, ToHelper};
 
-use crate::mqtt::Filters;
 use crate::rules::{Messages, Requests};
 use crate::twins::{Now, Twins};
 
@@ -38,11 +39,11 @@ impl Works {
         self.requests.link(false);
     }
 
-    /// What the broker is to be asked for besides messages of all devices.
-    pub(super) fn subscribe(&self, filters: &Filters) {
+    /// What is to be heard besides messages of all devices.
+    pub(super) fn wanted(&self) -> BTreeSet<String> {
         let mut wanted = self.messages.filters();
         wanted.append(&mut self.twins.filters());
-        filters.set(wanted);
+        wanted
     }
 
     /// One place shows both.
@@ -58,8 +59,12 @@ impl Works {
     pub(super) fn tell(&mut self, now: Now, line: ToHelper) -> bool {
         let Self { twins, messages, requests, settings, .. } = self;
         match line {
-            ToHelper::Object { kind: Kind::Rule, uid, body, .. } => {
-                if requests.rule(&uid, &body) {
+            ToHelper::Object { kind: Kind::Rule, namespace, name, uid, body } => {
+                if let Err(why) = settings.rules.serve(&namespace) {
+                    log::warn!("rule {namespace}/{name} does nothing here: {why}");
+                    messages.gone(&uid);
+                    requests.gone(&uid);
+                } else if requests.rule(&uid, &body) {
                     messages.gone(&uid);
                     if settings.servicebus.is_none() {
                         log::warn!("rule {uid} takes requests of this node, where device-twin.servicebus is off");

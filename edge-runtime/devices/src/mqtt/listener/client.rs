@@ -9,8 +9,8 @@ use super::filter::Filter;
 use super::outbox::Outbox;
 use super::rights::Rights;
 
-/// Subscriptions of one client, and their bytes.
-const SUBSCRIPTIONS: usize = 128;
+/// Subscriptions of one client, filters of one packet that are looked at, and bytes of all that a client has.
+pub(super) const SUBSCRIPTIONS: usize = 128;
 const BYTES: usize = 8 << 10;
 /// Messages of QoS 2 that the client has not released.
 const UNRELEASED: usize = 256;
@@ -90,8 +90,8 @@ impl Client {
         u8::from(sure)
     }
 
-    pub(super) fn unsubscribe(&mut self, filter: &Filter) {
-        self.subscriptions.retain(|one| one.filter != *filter);
+    pub(super) fn unsubscribe(&mut self, filters: &BTreeSet<Filter>) {
+        self.subscriptions.retain(|one| !filters.contains(&one.filter));
     }
 
     pub(super) fn filters(&self) -> impl Iterator<Item = &Filter> {

@@ -7,7 +7,7 @@ use edge_protocol::topic;
 const LEVELS: usize = 32;
 
 /// A filter, which is one by the standard.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Filter {
     text: Box<str>,
     /// Bytes before the first wildcard: most filters differ from most names there.

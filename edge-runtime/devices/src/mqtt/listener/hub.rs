@@ -1,12 +1,12 @@
 //! What follows from what clients and the node say: a state machine without I/O and without a clock. Each message goes to whoever
 //! hears it and has room for it; nobody waits for anybody.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::super::client::News;
 use super::super::packet::Broken;
-use super::client::{Client, LastWill};
+use super::client::{Client, LastWill, SUBSCRIPTIONS};
 use super::connect::{Connect, Will};
 use super::encode::{self, Ack};
 use super::filter::Filter;
@@ -64,8 +64,10 @@ pub(super) struct Hub {
     woken: Vec<Token>,
     /// But for the clients that are there.
     counted: Listening,
-    /// What the node hears, and what it alone says.
+    /// What the node hears: of devices, and what rules want.
     hears: Vec<Filter>,
+    wanted: Vec<Filter>,
+    /// What the node alone says.
     says: Vec<Filter>,
 }
 
@@ -80,6 +82,7 @@ impl Hub {
             woken: Vec::new(),
             counted: Listening::default(),
             hears: filters(hears),
+            wanted: Vec::new(),
             says: filters(says),
         }
     }
@@ -147,7 +150,7 @@ impl Hub {
                 client.out.answer(&encode::ack(Ack::Pubcomp, id));
             }
             Packet::Unsubscribe(id, filters) => {
-                filters.iter().for_each(|(filter, _)| client.unsubscribe(&filter));
+                client.unsubscribe(&filters.iter().map(|(filter, _)| filter).collect());
                 let hears_node = client.filters().any(|filter| self.says.iter().any(|said| said.meets(filter)));
                 client.hears_node = hears_node;
                 client.out.answer(&encode::ack(Ack::Unsuback, id));
@@ -193,7 +196,12 @@ impl Hub {
     }
 
     fn node_hears(&self, topic: &str) -> bool {
-        self.hears.iter().any(|filter| filter.matches(topic))
+        self.hears.iter().chain(&self.wanted).any(|filter| filter.matches(topic))
+    }
+
+    /// What the node hears besides what devices say.
+    pub(super) fn hear(&mut self, wanted: &BTreeSet<String>) {
+        self.wanted = wanted.iter().filter_map(|text| Filter::new(text)).collect();
     }
 
     fn news(&self, topic: &str, payload: Option<&[u8]>) -> Option<News> {
@@ -206,26 +214,25 @@ impl Hub {
 
     fn subscribed(&mut self, token: Token, id: u16, filters: &Filters<'_>) -> Option<News> {
         let client = self.clients.get_mut(&token)?;
-        let codes: Vec<u8> = filters.iter().map(|(filter, qos)| client.subscribe(&filter, qos)).collect();
-        client.out.answer(&encode::suback(id, &codes));
-        let taken = filters.iter().zip(&codes).filter(|(_, code)| **code != encode::REFUSED).map(|(one, _)| one.0);
-        let mut heard = Vec::new();
-        // Each retained message once, though several of these filters match it [MQTT-3.3.1-6].
-        let mut told: BTreeMap<&str, (&Rc<Body>, bool)> = BTreeMap::new();
-        let (retained, says) = (&self.retained, &self.says);
-        let taken: Vec<Filter> = taken.collect();
-        for filter in &taken {
-            told.extend(retained.matching(filter).map(|(body, sure)| (&*body.topic, (body, sure))));
-            if says.iter().any(|said| said.meets(filter)) {
-                heard.push(filter.clone());
+        let mut taken = BTreeSet::new();
+        let mut codes = Vec::new();
+        for (number, (filter, qos)) in filters.iter().enumerate() {
+            let code = if number < SUBSCRIPTIONS { client.subscribe(&filter, qos) } else { encode::REFUSED };
+            codes.push(code);
+            if code != encode::REFUSED {
+                taken.insert(filter);
             }
         }
-        for (topic, (body, sure)) in told {
-            let sure = sure && client.hears(topic) == Some(true);
+        client.out.answer(&encode::suback(id, &codes));
+        // Each retained message once, though several of these filters match it [MQTT-3.3.1-6].
+        for (body, sure) in self.retained.matching(&taken) {
+            let sure = sure && client.hears(&body.topic) == Some(true);
             if client.out.put(body, sure, true) != Put::Taken {
                 self.counted.dropped += 1;
             }
         }
+        taken.retain(|filter| self.says.iter().any(|said| said.meets(filter)));
+        let heard: Vec<Filter> = taken.into_iter().collect();
         client.hears_node |= !heard.is_empty();
         (!heard.is_empty()).then_some(News::Subscribed(heard))
     }
@@ -288,6 +295,11 @@ impl Hub {
         }
     }
 
+    /// Whether anybody is there as a user.
+    pub(super) fn has_users(&self) -> bool {
+        self.connected().any(|(_, client)| client.user.is_some())
+    }
+
     /// Ends all whose user may not do the same any more.
     pub(super) fn users(&mut self, still: impl Fn(&str, &Rights) -> bool) {
         let is_past = |client: &Client| client.user.as_deref().is_some_and(|user| !still(user, &client.rights));
@@ -344,6 +356,7 @@ impl Hub {
     pub(super) fn retained(&self, topics: &[String]) -> Vec<(String, Vec<u8>)> {
         let filters = topics.iter().filter_map(|topic| Filter::new(topic));
         let found = |filter: Filter| {
+            let filter = BTreeSet::from([filter]);
             let bodies =
                 self.retained.matching(&filter).map(|(body, _)| (body.topic.to_string(), body.payload.to_vec()));
             bodies.collect::<Vec<_>>()

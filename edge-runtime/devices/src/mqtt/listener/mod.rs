@@ -35,6 +35,7 @@ mod users;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -68,7 +69,16 @@ impl Listener {
         drop(tokio::task::spawn_local(accept::accept(address, Rc::clone(&shared))));
         let tidied = Rc::clone(&shared);
         drop(tokio::task::spawn_local(async move { tidied.tidy().await }));
+        if !listen.users_file.is_empty() {
+            let followed = Rc::clone(&shared);
+            drop(tokio::task::spawn_local(async move { followed.follow_users().await }));
+        }
         Ok(Self(shared))
+    }
+
+    /// The node hears these topics, too, besides what devices say.
+    pub fn hear(&self, wanted: &BTreeSet<String>) {
+        self.0.with(|hub| hub.hear(wanted));
     }
 
     /// To all that hear it and have room.

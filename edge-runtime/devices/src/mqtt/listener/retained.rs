@@ -1,6 +1,6 @@
 //! The newest retained message of each topic (MQTT 3.1.1, 3.3.1.3): few, and not many bytes of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::filter::Filter;
@@ -34,8 +34,10 @@ impl Retained {
         }
     }
 
-    pub(super) fn matching<'a>(&'a self, filter: &'a Filter) -> impl Iterator<Item = (&'a Rc<Body>, bool)> {
-        self.messages.values().filter(|(body, _)| filter.matches(&body.topic)).map(|(body, sure)| (body, *sure))
+    /// What any of these filters matches, in one pass.
+    pub(super) fn matching<'a>(&'a self, filters: &'a BTreeSet<Filter>) -> impl Iterator<Item = (&'a Rc<Body>, bool)> {
+        let is_wanted = |body: &Body| filters.iter().any(|filter| filter.matches(&body.topic));
+        self.messages.values().filter(move |(body, _)| is_wanted(body)).map(|(body, sure)| (body, *sure))
     }
 }
 
@@ -53,7 +55,7 @@ mod tests {
         assert_eq!(taken, MESSAGES);
         assert!(put(&mut retained, "0", 2), "one that replaces another needs no other place");
         assert!(!put(&mut retained, "0", BYTES), "too long");
-        let all = Filter::new("#").expect("a filter");
+        let all = BTreeSet::from([Filter::new("#").expect("a filter")]);
         assert_eq!(retained.matching(&all).count(), MESSAGES - 1, "what was there before it is no more");
         assert!(put(&mut retained, "0", 60_000) && put(&mut retained, "1", 60_000));
         (0..1_000).for_each(|n| retained.remove(&n.to_string()));

@@ -17,6 +17,8 @@ use super::login::Logins;
 const NEWCOMERS: usize = 16;
 /// Until memory is given back that clients have needed which are gone.
 const CALM: Duration = Duration::from_secs(2);
+/// Between two looks at the file of users.
+const USERS: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -75,6 +77,19 @@ impl Shared {
             self.spent.notified().await;
             sleep(CALM).await;
             sampan_memory::trim();
+        }
+    }
+
+    /// Looks at the file of users again and again, for ever: who is taken from it goes, whether anybody connects or not.
+    pub(super) async fn follow_users(&self) {
+        loop {
+            sleep(USERS).await;
+            if self.with(|hub| !hub.has_users()) {
+                continue;
+            }
+            if let Ok(Some(users)) = self.logins.users().await {
+                self.with(|hub| hub.users(|user, rights| users.still(user, rights)));
+            }
         }
     }
 

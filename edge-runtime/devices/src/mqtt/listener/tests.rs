@@ -8,8 +8,10 @@ use super::super::client::News;
 use super::super::packet::Broken;
 use super::frame::{Decoder, MAX_PACKET};
 use super::hub::{Hub, Refusal, Token, Who};
+use super::login::Logins;
 use super::packet::{Packet, Publish, Qos};
 use super::rights::Rights;
+use super::shared::Shared;
 use super::{Filter, fuzz};
 use crate::twins::{FILTERS, SAID};
 
@@ -300,6 +302,63 @@ fn subscriptions_are_bounded() {
         bench.say(other, &subscribe(&filter, 0));
         assert_eq!(bench.told(other)[4], code);
     }
+}
+
+#[test]
+fn a_subscribe_packet_with_many_filters_is_bounded() {
+    let mut bench = Bench::new();
+    let writer = bench.connect("writer");
+    for number in 0..512 {
+        bench.say(writer, &publish(0x31, &format!("t/{number}"), 0, b"x"));
+    }
+    let reader = bench.connect("reader");
+    let filters = [&text(b"#")[..], &[0], &text(b"$hw/#"), &[0]].concat().repeat(5_000);
+    let news = bench.say(reader, &packet(0x82, &[&[0, 1], &filters[..]].concat()));
+    assert_eq!(news, [News::Subscribed(vec![Filter::new("$hw/#").expect("a filter")])], "each filter once");
+    let told = bench.told(reader);
+    let codes = &told[5..10_005];
+    assert!(codes[..128].iter().all(|code| *code == 0) && codes[128..].iter().all(|code| *code == 0x80));
+}
+
+#[test]
+fn topics_of_rules_are_news_for_the_node() {
+    let mut bench = Bench::new();
+    let writer = bench.connect("writer");
+    let said = publish(0x30, "default/temp/kitchen", 0, b"21");
+    assert_eq!(bench.say(writer, &said), []);
+    bench.hub.hear(&["default/temp/+".to_owned()].into());
+    let message =
+        |topic: &str| News::Message { topic: topic.to_owned(), payload: Some(b"21".to_vec()), retained: false };
+    assert_eq!(bench.say(writer, &said), [message("default/temp/kitchen")]);
+    assert_eq!(bench.say(writer, &publish(0x30, UPDATE, 0, b"21")), [message(UPDATE)]);
+    bench.hub.hear(&[].into());
+    assert_eq!(bench.say(writer, &said), []);
+}
+
+#[test]
+fn a_user_taken_from_the_file_is_cut_though_nobody_connects() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = tempfile::tempdir().expect("temp dir");
+    let file = folder.path().join("users");
+    std::fs::write(&file, "other secret all\n").expect("written");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("changed");
+    let mut bench = Bench::new();
+    let token = bench.try_connect(&hello("a"), Some("app")).expect("it is taken");
+    let (news, _heard) = tokio::sync::mpsc::channel(1);
+    let shared = Rc::new(Shared::new(bench.hub, Logins::new(Some(file)), news));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let followed = Rc::clone(&shared);
+    runtime.block_on(tokio::task::LocalSet::new().run_until(async move {
+        let following = tokio::task::spawn_local(async move { followed.follow_users().await });
+        let cut = async {
+            while shared.with(|hub| hub.is_cut(token)).is_none() {
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(20), cut).await.expect("it is cut");
+        following.abort();
+    }));
 }
 
 #[test]

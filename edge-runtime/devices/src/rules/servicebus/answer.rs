@@ -63,6 +63,7 @@ impl From<CallResult> for Answer {
                     CallFailure::Unavailable => 503,
                     CallFailure::Timeout => 504,
                     CallFailure::Refused => 400,
+                    CallFailure::Forbidden => 403,
                     CallFailure::Unreachable | CallFailure::Broken | CallFailure::Unknown => 502,
                 };
                 Self::new(code, &why)

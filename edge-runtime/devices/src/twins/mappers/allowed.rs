@@ -100,8 +100,9 @@ impl Twins {
         let waiting = std::mem::take(&mut allowed.waiting).into_iter();
         let (of_pod, others): (Vec<_>, Vec<_>) = waiting.partition(|(.., pod)| pod == uid);
         allowed.waiting = others;
-        let may = namespace.is_some_and(|namespace| allowed.namespaces.contains(&namespace));
-        if !may && !allowed.are_all() {
+        let may = namespace.as_ref().is_some_and(|namespace| allowed.namespaces.contains(namespace));
+        // A mapper goes with its pod, and its place is free.
+        if namespace.is_none() || (!may && !allowed.are_all()) {
             self.expel(|pod| pod == uid);
         }
         for (call, request, pod) in of_pod {

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `register` | a mapper says that it is there, and is given its devices |
 //! | `allowed` | whose mappers may speak |
+//! | `rate` | how often they may register |
 //! | `mapper`, `retry` | one mapper: what it holds, its next call, and when |
 //! | `given`, `convert`, `push` | what it is given of a device |
 //! | `packed` | specs of devices, in little memory |
@@ -17,6 +18,7 @@ mod given;
 mod mapper;
 mod packed;
 mod push;
+mod rate;
 mod register;
 mod report;
 mod retry;
@@ -35,6 +37,7 @@ use crate::grpc::{Code, Status};
 use allowed::Allowed;
 use given::{Source, Wanted};
 use mapper::{Info, Mapper, Refusal};
+use rate::Rate;
 use rows::{Of, Rows};
 
 pub(super) use given::{of_device, of_model};
@@ -45,10 +48,6 @@ pub(super) use rows::is_of_mapper;
 pub const SOCKET: &str = "dmi.sock";
 /// A mapper that is replaced and takes no calls is given up after so long, milliseconds.
 const GIVE_UP: u64 = 10 * MINUTE;
-
-/// One registration takes so long of the budget, milliseconds, and so many may come at once: all of them after a start.
-const REGISTRATION: u64 = 500;
-const REGISTRATIONS: u64 = register::MOST as u64 + 8;
 
 /// What a mapper asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,9 +88,9 @@ pub(super) struct Mappers {
     /// Devices of which an event has told what is odd about them.
     odd: BTreeMap<Named, String>,
     replaced_at: Option<u64>,
-    /// Registrations that are free again by and by, and when they were last counted.
-    spent: u64,
-    counted: u64,
+    rate: Rate,
+    /// When the daemon is asked next whether the pods of mappers are still there.
+    ask_at: u64,
 }
 
 fn not_ready() -> Status {
@@ -117,21 +116,21 @@ impl Mappers {
     }
 
     pub(super) fn wake(&self) -> Option<u64> {
-        self.all.iter().filter_map(Mapper::wake).min()
+        let ask = self.all.iter().any(|mapper| !mapper.info.pod.is_empty()).then_some(self.ask_at);
+        self.all.iter().filter_map(Mapper::wake).chain(ask).min()
+    }
+
+    /// Pods whose mappers may have gone with them, once a minute.
+    fn to_ask(&mut self, now: u64) -> BTreeSet<String> {
+        if self.ask_at > now {
+            return BTreeSet::new();
+        }
+        self.ask_at = now + MINUTE;
+        self.all.iter().map(|mapper| mapper.info.pod.clone()).filter(|pod| !pod.is_empty()).collect()
     }
 
     pub(super) fn count(&self) -> Option<u64> {
         self.are_on().then(|| self.all.iter().filter(|mapper| !mapper.info.replaced).count() as u64)
-    }
-
-    /// Each costs a look at all devices: one that registers without end must not keep others waiting.
-    const fn may_register(&mut self, now: Now) -> bool {
-        let freed = now.mono.saturating_sub(self.counted) / REGISTRATION;
-        self.spent = self.spent.saturating_sub(freed);
-        self.counted += freed * REGISTRATION;
-        let may = self.spent < REGISTRATIONS;
-        self.spent += may as u64;
-        may
     }
 
     /// Two that take turns must not fill the API with events.
@@ -198,6 +197,7 @@ impl Twins {
         }
         if !std::mem::replace(&mut self.mappers.loaded, true) {
             self.mappers.load(now.mono);
+            self.mappers.ask_at = now.mono + MINUTE;
             self.check_mappers();
             self.mappers.touched.extend(self.devices.keys().cloned());
         }
@@ -217,6 +217,10 @@ impl Twins {
     pub(super) fn drive(&mut self, now: Now) {
         if !self.ready || !self.mappers.are_on() {
             return;
+        }
+        let pods = self.mappers.to_ask(now.mono);
+        if self.daemon {
+            self.outputs.extend(pods.into_iter().map(|uid| Output::Tell(FromHelper::Pod { uid })));
         }
         let mut source = Source::new(&self.devices, &self.models);
         let (mut odd, mut calls) = (Vec::new(), Vec::new());

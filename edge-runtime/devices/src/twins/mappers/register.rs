@@ -15,6 +15,8 @@ use crate::grpc::{Code, Status};
 
 /// Most mappers of a node.
 pub(super) const MOST: usize = 32;
+/// Most of one pod: it cannot take the places of all.
+const OF_POD: usize = 8;
 /// Longest name, version and protocol, in bytes.
 const LONGEST: usize = 253;
 /// Most bytes of an answer: gRPC takes no more than 4 MiB unless it is told to. What does not fit follows one by one.
@@ -77,7 +79,7 @@ impl Twins {
                 return;
             }
             Ok(_) if !self.ready => Err(super::not_ready()),
-            Ok(_) if !self.mappers.may_register(now) => {
+            Ok(info) if !self.mappers.rate.may_register(now.mono, &info.pod) => {
                 Err(Status::new(Code::ResourceExhausted, "mappers register too often"))
             }
             Ok(info) => self.registered(now, &registration, info),
@@ -92,6 +94,10 @@ impl Twins {
         if others >= MOST {
             return Err(Status::new(Code::ResourceExhausted, format!("{MOST} mappers are registered")));
         }
+        let of_pod = |mapper: &&Mapper| !same(mapper) && mapper.info.pod == info.pod;
+        if !info.pod.is_empty() && self.mappers.all.iter().filter(of_pod).count() >= OF_POD {
+            return Err(Status::new(Code::ResourceExhausted, format!("{OF_POD} mappers of this pod are registered")));
+        }
         log::info!("mapper {} of protocol {} is registered at {}", info.name, info.protocol, info.socket);
         self.replace(now, &info);
         let (number, mut before) = self.make_way(&info);
@@ -105,6 +111,9 @@ impl Twins {
         }
         before.into_keys().for_each(|uid| self.mappers.rows.forget(uid));
         self.mappers.rows.at_once();
+        if self.mappers.ask_at <= now.mono {
+            self.mappers.ask_at = now.mono + super::MINUTE;
+        }
         self.mappers.all.push(mapper);
         self.mappers.all.sort_unstable_by_key(|mapper| mapper.number);
         Ok(answer)

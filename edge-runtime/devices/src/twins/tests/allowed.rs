@@ -94,6 +94,25 @@ fn who_floods_with_strange_pods_keeps_nothing_waiting_for_ever() {
     assert_eq!(refused.len() + asked(&mut world).len(), 1_000);
 }
 
+#[test]
+fn a_mapper_goes_with_its_pod_and_frees_its_place() {
+    let mut world = World::started(&only(&[]), &BTreeMap::new());
+    for call in 0..9 {
+        let request = registration(&format!("m{call}"), &format!("p{call}"), true);
+        world.twins.asked(world.now, call, request, "greedy".to_owned());
+    }
+    let full = Some(Code::ResourceExhausted);
+    assert_eq!(answers(&mut world).last(), Some(&(8, full)), "a share for each pod");
+    world.twins.asked(world.now, 10, registration("other", "x", true), "modest".to_owned());
+    assert_eq!(answers(&mut world), [(10, None)]);
+    assert_eq!(asked(&mut world), Vec::<String>::new());
+    world.wait(60_000);
+    assert_eq!(asked(&mut world), ["greedy", "modest"]);
+    world.twins.pod(world.now, "greedy", None);
+    world.twins.pod(world.now, "modest", Some("lab".into()));
+    assert_eq!(world.twins.mappers().expect("DMI is on").as_array().map(Vec::len), Some(1));
+}
+
 /// Of an earlier process, under other settings.
 #[test]
 fn mappers_that_may_not_be_there_any_more_are_forgotten() {
