@@ -1,5 +1,7 @@
 //! `POST /v1/join`: a token and a certificate signing request in, a certificate out.
 
+use std::time::Instant;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -11,9 +13,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::ListenerContext;
+use super::answered::{Joined, Said};
 use super::status::{Refusal, respond};
 use crate::accept::Arrival;
 use crate::pki::PkiError;
+use crate::pki::authority::check_node_request;
 use crate::pki::identity::is_node_name;
 use crate::pki::token::{self, TokenError};
 
@@ -40,14 +44,25 @@ pub(super) async fn answer(
     let join = read(&body.to_bytes())?;
     let csr = STANDARD.decode(&join.csr).map_err(|error| Refusal::bad_request(format!("csr: not base64: {error}")))?;
     // A request that cannot be signed must not cost the token.
-    context.authority.node(&join.node, &csr).map_err(of_pki)?;
-    token::redeem(&context.client, &context.authority.fingerprint(), &join.token, &join.node, Timestamp::now())
+    check_node_request(&join.node, &csr).map_err(of_pki)?;
+    let said = Said::of(&join.token, &join.node, &join.csr);
+    let known = context.answered().find(Instant::now(), said);
+    if let Some(Joined::Answered(answer)) = known {
+        log::info!("node {} asks again for the answer to its join", join.node);
+        return Ok(respond(StatusCode::OK, &answer));
+    }
+    if known.is_none() {
+        token::redeem(&context.client, &context.authority.fingerprint(), &join.token, &join.node, Timestamp::now())
+            .await
+            .map_err(of_token)?;
+        // The token is used up: what fails from here on must not cost another.
+        context.answered().keep(Instant::now(), said, Joined::Redeemed);
+    }
+    let from = context
+        .bridge
+        .welcome(&join.node)
         .await
-        .map_err(of_token)?;
-    // The token is used up: who cannot be let in now needs another, as who was cut off here does.
-    let from = context.bridge.welcome(&join.node).await.map_err(|error| {
-        Refusal::unavailable(format!("the Node object was not written, join again with a fresh token: {error}"))
-    })?;
+        .map_err(|error| Refusal::unavailable(format!("the Node object was not written, join again: {error}")))?;
     let certificate = context.authority.node_at(&join.node, &csr, from.into()).map_err(of_pki)?;
     log::info!("node {} joined", join.node);
     let answer = json!({
@@ -55,6 +70,7 @@ pub(super) async fn answer(
         "ca": STANDARD.encode(context.authority.certificate()),
         "cluster": context.bridge.cluster(),
     });
+    context.answered().keep(Instant::now(), said, Joined::Answered(answer.clone()));
     Ok(respond(StatusCode::OK, &answer))
 }
 

@@ -141,22 +141,8 @@ impl Authority {
 
     /// As [`node`](Self::node), saying that it was issued at this time.
     pub fn node_at(&self, node: &str, request: &[u8], issued: SystemTime) -> Result<CertificateDer<'static>, PkiError> {
-        if request.len() > MAX_REQUEST {
-            return Err(PkiError::Request(format!("longer than {MAX_REQUEST} bytes")));
-        }
-        let request = CertificateSigningRequestParams::from_der(&CertificateSigningRequestDer::from(request))
-            .map_err(|e| PkiError::Request(e.to_string()))?;
-        if *request.public_key.algorithm() != PKCS_ECDSA_P256_SHA256 {
-            return Err(PkiError::Request("the key is not ECDSA P-256".to_owned()));
-        }
-        let wanted = node_user(node);
-        if let Some(asked) = common_name(&request.params.distinguished_name)
-            && asked.starts_with(NODE_USER_PREFIX)
-            && asked != wanted
-        {
-            return Err(PkiError::Request(format!("asks for {asked}, but is made by {wanted}")));
-        }
-        let mut params = subject(&wanted, Some(NODE_GROUP));
+        let request = check_node_request(node, request)?;
+        let mut params = subject(&node_user(node), Some(NODE_GROUP));
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         params.serial_number = Some(serial::new(issued, &SystemRandom::new())?);
         set_validity_from(&mut params, issued, self.node_life);
@@ -215,6 +201,29 @@ impl Authority {
 pub const NODE_USER_PREFIX: &str = "system:node:";
 /// Group of all nodes.
 pub const NODE_GROUP: &str = "system:nodes";
+
+/// A node's request as it can be signed. Signs nothing, so it costs a stranger's request little.
+///
+/// # Errors
+/// [`PkiError::Request`] when it is unreadable, has a wrong signature, another kind of key or the name of another node.
+pub fn check_node_request(node: &str, request: &[u8]) -> Result<CertificateSigningRequestParams, PkiError> {
+    if request.len() > MAX_REQUEST {
+        return Err(PkiError::Request(format!("longer than {MAX_REQUEST} bytes")));
+    }
+    let request = CertificateSigningRequestParams::from_der(&CertificateSigningRequestDer::from(request))
+        .map_err(|e| PkiError::Request(e.to_string()))?;
+    if *request.public_key.algorithm() != PKCS_ECDSA_P256_SHA256 {
+        return Err(PkiError::Request("the key is not ECDSA P-256".to_owned()));
+    }
+    let wanted = node_user(node);
+    if let Some(asked) = common_name(&request.params.distinguished_name)
+        && asked.starts_with(NODE_USER_PREFIX)
+        && asked != wanted
+    {
+        return Err(PkiError::Request(format!("asks for {asked}, but is made by {wanted}")));
+    }
+    Ok(request)
+}
 
 /// The user name of a node.
 pub fn node_user(node: &str) -> String {

@@ -23,7 +23,7 @@ use super::{NAMESPACE, keep};
 /// How long a token is good for unless said otherwise.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(3600);
 /// No token is good for longer.
-pub const MAX_TTL: Duration = Duration::from_secs(24 * 3600);
+pub const MAX_TTL: Duration = Duration::from_secs(7 * 24 * 3600);
 
 const SCHEME: &str = "sampan1";
 const SECRET_TYPE: &str = "sampan.dev/join-token";
@@ -34,7 +34,7 @@ const LABEL: &str = "sampan.dev/join-token";
 pub enum TokenError {
     #[error("{0:?} is not a node name: lower-case letters, digits, '-' and '.' only")]
     NodeName(String),
-    #[error("a token lives between 1 second and 24 hours")]
+    #[error("a token lives between 1 second and 7 days")]
     Ttl,
     #[error("this is not a join token: it must look like {SCHEME}.<64 hex digits>.<secret>")]
     Malformed,

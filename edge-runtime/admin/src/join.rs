@@ -47,7 +47,7 @@ impl BecomeError {
     pub(crate) fn is_final(&self) -> bool {
         match self {
             Self::Another(_) | Self::Labels(labels::LabelError::Others { .. }) => true,
-            Self::Join(error) => matches!(error, JoinError::Token | JoinError::Refused { status: 400..=499, .. }),
+            Self::Join(error) => error.is_final(),
             Self::Labels(_) | Self::Identity(_) => false,
         }
     }
@@ -62,7 +62,7 @@ pub(crate) fn become_node(paths: &Paths, wanted: &Wanted) -> Result<Joined, Beco
     }
     let labelled = labels::write(&paths.config_file(), &wanted.labels)?;
     Identity::probe(paths)?;
-    match (smol::block_on(join(&wanted.token, &wanted.bridges, &wanted.node)), old) {
+    match (smol::block_on(join(paths, &wanted.token, &wanted.bridges, &wanted.node)), old) {
         (Ok(identity), old) => {
             identity.save(paths)?;
             Ok(Joined { cluster: identity.cluster, refused: None, restart: labelled || old.is_none() })
@@ -79,7 +79,10 @@ mod tests {
     #[test]
     fn only_what_time_cannot_cure_is_final() {
         let bridge: BridgeAddress = "https://b:1".parse().unwrap();
-        let refused = |status| JoinError::Refused { bridge: bridge.clone(), status, message: "used".into() };
+        let refused = |status| {
+            let (bridge, message) = (bridge.clone(), "used".into());
+            JoinError::Refused { bridge, status, message, by_bridge: true }
+        };
         assert!(BecomeError::Join(refused(401)).is_final());
         assert!(!BecomeError::Join(refused(503)).is_final());
         assert!(!BecomeError::Join(JoinError::NoBridge).is_final());

@@ -116,6 +116,16 @@ fn invalid(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
+/// Whether a body is a Kubernetes `Status` for this code, as the bridge's refusals are: what a proxy says is none.
+pub(super) fn is_status(body: &[u8], code: u16) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Status {
+        kind: String,
+        code: u16,
+    }
+    serde_json::from_slice::<Status>(body).is_ok_and(|status| status.kind == "Status" && status.code == code)
+}
+
 /// What a Kubernetes `Status` body says; else the beginning of the text.
 pub(super) fn status_message(body: &[u8]) -> String {
     #[derive(serde::Deserialize)]

@@ -14,6 +14,8 @@ use std::path::PathBuf;
 const FILE: &str = "identity.json";
 /// A renewed identity that is not proven yet.
 const NEXT: &str = "identity.next.json";
+/// Key and request of a join that has not succeeded yet.
+const JOINING: &str = "identity.joining.json";
 /// As large as two identities.
 const PROBE: &str = "probe";
 const PROBE_SIZE: usize = 8 << 10;
@@ -118,7 +120,9 @@ impl Identity {
     pub fn save(&self, paths: &Paths) -> Result<(), IdentityError> {
         // What was being renewed is not this.
         Self::discard_next(paths);
-        self.write(paths, FILE)
+        self.write(paths, FILE)?;
+        discard(paths, JOINING);
+        Ok(())
     }
 
     /// Puts a renewed identity beside the one in use; as [`save`](Self::save) otherwise.
@@ -135,10 +139,7 @@ impl Identity {
     }
 
     pub(super) fn discard_next(paths: &Paths) {
-        let path = paths.identity().join(NEXT);
-        if let Err(error) = unless_missing(fs::remove_file(&path)) {
-            log::warn!("{}: {error}", path.display());
-        }
+        discard(paths, NEXT);
     }
 
     /// Whether an identity could be written now: a token is good once, and is not to be spent for one that a full or
@@ -174,6 +175,25 @@ impl Identity {
         let node = self.node.clone();
         move |source| IdentityError::Pem { node, field, source }
     }
+}
+
+fn discard(paths: &Paths, name: &str) {
+    let path = paths.identity().join(name);
+    if let Err(error) = unless_missing(fs::remove_file(&path)) {
+        log::warn!("{}: {error}", path.display());
+    }
+}
+
+/// What [`save_attempt`] has written, if that can be read.
+pub(super) fn load_attempt(paths: &Paths) -> Option<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(paths.identity().join(JOINING)).ok()?.take(MAX_FILE).read_to_end(&mut text).ok()?;
+    Some(text)
+}
+
+/// Keeps key and request of a join until an identity is saved; as [`Identity::save`] otherwise.
+pub(super) fn save_attempt(paths: &Paths, text: &[u8]) -> Result<(), IdentityError> {
+    put(paths, JOINING, text)
 }
 
 /// Writes a file of the identity's folder: whole or not at all, readable by its owner only, durable when this returns.

@@ -1,13 +1,15 @@
 //! From a join token to an identity: a key made here, a certificate signed by the bridge.
 //!
 //! The token names the cluster's authority by hash, so that the first connection is already to the right
-//! bridge, and carries a secret that the bridge accepts once, for one node name.
+//! bridge, and carries a secret that the bridge accepts once, for one node name. The bridge gives the same request the same answer for
+//! a while, so an answer that is lost costs nothing: the key and the request are on the disk before they are sent.
 
 use super::address::BridgeAddress;
 use super::dial::DialError;
 use super::http;
-use super::identity::{Identity, IdentityError};
+use super::identity::{Identity, IdentityError, load_attempt, save_attempt};
 use super::tls::{Time, TlsError, node_config, pinned_config};
+use crate::paths::Paths;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ECDSA_P256_SHA256};
 use ring::digest::{SHA256, digest};
@@ -39,15 +41,27 @@ pub enum JoinError {
     Tls(#[from] TlsError),
     #[error("{bridge}: {source}")]
     Exchange { bridge: BridgeAddress, source: io::Error },
-    /// With a status of 4xx another replica of the bridge would say the same.
     #[error("{bridge} refused ({status}): {message}")]
-    Refused { bridge: BridgeAddress, status: u16, message: String },
+    Refused {
+        bridge: BridgeAddress,
+        status: u16,
+        message: String,
+        /// In a body as the bridge makes it.
+        by_bridge: bool,
+    },
     #[error("{bridge}: bad answer: {problem}")]
     Answer { bridge: BridgeAddress, problem: String },
     #[error("making a key: {0}")]
     Key(#[from] rcgen::Error),
     #[error(transparent)]
     Identity(#[from] IdentityError),
+}
+
+impl JoinError {
+    /// Whether every replica of the bridge would say the same, now and later: the token is of no use.
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::Token | Self::Refused { status: 401 | 403, by_bridge: true, .. })
+    }
 }
 
 #[derive(Serialize)]
@@ -78,13 +92,12 @@ impl Token {
     }
 }
 
-/// Asks the bridges in turn until one answers; a refusal is final. The identity is returned, not saved.
+/// Asks the bridges in turn until one answers or a refusal is final. The identity is returned, not saved.
 ///
 /// # Errors
 /// Of the last bridge that was tried.
-pub async fn join(token: &Token, bridges: &[BridgeAddress], node: &str) -> Result<Identity, JoinError> {
-    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-    let csr = STANDARD.encode(request(node, &key)?);
+pub async fn join(paths: &Paths, token: &Token, bridges: &[BridgeAddress], node: &str) -> Result<Identity, JoinError> {
+    let Attempt { key, csr, .. } = attempt(paths, token, node)?;
     // No time was ever stored on a node that joins: the build's time is the floor.
     let tls = Arc::new(pinned_config(token.pin, Time::default())?);
     // Three strings: serializing them cannot fail.
@@ -97,17 +110,42 @@ pub async fn join(token: &Token, bridges: &[BridgeAddress], node: &str) -> Resul
         };
         match exchange.await {
             Ok((certificate, ca, cluster)) => {
-                let key = key.serialize_der();
                 let identity = Identity::new(node.to_owned(), cluster, bridges.to_vec(), &certificate, &ca, &key);
                 // Found now rather than at every dial: a certificate that is none, or is for another key.
                 node_config(&identity, Time::default())?;
                 return Ok(identity);
             }
-            Err(refused @ JoinError::Refused { status: 400..=499, .. }) => return Err(refused),
+            Err(error) if error.is_final() => return Err(error),
             Err(error) => failure = error,
         }
     }
     Err(failure)
+}
+
+/// One try to join, as it is kept until it has succeeded.
+#[derive(Serialize, Deserialize)]
+struct Attempt {
+    /// Digest of token and node name.
+    of: String,
+    /// PKCS#8, DER.
+    key: Vec<u8>,
+    /// PKCS#10, DER, base64.
+    csr: String,
+}
+
+/// The attempt with this token that is on the disk, or a new one, which is there then.
+fn attempt(paths: &Paths, token: &Token, node: &str) -> Result<Attempt, JoinError> {
+    let of = STANDARD.encode(digest(&SHA256, format!("{}\n{node}", token.text).as_bytes()));
+    let kept = load_attempt(paths).and_then(|text| serde_json::from_slice::<Attempt>(&text).ok());
+    if let Some(kept) = kept.filter(|kept| kept.of == of) {
+        return Ok(kept);
+    }
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+    let csr = STANDARD.encode(request(node, &key)?);
+    let attempt = Attempt { of, key: key.serialize_der(), csr };
+    // Texts and bytes: serializing them cannot fail.
+    save_attempt(paths, &serde_json::to_vec(&attempt).expect("plain data"))?;
+    Ok(attempt)
 }
 
 /// PKCS#10 request (DER). The names in it are for people: the bridge takes them from the token.
@@ -124,7 +162,8 @@ type Accepted = (CertificateDer<'static>, CertificateDer<'static>, String);
 fn accept(bridge: &BridgeAddress, token: &Token, response: &http::Response) -> Result<Accepted, JoinError> {
     if !(200..300).contains(&response.status) {
         let message = http::status_message(&response.body);
-        return Err(JoinError::Refused { bridge: bridge.clone(), status: response.status, message });
+        let by_bridge = http::is_status(&response.body, response.status);
+        return Err(JoinError::Refused { bridge: bridge.clone(), status: response.status, message, by_bridge });
     }
     let bad = |problem: String| JoinError::Answer { bridge: bridge.clone(), problem };
     let answer: Answer = serde_json::from_slice(&response.body).map_err(|e| bad(e.to_string()))?;
@@ -158,6 +197,36 @@ fn unhex(text: &str) -> Option<[u8; 32]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_repeated_join_sends_the_same_request() {
+        let folder = tempfile::tempdir().expect("temp dir");
+        let paths = Paths::new(folder.path());
+        let token = |secret: &str| Token::parse(&format!("sampan1.{}.{secret}", "0a".repeat(32))).expect("a token");
+        let csr = |token: &Token, node: &str| attempt(&paths, token, node).expect("made").csr;
+        let first = csr(&token("a"), "n");
+        assert_eq!(csr(&token("a"), "n"), first, "after a power cut, too");
+        assert_ne!(csr(&token("a"), "m"), first);
+        let other = csr(&token("b"), "m");
+        std::fs::write(paths.identity().join("identity.joining.json"), b"damaged").expect("written");
+        assert_ne!(csr(&token("b"), "m"), other);
+    }
+
+    #[test]
+    fn only_the_bridge_refuses_for_good() {
+        let bridge: BridgeAddress = "https://b:1".parse().expect("an address");
+        let token = Token::parse(&format!("sampan1.{}.x", "0a".repeat(32))).expect("a token");
+        let said = |status: u16, body: String| {
+            let response = http::Response { status, body: body.into_bytes() };
+            accept(&bridge, &token, &response).expect_err("refused").is_final()
+        };
+        let own = |code: u16| format!("{{\"kind\":\"Status\",\"code\":{code},\"message\":\"used\"}}");
+        assert!(said(401, own(401)) && said(403, own(403)));
+        for status in [400, 404, 407, 413, 429, 500, 503] {
+            assert!(!said(status, own(status)), "{status}");
+        }
+        assert!(!said(403, "<html>log in to the network</html>".into()) && !said(401, own(503)));
+    }
 
     #[test]
     fn tokens_are_checked_before_anything_is_dialled() {

@@ -6,6 +6,7 @@ mod server;
 use super::identity::Identity;
 use super::join::{JoinError, Token, join};
 use super::*;
+use crate::paths::Paths;
 use crate::sys::tasks::Tasks;
 use edge_protocol::edge::EdgeFacts;
 use edge_protocol::message::{Object, ObjectDigest, Position, StreamRequest};
@@ -258,21 +259,23 @@ fn joins_with_a_token_and_the_identity_works() {
         let token = Token::parse(&authority.token("good")).expect("token");
         // The first bridge is not there; the second answers.
         let bridges = ["https://127.0.0.1:1".parse().expect("address"), server.address()];
-        let identity = join(&token, &bridges, "edge-1").await.expect("joins");
+        let folder = tempfile::tempdir().expect("temp dir");
+        let paths = Paths::new(folder.path());
+        let identity = join(&paths, &token, &bridges, "edge-1").await.expect("joins");
         assert_eq!((identity.node.as_str(), identity.cluster.as_str()), ("edge-1", "cluster-1"));
         let mut node = Node::start(&ex, identity, 16);
         assert!(node.until("disconnected").await.contains("127.0.0.1:1"), "the bridges are tried in turn");
         node.until("connected").await;
 
         let used = Token::parse(&authority.token("bad")).expect("token");
-        match join(&used, &bridges[1..], "edge-1").await {
+        match join(&paths, &used, &bridges[1..], "edge-1").await {
             Err(error @ JoinError::Refused { status: 403, .. }) => {
                 assert!(error.to_string().contains("Forbidden: the token was used"), "{error}");
             }
             other => panic!("{other:?}"),
         }
         let foreign = Token::parse(&Authority::new().token("good")).expect("token");
-        let error = join(&foreign, &bridges[1..], "edge-1").await.expect_err("another authority").to_string();
+        let error = join(&paths, &foreign, &bridges[1..], "edge-1").await.expect_err("another authority").to_string();
         assert!(error.contains("authority that the token names"), "{error}");
     });
 }

@@ -81,13 +81,28 @@ fn parse(text: &str) -> Result<JoinFile, FileError> {
 
 /// Leaves the reason beside it, for whoever looks at the card.
 pub(crate) fn explain(place: &Path, why: &str) {
-    let beside = place.with_file_name(FAILED);
-    let text = format!(
-        "This device did not join: {why}\n\nA token is good once and for a while: cloud-bridge token create makes another.\n"
-    );
-    if let Err(error) = fs::write(&beside, text).and_then(|()| File::open(&beside)?.sync_all()) {
-        log::warn!("{}: {error}", beside.display());
+    if let Err(error) = write_failed(place, why, "") {
+        log::warn!("{}: {error}", place.with_file_name(FAILED).display());
     }
+}
+
+/// Renames it to `.failed`, with the reason in comments at its head: under its own name it says the same as before.
+pub(crate) fn set_aside(place: &Path, why: &str) -> io::Result<()> {
+    let mut text = String::new();
+    File::open(place)?.take(LONGEST).read_to_string(&mut text)?;
+    write_failed(place, why, &text)?;
+    remove(place)
+}
+
+fn write_failed(place: &Path, why: &str, rest: &str) -> io::Result<()> {
+    let mut file = File::create(place.with_file_name(FAILED))?;
+    for line in why.lines() {
+        writeln!(file, "# This device did not join: {line}")?;
+    }
+    writeln!(file, "# A token is good once and for a while: cloud-bridge token create makes another.")?;
+    writeln!(file, "# To try this file again, rename it to edge-runtime.join.")?;
+    file.write_all(rest.trim_start_matches('\u{feff}').as_bytes())?;
+    file.sync_all()
 }
 
 /// The token in it is used up; all the same it is overwritten before its name goes, for a disk that keeps what nobody names.
@@ -121,6 +136,18 @@ mod tests {
             Ok(_) => panic!("it is taken: {text}"),
             Err(error) => error.to_string(),
         }
+    }
+
+    #[test]
+    fn a_refused_file_is_set_aside_and_can_be_used_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("edge-runtime.join");
+        fs::write(&place, format!("bridge: https://b:1\nnode: n\ntoken: {}\n", token())).unwrap();
+        set_aside(&place, "refused (401):\nused").unwrap();
+        assert!(!place.exists());
+        fs::rename(folder.path().join(FAILED), &place).unwrap();
+        assert!(fs::read_to_string(&place).unwrap().starts_with("# This device did not join: refused (401):\n# "));
+        assert_eq!(read(&place).map_err(|error| error.to_string()).unwrap().wanted.node, "n");
     }
 
     #[test]

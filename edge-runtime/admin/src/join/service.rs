@@ -61,7 +61,7 @@ impl Service {
 
     fn commands(self, again: bool) -> (&'static [&'static str], &'static [&'static str]) {
         match (self, again) {
-            // Waiting would be for ever in a unit that it is ordered after (edge-runtime-firstboot.service).
+            // A first boot does not wait for the node: it has nothing to do then but to end.
             (Self::Systemd, false) => (
                 &["systemctl", "enable", "edge-runtime.service"],
                 &["systemctl", "start", "--no-block", "edge-runtime.service"],

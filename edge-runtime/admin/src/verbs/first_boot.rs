@@ -40,8 +40,7 @@ fn run(given: Given) -> Result<(), CliError> {
     let joined = match try_until_done(&paths, &said) {
         Ok(joined) => joined,
         Err(error) => {
-            file::explain(&place, &error.to_string());
-            file::remove(&place)?;
+            file::set_aside(&place, &error.to_string())?;
             return Err(error.into());
         }
     };
