@@ -9,9 +9,10 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use jiff::Timestamp;
 
-use crate::flags::{client, duration, words};
+use crate::flags::{duration, words};
 use crate::invitation::Invitation;
 use crate::pki::{self, token};
+use crate::reach::Reach;
 #[cfg(feature = "standalone")]
 use crate::standalone;
 use crate::{info, limits, memory, nodes, serve};
@@ -73,15 +74,11 @@ enum TokenVerb {
 struct TokenCreate {
     /// Name of the node.
     node: String,
-    /// How long the token is good for: 90s, 30m, 2h; at most 24h.
-    #[arg(long, default_value = "1h", value_parser = duration)]
-    ttl: Duration,
-    /// State folder of a standalone bridge.
-    #[arg(long, conflicts_with = "kubeconfig")]
-    state: Option<PathBuf>,
-    /// How to reach the API; absent (with --state, too): as a pod of the cluster does.
-    #[arg(long)]
-    kubeconfig: Option<PathBuf>,
+    /// How long the token is good for: 90s, 30m, 2h, 3d; at most 7d [default: 1h, with --file 7d].
+    #[arg(long, value_parser = duration)]
+    ttl: Option<Duration>,
+    #[command(flatten)]
+    reach: Reach,
     /// URL of the bridge for the printed command; absent: as the bridge advertises itself.
     #[arg(long)]
     bridge: Option<String>,
@@ -92,6 +89,13 @@ struct TokenCreate {
     /// edge-runtime.join.
     #[arg(long, conflicts_with = "qr")]
     file: Option<PathBuf>,
+}
+
+impl TokenCreate {
+    /// A file waits for its card to be written, carried and switched on.
+    fn life(&self) -> Duration {
+        self.ttl.unwrap_or(if self.file.is_some() { token::MAX_TTL } else { token::DEFAULT_TTL })
+    }
 }
 
 /// Log lines go to stderr.
@@ -129,12 +133,12 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
 }
 
 async fn token_create(options: TokenCreate) -> anyhow::Result<()> {
-    let kubeconfig = options.state.map(|state| state.join("kubeconfig")).or(options.kubeconfig);
-    let client = client(kubeconfig).await?;
+    let ttl = options.life();
+    let (client, _) = options.reach.client().await?;
     let about = info::read(&client).await.context("asking the API about its bridge (has it ever run?)")?;
-    let token = token::create(&client, &about.authority, &options.node, options.ttl, Timestamp::now()).await?;
+    let token = token::create(&client, &about.authority, &options.node, ttl, Timestamp::now()).await?;
     let bridge = options.bridge.unwrap_or(about.url);
-    let (text, ttl) = (token.text(), words(options.ttl));
+    let (text, ttl) = (token.text(), words(ttl));
     let invitation = Invitation { bridge: &bridge, node: &options.node, token: &text };
     // In one piece, so that a reader who takes only the first line and leaves breaks nothing.
     let mut printed = format!("{text}\n\nOn the node, within {ttl}:\n\n  {}\n", invitation.command());
@@ -169,5 +173,17 @@ mod tests {
     #[test]
     fn arguments_are_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn a_token_in_a_file_lives_longer() {
+        let life = |more: &[&str]| {
+            let words = ["cloud-bridge", "token", "create", "n"].iter().chain(more);
+            match Arguments::try_parse_from(words).unwrap().verb {
+                Verb::Token(TokenVerb::Create(create)) => create.life().as_secs() / 3600,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!((life(&[]), life(&["--file", "f"]), life(&["--file", "f", "--ttl", "2h"])), (1, 168, 2));
     }
 }

@@ -4,12 +4,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::listen;
+use crate::listen::metrics_port::PlainPorts;
 use anyhow::{Context, bail};
 use clap::Args;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use tokio::net::TcpListener;
-
-use crate::listen;
 
 /// How nodes are let in.
 #[derive(Debug, Clone, Args)]
@@ -22,6 +21,10 @@ pub struct NodeFlags {
     /// controller deletes the Nodes of machines that it cannot find.
     #[arg(long)]
     pub deleted_nodes_return: bool,
+    /// Namespace in which nodes may have mirror pods of their static pods (repeatable). Absent: all, as Kubernetes has it; a node then
+    /// chooses the namespace and labels of pods that Services and NetworkPolicies see.
+    #[arg(long, value_name = "NAMESPACE")]
+    pub mirror_namespace: Vec<String>,
     /// Give devices of nodes from which nothing is heard the state `unknown`, until they are heard of again. Absent: their
     /// statuses are called stale and otherwise left as they were.
     #[arg(long)]
@@ -30,15 +33,21 @@ pub struct NodeFlags {
     /// kubelet without a certificate. Absent: /metrics needs an operator's certificate, at the port of the nodes.
     #[arg(long)]
     pub metrics_listen: Option<SocketAddr>,
+    /// Answer /livez, /readyz and /healthz, and nothing else, over plain HTTP at this address: for a kubelet's liveness probe, which
+    /// then waits in no line with nodes.
+    #[arg(long)]
+    pub health_listen: Option<SocketAddr>,
 }
 
 impl NodeFlags {
-    /// Opens the port for metrics, if there is to be one.
-    pub(crate) async fn metrics_port(&self) -> anyhow::Result<Option<TcpListener>> {
-        match self.metrics_listen {
-            Some(address) => Ok(Some(listen::bind(address).await.context("--metrics-listen")?)),
+    /// Opens the ports without TLS that there are to be.
+    pub(crate) async fn plain_ports(&self) -> anyhow::Result<PlainPorts> {
+        let open = async |address: Option<SocketAddr>, flag: &'static str| match address {
+            Some(address) => listen::bind(address).await.context(flag).map(Some),
             None => Ok(None),
-        }
+        };
+        let metrics = open(self.metrics_listen, "--metrics-listen").await?;
+        Ok(PlainPorts { metrics, health: open(self.health_listen, "--health-listen").await? })
     }
 }
 
@@ -84,6 +93,7 @@ pub(crate) fn life(text: &str) -> anyhow::Result<Duration> {
 
 pub(crate) fn words(duration: Duration) -> String {
     match duration.as_secs() {
+        s if s > 0 && s % 86_400 == 0 => format!("{} d", s / 86_400),
         s if s % 3600 == 0 => format!("{} h", s / 3600),
         s if s % 60 == 0 => format!("{} min", s / 60),
         s => format!("{s} s"),

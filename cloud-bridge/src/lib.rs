@@ -15,6 +15,7 @@
 //! | `api_port` | the port of the embedded API (the crate `apiserver`), for when there is no cluster |
 //! | `certificates` | what was asked for in CertificateSigningRequests and approved |
 //! | `invitation` | how a token reaches a device |
+//! | `reach` | how a command finds the API of its bridge |
 //! | [`limits`], [`memory`] | what the process asks of the kernel for itself, and gives back |
 //! | [`notify`] | what its supervisor is told |
 //! | [`cli`] | verbs, flags, what is printed |
@@ -39,6 +40,7 @@ pub mod nodes;
 pub mod notify;
 pub mod page;
 pub mod pki;
+mod reach;
 pub mod rules;
 pub mod serve;
 pub mod signal;

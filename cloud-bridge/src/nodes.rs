@@ -1,27 +1,23 @@
 //! `cloud-bridge nodes`: asks running bridges how their nodes are. Owns the question and the table.
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
 use http::Request;
 
 use crate::bridge::overview::NodeView;
+use crate::info;
 use crate::listen::OPERATORS;
 use crate::pki::authority::{Authority, to_pem};
 use crate::pki::keep;
-use crate::{flags, info};
+use crate::reach::Reach;
 
 /// `nodes`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// State folder of a standalone bridge.
-    #[arg(long, conflicts_with = "kubeconfig")]
-    state: Option<PathBuf>,
-    /// How to reach the API; absent (with --state, too): as a pod of the cluster does.
-    #[arg(long)]
-    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    reach: Reach,
     /// URL of a bridge (repeatable); absent: of the one that started last. Each knows its own nodes.
     #[arg(long)]
     bridge: Vec<String>,
@@ -35,10 +31,9 @@ pub struct Options {
 
 /// Asks and prints.
 pub async fn run(options: Options) -> anyhow::Result<()> {
-    let kubeconfig = options.state.as_ref().map(|state| state.join("kubeconfig")).or(options.kubeconfig);
-    let client = flags::client(kubeconfig).await?;
+    let (client, state) = options.reach.client().await?;
     // Whoever may read the authority's key may do anything to the bridge: making a certificate adds no right.
-    let authority = match &options.state {
+    let authority = match &state {
         Some(state) => keep::in_folder(state)?,
         None => keep::in_cluster(&client).await?,
     };

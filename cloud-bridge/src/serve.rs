@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use anyhow::Context;
 use clap::Args;
@@ -69,7 +69,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let listener = listen::bind(options.listen).await?;
     let rules_listener = options.rules.bind().await?;
     let page = options.page.bind(true).await?;
-    let metrics = options.nodes.metrics_port().await?;
+    let plain = options.nodes.plain_ports().await?;
     let url = info::url(listener.local_addr()?, &options.advertise);
     let about = Info { url, authority: authority.fingerprint() };
     info::write(&client, &about).await?;
@@ -86,6 +86,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         gone,
         service_scope,
         deleted_nodes_return,
+        mirror_namespaces: options.nodes.mirror_namespace.clone().into(),
         rules_place: options.rules.place(rules_listener.as_ref())?,
         devices_unknown_when_silent: options.nodes.devices_unknown_when_silent,
         rule_authorities: options.rules.authorities()?,
@@ -103,12 +104,17 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let of_rules = rules::serve(rules_listener, &bridge, &authority, rule_names, client.clone(), Arc::clone(&gate));
     let page_names = options.page.names(&options.advertise);
     let of_page = page::serve(page, &bridge, &authority, page_names, client.clone(), Arc::clone(&gate));
-    let context = Arc::new(ListenerContext { bridge: bridge.clone(), authority: Arc::clone(&authority), client });
+    let context = Arc::new(ListenerContext {
+        bridge: bridge.clone(),
+        authority: Arc::clone(&authority),
+        client,
+        answered: Mutex::default(),
+    });
     tokio::select! {
         never = listen::accept(listener, tls, context, gate) => match never {},
         failed = of_rules => match failed? {},
         failed = of_page => match failed? {},
-        never = metrics_port::serve(metrics, bridge.clone()) => match never {},
+        never = metrics_port::serve(plain, bridge.clone()) => match never {},
         never = Notify::from_env().run() => match never {},
         () = serving.keep_fresh() => {}
         () = fresh(kubelet_serving) => {}

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -184,7 +184,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let (links, calls) = (listen::bind(options.listen).await?, listen::bind(options.api_listen).await?);
     let rules_listener = options.rules.bind().await?;
     let page = options.page.bind(false).await?;
-    let metrics = options.nodes.metrics_port().await?;
+    let plain = options.nodes.plain_ports().await?;
     let names = info::addresses(&[options.listen, options.api_listen], &options.advertise);
     let serving = Serving::new(Arc::clone(&authority), names)?;
     let link_tls = tls::link_config(&authority, &serving)?;
@@ -207,6 +207,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         deleted_nodes_return: options.nodes.deleted_nodes_return,
         devices_unknown_when_silent: options.nodes.devices_unknown_when_silent,
         replicated: false,
+        is_master: true,
+        mirror_namespaces: options.nodes.mirror_namespace.clone().into(),
         toleration_seconds: options.evict_after.map_or(300, |after| after.as_secs()),
         rule_authorities: options.rules.authorities()?,
         pods_seen: page.as_ref().map(Page::pods_seen),
@@ -223,14 +225,18 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let of_rules = rules::serve(rules_listener, &bridge, &authority, rule_names, client.clone(), Arc::clone(&gate));
     let page_names = options.page.names(&options.advertise);
     let of_page = page::serve(page, &bridge, &authority, page_names, client.clone(), Arc::clone(&gate));
-    let context =
-        Arc::new(ListenerContext { bridge: bridge.clone(), authority: Arc::clone(&authority), client: client.clone() });
+    let context = Arc::new(ListenerContext {
+        bridge: bridge.clone(),
+        authority: Arc::clone(&authority),
+        client: client.clone(),
+        answered: Mutex::default(),
+    });
     tokio::select! {
         never = listen::accept(links, link_tls, context, Arc::clone(&gate)) => match never {},
         never = api_port::serve(api.clone(), calls, api_tls, gate) => match never {},
         failed = of_rules => match failed? {},
         failed = of_page => match failed? {},
-        never = metrics_port::serve(metrics, bridge.clone()) => match never {},
+        never = metrics_port::serve(plain, bridge.clone()) => match never {},
         never = Notify::from_env().run() => match never {},
         () = serving.keep_fresh() => {}
         () = keep_kubeconfig(&kubeconfig, &authority, api_address) => {}

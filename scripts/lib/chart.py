@@ -15,11 +15,15 @@ from helm_python import Chart
 CHART = "deploy/helm/cloud-bridge"
 DEPLOY = ["cloud-bridge/deploy/rbac.yaml", "cloud-bridge/deploy/deployment.yaml"]
 NAMESPACE = "sampan-system"
+# Without them it is not installed.
+NEEDED = {"advertise": ["bridge.example.com"], "image": {"repository": "cloud-bridge"}}
 EVERYTHING = {
     "replicas": 3,
     "advertise": ["a.example.com", "10.0.0.1"],
     "certificateLife": "90d",
-    "kubelet": {"addressType": "ExternalIP"},
+    "kubelet": {"addressType": "ExternalIP", "lastPort": 12360},
+    "rules": {"enabled": True},
+    "page": {"enabled": True},
     "metrics": {"enabled": True},
     "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
     "networkPolicy": {"enabled": True, "metricsFrom": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]},
@@ -35,7 +39,7 @@ EVERYTHING = {
 
 def rendered(values=None, namespace=NAMESPACE, name="cloud-bridge"):
     with Chart.load(CHART) as chart:
-        files = chart.render(values, name=name, namespace=namespace)
+        files = chart.render({**NEEDED, **(values or {})}, name=name, namespace=namespace)
     objects = []
     for file, text in files.items():
         if not file.endswith(".txt"):
@@ -69,7 +73,7 @@ def find(objects, kind):
 
 
 def lint():
-    said = helm_python.chart.lint(CHART, strict=True, namespace=NAMESPACE)
+    said = helm_python.chart.lint(CHART, NEEDED, strict=True, namespace=NAMESPACE)
     # 1: information, as that a chart may have an icon.
     bad = [message for message in said["messages"] if message["severity"] > 1] + said["errors"]
     assert not bad, bad
@@ -94,13 +98,16 @@ def values():
     assert deployment["spec"]["replicas"] == 3 and deployment["spec"]["strategy"]["type"] == "RollingUpdate"
     assert container["image"] == "registry.example.com/cloud-bridge@sha256:" + "0a" * 32
     wanted = ["--advertise=a.example.com", "--advertise=10.0.0.1", "--certificate-life=90d", "--kubelet-address-type=ExternalIP"]
+    wanted += ["--kubelet-ports=10360-12360", "--rules-listen=0.0.0.0:9444", "--page-listen=0.0.0.0:9445", "--health-listen=0.0.0.0:9442"]
     wanted += ["--metrics-listen=0.0.0.0:9443", "--log-level=debug", "--service-scope=cluster"]
     assert all(word in container["args"] for word in wanted), container["args"]
     assert service["spec"]["type"] == "NodePort" and service["spec"]["ports"][0]["nodePort"] == 30443
     assert find(objects, "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
     assert find(objects, "PodMonitor")["metadata"]["labels"]["release"] == "prometheus"
     ports = [rule["ports"][0]["port"] for rule in find(objects, "NetworkPolicy")["spec"]["ingress"]]
-    assert ports == ["link", 10360, "metrics"], ports
+    assert ports == ["link", 10360, "rules", "page", "metrics"], ports
+    assert container["livenessProbe"]["httpGet"]["port"] == "health", container
+    assert [port["name"] for port in service["spec"]["ports"]] == ["link", "rules", "page"]
     # The authority and the tokens are in one namespace wherever the bridge runs.
     elsewhere = rendered(namespace="edge", name="east")
     assert find(elsewhere, "Role")["metadata"]["namespace"] == NAMESPACE
@@ -112,8 +119,8 @@ def values():
     assert not [one for one in rendered({"rbac": {"create": False}}) if "Role" in one["kind"]]
     bare = find(rendered({"kubelet": {"enabled": False}}), "Deployment")["spec"]["template"]["spec"]
     assert "volumes" not in bare and not [word for word in bare["containers"][0]["args"] if "kubelet" in word]
-    wrong = [{"replica": 2}, {"advertise": []}, {"service": {"type": "External"}}, {"image": {"digest": "latest"}}]
-    for bad in [*wrong, {"podMonitor": {"enabled": True}}]:
+    wrong = [{"replica": 2}, {"advertise": []}, {"service": {"type": "External"}}, {"image": {"repository": "a", "digest": "latest"}}]
+    for bad in [*wrong, {"podMonitor": {"enabled": True}}, {"image": {"repository": ""}}]:
         try:
             rendered(bad)
         except helm_python.HelmError:
@@ -135,9 +142,9 @@ def install(kubeconfig):
 
     with helm_python.Config(kubeconfig_path=kubeconfig, namespace=NAMESPACE) as config:
         with Chart.load(CHART) as chart:
-            config.install(chart, name="cloud-bridge", create_namespace=True)
+            config.install(chart, name="cloud-bridge", values=NEEDED, create_namespace=True)
             assert len(there()) == 7, there()
-            config.upgrade(chart, name="cloud-bridge", values={"replicas": 2})
+            config.upgrade(chart, name="cloud-bridge", values={**NEEDED, "replicas": 2})
             assert len(there()) == 8, there()
         config.uninstall("cloud-bridge")
     assert there() == [], there()

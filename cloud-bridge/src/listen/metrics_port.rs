@@ -1,5 +1,5 @@
-//! A port of its own for metrics and health, without TLS: for a Prometheus and a kubelet that have no certificate of the bridge's.
-//! Whoever reaches it may read; opt-in (`--metrics-listen`).
+//! Ports of their own for metrics and health, without TLS: for a Prometheus and a kubelet that have no certificate of the bridge's.
+//! Whoever reaches one may read; opt-in (`--metrics-listen`, `--health-listen`).
 
 use std::convert::Infallible;
 
@@ -14,27 +14,47 @@ use super::{connection, health, overview};
 use crate::accept::{self, Gate};
 use crate::bridge::Bridge;
 
+/// Ports without TLS; each is there only if it is asked for.
+#[derive(Debug)]
+pub struct PlainPorts {
+    pub(crate) metrics: Option<TcpListener>,
+    pub(crate) health: Option<TcpListener>,
+}
+
 /// Serves until dropped; forever waiting where there is no such port.
-pub async fn serve(listener: Option<TcpListener>, bridge: Bridge) -> Infallible {
+pub async fn serve(ports: PlainPorts, bridge: Bridge) -> Infallible {
+    tokio::select! {
+        never = port(ports.metrics, bridge.clone(), true) => never,
+        never = port(ports.health, bridge, false) => never,
+    }
+}
+
+async fn port(listener: Option<TcpListener>, bridge: Bridge, with_metrics: bool) -> Infallible {
     let Some(listener) = listener else { return std::future::pending().await };
     // Of its own: who may come here takes no place from nodes.
-    accept::each(listener, Gate::new(), "port of metrics", move |socket, peer, arrival| {
-        let bridge = bridge.clone();
-        async move {
-            accept::prepare(&socket)?;
-            let (arrival, bridge) = (&*arrival, &bridge);
-            connection::serve(socket, peer, arrival, |request| async move {
-                let _work = arrival.work();
-                route(&request, bridge).await
-            })
-            .await
-        }
-    })
+    accept::each(
+        listener,
+        Gate::new(),
+        if with_metrics { "port of metrics" } else { "port of health" },
+        move |socket, peer, arrival| {
+            let bridge = bridge.clone();
+            async move {
+                accept::prepare(&socket)?;
+                let (arrival, bridge) = (&*arrival, &bridge);
+                connection::serve(socket, peer, arrival, |request| async move {
+                    let _work = arrival.work();
+                    route(&request, bridge, with_metrics).await
+                })
+                .await
+            }
+        },
+    )
     .await
 }
 
-async fn route(request: &Request<Incoming>, bridge: &Bridge) -> Response<Full<Bytes>> {
+async fn route(request: &Request<Incoming>, bridge: &Bridge, with_metrics: bool) -> Response<Full<Bytes>> {
     match (request.method(), request.uri().path()) {
+        (_, "/metrics") if !with_metrics => Refusal::not_found("/metrics").into_response(),
         (&Method::GET, "/metrics") => overview::text(bridge),
         (&Method::GET, "/livez" | "/healthz") => health::live(),
         (&Method::GET, "/readyz") => health::ready(bridge).await,

@@ -4,6 +4,7 @@
 //!
 //! Owns connections up to the moment when a session takes over. Must not know what a session says.
 
+mod answered;
 mod connection;
 mod gather;
 mod health;
@@ -17,7 +18,7 @@ mod status;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
@@ -37,6 +38,8 @@ pub(crate) use overview::{OPERATORS, is_operator};
 use sampan_log::printable::printable;
 use status::Refusal;
 
+pub use answered::Answered;
+
 /// Nodes that have not yet said all they have to say first. When ten thousand come back at once, those that are in must
 /// not suffer from those that are not, and the memory of coming in is needed only so many times.
 const MAX_COMING_IN: usize = 256;
@@ -49,6 +52,14 @@ pub struct ListenerContext {
     pub authority: Arc<Authority>,
     /// The bridge's own client, for tokens.
     pub client: Client,
+    /// Joins whose answer may not have arrived.
+    pub answered: Mutex<Answered>,
+}
+
+impl ListenerContext {
+    fn answered(&self) -> MutexGuard<'_, Answered> {
+        self.answered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Opens the port.

@@ -31,6 +31,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{- define "cloud-bridge.image" -}}
+{{- if not .Values.image.repository }}{{ fail "set image.repository to where you have pushed the image, as in --set image.repository=registry.example.com/cloud-bridge" }}{{ end }}
 {{- if .Values.image.digest -}}
 {{ .Values.image.repository }}@{{ .Values.image.digest }}
 {{- else -}}

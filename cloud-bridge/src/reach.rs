@@ -1,0 +1,120 @@
+//! How a command finds the API of its bridge: by flags, else by what is on this machine. Finds; opens nothing.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::Args;
+
+use crate::flags;
+
+/// Where the packaged service keeps the state of `standalone`.
+const PACKAGED: &str = "/var/lib/cloud-bridge";
+const ENVIRONMENT: &str = "CLOUD_BRIDGE_STATE";
+
+/// Flags of commands that ask a bridge's API.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Reach {
+    /// State folder of a standalone bridge; absent (with --kubeconfig, too): $CLOUD_BRIDGE_STATE, else /var/lib/cloud-bridge if a
+    /// bridge keeps its state there, else the cluster of the pod that this runs in.
+    #[arg(long, conflicts_with = "kubeconfig")]
+    state: Option<PathBuf>,
+    /// Kubeconfig of the API that the bridge serves.
+    #[arg(long)]
+    kubeconfig: Option<PathBuf>,
+}
+
+/// What is asked.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The state folder of a standalone bridge.
+    State(PathBuf),
+    Kubeconfig(PathBuf),
+    /// The cluster of this pod.
+    Cluster,
+}
+
+impl Reach {
+    /// A client, and the state folder if it is a standalone bridge's.
+    pub(crate) async fn client(self) -> anyhow::Result<(kube::Client, Option<PathBuf>)> {
+        let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+        let found = self.find(std::env::var_os(ENVIRONMENT), in_pod, |path| path.try_exists())?;
+        let (kubeconfig, state) = match found {
+            Found::State(state) => (Some(state.join("kubeconfig")), Some(state)),
+            Found::Kubeconfig(path) => (Some(path), None),
+            Found::Cluster => (None, None),
+        };
+        Ok((flags::client(kubeconfig).await?, state))
+    }
+
+    fn find(
+        self,
+        environment: Option<OsString>,
+        in_pod: bool,
+        exists: impl Fn(&Path) -> io::Result<bool>,
+    ) -> anyhow::Result<Found> {
+        let named = environment.filter(|value| !value.is_empty()).map(PathBuf::from);
+        match (self.state, self.kubeconfig) {
+            (Some(state), _) => return Ok(Found::State(state)),
+            (None, Some(kubeconfig)) => return Ok(Found::Kubeconfig(kubeconfig)),
+            (None, None) => {}
+        }
+        if let Some(state) = named {
+            return Ok(Found::State(state));
+        }
+        let packaged = Path::new(PACKAGED);
+        match exists(&packaged.join("kubeconfig")) {
+            Ok(true) => return Ok(Found::State(packaged.to_owned())),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !in_pod => {
+                return Err(error).context(format!("reading {PACKAGED} needs root: use sudo, or --kubeconfig FILE"));
+            }
+            _ => {}
+        }
+        if !in_pod {
+            bail!(
+                "no bridge is found: there is no {PACKAGED}/kubeconfig, and this is not a pod of a cluster; name one with --state FOLDER \
+                 (or ${ENVIRONMENT}) for a standalone bridge, or with --kubeconfig FILE for one beside a cluster"
+            );
+        }
+        Ok(Found::Cluster)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(
+        state: &str,
+        kubeconfig: &str,
+        named: &str,
+        in_pod: bool,
+        there: io::Result<bool>,
+    ) -> anyhow::Result<Found> {
+        let path = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text));
+        let reach = Reach { state: path(state), kubeconfig: path(kubeconfig) };
+        let there = std::cell::Cell::new(Some(there));
+        reach.find(Some(named.into()), in_pod, |_| there.take().unwrap_or(Ok(false)))
+    }
+
+    #[test]
+    fn a_bridge_is_found_without_flags() {
+        let state = |path: &str| Found::State(path.into());
+        assert_eq!(find("/a", "", "/b", true, Ok(true)).unwrap(), state("/a"));
+        assert_eq!(find("", "/k", "/b", true, Ok(true)).unwrap(), Found::Kubeconfig("/k".into()));
+        assert_eq!(find("", "", "/b", true, Ok(true)).unwrap(), state("/b"));
+        assert_eq!(find("", "", "", false, Ok(true)).unwrap(), state(PACKAGED));
+        assert_eq!(find("", "", "", true, Ok(false)).unwrap(), Found::Cluster);
+    }
+
+    #[test]
+    fn the_error_names_every_way_to_a_bridge() {
+        let why = find("", "", "", false, Ok(false)).unwrap_err().to_string();
+        for way in ["--state", ENVIRONMENT, PACKAGED, "--kubeconfig"] {
+            assert!(why.contains(way), "{way}: {why}");
+        }
+        let why = find("", "", "", false, Err(io::ErrorKind::PermissionDenied.into())).unwrap_err().to_string();
+        assert!(why.contains("sudo"), "{why}");
+    }
+}
