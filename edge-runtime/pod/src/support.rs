@@ -106,9 +106,16 @@ pub fn obstacle(pod: &Pod) -> Option<Refusal> {
     })
 }
 
-/// Fields without effect, one message each: for Warning events when the pod is admitted.
+/// Annotation by which KubeEdge keeps a new version of a pod from starting until somebody agrees.
+const HOLD_UPGRADE: &str = "edge.kubeedge.io/hold-upgrade";
+
+/// Fields and annotations without effect, one message each: for Warning events when the pod is admitted.
 pub fn warnings(pod: &Pod) -> Vec<String> {
-    findings(pod).into_iter().filter(|f| matches!(f.answer, Answer::Warn)).map(|f| f.message()).collect()
+    let fields = findings(pod).into_iter().filter(|f| matches!(f.answer, Answer::Warn)).map(|f| f.message());
+    let annotations = pod.metadata.annotations.as_ref();
+    let held = annotations.and_then(|all| all.get(HOLD_UPGRADE)).filter(|value| *value == "true");
+    let held = held.map(|_| format!("annotation {HOLD_UPGRADE} has no effect on this node: the pod starts at once"));
+    fields.chain(held).collect()
 }
 
 fn findings(pod: &Pod) -> Vec<Finding> {

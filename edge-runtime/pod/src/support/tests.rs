@@ -66,6 +66,17 @@ macro_rules! tables {
         pub(super) const TABLES: &[(&str, Table)] = &[$(($name, $table)),*];
 
         #[test]
+fn an_upgrade_that_is_to_be_held_is_warned_of() {
+    let annotated = |value: &str| {
+        let metadata = json!({"name": "p", "annotations": {"edge.kubeedge.io/hold-upgrade": value}});
+        serde_json::from_value(json!({"metadata": metadata, "spec": {"containers": [{"name": "c"}]}})).expect("a pod")
+    };
+    let held = warnings(&annotated("true"));
+    assert!(held.len() == 1 && held[0].contains("edge.kubeedge.io/hold-upgrade"), "{held:?}");
+    assert_eq!(warnings(&annotated("false")), Vec::<String>::new());
+}
+
+#[test]
         fn every_field_of_the_api_has_its_row() {
             $(same_rows::<$type>($name, $table);)*
         }
