@@ -135,6 +135,7 @@ impl Connection {
         let overrides = shared.overrides(&node.name);
         let mut reports = Reports::new(Arc::clone(&node), link.session, requests.clone(), own, overrides);
         reports.replicated = shared.settings.replicated;
+        reports.mirror_namespaces = Arc::clone(&shared.settings.mirror_namespaces);
         Self {
             session,
             start: Instant::now(),

@@ -47,6 +47,10 @@ pub struct Settings {
     pub devices_unknown_when_silent: bool,
     /// Authorities that targets of rules may have their certificates from, besides those that the system believes.
     pub rule_authorities: Vec<CertificateDer<'static>>,
+    /// The bridge's own client may do everything: before it reads for others it asks what its service account on a cluster may.
+    pub is_master: bool,
+    /// Namespaces in which nodes may have mirror pods; none named: all.
+    pub mirror_namespaces: Arc<[String]>,
     /// Whoever shows people how pods are.
     pub pods_seen: Option<Arc<PodsSeen>>,
 }
@@ -69,6 +73,8 @@ impl Default for Settings {
             devices_stale_after: Duration::from_secs(60),
             devices_unknown_when_silent: false,
             rule_authorities: Vec::new(),
+            is_master: false,
+            mirror_namespaces: Arc::default(),
             pods_seen: None,
         }
     }

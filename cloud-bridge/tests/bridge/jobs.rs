@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use apimachinery::user::{UserInfo, account_groups, account_name};
+use cloud_bridge::bridge::Settings;
 use edge_protocol::message::{Order, Report, Work};
 use http::Request;
 use k8s_openapi::api::core::v1::{Event, Secret};
@@ -341,6 +342,30 @@ async fn s17_a_bridge_that_begins_again_takes_no_order_away_and_gives_none_twice
     edge.report_and_wait(says(&uid, json!({"phase": "Successful"}))).await.unwrap();
     lab.until_phase(PREPULL, &name, "Completed").await;
     edge.until("its end", |edge| edge.held() == 0).await;
+    lab.delete(PREPULL, &name).await;
+}
+
+#[tokio::test]
+async fn a_job_on_a_site_reads_no_secret_without_a_right() {
+    let lab = Lab::open().await;
+    let settings = Settings { is_master: true, ..Settings::default() };
+    let bridge = TestBridge::with_settings(
+        &lab.cluster,
+        cloud_bridge::pki::authority::Authority::create("site").unwrap(),
+        settings,
+    )
+    .await;
+    let (node, name) = (unique("site"), unique("theirs"));
+    let mut edge = lab.edge(&bridge, &node).await;
+    let secrets: Api<Secret> = Api::namespaced(lab.cluster.client.clone(), "default");
+    let secret = json!({"metadata": {"name": format!("pull-{node}")}, "type": "kubernetes.io/dockerconfigjson",
+        "stringData": {".dockerconfigjson": "{}"}});
+    secrets.create(&PostParams::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
+    let spec = json!({"imagePrePullTemplate": {"images": ["a"], "nodeNames": [node], "imageSecrets": format!("default/pull-{node}")}});
+    lab.job(PREPULL, &name, spec).await;
+    let status = lab.until_phase(PREPULL, &name, "Failure").await;
+    assert!(status["reason"].as_str().unwrap().contains("may not be read"), "{status}");
+    edge.linger(Duration::from_millis(100)).await;
     lab.delete(PREPULL, &name).await;
 }
 

@@ -10,6 +10,8 @@ use serde::{Deserialize, Deserializer};
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// Where a node, or what is for it, is.
 const SITE: &str = "sampan.dev/site";
+/// From where a node has connected, as the bridge has seen it.
+const PEER_ADDRESS: &str = "sampan.dev/peer-address";
 /// A node that takes no traffic from outside (K8s core/v1, `LabelNodeExcludeBalancers`).
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
@@ -139,7 +141,23 @@ impl Node {
         let site = labels.and_then(|labels| labels.get(SITE)).map(String::as_str);
         let excluded =
             labels.is_some_and(|labels| labels.contains_key(EXCLUDED)) || self.metadata.deletion_timestamp.is_some();
+        let peer = self.metadata.annotations.as_ref().and_then(|all| all.get(PEER_ADDRESS)?.parse().ok());
         let internal = self.status.addresses.iter().filter(|one| one.kind == "InternalIP" && !excluded);
-        (site, internal.filter_map(|one| one.address.parse().ok()).collect())
+        let ips = internal.filter_map(|one| one.address.parse().ok());
+        (site, ips.filter(|ip| is_private(ip) || peer.as_ref() == Some(ip)).collect())
+    }
+}
+
+/// Whether an address means something on a network of its own alone. A node says itself which addresses it has: one of the internet is
+/// believed only of a node that has connected from there, for nodes lead what goes to a load balancer's address to its Service.
+fn is_private(ip: &IpAddr) -> bool {
+    match ip {
+        // RFC 1918, RFC 6598, RFC 3927.
+        IpAddr::V4(ip) => {
+            let [a, b, ..] = ip.octets();
+            ip.is_private() || ip.is_link_local() || (a == 100 && (64..128).contains(&b))
+        }
+        // RFC 4193, RFC 4291.
+        IpAddr::V6(ip) => ip.is_unique_local() || ip.is_unicast_link_local(),
     }
 }

@@ -75,38 +75,51 @@ mod tests {
     fn a_service_leads_in_where_its_ready_pods_are() {
         let v4 = json!({"type": "LoadBalancer", "ipFamilies": ["IPv4"]});
         let nodes = [
-            node("a", json!({"sampan.dev/site": "north"}), "192.0.2.1"),
-            node("b", json!({"sampan.dev/site": "south"}), "192.0.2.2"),
-            node("c", json!(null), "192.0.2.3"),
-            node("out", json!({EXCLUDED: ""}), "192.0.2.4"),
+            node("a", json!({"sampan.dev/site": "north"}), "192.168.2.1"),
+            node("b", json!({"sampan.dev/site": "south"}), "192.168.2.2"),
+            node("c", json!(null), "192.168.2.3"),
+            node("out", json!({EXCLUDED: ""}), "192.168.2.4"),
         ];
         let all = [
             slice(&[("a", None), ("b", Some(true)), ("gone", None)]),
             slice(&[("c", Some(false)), ("out", None), ("b", None)]),
         ];
         let of = |meta: Value, spec: &Value, now: &[&str]| plan(service(meta, spec.clone(), now), &all, &nodes);
-        let both = Some(vec!["192.0.2.1".to_owned(), "192.0.2.2".to_owned()]);
+        let both = Some(vec!["192.168.2.1".to_owned(), "192.168.2.2".to_owned()]);
         assert_eq!(of(json!({}), &v4, &[]), both);
-        assert_eq!(of(json!({}), &v4, &["192.0.2.9"]), both);
-        assert_eq!(of(json!({}), &v4, &["192.0.2.1", "192.0.2.2"]), None, "that is there");
+        assert_eq!(of(json!({}), &v4, &["192.168.2.9"]), both);
+        assert_eq!(of(json!({}), &v4, &["192.168.2.1", "192.168.2.2"]), None, "that is there");
         // Of one site.
-        let south = Some(vec!["192.0.2.2".to_owned()]);
+        let south = Some(vec!["192.168.2.2".to_owned()]);
         assert_eq!(of(json!({"labels": {"sampan.dev/site": "south"}}), &v4, &[]), south);
         assert_eq!(
             of(json!({"annotations": {"sampan.dev/site": "south"}, "labels": {"sampan.dev/site": "north"}}), &v4, &[]),
             south
         );
-        assert_eq!(of(json!({"labels": {"sampan.dev/site": "west"}}), &v4, &["192.0.2.1"]), Some(vec![]));
+        assert_eq!(of(json!({"labels": {"sampan.dev/site": "west"}}), &v4, &["192.168.2.1"]), Some(vec![]));
         // Families.
         let both_families = of(json!({}), &json!({"type": "LoadBalancer", "ipFamilies": ["IPv4", "IPv6"]}), &[]);
-        assert_eq!(both_families.unwrap(), ["192.0.2.1", "192.0.2.2", "fd00::9"]);
+        assert_eq!(both_families.unwrap(), ["192.168.2.1", "192.168.2.2", "fd00::9"]);
         // Others'.
         let other = json!({"type": "LoadBalancer", "loadBalancerClass": "example.com/x"});
         assert_eq!(of(json!({}), &other, &["203.0.113.9"]), None);
         assert_eq!(of(json!({}), &json!({"type": "ClusterIP"}), &[]), None);
-        assert_eq!(of(json!({}), &json!({"type": "ClusterIP"}), &["192.0.2.1"]), Some(vec![]), "it was one");
+        assert_eq!(of(json!({}), &json!({"type": "ClusterIP"}), &["192.168.2.1"]), Some(vec![]), "it was one");
         assert_eq!(of(json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}), &v4, &[]), None);
-        assert_eq!(plan(service(json!({}), v4, &["192.0.2.1"]), &[], &nodes), Some(vec![]), "nobody is there");
+        assert_eq!(plan(service(json!({}), v4, &["192.168.2.1"]), &[], &nodes), Some(vec![]), "nobody is there");
+    }
+
+    #[test]
+    fn a_node_cannot_claim_an_address_of_the_internet() {
+        let v4 = json!({"type": "LoadBalancer", "ipFamilies": ["IPv4"]});
+        let at = |meta: Value| {
+            let mut node = node("a", json!(null), "203.0.113.80");
+            node["metadata"]["annotations"] = meta;
+            plan(service(json!({}), v4.clone(), &["192.168.2.9"]), &[slice(&[("a", None)])], &[node])
+        };
+        assert_eq!(at(json!(null)), Some(vec![]));
+        assert_eq!(at(json!({"sampan.dev/peer-address": "203.0.113.7"})), Some(vec![]));
+        assert_eq!(at(json!({"sampan.dev/peer-address": "203.0.113.80"})), Some(vec!["203.0.113.80".to_owned()]));
     }
 
     const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";

@@ -40,8 +40,6 @@ impl Looks {
 }
 
 impl Look for Looks {
-    const NONE: Duration = LOOK;
-
     fn serves(&self, resources: &Value) -> bool {
         let served = read(resources);
         *self.lock() = served;

@@ -20,7 +20,10 @@ use crate::bridge::requests::Requests;
 
 /// Between two times that nodes are told of changes: what comes meanwhile goes together.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Between two looks whether the API has come to know them.
+/// Between two looks whether the API has come to know kinds that it does not serve: one small request, and only while a node wants
+/// to know. Their first object often follows the definitions within a second.
+pub(in crate::bridge) const UNSERVED: Duration = Duration::from_secs(1);
+/// Between two looks at kinds that the bridge may not read, or of which the API serves a part.
 pub(in crate::bridge) const LOOK: Duration = Duration::from_secs(60);
 /// Between two looks that somebody has reason to ask for.
 pub(in crate::bridge) const LOOK_SOON: Duration = Duration::from_secs(5);
@@ -31,9 +34,6 @@ const REFUSALS: u32 = 5;
 
 /// What the API serves of the group, and when that is asked.
 pub(in crate::bridge) trait Look: Send + 'static {
-    /// Between two looks where there are none.
-    const NONE: Duration;
-
     /// Whether both kinds are among the resources of the group's discovery, which is null where there is no group.
     fn serves(&self, resources: &Value) -> bool;
 
@@ -96,7 +96,7 @@ pub(in crate::bridge) async fn follow<I: Index, L: Look>(
             }
             Over::Gone => {
                 lock(&known).none(round);
-                L::NONE
+                UNSERVED
             }
             Over::Refused => {
                 log::error!(

@@ -14,12 +14,12 @@ use tokio::time::{sleep, timeout};
 
 use super::index::Index;
 use super::view::{JOBS_API, Job, JobObject, Kind};
-use crate::bridge::followed::follow::has;
+use crate::bridge::followed::follow::{UNSERVED, has};
 use crate::bridge::followed::listing::code;
 use crate::bridge::requests::Requests;
 use crate::bridge::shared::Shared;
 
-/// Between two looks whether the API has come to know them.
+/// Between two looks at jobs that the bridge may not read.
 const LOOK: Duration = Duration::from_secs(10);
 /// Between two readings: nodes that come want one each.
 const APART: Duration = Duration::from_millis(250);
@@ -78,7 +78,7 @@ pub(super) async fn follow(shared: Weak<Shared>) {
             Over::Gone => {
                 change(&shared, Some(ticket), |index| index.list(Vec::new()));
                 pause = AGAIN.0;
-                let _ = timeout(LOOK, asked.changed()).await;
+                let _ = timeout(UNSERVED, asked.changed()).await;
             }
             Over::Refused => {
                 log::error!("nodes are given no orders of jobs: the bridge may not read any (see deploy/rbac.yaml)");

@@ -1,10 +1,12 @@
 //! What nodes need to pull the images of a job: the content of a Secret, read in the bridge's own name and kept as long as the job.
 
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::order;
 use super::view::Job;
 use crate::bridge::requests::{Requests, is_path_segment};
+use crate::pki::NAMESPACE;
 
 const TYPE: &str = "kubernetes.io/dockerconfigjson";
 const KEY: &str = ".dockerconfigjson";
@@ -28,12 +30,17 @@ pub(super) enum Problem {
     Lasting(String),
 }
 
-/// The content of the Secret that a job names, if it names one.
-pub(super) async fn read(requests: &Requests, job: &Job) -> Result<Option<String>, Problem> {
+/// The content of the Secret that a job names, if it names one. `is_master`: the client may read every Secret, which says nothing of
+/// what jobs may.
+pub(super) async fn read(requests: &Requests, job: &Job, is_master: bool) -> Result<Option<String>, Problem> {
     let Some((namespace, name)) = order::secret(job).map_err(Problem::Lasting)? else { return Ok(None) };
     let about = |what: &str| Problem::Lasting(format!("Secret {namespace}/{name} {what}"));
     if !is_path_segment(namespace) || !is_path_segment(name) {
         return Err(about("is no name of one"));
+    }
+    let refused = || about("may not be read by the bridge: it needs the right to get it (docs/fleet.md)");
+    if is_master && namespace != NAMESPACE && !account_may_read(requests, namespace, name).await? {
+        return Err(refused());
     }
     match requests.get::<Secret>(&format!("/api/v1/namespaces/{namespace}/secrets/{name}")).await {
         // Whoever makes a job must not be told by it what else there is: no other Secret leaves by this.
@@ -42,11 +49,20 @@ pub(super) async fn read(requests: &Requests, job: &Job) -> Result<Option<String
             content(&secret).map(Some).ok_or_else(|| about(&format!("has no {KEY} of at most {LONGEST} bytes")))
         }
         Err(kube::Error::Api(status)) if status.code == 404 => Err(about("is not there")),
-        Err(kube::Error::Api(status)) if status.code == 403 => {
-            Err(about("may not be read by the bridge: it needs the right to get it (docs/fleet.md)"))
-        }
+        Err(kube::Error::Api(status)) if status.code == 403 => Err(refused()),
         Err(error) => Err(Problem::Passing(format!("Secret {namespace}/{name}: {error}"))),
     }
+}
+
+/// Whether the service account that the bridge has on a cluster may get a Secret.
+async fn account_may_read(requests: &Requests, namespace: &str, name: &str) -> Result<bool, Problem> {
+    let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {
+        "user": format!("system:serviceaccount:{NAMESPACE}:cloud-bridge"),
+        "groups": ["system:serviceaccounts", format!("system:serviceaccounts:{NAMESPACE}"), "system:authenticated"],
+        "resourceAttributes": {"verb": "get", "version": "v1", "resource": "secrets", "namespace": namespace, "name": name}}});
+    let answer = requests.post::<Value>("/apis/authorization.k8s.io/v1/subjectaccessreviews", &review).await;
+    let answer = answer.map_err(|error| Problem::Passing(format!("asking who may read Secrets: {error}")))?;
+    Ok(answer["status"]["allowed"] == true)
 }
 
 fn content(secret: &Secret) -> Option<String> {

@@ -216,7 +216,7 @@ impl Work {
     async fn make_order(&mut self, shared: &Shared, requests: &Requests, job: &Job) -> Option<secret::Problem> {
         let stale = |(at, secret): &(Instant, Result<_, _>)| secret.is_err() && at.elapsed() > SECRET;
         if self.secret.as_ref().is_none_or(stale) {
-            let read = secret::read(requests, job).await;
+            let read = secret::read(requests, job, shared.settings.is_master).await;
             if let Err(problem) = &read {
                 log::warn!("{} {}: {problem:?}", job.kind.name(), job.name);
             }

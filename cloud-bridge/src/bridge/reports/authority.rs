@@ -1,11 +1,17 @@
 //! What a node may speak of: itself, the pods bound to it, and what those name. The bridge's own lock, before that of the
 //! API server's node authorizer.
 
+use std::collections::VecDeque;
+use std::sync::{MutexGuard, PoisonError};
+
 use edge_protocol::message::{ObjectKey, Report};
 use serde_json::Value;
 
 use super::{Failure, Reports, code};
 use crate::bridge::requests::is_path_segment;
+
+/// Pods of one connection whose events may follow their end.
+const TOLD_OF: usize = 128;
 
 impl Reports {
     /// Refuses a report about something that is another's.
@@ -13,23 +19,27 @@ impl Reports {
         match report {
             Report::PodStatus { namespace, name, .. }
             | Report::PodGone { namespace, name, .. }
-            | Report::MirrorGone { namespace, name, .. } => self.check("Pod", namespace, name).await,
+            | Report::MirrorGone { namespace, name, .. } => self.check("Pod", namespace, name, false).await,
             Report::Event { event } => {
                 let involved = &event["involvedObject"];
                 let text = |field: &str| involved[field].as_str().unwrap_or_default();
-                self.check(text("kind"), text("namespace"), text("name")).await
+                self.check(text("kind"), text("namespace"), text("name"), true).await
             }
             // Checked where they are read; of orders in `jobs`.
             Report::Node { .. } | Report::MirrorPod { .. } | Report::Order { .. } | Report::Unknown => Ok(()),
         }
     }
 
-    async fn check(&self, kind: &str, namespace: &str, name: &str) -> Result<(), Failure> {
+    async fn check(&self, kind: &str, namespace: &str, name: &str, is_event: bool) -> Result<(), Failure> {
         let refused = || Failure::Refused(format!("{kind} {namespace}/{name} is not of node {}", self.node.name));
         let key = ObjectKey { kind: kind.to_owned(), namespace: namespace.to_owned(), name: name.to_owned() };
         // A Node lies in no namespace; some components say the default one of its events all the same.
         let itself = kind == "Node" && name == self.node.name && matches!(namespace, "" | "default");
-        if itself || self.node.state().holds(&key) {
+        if itself {
+            return Ok(());
+        }
+        if self.node.state().holds(&key) {
+            self.note(key);
             return Ok(());
         }
         if kind != "Pod" || !is_path_segment(namespace) || !is_path_segment(name) {
@@ -37,10 +47,33 @@ impl Reports {
         }
         // It may be unknown here because it was deleted, or because the first list is still being read.
         match self.own.get::<Value>(&format!("/api/v1/namespaces/{namespace}/pods/{name}")).await {
-            Ok(pod) if pod["spec"]["nodeName"] == self.node.name.as_str() => Ok(()),
+            Ok(pod) if pod["spec"]["nodeName"] == self.node.name.as_str() => {
+                self.note(key);
+                Ok(())
+            }
             Ok(_) => Err(refused()),
-            Err(error) if code(&error) == Some(404) => Ok(()),
+            // A report about a pod that is gone has come too late and changes nothing; an event would be made all the same.
+            Err(error) if code(&error) == Some(404) && (!is_event || self.told_of().contains(&key)) => Ok(()),
+            Err(error) if code(&error) == Some(404) => Err(Failure::Refused(format!(
+                "there is no Pod {namespace}/{name}, and node {} had none",
+                self.node.name
+            ))),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// The node has this pod, and may tell of its end.
+    fn note(&self, pod: ObjectKey) {
+        let mut told_of = self.told_of();
+        if pod.kind == "Pod" && !told_of.contains(&pod) {
+            if told_of.len() >= TOLD_OF {
+                told_of.pop_front();
+            }
+            told_of.push_back(pod);
+        }
+    }
+
+    fn told_of(&self) -> MutexGuard<'_, VecDeque<ObjectKey>> {
+        self.told_of.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

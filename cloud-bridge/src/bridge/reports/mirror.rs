@@ -45,6 +45,10 @@ impl Reports {
     pub(super) async fn mirror(&self, static_pod: &Value) -> Result<(), Failure> {
         let text = |field: &str| static_pod["metadata"][field].as_str().unwrap_or_default();
         let name = place(text("namespace"), text("name"));
+        if !self.mirror_namespaces.is_empty() && !self.mirror_namespaces.iter().any(|one| one == text("namespace")) {
+            let why = "no mirror is made: --mirror-namespace of the bridge does not name this namespace";
+            return Err(Failure::Refused(format!("static pod {name}: {why}")));
+        }
         {
             let key = ObjectKey { kind: "Pod".into(), namespace: text("namespace").into(), name: text("name").into() };
             let state = self.node.state();

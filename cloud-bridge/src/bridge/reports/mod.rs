@@ -12,7 +12,7 @@ mod node;
 mod pod;
 mod shape;
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -42,6 +42,8 @@ pub(super) struct Reports {
     session: u64,
     /// Other bridges may write for the node, too.
     pub(super) replicated: bool,
+    /// Where the node may have mirror pods; none named: everywhere.
+    pub(super) mirror_namespaces: Arc<[String]>,
     /// From where the node has connected; only of one that wants routes.
     pub(super) lan: OnceLock<IpAddr>,
     /// Where the API says that it is: its addresses on its LAN, and from where it has connected.
@@ -56,6 +58,8 @@ pub(super) struct Reports {
     newest_node: Mutex<Option<Box<str>>>,
     /// Mirrors that this connection has made, by namespace and name: the watch has perhaps not shown them yet.
     mirrors: Mutex<HashSet<String>>,
+    /// Pods of which this connection has told, the oldest first: events may follow their end.
+    told_of: Mutex<VecDeque<ObjectKey>>,
 }
 
 impl Reports {
@@ -70,6 +74,7 @@ impl Reports {
             node,
             session,
             replicated: false,
+            mirror_namespaces: Arc::default(),
             lan: OnceLock::new(),
             place: Mutex::default(),
             claimed: AtomicBool::new(false),
@@ -81,6 +86,7 @@ impl Reports {
             metadata: Mutex::default(),
             newest_node: Mutex::default(),
             mirrors: Mutex::default(),
+            told_of: Mutex::default(),
         }
     }
 
