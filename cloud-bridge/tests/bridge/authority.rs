@@ -66,6 +66,7 @@ async fn g27_a_hostile_node_gets_and_writes_only_its_own() {
         ("status of another node", Report::Node { node: other_node }),
         ("a label of node-restriction", Report::Node { node: restricted }),
         ("event about another's pod", event("Pod", "default", &pod_name)),
+        ("event about a pod that nobody has", event("Pod", "default", &unique("bank"))),
         ("event about another node", event("Node", "", &victim)),
         ("event about another's secret", event("Secret", "default", &secret)),
         ("event in another namespace than its object", Report::Event { event: elsewhere }),

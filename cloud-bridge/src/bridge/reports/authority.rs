@@ -7,6 +7,7 @@ use std::sync::{MutexGuard, PoisonError};
 use edge_protocol::message::{ObjectKey, Report};
 use serde_json::Value;
 
+use super::mirror::place;
 use super::{Failure, Reports, code};
 use crate::bridge::requests::is_path_segment;
 
@@ -53,7 +54,7 @@ impl Reports {
             }
             Ok(_) => Err(refused()),
             // A report about a pod that is gone has come too late and changes nothing; an event would be made all the same.
-            Err(error) if code(&error) == Some(404) && (!is_event || self.told_of().contains(&key)) => Ok(()),
+            Err(error) if code(&error) == Some(404) && (!is_event || self.had(&key)) => Ok(()),
             Err(error) if code(&error) == Some(404) => Err(Failure::Refused(format!(
                 "there is no Pod {namespace}/{name}, and node {} had none",
                 self.node.name
@@ -71,6 +72,11 @@ impl Reports {
             }
             told_of.push_back(pod);
         }
+    }
+
+    /// Whether this connection has told of the pod, or wants its mirror made.
+    fn had(&self, pod: &ObjectKey) -> bool {
+        self.told_of().contains(pod) || self.mirrors().contains(&place(&pod.namespace, &pod.name))
     }
 
     fn told_of(&self) -> MutexGuard<'_, VecDeque<ObjectKey>> {

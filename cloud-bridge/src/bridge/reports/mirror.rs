@@ -31,7 +31,7 @@ struct ExistingMeta {
 }
 
 impl Existing {
-    fn mirrors(&self) -> Option<&str> {
+    pub(super) fn mirrors(&self) -> Option<&str> {
         self.metadata.annotations.get(MIRROR_ANNOTATION).map(String::as_str)
     }
 }
@@ -77,7 +77,7 @@ impl Reports {
     }
 }
 
-fn place(namespace: &str, name: &str) -> String {
+pub(super) fn place(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
 }
 

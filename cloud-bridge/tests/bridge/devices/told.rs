@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cloud_bridge::bridge::Settings;
 use cloud_bridge::bridge::clients::Clients;
@@ -12,7 +12,7 @@ use futures::FutureExt;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
-use super::lab::{Lab, MODEL, is_shared, report, reported};
+use super::lab::{DEFINITIONS, Lab, MODEL, is_shared, report, reported};
 use crate::support::Edge;
 use crate::support::fixture::{TestBridge, node_object, unique};
 use crate::support::interpose::interpose;
@@ -214,4 +214,23 @@ async fn d02_a_cluster_that_knows_no_devices_has_none() {
     assert!(edge.report_devices(vec![report(&name, &uid, 1, &[("temp", "1")])]).await.is_empty());
     assert_eq!(reported(&lab.status(&name).await.unwrap(), "temp"), "1");
     edge.report_and_wait(Report::Node { node: node_object(&node) }).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_device_made_right_after_its_definitions_is_told_soon() {
+    if is_shared() {
+        return;
+    }
+    let lab = Lab::bare().await;
+    let bridge = TestBridge::start(&lab.cluster).await;
+    let node = unique("early");
+    let (_, mut edge) = lab.edge(&bridge, &node).await;
+    edge.linger(Duration::from_millis(500)).await;
+    lab.define(DEFINITIONS).await;
+    let (name, model) = (unique("t"), unique("lab"));
+    lab.model(&model).await;
+    lab.device(&name, &node, &model).await;
+    let made = Instant::now();
+    edge.until("the device and its model", |edge| edge.held() == 2).await;
+    assert!(made.elapsed() < Duration::from_secs(2), "{:?}", made.elapsed());
 }
