@@ -31,7 +31,7 @@ struct ExistingMeta {
 }
 
 impl Existing {
-    pub(super) fn mirrors(&self) -> Option<&str> {
+    fn mirrors(&self) -> Option<&str> {
         self.metadata.annotations.get(MIRROR_ANNOTATION).map(String::as_str)
     }
 }
@@ -72,7 +72,7 @@ impl Reports {
         Ok(())
     }
 
-    fn mirrors(&self) -> MutexGuard<'_, HashSet<String>> {
+    pub(super) fn mirrors(&self) -> MutexGuard<'_, HashSet<String>> {
         self.mirrors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
