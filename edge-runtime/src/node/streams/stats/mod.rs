@@ -27,6 +27,7 @@ use self::plan::Plan;
 use self::rates::Rates;
 use super::{Asked, Streams, Wires, logs};
 use crate::sys::cgroup::{CgroupUsage, UsageReader};
+use crate::sys::tasks::Tasks;
 
 /// Between two looks, when there was none before that could serve.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -44,16 +45,16 @@ type Usages = BTreeMap<String, CgroupUsage>;
 impl Streams {
     pub(super) fn open_stats(&mut self, asked: &Asked<'_>) -> Result<(), String> {
         let plan = Plan::of(asked.of).map_err(|error| error.to_string())?;
-        let memory = Rc::clone(&self.usage);
+        let (memory, tasks) = (Rc::clone(&self.usage), asked.of.cx.tasks.clone());
         self.serve(asked, "", |wires| {
             wires.input.close();
-            serve(wires, plan, memory)
+            serve(wires, plan, memory, tasks)
         });
         Ok(())
     }
 }
 
-async fn serve(wires: Wires, plan: Plan, memory: Rc<Memory>) {
+async fn serve(wires: Wires, plan: Plan, memory: Rc<Memory>, tasks: Tasks) {
     let mut usages = look(&plan).await;
     let again = memory.rates.borrow_mut().take(Instant::now(), &counters(&usages));
     if again {
@@ -61,7 +62,7 @@ async fn serve(wires: Wires, plan: Plan, memory: Rc<Memory>) {
         usages = look(&plan).await;
         memory.rates.borrow_mut().take(Instant::now(), &counters(&usages));
     }
-    let disk = memory.disk.measure(&plan).await;
+    let disk = memory.disk.measure(&plan, &tasks).await;
     let summary = summary::summary(&plan, &usages, &memory.rates.borrow(), &disk, jiff::Timestamp::now());
     if logs::send_all(&wires.link, wires.stream, summary.to_string().as_bytes(), &wires.room).await {
         wires.link.stream_end(wires.stream, None);
