@@ -1,7 +1,8 @@
-//! Which pods of one node have to go for its taints, and when (K8s pkg/controller/tainteviction/taint_eviction.go). Pure; times
+//! Which pods have to go for the taints of their nodes, and when (K8s pkg/controller/tainteviction/taint_eviction.go). Pure; times
 //! are of a monotonic clock.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use apimachinery::key::ObjectKey;
@@ -15,15 +16,19 @@ const RETRY: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Pod {
+    pub(super) node: String,
     pub(super) uid: String,
-    pub(super) tolerations: Vec<Value>,
+    /// Most pods have the same: they share them.
+    pub(super) tolerations: Arc<Vec<Value>>,
 }
 
-/// The pods of one node.
+/// All pods, and the nodes that are tainted against some of them.
 #[derive(Debug, Default)]
 pub(super) struct Evictions {
-    taints: Vec<Value>,
+    /// By node.
+    taints: HashMap<String, Vec<Value>>,
     pods: BTreeMap<ObjectKey, Pod>,
+    on_node: HashMap<String, BTreeSet<ObjectKey>>,
     /// Since when a pod is about to go, and until when it may stay.
     scheduled: BTreeMap<ObjectKey, (Duration, Duration)>,
     due: BTreeSet<(Duration, ObjectKey)>,
@@ -51,31 +56,54 @@ fn stay(taints: &[Value], tolerations: &[Value]) -> Stay {
 }
 
 impl Evictions {
-    /// The node has these taints now. What is returned are pods that were about to go and stay.
-    pub(super) fn taints(&mut self, taints: Vec<Value>, now: Duration) -> Vec<(ObjectKey, String)> {
-        if self.taints == taints {
+    /// A node has these taints now. What is returned are pods that were about to go and stay.
+    pub(super) fn taints(&mut self, node: &str, taints: Vec<Value>, now: Duration) -> Vec<(ObjectKey, String)> {
+        if self.taints.get(node).map_or(&[][..], Vec::as_slice) == taints {
             return Vec::new();
         }
-        self.taints = taints;
-        let keys: Vec<ObjectKey> = self.pods.keys().cloned().collect();
+        if taints.is_empty() {
+            self.taints.remove(node);
+        } else {
+            self.taints.insert(node.to_owned(), taints);
+        }
+        let keys = self.on_node.get(node).cloned().unwrap_or_default();
         keys.iter().filter_map(|key| self.look(key, now)).collect()
     }
 
-    /// A pod of the node came or changed. It is returned if it was about to go and stays.
+    /// A node is tainted: pods have to be known.
+    pub(super) fn is_needed(&self) -> bool {
+        !self.taints.is_empty()
+    }
+
+    /// The node of a pod that is known.
+    pub(super) fn node_of(&self, key: &ObjectKey) -> Option<&str> {
+        Some(&self.pods.get(key)?.node)
+    }
+
+    /// A pod came or changed. It is returned if it was about to go and stays.
     pub(super) fn pod(&mut self, key: ObjectKey, pod: Pod, now: Duration) -> Option<(ObjectKey, String)> {
-        let before = self.pods.insert(key.clone(), pod);
-        if before.as_ref() == self.pods.get(&key) {
+        let before = self.pods.get(&key);
+        if before == Some(&pod) {
             return None;
         }
-        if before.is_some_and(|before| self.pods.get(&key).is_some_and(|pod| pod.uid != before.uid)) {
-            self.cancel(&key);
+        if before.is_some_and(|before| pod.uid != before.uid) {
+            self.gone(&key);
         }
+        self.on_node.entry(pod.node.clone()).or_default().insert(key.clone());
+        self.pods.insert(key.clone(), pod);
         self.look(&key, now)
     }
 
     /// A pod went, or is on its way.
     pub(super) fn gone(&mut self, key: &ObjectKey) {
-        self.pods.remove(key);
+        if let Some(pod) = self.pods.remove(key)
+            && let Some(keys) = self.on_node.get_mut(&pod.node)
+        {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.on_node.remove(&pod.node);
+            }
+        }
         self.cancel(key);
     }
 
@@ -87,7 +115,8 @@ impl Evictions {
     fn look(&mut self, key: &ObjectKey, now: Duration) -> Option<(ObjectKey, String)> {
         let pod = self.pods.get(key)?;
         let uid = pod.uid.clone();
-        let Stay::For(time) = stay(&self.taints, &pod.tolerations) else {
+        let taints = self.taints.get(&pod.node).map_or(&[][..], Vec::as_slice);
+        let Stay::For(time) = stay(taints, &pod.tolerations) else {
             return self.cancel(key).then(|| (key.clone(), uid));
         };
         // The time runs from when the first taint was seen.
@@ -146,7 +175,8 @@ mod tests {
     }
 
     fn pod(tolerations: Value) -> Pod {
-        Pod { uid: "u".to_owned(), tolerations: tolerations.as_array().cloned().unwrap_or_default() }
+        let tolerations = Arc::new(tolerations.as_array().cloned().unwrap_or_default());
+        Pod { node: "n".to_owned(), uid: "u".to_owned(), tolerations }
     }
 
     fn next(evictions: &mut Evictions, now: u64) -> Option<String> {
@@ -183,7 +213,7 @@ mod tests {
         evictions.pod(key("later"), pod(json!([toleration("a", json!(30))])), s(0));
         evictions.pod(key("never"), pod(json!([toleration("a", Value::Null)])), s(0));
         assert_eq!(evictions.deadline(), None);
-        assert!(evictions.taints(vec![taint("a")], s(10)).is_empty());
+        assert!(evictions.taints("n", vec![taint("a")], s(10)).is_empty());
         assert_eq!((next(&mut evictions, 10), next(&mut evictions, 10)), (Some("at-once".to_owned()), None));
         evictions.gone(&key("at-once"));
         assert_eq!(evictions.deadline(), Some(s(40)));
@@ -193,18 +223,18 @@ mod tests {
         assert_eq!(next(&mut evictions, 24), None);
         assert_eq!(next(&mut evictions, 25).as_deref(), Some("new"), "it is still there");
         evictions.gone(&key("new"));
-        let stay = evictions.taints(Vec::new(), s(39));
+        let stay = evictions.taints("n", Vec::new(), s(39));
         assert_eq!(stay, [(key("later"), "u".to_owned())]);
         assert_eq!((next(&mut evictions, 1000), evictions.deadline()), (None, None));
         // Its time begins anew.
-        evictions.taints(vec![taint("a")], s(2000));
+        evictions.taints("n", vec![taint("a")], s(2000));
         assert_eq!(evictions.deadline(), Some(s(2030)));
     }
 
     #[test]
     fn a_change_of_tolerations_counts_from_when_the_taint_was_seen() {
         let mut evictions = Evictions::default();
-        evictions.taints(vec![taint("a")], s(0));
+        evictions.taints("n", vec![taint("a")], s(0));
         evictions.pod(key("p"), pod(json!([toleration("a", json!(30))])), s(0));
         evictions.pod(key("p"), pod(json!([toleration("a", json!(300))])), s(20));
         assert_eq!(evictions.deadline(), Some(s(300)));
@@ -214,5 +244,20 @@ mod tests {
         assert_eq!(evictions.deadline(), Some(s(60)), "another pod of the name");
         evictions.retain(&BTreeSet::new());
         assert_eq!(evictions.deadline(), None);
+    }
+
+    #[test]
+    fn pods_go_from_the_tainted_node_alone() {
+        let mut evictions = Evictions::default();
+        evictions.pod(key("here"), pod(json!([])), s(0));
+        evictions.pod(key("there"), Pod { node: "m".to_owned(), ..pod(json!([])) }, s(0));
+        assert!(!evictions.is_needed());
+        evictions.taints("m", vec![taint("a")], s(1));
+        assert!(evictions.is_needed());
+        assert_eq!((next(&mut evictions, 1), next(&mut evictions, 1)), (Some("there".to_owned()), None));
+        // Another pod of the name, elsewhere.
+        evictions.pod(key("there"), Pod { uid: "v".to_owned(), ..pod(json!([])) }, s(2));
+        assert_eq!(evictions.deadline(), None);
+        assert_eq!(evictions.node_of(&key("there")), Some("n"));
     }
 }

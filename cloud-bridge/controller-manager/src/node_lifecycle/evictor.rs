@@ -1,11 +1,11 @@
-//! Has pods go from tainted nodes: a task for each such node, which alone looks at its pods. Where no node is tainted for
-//! pods that run, nothing is watched.
+//! Has pods go from tainted nodes, by one watch of pods for all of them. Where no node is tainted for pods that run, nothing
+//! is watched.
 
-use std::collections::{BTreeSet, HashMap};
-use std::pin::pin;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use apimachinery::key::ObjectKey;
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{self as core, ObjectReference};
 use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, Preconditions};
@@ -14,8 +14,8 @@ use kube::runtime::watcher::{self, Event as Watched, watcher};
 use kube::{Api, Client};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::watch;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::eviction::{Evictions, Pod};
@@ -35,6 +35,8 @@ struct SlimPod {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 struct SlimSpec {
+    #[serde(default, rename = "nodeName")]
+    node_name: Option<String>,
     #[serde(default)]
     tolerations: Option<Vec<Value>>,
 }
@@ -53,126 +55,152 @@ impl SlimPod {
     }
 }
 
-struct Evictor {
-    taints: watch::Sender<Vec<Value>>,
-    task: AbortHandle,
-}
+/// What the task of evictions is told of a node: its taints for which pods go.
+type News = (String, Vec<Value>);
 
+/// Tells the task of evictions which nodes are tainted. The task ends with this.
 pub(super) struct Evictors {
-    client: Client,
-    nodes: HashMap<String, Evictor>,
-    /// They end with this.
-    tasks: JoinSet<()>,
+    tainted: HashMap<String, Vec<Value>>,
+    news: UnboundedSender<News>,
+    _task: JoinSet<()>,
 }
 
 impl Evictors {
     pub(super) fn new(client: Client) -> Self {
-        Self { client, nodes: HashMap::new(), tasks: JoinSet::new() }
+        let (news, heard) = unbounded_channel();
+        let mut task = JoinSet::new();
+        task.spawn(evict(client, heard));
+        Self { tainted: HashMap::new(), news, _task: task }
     }
 
     /// A node has these taints for which pods go.
     pub(super) fn node(&mut self, name: &str, taints: Vec<Value>) {
-        while self.tasks.try_join_next().is_some() {}
-        self.nodes.retain(|_, evictor| !evictor.task.is_finished());
-        if let Some(evictor) = self.nodes.get(name) {
-            // It ends by itself when it has told which pods stay.
-            evictor.taints.send_if_modified(|held| {
-                let new = *held != taints;
-                if new {
-                    *held = taints;
-                }
-                new
-            });
-        } else if !taints.is_empty() {
-            let (sender, receiver) = watch::channel(taints);
-            let task = self.tasks.spawn(evict(self.client.clone(), name.to_owned(), receiver));
-            self.nodes.insert(name.to_owned(), Evictor { taints: sender, task });
+        let known = self.tainted.get(name).map_or(&[][..], Vec::as_slice);
+        if known == taints {
+            return;
         }
+        if taints.is_empty() {
+            self.tainted.remove(name);
+        } else {
+            self.tainted.insert(name.to_owned(), taints.clone());
+        }
+        let _ = self.news.send((name.to_owned(), taints));
     }
 
     pub(super) fn forget(&mut self, name: &str) {
-        if let Some(evictor) = self.nodes.remove(name) {
-            evictor.task.abort();
-        }
+        self.node(name, Vec::new());
     }
 }
 
-/// Looks at the pods of one node until it has no taints for which pods go.
-async fn evict(client: Client, node: String, mut taints: watch::Receiver<Vec<Value>>) {
-    let api: Api<SlimPod> = Api::all(client.clone());
-    let config = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
-    let mut pods = pin!(watcher(api, config).default_backoff());
-    let start = Instant::now();
-    let mut evictions = Evictions::default();
-    let mut events = Recorder::new(client.clone());
-    let mut listed = BTreeSet::new();
-    evictions.taints(taints.borrow_and_update().clone(), start.elapsed());
+/// Has pods go from tainted nodes. All pods are watched while any node is tainted, once for all nodes.
+async fn evict(client: Client, mut heard: UnboundedReceiver<News>) {
+    let mut evictor = Evictor {
+        start: Instant::now(),
+        evictions: Evictions::default(),
+        events: Recorder::new(client.clone()),
+        listed: BTreeSet::new(),
+        tolerations: BTreeMap::new(),
+        client,
+    };
+    let mut pods = None;
     loop {
-        let due = evictions.deadline().and_then(|due| start.checked_add(due));
+        let due = evictor.evictions.deadline().and_then(|due| evictor.start.checked_add(due));
         tokio::select! {
             biased;
-            changed = taints.changed() => {
-                let now = taints.borrow_and_update().clone();
-                let ends = changed.is_err() || now.is_empty();
-                for (key, uid) in evictions.taints(now, start.elapsed()) {
-                    events.record(event(&key, &uid, "Cancelling deletion of Pod"));
-                }
-                if ends {
-                    while !events.is_empty() {
-                        events.write_next().await;
-                    }
-                    return;
+            news = heard.recv() => {
+                let Some((node, taints)) = news else { return };
+                evictor.taints(&node, taints);
+                if !evictor.evictions.is_needed() {
+                    pods = None;
+                    evictor.forget_pods();
+                } else if pods.is_none() {
+                    let api: Api<SlimPod> = Api::all(evictor.client.clone());
+                    pods = Some(watcher(api, watcher::Config::default()).default_backoff().boxed());
                 }
             }
-            Some(event) = pods.next() => match event {
-                Ok(seen) => {
-                    if let Some((key, uid)) = take(&mut evictions, &mut listed, seen, start) {
-                        events.record(self::event(&key, &uid, "Cancelling deletion of Pod"));
-                    }
-                }
-                Err(error) => log::warn!("node {node}: watching its pods: {error}"),
+            Some(event) = next(&mut pods) => match event {
+                Ok(seen) => evictor.seen(seen),
+                Err(error) => log::warn!("watching the pods of tainted nodes: {error}"),
             },
-            () = sleep_until(due) => {
-                if let Some((key, uid)) = evictions.next(start.elapsed()) {
-                    log::info!("node {node}: its taints have pod {}/{} deleted", key.namespace, key.name);
-                    match delete(&client, &key, &uid).await {
-                        Ok(()) => events.record(event(&key, &uid, "Marking for deletion Pod")),
-                        Err(error) => log::warn!("deleting pod {}/{}: {error}", key.namespace, key.name),
-                    }
-                }
-            }
-            () = events.write_next(), if !events.is_empty() => {}
+            () = sleep_until(due) => evictor.delete_next().await,
+            () = evictor.events.write_next(), if !evictor.events.is_empty() => {}
         }
     }
 }
 
-fn take(
-    evictions: &mut Evictions,
-    listed: &mut BTreeSet<ObjectKey>,
-    seen: Watched<SlimPod>,
+async fn next<S: Stream + Unpin>(stream: &mut Option<S>) -> Option<S::Item> {
+    match stream {
+        Some(stream) => stream.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+struct Evictor {
+    client: Client,
     start: Instant,
-) -> Option<(ObjectKey, String)> {
-    let put = |evictions: &mut Evictions, pod: SlimPod| {
+    evictions: Evictions,
+    events: Recorder,
+    listed: BTreeSet<ObjectKey>,
+    /// Those that pods share, by their JSON.
+    tolerations: BTreeMap<String, Arc<Vec<Value>>>,
+}
+
+impl Evictor {
+    fn taints(&mut self, node: &str, taints: Vec<Value>) {
+        for (key, uid) in self.evictions.taints(node, taints, self.start.elapsed()) {
+            self.events.record(event(&key, &uid, "Cancelling deletion of Pod"));
+        }
+    }
+
+    fn forget_pods(&mut self) {
+        self.evictions = Evictions::default();
+        self.tolerations.clear();
+    }
+
+    fn seen(&mut self, seen: Watched<SlimPod>) {
+        match seen {
+            Watched::Init => self.listed.clear(),
+            Watched::InitApply(pod) => {
+                self.listed.insert(pod.key());
+                self.put(pod);
+            }
+            Watched::InitDone => {
+                self.evictions.retain(&std::mem::take(&mut self.listed));
+                self.tolerations.retain(|_, shared| Arc::strong_count(shared) > 1);
+            }
+            Watched::Apply(pod) => self.put(pod),
+            Watched::Delete(pod) => self.evictions.gone(&pod.key()),
+        }
+    }
+
+    fn put(&mut self, pod: SlimPod) {
         let key = pod.key();
-        if pod.stays() {
-            evictions.gone(&key);
-            return None;
+        let node = pod.spec.node_name.clone().unwrap_or_default();
+        if node.is_empty() || pod.stays() {
+            return self.evictions.gone(&key);
         }
         let uid = pod.metadata.uid.unwrap_or_default();
-        let tolerations = pod.spec.tolerations.unwrap_or_default();
-        evictions.pod(key, Pod { uid, tolerations }, start.elapsed())
-    };
-    match seen {
-        Watched::Init => listed.clear(),
-        Watched::InitApply(pod) => {
-            listed.insert(pod.key());
-            return put(evictions, pod);
+        let tolerations = self.shared(pod.spec.tolerations.unwrap_or_default());
+        let stays = self.evictions.pod(key, Pod { node, uid, tolerations }, self.start.elapsed());
+        if let Some((key, uid)) = stays {
+            self.events.record(event(&key, &uid, "Cancelling deletion of Pod"));
         }
-        Watched::InitDone => evictions.retain(&std::mem::take(listed)),
-        Watched::Apply(pod) => return put(evictions, pod),
-        Watched::Delete(pod) => evictions.gone(&pod.key()),
     }
-    None
+
+    fn shared(&mut self, tolerations: Vec<Value>) -> Arc<Vec<Value>> {
+        let text = tolerations.iter().map(Value::to_string).collect::<Vec<_>>().join(",");
+        Arc::clone(self.tolerations.entry(text).or_insert_with(|| Arc::new(tolerations)))
+    }
+
+    async fn delete_next(&mut self) {
+        let Some((key, uid)) = self.evictions.next(self.start.elapsed()) else { return };
+        let node = self.evictions.node_of(&key).unwrap_or_default();
+        log::info!("node {node}: its taints have pod {}/{} deleted", key.namespace, key.name);
+        match delete(&self.client, &key, &uid).await {
+            Ok(()) => self.events.record(event(&key, &uid, "Marking for deletion Pod")),
+            Err(error) => log::warn!("deleting pod {}/{}: {error}", key.namespace, key.name),
+        }
+    }
 }
 
 /// Marks the pod and deletes it gracefully: one of a node that is away stays until the node has ended it.

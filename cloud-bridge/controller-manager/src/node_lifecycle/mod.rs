@@ -7,7 +7,9 @@ mod evictor;
 mod health;
 mod ipam;
 mod node;
+mod own_clock;
 mod taints;
+mod zones;
 
 use std::collections::{BTreeMap, HashSet};
 use std::pin::pin;
@@ -22,14 +24,16 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::events::{self as recorded, Recorder};
 use evictor::Evictors;
 use health::NodeHealthMap;
 pub use ipam::{MaskSizes, NodeIpam};
 use node::SlimNode;
-use taints::{Disruption, no_execute};
+use own_clock::OwnClock;
+use taints::{Evict, is_to_be_evicted, no_execute};
+use zones::Zones;
 
 /// What could not be written is tried again after this.
 const RETRY: Duration = Duration::from_secs(5);
@@ -57,15 +61,20 @@ pub async fn run(client: Client, label: &str, settings: Settings) {
         settings,
         events: Recorder::new(client.clone()),
         start: Instant::now(),
+        clock: OwnClock::default(),
         evictors: Evictors::new(client),
         health: NodeHealthMap::default(),
         nodes: BTreeMap::new(),
         listed: None,
         known: false,
-        disruption: Disruption::default(),
+        zones: Zones::default(),
+        all_away: false,
         retry: None,
     };
+    let mut ticks = tokio::time::interval(own_clock::TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
+        lifecycle.now();
         let deadline = lifecycle.deadline();
         tokio::select! {
             Some(event) = leases.next() => match event {
@@ -77,6 +86,7 @@ pub async fn run(client: Client, label: &str, settings: Settings) {
                 Err(error) => log::warn!("watching nodes: {error}"),
             },
             () = sleep_until(deadline) => lifecycle.turn().await,
+            _ = ticks.tick() => {}
             () = lifecycle.events.write_next(), if !lifecycle.events.is_empty() => {}
         }
     }
@@ -99,6 +109,7 @@ struct Lifecycle<'a> {
     settings: Settings,
     events: Recorder,
     start: Instant,
+    clock: OwnClock,
     evictors: Evictors,
     health: NodeHealthMap,
     nodes: BTreeMap<String, SlimNode>,
@@ -106,18 +117,27 @@ struct Lifecycle<'a> {
     listed: Option<HashSet<String>>,
     /// A list has ended. Before that nobody can say how many nodes are away.
     known: bool,
-    disruption: Disruption,
+    zones: Zones,
+    /// No node of any zone is ready: none has a taint that evicts.
+    all_away: bool,
     retry: Option<Instant>,
 }
 
 impl Lifecycle<'_> {
     fn deadline(&self) -> Option<Instant> {
-        let silent = self.health.deadline().map(|at| self.start + at);
-        silent.into_iter().chain(self.retry).min()
+        let silent = self.health.deadline().map(|at| self.clock.elapsed_at(at));
+        let evicted = self.zones.deadline().filter(|_| self.known && !self.all_away);
+        let due = silent.into_iter().chain(evicted).min().and_then(|at| self.start.checked_add(at));
+        due.into_iter().chain(self.retry).min()
+    }
+
+    /// The time by the clock that stands still while this is late.
+    fn now(&mut self) -> Duration {
+        self.clock.now(self.start.elapsed())
     }
 
     fn lease(&mut self, event: Event<Lease>) {
-        let now = self.start.elapsed();
+        let now = self.now();
         let renewed = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.renew_time.as_ref()).map(|time| time.0);
         match event {
             Event::InitApply(lease) => {
@@ -149,25 +169,36 @@ impl Lifecycle<'_> {
                 let gone: Vec<String> = self.nodes.keys().filter(|name| !listed.contains(*name)).cloned().collect();
                 gone.iter().for_each(|name| self.forget(name));
                 self.known = true;
-                self.taint_all().await;
+                self.all_away = self.zones.all_away();
+                self.write_all().await;
             }
             Event::Apply(node) => {
                 let name = node.name().to_owned();
                 self.put(node);
-                self.taint(&name).await;
+                self.write(&name).await;
+                self.look_around().await;
             }
             Event::Delete(node) => {
                 self.forget(node.name());
                 // Another one may get what it had.
-                self.taint_all().await;
+                for name in self.without_subnets() {
+                    self.write_subnets(&name).await;
+                }
+                self.look_around().await;
             }
         }
     }
 
     fn put(&mut self, node: SlimNode) {
-        if node.has_label(self.label) {
-            self.health.node(node.name(), node.is_believed(), self.start.elapsed());
+        let (ours, ready) = (node.has_label(self.label), node.ready());
+        // One that never said anything is nobody's yet.
+        if ours || ready.is_empty() {
+            let now = self.now();
+            self.health.node(node.name(), node.is_believed(), now);
+        } else {
+            self.health.forget(node.name());
         }
+        self.zones.node(node.name(), node.zone(), ready == "True", ours);
         if let Some(ipam) = &mut self.settings.ipam {
             ipam.node(node.name(), &node.spec.pod_cidrs);
         }
@@ -178,6 +209,7 @@ impl Lifecycle<'_> {
     fn forget(&mut self, name: &str) {
         self.health.forget(name);
         self.evictors.forget(name);
+        self.zones.forget(name);
         if let Some(ipam) = &mut self.settings.ipam {
             ipam.gone(name);
         }
@@ -186,52 +218,69 @@ impl Lifecycle<'_> {
 
     /// Time has passed: nodes are silent, or what failed is tried again.
     async fn turn(&mut self) {
-        for name in self.health.silent(self.start.elapsed()) {
+        let now = self.now();
+        for name in self.health.silent(now) {
+            let Some(node) = self.nodes.get(&name) else { continue };
             log::warn!("node {name}: its lease ran out");
-            let patch = Patch::Strategic(unknown(Timestamp::now()));
+            let patch = Patch::Strategic(unknown(node, Timestamp::now()));
             if let Err(error) = self.api.patch_status(&name, &PatchParams::default(), &patch).await {
                 log::warn!("node {name}: {error}");
             }
         }
         if self.retry.is_some_and(|at| at <= Instant::now()) {
             self.retry = None;
-            self.taint_all().await;
+            self.write_all().await;
+        }
+        while let Some(name) = self.next_to_evict() {
+            log::info!("node {name}: it is away, and its pods are to go");
+            self.write_taints(&name, Evict::Yes).await;
         }
     }
 
-    async fn taint(&mut self, name: &str) {
-        if !self.disrupted().await {
-            self.write(name).await;
-        }
+    fn next_to_evict(&mut self) -> Option<String> {
+        if self.all_away { None } else { self.zones.next(self.start.elapsed()) }
     }
 
+    /// Writes what follows from how a node is.
     async fn write(&mut self, name: &str) {
         self.write_subnets(name).await;
-        self.write_taints(name).await;
-    }
-
-    /// Looks whether most nodes are away. True if that is news: then all nodes are looked at.
-    async fn disrupted(&mut self) -> bool {
-        let disruption = Disruption::of(self.nodes.values().filter(|node| node.has_label(self.label)));
-        if !self.known || disruption == self.disruption {
-            return false;
+        let Some(node) = self.nodes.get(name).filter(|_| self.known) else { return };
+        if is_to_be_evicted(node) {
+            self.zones.enqueue(name);
+        } else {
+            self.zones.dequeue(name);
         }
-        log::info!("nodes: disruption {:?}, was {:?}", disruption, self.disruption);
-        self.taint_all().await;
-        true
+        let evict = if self.all_away { Evict::No } else { Evict::Held };
+        self.write_taints(name, evict).await;
     }
 
-    async fn taint_all(&mut self) {
-        self.disruption = Disruption::of(self.nodes.values().filter(|node| node.has_label(self.label)));
+    /// Looks whether all nodes are away. If that is news, all are looked at.
+    async fn look_around(&mut self) {
+        let all_away = self.zones.all_away();
+        if self.known && all_away != self.all_away {
+            log::info!("nodes: {}", if all_away { "none is ready any more" } else { "some are ready again" });
+            self.all_away = all_away;
+            self.write_all().await;
+        }
+    }
+
+    async fn write_all(&mut self) {
         let names: Vec<String> = self.nodes.keys().cloned().collect();
         for name in names {
             self.write(&name).await;
         }
     }
 
-    async fn write_taints(&mut self, name: &str) {
+    /// Nodes that are to have subnets and have none.
+    fn without_subnets(&self) -> Vec<String> {
+        let nodes =
+            self.nodes.iter().filter(|(_, node)| self.settings.ipam.is_some() && node.spec.pod_cidrs.is_empty());
+        nodes.map(|(name, _)| name.clone()).collect()
+    }
+
+    async fn write_taints(&mut self, name: &str, evict: Evict) {
         let Some(node) = self.nodes.get(name).filter(|_| self.known) else { return };
-        let Some(taints) = taints::wanted(node, self.disruption, &whole_seconds(Timestamp::now())) else { return };
+        let Some(taints) = taints::wanted(node, evict, &whole_seconds(Timestamp::now())) else { return };
         // On the version that was read: an administrator may change the taints meanwhile.
         let patch = changed(node, json!({ "taints": taints }));
         self.patch(name, patch).await;
@@ -290,15 +339,44 @@ fn no_subnet(node: &SlimNode) -> recorded::Event {
     }
 }
 
-/// The conditions that a kubelet sets, as the node lifecycle controller leaves them.
-fn unknown(now: Timestamp) -> Value {
-    let time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let condition = |kind: &str| {
-        json!({
+/// The conditions that a kubelet sets, as the node lifecycle controller leaves them (K8s
+/// pkg/controller/nodelifecycle/node_lifecycle_controller.go, `tryUpdateNodeHealth`).
+fn unknown(node: &SlimNode, now: Timestamp) -> Value {
+    let time = whole_seconds(now);
+    let born = node.metadata.creation_timestamp.as_ref().map(|time| whole_seconds(time.0));
+    let condition = |kind: &str| match node.status.conditions.iter().find(|one| one.kind == kind) {
+        Some(known) if known.status == "Unknown" => None,
+        Some(_) => Some(json!({
             "type": kind, "status": "Unknown", "reason": "NodeStatusUnknown", "lastTransitionTime": time,
             "message": "Kubelet stopped posting node status.",
-        })
+        })),
+        None => Some(json!({
+            "type": kind, "status": "Unknown", "reason": "NodeStatusNeverUpdated", "lastTransitionTime": time,
+            "lastHeartbeatTime": born, "message": "Kubelet never posted node status.",
+        })),
     };
-    let conditions = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"].map(condition);
-    json!({"status": {"conditions": conditions}})
+    let kinds = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
+    json!({"status": {"conditions": kinds.into_iter().filter_map(condition).collect::<Vec<Value>>()}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn node_that_never_reported_is_told_from_one_that_stopped() {
+        let node: SlimNode = serde_json::from_value(json!({
+            "metadata": {"name": "n", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "Unknown"}]},
+        }))
+        .unwrap();
+        let patch = unknown(&node, Timestamp::UNIX_EPOCH);
+        let all = patch["status"]["conditions"].as_array().unwrap();
+        let told: Vec<&Value> = all.iter().map(|one| &one["reason"]).collect();
+        assert_eq!(told, ["NodeStatusUnknown", "NodeStatusNeverUpdated", "NodeStatusNeverUpdated"]);
+        assert_eq!(
+            (&all[1]["lastHeartbeatTime"], &all[1]["status"]),
+            (&json!("2026-01-01T00:00:00Z"), &json!("Unknown"))
+        );
+    }
 }

@@ -54,6 +54,13 @@ impl SlimNode {
         self.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(label))
     }
 
+    /// The nodes with which it is likely to fail: of its zone, else of its site.
+    pub(super) fn zone(&self) -> &str {
+        let label = |name: &str| self.metadata.labels.as_ref()?.get(name).filter(|value| !value.is_empty());
+        let zone = label("topology.kubernetes.io/zone").or_else(|| label("sampan.dev/site"));
+        zone.map_or("", String::as_str)
+    }
+
     /// What its condition `Ready` says; empty if there is none.
     pub(super) fn ready(&self) -> &str {
         self.status.conditions.iter().find(|one| one.kind == "Ready").map_or("", |one| &one.status)

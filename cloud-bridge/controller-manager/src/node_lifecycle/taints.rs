@@ -1,5 +1,5 @@
 //! The taints that follow from how a node is (K8s pkg/controller/nodelifecycle/node_lifecycle_controller.go,
-//! `doNoScheduleTaintingPass`, `processTaintBaseEviction`, `handleDisruption`). Pure.
+//! `doNoScheduleTaintingPass`, `processTaintBaseEviction`). Pure.
 
 use serde_json::{Value, json};
 
@@ -20,48 +20,37 @@ const CONDITIONS: [(&str, &str, &str); 6] = [
     ("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
 ];
 
-/// How many of the nodes are not ready. Where it is most of them, the fault is more likely to be here or in between than
-/// in the nodes, and nothing is gained by moving pods.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Disruption {
-    #[default]
-    None,
-    /// No further node gets a taint that evicts.
-    Partial,
-    /// None has one.
-    Full,
+/// Whether a node that is not ready may have a taint that evicts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Evict {
+    Yes,
+    /// Only in the place of one that it has: its turn has not come.
+    Held,
+    No,
 }
 
-impl Disruption {
-    pub(super) fn of<'a>(nodes: impl Iterator<Item = &'a SlimNode>) -> Self {
-        let (mut ready, mut others) = (0_usize, 0_usize);
-        for node in nodes {
-            if node.ready() == "True" { ready += 1 } else { others += 1 }
-        }
-        // K8s `ComputeZoneState`, with `--unhealthy-zone-threshold` 0.55.
-        if ready == 0 && others > 0 {
-            Self::Full
-        } else if others > 2 && others * 100 >= (others + ready) * 55 {
-            Self::Partial
-        } else {
-            Self::None
-        }
-    }
+/// Whether the node is to have a taint that evicts and has none: it waits for its turn.
+pub(super) fn is_to_be_evicted(node: &SlimNode) -> bool {
+    ["False", "Unknown"].contains(&node.ready()) && !evicts_already(node)
+}
+
+fn evicts_already(node: &SlimNode) -> bool {
+    let ours = |taint: &Value| is(taint, NOT_READY, "NoExecute") || is(taint, UNREACHABLE, "NoExecute");
+    node.spec.taints.iter().any(ours)
 }
 
 /// The taints that the node should have, if they are not those that it has.
-pub(super) fn wanted(node: &SlimNode, disruption: Disruption, now: &str) -> Option<Vec<Value>> {
+pub(super) fn wanted(node: &SlimNode, evict: Evict, now: &str) -> Option<Vec<Value>> {
     let held = &node.spec.taints;
     let holds = |key: &str, effect: &str| held.iter().any(|taint| is(taint, key, effect));
     let mut wanted: Vec<(&str, &str)> = Vec::new();
     for (condition, status, key) in CONDITIONS {
         if node.status.conditions.iter().any(|one| one.kind == condition && one.status == status) {
             wanted.push((key, "NoSchedule"));
-            let swaps = holds(NOT_READY, "NoExecute") || holds(UNREACHABLE, "NoExecute");
-            let evicts = match disruption {
-                Disruption::None => true,
-                Disruption::Partial => swaps,
-                Disruption::Full => false,
+            let evicts = match evict {
+                Evict::Yes => true,
+                Evict::Held => evicts_already(node),
+                Evict::No => false,
             };
             if condition == "Ready" && evicts {
                 wanted.push((key, "NoExecute"));
@@ -121,11 +110,11 @@ mod tests {
         json!({"key": format!("node.kubernetes.io/{key}"), "effect": effect})
     }
 
-    fn told(node: &SlimNode, disruption: Disruption) -> Option<Vec<String>> {
+    fn told(node: &SlimNode, evict: Evict) -> Option<Vec<String>> {
         let say = |taint: &Value| {
             format!("{}:{}", text(taint, "key").trim_start_matches("node.kubernetes.io/"), text(taint, "effect"))
         };
-        Some(wanted(node, disruption, "2026-01-01T00:00:00Z")?.iter().map(say).collect())
+        Some(wanted(node, evict, "2026-01-01T00:00:00Z")?.iter().map(say).collect())
     }
 
     #[test]
@@ -152,39 +141,23 @@ mod tests {
         ];
         for (conditions, spec, taints) in cases {
             let node = node(conditions, &spec);
-            assert_eq!(told(&node, Disruption::None).unwrap(), taints, "{conditions:?} {spec}");
+            assert_eq!(told(&node, Evict::Yes).unwrap(), taints, "{conditions:?} {spec}");
         }
         let well = node(&[("Ready", "True"), ("DiskPressure", "False")], &json!({"taints": [taint("x", "NoExecute")]}));
-        assert_eq!(told(&well, Disruption::None), None);
-        assert_eq!(told(&node(&[], &json!({})), Disruption::None), None, "one that has said nothing yet");
+        assert_eq!(told(&well, Evict::Yes), None);
+        assert_eq!(told(&node(&[], &json!({})), Evict::Yes), None, "one that has said nothing yet");
         let taints = [taint("unreachable", "NoSchedule"), taint("unreachable", "NoExecute")];
         let silent = node(&[("Ready", "Unknown")], &json!({"taints": taints}));
-        assert_eq!(told(&silent, Disruption::None), None, "it is so already");
+        assert_eq!(told(&silent, Evict::Yes), None, "it is so already");
         let back = node(&[("Ready", "True")], &json!({"taints": taints}));
-        assert_eq!(told(&back, Disruption::None), Some(Vec::new()));
+        assert_eq!(told(&back, Evict::Yes), Some(Vec::new()));
     }
 
     #[test]
-    fn where_most_are_away_nobody_is_evicted() {
-        let of = |ready: usize, others: usize| {
-            let mut nodes = vec![node(&[("Ready", "True")], &json!({})); ready];
-            nodes.extend(vec![node(&[("Ready", "Unknown")], &json!({})); others]);
-            Disruption::of(nodes.iter())
-        };
-        let cases = [
-            (0, 0, Disruption::None),
-            (3, 0, Disruption::None),
-            (1, 2, Disruption::None),
-            (3, 3, Disruption::None),
-            (2, 3, Disruption::Partial),
-            (0, 1, Disruption::Full),
-        ];
-        for (ready, others, state) in cases {
-            assert_eq!(of(ready, others), state, "{ready} ready, {others} not");
-        }
+    fn taint_that_evicts_waits_for_its_turn() {
         let silent = node(&[("Ready", "Unknown")], &json!({}));
-        for state in [Disruption::Partial, Disruption::Full] {
-            assert_eq!(told(&silent, state).unwrap(), ["unreachable:NoSchedule"]);
+        for evict in [Evict::Held, Evict::No] {
+            assert_eq!(told(&silent, evict).unwrap(), ["unreachable:NoSchedule"]);
         }
         let tainted = |key: &str| {
             node(
@@ -192,10 +165,12 @@ mod tests {
                 &json!({"taints": [taint("unreachable", "NoSchedule"), taint(key, "NoExecute")]}),
             )
         };
-        assert_eq!(told(&tainted("unreachable"), Disruption::Partial), None, "what is under way goes on");
-        let swapped = told(&tainted("not-ready"), Disruption::Partial).unwrap();
+        assert_eq!(told(&tainted("unreachable"), Evict::Held), None, "what is under way goes on");
+        let swapped = told(&tainted("not-ready"), Evict::Held).unwrap();
         assert_eq!(swapped, ["unreachable:NoSchedule", "unreachable:NoExecute"]);
-        assert_eq!(told(&tainted("unreachable"), Disruption::Full).unwrap(), ["unreachable:NoSchedule"]);
+        assert_eq!(told(&tainted("unreachable"), Evict::No).unwrap(), ["unreachable:NoSchedule"]);
+        let waits = [&silent, &tainted("not-ready"), &node(&[("Ready", "True")], &json!({})), &node(&[], &json!({}))];
+        assert_eq!(waits.map(is_to_be_evicted), [true, false, false, false]);
     }
 
     #[test]
