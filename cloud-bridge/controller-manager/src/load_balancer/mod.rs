@@ -4,6 +4,7 @@
 
 mod object;
 mod plan;
+mod slices;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -19,6 +20,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use object::{Node, Service, Slice};
+use slices::Slices;
 
 /// What could not be written is tried again after this.
 const RETRY: Duration = Duration::from_secs(5);
@@ -62,7 +64,7 @@ async fn sleep_until(deadline: Option<Instant>) {
 struct Balancer {
     client: Client,
     services: BTreeMap<Key, Service>,
-    slices: BTreeMap<Key, Slice>,
+    slices: Slices,
     nodes: BTreeMap<String, Node>,
     /// What lists under way have named.
     listed: [BTreeSet<Key>; 3],
@@ -82,7 +84,7 @@ impl Balancer {
         Self {
             client,
             services: BTreeMap::new(),
-            slices: BTreeMap::new(),
+            slices: Slices::default(),
             nodes: BTreeMap::new(),
             listed: Default::default(),
             known: [false; 3],
@@ -103,14 +105,7 @@ impl Balancer {
 
     fn slice(&mut self, event: Event<Slice>) {
         for (key, slice) in self.changes(SLICES, event, |balancer| balancer.slices.keys().cloned().collect()) {
-            let old = match slice {
-                Some(slice) => {
-                    self.dirty.extend(slice.service());
-                    self.slices.insert(key, slice)
-                }
-                None => self.slices.remove(&key),
-            };
-            self.dirty.extend(old.and_then(|old| old.service()));
+            self.dirty.extend(self.slices.put(&key, slice));
         }
     }
 
@@ -119,7 +114,7 @@ impl Balancer {
         for ((_, name), node) in self.changes(NODES, event, known) {
             let (new, old) = (node.as_ref().map(Node::facts), self.nodes.get(&name).map(Node::facts));
             if new != old {
-                self.dirty.extend(self.services.keys().cloned());
+                self.dirty.extend(self.slices.services_on(&name).cloned());
             }
             match node {
                 Some(node) => drop(self.nodes.insert(name, node)),
@@ -128,7 +123,8 @@ impl Balancer {
         }
     }
 
-    /// What an event changes: objects that are there, and those that are not any more.
+    /// What an event changes: objects that are there, and those that are not any more. `all` tells what was known, when a list
+    /// has ended.
     fn changes<T: kube::Resource>(
         &mut self,
         list: usize,
@@ -139,7 +135,7 @@ impl Balancer {
             let meta = object.meta();
             (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
         };
-        let keys = all(self);
+        let keys = if matches!(event, Event::InitDone) { all(self) } else { Vec::new() };
         let (Some(listed), Some(known)) = (self.listed.get_mut(list), self.known.get_mut(list)) else {
             return Vec::new();
         };
@@ -168,8 +164,7 @@ impl Balancer {
         }
         while let Some(key) = self.dirty.pop_first() {
             let Some(service) = self.services.get(&key) else { continue };
-            let own = self.slices.values().filter(|slice| slice.service().as_ref() == Some(&key));
-            let Some(wanted) = plan::ingress(service, own, &self.nodes) else { continue };
+            let Some(wanted) = plan::ingress(service, self.slices.of(&key), &self.nodes) else { continue };
             if let Err(error) = write(&self.client, service, &wanted).await {
                 log::warn!("the addresses of the Service {}/{}: {error}", key.0, key.1);
                 self.dirty.insert(key);

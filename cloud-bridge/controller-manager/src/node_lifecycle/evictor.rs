@@ -62,7 +62,7 @@ type News = (String, Vec<Value>);
 pub(super) struct Evictors {
     tainted: HashMap<String, Vec<Value>>,
     news: UnboundedSender<News>,
-    _task: JoinSet<()>,
+    task: JoinSet<()>,
 }
 
 impl Evictors {
@@ -70,7 +70,7 @@ impl Evictors {
         let (news, heard) = unbounded_channel();
         let mut task = JoinSet::new();
         task.spawn(evict(client, heard));
-        Self { tainted: HashMap::new(), news, _task: task }
+        Self { tainted: HashMap::new(), news, task }
     }
 
     /// A node has these taints for which pods go.
@@ -85,6 +85,16 @@ impl Evictors {
             self.tainted.insert(name.to_owned(), taints.clone());
         }
         let _ = self.news.send((name.to_owned(), taints));
+    }
+
+    /// Panics as the task did, so that all begins anew together.
+    pub(super) async fn panicked(&mut self) {
+        if let Some(Err(error)) = self.task.join_next().await
+            && let Ok(panic) = error.try_into_panic()
+        {
+            std::panic::resume_unwind(panic);
+        }
+        std::future::pending().await
     }
 
     pub(super) fn forget(&mut self, name: &str) {

@@ -87,6 +87,7 @@ pub async fn run(client: Client, label: &str, settings: Settings) {
             },
             () = sleep_until(deadline) => lifecycle.turn().await,
             _ = ticks.tick() => {}
+            () = lifecycle.evictors.panicked() => {}
             () = lifecycle.events.write_next(), if !lifecycle.events.is_empty() => {}
         }
     }

@@ -1,4 +1,4 @@
-//! The keys of objects by what controllers look for: whose they are, that they are nobody's, and their labels. Pure.
+//! The keys of objects by what controllers look for: whose they are, that they are nobody's, their labels and their node. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,6 +23,8 @@ pub(super) struct Index {
     orphans: Keys,
     /// Of kinds of which there are many.
     labels: BTreeMap<Label, Keys>,
+    /// By node.
+    nodes: BTreeMap<String, Keys>,
 }
 
 impl Index {
@@ -33,6 +35,22 @@ impl Index {
     /// The uids that controllers of this name have or had, as far as anything is still theirs.
     pub(super) fn uids_of(&self, controller: &ObjectKey) -> impl Iterator<Item = &str> {
         self.uids.get(controller).into_iter().flat_map(|uids| uids.keys().map(String::as_str))
+    }
+
+    pub(super) fn on_node(&self, node: &str) -> Option<&Keys> {
+        self.nodes.get(node)
+    }
+
+    pub(super) fn place(&mut self, key: &Key, node: Option<&str>) {
+        if let Some(node) = node {
+            self.nodes.entry(node.to_owned()).or_default().insert(Arc::clone(key));
+        }
+    }
+
+    pub(super) fn leave(&mut self, key: &Key, node: Option<&str>) {
+        if let Some(node) = node {
+            remove(&mut self.nodes, &node.to_owned(), key);
+        }
     }
 
     pub(super) fn orphans<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a Key> {

@@ -118,6 +118,10 @@ apimachinery::read_as!(Pod, core::Pod);
 impl Cached for Pod {
     const BY_LABELS: bool = true;
 
+    fn node(&self) -> Option<&str> {
+        self.spec.node_name.as_deref().filter(|name| !name.is_empty())
+    }
+
     fn meta(&self) -> &ObjectMeta {
         &self.metadata
     }
@@ -131,6 +135,13 @@ impl Cached for Pod {
         self.ready_seen = self.is_ready().then(|| known.unwrap_or(now.passed));
         let known = before.and_then(|before| before.ended_seen);
         self.ended_seen = (!self.is_active()).then(|| known.unwrap_or(now.passed));
+    }
+}
+
+impl Pod {
+    /// Whether its node made it up: the API shows a static pod of the node (K8s `MirrorPodAnnotationKey`).
+    pub(crate) fn is_mirror(&self) -> bool {
+        self.metadata.annotations.as_ref().is_some_and(|all| all.contains_key("kubernetes.io/config.mirror"))
     }
 }
 

@@ -67,6 +67,10 @@ impl Service {
         self.metadata.namespace.as_deref().unwrap_or_default()
     }
 
+    pub(crate) fn is_load_balancer(&self) -> bool {
+        self.spec.kind.as_deref() == Some("LoadBalancer")
+    }
+
     /// Whether its endpoints are made of pods: it has a selector, and is more than a name for something outside.
     pub(crate) fn selects_pods(&self) -> bool {
         self.spec.kind.as_deref() != Some("ExternalName")

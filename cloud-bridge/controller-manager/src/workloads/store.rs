@@ -16,6 +16,11 @@ pub(crate) trait Cached {
     /// They are looked for by their labels: there may be thousands in a namespace.
     const BY_LABELS: bool = false;
 
+    /// The node by which they are looked for.
+    fn node(&self) -> Option<&str> {
+        None
+    }
+
     fn meta(&self) -> &ObjectMeta;
 
     fn meta_mut(&mut self) -> &mut ObjectMeta;
@@ -115,6 +120,11 @@ impl<T: Cached> Store<T> {
         self.index.owned_by(uid).into_iter().flatten().filter_map(|key| self.objects.get(key))
     }
 
+    /// The objects of a node, by namespace and name.
+    pub(crate) fn on_node<'a>(&'a self, node: &str) -> impl Iterator<Item = &'a T> + use<'a, T> {
+        self.index.on_node(node).into_iter().flatten().filter_map(|key| self.objects.get(key))
+    }
+
     /// The uids that controllers of this name have or had, as far as anything is still theirs.
     pub(crate) fn uids_of(&self, controller: &ObjectKey) -> impl Iterator<Item = &str> {
         self.index.uids_of(controller)
@@ -172,11 +182,13 @@ impl<T: Cached> Store<T> {
         let key = match self.objects.get_key_value(&key) {
             Some((key, before)) => {
                 self.index.remove(key, before.meta(), T::BY_LABELS);
+                self.index.leave(key, before.node());
                 Arc::clone(key)
             }
             None => Arc::new(key),
         };
         self.index.add(&key, object.meta(), T::BY_LABELS);
+        self.index.place(&key, object.node());
         let owner = controller_of(object.meta()).cloned();
         let orphan = owner.is_none().then(|| object.meta().labels.clone().unwrap_or_default());
         owners.extend(owner.filter(|owner| !owners.contains(owner)));
@@ -230,6 +242,7 @@ impl<T: Cached> Store<T> {
     fn forget(&mut self, key: &ObjectKey) -> Option<Seen> {
         let (key, object) = self.objects.remove_entry(key)?;
         self.index.remove(&key, object.meta(), T::BY_LABELS);
+        self.index.leave(&key, object.node());
         let owners = controller_of(object.meta()).cloned().into_iter().collect();
         let labels = labels_of(&object).into_iter().collect();
         Some(Seen { key: (*key).clone(), owners, orphan: None, labels, gone: true })

@@ -183,6 +183,18 @@ cached!(
     Job,
     CronJob,
     Service,
-    EndpointSlice,
     Endpoints
 );
+
+impl Cached for EndpointSlice {
+    /// By the Service that they name.
+    const BY_LABELS: bool = true;
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}

@@ -26,6 +26,8 @@ pub(super) struct Member<'a> {
 pub(super) fn members<'a>(world: &'a World, service: &'a Service) -> impl Iterator<Item = Member<'a>> {
     let pods = world.pods.labelled(service.namespace(), service.selector());
     let pods = pods.filter(|pod| !pod.is_terminal() && service.selects(pod.metadata.labels.as_ref()));
+    // A node makes its mirror pods itself: with labels of its choice it would get what the whole fleet sends to an address.
+    let pods = pods.filter(|pod| !(service.is_load_balancer() && pod.is_mirror()));
     pods.filter_map(|pod| {
         let addresses: Vec<IpAddr> = pod.status.addresses().filter_map(address).collect();
         let node = world.nodes.get(&ObjectKey::cluster(pod.spec.node_name.as_deref().unwrap_or_default()));

@@ -9,7 +9,7 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::slice::{port_key, sorted};
-use super::words::{MIRRORING_CONTROLLER, SERVICE_NAME, SLICE_MANAGED_BY, TRIGGERED, mirror_of};
+use super::words::{MIRRORING_CONTROLLER, SERVICE_NAME, SLICE_MANAGED_BY, TRIGGERED, mirror_of, slices_named};
 use crate::workloads::claim::controller_reference;
 use crate::workloads::service::Family;
 use crate::workloads::world::{Kind, World};
@@ -35,7 +35,7 @@ type Group = (Family, Vec<EndpointPort>);
 
 /// What the slices of these Endpoints are to become; without any that are to be mirrored they go.
 pub(super) fn changes<'a>(world: &'a World, key: &'a ObjectKey, endpoints: Option<&Endpoints>) -> Changes<'a> {
-    let all = world.endpoint_slices.in_namespace(&key.namespace);
+    let all = slices_named(world, &key.namespace, &key.name, MIRRORING_CONTROLLER);
     let mut left: Vec<&EndpointSlice> = all
         .filter(|slice| mirror_of(slice) == Some(key.name.as_str()) && slice.metadata.deletion_timestamp.is_none())
         .collect();

@@ -8,7 +8,7 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
 
 use super::member::{Member, members};
 use super::slice::{Identity, endpoint, identity, is_owned, is_same, labels, new_slice, port_key, ports, sorted};
-use super::words::{TRIGGERED, service_of, stamp};
+use super::words::{SLICE_CONTROLLER, TRIGGERED, service_of, slices_named, stamp};
 use crate::workloads::service::{Family, Service};
 use crate::workloads::world::World;
 
@@ -44,7 +44,7 @@ fn key(ports: &[EndpointPort]) -> Ports {
 }
 
 pub(super) fn changes<'a>(world: &'a World, service: &'a Service) -> Changes<'a> {
-    let existing = world.endpoint_slices.in_namespace(service.namespace());
+    let existing = slices_named(world, service.namespace(), service.name(), SLICE_CONTROLLER);
     let existing: Vec<&EndpointSlice> = existing
         .filter(|slice| service_of(slice) == Some(service.name()) && slice.metadata.deletion_timestamp.is_none())
         .collect();

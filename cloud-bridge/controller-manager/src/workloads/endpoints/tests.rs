@@ -129,6 +129,18 @@ fn pods_are_told_with_all_that_is_known_of_them() {
 }
 
 #[test]
+fn mirror_pods_are_no_endpoints_of_load_balancers() {
+    for (kind, count) in [("ClusterIP", 1), ("LoadBalancer", 0)] {
+        let mut course = course(&json!({ "type": kind }));
+        let mut mirror = pod("static-node", "10.0.0.1", true);
+        mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "hash"});
+        course.model.put(Kind::Pod, mirror);
+        course.step(2);
+        assert_eq!((conditions(&course.model).len(), addresses(&course.model)[0].len()), (count, count), "{kind}");
+    }
+}
+
+#[test]
 fn readiness_ends_and_deletions_change_what_a_pod_is_worth() {
     let mut course = course(&json!({}));
     for (name, ip) in [("a", "10.0.0.1"), ("b", "10.0.0.2"), ("c", "10.0.0.3"), ("d", "10.0.0.4")] {

@@ -4,6 +4,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::Value;
 
+use crate::workloads::world::World;
+
 /// Who writes them, as far as labels and events tell.
 pub(super) const SLICE_CONTROLLER: &str = "endpointslice-controller.k8s.io";
 pub(super) const MIRRORING_CONTROLLER: &str = "endpointslicemirroring-controller.k8s.io";
@@ -29,6 +31,19 @@ fn named<'a>(slice: &'a EndpointSlice, writer: &str) -> Option<&'a str> {
     let labels = slice.metadata.labels.as_ref()?;
     labels.get(SLICE_MANAGED_BY).filter(|by| *by == writer)?;
     labels.get(SERVICE_NAME).map(String::as_str)
+}
+
+/// The slices that name a Service or Endpoints and may be written by this controller.
+pub(super) fn slices_named<'a>(
+    world: &'a World,
+    namespace: &'a str,
+    name: &str,
+    writer: &str,
+) -> impl Iterator<Item = &'a EndpointSlice> + use<'a> {
+    let labels = [(SERVICE_NAME, name), (SLICE_MANAGED_BY, writer)];
+    let labels = labels.map(|(label, value)| (label.to_owned(), value.to_owned())).into();
+    // The rarer label leads to few; the caller looks at both.
+    world.endpoint_slices.labelled(namespace, Some(&labels)).collect::<Vec<_>>().into_iter()
 }
 
 /// A time as it stands in annotations.

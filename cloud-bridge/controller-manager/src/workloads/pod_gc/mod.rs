@@ -16,7 +16,7 @@ use serde_json::json;
 use super::now::Now;
 use super::plan::{Action, Check, Deletion, Plan, Write};
 use super::pod::Pod;
-use super::store::{key_of, uid};
+use super::store::{Cached as _, key_of, uid};
 use super::world::{Kind, Task, World};
 
 /// A node that is missing may be about to be heard of (K8s `quarantineTime`).
@@ -43,7 +43,7 @@ impl PodGc {
 
     /// A look at a node begins: notes since when it is missing.
     pub(crate) fn look(&mut self, world: &World, node: &ObjectKey, now: Now) {
-        if world.nodes.get(node).is_some() || bound_to(world, &node.name).next().is_none() {
+        if world.nodes.get(node).is_some() || world.pods.on_node(&node.name).next().is_none() {
             self.missing.remove(&node.name);
         } else {
             self.missing.entry(node.name.clone()).or_insert(now.passed);
@@ -63,7 +63,7 @@ pub(crate) fn tasks_of_pod(world: &World, key: &ObjectKey) -> Vec<Task> {
     if pod.is_terminal() {
         tasks.push(all_terminated());
     }
-    match node_of(pod) {
+    match pod.node() {
         Some(name) => {
             let node = node_key(name);
             let wants = |node: &super::node::Node| pod.is_deleting() && is_out_of_service(node);
@@ -84,7 +84,7 @@ pub(crate) fn of_node(world: &World, gc: &PodGc, key: &ObjectKey, now: Now) -> P
         if !is_out_of_service(node) {
             return Plan::default();
         }
-        let going: Vec<&Pod> = bound_to(world, name).filter(|pod| pod.is_deleting()).collect();
+        let going: Vec<&Pod> = world.pods.on_node(name).filter(|pod| pod.is_deleting()).collect();
         return force_delete(&going, None, None);
     }
     let Some(since) = gc.missing.get(name) else { return Plan::default() };
@@ -92,14 +92,14 @@ pub(crate) fn of_node(world: &World, gc: &PodGc, key: &ObjectKey, now: Now) -> P
     if !left.is_zero() {
         return Plan::default().again(Some(left));
     }
-    let pods: Vec<&Pod> = bound_to(world, name).collect();
+    let pods: Vec<&Pod> = world.pods.on_node(name).collect();
     let gone = Check { kind: Kind::Node, key: key.clone(), uid: None };
     force_delete(&pods, Some(&gone), Some(now))
 }
 
 /// What is to be done next about a pod that has no node: once it is deleted nobody waits for it.
 pub(crate) fn of_pod(world: &World, key: &ObjectKey) -> Plan {
-    let pod = world.pods.get(key).filter(|pod| pod.is_deleting() && node_of(pod).is_none());
+    let pod = world.pods.get(key).filter(|pod| pod.is_deleting() && pod.node().is_none());
     force_delete(&pod.into_iter().collect::<Vec<_>>(), None, None)
 }
 
@@ -123,14 +123,6 @@ pub(crate) fn of_terminated(world: &World, gc: &PodGc) -> Plan {
 
 fn node_key(name: &str) -> ObjectKey {
     ObjectKey { namespace: String::new(), name: name.to_owned() }
-}
-
-fn node_of(pod: &Pod) -> Option<&str> {
-    pod.spec.node_name.as_deref().filter(|name| !name.is_empty())
-}
-
-fn bound_to<'a>(world: &'a World, node: &'a str) -> impl Iterator<Item = &'a Pod> {
-    world.pods.all().filter(move |pod| node_of(pod) == Some(node))
 }
 
 fn is_out_of_service(node: &super::node::Node) -> bool {
