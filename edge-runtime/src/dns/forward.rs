@@ -12,6 +12,7 @@ use smol::{Async, Timer};
 
 use super::wire::{self, Question};
 use crate::sys::random::random;
+use crate::sys::resolve;
 
 /// One try of one server; each is tried twice.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -121,10 +122,9 @@ pub async fn write(stream: &mut Async<TcpStream>, message: &[u8]) -> io::Result<
 }
 
 fn servers(text: &str, own: &[IpAddr]) -> Vec<SocketAddr> {
-    let server = |line: &str| line.split_whitespace().nth(1).and_then(|word| word.parse::<IpAddr>().ok());
+    let server = |line: &str| line.split_whitespace().nth(1).and_then(resolve::server);
     let lines = text.lines().map(str::trim).filter(|line| line.starts_with("nameserver"));
-    let ips = lines.filter_map(server).filter(|ip| !own.contains(ip));
-    ips.map(|ip| SocketAddr::new(ip, 53)).take(MOST_SERVERS).collect()
+    lines.filter_map(server).filter(|server| !own.contains(&server.ip())).take(MOST_SERVERS).collect()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! node's own file.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use crate::pod::spec::{host_network, pod_ref};
 use k8s_openapi::api::core::v1::{Pod, PodDNSConfig};
@@ -19,6 +20,8 @@ pub struct NodeDns {
     pub cluster_dns: Vec<String>,
     /// Usually `cluster.local`; empty adds no search names.
     pub cluster_domain: String,
+    /// Where this node answers for names itself; empty if it does not.
+    pub own: Vec<String>,
     /// Text of the node's `resolv.conf`.
     pub node_resolv_conf: String,
 }
@@ -53,8 +56,7 @@ pub fn read_node_resolv_conf() -> String {
 }
 
 fn only_loopback(text: &str) -> bool {
-    let loopback = |server: &String| server.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
-    parse(text).nameservers.iter().all(loopback)
+    parse(text).nameservers.iter().all(|server| is_only_here(server))
 }
 
 /// The file of `pod`. Never fails: what does not fit is left out and named in a warning, as the kubelet does it.
@@ -65,11 +67,11 @@ pub fn resolv_conf(pod: &Pod, dns: &NodeDns) -> ResolvConf {
     let mut warnings = Vec::new();
     let mut settings = match policy {
         "None" => Settings::default(),
-        "Default" => parse(&dns.node_resolv_conf),
-        "ClusterFirst" if host_network => parse(&dns.node_resolv_conf),
+        "Default" => like_the_node(dns, host_network),
+        "ClusterFirst" if host_network => like_the_node(dns, host_network),
         _ if dns.cluster_dns.is_empty() => {
             warnings.push(("MissingClusterDNS", missing_cluster_dns(pod)));
-            parse(&dns.node_resolv_conf)
+            like_the_node(dns, host_network)
         }
         _ => cluster_first(pod, dns),
     };
@@ -87,6 +89,26 @@ fn missing_cluster_dns(pod: &Pod) -> String {
          \"ClusterFirst\" policy. Falling back to \"Default\" policy.",
         pod_ref(pod)
     )
+}
+
+/// The node's own settings. Servers of its loopback and of its links are none for a pod with a network of its own: without
+/// others it asks the node, which asks them.
+fn like_the_node(dns: &NodeDns, host_network: bool) -> Settings {
+    let mut settings = parse(&dns.node_resolv_conf);
+    let (near, usable): (Vec<String>, _) = settings.nameservers.into_iter().partition(|server| is_only_here(server));
+    settings.nameservers = match (host_network, usable.is_empty(), dns.own.is_empty()) {
+        (true, ..) | (_, true, true) => near.into_iter().chain(usable).collect(),
+        (_, true, false) => dns.own.clone(),
+        (_, false, _) => usable,
+    };
+    settings
+}
+
+/// Whether the server answers on the node itself only, or is at an address that means something on one of its links alone.
+fn is_only_here(server: &str) -> bool {
+    let (ip, scope) = server.split_once('%').map_or((server, false), |(ip, _)| (ip, true));
+    let near = |ip: IpAddr| ip.is_loopback() || matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+    scope || ip.parse().is_ok_and(near)
 }
 
 fn cluster_first(pod: &Pod, dns: &NodeDns) -> Settings {
@@ -200,6 +222,7 @@ mod tests {
         NodeDns {
             cluster_dns: vec!["10.96.0.10".into()],
             cluster_domain: "cluster.local".into(),
+            own: vec!["10.85.0.1".into()],
             node_resolv_conf:
                 "# dhcp\nsearch old\nnameserver 192.168.1.1\nsearch home.lan.\noptions timeout:2 rotate\n".into(),
         }
@@ -209,6 +232,24 @@ mod tests {
     fn a_stub_resolver_is_no_server_for_pods() {
         assert!(only_loopback("nameserver 127.0.0.53\noptions edns0\n") && only_loopback(""));
         assert!(!only_loopback("nameserver 127.0.0.1\nnameserver 192.168.1.1\n"));
+        assert!(only_loopback("nameserver fe80::1%eth0\n"));
+    }
+
+    #[test]
+    fn default_policy_asks_the_node_where_its_servers_are_near() {
+        let of = |pod_spec, servers: &[&str], own: &[&str]| {
+            let lines: String = servers.iter().map(|server| format!("nameserver {server}\n")).collect();
+            let own = own.iter().map(|ip| (*ip).to_owned()).collect();
+            let dns = NodeDns { node_resolv_conf: format!("search lan\n{lines}"), own, ..node() };
+            resolv_conf(&pod(pod_spec), &dns).content.replace("search lan\n", "").replace("nameserver ", "")
+        };
+        let pod = || json!({"dnsPolicy": "Default"});
+        assert_eq!(of(pod(), &["127.0.0.1"], &["10.85.0.1"]), "10.85.0.1\n");
+        assert_eq!(of(pod(), &["fe80::1%eth0", "::1"], &["10.85.0.1"]), "10.85.0.1\n");
+        assert_eq!(of(pod(), &["127.0.0.1"], &[]), "127.0.0.1\n", "nobody else is known");
+        assert_eq!(of(pod(), &["127.0.0.1", "192.0.2.1", "fe80::1%2"], &["10.85.0.1"]), "192.0.2.1\n");
+        let on_host = json!({"dnsPolicy": "Default", "hostNetwork": true});
+        assert_eq!(of(on_host, &["127.0.0.1", "fe80::1%eth0"], &["10.85.0.1"]), "127.0.0.1\nfe80::1%eth0\n");
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Host names to addresses without libc: a static binary has no NSS, and a blocking lookup would stop the
-//! node. IP literals, `/etc/hosts`, then DNS over UDP to the servers of `/etc/resolv.conf`.
+//! node. IP literals, `/etc/hosts`, then DNS over UDP, and TCP for long answers, to the servers of `/etc/resolv.conf`.
 //!
 //! Owns the sockets; `search` decides whom to ask what, [`wire`] owns the DNS message. Knows nothing of who wants the address.
 
@@ -7,10 +7,12 @@ mod config;
 mod search;
 pub mod wire;
 
+use nix::net::if_::if_nametoindex;
 use search::{Begin, Search};
+use smol::io::{AsyncReadExt, AsyncWriteExt};
 use smol::{Async, Timer};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 /// Most addresses that are given back.
@@ -18,6 +20,7 @@ const MAX_ADDRESSES: usize = 16;
 
 /// DNS over UDP without EDNS: RFC 1035, 2.3.4.
 const MAX_REPLY: usize = 512;
+const PORT: u16 = 53;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
@@ -31,6 +34,17 @@ pub enum ResolveError {
     NoServers { host: String },
     #[error("{host}: {source}")]
     Io { host: String, source: io::Error },
+}
+
+/// Where a name server of resolv.conf(5) answers. One at a link-local address says on which link, by name or number
+/// (RFC 4007, 11); a link that is not there has none.
+pub fn server(word: &str) -> Option<SocketAddr> {
+    let Some((ip, scope)) = word.split_once('%') else {
+        return word.parse().ok().map(|ip| SocketAddr::new(ip, PORT));
+    };
+    let number = || if_nametoindex(scope).ok();
+    let scope = scope.parse().ok().or_else(number)?;
+    Some(SocketAddrV6::new(ip.parse().ok()?, PORT, 0, scope).into())
 }
 
 /// Addresses of a host, without blocking.
@@ -74,7 +88,21 @@ async fn resolve_until(host: &str, port: u16, end: Option<Instant>) -> Result<Ve
                     Err(io::ErrorKind::TimedOut.into())
                 };
                 match smol::future::or(socket.recv(&mut buffer), timeout).await {
-                    Ok(length) => search.reply(&buffer[..length]),
+                    Ok(length) => {
+                        let packet = buffer.get(..length).unwrap_or_default();
+                        let late = async {
+                            Timer::at(end.map_or(question.until, |end| question.until.min(end))).await;
+                            Err(io::ErrorKind::TimedOut.into())
+                        };
+                        match search.cut_off(packet, &question) {
+                            None => search.reply(packet),
+                            // A server that has no TCP is as good as what it did say.
+                            Some(query) => match smol::future::or(by_tcp(question.server, query), late).await {
+                                Ok(whole) => search.reply(&whole),
+                                Err(_) => search.reply(packet),
+                            },
+                        }
+                    }
                     // Refused by ICMP, or out of time: the next server may do better.
                     Err(_) => break,
                 }
@@ -85,6 +113,18 @@ async fn resolve_until(host: &str, port: u16, end: Option<Instant>) -> Result<Ve
         }
     }
     Err(search.failure())
+}
+
+/// The answer to a question whose answer is too long for a datagram (RFC 7766).
+async fn by_tcp(server: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
+    let length = u16::try_from(query.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut stream = Async::<TcpStream>::connect(server).await?;
+    stream.write_all(&[&length.to_be_bytes(), query].concat()).await?;
+    let mut length = [0; 2];
+    stream.read_exact(&mut length).await?;
+    let mut answer = vec![0; usize::from(u16::from_be_bytes(length))];
+    stream.read_exact(&mut answer).await?;
+    Ok(answer)
 }
 
 fn any_address(server: SocketAddr) -> SocketAddr {

@@ -5,10 +5,10 @@ use crate::dns::wire::question;
 
 #[test]
 fn it_never_asks_itself() {
-    let text = "# one\nsearch a.b\nnameserver 10.85.0.1\nnameserver 127.0.0.53\nnameserver fe80::1%eth0\n\
+    let text = "# one\nsearch a.b\nnameserver 10.85.0.1\nnameserver 127.0.0.53\nnameserver fe80::1%lo\n\
         nameserver 192.0.2.1 # two\nnameserver";
     let found: Vec<String> = servers(text, &["10.85.0.1".parse().unwrap()]).iter().map(ToString::to_string).collect();
-    assert_eq!(found, ["127.0.0.53:53", "192.0.2.1:53"]);
+    assert_eq!(found, ["127.0.0.53:53", "[fe80::1%1]:53", "192.0.2.1:53"]);
     let upstream = Upstream::new(vec!["10.85.0.1".parse().unwrap()]);
     *upstream.servers.borrow_mut() = (Some(Instant::now()), vec!["10.96.0.10:53".parse().unwrap()]);
     // The address of the cluster's DNS leads here.

@@ -43,11 +43,11 @@ impl Sandboxes {
         Ok(ips)
     }
 
-    /// Whom pods ask for names of the cluster: what the configuration says, else the node itself.
-    fn cluster_dns(&self, uid: &str, ips: &[IpAddr]) -> Vec<String> {
+    /// Where the node itself answers a pod's questions for names; nowhere if it does not.
+    fn own_dns(&self, uid: &str, ips: &[IpAddr]) -> Vec<String> {
         let config = &self.base.config;
-        if !config.network.cluster_dns.is_empty() || !config.services.has_dns() {
-            return config.network.cluster_dns.clone();
+        if !config.services.has_dns() {
+            return Vec::new();
         }
         if self.teardown.is_attached(uid) {
             return vec![dns_link::address_for(ips).to_string()];
@@ -70,9 +70,12 @@ impl Sandboxes {
         };
         let hostname = self.host_name(pod)?;
         let network = &self.base.config.network;
+        let own = self.own_dns(uid(pod), ips);
         let dns = NodeDns {
-            cluster_dns: self.cluster_dns(uid(pod), ips),
+            // What the configuration says, else the node itself.
+            cluster_dns: if network.cluster_dns.is_empty() { own.clone() } else { network.cluster_dns.clone() },
             cluster_domain: network.cluster_domain.clone(),
+            own,
             // Read for each pod: DHCP changes it.
             node_resolv_conf: resolv::read_node_resolv_conf(),
         };

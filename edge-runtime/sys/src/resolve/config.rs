@@ -25,9 +25,7 @@ impl Config {
             let mut words = line.split_whitespace();
             match words.next() {
                 Some("nameserver") => {
-                    // A scope after '%' needs an interface index: link-local servers are rare, and skipped.
-                    let server = words.next().and_then(|w| w.parse::<IpAddr>().ok());
-                    config.servers.extend(server.map(|ip| SocketAddr::new(ip, 53)));
+                    config.servers.extend(words.next().and_then(super::server));
                 }
                 // The last of several lines counts.
                 Some("search" | "domain") => {

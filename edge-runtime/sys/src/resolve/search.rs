@@ -27,7 +27,7 @@ pub(super) enum Begin {
 pub(super) struct Question {
     pub(super) server: SocketAddr,
     pub(super) queries: [Vec<u8>; 2],
-    until: Instant,
+    pub(super) until: Instant,
 }
 
 /// What is left to ask, and what was answered.
@@ -115,6 +115,14 @@ impl Search {
 
     pub(super) fn waiting(&self) -> bool {
         !self.pending.is_empty()
+    }
+
+    /// The query to ask again by TCP, if the packet is an answer to one of the question that did not fit into it.
+    pub(super) fn cut_off<'a>(&self, packet: &[u8], question: &'a Question) -> Option<&'a [u8]> {
+        let name = self.names.last()?;
+        let is_answer = |(id, record): &&(u16, RecordType)| wire::answer(packet, *id, name, *record).is_some();
+        let (id, _) = self.pending.iter().find(is_answer).filter(|_| wire::is_cut_off(packet))?;
+        question.queries.iter().map(Vec::as_slice).find(|query| query.starts_with(&id.to_be_bytes()))
     }
 
     pub(super) fn reply(&mut self, packet: &[u8]) {

@@ -28,9 +28,14 @@ fn reads_hosts_and_resolv_conf() {
     assert_eq!(hosts(text, "bridge").len(), 2);
     assert!(hosts(text, "x").is_empty(), "comments are no names");
     let config = Config::parse(
-        "# c\nnameserver 10.0.0.1\nnameserver fe80::1%eth0\nnameserver ::1\nsearch a.b. c\noptions ndots:2 timeout:99 attempts:0 rotate\n",
+        "# c\nnameserver 10.0.0.1\nnameserver fe80::1%7\nnameserver ::1\nsearch a.b. c\noptions ndots:2 timeout:99 attempts:0 rotate\n",
     );
-    assert_eq!(config.servers, ["10.0.0.1:53".parse().expect("address"), "[::1]:53".parse().expect("address")]);
+    let near = |link: u32| SocketAddr::V6(SocketAddrV6::new("fe80::1".parse().expect("ip"), 53, 0, link));
+    assert_eq!(
+        config.servers,
+        ["10.0.0.1:53".parse().expect("address"), near(7), "[::1]:53".parse().expect("address")]
+    );
+    assert_eq!((server("fe80::1%lo"), server("fe80::1%nowhere"), server("10.0.0.1%lo")), (Some(near(1)), None, None));
     assert_eq!((config.ndots, config.timeout.as_secs(), config.attempts), (2, 30, 1));
     assert_eq!(config.names("x"), ["x.a.b", "x.c", "x"]);
     assert_eq!(config.names("x.y.z"), ["x.y.z", "x.y.z.a.b", "x.y.z.c"]);
@@ -133,6 +138,43 @@ fn asks_again_and_follows_the_search_list() {
         let stop = UdpSocket::bind("127.0.0.1:0").expect("bound");
         stop.send_to(b"stop", address).expect("sent");
     });
+}
+
+#[test]
+fn an_answer_that_was_cut_off_is_asked_for_by_tcp() {
+    let config = Config {
+        servers: vec!["127.0.0.1:53".parse().expect("address")],
+        search: Vec::new(),
+        ndots: 1,
+        timeout: Duration::from_secs(9),
+        attempts: 1,
+    };
+    let mut search = Search::with("long.test", config).expect("searches");
+    let question = search.next_question().expect("asks").expect("a question");
+    let [a, aaaa] = &question.queries;
+    let mut cut = reply_to(a, 0, &[(5, &[1, b'x', 0])]);
+    assert_eq!(search.cut_off(&cut, &question), None);
+    cut[2] |= 0x02;
+    assert_eq!(search.cut_off(&cut, &question), Some(a.as_slice()));
+    cut[0] ^= 1;
+    assert_eq!(search.cut_off(&cut, &question), None, "of another question");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    let at = listener.local_addr().expect("address");
+    let whole = reply_to(a, 0, &[(5, &[1, b'x', 0]), (1, &[10, 9, 8, 7])]);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            use std::io::{Read, Write};
+            let (mut stream, _) = listener.accept().expect("asked");
+            let mut asked = vec![0; 2 + a.len()];
+            stream.read_exact(&mut asked).expect("a query");
+            assert_eq!(&asked[2..], a.as_slice());
+            let length = u16::try_from(whole.len()).expect("short").to_be_bytes();
+            stream.write_all(&[&length[..], &whole].concat()).expect("answered");
+        });
+        search.reply(&smol::block_on(by_tcp(at, a)).expect("an answer"));
+    });
+    search.reply(&reply_to(aaaa, 0, &[]));
+    assert_eq!(search.take(), Some(vec![[10, 9, 8, 7].into()]));
 }
 
 #[test]

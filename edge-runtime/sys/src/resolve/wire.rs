@@ -83,6 +83,11 @@ pub fn answer(packet: &[u8], id: u16, name: &str, record: RecordType) -> Option<
     Some(Answer::Addresses(found))
 }
 
+/// Whether an answer ends before its end (RFC 1035, 4.1.1, TC).
+pub fn is_cut_off(packet: &[u8]) -> bool {
+    packet.get(2).is_some_and(|flags| flags & 0x02 != 0)
+}
+
 /// One resource record: where the next one begins, and the address if it is of the wanted type. A chain of
 /// CNAMEs needs no following: the server sends the addresses of its end in the same answer.
 fn record_at(packet: &[u8], at: usize, wanted: RecordType) -> Option<(usize, Option<IpAddr>)> {
