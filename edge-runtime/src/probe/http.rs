@@ -19,6 +19,8 @@ const MAX_HEAD: usize = 16 * 1024;
 /// Body bytes that are read at most (the kubelet's limit).
 const MAX_BODY: usize = 10 * 1024;
 const MAX_REDIRECTS: usize = 10;
+/// Informational answers (1xx) before the one that counts (Go's net/http, `persistConn.readResponse`).
+const MAX_INFORMATIONAL: usize = 5;
 /// Error of Go's client when an HTTPS request meets a plain server.
 pub(super) const PLAIN_ANSWER: &str = "http: server gave HTTP response to HTTPS client";
 
@@ -221,17 +223,27 @@ async fn talk(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &Request
     stream.flush().await.map_err(|e| e.to_string())?;
     let mut seen = Vec::new();
     let mut chunk = [0u8; 2048];
+    let (mut informational, mut more) = (0, true);
     loop {
-        let n = stream.read(&mut chunk).await.map_err(|e| e.to_string())?;
-        if n == 0 {
-            return Err("EOF".to_owned());
+        if more {
+            let n = stream.read(&mut chunk).await.map_err(|e| e.to_string())?;
+            if n == 0 {
+                return Err("EOF".to_owned());
+            }
+            seen.extend_from_slice(&chunk[..n]);
         }
-        seen.extend_from_slice(&chunk[..n]);
+        more = true;
         let mut headers = [httparse::EMPTY_HEADER; 64];
         let mut head = httparse::Response::new(&mut headers);
         match head.parse(&seen) {
-            Ok(httparse::Status::Complete(_)) if head.code.is_some_and(|c| (100..200).contains(&c) && c != 101) => {
-                return Err("informational responses are not supported".to_owned());
+            Ok(httparse::Status::Complete(end)) if head.code.is_some_and(|c| (100..200).contains(&c) && c != 101) => {
+                if informational == MAX_INFORMATIONAL {
+                    return Err("net/http: too many 1xx informational responses".to_owned());
+                }
+                informational += 1;
+                seen.drain(..end);
+                // The next one may have come together with it.
+                more = seen.is_empty();
             }
             Ok(httparse::Status::Complete(end)) => {
                 let header = |name: &str| {

@@ -52,6 +52,19 @@ fn statuses_decide() {
 }
 
 #[test]
+fn informational_answers_are_passed_over() {
+    let early = "HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n";
+    let ok = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    for count in [1, 5] {
+        assert_eq!(run(&[&(early.repeat(count) + ok)], "/").0, Outcome::Success, "{count}");
+    }
+    let (Outcome::Failure(why), _) = run(&[&(early.repeat(6) + ok)], "/") else { panic!("six are too many") };
+    assert!(why.contains("too many 1xx"), "{why}");
+    let split = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n";
+    assert!(matches!(run(&[split], "/").0, Outcome::Failure(_)));
+}
+
+#[test]
 fn redirects_stay_on_the_host() {
     let (outcome, asked) = run(
         &[
