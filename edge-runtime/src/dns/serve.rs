@@ -21,16 +21,20 @@ use super::control::Control;
 use super::forward::{self, Upstream};
 use super::health::Checks;
 use super::limits::{Limits, Places};
-use super::wire::{A, AAAA, Code, Data, Question, Record, answer, question, refusal, u16_at};
+use super::wire::{A, AAAA, Code, Data, Question, Record, answer, ask_by_tcp, question, refusal, u16_at};
 use super::zone::{Answer, Cluster, Zone};
 use crate::net::Subnet;
 use crate::sys::resolve::wire as addresses;
 use crate::sys::tasks::Tasks;
 
 pub const PORT: u16 = 53;
-/// Questions to other servers that wait, in all and of one asker.
-const MOST_WAITING: usize = 512;
+/// Questions to other servers that wait, in all and of one asker: those that came in datagrams, whose senders may be forged,
+/// and those over TCP, whose are proven. A datagram that finds no place is answered with the advice to ask by TCP, so that
+/// who forges the addresses of others takes no answers from them.
+const MOST_WAITING: usize = 384;
 const MOST_WAITING_OF_ONE: usize = 64;
+const MOST_WAITING_BY_TCP: usize = 128;
+const MOST_WAITING_BY_TCP_OF_ONE: usize = 16;
 /// Connections, and how long one may be silent.
 const MOST_CONNECTIONS: usize = 64;
 const MOST_CONNECTIONS_OF_ONE: usize = 16;
@@ -56,14 +60,27 @@ pub struct Options {
     pub socket: PathBuf,
 }
 
+/// One of each for questions in datagrams and over TCP.
+#[derive(Default)]
+struct Way<T> {
+    datagrams: T,
+    tcp: T,
+}
+
+impl<T> Way<T> {
+    fn by(&self, tcp: bool) -> &T {
+        if tcp { &self.tcp } else { &self.datagrams }
+    }
+}
+
 struct Server {
     zone: RefCell<Zone>,
     upstream: Upstream,
     control: Control,
     asks: RefCell<Asks>,
     cache: RefCell<Cache>,
-    limits: RefCell<Limits>,
-    waiting: Rc<Places>,
+    limits: Way<RefCell<Limits>>,
+    waiting: Way<Rc<Places>>,
     connections: Rc<Places>,
     subnets: Vec<Subnet>,
     begun: Instant,
@@ -92,18 +109,25 @@ pub fn run(options: Options) -> io::Result<()> {
     give_up_rights()?;
     let server = Rc::new(Server::new(options.listen, options.subnets));
     let tasks = Tasks::default();
-    for (datagrams, streams) in sockets {
-        let (datagrams, streams) = (Rc::new(Async::new(datagrams)?), Async::new(streams)?);
-        tasks.spawn(serve_datagrams(Rc::clone(&server), tasks.clone(), datagrams)).detach();
-        tasks.spawn(serve_streams(Rc::clone(&server), tasks.clone(), streams)).detach();
-    }
+    // Questions wait in their sockets for the first news: what is asked of a helper that takes the place of another is
+    // answered a moment later, and not with a failure.
+    let mut sockets = sockets
+        .into_iter()
+        .map(|(datagrams, streams)| Ok((Rc::new(Async::new(datagrams)?), Async::new(streams)?)))
+        .collect::<io::Result<Vec<_>>>()?;
     let listener = Async::new(control)?;
     let checks = Checks::new(tasks.clone());
     let news = |mut cluster: Cluster| {
         checks.set(std::mem::take(&mut cluster.health));
         server.upstream.own(&[&cluster.listen[..], &cluster.own].concat());
+        // The old one goes first: there may be no room for both.
+        *server.zone.borrow_mut() = Zone::default();
         *server.zone.borrow_mut() = Zone::new(cluster);
         sampan_memory::trim();
+        for (datagrams, streams) in sockets.drain(..) {
+            tasks.spawn(serve_datagrams(Rc::clone(&server), tasks.clone(), datagrams)).detach();
+            tasks.spawn(serve_streams(Rc::clone(&server), tasks.clone(), streams)).detach();
+        }
     };
     smol::future::block_on(tasks.run(server.control.follow(&listener, news)))
 }
@@ -140,15 +164,15 @@ async fn serve_datagrams(server: Rc<Server>, tasks: Tasks, socket: Rc<Async<UdpS
         // Errors are of earlier answers (ECONNREFUSED), or passing.
         let Ok((length, from)) = socket.recv_from(&mut buffer).await else { continue };
         let packet = buffer.get(..length).unwrap_or_default();
-        if !server.may_ask(from.ip()) {
+        if !server.may_ask(from.ip(), false) {
             continue;
         }
         match server.local(packet, false) {
             Local::Answer(answer) => drop(socket.send_to(&answer, from).await),
             Local::Ignore => {}
             local => {
-                let Some(turn) = server.waiting.enter(from.ip()) else {
-                    drop(socket.send_to(&refused(packet), from).await);
+                let Some(turn) = server.waiting.datagrams.enter(from.ip()) else {
+                    drop(socket.send_to(&local.by_tcp(packet), from).await);
                     continue;
                 };
                 let (server, socket, packet) = (Rc::clone(&server), Rc::clone(&socket), packet.to_vec());
@@ -170,7 +194,7 @@ async fn serve_streams(server: Rc<Server>, tasks: Tasks, listener: Async<TcpList
             Timer::after(Duration::from_millis(100)).await;
             continue;
         };
-        if !server.may_ask(from.ip()) {
+        if !server.may_ask(from.ip(), true) {
             continue;
         }
         let Some(place) = server.connections.enter(from.ip()) else { continue };
@@ -191,13 +215,13 @@ async fn serve_streams(server: Rc<Server>, tasks: Tasks, listener: Async<TcpList
 async fn serve_stream(server: &Rc<Server>, mut stream: Async<TcpStream>, from: IpAddr) -> io::Result<()> {
     loop {
         let packet = forward::read(&mut stream).await?;
-        if !server.may_ask(from) {
+        if !server.may_ask(from, true) {
             return Ok(());
         }
         let answer = match server.local(&packet, true) {
             Local::Answer(answer) => answer,
             Local::Ignore => return Ok(()),
-            local => match server.waiting.enter(from) {
+            local => match server.waiting.tcp.enter(from) {
                 Some(_turn) => server.wait(&packet, local, true, from).await,
                 None => refused(&packet),
             },
@@ -216,6 +240,16 @@ enum Local {
     Ignore,
 }
 
+impl Local {
+    /// What a question in a datagram is answered when there is no place to wait.
+    fn by_tcp(&self, packet: &[u8]) -> Vec<u8> {
+        match self {
+            Self::Ask(asked, _) | Self::Learn(asked, _) => ask_by_tcp(asked),
+            Self::Answer(_) | Self::Ignore => refused(packet),
+        }
+    }
+}
+
 fn refused(packet: &[u8]) -> Vec<u8> {
     refusal(u16_at(packet, 0).unwrap_or_default(), Code::Refused)
 }
@@ -228,8 +262,11 @@ impl Server {
             control: Control::new(listen),
             asks: RefCell::default(),
             cache: RefCell::default(),
-            limits: RefCell::default(),
-            waiting: Places::new(MOST_WAITING, MOST_WAITING_OF_ONE),
+            limits: Way::default(),
+            waiting: Way {
+                datagrams: Places::new(MOST_WAITING, MOST_WAITING_OF_ONE),
+                tcp: Places::new(MOST_WAITING_BY_TCP, MOST_WAITING_BY_TCP_OF_ONE),
+            },
             connections: Places::new(MOST_CONNECTIONS, MOST_CONNECTIONS_OF_ONE),
             subnets,
             begun: Instant::now(),
@@ -237,9 +274,9 @@ impl Server {
     }
 
     /// Pods of this node and the node itself, and those not without end. What is too much is not even refused.
-    fn may_ask(&self, from: IpAddr) -> bool {
+    fn may_ask(&self, from: IpAddr, tcp: bool) -> bool {
         let known = self.subnets.iter().any(|subnet| subnet.contains(from)) || self.zone.borrow().is_pod(from);
-        (known || is_own(from)) && self.limits.borrow_mut().may_ask(from, self.begun.elapsed())
+        (known || is_own(from)) && self.limits.by(tcp).borrow_mut().may_ask(from, self.begun.elapsed())
     }
 
     fn local(&self, packet: &[u8], tcp: bool) -> Local {
@@ -253,7 +290,7 @@ impl Server {
             // What is asked of others, and what is not, is told first of all.
             return Local::Answer(refusal(asked.id, Code::ServerFailure));
         }
-        let known = asked.name.as_ref().map(|name| zone.answer(name, asked.kind));
+        let known = asked.name.as_ref().map(|name| zone.answer(name, asked.kind, asked.room(tcp)));
         if let Some(namespace) = asked.name.as_ref().and_then(|name| zone.interest(name))
             && self.asks.borrow_mut().used(namespace, self.begun.elapsed())
         {
@@ -291,8 +328,12 @@ impl Server {
         }
         match local {
             Local::Answer(answer) => answer,
-            Local::Ask(asked, _) if !self.limits.borrow_mut().may_ask_others(from, self.begun.elapsed()) => {
-                refusal(asked.id, Code::Refused)
+            Local::Ask(asked, _) if !self.limits.by(tcp).borrow_mut().may_ask_others(from, self.begun.elapsed()) => {
+                if tcp {
+                    refusal(asked.id, Code::Refused)
+                } else {
+                    ask_by_tcp(&asked)
+                }
             }
             Local::Ask(asked, alias) => self.others(packet, &asked, alias, tcp).await,
             Local::Learn(asked, _) => self.failed(&asked, tcp),

@@ -49,6 +49,17 @@ pub struct Question {
     edns: Option<u16>,
 }
 
+impl Question {
+    /// The longest answer that the asker takes, in bytes.
+    pub fn room(&self, tcp: bool) -> usize {
+        match (tcp, self.edns) {
+            (true, _) => LONGEST,
+            (false, None) => PLAIN,
+            (false, Some(size)) => usize::from(size).clamp(PLAIN, WITH_EDNS),
+        }
+    }
+}
+
 /// What an answer says of a name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Data {
@@ -71,6 +82,9 @@ pub struct Record {
     pub name: String,
     pub data: Data,
 }
+
+/// The shortest record in an answer, in bytes: of an address, by a pointer to the name of the question.
+pub const SHORTEST: usize = 16;
 
 /// How long what is said here may be believed.
 pub const TTL: u32 = 5;
@@ -184,11 +198,7 @@ pub fn answers(packet: &[u8], question: &Question) -> bool {
 /// An answer to `question` about `zone`, at most so long as a datagram may be, or as TCP allows. What does not fit is left
 /// out, and the asker told to ask by TCP.
 pub fn answer(question: &Question, code: Code, records: &[Record], more: &[Record], zone: &str, tcp: bool) -> Vec<u8> {
-    let limit = match (tcp, question.edns) {
-        (true, _) => LONGEST,
-        (false, None) => PLAIN,
-        (false, Some(size)) => usize::from(size).clamp(PLAIN, WITH_EDNS),
-    };
+    let limit = question.room(tcp);
     let opt: &[u8] = match question.edns {
         Some(_) => &[0, 0, 41, 0x04, 0xd0, 0, 0, 0, 0, 0, 0],
         None => &[],
@@ -220,6 +230,13 @@ pub fn answer(question: &Question, code: Code, records: &[Record], more: &[Recor
     let mut header = [flags, 1, counts[0], counts[1], counts[2]].map(u16::to_be_bytes).concat();
     out[2..HEADER].swap_with_slice(&mut header);
     out
+}
+
+/// No answer to a question that came in a datagram, but the advice to ask by TCP (RFC 2181, 9).
+pub fn ask_by_tcp(question: &Question) -> Vec<u8> {
+    let flags = 0x8280 | u16::from(question.recursion) << 8;
+    let header = [question.id, flags, 1, 0, 0, 0].map(u16::to_be_bytes).concat();
+    [&header[..], &question.raw].concat()
 }
 
 /// A refusal of something that could not be read.

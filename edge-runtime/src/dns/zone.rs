@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
-use super::wire::{A, AAAA, CNAME, Code, Data, PTR, Record, SRV};
+use super::wire::{A, AAAA, CNAME, Code, Data, PTR, Record, SHORTEST, SRV};
 use crate::pod::dns::is_label;
 
 /// What the daemon tells of the cluster.
@@ -157,8 +157,8 @@ impl Zone {
         &self.domain
     }
 
-    /// `name` is in lower case and without a final dot.
-    pub fn answer(&self, name: &str, kind: u16) -> Answer {
+    /// `name` is in lower case and without a final dot. Of a long answer there is a little more than fits into `room` bytes.
+    pub fn answer(&self, name: &str, kind: u16, room: usize) -> Answer {
         if let Some(ip) = reverse(name) {
             let Some(names) = self.pointers.get(&ip) else { return Answer::Foreign };
             let pointers = names.iter().map(|name| Data::Pointer(name.clone()));
@@ -180,7 +180,7 @@ impl Zone {
             [ip, namespace, "pod"] => self.pod(name, kind, ip, namespace),
             [before @ .., service, namespace, "svc"] => {
                 let known = self.services.get(*namespace).and_then(|all| all.get(*service));
-                known.map_or_else(|| self.absent(namespace), |known| self.service(name, kind, known, before))
+                known.map_or_else(|| self.absent(namespace), |known| self.service(name, (kind, room), known, before))
             }
             _ => absent(),
         }
@@ -196,19 +196,23 @@ impl Zone {
         }
     }
 
-    fn service(&self, name: &str, kind: u16, service: &Service, before: &[&str]) -> Answer {
+    fn service(&self, name: &str, (kind, room): (u16, usize), service: &Service, before: &[&str]) -> Answer {
         if let Some(target) = &service.external_name {
             if !before.is_empty() {
                 return absent();
             }
             let target = target.trim_end_matches('.').to_ascii_lowercase();
-            return self.alias(Record { name: name.into(), data: Data::Name(target.clone()) }, kind, target);
+            return self.alias(Record { name: name.into(), data: Data::Name(target.clone()) }, (kind, room), target);
         }
         let headless = service.ips.is_empty();
         match before {
-            [] if kind == SRV => self.all_ports(name, service),
+            [] if kind == SRV => self.all_ports(name, room, service),
             [] if headless && service.endpoints.is_empty() => absent(),
-            [] if headless => found(name, kind, service.endpoints.iter().map(|to| Data::Address(to.ip)).collect()),
+            [] if headless => {
+                let of_kind =
+                    service.endpoints.iter().map(|to| Data::Address(to.ip)).filter(|data| data.kind() == kind);
+                found(name, kind, of_kind.take(room / SHORTEST + 1).collect())
+            }
             [] => found(name, kind, service.ips.iter().map(|ip| Data::Address(*ip)).collect()),
             [endpoint] => {
                 let same = service.endpoints.iter().filter(|other| other.label() == *endpoint);
@@ -218,7 +222,8 @@ impl Zone {
             [port, protocol] => match (port.strip_prefix('_'), protocol.strip_prefix('_')) {
                 // A port without a name has none here either.
                 (Some(port), Some(protocol)) if !port.is_empty() => {
-                    self.ports(name, kind, service, &|other| other.name == port && other.protocol == protocol)
+                    let wanted = |other: &Port| other.name == port && other.protocol == protocol;
+                    self.ports(name, (kind, room), service, &wanted)
                 }
                 _ => absent(),
             },
@@ -227,8 +232,8 @@ impl Zone {
     }
 
     /// Without a port all of them, as CoreDNS has it.
-    fn all_ports(&self, name: &str, service: &Service) -> Answer {
-        match self.ports(name, SRV, service, &|_| true) {
+    fn all_ports(&self, name: &str, room: usize, service: &Service) -> Answer {
+        match self.ports(name, (SRV, room), service, &|_| true) {
             Answer::Known(Code::NoSuchName, ..) if !service.ips.is_empty() || !service.endpoints.is_empty() => {
                 nothing()
             }
@@ -236,19 +241,20 @@ impl Zone {
         }
     }
 
-    fn ports(&self, name: &str, kind: u16, service: &Service, wanted: &dyn Fn(&Port) -> bool) -> Answer {
+    fn ports(
+        &self,
+        name: &str,
+        (kind, room): (u16, usize),
+        service: &Service,
+        wanted: &dyn Fn(&Port) -> bool,
+    ) -> Answer {
         let host = format!("{}.{}.svc.{}", service.name, service.namespace, self.domain);
-        let mut targets: Vec<(u16, String, Vec<IpAddr>)> = Vec::new();
-        if service.ips.is_empty() {
-            for endpoint in &service.endpoints {
-                let ports = endpoint.ports.iter().filter(|port| wanted(port));
-                let target = || (format!("{}.{host}", endpoint.label()), vec![endpoint.ip]);
-                targets.extend(ports.map(|port| (port.port, target())).map(|(port, (name, ips))| (port, name, ips)));
-            }
+        let targets: Vec<(u16, Option<&Endpoint>)> = if service.ips.is_empty() {
+            let all = service.endpoints.iter().flat_map(|to| to.ports.iter().map(move |port| (port, to)));
+            all.filter(|(port, _)| wanted(port)).map(|(port, to)| (port.port, Some(to))).collect()
         } else {
-            let ports = service.ports.iter().filter(|port| wanted(port));
-            targets.extend(ports.map(|port| (port.port, host.clone(), service.ips.clone())));
-        }
+            service.ports.iter().filter(|port| wanted(port)).map(|port| (port.port, None)).collect()
+        };
         if targets.is_empty() {
             return absent();
         }
@@ -256,17 +262,24 @@ impl Zone {
             return nothing();
         }
         let weight = u16::try_from((100 / targets.len()).max(1)).unwrap_or(1);
-        let mut more = BTreeSet::new();
-        let mut records = Vec::new();
-        for (port, target, ips) in targets {
-            more.extend(ips.into_iter().map(|ip| Record { name: target.clone(), data: Data::Address(ip) }));
+        let (mut more, mut records, mut size) = (BTreeSet::new(), Vec::new(), 0);
+        for (port, endpoint) in targets {
+            if size > room {
+                break;
+            }
+            let (target, ips) = match endpoint {
+                Some(endpoint) => (format!("{}.{host}", endpoint.label()), std::slice::from_ref(&endpoint.ip)),
+                None => (host.clone(), &*service.ips),
+            };
+            size += SHORTEST + target.len();
+            more.extend(ips.iter().map(|ip| Record { name: target.clone(), data: Data::Address(*ip) }));
             records.push(Record { name: name.to_owned(), data: Data::Service { weight, port, target } });
         }
         Answer::Known(Code::NoError, records, more.into_iter().collect())
     }
 
     /// An alias may lead to another name of the cluster; one that leads to itself has no addresses.
-    fn alias(&self, record: Record, kind: u16, target: String) -> Answer {
+    fn alias(&self, record: Record, (kind, room): (u16, usize), target: String) -> Answer {
         if kind == CNAME {
             return Answer::Known(Code::NoError, vec![record], Vec::new());
         }
@@ -283,7 +296,7 @@ impl Zone {
         if again.and_then(|all| all.get(labels[0])).is_some_and(external) {
             return Answer::Known(Code::NoError, vec![record], Vec::new());
         }
-        match self.answer(&target, kind) {
+        match self.answer(&target, kind, room) {
             Answer::Known(_, records, more) => Answer::Known(Code::NoError, [vec![record], records].concat(), more),
             Answer::Unknown(namespace) => Answer::Unknown(namespace),
             _ => Answer::Known(Code::NoError, vec![record], Vec::new()),

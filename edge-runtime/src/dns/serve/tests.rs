@@ -18,11 +18,20 @@ fn cluster() -> Cluster {
 
 /// Runs a helper on loopback for as long as `act` does: all of 127.0.0.0/8 is the node itself.
 fn with_helper<T: Send + 'static>(act: impl FnOnce(SocketAddr) -> T + Send + 'static) -> T {
+    with_busy_helper(|_| (), act)
+}
+
+/// The same with what `busy` does to it before, for as long as `act` runs.
+fn with_busy_helper<B, T: Send + 'static>(
+    busy: impl FnOnce(&Server) -> B,
+    act: impl FnOnce(SocketAddr) -> T + Send + 'static,
+) -> T {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (datagrams, streams) = bind(port).unwrap();
     let at = port;
     let server = Rc::new(Server::new(vec![at.ip()], Vec::new()));
     *server.zone.borrow_mut() = Zone::new(cluster());
+    let _busy = busy(&server);
     let tasks = Tasks::default();
     let datagrams = Rc::new(Async::new(datagrams).unwrap());
     tasks.spawn(serve_datagrams(Rc::clone(&server), tasks.clone(), datagrams)).detach();
@@ -90,6 +99,27 @@ fn s14_a_flood_of_one_pod_leaves_others_their_answers() {
     // Whoever gets none asks again, and a loaded machine may have a bad moment.
     assert!(answered >= 190, "{answered}");
     assert!(slowest < Duration::from_millis(50), "{slowest:?}");
+}
+
+#[test]
+fn forged_datagrams_leave_their_victim_the_way_by_tcp() {
+    let victim: IpAddr = "127.0.0.2".parse().unwrap();
+    // All that may wait for it does, by datagrams that somebody else may have sent.
+    let forged = |server: &Server| {
+        let places: Vec<_> =
+            (0..MOST_WAITING_OF_ONE).map(|_| server.waiting.datagrams.enter(victim).unwrap()).collect();
+        assert!(server.waiting.tcp.enter(victim).is_some());
+        places
+    };
+    with_busy_helper(forged, |at| {
+        let socket = asker("127.0.0.2");
+        socket.send_to(&packet("www.example.com"), at).unwrap();
+        let mut told = [0; 512];
+        let length = socket.recv(&mut told).unwrap();
+        let advice = [&[0, 7, 0x83, 0x80, 0, 1, 0, 0, 0, 0, 0, 0], &packet("www.example.com")[12..]].concat();
+        assert_eq!(told[..length], advice, "no error, cut off");
+        assert_eq!(ask(&socket, at, &packet("web.shop.svc.z")), Some((0, 1)), "what needs no place is answered");
+    });
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The specification, line by line.
 
 use super::*;
+use crate::dns::wire::LONGEST;
 use crate::dns::wire::{self, TXT};
 
 fn port(name: &str, protocol: &str, port: u16) -> Port {
@@ -64,7 +65,7 @@ fn ask(name: &str, kind: u16) -> String {
         Data::Service { weight, port, target } => format!("{weight} {port} {target}"),
         Data::Authority => "authority".into(),
     };
-    match zone().answer(name, kind) {
+    match zone().answer(name, kind, LONGEST) {
         Answer::Known(code, records, _) => {
             let words: Vec<String> = records.iter().map(word).collect();
             format!("{code:?} {}", words.join(", ")).trim_end().to_owned()
@@ -84,7 +85,7 @@ fn s14_of_a_namespace_that_is_not_followed_nothing_is_denied() {
     // No namespace has such a name.
     assert_eq!(ask("web.a_b.svc.cluster.local", A), "NoSuchName");
     let site = zone_following(&[""]);
-    assert_eq!(site.answer("web.far.svc.cluster.local", A), absent());
+    assert_eq!(site.answer("web.far.svc.cluster.local", A, LONGEST), absent());
     let interest = |name: &str| zone().interest(name).map(str::to_owned);
     assert_eq!(interest("web.other.svc.cluster.local").as_deref(), Some("other"));
     assert_eq!(interest("web.shop.svc.cluster.local"), None);
@@ -148,7 +149,7 @@ fn s13_ports_without_a_name_and_services_without_ports_are_no_services_records()
 
 #[test]
 fn s13_where_ports_lead_comes_with_its_addresses() {
-    let Answer::Known(_, _, more) = zone().answer("_http._tcp.db.shop.svc.cluster.local", SRV) else {
+    let Answer::Known(_, _, more) = zone().answer("_http._tcp.db.shop.svc.cluster.local", SRV, LONGEST) else {
         panic!("it is known")
     };
     let more: Vec<String> = more.iter().map(|record| format!("{} {:?}", record.name, record.data)).collect();
@@ -204,5 +205,36 @@ fn other_names_are_for_others() {
     for name in ["example.com", "notcluster.local", "local", "", "1.2.3.in-addr.arpa.example.com"] {
         assert_eq!(ask(name, A), "foreign", "{name}");
     }
-    assert_eq!(Zone::default().answer("example.com", A), Answer::Foreign);
+    assert_eq!(Zone::default().answer("example.com", A, LONGEST), Answer::Foreign);
+}
+
+#[test]
+fn a_long_answer_ends_where_the_message_is_full() {
+    let ports = |count: u16| -> Vec<Port> {
+        (0..count).map(|port| Port { name: format!("p{port}"), protocol: "tcp".into(), port }).collect()
+    };
+    let endpoint = |n: u32| Endpoint { ip: Ipv4Addr::from(n).into(), hostname: None, ports: ports(100) };
+    let service = |name: &str, ips: Vec<IpAddr>| Service {
+        namespace: "shop".into(),
+        name: name.into(),
+        ips,
+        external_name: None,
+        ports: ports(5000),
+        endpoints: (0..5000).map(endpoint).collect(),
+    };
+    let services = vec![service("all", Vec::new()), service("one", vec!["10.96.0.1".parse().unwrap()])];
+    let big = Zone::new(Cluster { domain: "z".into(), services, ..Cluster::default() });
+    for (room, most) in [(512, 40), (LONGEST, 4097)] {
+        for (name, kind) in [("all.shop.svc.z", SRV), ("one.shop.svc.z", SRV), ("all.shop.svc.z", A)] {
+            let Answer::Known(Code::NoError, records, _) = big.answer(name, kind, room) else { panic!("{name}") };
+            let least: usize = records
+                .iter()
+                .map(|record| match &record.data {
+                    Data::Service { target, .. } => 18 + target.len(),
+                    _ => SHORTEST,
+                })
+                .sum();
+            assert!(records.len() <= most && least > room, "{name} {kind}: {} in {room} bytes", records.len());
+        }
+    }
 }
