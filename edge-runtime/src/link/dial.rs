@@ -51,14 +51,26 @@ pub enum DialError {
     Tls(#[from] TlsError),
 }
 
+/// Addresses of the bridge.
+///
+/// # Errors
+/// Its name leads nowhere.
+pub async fn addresses(bridge: &BridgeAddress) -> Result<Vec<SocketAddr>, DialError> {
+    Ok(resolve(&bridge.host, bridge.port).await?)
+}
+
 /// A TLS connection to the bridge, to whichever of its addresses answers first in order.
 ///
 /// # Errors
 /// The last address's reason.
-pub async fn connect(bridge: &BridgeAddress, config: Arc<ClientConfig>) -> Result<Tls, DialError> {
+pub async fn connect(
+    bridge: &BridgeAddress,
+    addresses: Vec<SocketAddr>,
+    config: Arc<ClientConfig>,
+) -> Result<Tls, DialError> {
     let name = ServerName::try_from(bridge.host.clone()).map_err(|_| DialError::Name(bridge.clone()))?;
     let mut failure = None;
-    for address in resolve(&bridge.host, bridge.port).await? {
+    for address in addresses {
         match io_within(CONNECT, Async::<TcpStream>::connect(address)).await {
             Ok(tcp) => {
                 prepare(&tcp).map_err(|source| DialError::Connect { address, source })?;

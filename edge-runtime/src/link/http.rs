@@ -26,7 +26,7 @@ pub(super) async fn ask<E: From<DialError>>(
     limit: Duration,
     broken: impl FnOnce(io::Error) -> E,
 ) -> Result<Response, E> {
-    let mut stream = dial::connect(bridge, Arc::clone(config)).await?;
+    let mut stream = dial::connect(bridge, dial::addresses(bridge).await?, Arc::clone(config)).await?;
     io_within(limit, post_json(&mut stream, &bridge.authority(), path, body)).await.map_err(broken)
 }
 

@@ -35,6 +35,7 @@ use edge_protocol::version::{RefuseReason, Welcome};
 use identity::Identity;
 use smol::channel::{self, Receiver, Sender};
 use std::cell::RefCell;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -55,6 +56,8 @@ pub struct LinkSettings {
 /// What the link tells the node loop.
 #[derive(Debug)]
 pub enum LinkEvent {
+    /// The bridge is about to be dialled at these addresses.
+    Resolved(Vec<SocketAddr>),
     /// A connection is ready for its hello: answer with [`LinkHandle::facts`].
     NeedFacts,
     Connected(Welcome),

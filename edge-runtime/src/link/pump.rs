@@ -170,7 +170,9 @@ impl Link<'_> {
         // Set before the first connection.
         let Some(config) = self.shared.config.borrow().clone() else { return Err(LinkError::Stopped) };
         let dial = async {
-            let tls = dial::connect(bridge, config).await?;
+            let addresses = dial::addresses(bridge).await?;
+            self.send(LinkEvent::Resolved(addresses.clone())).await?;
+            let tls = dial::connect(bridge, addresses, config).await?;
             let peer = tls.get_ref().0.get_ref().peer_addr();
             let socket = dial::upgrade(bridge, tls).await?;
             Ok((socket, peer))

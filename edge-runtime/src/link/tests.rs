@@ -73,6 +73,10 @@ impl Node {
     async fn turn(&mut self) -> String {
         let event = self.events.recv().await.expect("the link runs as long as somebody listens");
         let name = match event {
+            LinkEvent::Resolved(addresses) => {
+                assert!(!addresses.is_empty());
+                return Box::pin(self.turn()).await;
+            }
             LinkEvent::NeedFacts => {
                 let mut facts = EdgeFacts::new("edge-1", "boot");
                 facts.held = self.held.values().cloned().collect();

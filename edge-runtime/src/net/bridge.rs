@@ -118,23 +118,19 @@ impl Network {
         firewall::Replacement::new(&self.nft, &self.settings, forwards)
     }
 
-    /// Applies [`Network::firewall`] at the start, and lets pods' packets through other people's rules where that is
-    /// ours to do; else says what to do.
+    /// Applies [`Network::firewall`] at the start.
     pub fn firewall_at_start(
         &self,
         forwards: &[Forward],
-    ) -> impl Future<Output = (Result<(), NetError>, Option<String>)> + use<> + 'static {
+    ) -> impl Future<Output = Result<(), NetError>> + use<> + 'static {
         let only_v4 = self.settings.subnets.iter().all(|subnet| subnet.is_ipv4());
         let (rules, nft, bridge) = (self.firewall(forwards), self.nft.clone(), self.settings.bridge.clone());
         async move {
-            let applied = rules.apply().await;
-            if applied.is_err() {
-                return (applied, None);
-            }
+            rules.apply().await?;
             if only_v4 {
                 firewall::remove_v6(&nft, &bridge).await;
             }
-            (applied, firewall::forward::pass(&nft, &bridge).await)
+            Ok(())
         }
     }
 

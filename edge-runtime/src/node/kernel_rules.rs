@@ -12,6 +12,7 @@ use nix::libc;
 use super::Node;
 use super::sources::News;
 use crate::config::NetworkMode;
+use crate::net::firewall::others::Blocking;
 use crate::net::netlink::{Socket, nftables};
 use crate::net::services::elsewhere;
 use crate::net::{firewall, policy, services};
@@ -44,6 +45,32 @@ impl Node {
         self.cx.tasks.spawn(wait).detach();
     }
 
+    /// Has pods' packets let through other people's firewalls, whenever rules have changed: one that is started or reloaded
+    /// begins anew.
+    fn look_at_others(&mut self, generation: u32) {
+        let now = self.cx.mono();
+        if self.cx.config.network.mode == NetworkMode::Cni || !self.kernel_rules.others.begin(generation, now) {
+            return;
+        }
+        let network = &self.launch.sandboxes.teardown.network;
+        let (nft, settings) = (network.nft().to_owned(), network.settings().clone());
+        self.cx.background(async move { News::OthersPassed(firewall::forward::pass(&nft, &settings).await) });
+    }
+
+    /// What of other people's firewalls is in the way of pods.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub(super) fn others_passed(&mut self, blocking: Vec<Blocking>) -> Result<(), StoreError> {
+        let bridge = self.launch.sandboxes.teardown.network.settings().bridge.clone();
+        for one in self.kernel_rules.others.done(blocking) {
+            let text = format!("{}, so {}; allow them: {}", one.what(), one.why(), one.remedy(&bridge));
+            log::warn!("{text}");
+            self.cx.node_event(true, "FirewallInTheWay", &text)?;
+        }
+        Ok(())
+    }
+
     /// Looks whether our tables are there, and whether they are to be.
     ///
     /// # Errors
@@ -68,6 +95,7 @@ impl Node {
         if self.cx.config.services.enabled && self.services.set_elsewhere(elsewhere::find(nft, links)) {
             self.cx.look_now();
         }
+        self.look_at_others(generation);
         // A change of ours that is under way ends with another number.
         let changing = self.services.is_changing() || self.host_ports.is_changing();
         let now = self.cx.mono();
@@ -75,6 +103,7 @@ impl Node {
             return Ok(());
         }
         let settings = self.launch.sandboxes.teardown.network.settings();
+        let Some((nft, _)) = &mut self.kernel_rules.sockets else { return Ok(()) };
         let mut lost = Vec::new();
         let pods = self.host_ports.is_there() && !firewall::is_there(nft, settings);
         if pods {

@@ -205,7 +205,7 @@ impl Node {
                 Err(later) => Some(later),
             };
             self.policies_step()?;
-            self.services.step(&self.cx, &self.launch);
+            self.services.step(&mut self.cx, &self.launch)?;
             self.dns.step(&self.cx, &self.launch, &mut self.services);
             self.devices.step(&self.cx);
             self.orders.step(&self.cx)?;
@@ -282,8 +282,12 @@ impl Node {
             News::Cleared { uid, result } => self.cleared(&uid, result),
             News::RulesReplaced(result) => self.rules_replaced(result),
             News::RulesChanged => self.look_at_rules()?,
+            News::OthersPassed(blocking) => self.others_passed(blocking)?,
             News::PoliciesApplied(done) => self.policies_applied(done)?,
             News::ServicesApplied(done) => self.services.applied(&mut self.cx, done)?,
+            News::FlowsForgotten => self.services.flows_forgotten(self.cx.mono()),
+            News::PortsForgotten { uid, result } => self.rules_known(uid, result),
+            News::LetIn { pods, result } => self.let_in(pods, &result),
             News::NamespaceAsked(namespace) => self.dns.asked(&mut self.cx, &mut self.services, &namespace),
             News::Devices(heard) => self.devices.heard(&mut self.cx, heard)?,
             News::Order(heard) => self.orders.heard(&mut self.cx, heard)?,

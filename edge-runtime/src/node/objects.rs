@@ -24,6 +24,7 @@ use crate::store::{Fact, StoreError};
 impl Node {
     pub(super) fn take_link(&mut self, event: LinkEvent) -> Result<(), StoreError> {
         match event {
+            LinkEvent::Resolved(addresses) => self.services.set_link(addresses),
             LinkEvent::NeedFacts => self.link_facts()?,
             LinkEvent::Connected(welcome) => {
                 log::info!("connected to the bridge of cluster {}", welcome.cluster);

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use self::state::Done;
 use super::Node;
 use super::network::connecting::Answer;
+use super::sources::News;
 use crate::net::netlink::conntrack;
 use crate::store::StoreError;
 
@@ -15,24 +16,32 @@ impl Node {
     /// Brings the kernel's rules after what pods and policies are now.
     pub(super) fn policies_step(&mut self) -> Result<(), StoreError> {
         let (pods, result) = self.policies.step(&mut self.cx, &self.launch)?;
-        self.let_in(pods, &result);
+        self.forget_flows(pods, result);
         Ok(())
     }
 
     pub(super) fn policies_applied(&mut self, done: Done) -> Result<(), StoreError> {
         let (pods, result) = self.policies.applied(&mut self.cx, done)?;
-        self.let_in(pods, &result);
+        self.forget_flows(pods, result);
         Ok(())
     }
 
-    fn let_in(&mut self, pods: BTreeSet<String>, result: &Result<(), String>) {
+    fn forget_flows(&mut self, pods: BTreeSet<String>, result: Result<(), String>) {
         let ips: Vec<IpAddr> = pods.iter().filter_map(|uid| self.policies.coming.get(uid)).flatten().copied().collect();
-        // What stands goes on, but not to who has the address next.
-        if !ips.is_empty()
-            && let Err(error) = conntrack::forget_udp_where(|flow| ips.contains(&flow.answered_by.ip()))
-        {
-            log::warn!("datagrams to pods that are gone may reach those that have their addresses now: {error}");
+        if ips.is_empty() {
+            return self.let_in(pods, &result);
         }
+        // What stands goes on, but not to who has the address next.
+        self.cx.background(async move {
+            let forgotten = conntrack::forget_udp_where(|flow| ips.contains(&flow.answered_by.ip())).await;
+            if let Err(error) = forgotten {
+                log::warn!("datagrams to pods that are gone may reach those that have their addresses now: {error}");
+            }
+            News::LetIn { pods, result }
+        });
+    }
+
+    pub(super) fn let_in(&mut self, pods: BTreeSet<String>, result: &Result<(), String>) {
         for uid in pods {
             // Its addresses may be another's next.
             if result.is_err() || self.is_ending(&uid) {

@@ -1,5 +1,7 @@
 //! The channels that news arrives on, and waiting for the first of all of them.
 
+use std::collections::BTreeSet;
+
 use smol::channel::{Receiver, Sender, bounded};
 use smol::future::FutureExt;
 
@@ -42,10 +44,23 @@ pub(super) enum News {
     RulesReplaced(Result<(), String>),
     /// Somebody, perhaps this node, has changed rules of the kernel.
     RulesChanged,
+    /// What of other people's firewalls is in the way of pods.
+    OthersPassed(Vec<crate::net::firewall::others::Blocking>),
     /// The kernel has what NetworkPolicies are to be, or refused it.
     PoliciesApplied(super::policies::state::Done),
     /// The kernel has what Services are to be, or refused it.
     ServicesApplied(super::services::Done),
+    /// The kernel has forgotten flows of datagrams that led to Services.
+    FlowsForgotten,
+    /// The same for pods that waited for their host ports, or for policies, and what those are told.
+    PortsForgotten {
+        uid: String,
+        result: Result<(), String>,
+    },
+    LetIn {
+        pods: BTreeSet<String>,
+        result: Result<(), String>,
+    },
     /// A pod asks for a name of a namespace of which the helper knows nothing.
     NamespaceAsked(String),
     /// The helper for devices came, went, or has said something.

@@ -42,6 +42,14 @@ pub fn give_up_protection() {
     }
 }
 
+/// Makes a process that this one has started an ordinary one.
+pub fn unprotect(id: u32) {
+    if host::oom_score_adj() < 0 {
+        // To raise it is always allowed; one that has ended needs none.
+        let _ = fs::write(format!("/proc/{id}/oom_score_adj"), "0");
+    }
+}
+
 /// Takes the place of the container that `bundle` describes (OCI runtime specification, config.md, `oomScoreAdj`).
 ///
 /// # Errors

@@ -43,6 +43,15 @@ pub async fn run(command: Command, stdin: &[u8], limit: usize, patience: Duratio
     run_with(command, Stdio::piped(), stdin, limit, patience).await
 }
 
+/// As [`run`], for a program that holds what others decide the size of: it has no part in this process's protection from the
+/// kernel when memory is short.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_unprotected(command: Command, stdin: &[u8], limit: usize, patience: Duration) -> io::Result<Output> {
+    run_in(command, (Stdio::piped(), true), stdin, limit, patience).await
+}
+
 /// As [`run`], with the standard error of this process: what a helper logs is ours.
 ///
 /// # Errors
@@ -101,8 +110,18 @@ async fn silent<T>(silence: Duration) -> io::Result<T> {
 }
 
 async fn run_with(
-    mut command: Command,
+    command: Command,
     stderr: Stdio,
+    stdin: &[u8],
+    limit: usize,
+    patience: Duration,
+) -> io::Result<Output> {
+    run_in(command, (stderr, false), stdin, limit, patience).await
+}
+
+async fn run_in(
+    mut command: Command,
+    (stderr, unprotected): (Stdio, bool),
     stdin: &[u8],
     limit: usize,
     patience: Duration,
@@ -112,6 +131,9 @@ async fn run_with(
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr);
     let mut child = command.spawn()?;
     let mut family = Family::of(child.id());
+    if unprotected {
+        super::oom::unprotect(child.id());
+    }
     let work = async {
         let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let write = async {
@@ -325,6 +347,15 @@ mod tests {
         let heard = follow(shell(script), b"", 100, Duration::from_secs(1), |_| lines += 1);
         assert!(smol::block_on(heard).unwrap().success());
         assert_eq!(lines, 6);
+    }
+
+    #[test]
+    fn an_unprotected_program_is_an_ordinary_process() {
+        let patience = Duration::from_secs(20);
+        let ask = "read x; cat /proc/self/oom_score_adj";
+        let output = smol::block_on(run_unprotected(shell(ask), b"\n", 100, patience)).unwrap();
+        let expected = crate::host::oom_score_adj().max(0);
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), expected.to_string());
     }
 
     #[test]

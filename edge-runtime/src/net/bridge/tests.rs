@@ -40,7 +40,7 @@ impl Node {
 
     /// As at the start, without host ports.
     fn firewall(&self) -> Result<(), NetError> {
-        smol::block_on(self.network.firewall_at_start(&[])).0
+        smol::block_on(self.network.firewall_at_start(&[]))
     }
 
     /// `ip` may be one address, or one of each family with a comma between.
@@ -84,9 +84,10 @@ impl Node {
 }
 
 fn remedy_of(node: &Node) -> Option<String> {
-    let (applied, remedy) = smol::block_on(node.network.firewall_at_start(&[]));
-    applied.unwrap();
-    remedy
+    smol::block_on(node.network.firewall_at_start(&[])).unwrap();
+    let blocking = smol::block_on(firewall::forward::pass(node.network.nft(), node.network.settings()));
+    let remedies: Vec<String> = blocking.iter().map(|one| one.remedy(&node.network.settings().bridge)).collect();
+    (!remedies.is_empty()).then(|| remedies.join("; "))
 }
 
 fn link_count(socket: &mut Socket) -> usize {
@@ -197,8 +198,8 @@ fn a_host_port_leads_into_the_pod_from_everywhere() {
     smol::block_on(node.network.firewall(&forwards[..1]).apply()).unwrap();
     outbox.send_to(b"early", "192.168.77.1:82").unwrap();
     smol::block_on(node.network.firewall(&forwards).apply()).unwrap();
-    assert_eq!(conntrack::forget_udp(&[82]).unwrap(), 1);
-    assert_eq!(conntrack::forget_udp(&[82]).unwrap(), 0);
+    assert_eq!(smol::block_on(conntrack::forget_udp(&[82])).unwrap(), 1);
+    assert_eq!(smol::block_on(conntrack::forget_udp(&[82])).unwrap(), 0);
     // The refusal of the early one.
     let _ = outbox.send_to(b"x", "192.168.77.1:82");
     let _ = outbox.send_to(b"x", "192.168.77.1:82");
@@ -399,9 +400,22 @@ fn a_forward_policy_of_drop_is_passed_or_named() {
     nft("add table ip filter; add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }");
     let told = remedy_of(&node).unwrap();
     assert!(told.contains("nft insert rule ip filter FORWARD iifname tbr0 accept"), "{told}");
-    nft("add chain ip filter DOCKER-USER");
+    // Docker comes, and is asked before all else.
+    nft("add chain ip filter DOCKER-USER; insert rule ip filter FORWARD jump DOCKER-USER");
     assert_eq!(remedy_of(&node), None);
     assert_eq!(remedy_of(&node), None);
+    // A firewall that is reloaded begins anew.
+    nft("flush chain ip filter DOCKER-USER");
+    assert_eq!(remedy_of(&node), None);
+    nft("add table inet fw; add chain inet fw in { type filter hook input priority 0; policy drop; }");
+    let told = remedy_of(&node).unwrap();
+    assert!(
+        told.contains("nft insert rule inet fw in iifname tbr0 meta l4proto { tcp, udp } th dport 53 accept"),
+        "{told}"
+    );
+    assert!(nft("insert rule inet fw in iifname tbr0 meta l4proto { tcp, udp } th dport 53 accept").status.success());
+    assert_eq!(remedy_of(&node), None);
+    nft("delete table inet fw");
     assert_eq!(rules().matches("iifname \"tbr0\" counter").count(), 1, "{}", rules());
     node.network.teardown().unwrap();
     assert!(!rules().contains("tbr0"), "{}", rules());

@@ -1,63 +1,64 @@
 //! Other people's forward rules: Docker and firewalls drop what they do not know, and a rule of ours in a table of our
 //! own cannot overrule that. Docker leaves a chain for its user (`DOCKER-USER`): there our accept rules go; where there
-//! is none the exact remedy is told.
+//! is none the exact remedy is told. What they do later counts, too: a firewall that is started or reloaded begins anew.
 
 use std::path::Path;
 
+use super::others::{self, Blocking, Hook};
+use crate::net::NetworkSettings;
+
 /// Docker and its like speak iptables, whose table this is.
 const TABLE: &str = "filter";
-const FORWARD: &str = "FORWARD";
 const USER: &str = "DOCKER-USER";
 
-/// `None` when pods' packets may pass now.
-pub async fn pass(nft: &Path, bridge: &str) -> Option<String> {
-    if !drops(&super::list(nft, "ip", TABLE, FORWARD).await?) {
-        return None;
+/// Lets pods' packets through where that is ours to do; what is in their way after that.
+pub async fn pass(nft: &Path, settings: &NetworkSettings) -> Vec<Blocking> {
+    let bridge = settings.bridge.as_str();
+    let (v4, v6) =
+        (settings.subnets.iter().any(|one| one.is_ipv4()), settings.subnets.iter().any(|one| !one.is_ipv4()));
+    let Some(chains) = super::listed(nft, &["list", "chains"]).await else { return Vec::new() };
+    let mut blocking = Vec::new();
+    for (family, table) in others::tables(&chains, bridge, v4, v6) {
+        let Some(text) = super::listed(nft, &["list", "table", &family, &table]).await else { continue };
+        let mut found = others::blocking(&family, &table, &text, bridge);
+        let user = table == TABLE
+            && text.lines().any(|line| line.trim().strip_prefix("chain ") == Some(&format!("{USER} {{")));
+        if user && found.iter().any(|one| one.hook == Hook::Forward) {
+            let missing = rules(bridge).into_iter().filter(|rule| !text.contains(rule.as_str()));
+            let line =
+                |rule| format!("insert rule {family} {TABLE} {USER} {rule} accept comment \"pods of {bridge}\"\n");
+            let script: String = missing.map(line).collect();
+            match super::run(nft, &script).await {
+                // They are there, and nobody asks that chain.
+                _ if script.is_empty() => {}
+                Ok(()) => found.retain(|one| one.hook != Hook::Forward),
+                Err(error) => log::warn!("no rule for {bridge} in the chain {USER}: {error}"),
+            }
+        }
+        blocking.extend(found);
     }
-    let Some(user) = super::list(nft, "ip", TABLE, USER).await else { return Some(remedy(bridge)) };
-    let missing: Vec<String> = rules(bridge)
-        .into_iter()
-        .filter(|rule| !user.contains(rule.as_str()))
-        .map(|rule| format!("insert rule ip {TABLE} {USER} {rule} accept comment \"pods of {bridge}\"\n"))
-        .collect();
-    if missing.is_empty() {
-        return None;
-    }
-    match super::run(nft, &missing.concat()).await {
-        Ok(()) => None,
-        Err(error) => Some(format!("{}: {error}", remedy(bridge))),
-    }
+    blocking
 }
 
-/// Takes our rules out of Docker's chain again.
+/// Takes our rules out of Docker's chains again.
 pub async fn remove(nft: &Path, bridge: &str) {
-    let Some(user) = super::list(nft, "ip", TABLE, USER).await else { return };
-    let script: String = handles(&user, bridge)
-        .iter()
-        .map(|handle| format!("delete rule ip {TABLE} {USER} handle {handle}\n"))
-        .collect();
-    if !script.is_empty()
-        && let Err(error) = super::run(nft, &script).await
-    {
-        log::warn!("rules of {bridge} stay in the chain {USER}: {error}");
+    for family in ["ip", "ip6"] {
+        let Some(user) = super::list(nft, family, TABLE, USER).await else { continue };
+        let script: String = handles(&user, bridge)
+            .iter()
+            .map(|handle| format!("delete rule {family} {TABLE} {USER} handle {handle}\n"))
+            .collect();
+        if !script.is_empty()
+            && let Err(error) = super::run(nft, &script).await
+        {
+            log::warn!("rules of {bridge} stay in the chain {USER}: {error}");
+        }
     }
 }
 
 /// From pods, and to pods: answers and host ports.
 fn rules(bridge: &str) -> [String; 2] {
     ["iifname", "oifname"].map(|side| format!("{side} \"{bridge}\" counter"))
-}
-
-fn remedy(bridge: &str) -> String {
-    format!(
-        "the host drops forwarded packets (policy of chain FORWARD), so pods reach nothing beyond this node; allow \
-         them: nft insert rule ip filter FORWARD iifname {bridge} accept; \
-         nft insert rule ip filter FORWARD oifname {bridge} accept"
-    )
-}
-
-fn drops(chain: &str) -> bool {
-    chain.lines().any(|line| line.contains("hook forward") && line.contains("policy drop"))
 }
 
 /// Handles of the rules that [`pass`] made.
@@ -76,7 +77,6 @@ mod tests {
         let chain = "table ip filter {\n\tchain FORWARD { # handle 1\n\t\ttype filter hook forward priority filter; \
             policy drop;\n\t\tiifname \"b0\" counter packets 0 bytes 0 accept comment \"x\" # handle 12\n\
             \t\tiifname \"b01\" counter packets 0 bytes 0 accept # handle 13\n\t}\n}\n";
-        assert!(drops(chain) && !drops(&chain.replace("policy drop", "policy accept")));
         assert_eq!(handles(chain, "b0"), [12]);
     }
 }

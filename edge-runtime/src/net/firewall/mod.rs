@@ -4,6 +4,7 @@
 //! `nft` runs once at start, at tear-down, and whenever a pod with host ports comes or goes. Knows nothing of links.
 
 pub mod forward;
+pub mod others;
 mod rules;
 
 use std::path::{Path, PathBuf};
@@ -132,15 +133,20 @@ pub async fn check(nft: &Path, script: &str) -> Result<(), NetError> {
 async fn submit(nft: &Path, args: &[&str], script: &str) -> Result<(), NetError> {
     let mut command = Command::new(nft);
     command.args(args);
-    let output = program::run(command, script.as_bytes(), ANSWER_LIMIT, PATIENCE).await;
+    let output = program::run_unprotected(command, script.as_bytes(), ANSWER_LIMIT, PATIENCE).await;
     verdict(&output.map_err(|error| not_run(nft, &error))?)
 }
 
 /// A chain with handles, when it exists.
 pub async fn list(nft: &Path, family: &str, table: &str, chain: &str) -> Option<String> {
+    listed(nft, &["-a", "list", "chain", family, table, chain]).await
+}
+
+/// What it prints, if it is asked for something that exists.
+async fn listed(nft: &Path, args: &[&str]) -> Option<String> {
     let mut command = Command::new(nft);
-    command.args(["-a", "list", "chain", family, table, chain]);
-    let output = program::run(command, b"", ANSWER_LIMIT, PATIENCE).await.ok()?;
+    command.args(args);
+    let output = program::run_unprotected(command, b"", ANSWER_LIMIT, PATIENCE).await.ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 

@@ -28,6 +28,8 @@ const CTA_PROTO_DST_PORT: u16 = 3;
 const UDP: u8 = 17;
 /// Bytes of `struct nfgenmsg`: family, version, a number of no use here.
 const NFGENMSG: usize = 4;
+/// Flows that are forgotten at once.
+const BATCH: usize = 64;
 
 /// A flow of datagrams: where its sender sends to, and who answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,35 +42,48 @@ pub struct Flow {
 ///
 /// # Errors
 /// The kernel does not tell of its flows (module `nf_conntrack_netlink`).
-pub fn forget_udp(ports: &[u16]) -> io::Result<usize> {
-    forget_udp_where(|flow| ports.contains(&flow.to.port()))
+pub async fn forget_udp(ports: &[u16]) -> io::Result<usize> {
+    forget_udp_where(|flow| ports.contains(&flow.to.port())).await
 }
 
-/// Forgets the flows of UDP of which `stale` says so; how many.
+/// Forgets the flows of UDP of which `stale` says so; how many. A table may have hundreds of thousands, so others have their
+/// turn between the pieces in which the kernel tells of it, and what is stale of a piece goes together.
 ///
 /// # Errors
 /// The kernel does not tell of its flows (module `nf_conntrack_netlink`).
-pub fn forget_udp_where(stale: impl Fn(Flow) -> bool) -> io::Result<usize> {
-    let mut socket = Socket::open_netfilter()?;
-    let mut flows: Vec<(u8, Vec<u8>)> = Vec::new();
+pub async fn forget_udp_where(stale: impl Fn(Flow) -> bool) -> io::Result<usize> {
+    let (mut list, mut delete) = (Socket::open_netfilter()?, Socket::open_netfilter()?);
+    let mut forgotten = 0;
     for family in [libc::AF_INET, libc::AF_INET6] {
         let family = u8::try_from(family).unwrap_or_default();
-        socket.query(Request::new(GET, libc::NLM_F_DUMP, &[family, 0, 0, 0]), |body| {
-            let Some((tuple, flow)) = flow(body) else { return };
+        let mut batch = Vec::new();
+        let request = Request::new(GET, libc::NLM_F_DUMP, &[family, 0, 0, 0]);
+        list.list(request, |body| {
+            let Some((tuple, flow)) = flow(body) else { return Ok(()) };
             if stale(flow) {
-                flows.push((family, tuple.to_vec()));
+                forgotten += 1;
+                batch.push(Request::new(DELETE, 0, &[family, 0, 0, 0]).attribute(CTA_TUPLE_ORIG, tuple));
             }
-        })?;
+            if batch.len() < BATCH {
+                return Ok(());
+            }
+            forget(&mut delete, std::mem::take(&mut batch))
+        })
+        .await?;
+        forget(&mut delete, batch)?;
     }
-    for (family, tuple) in &flows {
-        let request = Request::new(DELETE, 0, &[*family, 0, 0, 0]).attribute(CTA_TUPLE_ORIG, tuple);
-        match socket.request(vec![request]) {
-            // It ended by itself.
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
-            result => result?,
-        }
+    Ok(forgotten)
+}
+
+fn forget(socket: &mut Socket, flows: Vec<Request>) -> io::Result<()> {
+    if flows.is_empty() {
+        return Ok(());
     }
-    Ok(flows.len())
+    match socket.request(flows) {
+        // Some have ended by themselves.
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        result => result,
+    }
 }
 
 /// A flow of UDP, and the tuple by which the kernel knows it.

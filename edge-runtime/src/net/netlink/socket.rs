@@ -49,7 +49,37 @@ impl Socket {
         self.exchange(vec![request], each)
     }
 
+    /// As [`Socket::query`] of a list that may be long: others have their turn after each piece of it.
+    ///
+    /// # Errors
+    /// As [`Socket::query`].
+    pub async fn list(&mut self, request: Request, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        let first = self.send(vec![request])?;
+        let (mut buffer, mut result) = (vec![0; BUFFER], Ok(()));
+        loop {
+            let mut of_each = Ok(());
+            let done = self.receive(first, &mut buffer, &mut result, |body| {
+                if of_each.is_ok() {
+                    of_each = each(body);
+                }
+            })?;
+            of_each?;
+            if done {
+                return result;
+            }
+            smol::future::yield_now().await;
+        }
+    }
+
     fn exchange(&mut self, requests: Vec<Request>, mut each: impl FnMut(&[u8])) -> io::Result<()> {
+        let first = self.send(requests)?;
+        let (mut buffer, mut result) = (vec![0; BUFFER], Ok(()));
+        while !self.receive(first, &mut buffer, &mut result, &mut each)? {}
+        result
+    }
+
+    /// Sends requests in one datagram; the sequence number of the first.
+    fn send(&mut self, requests: Vec<Request>) -> io::Result<u32> {
         let last = requests.len().saturating_sub(1);
         let mut bytes = Vec::with_capacity(512);
         let first_sequence = self.sequence.wrapping_add(1);
@@ -60,28 +90,37 @@ impl Socket {
             bytes.extend(request.finish(self.sequence, index == last));
         }
         send(self.fd.as_raw_fd(), &bytes, MsgFlags::empty())?;
-        let mut buffer = vec![0; BUFFER];
-        let mut result = Ok(());
-        loop {
-            let received = recv(self.fd.as_raw_fd(), &mut buffer, MsgFlags::empty())?;
-            for answer in answers(&buffer[..received]) {
-                if answer.sequence.wrapping_sub(first_sequence) > u32::MAX / 2 {
-                    continue; // of an earlier request
-                }
-                match i32::from(answer.kind) {
-                    libc::NLMSG_DONE => return result,
-                    libc::NLMSG_ERROR => {
-                        let code = i32_at(answer.body, 0).unwrap_or(-libc::EBADMSG);
-                        if code != 0 && result.is_ok() {
-                            result = Err(io::Error::from_raw_os_error(-code));
-                        }
-                        if answer.sequence == self.sequence {
-                            return result;
-                        }
+        Ok(first_sequence)
+    }
+
+    /// Takes one datagram of the answers to the requests from `first` on, into `result` what was refused; whether that was
+    /// the last one.
+    fn receive(
+        &mut self,
+        first: u32,
+        buffer: &mut [u8],
+        result: &mut io::Result<()>,
+        mut each: impl FnMut(&[u8]),
+    ) -> io::Result<bool> {
+        let received = recv(self.fd.as_raw_fd(), buffer, MsgFlags::empty())?;
+        for answer in answers(buffer.get(..received).unwrap_or_default()) {
+            if answer.sequence.wrapping_sub(first) > u32::MAX / 2 {
+                continue; // of an earlier request
+            }
+            match i32::from(answer.kind) {
+                libc::NLMSG_DONE => return Ok(true),
+                libc::NLMSG_ERROR => {
+                    let code = i32_at(answer.body, 0).unwrap_or(-libc::EBADMSG);
+                    if code != 0 && result.is_ok() {
+                        *result = Err(io::Error::from_raw_os_error(-code));
                     }
-                    _ => each(answer.body),
+                    if answer.sequence == self.sequence {
+                        return Ok(true);
+                    }
                 }
+                _ => each(answer.body),
             }
         }
+        Ok(false)
     }
 }

@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::net::IpAddr;
 
 use super::blocks::{Block, merged};
-use super::bounds::{EXCEPTIONS, TEXT, TEXT_OF_A_POLICY};
+use super::bounds::{EXCEPTIONS, RULES, TEXT, TEXT_OF_A_POLICY};
 use super::choose::in_force;
 use super::neighbours;
 use super::peers::{LocalPod, Others};
@@ -90,6 +90,7 @@ struct Family<'a, 'b> {
     /// Where pods' addresses lead: in, and out.
     isolated: [BTreeMap<IpAddr, usize>; 2],
     size: usize,
+    rules: usize,
     denied: &'b mut BTreeMap<Name, String>,
 }
 
@@ -101,7 +102,7 @@ impl<'a, 'b> Family<'a, 'b> {
         denied: &'b mut BTreeMap<Name, String>,
     ) -> Self {
         let (sets, chains, groups, isolated) = Default::default();
-        Self { world, others, subnet, v6: !subnet.is_ipv4(), sets, chains, groups, isolated, size: 0, denied }
+        Self { world, others, subnet, v6: !subnet.is_ipv4(), sets, chains, groups, isolated, size: 0, rules: 0, denied }
     }
 
     fn isolate(&mut self, pod: &'b LocalPod, policies: &[(&'b Name, &'b Policy)]) {
@@ -143,7 +144,9 @@ impl<'a, 'b> Family<'a, 'b> {
         let mut text = Text::default();
         let written = rules.iter().try_for_each(|rule| self.rule(way, rule, own, &mut text));
         let written = match written {
-            Ok(()) if self.size + text.size > TEXT => Err("policies need more room than the node gives them"),
+            Ok(()) if self.size + text.size > TEXT || self.rules + text.lines.len() > RULES => {
+                Err("policies need more room than the node gives them")
+            }
             other => other,
         };
         let made = match written {
@@ -154,6 +157,7 @@ impl<'a, 'b> Family<'a, 'b> {
             Ok(()) if text.lines.is_empty() => None,
             Ok(()) => {
                 self.size += text.size;
+                self.rules += text.lines.len();
                 Some((chain_name(self.chains.len(), name), self.take(text)))
             }
         };

@@ -4,6 +4,10 @@ use std::net::IpAddr;
 
 use crate::pod::ports::Protocol;
 
+/// Items that one transaction changes. The kernel's time is quadratic in the sets of a transaction
+/// (`nft_set_lookup_global`, `__nft_set_trans_bind`), and it holds up everything else that uses netlink meanwhile.
+pub const TRANSACTION: usize = 1000;
+
 /// Something in the table: which family's, and what.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Item {

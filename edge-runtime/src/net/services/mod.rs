@@ -3,10 +3,12 @@
 //!
 //! One way through: [`view`] is what the bridge tells of a Service, [`endpoints`] adds this node's own pods and chooses,
 //! [`rules`] makes of both what the kernel is to hold, [`table`] finds what has changed since, as a script for `nft`, and
-//! [`apply`] runs it; [`datagrams`] says what the kernel is to forget then. The design is that of kube-proxy's nftables
+//! [`apply`] runs it; [`datagrams`] says what the kernel is to forget then. [`bounds`] says which Services are too large,
+//! [`outside`] which of several has an address of outside. The design is that of kube-proxy's nftables
 //! mode (K8s pkg/proxy/nftables/README.md): one lookup in a map whatever the number of Services.
 
 pub mod apply;
+pub mod bounds;
 pub mod datagrams;
 pub mod elsewhere;
 pub mod endpoints;
@@ -14,6 +16,7 @@ pub mod frame;
 pub mod item;
 pub mod node_ports;
 pub mod offenders;
+pub mod outside;
 pub mod ranges;
 pub mod routes;
 pub mod rules;

@@ -1,40 +1,66 @@
 //! Which Services it is because of which the kernel takes none: found by trying, without changing anything.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::super::firewall;
+use super::item::{Item, TRANSACTION};
 use super::table::{ServiceName, Tables, Wanted};
 
-/// Longest that is tried; who has not been found innocent by then is an offender.
+/// Longest that is tried. Those that the kernel has refused by then, alone or with others, are the offenders.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Those of `wanted` that cannot be there together with the others; `None` if not even nothing can.
+/// Those of `wanted` that the kernel does not take; `None` if not even nothing can be there.
+///
+/// Each part is tried without the others, so that no try is a large transaction; the largest Services come first, for they
+/// are the likely ones.
 pub async fn find(nft: &Path, tables: &Tables, wanted: Wanted) -> Option<Vec<ServiceName>> {
     let end = Instant::now() + PATIENCE;
-    let mut good = Wanted { pods: wanted.pods, ..Wanted::default() };
-    if !fits(nft, tables, &good).await {
+    if !fits(nft, tables, &Wanted { pods: wanted.pods, ..Wanted::default() }).await {
         return None;
     }
     let mut offenders = Vec::new();
-    let mut parts = vec![Vec::from_iter(wanted.services)];
-    while let Some(mut part) = parts.pop() {
-        let names: Vec<ServiceName> = part.iter().map(|(name, _)| name.clone()).collect();
+    // And whether they were refused together with others.
+    let mut parts: Vec<(Part, bool)> = portions(wanted.services).into_iter().rev().map(|part| (part, false)).collect();
+    while let Some((mut part, refused)) = parts.pop() {
         if Instant::now() < end {
-            good.services.extend(part.iter().cloned());
-            if fits(nft, tables, &good).await {
+            let services = part.iter().cloned().collect();
+            if fits(nft, tables, &Wanted { services, ..Wanted::default() }).await {
                 continue;
             }
-            names.iter().for_each(|name| drop(good.services.remove(name)));
             if part.len() > 1 {
                 let rest = part.split_off(part.len() / 2);
-                parts.extend([rest, part]);
+                parts.extend([(rest, true), (part, true)]);
                 continue;
             }
+        } else if !refused {
+            continue;
         }
-        offenders.extend(names);
+        offenders.extend(part.into_iter().map(|(name, _)| name));
     }
     Some(offenders)
+}
+
+type Part = Vec<(ServiceName, BTreeMap<Item, String>)>;
+
+/// The largest first, as many together as a transaction takes.
+fn portions(services: BTreeMap<ServiceName, BTreeMap<Item, String>>) -> Vec<Part> {
+    let mut all = Vec::from_iter(services);
+    all.sort_by_key(|(_, items)| Reverse(items.len()));
+    let (mut portions, mut size) = (Vec::<Part>::new(), usize::MAX);
+    for (name, items) in all {
+        size = size.saturating_add(items.len());
+        match portions.last_mut().filter(|_| size <= TRANSACTION) {
+            Some(part) => part.push((name, items)),
+            None => {
+                size = items.len();
+                portions.push(vec![(name, items)]);
+            }
+        }
+    }
+    portions
 }
 
 async fn fits(nft: &Path, tables: &Tables, wanted: &Wanted) -> bool {
@@ -45,6 +71,7 @@ async fn fits(nft: &Path, tables: &Tables, wanted: &Wanted) -> bool {
 mod tests {
     use serde_json::json;
 
+    use super::super::item::What;
     use super::super::rules::of_service;
     use super::super::{EndpointView, Here, ServiceView};
     use super::*;
@@ -59,6 +86,18 @@ mod tests {
             (("ns".to_owned(), name), items)
         };
         Wanted { services: (0..count).map(service).collect(), ..Wanted::default() }
+    }
+
+    #[test]
+    fn the_largest_are_tried_first_and_no_try_is_large() {
+        let size = |count: usize| -> BTreeMap<Item, String> {
+            (0..count).map(|n| (Item { v6: false, what: What::Chain(n.to_string().into()) }, String::new())).collect()
+        };
+        let sizes = [1, 5000, 999, 1, 600, 400];
+        let services = sizes.iter().enumerate().map(|(n, count)| (("ns".to_owned(), n.to_string()), size(*count)));
+        let parts = portions(services.collect());
+        let names: Vec<Vec<&str>> = parts.iter().map(|part| part.iter().map(|(name, _)| &*name.1).collect()).collect();
+        assert_eq!(names, [vec!["1"], vec!["2"], vec!["4", "5"], vec!["0", "3"]]);
     }
 
     #[test]

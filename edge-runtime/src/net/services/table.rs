@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use super::super::Subnet;
 use super::frame::frame;
-use super::item::{Element, Item, What, family, table};
+use super::item::{Element, Item, TRANSACTION, What, family, table};
 use super::node_ports::NodePorts;
 
 /// Namespace and name.
@@ -21,7 +21,7 @@ pub struct Tables {
     subnets: Vec<Subnet>,
     node_ports: NodePorts,
     services: BTreeMap<ServiceName, BTreeMap<Item, u64>>,
-    /// Whose an element is: two Services may ask for the same outside address, and the first to come has it.
+    /// Whose an element is. While a Service takes over what another one had, the former waits until the latter lets go.
     owners: BTreeMap<(bool, Element), Owner>,
     /// Services that may now have what another one had: to be made once more.
     heirs: BTreeSet<ServiceName>,
@@ -150,12 +150,11 @@ impl Tables {
         (!steps.is_empty()).then(|| self.finish(String::new(), steps, Some(before)))
     }
 
-    /// Deletes what an earlier change has emptied; none if there is nothing.
+    /// Deletes what an earlier change has emptied, so much as one transaction takes; none if there is nothing.
     pub fn sweep(&mut self) -> Option<Change> {
-        let stale = std::mem::take(&mut self.stale);
         let mut script = String::new();
         // Chains first: they name sets.
-        for item in stale.iter().rev() {
+        for item in std::iter::from_fn(|| self.stale.pop_last()).take(TRANSACTION) {
             let (ip, table) = (family(item.v6), table(&self.bridge));
             let (kind, name) = match &item.what {
                 What::Chain(name) => ("chain", name),
@@ -165,6 +164,11 @@ impl Tables {
             let _ = writeln!(script, "delete {kind} {ip} {table} {name}");
         }
         (!script.is_empty()).then_some(Change { script })
+    }
+
+    /// How many items a Service has in the kernel.
+    pub fn size(&self, name: &ServiceName) -> usize {
+        self.services.get(name).map_or(0, BTreeMap::len)
     }
 
     /// Services that are to be in the next change, whatever else is.

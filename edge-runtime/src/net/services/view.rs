@@ -9,6 +9,9 @@ use serde_json::Value;
 
 use crate::pod::ports::Protocol;
 
+/// Ports of one Service that a node takes.
+pub const PORTS_OF_A_SERVICE: usize = 250;
+
 /// Kinds of the objects in which they come.
 pub const SERVICE_VIEW: &str = "ServiceView";
 pub const ENDPOINT_VIEW: &str = "EndpointView";
@@ -43,6 +46,8 @@ pub struct ServiceView {
     /// Who may come to `ingress_ips`; none for everybody.
     pub load_balancer_source_ranges: Vec<String>,
     pub health_check_node_port: u16,
+    /// `metadata.creationTimestamp`, in UTC and with seconds; empty from a bridge that does not tell it.
+    pub created: String,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -127,7 +132,21 @@ impl ServiceView {
     /// # Errors
     /// A field has another type than here.
     pub fn read(body: &Value) -> Result<Self, serde_json::Error> {
-        Self::deserialize(&body["spec"])
+        let mut view = Self::deserialize(&body["spec"])?;
+        // One more tells that there are too many.
+        view.ports.truncate(PORTS_OF_A_SERVICE + 1);
+        view.ports.shrink_to_fit();
+        Ok(view)
+    }
+
+    /// What is left of one that is too large for this node: its names, and its addresses inside the cluster.
+    pub fn bare(&self) -> Self {
+        Self {
+            cluster_ips: self.cluster_ips.clone(),
+            external_name: self.external_name.clone(),
+            dns: self.dns,
+            ..Self::default()
+        }
     }
 
     pub fn is_headless(&self) -> bool {

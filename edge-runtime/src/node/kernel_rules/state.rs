@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use crate::net::firewall::others::Blocking;
 use crate::net::netlink::Socket;
 use crate::pod::clock::Mono;
 
 /// Between two repairs: doubled each time that one follows soon, up to the second one.
 const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_AT_MOST: Duration = Duration::from_secs(60);
+/// Between two looks at other people's firewalls.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 pub(in crate::node) struct KernelRules {
@@ -16,6 +19,7 @@ pub(in crate::node) struct KernelRules {
     /// Number of the rules when all of ours were there.
     pub(super) seen: Option<u32>,
     pub(super) repairs: Repairs,
+    pub(super) others: Others,
     /// This kernel has no nftables: each question would have it look for a module.
     pub(super) absent: bool,
 }
@@ -39,6 +43,34 @@ impl Repairs {
     }
 }
 
+/// Other people's firewalls: when they are looked at, and what was found.
+#[derive(Debug, Default)]
+pub(super) struct Others {
+    /// Number of the rules at the last look, and when it was.
+    last: Option<(u32, Mono)>,
+    running: bool,
+    told: Vec<Blocking>,
+}
+
+impl Others {
+    /// Whether a look is due, which is then under way. Rules of ours have the same number, so it is not every time.
+    pub(super) fn begin(&mut self, generation: u32, now: Mono) -> bool {
+        let due = self.last.is_none_or(|(seen, at)| seen != generation && now >= at.after(BETWEEN_LOOKS));
+        if self.running || !due {
+            return false;
+        }
+        (self.last, self.running) = (Some((generation, now)), true);
+        true
+    }
+
+    /// Those of what was found that are news.
+    pub(super) fn done(&mut self, found: Vec<Blocking>) -> Vec<Blocking> {
+        self.running = false;
+        let old = std::mem::replace(&mut self.told, found);
+        self.told.iter().filter(|one| !old.contains(one)).cloned().collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,5 +91,21 @@ mod tests {
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
         repairs.note(at(now + 1000));
         assert!(repairs.may(at(now + 1001)), "that was another time");
+    }
+
+    #[test]
+    fn other_firewalls_are_looked_at_when_rules_change() {
+        let at = |second: u64| Mono::default().after(Duration::from_secs(second));
+        let mut others = Others::default();
+        assert!(others.begin(1, at(0)));
+        assert!(!others.begin(2, at(20)), "one look at a time");
+        let listed = "chain forward {\ntype filter hook forward priority 0; policy drop;\n}\n";
+        let found = crate::net::firewall::others::blocking("inet", "filter", listed, "b0");
+        assert_eq!((found.len(), others.done(found.clone()).len()), (1, 1));
+        assert!(!others.begin(1, at(20)), "nothing has changed");
+        assert!(others.begin(2, at(20)) && others.done(found.clone()).is_empty(), "told once");
+        assert!(!others.begin(3, at(21)) && others.begin(3, at(25)));
+        assert!(others.done(Vec::new()).is_empty());
+        assert!(others.begin(4, at(40)) && others.done(found).len() == 1, "it came back");
     }
 }

@@ -173,11 +173,18 @@ impl Node {
 
     fn rules_done(&mut self, uid: String, result: Result<(), String>) {
         let datagrams = self.host_ports.udp(&uid);
-        if !datagrams.is_empty()
-            && let Err(error) = conntrack::forget_udp(&datagrams)
-        {
-            log::warn!("pod {uid}: clients that never pause may miss its new UDP host ports: {error}");
+        if datagrams.is_empty() {
+            return self.rules_known(uid, result);
         }
+        self.cx.background(async move {
+            if let Err(error) = conntrack::forget_udp(&datagrams).await {
+                log::warn!("pod {uid}: clients that never pause may miss its new UDP host ports: {error}");
+            }
+            News::PortsForgotten { uid, result }
+        });
+    }
+
+    pub(super) fn rules_known(&mut self, uid: String, result: Result<(), String>) {
         if self.connecting.contains_key(&uid) {
             return self.connection_answered(&uid, Answer::Rules(result));
         }
@@ -230,12 +237,9 @@ impl Node {
     fn replace_all_rules(&self, all: &[Forward]) {
         let rules = self.launch.sandboxes.teardown.network.firewall_at_start(all);
         self.cx.background(async move {
-            let (result, remedy) = rules.await;
+            let result = rules.await;
             if let Err(error) = &result {
                 log::warn!("no pod with a network of its own can start: {error}");
-            }
-            if let Some(remedy) = remedy {
-                log::warn!("{remedy}");
             }
             News::RulesReplaced(result.map_err(|error| error.to_string()))
         });

@@ -6,13 +6,15 @@ use std::time::Duration;
 use super::outcome::Done;
 use super::{Phase, Services};
 use crate::launch::Launch;
-use crate::net::services::item::Item;
+use crate::net::services::item::{Item, TRANSACTION};
+use crate::net::services::outside::Outside;
 use crate::net::services::rules::of_service;
 use crate::net::services::table::{Change, ServiceName, Wanted};
-use crate::net::services::{EndpointView, LocalPod, apply, offenders};
+use crate::net::services::{LocalPod, apply, offenders};
 use crate::node::context::Context;
 use crate::node::sources::News;
 use crate::pod::clock::Mono;
+use crate::store::StoreError;
 
 /// Between two changes of the kernel's rules: what comes meanwhile goes together.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -21,21 +23,28 @@ const SWEEP_AFTER: Duration = Duration::from_secs(2);
 
 impl Services {
     /// Tells the kernel what has changed, if it is time. Called with each round of the loop.
-    pub(in crate::node) fn step(&mut self, cx: &Context, launch: &Launch) {
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub(in crate::node) fn step(&mut self, cx: &mut Context, launch: &Launch) -> Result<(), StoreError> {
         if self.running || !cx.resumed {
-            return;
+            return Ok(());
         }
         if launch.sandboxes.teardown.network.settings().subnets.is_empty() {
             // The cluster has not given any yet, and there is no pod to serve.
-            return;
+            return Ok(());
         }
         let now = cx.mono();
         self.dirty.extend(self.left_out.due(now));
+        // After all portions of a change.
+        if self.dirty.is_empty() && self.flows.due(now) == Some(now) {
+            self.forget_datagrams(cx);
+        }
         if self.is_idle() {
-            return;
+            return Ok(());
         }
         if self.not_before.is_some_and(|at| now < at) {
-            return;
+            return Ok(());
         }
         if self.phase != Phase::Known || self.pods.is_empty() {
             self.look_at_all_pods(cx, launch);
@@ -43,6 +52,8 @@ impl Services {
             // A view may have come or gone.
             self.look_at_addresses(cx, launch);
         }
+        self.look_at_bounds();
+        self.tell_bounds(cx)?;
         let network = &launch.sandboxes.teardown.network;
         let (nft, bridge) = (network.nft().to_owned(), network.settings().bridge.clone());
         self.keep_routes(launch);
@@ -55,7 +66,7 @@ impl Services {
                     Done::Changed(apply::remove(nft, bridge).await.map_err(|error| error.to_string()))
                 });
             }
-            return;
+            return Ok(());
         }
         match self.phase {
             Phase::Unknown => {
@@ -74,6 +85,8 @@ impl Services {
                 } else if self.sweep_at.is_some_and(|at| at <= now) {
                     self.sweep_at = None;
                     if let Some(change) = self.tables.sweep() {
+                        // There may be more.
+                        self.sweep_at = Some(now.after(PAUSE));
                         self.run(cx, async move {
                             Done::Swept(apply::run(nft, change).await.map_err(|error| error.to_string()))
                         });
@@ -86,7 +99,9 @@ impl Services {
                 self.run(cx, async move { Done::Isolated(offenders::find(&nft, &tables, wanted).await) });
             }
             Phase::Whole | Phase::Known => {
-                let wanted = self.wanted();
+                // The rest follows, so much as one transaction takes at a time.
+                self.dirty = self.views.keys().cloned().collect();
+                let wanted = Wanted { services: self.portion(), pods: self.onlink.clone() };
                 let change = self.tables.replace(&wanted);
                 self.phase = Phase::Known;
                 self.not_before = Some(now.after(PAUSE));
@@ -96,15 +111,22 @@ impl Services {
                 );
             }
         }
+        Ok(())
     }
 
     /// When [`Services::step`] has something to do although nothing happens.
     pub(in crate::node) fn wake(&self) -> Option<Mono> {
-        if self.running || self.is_idle() {
-            return self.left_out.wake().filter(|_| !self.running);
+        if self.running {
+            return None;
         }
         let changed = !self.dirty.is_empty() || self.pods_changed || self.phase != Phase::Known;
-        if changed { self.not_before } else { self.sweep_at }
+        let next = match self.is_idle() {
+            true => self.left_out.wake(),
+            false if changed => self.not_before,
+            false => self.sweep_at,
+        };
+        let flows = self.flows.due(Mono::default()).filter(|_| self.dirty.is_empty());
+        next.into_iter().chain(flows).min()
     }
 
     /// Whether a run of `nft` is under way.
@@ -151,37 +173,58 @@ impl Services {
         self.dirty.clear();
         self.pods_changed = false;
         let pods: Vec<LocalPod> = self.pods.values().cloned().collect();
-        let services = self.views.keys().map(|name| (name.clone(), self.items(name, &pods))).collect();
+        let outside = self.outside();
+        let services = self.views.keys().map(|name| (name.clone(), self.items(name, &pods, &outside))).collect();
         Wanted { services, pods: self.onlink.clone() }
     }
 
     fn change(&mut self) -> Option<Change> {
+        loop {
+            let services = self.portion();
+            let change = self.tables.change(&services, &self.onlink);
+            self.dirty.extend(self.tables.take_heirs());
+            if change.is_some() || self.dirty.is_empty() {
+                return change;
+            }
+        }
+    }
+
+    /// Services that have changed, as many as one transaction takes; the rest stays for the next.
+    fn portion(&mut self) -> BTreeMap<ServiceName, BTreeMap<Item, String>> {
         let mut names = std::mem::take(&mut self.dirty);
         names.extend(self.tables.take_heirs());
         self.pods_changed = false;
         let pods: Vec<LocalPod> = self.pods.values().cloned().collect();
-        let services = names.into_iter().map(|name| {
-            let items = self.items(&name, &pods);
-            (name, items)
-        });
-        let services = services.collect();
-        let change = self.tables.change(&services, &self.onlink);
-        self.dirty = self.tables.take_heirs();
-        change
+        let outside = self.outside();
+        let (mut portion, mut size) = (BTreeMap::new(), 0);
+        while let Some(name) = names.pop_first() {
+            let items = self.items(&name, &pods, &outside);
+            size += items.len().max(self.tables.size(&name));
+            if size > TRANSACTION && !portion.is_empty() {
+                names.insert(name);
+                break;
+            }
+            portion.insert(name, items);
+        }
+        self.dirty = names;
+        portion
     }
 
-    fn items(&self, name: &ServiceName, pods: &[LocalPod]) -> BTreeMap<Item, String> {
-        let Some(view) = self.views.get(name).filter(|_| !self.left_out.has(name)) else { return BTreeMap::new() };
-        let none = EndpointView::default();
-        let others = self.others.get(name).unwrap_or(&none);
+    fn items(&self, name: &ServiceName, pods: &[LocalPod], outside: &Outside<'_>) -> BTreeMap<Item, String> {
+        if self.left_out.has(name) {
+            return BTreeMap::new();
+        }
+        let Some((view, others)) = self.taken(name) else { return BTreeMap::new() };
         let own;
         let view = match view.outside().next() {
-            None => view,
+            None => &*view,
             Some(_) => {
-                own = self.without_what_is_others(view);
+                own = self.without_what_is_others(&view);
                 &own
             }
         };
-        of_service((&name.0, &name.1), view, pods, others, &self.here, &self.tables.families())
+        let mut items = of_service((&name.0, &name.1), view, pods, others, &self.here, &self.tables.families());
+        outside.keep_own(name, &self.here.ips, &mut items);
+        items
     }
 }

@@ -3,9 +3,11 @@
 //!
 //! A pod's readiness changes rules in the turn that notices it; the cloud is not asked, and need not be there.
 //!
-//! Here is what is known; [`kernel`] tells the kernel, [`outcome`] takes what came of that, [`surroundings`] is what else it
+//! Here is what is known; [`bounds`] says how much of it is too much, [`kernel`] tells the kernel, [`outcome`] takes what came of that, [`surroundings`] is what else it
 //! depends on, [`names`] what the DNS helper is told.
 
+mod bounds;
+mod flows;
 mod kernel;
 mod left_out;
 mod local_pod;
@@ -15,10 +17,11 @@ mod routes;
 mod surroundings;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use edge_protocol::message::ObjectKey;
 
+use self::flows::Flows;
 use self::left_out::LeftOut;
 use self::local_pod::local_pod;
 pub(super) use self::outcome::Done;
@@ -61,6 +64,12 @@ pub(super) struct Services {
     elsewhere: Option<String>,
     routes: Routes,
     left_out: LeftOut,
+    /// Those that are too large for this node, and why.
+    beyond: BTreeMap<ServiceName, String>,
+    beyond_told: BTreeSet<ServiceName>,
+    /// Where the node's link leads, for all that is known.
+    link: Vec<SocketAddr>,
+    flows: Flows,
     /// It was told that this kernel does not translate SCTP.
     sctp_told: bool,
 }
@@ -104,6 +113,10 @@ impl Services {
             elsewhere: None,
             routes: Routes::default(),
             left_out: LeftOut::default(),
+            beyond: BTreeMap::new(),
+            beyond_told: BTreeSet::new(),
+            link: Vec::new(),
+            flows: Flows::default(),
             sctp_told: false,
         };
         services.follow_node_ports();
@@ -148,14 +161,19 @@ impl Services {
         }
         if key.kind == SERVICE_VIEW {
             let view = body.and_then(|body| ServiceView::read(&body).map_err(unreadable).ok());
-            let new: BTreeSet<IpAddr> = view.iter().flat_map(ServiceView::ips).collect();
+            let of = |view: &Option<ServiceView>| -> [BTreeSet<IpAddr>; 2] {
+                let inside = view.iter().flat_map(ServiceView::ips).collect();
+                [inside, view.iter().flat_map(ServiceView::outside).copied().collect()]
+            };
+            let [new, new_outside] = of(&view);
             let old = match view {
                 Some(view) => self.views.insert(name.clone(), view),
                 None => self.views.remove(&name),
             };
-            let old: BTreeSet<IpAddr> = old.iter().flat_map(ServiceView::ips).collect();
-            if new != old {
-                self.look_at_outside(&(&new ^ &old));
+            let [old, old_outside] = of(&old);
+            let ips: BTreeSet<IpAddr> = (&new ^ &old).into_iter().chain(new_outside).chain(old_outside).collect();
+            if !ips.is_empty() {
+                self.look_at_outside(&ips);
             }
         } else {
             let view = body.and_then(|body| EndpointView::read(&body).map_err(unreadable).ok());

@@ -7,7 +7,7 @@ use crate::dns::names;
 use crate::dns::zone::Cluster;
 use crate::launch::Launch;
 use crate::net::services::table::ServiceName;
-use crate::net::services::{EndpointView, LocalPod, ServiceView};
+use crate::net::services::{LocalPod, ServiceView};
 use crate::node::context::Context;
 
 impl Services {
@@ -42,24 +42,26 @@ impl Services {
 
     /// The cluster as names see it, from now on the last that is known.
     pub(in crate::node) fn cluster(&mut self, cx: &Context, launch: &Launch) -> Cluster {
-        self.names_changed = false;
         self.look_at_all_pods(cx, launch);
+        self.look_at_bounds();
+        self.names_changed = false;
         let pods: Vec<LocalPod> = self.pods.values().cloned().collect();
-        let none = EndpointView::default();
-        let service = |(name, view): (&ServiceName, &ServiceView)| {
-            names::service(name, view, &pods, self.others.get(name).unwrap_or(&none), &self.here)
+        let service = |name: &ServiceName| {
+            let (view, others) = self.taken(name)?;
+            Some(names::service(name, &view, &pods, others, &self.here))
         };
-        let health = |(name, view): (&ServiceName, &ServiceView)| {
-            names::health(name, view, &pods, self.others.get(name).unwrap_or(&none), &self.here)
+        let health = |name: &ServiceName| {
+            let (view, others) = self.taken(name)?;
+            names::health(name, &view, &pods, others, &self.here)
         };
         Cluster {
             domain: cx.config.network.cluster_domain.clone(),
             listen: self.here.dns.clone(),
-            services: self.views.iter().map(service).collect(),
+            services: self.views.keys().filter_map(service).collect(),
             pods: pods.iter().flat_map(|pod| pod.ips.iter().map(|ip| (*ip, pod.namespace.clone()))).collect(),
             followed: self.followed.iter().cloned().collect(),
             own: self.views.values().filter(|view| view.dns).flat_map(ServiceView::ips).collect(),
-            health: self.views.iter().filter_map(health).collect(),
+            health: self.views.keys().filter_map(health).collect(),
             ..Cluster::default()
         }
     }

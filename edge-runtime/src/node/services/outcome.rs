@@ -7,8 +7,10 @@ use super::{Phase, Services};
 use crate::net::netlink::conntrack;
 use crate::net::services::datagrams::Destinations;
 use crate::net::services::table::ServiceName;
-use crate::net::services::{EndpointView, LocalPod, ServiceView};
+use crate::net::services::{LocalPod, ServiceView};
 use crate::node::context::Context;
+use crate::node::sources::News;
+use crate::pod::clock::Mono;
 use crate::pod::ports::Protocol;
 use crate::store::StoreError;
 
@@ -41,9 +43,12 @@ impl Services {
                 self.phase = Phase::Whole;
             }
             Done::Changed(Ok(())) => {
-                self.failures = 0;
-                self.left_out.taken();
-                self.forget_datagrams(cx);
+                if self.dirty.is_empty() {
+                    // All of it was taken, not a first portion alone.
+                    self.failures = 0;
+                    self.left_out.taken();
+                }
+                self.flows.stale = true;
                 self.tell_sctp(cx)?;
             }
             // They are gone with the next replacement.
@@ -90,19 +95,32 @@ impl Services {
         cx.node_event(true, "SctpNotSupported", why)
     }
 
+    /// The kernel has forgotten the flows that led nowhere any more.
+    pub(in crate::node) fn flows_forgotten(&mut self, now: Mono) {
+        self.flows.done(now);
+    }
+
     /// Senders that never pause find who answers now.
-    fn forget_datagrams(&self, cx: &Context) {
+    pub(super) fn forget_datagrams(&mut self, cx: &Context) {
+        self.flows.stale = false;
         let pods: Vec<LocalPod> = self.pods.values().cloned().collect();
-        let (none, mut all) = (EndpointView::default(), Destinations::at(&cx.host.host_ips));
-        for (name, view) in &self.views {
-            all.add(&name.0, view, &pods, self.others.get(name).unwrap_or(&none), &self.here);
+        let mut all = Destinations::at(&cx.host.host_ips);
+        for name in self.views.keys() {
+            if let Some((view, others)) = self.taken(name) {
+                all.add(&name.0, &view, &pods, others, &self.here);
+            }
         }
         // Flows of others are theirs.
         if all.is_empty() || self.elsewhere.is_some() {
             return;
         }
-        if let Err(error) = conntrack::forget_udp_where(|flow| all.is_stale(flow)) {
-            log::warn!("clients that never pause may miss new endpoints of UDP: {error}");
-        }
+        let begun = cx.mono();
+        self.flows.since = Some(begun);
+        cx.background(async move {
+            if let Err(error) = conntrack::forget_udp_where(|flow| all.is_stale(flow)).await {
+                log::warn!("clients that never pause may miss new endpoints of UDP: {error}");
+            }
+            News::FlowsForgotten
+        });
     }
 }

@@ -1,7 +1,7 @@
 //! What Services depend on beside views and pods: the node's addresses, what of others it reaches, who else serves them.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::Services;
 use crate::net::services::ServiceView;
@@ -32,6 +32,20 @@ impl Services {
         // Checked when the configuration was read.
         let ports = NodePorts::read(&self.node_port_addresses, &self.here.ips).unwrap_or_default();
         self.tables.set_node_ports(ports)
+    }
+
+    /// The node's link leads to these addresses from now on: no Service may take its traffic.
+    pub(in crate::node) fn set_link(&mut self, addresses: Vec<SocketAddr>) {
+        if self.link == addresses {
+            return;
+        }
+        let ports: BTreeSet<u16> = self.link.iter().chain(&addresses).map(SocketAddr::port).collect();
+        let ips: BTreeSet<IpAddr> = self.link.iter().chain(&addresses).map(SocketAddr::ip).collect();
+        self.link = addresses;
+        self.look_at_outside(&ips);
+        let at_node = |view: &ServiceView| view.ports.iter().any(|port| ports.contains(&port.node_port));
+        let names = self.views.iter().filter(|(_, view)| at_node(view)).map(|(name, _)| name.clone());
+        self.dirty.extend(names);
     }
 
     /// Who else serves Services on this machine.
@@ -65,7 +79,7 @@ impl Services {
         view
     }
 
-    /// Services that ask for an outside address that is inside the cluster from now on, or no longer is.
+    /// Services that ask for one of these outside addresses may have another answer from now on.
     pub(super) fn look_at_outside(&mut self, ips: &BTreeSet<IpAddr>) {
         let asks = |view: &ServiceView| view.outside().any(|ip| ips.contains(ip));
         let names = self.views.iter().filter(|(_, view)| asks(view)).map(|(name, _)| name.clone());

@@ -235,6 +235,21 @@ fn what_is_not_understood_or_too_large_isolates_and_is_told() {
     assert!(odd.tables().script.contains("\tchain policy-0 {\n"));
 }
 
+/// The kernel's time is quadratic in the sets of a transaction.
+#[test]
+fn rules_of_all_policies_together_are_bounded() {
+    let rules = |from: usize| -> Value {
+        (from..from + 1000)
+            .map(|port| json!({"ports": [{"port": port}], "peers": [pods("x", json!(["shop"]), "db")]}))
+            .collect()
+    };
+    let spec = |n: usize| json!({"podSelector": {"matchLabels": {"app": "web"}}, "egress": rules(1 + n * 1000)});
+    let many = (0..5).fold(Site::new(), |site, n| site.with(&format!("p{n}"), spec(n)));
+    let Tables { script, denied, .. } = many.tables();
+    let count = script.lines().filter(|line| line.trim_end().ends_with("accept") && line.contains("dport")).count();
+    assert!(count <= RULES && count >= RULES - 1000 && denied.len() == 2, "{count} {denied:?}");
+}
+
 /// Those who ask for little are not pushed out by one who asks for much.
 #[test]
 fn a_namespace_that_asks_for_much_is_the_first_to_do_without() {

@@ -1,0 +1,248 @@
+//! Base chains of other people's firewalls, as `nft` lists them, and whether they let this node's pods through. Pure.
+//!
+//! They are found by their hook: names and families differ (Docker and ufw: `ip filter FORWARD` and the like in `ip6`;
+//! Debian's nftables.conf: `inet filter forward`; firewalld: `inet firewalld filter_FORWARD`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Where packets of pods meet other people's chains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Hook {
+    /// Between pods and everybody else.
+    Forward,
+    /// From pods to the node, where they ask for names.
+    Input,
+}
+
+/// A chain that drops or rejects what no rule accepts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Blocking {
+    pub hook: Hook,
+    pub family: String,
+    pub table: String,
+    pub chain: String,
+    kind: Kind,
+}
+
+/// Who wrote it, as far as that makes another remedy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Plain,
+    Ufw,
+    Firewalld,
+}
+
+/// Family and name of the tables that have base chains on these hooks, by `nft list chains`; without this node's own.
+pub fn tables(listed: &str, bridge: &str, v4: bool, v6: bool) -> BTreeSet<(String, String)> {
+    let mut found = BTreeSet::new();
+    let mut table = None;
+    for line in listed.lines().map(str::trim) {
+        if let Some(rest) = line.strip_prefix("table ") {
+            let mut words = rest.split_whitespace();
+            table = words.next().zip(words.next()).map(|(family, name)| (family.to_owned(), name.to_owned()));
+        } else if hook_of(line).is_some() {
+            found.extend(table.clone());
+        }
+    }
+    let is_own = |name: &str| name.strip_suffix(bridge).is_some_and(|rest| rest.ends_with('-'));
+    found.retain(|(family, name)| {
+        !is_own(name) && (family == "inet" || (family == "ip" && v4) || (family == "ip6" && v6))
+    });
+    found
+}
+
+/// The chains of a table, by `nft list table`, that let nothing of the bridge's pods through.
+pub fn blocking(family: &str, table: &str, listed: &str, bridge: &str) -> Vec<Blocking> {
+    let chains = chains(listed);
+    let kind = match () {
+        () if table == "firewalld" => Kind::Firewalld,
+        () if chains.keys().any(|chain| chain.starts_with("ufw")) => Kind::Ufw,
+        () => Kind::Plain,
+    };
+    let mut found = Vec::new();
+    for (name, lines) in &chains {
+        let Some((hook, drops)) = lines.iter().find_map(|line| hook_of(line)) else { continue };
+        let ends = lines.last().is_some_and(|line| is_refusal(line));
+        if (drops || ends) && !lets_through(name, &chains, hook, bridge) {
+            let (family, table, chain) = (family.to_owned(), table.to_owned(), (*name).to_owned());
+            found.push(Blocking { hook, family, table, chain, kind });
+        }
+    }
+    found
+}
+
+/// The lines of each chain.
+fn chains(listed: &str) -> BTreeMap<&str, Vec<&str>> {
+    let mut chains: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut chain = None;
+    for line in listed.lines().map(str::trim) {
+        if let Some(rest) = line.strip_prefix("chain ") {
+            chain = rest.split_whitespace().next();
+            chains.extend(chain.map(|name| (name, Vec::new())));
+        } else if line == "}" {
+            chain = None;
+        } else if let Some(lines) = chain.and_then(|name| chains.get_mut(name)) {
+            lines.push(line);
+        }
+    }
+    chains
+}
+
+/// The hook of a base chain, and whether its policy is to drop.
+fn hook_of(line: &str) -> Option<(Hook, bool)> {
+    let rest = line.strip_prefix("type filter hook ")?;
+    let hook = match rest.split_whitespace().next()? {
+        "forward" => Hook::Forward,
+        "input" => Hook::Input,
+        _ => return None,
+    };
+    Some((hook, rest.contains("policy drop")))
+}
+
+/// A rule without a condition that ends all that came so far.
+fn is_refusal(line: &str) -> bool {
+    let mut words = line.split_whitespace().peekable();
+    if words.next_if_eq(&"counter").is_some() && words.next_if_eq(&"packets").is_some() {
+        // Both numbers, and the word between.
+        words.nth(2);
+    }
+    matches!(words.next(), Some("drop" | "reject"))
+}
+
+/// Whether a rule of the chain, or of one that it leads to, is about the bridge; for the input also about questions for
+/// names from everywhere.
+fn lets_through(chain: &str, chains: &BTreeMap<&str, Vec<&str>>, hook: Hook, bridge: &str) -> bool {
+    let (link, mut seen, mut next) = (format!("\"{bridge}\""), BTreeSet::new(), vec![chain]);
+    while let Some(chain) = next.pop() {
+        if !seen.insert(chain) {
+            continue;
+        }
+        for line in chains.get(chain).into_iter().flatten() {
+            let rule = line.split(" comment ").next().unwrap_or_default();
+            let verdict = rule.split_whitespace().any(|word| matches!(word, "accept" | "jump" | "goto"));
+            if verdict && (rule.contains(&link) || (hook == Hook::Input && is_for_names(rule))) {
+                return true;
+            }
+            let words = rule.split_whitespace();
+            next.extend(
+                words.clone().zip(words.skip(1)).filter(|(word, _)| ["jump", "goto"].contains(word)).map(|(_, to)| to),
+            );
+        }
+    }
+    false
+}
+
+fn is_for_names(rule: &str) -> bool {
+    let Some((before, ports)) = rule.split_once("dport ") else { return false };
+    let ports = ports.trim_start_matches('{').split(|c: char| !c.is_ascii_alphanumeric());
+    !before.contains("iif") && ports.clone().any(|port| matches!(port, "53" | "domain"))
+}
+
+impl Blocking {
+    /// What is wrong.
+    pub fn what(&self) -> String {
+        let Self { family, table, chain, .. } = self;
+        match self.hook {
+            Hook::Forward => format!("the firewall drops forwarded packets (chain {family} {table} {chain})"),
+            Hook::Input => format!("the firewall drops what pods ask the node (chain {family} {table} {chain})"),
+        }
+    }
+
+    /// What follows from it.
+    pub fn why(&self) -> &'static str {
+        match self.hook {
+            Hook::Forward => "pods reach nothing beyond this node",
+            Hook::Input => "pods find no names",
+        }
+    }
+
+    /// The commands that let the bridge's pods through.
+    pub fn remedy(&self, bridge: &str) -> String {
+        let Self { family, table, chain, .. } = self;
+        let insert =
+            |side: &str, rest: &str| format!("nft insert rule {family} {table} {chain} {side} {bridge} {rest}accept");
+        match (self.kind, self.hook) {
+            (Kind::Ufw, Hook::Forward) => {
+                format!("ufw route allow in on {bridge}; ufw route allow out on {bridge}")
+            }
+            (Kind::Ufw, Hook::Input) => format!("ufw allow in on {bridge}"),
+            (Kind::Firewalld, _) => {
+                format!("firewall-cmd --permanent --zone=trusted --add-interface={bridge}; firewall-cmd --reload")
+            }
+            (Kind::Plain, Hook::Forward) => {
+                format!(
+                    "{}; {} (and in the file from which the firewall reads its rules)",
+                    insert("iifname", ""),
+                    insert("oifname", "")
+                )
+            }
+            (Kind::Plain, Hook::Input) => {
+                let ports = "meta l4proto { tcp, udp } th dport 53 ";
+                format!("{} (and in the file from which the firewall reads its rules)", insert("iifname", ports))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(family: &str, table: &str, listed: &str) -> Vec<(Hook, String)> {
+        blocking(family, table, listed, "b0").into_iter().map(|one| (one.hook, one.remedy("b0"))).collect()
+    }
+
+    #[test]
+    fn tables_are_found_by_the_hooks_of_their_chains() {
+        let listed = "table ip filter {\n\tchain FORWARD {\n\t\ttype filter hook forward priority filter; policy drop;\n\t}\n}\n\
+            table ip6 filter {\n\tchain INPUT {\n\t\ttype filter hook input priority filter; policy accept;\n\t}\n}\n\
+            table inet nat {\n\tchain x {\n\t\ttype nat hook input priority 0; policy accept;\n\t}\n\tchain y {\n\t}\n}\n\
+            table ip services-b0 {\n\tchain filter-forward {\n\t\ttype filter hook forward priority filter; policy accept;\n\t}\n}\n\
+            table bridge br {\n\tchain f {\n\t\ttype filter hook forward priority filter; policy drop;\n\t}\n}\n";
+        let names = |v4, v6| tables(listed, "b0", v4, v6).into_iter().map(|(family, _)| family).collect::<Vec<_>>();
+        assert_eq!(
+            (names(true, true), names(true, false)),
+            (vec!["ip".to_owned(), "ip6".into()], vec!["ip".to_owned()])
+        );
+    }
+
+    #[test]
+    fn a_policy_of_drop_blocks_until_a_rule_names_the_bridge() {
+        let debian = "table inet filter {\n\tchain input {\n\t\ttype filter hook input priority filter; policy drop;\n\
+            \t\tct state established,related accept\n\t\tiifname \"lo\" accept\n\t}\n\
+            \tchain forward {\n\t\ttype filter hook forward priority filter; policy drop;\n\t\tjump more\n\t}\n\
+            \tchain more {\n\t\tiifname \"b01\" accept\n\t}\n\
+            \tchain output {\n\t\ttype filter hook output priority filter; policy accept;\n\t}\n}\n";
+        let [(Hook::Forward, forward), (Hook::Input, input)] = &found("inet", "filter", debian)[..] else {
+            panic!("both hooks")
+        };
+        assert!(forward.contains("nft insert rule inet filter forward iifname b0 accept"), "{forward}");
+        assert!(input.contains("input iifname b0 meta l4proto { tcp, udp } th dport 53 accept"), "{input}");
+        let passed = debian.replace("\"b01\" accept", "\"b0\" counter packets 0 bytes 0 accept comment \"x\"");
+        assert_eq!(found("inet", "filter", &passed).len(), 1, "by a chain that it leads to");
+        let named = debian.replace("\"b01\" accept", "\"b01\" accept comment \"not \\\"b0\\\"\"");
+        assert_eq!(found("inet", "filter", &named).len(), 2, "a comment lets nobody through");
+        let names = debian.replace("iifname \"lo\" accept\n", "udp dport { 22, 53 } accept\n");
+        assert_eq!(found("inet", "filter", &names).len(), 1, "names are answered for everybody");
+        assert!(found("inet", "filter", &debian.replace("policy drop", "policy accept")).is_empty());
+    }
+
+    #[test]
+    fn a_last_rule_that_rejects_is_as_good_as_a_policy() {
+        let firewalld = "table inet firewalld {\n\tchain filter_FORWARD {\n\
+            \t\ttype filter hook forward priority filter + 10; policy accept;\n\t\tct state { established, related } accept\n\
+            \t\tjump filter_FORWARD_ZONES\n\t\treject with icmpx admin-prohibited\n\t}\n\tchain filter_FORWARD_ZONES {\n\
+            \t\tiifname \"eth0\" goto filter_FWD_public\n\t}\n}\n";
+        let told = found("inet", "firewalld", firewalld);
+        assert!(told[0].1.contains("--zone=trusted --add-interface=b0"), "{told:?}");
+        assert!(found("inet", "firewalld", &firewalld.replace("eth0", "b0")).is_empty());
+        assert!(
+            found("inet", "firewalld", &firewalld.replace("reject with", "ip daddr 192.0.2.1 reject with")).is_empty()
+        );
+        let ufw = "table ip filter {\n\tchain INPUT {\n\t\ttype filter hook input priority filter; policy accept;\n\
+            \t\tcounter packets 0 bytes 0 jump ufw-user-input\n\t\tcounter packets 12 bytes 800 drop\n\t}\n\
+            \tchain ufw-user-input {\n\t}\n}\n";
+        assert_eq!(found("ip", "filter", ufw)[0].1, "ufw allow in on b0");
+        assert!(is_refusal("counter drop") && !is_refusal("tcp dport 80 drop"));
+    }
+}

@@ -1,0 +1,76 @@
+//! Services that are too large for this node: which they are, what is left of them, and who is told.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use super::Services;
+use crate::net::services::bounds::{Weight, beyond};
+use crate::net::services::outside::Outside;
+use crate::net::services::table::ServiceName;
+use crate::net::services::{EndpointView, LocalPod, ServiceView};
+use crate::node::context::Context;
+use crate::store::StoreError;
+
+/// Endpoints of a Service of which none are told.
+static NONE: EndpointView = EndpointView { slices: Vec::new() };
+/// Services of which one look tells with events; of more the last are in the log alone.
+const TOLD_AT_MOST: usize = 20;
+
+impl Services {
+    /// Finds the Services that are too large by now.
+    pub(super) fn look_at_bounds(&mut self) {
+        let now = self.beyond_now();
+        let old = std::mem::replace(&mut self.beyond, now);
+        let other = |name: &&ServiceName| old.contains_key(*name) != self.beyond.contains_key(*name);
+        let changed: Vec<ServiceName> = old.keys().chain(self.beyond.keys()).filter(other).cloned().collect();
+        for name in &changed {
+            // Who has an outside address may depend on it.
+            let outside = self.views.get(name).into_iter().flat_map(ServiceView::outside).copied().collect();
+            self.look_at_outside(&outside);
+        }
+        self.names_changed |= !changed.is_empty();
+        self.dirty.extend(changed);
+    }
+
+    /// Tells of those that have become too large since the last time.
+    pub(super) fn tell_bounds(&mut self, cx: &mut Context) -> Result<(), StoreError> {
+        self.beyond_told.retain(|name| self.beyond.contains_key(name));
+        let mut told = 0;
+        for (name, why) in &self.beyond {
+            if !self.beyond_told.insert(name.clone()) {
+                continue;
+            }
+            let (namespace, name) = name;
+            let text =
+                format!("Service {namespace}/{name} is too large for this node, which refuses its connections: {why}");
+            log::error!("{text}");
+            if told < TOLD_AT_MOST {
+                cx.node_event(true, "ServicesLeftOut", &text)?;
+            }
+            told += 1;
+        }
+        Ok(())
+    }
+
+    fn beyond_now(&self) -> BTreeMap<ServiceName, String> {
+        let pods: Vec<LocalPod> = self.pods.values().cloned().collect();
+        let weigh = |(name, view): (&ServiceName, &ServiceView)| {
+            (name.clone(), Weight::of(&name.0, view, &pods, self.others.get(name).unwrap_or(&NONE)))
+        };
+        beyond(&self.views.iter().map(weigh).collect())
+    }
+
+    /// A Service as this node takes it, with its endpoints that are not pods of this node.
+    pub(super) fn taken(&self, name: &ServiceName) -> Option<(Cow<'_, ServiceView>, &EndpointView)> {
+        let view = self.views.get(name)?;
+        Some(match self.beyond.contains_key(name) {
+            true => (Cow::Owned(view.bare()), &NONE),
+            false => (Cow::Borrowed(view), self.others.get(name).unwrap_or(&NONE)),
+        })
+    }
+
+    /// Who has which address of outside: none of those that are too large.
+    pub(super) fn outside(&self) -> Outside<'_> {
+        Outside::new(self.views.iter().filter(|(name, _)| !self.beyond.contains_key(*name)), &self.link)
+    }
+}
