@@ -43,7 +43,17 @@ fn another_node_or_docker_on_the_same_machine() {
             .run("nft add table ip filter")
             .run("nft 'add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }'")
     };
-    assert_provoked(&docker().examined(), "forward", "warning", "FORWARD", "iptables -P FORWARD ACCEPT");
+    assert_provoked(
+        &docker().examined(),
+        "forward",
+        "warning",
+        "ip filter FORWARD",
+        "nft insert rule ip filter FORWARD iifname",
+    );
+    let input = Stage::new()
+        .run("nft add table inet fw")
+        .run("nft 'add chain inet fw in { type filter hook input priority 0; policy drop; }'");
+    assert_provoked(&input.examined(), "forward", "warning", "inet fw in", "th dport 53 accept");
     let ours =
         docker().run("nft add rule ip filter FORWARD iifname sampan0 accept").configure("network: {bridge: sampan0}\n");
     let (findings, _) = ours.examined();

@@ -1,10 +1,12 @@
 //! What the network of pods needs of the host: nft, nobody else in the way, a resolver, free ports.
 
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use edge_runtime::config::NetworkMode;
+use edge_runtime::net::firewall::others::{self, Blocking};
+use sampan_sys::resolve;
 
 use crate::doctor::finding::Finding;
 use crate::doctor::host::{Host, ask, find, text};
@@ -21,10 +23,10 @@ pub(crate) struct Facts {
     nft_refused: Option<String>,
     /// Chains of others that matter: who they are.
     kube_proxy: bool,
-    /// The policy of FORWARD in iptables' tables is drop, and nothing lets this node's bridge through.
-    forward_drops: bool,
+    /// Chains of others that let nothing of this node's bridge through, and the commands that do.
+    blocking: Vec<(Blocking, String)>,
     legacy_iptables: bool,
-    resolvers: Vec<IpAddr>,
+    resolvers: Vec<String>,
     /// `metrics.listen` that somebody else has.
     taken: Option<SocketAddr>,
     kubelet: bool,
@@ -37,14 +39,20 @@ pub(crate) fn look(host: &Host, daemon: Option<i32>) -> Facts {
     let chain = |table: &str, chain: &str| {
         nft.as_ref().and_then(|nft| ask(nft, &["list", "chain", "ip", table, chain]).ok()).unwrap_or_default()
     };
-    let forward = chain("filter", "FORWARD");
-    let drops = forward.contains("policy drop") && !forward.contains(config.network.bridge.as_str());
+    let bridge = config.network.bridge.as_str();
+    let listed = |args: &[&str]| nft.as_ref().and_then(|nft| ask(nft, args).ok()).unwrap_or_default();
+    let others = others::tables(&listed(&["list", "chains"]), bridge, true, true);
+    let blocking = others.iter().flat_map(|(family, table)| {
+        let found = others::blocking(family, table, &listed(&["list", "table", family, table]), bridge);
+        found.into_iter().map(move |one| (one.clone(), one.remedy(bridge)))
+    });
+    let blocking = blocking.collect();
     let tables = nft.as_ref().and_then(|nft| ask(nft, &["list", "tables"]).ok()).unwrap_or_default();
     Facts {
         is_cni: config.network.mode == NetworkMode::Cni,
         nft_refused,
         kube_proxy: tables.contains("kube-proxy") || !chain("nat", "KUBE-SERVICES").is_empty(),
-        forward_drops: drops,
+        blocking,
         legacy_iptables: !text("/proc/net/ip_tables_names").is_empty(),
         resolvers: resolvers(&text("/etc/resolv.conf")),
         taken: config.metrics.listen().filter(|address| daemon.is_none() && is_taken(*address)),
@@ -70,9 +78,11 @@ fn dry_run(nft: &Path) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(said.lines().next().unwrap_or("it failed").to_owned()) }
 }
 
-fn resolvers(text: &str) -> Vec<IpAddr> {
+/// Those that this node can ask: a link-local one is on a link that is there.
+fn resolvers(text: &str) -> Vec<String> {
     let servers = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
-    servers.filter_map(|rest| rest.trim().split('%').next()?.parse().ok()).collect()
+    let servers = servers.filter_map(|rest| rest.split_whitespace().next());
+    servers.filter(|word| resolve::server(word).is_some()).map(str::to_owned).collect()
 }
 
 fn is_taken(address: SocketAddr) -> bool {
@@ -100,11 +110,8 @@ pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
         let why = "two nodes on one machine serve the same Services; this one stands down";
         found.push(Finding::warning("other-node", who, why, cure));
     }
-    if facts.forward_drops {
-        let cure = "edge-runtime lets its own pods through while it runs; else: iptables -P FORWARD ACCEPT, or in \
-                    /etc/docker/daemon.json: \"ip-forward-no-drop\": true";
-        let what = "the chain FORWARD of iptables drops what it does not know (Docker sets this)";
-        found.push(Finding::warning("forward", what, "pods reach nothing beyond this machine", cure));
+    for (blocking, remedy) in facts.blocking.iter().filter(|_| !facts.is_cni) {
+        found.push(Finding::warning("forward", blocking.what(), blocking.why(), remedy.as_str()));
     }
     if facts.legacy_iptables {
         found.push(Finding::info(
@@ -136,7 +143,7 @@ mod tests {
     use crate::doctor::finding::tests::{assert_fine, assert_found};
 
     fn well() -> Facts {
-        Facts { nft: Some("/usr/sbin/nft".into()), resolvers: vec![[1, 1, 1, 1].into()], ..Facts::default() }
+        Facts { nft: Some("/usr/sbin/nft".into()), resolvers: vec!["1.1.1.1".into()], ..Facts::default() }
     }
 
     #[test]
@@ -149,12 +156,14 @@ mod tests {
         assert_found(&refused, "nft", Severity::Error, "modprobe nf_tables");
         assert_found(&judge(Facts { kube_proxy: true, ..well() }), "other-node", Severity::Warning, "services.enabled");
         assert_found(&judge(Facts { kubelet: true, ..well() }), "other-node", Severity::Warning, "kubeadm reset");
-        assert_found(
-            &judge(Facts { forward_drops: true, ..well() }),
-            "forward",
-            Severity::Warning,
-            "iptables -P FORWARD ACCEPT",
-        );
+        let blocking = |hook: &str| {
+            let listed = format!("chain c {{\ntype filter hook {hook} priority 0; policy drop;\n}}\n");
+            let found = others::blocking("inet", "filter", &listed, "b0").into_iter();
+            Facts { blocking: found.map(|one| (one.clone(), one.remedy("b0"))).collect(), ..well() }
+        };
+        assert_found(&judge(blocking("forward")), "forward", Severity::Warning, "filter c iifname b0 accept");
+        assert_found(&judge(blocking("input")), "forward", Severity::Warning, "th dport 53 accept");
+        assert_fine(&judge(Facts { is_cni: true, ..blocking("input") }));
         assert_found(&judge(Facts { legacy_iptables: true, ..well() }), "forward", Severity::Info, "");
         assert_found(
             &judge(Facts { resolvers: Vec::new(), ..well() }),
@@ -168,8 +177,8 @@ mod tests {
 
     #[test]
     fn the_hosts_files_and_ports_are_read() {
-        let text = "# nameserver 9.9.9.9\nnameserver 127.0.0.53\nnameserver fe80::1%eth0\nsearch x\n";
-        assert_eq!(resolvers(text).len(), 2);
+        let text = "# nameserver 9.9.9.9\nnameserver 127.0.0.53\nnameserver fe80::1%lo\nnameserver fe80::1%gone\n";
+        assert_eq!(resolvers(text), ["127.0.0.53", "fe80::1%lo"]);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         assert!(is_taken(listener.local_addr().unwrap()));
         assert!(dry_run(Path::new("/nowhere/nft")).is_err());
