@@ -76,7 +76,15 @@ pub(super) fn service_view(service: &DynamicObject) -> Option<Object> {
     if spec.get("clusterIPs").is_none() && spec.get("externalName").is_none() {
         return None;
     }
+    if let Some(created) = service.metadata.creation_timestamp.as_ref().filter(|_| asks_for_outside(&spec)) {
+        spec.set("created", json!(created));
+    }
     made(SERVICE_VIEW, service, json!({ "kind": SERVICE_VIEW, "spec": spec }))
+}
+
+/// Whether it has addresses that others may ask for, too: the oldest has them.
+fn asks_for_outside(spec: &Value) -> bool {
+    spec.get("externalIPs").is_some() || spec.get("ingressIPs").is_some()
 }
 
 /// Whether it is the cluster's DNS, which nodes answer themselves.
@@ -185,6 +193,17 @@ mod tests {
             "ports": [{"name": "http", "port": 80, "targetPort": "web", "nodePort": 30080}]});
         assert_eq!(view.body["spec"], wanted);
         assert_eq!((view.digest.key.kind.as_str(), view.digest.uid.as_str()), ("ServiceView", "u"));
+    }
+
+    #[test]
+    fn the_age_of_a_service_with_outside_addresses_is_told() {
+        let metadata =
+            json!({"name": "web", "namespace": "shop", "uid": "u", "creationTimestamp": "2026-01-02T03:04:05Z"});
+        let told = |spec: Value| {
+            service_view(&object(json!({"metadata": metadata, "spec": spec}))).unwrap().body["spec"]["created"].clone()
+        };
+        assert_eq!(told(json!({"clusterIP": "10.96.0.7", "externalIPs": ["192.0.2.1"]})), "2026-01-02T03:04:05Z");
+        assert_eq!(told(json!({"clusterIP": "10.96.0.7"})), Value::Null);
     }
 
     #[test]
