@@ -317,6 +317,41 @@ fn outside_addresses_take_what_they_name_but_no_service_and_no_name_server() {
     hold();
 }
 
+/// One Service of many ports is refused, with its name told; the others are served, and names are answered.
+#[test]
+fn a_service_of_too_many_ports_is_left_out_alone() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("hostile-many");
+    let node = cluster.node("edge");
+    let kubectl = &cluster.kubectl;
+    let on = node.name.clone();
+    let ports: Vec<Value> = (1..=400).map(|port| json!({"name": format!("p{port}"), "port": port})).collect();
+    kubectl.apply_all(&[
+        service("huge", "web", &json!({ "ports": ports })),
+        service("web", "web", &json!({})),
+        client("client", &on),
+        server("a", &on, "web"),
+    ]);
+    ["client", "a"].iter().for_each(|pod| drop(kubectl.wait_ready(pod)));
+    let at = |name: &str| -> SocketAddr { format!("{}:80", address(kubectl, name)).parse().expect("an address") };
+    let network = network(kubectl, "client");
+    answers(&network, at("web"), "a");
+    let refused = asked_from(&network, at("huge"));
+    assert!(refused.as_ref().is_err_and(|why| why.contains("refused")), "{refused:?}");
+    let huge = format!("{}/huge", kubectl.namespace);
+    until(Duration::from_secs(30), "the event names it", || {
+        let events = kubectl.ok(&["get", "events", "-A", "-o", "json"]);
+        if events.contains("ServicesLeftOut") && events.contains(&huge) { Ok(()) } else { Err(events) }
+    });
+    let (server, name) = (name_server(&node, "client"), zone(kubectl, "huge"));
+    assert_eq!(inside(Some(&network), move || leads_somewhere(server, &name)).join().expect("lives"), Ok(()));
+    // A change that makes it small enough is taken.
+    kubectl.apply_all(&[service("huge", "web", &json!({"ports": [{"name": "p80", "port": 80, "targetPort": 8080}]}))]);
+    answers(&network, at("huge"), "a");
+}
+
 #[test]
 fn s08_ten_thousand_flows_of_a_pod_keep_nobody_from_the_next_endpoint() {
     if !can_run() {
