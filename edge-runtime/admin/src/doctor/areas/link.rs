@@ -72,7 +72,8 @@ fn connect(identity: &Identity, bridge: &edge_runtime::link::address::BridgeAddr
         Err(Trouble::Connect("no answer within 15 s".to_owned()))
     };
     let dial = async {
-        dial::connect(bridge, Arc::new(config)).await.map(drop).map_err(|error| match error {
+        let dialled = async { dial::connect(bridge, dial::addresses(bridge).await?, Arc::new(config)).await };
+        dialled.await.map(drop).map_err(|error| match error {
             DialError::Resolve(_) | DialError::Name(_) => Trouble::Name(error.to_string()),
             DialError::Connect { .. } => Trouble::Connect(error.to_string()),
             _ => Trouble::Tls(error.to_string()),
