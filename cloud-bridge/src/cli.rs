@@ -7,7 +7,6 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
-use jiff::Timestamp;
 
 use crate::flags::{duration, words};
 use crate::invitation::Invitation;
@@ -136,7 +135,8 @@ async fn token_create(options: TokenCreate) -> anyhow::Result<()> {
     let ttl = options.life();
     let (client, _) = options.reach.client().await?;
     let about = info::read(&client).await.context("asking the API about its bridge (has it ever run?)")?;
-    let token = token::create(&client, &about.authority, &options.node, ttl, Timestamp::now()).await?;
+    let now = apimachinery::clock::timestamp();
+    let token = token::create(&client, &about.authority, &options.node, ttl, now).await?;
     let bridge = options.bridge.unwrap_or(about.url);
     let (text, ttl) = (token.text(), words(ttl));
     let invitation = Invitation { bridge: &bridge, node: &options.node, token: &text };

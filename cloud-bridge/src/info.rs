@@ -98,6 +98,13 @@ pub fn addresses(listen: &[SocketAddr], advertise: &[String]) -> Vec<String> {
     names
 }
 
+/// Names and address by which pods reach the API: those of its Service (K8s `kubeadm` puts the same into its certificates).
+pub fn service_names(address: IpAddr) -> Vec<String> {
+    const SERVICE: &str = "kubernetes.default.svc.cluster.local";
+    let ends = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", SERVICE];
+    ends.into_iter().map(str::to_owned).chain([address.to_string()]).collect()
+}
+
 /// Connecting a datagram socket picks a route and a source address, and sends nothing. The address is one
 /// of those reserved for documentation.
 fn own_address() -> Option<IpAddr> {
@@ -109,6 +116,21 @@ fn own_address() -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_api_is_called_as_its_service() {
+        let authority = crate::pki::authority::Authority::create("x").unwrap();
+        let names = service_names("10.96.0.1".parse().unwrap());
+        let server = authority.server(&names).unwrap();
+        let (_, leaf) = x509_parser::parse_x509_certificate(&server.certificate).unwrap();
+        let held = format!("{:?}", leaf.subject_alternative_name().unwrap().unwrap().value);
+        for name in
+            ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"]
+        {
+            assert!(held.contains(&format!("DNSName({name:?})")), "{held}");
+        }
+        assert!(held.contains("IPAddress([10, 96, 0, 1])"), "{held}");
+    }
 
     #[test]
     fn urls() {

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::Context;
 use clap::Args;
-use jiff::Timestamp;
 
 use crate::accept::Gate;
 use crate::bridge::clients::Clients;
@@ -73,7 +72,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let url = info::url(listener.local_addr()?, &options.advertise);
     let about = Info { url, authority: authority.fingerprint() };
     info::write(&client, &about).await?;
-    if let Err(error) = token::clear_expired(&client, Timestamp::now()).await {
+    if let Err(error) = token::clear_expired(&client, apimachinery::clock::timestamp()).await {
         log::warn!("expired join tokens were not cleared away: {error}");
     }
     let gate = Gate::new();

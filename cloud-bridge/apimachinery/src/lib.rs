@@ -11,11 +11,13 @@
 //! | [`user`] | who asks |
 //! | [`node_labels`] | which labels a node may give itself |
 //! | [`well_known`] | words that several parts know |
+//! | [`clock`] | the time of day, for what expires |
 //! | [`cron`] | schedules and time zones |
 //! | [`read_as`] | objects of which only a part is read |
 //! | [`typed`] | JSON read as a type |
 //! | [`panics`] | what a panic ends and how it is told |
 
+pub mod clock;
 pub mod cron;
 pub mod field;
 pub mod json;

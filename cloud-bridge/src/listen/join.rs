@@ -8,7 +8,6 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -52,7 +51,8 @@ pub(super) async fn answer(
         return Ok(respond(StatusCode::OK, &answer));
     }
     if known.is_none() {
-        token::redeem(&context.client, &context.authority.fingerprint(), &join.token, &join.node, Timestamp::now())
+        let now = apimachinery::clock::timestamp();
+        token::redeem(&context.client, &context.authority.fingerprint(), &join.token, &join.node, now)
             .await
             .map_err(of_token)?;
         // The token is used up: what fails from here on must not cost another.

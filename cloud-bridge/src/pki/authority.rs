@@ -54,6 +54,7 @@ impl Authority {
         let mut params = subject(&format!("sampan-ca-{cluster}"), None);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params.use_authority_key_identifier_extension = true;
         set_validity_from(&mut params, now, CA_LIFE);
         let certificate = params.self_signed(&key).map_err(failed("signing the authority's certificate"))?;
         Ok(Self { certificate: certificate.der().clone(), key, node_life: NODE_LIFE })
@@ -146,9 +147,7 @@ impl Authority {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         params.serial_number = Some(serial::new(issued, &SystemRandom::new())?);
         set_validity_from(&mut params, issued, self.node_life);
-        let signed =
-            params.signed_by(&request.public_key, &self.issuer()?).map_err(failed("signing a node certificate"))?;
-        Ok(signed.der().clone())
+        self.sign(params, &request.public_key)
     }
 
     /// Signs the request of a person, PEM of PKCS #10, for a client of the API: with the name and groups that it asks for, which
@@ -181,19 +180,28 @@ impl Authority {
         params.distinguished_name = name;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         set_validity(&mut params, life);
-        let signed = params.signed_by(&request.public_key, &self.issuer()?).map_err(failed("signing a certificate"))?;
-        Ok(to_pem("CERTIFICATE", signed.der()))
+        Ok(to_pem("CERTIFICATE", &self.sign(params, &request.public_key)?))
     }
 
-    fn issuer(&self) -> Result<Issuer<'static, &KeyPair>, PkiError> {
-        Issuer::from_ca_cert_der(&self.certificate, &self.key).map_err(failed("reading the authority's certificate"))
+    /// Signs, and names the authority's key in the certificate: RFC 5280 4.2.1.1 requires it, and clients that verify
+    /// strictly (Python 3.13) refuse a certificate without.
+    fn sign(
+        &self,
+        mut params: CertificateParams,
+        key: &impl PublicKeyData,
+    ) -> Result<CertificateDer<'static>, PkiError> {
+        let issuer = Issuer::from_ca_cert_der(&self.certificate, &self.key)
+            .map_err(failed("reading the authority's certificate"))?;
+        params.use_authority_key_identifier_extension = true;
+        let signed = params.signed_by(key, &issuer).map_err(failed("signing a certificate"))?;
+        Ok(signed.der().clone())
     }
 
     fn sign_new(&self, params: CertificateParams) -> Result<Signed, PkiError> {
         let key = new_key()?;
-        let certificate = params.signed_by(&key, &self.issuer()?).map_err(failed("signing a certificate"))?;
+        let certificate = self.sign(params, &key)?;
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        Ok(Signed { certificate: certificate.der().clone(), key })
+        Ok(Signed { certificate, key })
     }
 }
 
@@ -276,7 +284,6 @@ fn subject(common_name: &str, organization: Option<&str>) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = name;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.use_authority_key_identifier_extension = false;
     params
 }
 

@@ -177,3 +177,41 @@ fn a_person_gets_what_was_approved_and_no_nodes_name() {
         assert!(matches!(authority.person(nonsense, Duration::from_secs(3600)), Err(PkiError::Request(_))));
     }
 }
+
+/// Chains are verified as Python 3.13 and newer do (`VERIFY_X509_STRICT`).
+#[test]
+fn every_certificate_passes_strict_verification() {
+    let authority = Authority::create("x").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let ca = folder.path().join("ca.pem");
+    std::fs::write(&ca, authority.certificate_pem()).unwrap();
+    let mut person = CertificateParams::default();
+    person.distinguished_name = DistinguishedName::new();
+    person.distinguished_name.push(DnType::CommonName, "ann");
+    let person = person.serialize_request(&new_key().unwrap()).unwrap().pem().unwrap();
+    let server = authority.server(&["10.0.0.7".into(), "bridge.example".into()]).unwrap();
+    let client = authority.client("admin", "system:masters").unwrap();
+    let pem = |der: &CertificateDer<'_>| to_pem("CERTIFICATE", der);
+    for (kind, purpose, text) in [
+        ("authority", "any", authority.certificate_pem()),
+        ("server", "sslserver", pem(&server.certificate)),
+        ("client", "sslclient", pem(&client.certificate)),
+        ("node", "sslclient", pem(&authority.node("edge-1", &request("x")).unwrap())),
+        ("person", "sslclient", authority.person(person.as_bytes(), Duration::from_secs(3600)).unwrap()),
+    ] {
+        let file = folder.path().join(kind);
+        std::fs::write(&file, &text).unwrap();
+        let verified = std::process::Command::new("openssl")
+            .args(["verify", "-x509_strict", "-purpose", purpose, "-CAfile"])
+            .args([&ca, &file])
+            .output()
+            .unwrap();
+        assert!(verified.status.success(), "{kind}: {}", String::from_utf8_lossy(&verified.stderr));
+        let certificate = &certificates(kind, text.as_bytes()).unwrap()[0];
+        let (_, parsed) = x509_parser::parse_x509_certificate(certificate).unwrap();
+        let named = parsed.iter_extensions().any(|one| {
+            matches!(one.parsed_extension(), x509_parser::extensions::ParsedExtension::AuthorityKeyIdentifier(_))
+        });
+        assert!(named, "{kind} does not name the authority's key");
+    }
+}

@@ -9,11 +9,12 @@ use serde_json::Value;
 
 use super::{Accounts, ISSUER};
 use crate::storage::Store;
+use apimachinery::clock;
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
 use apimachinery::user::{UserInfo, account_groups, account_name};
 
-/// Clocks of clients may be off by this much.
+/// An object on its way out counts for so long after its time.
 const LEEWAY_S: i64 = 60;
 
 /// A token that holds.
@@ -31,9 +32,7 @@ pub(crate) fn review<'a>(
     wanted: &[String],
 ) -> Option<Proven> {
     let claims = accounts.key.verify(token)?;
-    let now = Timestamp::now().as_second();
-    let time = |name: &str| claims[name].as_i64();
-    if claims["iss"] != ISSUER || time("exp")? <= now || time("nbf")? > now + LEEWAY_S {
+    if claims["iss"] != ISSUER || !in_time(&claims, clock::timestamp()) {
         return None;
     }
     let own = [ISSUER.to_owned()];
@@ -47,7 +46,7 @@ pub(crate) fn review<'a>(
     let namespace = private["namespace"].as_str()?;
     let account = &private["serviceaccount"];
     let store = store();
-    let alive = |storage: &str, namespace: &str, claim: &Value| present(&store, storage, namespace, claim, now);
+    let alive = |storage: &str, namespace: &str, claim: &Value| present(&store, storage, namespace, claim);
     let bound = [("pods", "pod", namespace), ("secrets", "secret", namespace), ("nodes", "node", "")];
     if !alive("serviceaccounts", namespace, account) {
         return None;
@@ -67,12 +66,20 @@ pub(crate) fn review<'a>(
     Some(Proven { user, audiences })
 }
 
+/// Whether a token has not ended. Its start is not judged: nobody but this server signs tokens, so one that begins later than
+/// now was made before the clock went back, as that of a board without a battery does at each start.
+fn in_time(claims: &Value, now: Timestamp) -> bool {
+    claims["exp"].as_i64().is_some_and(|end| end > now.as_second())
+}
+
 /// Whether the object of this name is still the one with this uid, and not long on its way out.
-fn present(store: &Store, storage: &str, namespace: &str, claim: &Value, now: i64) -> bool {
+fn present(store: &Store, storage: &str, namespace: &str, claim: &Value) -> bool {
     let (Some(name), Some(uid)) = (claim["name"].as_str(), claim["uid"].as_str()) else { return false };
     let key = ObjectKey { namespace: namespace.to_owned(), name: name.to_owned() };
     let Ok(Some(found)) = store.get(storage, &key) else { return false };
     let deleted = found.value()["metadata"]["deletionTimestamp"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
+    // By the clock that wrote it.
+    let now = Timestamp::now().as_second();
     meta::text(found.value(), "uid") == uid && deleted.is_none_or(|at| at.as_second() + LEEWAY_S >= now)
 }
 
@@ -87,4 +94,21 @@ fn extra(claims: &Value) -> BTreeMap<String, Vec<String>> {
     ];
     let known = facts.into_iter().filter_map(|(name, value)| Some((name, value?)));
     known.map(|(name, value)| (format!("authentication.kubernetes.io/{name}"), vec![value])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_token_holds_while_the_clock_is_behind() {
+        let now = Timestamp::from_second(1_800_000_000).unwrap();
+        let of = |start: i64, end: i64| json!({"nbf": start, "exp": end});
+        assert!(in_time(&of(1_800_000_000, 1_800_003_600), now));
+        assert!(in_time(&of(1_900_000_000, 1_900_003_600), now), "made before the clock went back");
+        assert!(!in_time(&of(1_700_000_000, 1_800_000_000), now));
+        assert!(!in_time(&json!({"nbf": 1}), now), "it has to have an end");
+    }
 }
