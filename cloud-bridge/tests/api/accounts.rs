@@ -119,6 +119,24 @@ async fn services_get_addresses_of_the_range_once() {
     let address = web["spec"]["clusterIP"].as_str().unwrap().to_owned();
     assert!(address.starts_with("10.96.0."), "{address}");
     assert_eq!(web["spec"]["clusterIPs"], json!([address]));
+    // It stays with what it has, whichever of the two fields says otherwise.
+    for (changed, why) in [
+        (
+            json!({"clusterIPs": ["10.96.0.1"]}),
+            "spec.clusterIPs: Invalid value: [\"10.96.0.1\"]: first value must match",
+        ),
+        (
+            json!({"clusterIP": "10.96.0.1"}),
+            "spec.clusterIPs[0]: Invalid value: [\"10.96.0.1\"]: may not change once set",
+        ),
+        (
+            json!({"clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1"]}),
+            "spec.clusterIPs[0]: Invalid value: [\"10.96.0.1\"]: may not change once set",
+        ),
+    ] {
+        let refused = api.patch(&format!("{path}/web"), MERGE, json!({"spec": changed})).await;
+        refused.fails_with(422, why);
+    }
     let headless = api.post(&path, service("headless", json!({"clusterIP": "None"}))).await.ok();
     assert_eq!(headless["spec"]["clusterIP"], "None");
     let outside = service("outside", json!({"type": "ExternalName", "externalName": "a.b"}));

@@ -83,10 +83,7 @@ pub(crate) fn allocate(ctx: &Attributes<'_>, store: &Store, new: &mut Value, old
         && let Some(range) = ctx.inner.config.services
         && old["spec"] != new["spec"]
     {
-        let has_none = new["spec"]["clusterIP"].as_str().is_none_or(str::is_empty);
-        if has_none || old["spec"]["clusterIP"] != new["spec"]["clusterIP"] {
-            cluster_ip::allocate(range, store, &ctx.resource, new)?;
-        }
+        cluster_ip::update(range, store, &ctx.resource, new, old)?;
         node_port::allocate(store, &ctx.resource, new)?;
     }
     Ok(())

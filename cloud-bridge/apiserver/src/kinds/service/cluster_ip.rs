@@ -49,8 +49,8 @@ impl ServiceRange {
         (1 << (32 - self.prefix)) - 2
     }
 
-    /// Of the API itself, if the range is its own.
-    fn first(self) -> Ipv4Addr {
+    /// Address of the API's own Service.
+    pub fn first(self) -> Ipv4Addr {
         Ipv4Addr::from(self.network + 1)
     }
 
@@ -128,6 +128,27 @@ pub(crate) fn allocate(range: ServiceRange, store: &Store, resource: &Resource, 
         }
     }
     Ok(())
+}
+
+/// Gives an updated Service the address it needs, if it had none. One that it has stays, which validation sees to.
+pub(crate) fn update(
+    range: ServiceRange,
+    store: &Store,
+    resource: &Resource,
+    new: &mut Value,
+    old: &Value,
+) -> ApiResult<()> {
+    let has = |service: &Value| !service["spec"]["clusterIP"].as_str().unwrap_or_default().is_empty();
+    if !has(new) || !has(old) || old["spec"]["type"] == "ExternalName" {
+        return allocate(range, store, resource, new);
+    }
+    const OF_ADDRESSES: [&str; 4] = ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"];
+    let changed = OF_ADDRESSES.iter().any(|field| new["spec"][field] != old["spec"][field]);
+    let errors = if changed && new["spec"]["type"] != "ExternalName" { families::choose(new) } else { Vec::new() };
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(ApiError::invalid(resource, meta::text(new, "name"), &errors))
 }
 
 /// What every cluster has of the API itself: its range, and its Service in `default`.

@@ -121,16 +121,7 @@ fn default(service: &mut Value) {
 
 fn prepare_update(new: &mut Value, old: &Value) {
     keep_status(new, old);
-    // What a manifest leaves out was chosen at creation and stays.
-    if text(&new["spec"], "clusterIP").is_empty() && text(&new["spec"], "type") != "ExternalName" {
-        for field in ["clusterIP", "clusterIPs"] {
-            if let (Some(spec), value @ (Value::String(_) | Value::Array(_))) =
-                (object_mut(new, "spec"), &old["spec"][field])
-            {
-                spec.insert(field.to_owned(), value.clone());
-            }
-        }
-    }
+    addresses(new, old);
     if text(&new["spec"], "ipFamilyPolicy").is_empty() && text(&new["spec"], "type") != "ExternalName" {
         let chosen = old["spec"]["ipFamilyPolicy"].clone();
         if let (Some(spec), Value::String(_)) = (object_mut(new, "spec"), &chosen) {
@@ -140,6 +131,33 @@ fn prepare_update(new: &mut Value, old: &Value) {
     cluster_ips(new);
     node_port::inherit(new, old);
     type_change::forget(new, old);
+}
+
+/// Keeps what a manifest leaves out, since it was chosen at creation, and makes `clusterIPs` follow a `clusterIP` that was
+/// changed alone (K8s pkg/registry/core/service/storage `patchAllocatedValues`, `normalizeClusterIPs`).
+fn addresses(new: &mut Value, old: &Value) {
+    let none = |spec: &Value, field: &str| match field {
+        "clusterIP" => text(spec, field).is_empty(),
+        _ => items(spec, field).is_empty(),
+    };
+    let named = text(&new["spec"], "type") == "ExternalName" || text(&old["spec"], "type") == "ExternalName";
+    for field in ["clusterIP", "clusterIPs"] {
+        if !named
+            && none(&new["spec"], field)
+            && let (Some(spec), value @ (Value::String(_) | Value::Array(_))) =
+                (object_mut(new, "spec"), &old["spec"][field])
+        {
+            spec.insert(field.to_owned(), value.clone());
+        }
+    }
+    let spec = &new["spec"];
+    let same = |field: &str| spec[field] == old["spec"][field];
+    if !same("clusterIP")
+        && same("clusterIPs")
+        && let Some(spec) = new.get_mut("spec")
+    {
+        remove(spec, "clusterIPs");
+    }
 }
 
 /// `clusterIPs` repeats `clusterIP`. Who gives the former alone is told.
@@ -163,6 +181,27 @@ fn cluster_ips(service: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_stay_and_follow_each_other() {
+        let service = |more: Value| {
+            let mut spec = json!({"type": "ClusterIP"});
+            spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            json!({ "spec": spec })
+        };
+        let old = service(json!({"clusterIP": "10.96.0.9", "clusterIPs": ["10.96.0.9"]}));
+        for (given, ip, ips) in [
+            (json!({}), "10.96.0.9", json!(["10.96.0.9"])),
+            (json!({"clusterIP": "10.96.0.8"}), "10.96.0.8", json!(["10.96.0.8"])),
+            (json!({"clusterIP": "10.96.0.8", "clusterIPs": ["10.96.0.9"]}), "10.96.0.8", json!(["10.96.0.8"])),
+            (json!({"clusterIP": "10.96.0.9", "clusterIPs": ["10.96.0.8"]}), "10.96.0.9", json!(["10.96.0.8"])),
+            (json!({"clusterIPs": ["10.96.0.8"]}), "10.96.0.9", json!(["10.96.0.8"])),
+        ] {
+            let mut new = service(given);
+            prepare_update(&mut new, &old);
+            assert_eq!((&new["spec"]["clusterIP"], &new["spec"]["clusterIPs"]), (&json!(ip), &ips));
+        }
+    }
 
     #[test]
     fn a_condition_may_have_no_time() {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::kinds::pod::validate::probe;
 use crate::resource::object_meta;
-use apimachinery::field::{Errors, FieldError, immutable, invalid_number, invalid_text, one_of};
+use apimachinery::field::{Errors, FieldError, invalid_number, invalid_text, one_of};
 use apimachinery::json::{integer, items, present, text};
 use apimachinery::names;
 
@@ -62,13 +62,31 @@ pub(crate) fn create(service: &Value) -> Vec<FieldError> {
 /// Validates a change of a Service.
 pub(crate) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::new();
-    let (new_ip, old_ip) = (text(&new["spec"], "clusterIP"), text(&old["spec"], "clusterIP"));
-    let both_have_ip = |s: &Value| text(&s["spec"], "type") != "ExternalName";
-    if both_have_ip(new) && both_have_ip(old) && !old_ip.is_empty() && new_ip != old_ip {
-        immutable(&mut errors, "spec.clusterIPs[0]", &new["spec"]["clusterIP"], &old["spec"]["clusterIP"]);
-    }
+    addresses(&mut errors, &new["spec"], &old["spec"]);
     errors.extend(create(new));
     errors
+}
+
+/// What a Service has of the cluster stays with it (`upgradeDowngradeClusterIPsErrs`).
+fn addresses(errors: &mut Errors, new: &Value, old: &Value) {
+    let named = [new, old].iter().any(|spec| text(spec, "type") == "ExternalName");
+    let headless = [new, old].iter().all(|spec| text(spec, "clusterIP") == "None");
+    if named || headless {
+        return;
+    }
+    let (now, before) = (items(new, "clusterIPs"), items(old, "clusterIPs"));
+    for (i, ip) in before.iter().enumerate() {
+        let why = match now.get(i) {
+            Some(now) if now != ip => "may not change once set",
+            None if i == 0 => "primary clusterIP can not be unset",
+            _ => continue,
+        };
+        errors.push(FieldError::invalid(format!("spec.clusterIPs[{i}]"), &new["clusterIPs"], why));
+    }
+    if now.len() == 1 && before.len() > 1 && text(new, "ipFamilyPolicy") != "SingleStack" {
+        let why = "must be set to 'SingleStack' when releasing the secondary clusterIP";
+        errors.push(FieldError::invalid("spec.ipFamilyPolicy", &new["ipFamilyPolicy"], why));
+    }
 }
 
 fn external_name(errors: &mut Errors, spec: &Value) {
@@ -162,4 +180,33 @@ pub(crate) fn endpoint_ip(errors: &mut Errors, path: &str, text: &str) {
         return;
     };
     errors.push(FieldError::invalid(path, &text.into(), &complaint));
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_address_may_not_change_once_set() {
+        let of = |ips: Value| json!({"clusterIP": ips[0], "clusterIPs": ips, "ipFamilyPolicy": "PreferDualStack"});
+        let told = |new: Value, old: Value| {
+            let mut errors = Errors::new();
+            addresses(&mut errors, &new, &old);
+            errors.iter().map(|one| format!("{}: {}", one.field, one.message)).collect::<Vec<_>>()
+        };
+        let old = of(json!(["10.96.0.9"]));
+        assert_eq!(told(old.clone(), old.clone()), [""; 0]);
+        assert_eq!(
+            told(of(json!(["10.96.0.8"])), old.clone()),
+            ["spec.clusterIPs[0]: Invalid value: [\"10.96.0.8\"]: may not change once set"]
+        );
+        assert_eq!(
+            told(json!({"clusterIPs": []}), old.clone()),
+            ["spec.clusterIPs[0]: Invalid value: []: primary clusterIP can not be unset"]
+        );
+        assert_eq!(told(old.clone(), of(json!(["10.96.0.9", "fd00::1"]))).len(), 1);
+        assert_eq!(told(json!({"type": "ExternalName"}), old), [""; 0]);
+    }
 }
