@@ -11,7 +11,6 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use futures::future::BoxFuture;
-use jiff::Timestamp;
 use serde_json::json;
 
 use crate::accept::Gate;
@@ -57,6 +56,10 @@ pub struct Options {
     /// Addresses that Services get: an IPv4 range.
     #[arg(long, default_value = "10.96.0.0/16", value_parser = ServiceRange::parse)]
     pub service_range: ServiceRange,
+    /// Go on from the copy of the state file if that file is damaged or missing. What was written since the copy is lost. While
+    /// the bridge runs with this flag it tells nodes of pods and ends none: start it without when the API has what it should.
+    #[arg(long)]
+    pub restore: bool,
     /// So many pods that ended stay; of more the oldest are removed. 0 keeps all.
     #[arg(long, default_value_t = workloads::Options::default().terminated_pod_gc_threshold)]
     pub terminated_pod_gc_threshold: usize,
@@ -64,6 +67,10 @@ pub struct Options {
     /// are made anew elsewhere while they may still run there. Absent: nothing is evicted from such a node.
     #[arg(long, value_parser = evict_after)]
     pub evict_after: Option<Duration>,
+    /// Give tokens of service accounts no longer life than this, whatever a TokenRequest asks for: 24h, 30d. At least 1h.
+    /// Absent: 136 years at most, as on Kubernetes.
+    #[arg(long, value_parser = token_life)]
+    pub service_account_max_token_expiration: Option<Duration>,
     #[command(flatten)]
     pub subnets: SubnetFlags,
     /// Lead Services of type LoadBalancer without a class in at the addresses of the nodes where their ready pods are; of one
@@ -135,6 +142,13 @@ impl SubnetFlags {
     }
 }
 
+/// Bounds are those of kube-apiserver.
+fn token_life(text: &str) -> anyhow::Result<Duration> {
+    let life = flags::duration(text)?;
+    anyhow::ensure!((3600..=1 << 32).contains(&life.as_secs()), "must be between 1h and 2^32 seconds");
+    Ok(life)
+}
+
 fn evict_after(text: &str) -> anyhow::Result<Duration> {
     let after = flags::duration(text)?;
     // Seconds are signed 64-bit numbers in the API.
@@ -167,9 +181,13 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let accounts = Accounts::new(&key, authority.certificate_pem())
         .with_context(|| format!("{}: delete it to have another made", options.state.join("pki/sa.key").display()))?;
     let api = Server::open(Config {
+        restore: options.restore,
         accounts: Some(Arc::new(accounts)),
         services: Some(options.service_range),
         cel_helper: Some(cel_helper("/proc/self/exe")),
+        token_life_max: options
+            .service_account_max_token_expiration
+            .and_then(|life| i64::try_from(life.as_secs()).ok()),
         toleration_seconds: options.evict_after.and_then(|after| i64::try_from(after.as_secs()).ok()),
         ..Config::new(options.state.join("api.db"))
     })?;
@@ -185,7 +203,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let rules_listener = options.rules.bind().await?;
     let page = options.page.bind(false).await?;
     let plain = options.nodes.plain_ports().await?;
-    let names = info::addresses(&[options.listen, options.api_listen], &options.advertise);
+    let mut names = info::addresses(&[options.listen, options.api_listen], &options.advertise);
+    names.extend(info::service_names(options.service_range.first().into()));
     let serving = Serving::new(Arc::clone(&authority), names)?;
     let link_tls = tls::link_config(&authority, &serving)?;
     let ca = std::slice::from_ref(authority.certificate());
@@ -193,7 +212,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let api_url = info::url(calls.local_addr()?, &[]);
     let about = Info { url: info::url(links.local_addr()?, &options.advertise), authority: authority.fingerprint() };
     info::write(&client, &about).await?;
-    if let Err(error) = token::clear_expired(&client, Timestamp::now()).await {
+    if let Err(error) = token::clear_expired(&client, apimachinery::clock::timestamp()).await {
         log::warn!("expired join tokens were not cleared away: {error}");
     }
 
@@ -209,6 +228,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         replicated: false,
         is_master: true,
         mirror_namespaces: options.nodes.mirror_namespace.clone().into(),
+        lists_withheld: options.restore,
         toleration_seconds: options.evict_after.map_or(300, |after| after.as_secs()),
         rule_authorities: options.rules.authorities()?,
         pods_seen: page.as_ref().map(Page::pods_seen),

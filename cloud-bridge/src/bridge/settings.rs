@@ -34,6 +34,8 @@ pub struct Settings {
     /// Other bridges may serve the same nodes over the same API: what must stay in order is written only after a look
     /// at whose the node is.
     pub replicated: bool,
+    /// Nodes are told of objects, but no list as complete, so nothing ends for being absent: the API may lack what it had.
+    pub lists_withheld: bool,
     /// A node whose Node object was deleted registers again instead of being sent away: for clusters in which a
     /// controller deletes the Nodes of machines that it cannot find.
     pub deleted_nodes_return: bool,
@@ -67,6 +69,7 @@ impl Default for Settings {
             api: None,
             service_scope: ServiceScope::default(),
             replicated: true,
+            lists_withheld: false,
             deleted_nodes_return: false,
             toleration_seconds: 300,
             rules_place: None,

@@ -73,6 +73,8 @@ pub struct World {
     /// It is known of every node of which site it is.
     located: bool,
     orders: Orders,
+    /// No list is told as complete.
+    withheld: bool,
 }
 
 #[derive(Debug, Default)]
@@ -124,6 +126,11 @@ struct Pod {
 impl World {
     pub fn new(service_scope: ServiceScope) -> Self {
         Self { service_scope, ..Self::default() }
+    }
+
+    /// From now on no list is told as complete, or each that is.
+    pub fn withhold_lists(&mut self, withheld: bool) {
+        self.withheld = withheld;
     }
 
     pub fn is_ours(&self, node: &str) -> bool {
@@ -329,7 +336,7 @@ impl World {
         let placed = self.located || !view.wants.routes;
         let told = !view.own.iter().chain(&view.behind).any(|name| late(name));
         let ordered = !view.takes_orders || self.orders.are_of(view.round);
-        let mut complete = view.seeded && view.asked.is_empty() && placed && told && ordered;
+        let mut complete = !self.withheld && view.seeded && view.asked.is_empty() && placed && told && ordered;
         for pod in view.pods.values_mut() {
             if !view.listed && pod.refs.iter().any(|name| late(name)) {
                 complete = false;

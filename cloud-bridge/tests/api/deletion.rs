@@ -147,6 +147,25 @@ async fn an_owner_that_never_was() {
     assert_eq!(api.get(&api.path("configmaps/kept")).await.code, 200, "a kind that is not served cannot be judged");
 }
 
+/// Owners are looked up by kind and name, and then compared by uid.
+#[tokio::test]
+async fn an_owner_of_another_name_or_kind_is_gone() {
+    let api = Api::open().await;
+    let owner = api.post(&api.path("configmaps"), config("owner", json!({}))).await.ok();
+    let reference = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]});
+    for (name, field, value) in [("kind", "kind", "Secret"), ("name", "name", "other"), ("right", "name", "owner")] {
+        let mut object = config(name, json!({}));
+        let mut reference = reference.clone();
+        reference[field] = json!(value);
+        object["metadata"]["ownerReferences"] = json!([reference]);
+        api.post(&api.path("configmaps"), object).await.ok();
+    }
+    for gone in ["kind", "name"] {
+        api.until(&api.path(&format!("configmaps/{gone}")), |a| a.code == 404).await;
+    }
+    assert_eq!(api.get(&api.path("configmaps/right")).await.code, 200);
+}
+
 #[tokio::test]
 async fn a_namespace_takes_its_contents_along() {
     let api = Api::open().await;

@@ -47,7 +47,7 @@ impl Server {
     /// runtime.
     ///
     /// # Errors
-    /// The file cannot be opened, is no database, or is damaged and has no copy; the error names it.
+    /// The file cannot be opened, is no database, or is damaged and its copy not wanted; the error names it.
     pub fn open(config: Config) -> Result<Self, StoreError> {
         let history = History {
             age: config.history,
@@ -55,7 +55,7 @@ impl Server {
             bytes: config.history_bytes,
             expiring: EVENTS_MAX,
         };
-        let store = Store::open(&config.file, history)?;
+        let store = Store::open(&config.file, history, config.restore)?;
         Self::on(config, store)
     }
 

@@ -91,8 +91,7 @@ fn named(ctx: &Context<'_>, store: &Store, mut value: Value, generated: bool) ->
 }
 
 fn insert(ctx: &Context<'_>, store: &mut Store, value: Value) -> ApiResult<Value> {
-    let expires = ctx.resource.expiry(ctx.now);
-    let stored = store.write(&ctx.resource.storage, value, None, expires)?;
+    let stored = store.write(&ctx.resource.storage, value, None, ctx.resource.life())?;
     ctx.inner.quotas.charge(ctx.user, &ctx.resource, &stored);
     Ok(stored.value().clone())
 }

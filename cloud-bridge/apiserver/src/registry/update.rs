@@ -120,8 +120,7 @@ pub(crate) fn replace(
     }
     ctx.inner.quotas.admit(ctx.user, &ctx.resource)?;
     resource_quota::write(store, charges)?;
-    let expires = resource.expiry(ctx.now);
-    let stored = store.write(&resource.storage, new, Some(current), expires)?;
+    let stored = store.write(&resource.storage, new, Some(current), resource.life())?;
     ctx.inner.quotas.charge(ctx.user, &ctx.resource, &stored);
     Ok(stored.value().clone())
 }

@@ -10,9 +10,8 @@ pub(crate) mod typed;
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::Duration;
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::codec::decode;
@@ -146,9 +145,9 @@ impl Resource {
         self.strategy().read(stored).map_or(Cow::Borrowed(stored), Cow::Owned)
     }
 
-    /// When an object that is written now expires.
-    pub(crate) fn expiry(&self, now: Timestamp) -> Option<SystemTime> {
-        self.rules().ttl.map(|ttl| SystemTime::from(now) + ttl)
+    /// For how long an object stays without another write, if not for ever.
+    pub(crate) fn life(&self) -> Option<Duration> {
+        self.rules().ttl
     }
 
     /// True when the stored form is not the served one.

@@ -27,6 +27,8 @@ use samples::Samples;
 pub struct Config {
     /// The SQLite file; created when absent.
     pub file: PathBuf,
+    /// A damaged file is replaced by its copy.
+    pub restore: bool,
     /// Bearer tokens and whom they stand for.
     pub tokens: Vec<(String, UserInfo)>,
     /// Watch history is kept at least this long...
@@ -45,6 +47,8 @@ pub struct Config {
     pub services: Option<ServiceRange>,
     /// The command that judges validation rules of custom resources; without it none are taken.
     pub cel_helper: Option<Vec<OsString>>,
+    /// The longest life of a service account token, in seconds; without it as long as a TokenRequest asks for.
+    pub token_life_max: Option<i64>,
     /// The seconds for which pods that say nothing tolerate a node that is not ready or silent; without it for ever.
     pub toleration_seconds: Option<i64>,
 }
@@ -54,6 +58,7 @@ impl Config {
     pub fn new(file: impl Into<PathBuf>) -> Self {
         Self {
             file: file.into(),
+            restore: false,
             tokens: Vec::new(),
             // As long as Kubernetes keeps it at the least: there etcd is compacted every five minutes.
             history: Duration::from_secs(300),
@@ -65,6 +70,7 @@ impl Config {
             accounts: None,
             services: None,
             cel_helper: None,
+            token_life_max: None,
             toleration_seconds: Some(300),
         }
     }

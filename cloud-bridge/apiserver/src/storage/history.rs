@@ -3,12 +3,11 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use rusqlite::{OptionalExtension, Rows, params};
 
 use super::leases::LEASES;
-use super::rows::{deleted_state, place, seconds, unsigned};
+use super::rows::{deleted_state, place, unsigned};
 use super::write::set_fact;
 use super::{Change, ChangeKind, Store, StoreError, Stored};
 use apimachinery::key::ObjectKey;
@@ -176,7 +175,7 @@ impl Store {
 
     /// Drops expired objects, then history beyond its limits of age, rows and bytes.
     pub(super) fn trim(&mut self) -> Result<(), StoreError> {
-        let now = seconds(SystemTime::now());
+        let now = self.clock.now();
         self.drop_expired(now)?;
         let age = now.saturating_sub(i64::try_from(self.history.age.as_secs()).unwrap_or(i64::MAX));
         let newest = |sql: &str, limit: i64| -> Result<Option<i64>, StoreError> {

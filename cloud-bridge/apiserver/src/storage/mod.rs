@@ -4,6 +4,8 @@
 //! returns, and on the disk when `durable` says so; nobody is shown it before. Knows keys, bodies and revisions; the
 //! only fields of an object that it reads are in `metadata`, and the time of a Lease.
 
+mod clock;
+mod gone;
 mod history;
 mod keeper;
 mod leases;
@@ -28,6 +30,7 @@ use rusqlite::config::DbConfig;
 use serde_json::Value;
 
 use apimachinery::key::ObjectKey;
+use clock::Clock;
 use keeper::Keeper;
 pub(crate) use leases::LEASES;
 use leases::Leases;
@@ -146,6 +149,7 @@ pub(crate) struct Store {
     /// When history was last trimmed for the time that had passed.
     trimmed: Instant,
     leases: Leases,
+    clock: Clock,
     subscribers: subscribers::Subscribers,
     /// Held as long as the file is in use.
     _lock: File,

@@ -1,13 +1,15 @@
-//! Opening the state file: one process at a time, checked, and from its copy when it is damaged.
+//! Opening the state file: one process at a time, checked, and from its copy when it is damaged and somebody asks for that.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OptionalExtension};
 
+use super::clock::Clock;
+use super::gone;
 use super::keeper::{Keeper, beside, copy_of, sync_folder};
 use super::leases::{LEASES, Leases};
 use super::schema::{self, SchemaError};
@@ -23,21 +25,29 @@ const REOPEN_JUMP: u64 = 1000;
 /// How far it jumps when a copy takes the place of the file: further than any run can have come since the copy. Revisions
 /// are 63 bits; this is done eight million times before they run out.
 const RESTORE_JUMP: u64 = 1 << 40;
+/// Pauses between attempts to read a file that the disk does not give, in seconds: a minute in all.
+const PAUSES: [u64; 6] = [1, 2, 4, 8, 15, 30];
 
 impl Store {
-    /// Opens or creates the file. A damaged one is set aside, and its copy takes its place.
+    /// Opens or creates the file. With `restore` a damaged one is set aside, and its copy takes its place: what was deleted
+    /// since comes back, so that is not done unasked.
     ///
     /// # Errors
-    /// `StoreError::Open` names the file; nothing is changed in a file that cannot be used and has no copy.
-    pub(crate) fn open(path: &Path, history: History) -> Result<Self, StoreError> {
-        Self::open_with(path, history, None)
+    /// `StoreError::Open` names the file; nothing is changed in a file that cannot be used.
+    pub(crate) fn open(path: &Path, history: History, restore: bool) -> Result<Self, StoreError> {
+        Self::open_with(path, history, restore, None)
     }
 
     /// As `open`, with another way to sync.
-    pub(crate) fn open_with(path: &Path, history: History, sync: Option<Sync>) -> Result<Self, StoreError> {
+    pub(crate) fn open_with(
+        path: &Path,
+        history: History,
+        restore: bool,
+        sync: Option<Sync>,
+    ) -> Result<Self, StoreError> {
         let fail = |reason: String| StoreError::Open { path: path.to_owned(), reason };
         let lock = lock(path).map_err(|e| fail(e.to_string()))?;
-        let conn = usable(path).map_err(|e| fail(e.to_string()))?;
+        let conn = usable(path, restore).map_err(|e| fail(e.to_string()))?;
         let start = |e: io::Error| fail(e.to_string());
         let mut store = Self {
             keeper: Keeper::start(path).map_err(start)?,
@@ -53,6 +63,7 @@ impl Store {
             writes: 0,
             trimmed: Instant::now(),
             leases: Leases::default(),
+            clock: Clock::open(&conn).map_err(|e| fail(e.to_string()))?,
             subscribers: subscribers::Subscribers::default(),
             conn,
             _lock: lock,
@@ -120,30 +131,47 @@ fn lock(path: &Path) -> Result<File, SchemaError> {
     }
 }
 
-/// A connection to the file, or to what its copy says.
-fn usable(path: &Path) -> Result<Connection, SchemaError> {
+/// A connection to the file or, if that is wanted, to what its copy says.
+fn usable(path: &Path, restore: bool) -> Result<Connection, SchemaError> {
     let gone = std::fs::metadata(path).map_or(true, |file| file.len() == 0);
     let copy = copy_of(path);
     let found = if gone && copy.exists() {
         Err(SchemaError::Damaged("it is missing or empty, and its copy is there".to_owned()))
     } else {
-        connect(path)
+        patiently(&PAUSES.map(Duration::from_secs), || connect(path))
     };
     let damage = match found {
         Err(damage) if damage.is_damage() && copy.exists() => damage,
         other => return other,
     };
-    log::error!("state file {}: {damage}", path.display());
-    restore(path, &copy)?;
     let made = std::fs::metadata(&copy).and_then(|copy| copy.modified()).ok();
     let made =
         made.and_then(|at| jiff::Timestamp::try_from(at).ok()).map_or(String::new(), |at| format!(" of {at:.0}"));
+    if !restore {
+        return Err(SchemaError::Copied { damage: damage.to_string(), made });
+    }
+    log::error!("state file {}: {damage}", path.display());
+    put_back(path, &copy)?;
     log::error!(
         "state file {}: its copy{made} takes its place: what was written since is lost; the damaged file is kept as {}",
         path.display(),
         beside(path, "damaged").display(),
     );
     connect(path)
+}
+
+/// Tries again while the disk does not answer.
+fn patiently<T>(pauses: &[Duration], mut attempt: impl FnMut() -> Result<T, SchemaError>) -> Result<T, SchemaError> {
+    for pause in pauses {
+        match attempt() {
+            Err(error) if error.may_pass() => {
+                log::error!("the state file cannot be read, next attempt in {} s: {error}", pause.as_secs());
+                std::thread::sleep(*pause);
+            }
+            other => return other,
+        }
+    }
+    attempt()
 }
 
 fn connect(path: &Path) -> Result<Connection, SchemaError> {
@@ -156,7 +184,7 @@ fn connect(path: &Path) -> Result<Connection, SchemaError> {
 }
 
 /// Puts the copy in the file's place, whole or not at all, with a counter that no watcher has seen the like of.
-fn restore(path: &Path, copy: &Path) -> Result<(), SchemaError> {
+fn put_back(path: &Path, copy: &Path) -> Result<(), SchemaError> {
     let new = beside(path, "new");
     let fill = || -> io::Result<()> {
         // Whatever an attempt before this one has left.
@@ -164,7 +192,7 @@ fn restore(path: &Path, copy: &Path) -> Result<(), SchemaError> {
         remove_if_there(&with_suffix(&new, "-journal"))?;
         std::fs::copy(copy, &new)?;
         std::fs::set_permissions(&new, Permissions::from_mode(0o600))?;
-        jump(&new).map_err(io::Error::other)?;
+        jump(path, &new).map_err(io::Error::other)?;
         File::open(&new)?.sync_all()?;
         let damaged = beside(path, "damaged");
         for suffix in ["-wal", "-shm", ""] {
@@ -179,8 +207,9 @@ fn restore(path: &Path, copy: &Path) -> Result<(), SchemaError> {
     fill().map_err(|e| SchemaError::Io("it is damaged, and its copy cannot take its place", e))
 }
 
-fn jump(path: &Path) -> Result<(), SchemaError> {
-    let mut conn = Connection::open(path)?;
+/// Makes what was copied what the API goes on with: revisions that no watcher has seen, and nothing that is gone for good.
+fn jump(path: &Path, new: &Path) -> Result<(), SchemaError> {
+    let mut conn = Connection::open(new)?;
     schema::prepare(&mut conn)?;
     // One file again, with no log beside it.
     conn.pragma_update(None, "journal_mode", "DELETE")?;
@@ -193,7 +222,11 @@ fn jump(path: &Path) -> Result<(), SchemaError> {
     tx.execute("DELETE FROM changes", [])?;
     set_fact(&tx, "ceiling", next)?;
     set_fact(&tx, "floor", next)?;
+    let gone = gone::delete(path, &tx).map_err(|e| SchemaError::Io("what was deleted for good", e))?;
     tx.commit()?;
+    if gone > 0 {
+        log::warn!("the copy had {gone} nodes and join tokens that were deleted or used since: they stay so");
+    }
     Ok(())
 }
 
@@ -208,4 +241,40 @@ fn with_suffix(path: &Path, suffix: &str) -> std::path::PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed() -> SchemaError {
+        SchemaError::Sqlite(rusqlite::Error::SqliteFailure(
+            rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR_READ),
+            None,
+        ))
+    }
+
+    #[test]
+    fn a_disk_that_does_not_answer_is_asked_again() {
+        let pauses = [Duration::from_millis(1); 3];
+        let mut left = 2;
+        let found = patiently(&pauses, || {
+            left -= 1;
+            if left >= 0 { Err(failed()) } else { Ok(7) }
+        });
+        assert_eq!(found.ok(), Some(7));
+        let mut attempts = 0;
+        let lost: Result<(), _> = patiently(&pauses, || {
+            attempts += 1;
+            Err(failed())
+        });
+        assert!(lost.is_err_and(|error| error.is_damage()));
+        assert_eq!(attempts, 4);
+        let mut attempts = 0;
+        let other: Result<(), _> = patiently(&pauses, || {
+            attempts += 1;
+            Err(SchemaError::Damaged(String::new()))
+        });
+        assert!(other.is_err() && attempts == 1, "damage does not pass");
+    }
 }

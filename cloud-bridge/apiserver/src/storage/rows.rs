@@ -2,17 +2,12 @@
 
 use edge_protocol::json::SetField;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, Row, params};
 use serde_json::Value;
 
 use super::{ChangeKind, Place, Stored};
 use apimachinery::key::ObjectKey;
-
-pub(super) fn seconds(time: SystemTime) -> i64 {
-    time.duration_since(UNIX_EPOCH).map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(i64::MAX))
-}
 
 pub(super) fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(index).map(i64::cast_unsigned)

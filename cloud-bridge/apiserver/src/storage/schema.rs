@@ -59,6 +59,11 @@ pub(super) enum SchemaError {
     Io(&'static str, std::io::Error),
     #[error("it is damaged: {0}")]
     Damaged(String),
+    #[error(
+        "{damage}. Nothing was changed. If it cannot be mended, start with --restore to go on from its copy{made}: what was \
+         written since is lost"
+    )]
+    Copied { damage: String, made: String },
 }
 
 impl SchemaError {
@@ -70,8 +75,14 @@ impl SchemaError {
             Self::Sqlite(error) => {
                 matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase | SystemIoFailure))
             }
-            Self::Locked | Self::Io(..) | Self::Foreign(_) | Self::Newer { .. } => false,
+            Self::Locked | Self::Io(..) | Self::Foreign(_) | Self::Newer { .. } | Self::Copied { .. } => false,
         }
+    }
+
+    /// Whether the disk did not answer, which may pass: flash memory refuses a read once and gives it the next time.
+    pub(super) fn may_pass(&self) -> bool {
+        let Self::Sqlite(error) = self else { return false };
+        error.sqlite_error_code() == Some(rusqlite::ErrorCode::SystemIoFailure)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What `storage` promises, case by case.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use edge_protocol::json::SetField;
 use serde_json::json;
@@ -11,7 +11,11 @@ use super::*;
 const HISTORY: History = History { age: Duration::from_secs(600), rows: 10_000, bytes: 1 << 20, expiring: 1 << 20 };
 
 fn open(dir: &tempfile::TempDir) -> Store {
-    Store::open(&dir.path().join("api.db"), HISTORY).unwrap()
+    Store::open(&dir.path().join("api.db"), HISTORY, false).unwrap()
+}
+
+fn restored(dir: &tempfile::TempDir) -> Store {
+    Store::open(&dir.path().join("api.db"), HISTORY, true).unwrap()
 }
 
 /// The files as a crash of the program leaves them, elsewhere.
@@ -127,7 +131,7 @@ fn a_damaged_file_is_named_and_kept() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("api.db");
     std::fs::write(&path, b"this is no database at all, but long enough to look at").unwrap();
-    let error = Store::open(&path, HISTORY).err().unwrap().to_string();
+    let error = Store::open(&path, HISTORY, true).err().unwrap().to_string();
     assert!(error.contains("api.db"), "{error}");
     assert!(std::fs::read(&path).unwrap().starts_with(b"this is no database"));
 }
@@ -148,7 +152,8 @@ fn nobody_else_reads_the_secrets() {
 fn expired_events_go_with_the_trim() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = open(&dir);
-    store.write("events", object("old", "1"), None, Some(UNIX_EPOCH)).unwrap();
+    store.write("events", object("old", "1"), None, Some(Duration::from_secs(60))).unwrap();
+    store.clock.base += 3600;
     store.write("events", object("new", "1"), None, None).unwrap();
     // Time is enough, where nothing more is written.
     let now = Instant::now();
@@ -162,7 +167,7 @@ fn expired_events_go_with_the_trim() {
 #[test]
 fn the_oldest_events_make_room_for_new_ones() {
     let dir = tempfile::tempdir().unwrap();
-    let at = |second: u64| Some(UNIX_EPOCH + Duration::from_secs(1 << 40) + Duration::from_secs(second));
+    let at = |second: u64| Some(Duration::from_secs((1 << 40) + second));
     let names = |store: &Store| -> Vec<String> {
         store.list("events", None, None, None).unwrap().iter().map(|stored| stored.key.name.clone()).collect()
     };
@@ -383,7 +388,7 @@ fn copied(dir: &tempfile::TempDir) -> (Arc<Stored>, Arc<Stored>) {
 }
 
 #[test]
-fn a_damaged_file_is_replaced_by_its_copy() {
+fn a_damaged_file_is_replaced_by_its_copy_when_asked() {
     type Damage = fn(PathBuf);
     let damages: [Damage; 5] = [
         |path| std::fs::write(path, b"this is no database at all, but long enough to look at").unwrap(),
@@ -402,7 +407,10 @@ fn a_damaged_file_is_replaced_by_its_copy() {
         let (old, new) = copied(&dir);
         damage(path.clone());
         let damaged = std::fs::read(&path).ok();
-        let mut store = open(&dir);
+        let refused = Store::open(&path, HISTORY, false).err().unwrap().to_string();
+        assert!(refused.contains("--restore"), "damage {number}: {refused}");
+        assert_eq!(std::fs::read(&path).ok(), damaged, "damage {number}: nothing is done unasked");
+        let mut store = restored(&dir);
         let names: Vec<_> =
             store.list("things", None, None, None).unwrap().iter().map(|one| one.key.name.clone()).collect();
         assert_eq!(names, ["old"], "damage {number}");
@@ -419,6 +427,40 @@ fn a_damaged_file_is_replaced_by_its_copy() {
 }
 
 #[test]
+fn deleted_nodes_and_used_tokens_do_not_come_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("api.db");
+    let mut store = open(&dir);
+    let mut token = object("join-1", "1");
+    token.set("type", "sampan.dev/join-token".into());
+    let node = store.write("nodes", object("edge-1", "1"), None, None).unwrap();
+    store.write("nodes", object("edge-2", "1"), None, None).unwrap();
+    let token = store.write("secrets", token, None, None).unwrap();
+    let other = store.write("secrets", object("other", "1"), None, None).unwrap();
+    store.tick();
+    let began = Instant::now();
+    while !dir.path().join("api.db.copy").exists() {
+        assert!(began.elapsed() < Duration::from_secs(30), "no copy");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    for (storage, gone) in [("nodes", &node), ("secrets", &token), ("secrets", &other)] {
+        store.delete(storage, gone).unwrap();
+    }
+    let mut again = object("edge-1", "2");
+    again["metadata"]["uid"] = "uid-of-another".into();
+    store.write("nodes", again, None, None).unwrap();
+    drop(store);
+    std::fs::remove_file(&path).unwrap();
+    let store = restored(&dir);
+    let names = |storage: &str| {
+        let all = store.list(storage, None, None, None).unwrap();
+        all.iter().map(|one| one.key.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names("nodes"), ["edge-2"]);
+    assert_eq!(names("secrets"), ["other"], "what is no token is as it was");
+}
+
+#[test]
 fn a_copy_that_is_damaged_too_replaces_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("api.db");
@@ -426,7 +468,7 @@ fn a_copy_that_is_damaged_too_replaces_nothing() {
     for file in ["api.db", "api.db.copy"] {
         std::fs::write(dir.path().join(file), b"this is no database at all, but long enough to look at").unwrap();
     }
-    let error = Store::open(&path, HISTORY).err().unwrap().to_string();
+    let error = Store::open(&path, HISTORY, true).err().unwrap().to_string();
     assert!(error.contains("api.db") && error.contains("copy"), "{error}");
     assert!(std::fs::read(&path).unwrap().starts_with(b"this is no database"));
 }

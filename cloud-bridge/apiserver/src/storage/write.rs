@@ -2,13 +2,14 @@
 //! revision from.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::Value;
 
+use super::gone;
 use super::leases::{self, LEASES};
-use super::rows::{deleted_state, insert_change, owners_of, seconds, set_owners};
+use super::rows::{deleted_state, insert_change, owners_of, set_owners};
 use super::{Change, ChangeKind, Store, StoreError, Stored};
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
@@ -20,13 +21,13 @@ const CEILING_STEP: u64 = 1_000_000;
 
 impl Store {
     /// Writes an object: creation without `before`, replacement with it. Sets its resourceVersion and tells
-    /// the watchers. `expires` is when the object may be dropped (events).
+    /// the watchers. `life` is for how long the object stays without another write (events).
     pub(crate) fn write(
         &mut self,
         storage: &str,
         mut value: Value,
         before: Option<&Arc<Stored>>,
-        expires: Option<SystemTime>,
+        life: Option<Duration>,
     ) -> Result<Arc<Stored>, StoreError> {
         let key = ObjectKey::of(&value);
         let rev = self.next_revision()?;
@@ -35,7 +36,8 @@ impl Store {
         let kind = if before.is_some() { ChangeKind::Modified } else { ChangeKind::Added };
         let only_renews = storage == LEASES && before.is_some_and(|b| leases::only_renews(b.value(), &value));
         if !only_renews {
-            let now = seconds(SystemTime::now());
+            let now = self.clock.now();
+            let expires = life.map(|life| now.saturating_add(i64::try_from(life.as_secs()).unwrap_or(i64::MAX)));
             let owners = owners_of(&value);
             let old_owners = before.map(|b| owners_of(b.value())).unwrap_or_default();
             let tx = self.conn.unchecked_transaction().map_err(|e| self.sql(e))?;
@@ -49,7 +51,7 @@ impl Store {
             };
             put().and_then(|()| tx.commit()).map_err(|e| self.sql(e))?;
             self.wrote(rev, body.len(), before);
-            if expires.is_some() {
+            if life.is_some() {
                 let less = before.map_or(0, |before| before.body.len() as u64);
                 self.expiring = self.expiring.saturating_sub(less).saturating_add(body.len() as u64);
             }
@@ -59,7 +61,7 @@ impl Store {
         let _ = stored.value.set(value);
         let change = Change { rev, kind, object: Arc::clone(&stored), before: before.cloned() };
         self.announce(storage, change, only_renews);
-        if expires.is_some() && self.expiring > self.history.expiring {
+        if life.is_some() && self.expiring > self.history.expiring {
             // The write that found it stands.
             if let Err(error) = self.drop_oldest() {
                 log::warn!("removing the oldest events: {error}");
@@ -70,10 +72,14 @@ impl Store {
 
     /// Removes an object. Returns its last state with the revision of the deletion.
     pub(crate) fn delete(&mut self, storage: &str, before: &Arc<Stored>) -> Result<Arc<Stored>, StoreError> {
-        let rev = self.next_revision()?;
         let key = &before.key;
+        if gone::is_final(storage, before.value()) {
+            let noted = gone::note(&self.path, storage, key, before.value());
+            noted.map_err(|e| StoreError::Unsynced { path: self.path.clone(), reason: e.to_string() })?;
+        }
+        let rev = self.next_revision()?;
         let last = deleted_state(before, rev);
-        let now = seconds(SystemTime::now());
+        let now = self.clock.now();
         let tx = self.conn.unchecked_transaction().map_err(|e| self.sql(e))?;
         let delete = || {
             if storage != LEASES {
@@ -193,7 +199,7 @@ fn put(
     rev: u64,
     body: &[u8],
     uid: &str,
-    expires: Option<SystemTime>,
+    expires: Option<i64>,
     replaces: bool,
 ) -> rusqlite::Result<()> {
     let sql = if replaces {
@@ -202,7 +208,7 @@ fn put(
     } else {
         "INSERT INTO objects (storage, ns, name, rev, body, uid, expires) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"
     };
-    let columns = params![storage, key.namespace, key.name, rev.cast_signed(), body, uid, expires.map(seconds)];
+    let columns = params![storage, key.namespace, key.name, rev.cast_signed(), body, uid, expires];
     conn.prepare_cached(sql)?.execute(columns).map(drop)
 }
 

@@ -69,10 +69,12 @@ pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mp
     let Some(present) = shared.upgrade() else { return };
     let (service_scope, sites) = (present.settings.service_scope, present.sites.subscribe());
     let pods_seen = present.settings.pods_seen.clone();
+    let mut world = World::new(service_scope);
+    world.withhold_lists(present.settings.lists_withheld);
     drop(present);
     let mut informers = Informers {
         shared,
-        world: World::new(service_scope),
+        world,
         begun: Instant::now(),
         questions: Questions::new(),
         watches: HashMap::new(),

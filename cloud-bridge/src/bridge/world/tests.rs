@@ -65,6 +65,18 @@ fn world(nodes: &[&str]) -> World {
 }
 
 #[test]
+fn withheld_lists_are_told_without_their_end() {
+    let mut world = World::default();
+    world.withhold_lists(true);
+    let round = hello(&mut world, "a");
+    assert_eq!(words(&world.seed("a", round, vec![], None)), [""; 0]);
+    assert_eq!(words(&world.pod_applied(pod("a", "p", &[]))), ["set a p uid-p"]);
+    world.withhold_lists(false);
+    let round = hello(&mut world, "a");
+    assert!(words(&world.seed("a", round, vec![], None)).contains(&"listed a 1".to_owned()));
+}
+
+#[test]
 fn pods_of_other_nodes_are_nobodys_business() {
     let mut world = world(&["a"]);
     assert!(world.pod_applied(pod("z", "p", &["m"])).is_empty());

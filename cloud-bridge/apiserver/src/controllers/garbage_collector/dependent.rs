@@ -46,8 +46,10 @@ fn owner_state(
         let known = kind.is_some() || gone.is_some();
         return Ok(if known { State::Gone } else { State::Solid });
     };
-    if kind.is_none() {
-        return Ok(State::Solid);
+    let Some(kind) = kind else { return Ok(State::Solid) };
+    // Owners are looked up by kind and name, and then compared by uid (K8s garbagecollector.go isDangling).
+    if kind.storage != storage || key.name != text("name") {
+        return Ok(State::Gone);
     }
     // An owner in another namespace is as good as none.
     if !key.namespace.is_empty() && key.namespace != namespace {
@@ -187,7 +189,7 @@ pub(super) fn warn(inner: &Inner, store: &mut Store, place: &Place) -> ApiResult
     meta::fill_new(&mut event, now);
     let generated = meta::generate_name(meta::text(&event, "generateName"));
     meta::set(&mut event, "name", generated.into());
-    let expires = inner.registry.find("", "v1", "events").and_then(|events| events.expiry(now));
+    let expires = inner.registry.find("", "v1", "events").and_then(|events| events.life());
     store.write("events", event, None, expires)?;
     Ok(())
 }

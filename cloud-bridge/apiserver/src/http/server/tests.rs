@@ -38,7 +38,7 @@ fn server(dir: &tempfile::TempDir) -> (Server, Switch) {
     let history =
         History { age: config.history, rows: config.history_rows, bytes: config.history_bytes, expiring: EVENTS_MAX };
     let disk = switch.clone();
-    let store = Store::open_with(&config.file, history, Some(Box::new(move || disk.sync()))).unwrap();
+    let store = Store::open_with(&config.file, history, false, Some(Box::new(move || disk.sync()))).unwrap();
     (Server::on(config, store).unwrap(), switch)
 }
 

@@ -11,6 +11,7 @@ use crate::registry::{Answer, Context};
 use crate::resource::status::{ApiError, ApiResult};
 use crate::resource::typed;
 use crate::storage::Store;
+use apimachinery::clock;
 use apimachinery::field::FieldError;
 use apimachinery::json::{items, text};
 use apimachinery::key::ObjectKey;
@@ -46,7 +47,12 @@ pub(crate) fn create(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
         request["spec"]["audiences"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let audiences =
         if given.is_empty() { vec![ISSUER.to_owned()] } else { given.into_iter().map(str::to_owned).collect() };
-    let now = ctx.now.as_second();
+    let now = clock::timestamp().as_second();
+    let life = granted(seconds, ctx.inner.config.token_life_max);
+    if life < seconds {
+        let text = format!("requested expiration of {seconds} seconds shortened to {life} seconds");
+        ctx.warnings.push(text);
+    }
     let mut private = json!({
         "namespace": ctx.path.namespace,
         "serviceaccount": {"name": name, "uid": meta::text(account.value(), "uid")},
@@ -56,7 +62,7 @@ pub(crate) fn create(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     }
     let claims = json!({
         "aud": audiences,
-        "exp": now + seconds,
+        "exp": now + life,
         "iat": now,
         "iss": ISSUER,
         "jti": meta::new_uid(),
@@ -65,7 +71,7 @@ pub(crate) fn create(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
         "sub": format!("system:serviceaccount:{}:{name}", ctx.path.namespace),
     });
     let token = sign(&accounts, &claims)?;
-    let expires = jiff::Timestamp::from_second(now + seconds).map_err(ApiError::internal)?;
+    let expires = jiff::Timestamp::from_second(now + life).map_err(ApiError::internal)?;
     request.set("apiVersion", "authentication.k8s.io/v1".into());
     request.set("kind", "TokenRequest".into());
     request.set(
@@ -75,12 +81,17 @@ pub(crate) fn create(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
         }),
     );
     request.set_at(&["spec", "audiences"], json!(audiences));
-    request.set_at(&["spec", "expirationSeconds"], seconds.into());
+    request.set_at(&["spec", "expirationSeconds"], life.into());
     if request["spec"].get("boundObjectRef").is_none() {
         request.set_at(&["spec", "boundObjectRef"], Value::Null);
     }
     request.set("status", json!({"token": token, "expirationTimestamp": meta::rfc3339(expires)}));
     Ok(Answer::Plain(201, request))
+}
+
+/// How long a token lives: as asked for, within what is set (K8s `--service-account-max-token-expiration`).
+fn granted(asked: i64, longest: Option<i64>) -> i64 {
+    longest.map_or(asked, |longest| asked.min(longest))
 }
 
 fn sign(accounts: &Accounts, claims: &Value) -> ApiResult<String> {
@@ -192,4 +203,16 @@ fn restrict(ctx: &Context<'_>, store: &Store, node: &str, request: &Value) -> Ap
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tokens_life_is_within_what_is_set() {
+        assert_eq!(granted(1 << 32, None), 1 << 32);
+        assert_eq!(granted(1 << 32, Some(86_400)), 86_400);
+        assert_eq!(granted(600, Some(86_400)), 600);
+    }
 }

@@ -1,0 +1,56 @@
+//! What must not come back with a copy: Nodes that were deleted, whose certificates would be good again, and join tokens
+//! that were used. A file beside the state file that only grows: a line for each, on the disk before the deletion is.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, params};
+use serde_json::Value;
+
+use super::keeper::beside;
+use apimachinery::key::ObjectKey;
+use apimachinery::meta;
+
+/// The type of the Secrets that stand for join tokens (`pki::token` of the bridge).
+const JOIN_TOKEN: &str = "sampan.dev/join-token";
+
+/// Whether a deletion of this object is final.
+pub(super) fn is_final(storage: &str, object: &Value) -> bool {
+    storage == "nodes" || (storage == "secrets" && object["type"] == JOIN_TOKEN)
+}
+
+/// Where the file lies.
+fn file(path: &Path) -> PathBuf {
+    beside(path, "gone")
+}
+
+/// Notes a deletion.
+pub(super) fn note(path: &Path, storage: &str, key: &ObjectKey, object: &Value) -> io::Result<()> {
+    let line = format!("{storage}\t{}\t{}\t{}\n", key.namespace, key.name, meta::text(object, "uid"));
+    let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(file(path))?;
+    file.write_all(line.as_bytes())?;
+    file.sync_data()
+}
+
+/// Deletes from a database what is noted beside the state file. How many objects that were.
+pub(super) fn delete(path: &Path, conn: &Connection) -> io::Result<usize> {
+    let text = match std::fs::read(file(path)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        other => other?,
+    };
+    let mut count = 0;
+    for line in String::from_utf8_lossy(&text).lines() {
+        // A line that a power cut has left half is of a deletion that nobody was told of.
+        let [storage, namespace, name, uid] = line.split('\t').collect::<Vec<_>>()[..] else { continue };
+        let sql = "DELETE FROM objects WHERE storage = ?1 AND ns = ?2 AND name = ?3 AND uid = ?4";
+        let deleted = conn.execute(sql, params![storage, namespace, name, uid]).map_err(io::Error::other)?;
+        if deleted > 0 {
+            let sql = "DELETE FROM owners WHERE storage = ?1 AND ns = ?2 AND name = ?3";
+            conn.execute(sql, params![storage, namespace, name]).map_err(io::Error::other)?;
+        }
+        count += deleted;
+    }
+    Ok(count)
+}
