@@ -29,9 +29,10 @@ fn texts(value: &Value) -> Vec<Text> {
     value.as_array().into_iter().flatten().map(text).collect()
 }
 
-/// The resources that a definition serves, one per version; none when it has lost its objects and waits for others.
+/// The resources that a definition serves, one per version; none before its names are accepted, and when it has lost its
+/// objects and waits for others.
 pub(crate) fn resources(definition: &Value) -> Vec<Arc<Resource>> {
-    if meta::deleting(definition) && !waits(definition) {
+    if !is_true(definition, "Established") || (meta::deleting(definition) && !waits(definition)) {
         return Vec::new();
     }
     versions(definition)
@@ -56,9 +57,13 @@ pub(super) fn deletable(inner: &Inner, store: &Store, storage: &str) -> Result<O
 
 fn resource(definition: &Value, version: &Value) -> Resource {
     let spec = &definition["spec"];
-    let names = &spec["names"];
-    let storage =
-        format!("{}.{}", names["plural"].as_str().unwrap_or_default(), spec["group"].as_str().unwrap_or_default());
+    let accepted = &definition["status"]["acceptedNames"];
+    let names = if accepted["kind"].is_string() { accepted } else { &spec["names"] };
+    let storage = format!(
+        "{}.{}",
+        spec["names"]["plural"].as_str().unwrap_or_default(),
+        spec["group"].as_str().unwrap_or_default()
+    );
     let mut subresources = Vec::new();
     if version["subresources"]["status"].is_object() {
         let kind = text(&names["kind"]);
@@ -109,6 +114,8 @@ pub(super) enum Key {
 pub(super) struct Definitions {
     /// Those whose objects are being deleted: whether there are any is no question yet.
     emptied: BTreeSet<String>,
+    /// Those whose names others have.
+    conflicting: BTreeSet<String>,
 }
 
 impl Controller for Definitions {
@@ -138,22 +145,38 @@ impl Controller for Definitions {
 }
 
 impl Definitions {
-    fn definition(&self, turn: &mut Turn<'_, Key>, name: &str) -> ApiResult<()> {
+    fn definition(&mut self, turn: &mut Turn<'_, Key>, name: &str) -> ApiResult<()> {
+        self.conflicting.remove(name);
         let Some(stored) = turn.store.get(STORAGE, &ObjectKey::cluster(name))? else {
             serve(turn.inner, turn.store, name, Vec::new());
+            self.ask_others(turn);
             return Ok(());
         };
         let value = stored.value();
-        serve(turn.inner, turn.store, name, resources(value));
         let mut new = value.clone();
-        establish(&mut new, Timestamp::now());
+        let all = turn.inner.registry.all();
+        let others: Vec<&Resource> = all.iter().map(Arc::as_ref).filter(|other| other.storage != name).collect();
+        establish(&mut new, &others, Timestamp::now());
+        serve(turn.inner, turn.store, name, resources(&new));
         if new["status"] != value["status"] {
-            turn.store.write(STORAGE, new, Some(&stored), None)?;
+            let renamed = new["status"]["acceptedNames"] != value["status"]["acceptedNames"];
+            turn.store.write(STORAGE, new.clone(), Some(&stored), None)?;
+            if renamed {
+                self.ask_others(turn);
+            }
+        }
+        if !is_true(&new, "NamesAccepted") {
+            self.conflicting.insert(name.to_owned());
         }
         if going(&stored) && !self.emptied.contains(name) {
             turn.queue.add(Key::Contents(name.to_owned(), None));
         }
         Ok(())
+    }
+
+    /// Names may be free now that others wait for.
+    fn ask_others(&self, turn: &Turn<'_, Key>) {
+        self.conflicting.iter().for_each(|name| turn.queue.add(Key::Definition(name.clone())));
     }
 
     fn contents(&mut self, turn: &mut Turn<'_, Key>, name: &str, after: Option<ObjectKey>) -> ApiResult<()> {
@@ -215,13 +238,20 @@ fn serve(inner: &Inner, store: &mut Store, name: &str, served: Vec<Arc<Resource>
     }
 }
 
-/// Sets the status of a definition that is served.
-fn establish(definition: &mut Value, now: Timestamp) {
+/// Whether a condition holds.
+fn is_true(definition: &Value, kind: &str) -> bool {
+    let mut conditions = definition["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|one| one["type"] == kind && one["status"] == "True")
+}
+
+/// Sets the status of a definition, among what else is served.
+fn establish(definition: &mut Value, others: &[&Resource], now: Timestamp) {
+    let (names, conflict) = accepted(definition, others);
     let mut status = definition["status"].clone();
     if !status.is_object() {
         status = json!({});
     }
-    status.set("acceptedNames", definition["spec"]["names"].clone());
+    status.set("acceptedNames", names);
     let mut stored: Vec<Value> = status["storedVersions"].as_array().cloned().unwrap_or_default();
     for version in versions(definition) {
         if version["storage"] == true && !stored.contains(&version["name"]) {
@@ -229,19 +259,137 @@ fn establish(definition: &mut Value, now: Timestamp) {
         }
     }
     status.set("storedVersions", stored.into());
-    let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
-    for (kind, reason, message) in [
-        ("NamesAccepted", "NoConflicts", "no conflicts found"),
-        ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
-    ] {
-        if !conditions.iter().any(|c| c["type"] == kind && c["status"] == "True") {
-            conditions.retain(|c| c["type"] != kind);
-            conditions.push(json!({
-                "type": kind, "status": "True", "reason": reason, "message": message,
-                "lastTransitionTime": meta::rfc3339(now),
-            }));
+    definition.set("status", status);
+    match conflict {
+        Some((reason, message)) => {
+            condition(definition, ("NamesAccepted", "False", reason, &message), now);
+            if !is_true(definition, "Established") {
+                let why = "not all names are accepted";
+                condition(definition, ("Established", "False", "NotAccepted", why), now);
+            }
+        }
+        None => {
+            condition(definition, ("NamesAccepted", "True", "NoConflicts", "no conflicts found"), now);
+            if !is_true(definition, "Established") {
+                let why = "the initial names have been accepted";
+                condition(definition, ("Established", "True", "InitialNamesAccepted", why), now);
+            }
         }
     }
-    status.set("conditions", conditions.into());
-    definition.set("status", status);
+}
+
+/// Sets a condition that says something else than before.
+fn condition(definition: &mut Value, (kind, status, reason, message): (&str, &str, &str, &str), now: Timestamp) {
+    let mut conditions = definition["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let said = |one: &Value| one["type"] == kind && one["status"] == status;
+    if conditions.iter().any(|one| said(one) && (status == "True" || one["message"] == message)) {
+        return;
+    }
+    let since = conditions.iter().find(|one| said(one)).map(|one| one["lastTransitionTime"].clone());
+    let new = json!({
+        "type": kind, "status": status, "reason": reason, "message": message,
+        "lastTransitionTime": since.unwrap_or_else(|| meta::rfc3339(now).into()),
+    });
+    match conditions.iter_mut().find(|one| one["type"] == kind) {
+        Some(old) => *old = new,
+        None => conditions.push(new),
+    }
+    definition.set_at(&["status", "conditions"], conditions.into());
+}
+
+/// The names that a definition may have: those that it asks for, but for what others of its group have already, and the
+/// reason and message of the last conflict (K8s apiextensions-apiserver pkg/controller/status/naming_controller.go).
+fn accepted(definition: &Value, others: &[&Resource]) -> (Value, Option<(&'static str, String)>) {
+    let (spec, had) = (&definition["spec"], &definition["status"]["acceptedNames"]);
+    let group = spec["group"].as_str().unwrap_or_default();
+    let others: Vec<_> = others.iter().filter(|other| other.group == group).collect();
+    let kinds = |name: &str| others.iter().any(|other| other.kind == name || other.list_kind == name);
+    let resources = |name: &str| {
+        let short = |other: &Resource| other.short_names.iter().any(|short| *short == name);
+        others.iter().any(|other| other.plural == name || other.singular == name || short(other))
+    };
+    let mut names = spec["names"].clone();
+    let mut conflict = None;
+    let mut keep = |names: &mut Value, field: &str, reason: &'static str, taken: &str| {
+        conflict = Some((reason, format!("{taken:?} is already in use")));
+        names.set(field, had[field].clone());
+    };
+    for (field, reason) in [("plural", "PluralConflict"), ("singular", "SingularConflict")] {
+        let asked = spec["names"][field].as_str().unwrap_or_default();
+        if had[field] != asked && resources(asked) {
+            keep(&mut names, field, reason, asked);
+        }
+    }
+    let old: Vec<&str> = had["shortNames"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let short = spec["names"]["shortNames"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    if let Some(asked) = short.into_iter().find(|asked| !old.contains(asked) && resources(asked)) {
+        keep(&mut names, "shortNames", "ShortNamesConflict", asked);
+    }
+    for (field, reason) in [("kind", "KindConflict"), ("listKind", "ListKindConflict")] {
+        let asked = spec["names"][field].as_str().unwrap_or_default();
+        if had[field] != asked && kinds(asked) {
+            keep(&mut names, field, reason, asked);
+        }
+    }
+    if let Some(map) = names.as_object_mut() {
+        map.retain(|_, value| !value.is_null());
+    }
+    (names, conflict)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn definition(plural: &str, kind: &str, short: &[&str]) -> Value {
+        json!({
+            "metadata": {"name": format!("{plural}.x.io")},
+            "spec": {"group": "x.io", "scope": "Namespaced",
+                "names": {"plural": plural, "singular": kind.to_lowercase(), "kind": kind, "listKind": format!("{kind}List"),
+                    "shortNames": short},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]},
+        })
+    }
+
+    fn established(mut definition: Value, others: &[&Resource]) -> Value {
+        establish(&mut definition, others, Timestamp::UNIX_EPOCH);
+        definition
+    }
+
+    #[test]
+    fn names_that_others_have_are_not_accepted() {
+        let first = resources(&established(definition("as", "A", &["a"]), &[]));
+        let others: Vec<&Resource> = first.iter().map(Arc::as_ref).collect();
+        assert_eq!(others.len(), 1);
+        for (conflicting, reason) in [
+            (definition("bs", "A", &[]), "ListKindConflict"),
+            (definition("bs", "B", &["a"]), "ShortNamesConflict"),
+            (definition("a", "B", &[]), "PluralConflict"),
+        ] {
+            let told = established(conflicting, &others);
+            assert_eq!(told["status"]["conditions"][0]["reason"], reason, "{told}");
+            assert_eq!(told["status"]["conditions"][0]["status"], "False");
+            assert_eq!(told["status"]["conditions"][1]["reason"], "NotAccepted");
+            assert!(resources(&told).is_empty(), "it is not served");
+            let later = established(told, &[]);
+            assert!(is_true(&later, "NamesAccepted") && resources(&later).len() == 1, "once they are free it is");
+        }
+        let fine = established(definition("bs", "B", &["b"]), &others);
+        assert_eq!(fine["status"]["acceptedNames"], fine["spec"]["names"]);
+        let mut other_group = definition("bs", "A", &["a"]);
+        other_group["spec"]["group"] = "y.io".into();
+        assert!(is_true(&established(other_group, &others), "Established"));
+    }
+
+    #[test]
+    fn an_established_definition_keeps_its_names_in_a_conflict() {
+        let first = resources(&established(definition("as", "A", &["a"]), &[]));
+        let others: Vec<&Resource> = first.iter().map(Arc::as_ref).collect();
+        let mut own = established(definition("bs", "B", &["b"]), &others);
+        own["spec"]["names"]["shortNames"] = json!(["b", "a"]);
+        let told = established(own, &others);
+        assert_eq!(told["status"]["acceptedNames"]["shortNames"], json!(["b"]));
+        assert!(is_true(&told, "Established") && !is_true(&told, "NamesAccepted"));
+        assert_eq!(resources(&told)[0].short_names.len(), 1);
+    }
 }

@@ -74,17 +74,24 @@ pub(crate) fn definition(definition: &Value) -> Option<CelQuestion> {
 
 /// The schemas that have rules, each with its path in the definition.
 fn ruled_schemas(definition: &Value) -> Vec<(String, Value)> {
+    let ruled = schemas(definition).into_iter().filter(|(_, schema)| ruled(schema));
+    ruled.map(|(path, schema)| (path, schema.clone())).collect()
+}
+
+/// The schemas of a definition with their paths. The API server keeps one that all versions share in one place, and names
+/// that.
+pub(super) fn schemas(definition: &Value) -> Vec<(String, &Value)> {
     let versions = definition["spec"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let schema = |version: &Value| version["schema"]["openAPIV3Schema"].clone();
-    let Some(first) = versions.first().map(schema) else { return Vec::new() };
-    // The API server keeps a schema that all versions share in one place, and names that.
-    let schemas: Vec<(String, Value)> = if versions.iter().all(|version| schema(version) == first) {
-        vec![("spec.validation.openAPIV3Schema".to_owned(), first)]
-    } else {
-        let path = |index: usize| format!("spec.versions[{index}].schema.openAPIV3Schema");
-        versions.iter().enumerate().map(|(index, version)| (path(index), schema(version))).collect()
-    };
-    schemas.into_iter().filter(|(_, schema)| ruled(schema)).collect()
+    let all: Vec<&Value> = versions.iter().map(|version| &version["schema"]["openAPIV3Schema"]).collect();
+    match all.first() {
+        Some(first) if all.iter().all(|schema| schema == first) => {
+            vec![("spec.validation.openAPIV3Schema".to_owned(), *first)]
+        }
+        _ => {
+            let path = |index: usize| format!("spec.versions[{index}].schema.openAPIV3Schema");
+            all.into_iter().enumerate().map(|(index, schema)| (path(index), schema)).collect()
+        }
+    }
 }
 
 /// Whether a schema has rules, there or further down.

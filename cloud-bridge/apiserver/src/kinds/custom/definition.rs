@@ -6,7 +6,7 @@ use edge_protocol::json::SetField;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1;
 use serde_json::{Value, json};
 
-use super::{FINALIZER, approval, cel};
+use super::{FINALIZER, approval, cel, patterns, structural};
 use crate::codec::decode;
 use crate::kinds::columns::{NAME, name};
 use crate::kinds::kind::{Kind, PLAIN, any_status, keep_status, spec_changed};
@@ -37,6 +37,7 @@ pub(crate) static KIND: Kind = Kind {
     prepare_update: keep_status,
     create: |obj| {
         let mut errors = validate(obj);
+        errors.extend(schemas(obj));
         approval::create(obj, &mut errors);
         errors
     },
@@ -82,6 +83,11 @@ fn default(obj: &mut Value) {
 
 fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = validate(new);
+    // Schemas from before a rule may stay as they are.
+    if new["spec"]["versions"] != old["spec"]["versions"] {
+        let before = schemas(old);
+        errors.extend(schemas(new).into_iter().filter(|error| !before.contains(error)));
+    }
     approval::update(new, old, &mut errors);
     for field in ["group", "scope"] {
         if new["spec"][field] != old["spec"][field] {
@@ -148,6 +154,13 @@ fn validate(obj: &Value) -> Vec<FieldError> {
     }
     versions(spec, &mut errors);
     errors
+}
+
+/// What is wrong with the schemas of the versions.
+fn schemas(definition: &Value) -> Vec<FieldError> {
+    let mut programs = patterns::DEFINITION_MAX;
+    let all = cel::schemas(definition).into_iter();
+    all.flat_map(|(path, schema)| structural::check(schema, &path, &mut programs)).collect()
 }
 
 fn versions(spec: &Value, errors: &mut Vec<FieldError>) {

@@ -3,9 +3,11 @@
 pub(crate) mod approval;
 pub(crate) mod cel;
 pub(crate) mod definition;
+mod patterns;
 mod scale;
 pub(crate) mod schema;
 pub(crate) mod strategy;
+mod structural;
 pub(crate) mod validate;
 
 /// Where definitions are stored.

@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use regex_lite::Regex;
 use serde_json::{Number, Value};
 
+use super::patterns::Patterns;
 use apimachinery::field::{FieldError, FieldErrorKind};
 
 /// How many errors are made in full. Those beyond are counted only, and a schema may have long words.
@@ -13,21 +13,43 @@ const TOLD: usize = 512;
 /// An enumeration that is longer is looked up, not looked through.
 const SHORT: usize = 16;
 
-/// What was made of a schema for the values before: they may be many.
+/// How often values of one object are held against schemas of `anyOf`, `oneOf` and `not`: these multiply.
+const ALTERNATIVES_MAX: usize = 500_000;
+
+/// What was made of a schema for the values before, since they may be many, and what may still be done for those to come.
 #[derive(Default)]
 struct Made<'s> {
-    patterns: HashMap<&'s str, Option<Regex>>,
+    patterns: Patterns<'s>,
+    /// How deep within alternatives the value is judged, and how often that was.
+    within: usize,
+    alternatives: usize,
     /// By the address of the list.
     words: HashMap<*const Value, HashSet<String>>,
 }
 
+impl Made<'_> {
+    /// Whether nothing may be done any more.
+    fn is_spent(&self) -> bool {
+        self.patterns.spent || self.alternatives > ALTERNATIVES_MAX
+    }
+}
+
 /// Adds what is wrong with `value` at `path`.
 pub(crate) fn validate(value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    judge(value, schema, path, errors, &mut Made::default());
+    let mut made = Made::default();
+    judge(value, schema, path, errors, &mut made);
+    if made.is_spent() {
+        let why = "the object is too large to be held against the patterns and alternatives of its schema";
+        errors.push(FieldError::forbidden(path, why));
+    }
 }
 
 fn judge<'s>(value: &Value, schema: &'s Value, path: &str, errors: &mut Vec<FieldError>, made: &mut Made<'s>) {
     if value.is_null() && schema["nullable"] == true {
+        return;
+    }
+    made.alternatives += usize::from(made.within > 0);
+    if made.is_spent() {
         return;
     }
     if !types(value, schema, path, errors) {
@@ -118,10 +140,10 @@ fn string<'s>(
     }
     if let Some(most) = schema["maxLength"].as_u64().filter(|n| length > *n) {
         errors.push(FieldError::too_long(path, usize::try_from(most).unwrap_or(usize::MAX)));
+        return;
     }
     if let Some(pattern) = schema["pattern"].as_str()
-        && let Some(regex) = made.patterns.entry(pattern).or_insert_with(|| Regex::new(pattern).ok())
-        && !regex.is_match(text)
+        && !made.patterns.matches(pattern, text)
     {
         wrong(path, value, &format!("should match '{pattern}'"), errors);
     }
@@ -171,6 +193,9 @@ fn array<'s>(items: &[Value], schema: &'s Value, path: &str, errors: &mut Vec<Fi
     let set = schema["x-kubernetes-list-type"] == "set" || schema["uniqueItems"] == true;
     let (mut values, mut named) = (HashSet::new(), HashSet::new());
     for (index, item) in items.iter().enumerate() {
+        if made.is_spent() {
+            return;
+        }
         let key = |item: &Value| keys.iter().map(|k| item[*k].to_string()).collect::<Vec<_>>();
         let same = set && !values.insert(item.to_string());
         if !keys.is_empty() && !named.insert(key(item)) || same {
@@ -200,6 +225,9 @@ fn object<'s>(value: &Value, schema: &'s Value, path: &str, errors: &mut Vec<Fie
         wrong(path, value, &format!("should have at least {least} properties"), errors);
     }
     for (key, inner) in map {
+        if made.is_spent() {
+            return;
+        }
         if let Some(schema) = schema["properties"].get(key) {
             judge(inner, schema, &child(key), errors, made);
         } else if schema["additionalProperties"].is_object() {
@@ -213,8 +241,13 @@ fn combined<'s>(value: &Value, schema: &'s Value, path: &str, errors: &mut Vec<F
         judge(value, inner, path, errors, made);
     }
     let mut fits = |schema: &'s Value| {
+        if made.is_spent() {
+            return true;
+        }
         let mut errors = Vec::new();
+        made.within += 1;
         judge(value, schema, path, &mut errors, made);
+        made.within -= 1;
         errors.is_empty()
     };
     if let Some(any) = schema["anyOf"].as_array()
@@ -282,6 +315,27 @@ mod tests {
             ["spec.l: Too many: 2: must have at most 1 items"]
         );
         assert!(texts(&json!({"spec": {"image": "a", "p": "50%", "n": 2}}), &schema).is_empty());
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_meets_no_pattern() {
+        let schema = json!({"type": "string", "maxLength": 10, "pattern": "^(([a-z0-9]{1,60}-?){1,60})$"});
+        let started = std::time::Instant::now();
+        assert_eq!(texts(&json!("a".repeat(3_000_000)), &schema), [": Too long: may not be more than 10 bytes"]);
+        assert!(started.elapsed().as_millis() < 2000, "{:?}", started.elapsed());
+    }
+
+    #[test]
+    fn work_for_patterns_and_alternatives_is_bounded() {
+        let pattern = json!({"type": "string", "pattern": "^(([a-z0-9]{1,60}-?){1,60})$"});
+        let branch = json!({"type": "array", "items": {"type": "integer"}, "maxItems": 1});
+        let many = json!({"type": "array", "anyOf": vec![branch; 100]});
+        let started = std::time::Instant::now();
+        let told = texts(&json!("a".repeat(3_000_000)), &pattern);
+        assert!(told.last().is_some_and(|text| text.contains("too large to be held against")), "{told:?}");
+        let told = texts(&json!(vec![1; 20_000]), &many);
+        assert!(told.last().is_some_and(|text| text.contains("too large to be held against")), "{told:?}");
+        assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
     }
 
     #[test]
