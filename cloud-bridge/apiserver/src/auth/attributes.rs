@@ -4,6 +4,7 @@ use edge_protocol::json::SetField;
 
 use super::request_info::{ResourcePath, Target};
 use crate::resource::status::ApiError;
+use apimachinery::selector::FieldSelector;
 use apimachinery::user::UserInfo;
 
 /// What a request wants to do.
@@ -41,10 +42,9 @@ impl Attributes {
                     _ => "",
                 };
                 let mut path = path.clone();
-                let term = |name: &str| {
-                    let found = field_selector.split(',').find_map(|t| t.strip_prefix(name)?.strip_prefix('='));
-                    found.map(|value| value.trim_start_matches('=').to_owned())
-                };
+                // As the storage reads it. What cannot be read is refused there.
+                let selector = FieldSelector::parse(field_selector).unwrap_or_default();
+                let term = |name: &str| selector.wanted(name).map(str::to_owned);
                 // A namespace is in itself (K8s apiserver endpoints/request/requestinfo.go).
                 if path.group.is_empty() && path.resource == "namespaces" && !path.name.is_empty() {
                     path.namespace.clone_from(&path.name);
@@ -116,6 +116,20 @@ mod tests {
         assert_eq!(of("DELETE", "/api/v1/namespaces/a/pods", false), "deletecollection");
         let pinned = Attributes::new("GET", &target("/api/v1/namespaces/a/secrets"), true, "metadata.name=s");
         assert_eq!((pinned.verb.as_str(), pinned.path.name.as_str()), ("watch", "s"));
+    }
+
+    #[test]
+    fn selectors_are_read_as_the_storage_reads_them() {
+        let of = |selector: &str| {
+            let pinned = Attributes::new("GET", &target("/api/v1/namespaces/a/pods"), false, selector);
+            (pinned.path.name, pinned.selected_node)
+        };
+        let name = |name: &str| (name.to_owned(), None);
+        assert_eq!(of("metadata.name==s"), name("s"));
+        assert_eq!(of(r"metadata.name=a\,b"), name(r"a\,b".replace('\\', "").as_str()));
+        assert_eq!(of(r"x=a\,metadata.name=s"), name(""), "a comma that is escaped ends no term");
+        assert_eq!(of("metadata.name=a=b"), name(""), "it cannot be read");
+        assert_eq!(of("metadata.name!=s,spec.nodeName=n"), (String::new(), Some("n".to_owned())));
     }
 
     #[test]

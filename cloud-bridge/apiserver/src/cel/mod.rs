@@ -80,7 +80,7 @@ impl Cel {
         let frame = question.frame().ok_or_else(|| ApiError::too_large(QUESTION_MAX as usize))?;
         let bytes = u32::try_from(frame.len().max(LEAST)).map_err(|_| ApiError::too_large(WAITING))?;
         let room = Arc::clone(&self.room).try_acquire_many_owned(bytes).map_err(|_| ApiError::busy())?;
-        let turn = Turn { definition: question.definition().to_owned(), user: user.to_owned() };
+        let turn = Turn::of(question.definition(), user);
         let (answer, judged) = oneshot::channel();
         let asked = Asked { turn, about: question.about().clone(), frame, answer, room };
         queue.send(asked).map_err(|_| ApiError::busy())?;
@@ -147,7 +147,7 @@ async fn judge(command: Vec<OsString>, mut queue: mpsc::UnboundedReceiver<Asked>
 fn rests(turn: &Turn, left: Duration) -> ApiError {
     let Turn { definition, user } = turn;
     ApiError::unavailable(format!(
-        "a validation rule of {definition} has used up the time or memory that rules may take on an object of {user}: for this user rules of this definition are run again in {} s",
+        "a validation rule of {definition} has used up the time or memory that rules may take: for {user} rules of this definition are run again in {} s",
         left.as_secs() + 1
     ))
 }

@@ -4,11 +4,26 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
+/// While so many users of one definition rest, its rules are at fault, and nobody's objects are judged by them.
+const USERS_MAX: usize = 3;
+
 /// Who takes turns.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Turn {
     pub(super) definition: String,
     pub(super) user: String,
+}
+
+impl Turn {
+    /// The turn of a user. All service accounts of a namespace are one: who may make one may make many.
+    pub(super) fn of(definition: &str, user: &str) -> Self {
+        let namespace = user.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
+        let user = match namespace {
+            Some((namespace, _)) => format!("system:serviceaccounts:{namespace}"),
+            None => user.to_owned(),
+        };
+        Self { definition: definition.to_owned(), user }
+    }
 }
 
 /// Questions by turn.
@@ -64,10 +79,18 @@ impl<T> Turns<T> {
         self.resting.insert(turn, (Instant::now(), time));
     }
 
-    /// For how long still.
+    /// For how long still: also while that turn is nobody's fault, but too many others of its definition rest.
     pub(super) fn resting(&mut self, turn: &Turn) -> Option<Duration> {
         self.resting.retain(|_, (since, time)| since.elapsed() < *time);
-        self.resting.get(turn).map(|(since, time)| time.saturating_sub(since.elapsed()))
+        let left = |(since, time): &(Instant, Duration)| time.saturating_sub(since.elapsed());
+        if let Some(own) = self.resting.get(turn) {
+            return Some(left(own));
+        }
+        let of_definition = self.resting.iter().filter(|(other, _)| other.definition == turn.definition);
+        let mut all: Vec<Duration> = of_definition.map(|(_, rest)| left(rest)).collect();
+        all.sort_unstable();
+        // Until there are fewer.
+        all.len().checked_sub(USERS_MAX).and_then(|at| all.get(at).copied())
     }
 }
 
@@ -105,6 +128,28 @@ mod tests {
         turns.add(turn("a", "u"), 6);
         turns.retain(|_| false);
         assert!(turns.is_empty());
+    }
+
+    #[test]
+    fn service_accounts_of_a_namespace_share_a_turn() {
+        let of = |user: &str| Turn::of("d", user).user;
+        assert_eq!(of("system:serviceaccount:a:x"), "system:serviceaccounts:a");
+        assert_eq!(of("system:serviceaccount:a:y"), of("system:serviceaccount:a:x"));
+        assert_ne!(of("system:serviceaccount:b:x"), of("system:serviceaccount:a:x"));
+        assert_eq!(of("ann"), "ann");
+    }
+
+    #[test]
+    fn a_definition_rests_when_many_of_its_users_do() {
+        let mut turns: Turns<()> = Turns::default();
+        for (user, seconds) in [("u", 60), ("v", 600)] {
+            turns.rest(turn("a", user), Duration::from_secs(seconds));
+        }
+        assert_eq!(turns.resting(&turn("a", "w")), None);
+        turns.rest(turn("a", "x"), Duration::from_secs(6000));
+        let left = turns.resting(&turn("a", "w"));
+        assert!(left.is_some_and(|left| left.as_secs() <= 60), "until there are fewer: {left:?}");
+        assert_eq!(turns.resting(&turn("b", "w")), None);
     }
 
     #[test]
