@@ -18,6 +18,11 @@ impl Cidr {
         (length <= most).then_some(Self { address, length })
     }
 
+    /// Whether it is one of IPv4.
+    pub(crate) fn is_ipv4(self) -> bool {
+        self.address.is_ipv4()
+    }
+
     /// The address as a number whose first bits count.
     fn bits(self) -> u128 {
         match self.address {

@@ -63,7 +63,33 @@ pub(crate) fn volume(volume: &Value) -> Vec<FieldError> {
         _ => {}
     }
     class_and_mode(&mut errors, spec);
+    mount_options(&mut errors, volume);
     errors
+}
+
+/// The annotation with mount options is for sources that take them (K8s pkg/volume/validation/pv_validation.go).
+fn mount_options(errors: &mut Errors, volume: &Value) {
+    const ANNOTATION: &str = "volume.beta.kubernetes.io/mount-options";
+    const TAKE: &[&str] = &[
+        "awsElasticBlockStore",
+        "azureDisk",
+        "azureFile",
+        "cephfs",
+        "cinder",
+        "gcePersistentDisk",
+        "glusterfs",
+        "iscsi",
+        "nfs",
+        "photonPersistentDisk",
+        "quobyte",
+        "rbd",
+        "vsphereVolume",
+    ];
+    let takes = sources(&volume["spec"]).any(|(kind, _)| TAKE.contains(&kind));
+    if volume["metadata"]["annotations"].get(ANNOTATION).is_some() && !takes {
+        let why = "may not specify mount options for this volume type";
+        errors.push(FieldError::forbidden(format!("metadata.annotations.{ANNOTATION}"), why));
+    }
 }
 
 /// Validates a change of a PersistentVolume: its source stays.
@@ -165,5 +191,25 @@ fn positive(errors: &mut Errors, path: &str, name: &str, amount: Option<Quantity
         errors.push(FieldError::invalid(path, &amount.to_string().into(), "must be greater than zero"));
     } else {
         resources::quantity(errors, path, name, amount);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_host_path_takes_no_mount_options() {
+        let of = |source: &str, name: &str| {
+            let mut errors = Errors::new();
+            let volume = json!({"metadata": {"annotations": {name: "ro"}}, "spec": {source: {}}});
+            mount_options(&mut errors, &volume);
+            errors.len()
+        };
+        const ANNOTATION: &str = "volume.beta.kubernetes.io/mount-options";
+        assert_eq!((of("hostPath", ANNOTATION), of("csi", ANNOTATION), of("local", ANNOTATION)), (1, 1, 1));
+        assert_eq!((of("hostPath", "x"), of("nfs", ANNOTATION)), (0, 0));
     }
 }
