@@ -91,6 +91,34 @@ async fn a_definition_whose_objects_a_webhook_converts_is_refused() {
 }
 
 #[tokio::test]
+async fn a_deprecated_version_is_told() {
+    let w = Widgets::define().await;
+    let patch = json!([{"op": "add", "path": "/spec/versions/0/deprecated", "value": true}]);
+    w.api.patch(&w.definition(), crate::harness::JSON_PATCH, patch).await.ok();
+    let text = format!("\"{}/v1 Widget is deprecated\"", w.group);
+    let mut told = false;
+    for _ in 0..50 {
+        told = w.api.get(&w.path("")).await.warnings.contains(&text);
+        if told {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    assert!(told, "{text}");
+    w.close().await;
+}
+
+#[tokio::test]
+async fn a_definition_with_a_broken_pattern_is_refused() {
+    let w = Widgets::define().await;
+    let path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/image/pattern";
+    let patch = json!([{"op": "replace", "path": path, "value": "^(a"}]);
+    let refused = w.api.patch(&w.definition(), crate::harness::JSON_PATCH, patch).await;
+    refused.fails_with(422, "must be a valid regular expression, but isn't");
+    w.close().await;
+}
+
+#[tokio::test]
 async fn schemas_prune_default_and_validate() {
     let w = Widgets::define().await;
     let spec = json!({"image": "busybox", "bogus": 1, "free": {"x": [1]}});

@@ -21,6 +21,7 @@ mod networking;
 mod node;
 mod objects;
 mod patches;
+mod pod_security;
 mod pods;
 mod published;
 mod quotas;

@@ -9,6 +9,7 @@ pub(crate) mod service_account;
 mod certificates;
 mod default_storage_class;
 mod limit_ranger;
+mod pod_security;
 mod priority;
 mod rbac;
 mod runtime_class;
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 
 use super::auth::node;
 use super::storage::{Store, Stored};
+use crate::kinds::pod::warnings;
 use crate::kinds::service::{cluster_ip, node_port};
 use crate::kinds::volume;
 use crate::resource::status::{ApiError, ApiResult};
@@ -72,9 +74,33 @@ pub(crate) fn update(store: &Store, ctx: &Attributes<'_>, new: &mut Value, old: 
 }
 
 /// What admission refuses of a whole and valid object, before a creation or, with `old`, an update: in Kubernetes, too, such
-/// plugins come after validation (apiserver registry/generic/registry/store.go `createValidation`).
-pub(crate) fn validate(store: &Store, ctx: &Attributes<'_>, new: &Value, old: Option<&Value>) -> ApiResult<()> {
-    limit_ranger::judge(store, ctx, new, old)
+/// plugins come after validation (apiserver registry/generic/registry/store.go `createValidation`). Returns what the
+/// client is to be warned of.
+pub(crate) fn validate(
+    store: &Store,
+    ctx: &Attributes<'_>,
+    new: &Value,
+    old: Option<&Value>,
+) -> ApiResult<Vec<String>> {
+    limit_ranger::judge(store, ctx, new, old)?;
+    let mut told = pod_security::admit(store, ctx, new, old)?;
+    told.extend(of_template(ctx, new, old));
+    Ok(told)
+}
+
+/// Warnings about a new pod, and about the template of pods in an object that has another one than before.
+fn of_template(ctx: &Attributes<'_>, new: &Value, old: Option<&Value>) -> Vec<String> {
+    let Some(pointer) = ctx.resource.rules().template.filter(|_| ctx.path.subresource.is_empty()) else {
+        return Vec::new();
+    };
+    let before = old.map(|old| old.pointer(pointer));
+    match new.pointer(pointer) {
+        // A pod does not change in what it is warned of.
+        Some(template) if before.is_none_or(|before| !pointer.is_empty() && before != Some(template)) => {
+            warnings::of(&pointer.trim_start_matches('/').replace('/', "."), template)
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Gives an updated object what it has of the cluster: the address and the ports of a Service that had none.

@@ -198,7 +198,7 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
         query,
         verb: attributes.verb.clone(),
         now: Timestamp::now(),
-        warnings: Vec::new(),
+        warnings: resource.strategy().deprecation().into_iter().collect(),
         writer: Writer::new(query.text("fieldManager"), header(&parts.headers, &USER_AGENT), &path.subresource),
         managed: None,
         cel: cel::Asked::default(),

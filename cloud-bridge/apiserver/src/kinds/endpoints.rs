@@ -20,7 +20,11 @@ pub(crate) static KIND: Kind = Kind {
     short_names: &["ep"],
     namespaced: true,
     check: Some(decode::check::<v1::Endpoints>),
-    rules: Rules { allow_create_on_update: true, ..Rules::BUILT_IN },
+    rules: Rules {
+        allow_create_on_update: true,
+        deprecated: Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
+        ..Rules::BUILT_IN
+    },
     default,
     create: validate,
     update: |new, _| validate(new),

@@ -286,6 +286,10 @@ impl Strategy for Kind {
         (self.warnings)(obj)
     }
 
+    fn deprecation(&self) -> Option<String> {
+        self.rules.deprecated.map(str::to_owned)
+    }
+
     fn notice(&self) -> Option<String> {
         self.stored_only.then(|| format!("{} is stored; nothing enforces it here", self.kind))
     }

@@ -22,7 +22,7 @@ pub(crate) static KIND: Kind = Kind {
     singular: "podtemplate",
     namespaced: true,
     check: Some(decode::check::<v1::PodTemplate>),
-    rules: Rules { structures: &["template"], ..Rules::BUILT_IN },
+    rules: Rules { structures: &["template"], template: Some("/template"), ..Rules::BUILT_IN },
     generation: Some(|new, old| new["template"] != old["template"]),
     default: template::default,
     prepare_create: drop_disabled,

@@ -56,7 +56,8 @@ pub(crate) fn create_value(
     if !errors.is_empty() {
         return Err(ApiError::invalid(&resource, meta::text(&value, "name"), &errors));
     }
-    admission::validate(store, &ctx.attributes(), &value, None)?;
+    let warnings = admission::validate(store, &ctx.attributes(), &value, None)?;
+    ctx.warnings.extend(warnings);
     ctx.warnings.extend(strategy.warnings(&value));
     ctx.warnings.extend(strategy.notice());
     let charges = resource_quota::admit(store, &ctx.attributes(), &value, None, ctx.now)?;

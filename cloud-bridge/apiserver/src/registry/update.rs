@@ -99,7 +99,8 @@ pub(crate) fn replace(
     if !errors.is_empty() {
         return Err(ApiError::invalid(&resource, &name, &errors));
     }
-    admission::validate(store, &ctx.attributes(), &new, Some(old))?;
+    let warnings = admission::validate(store, &ctx.attributes(), &new, Some(old))?;
+    ctx.warnings.extend(warnings);
     ctx.warnings.extend(strategy.notice());
     let charges = resource_quota::admit(store, &ctx.attributes(), &new, Some(old), ctx.now)?;
     let owners = &old["metadata"]["managedFields"];

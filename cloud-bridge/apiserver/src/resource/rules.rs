@@ -44,6 +44,10 @@ pub struct Rules {
     pub(crate) immortal: &'static [&'static str],
     /// Objects run: admission gives them account, priority, tolerations and class.
     pub(crate) admit_pods: bool,
+    /// JSON pointer to the template of pods in an object; empty for the pod itself.
+    pub(crate) template: Option<&'static str>,
+    /// What a client is told with every request, of a kind that others have replaced.
+    pub(crate) deprecated: Option<&'static str>,
     /// Objects get an address of the range of Services.
     pub(crate) cluster_ip: bool,
     /// Between the served form and the stored one, where these are not the same.
@@ -76,6 +80,8 @@ impl Rules {
         ttl: None,
         immortal: &[],
         admit_pods: false,
+        template: None,
+        deprecated: None,
         cluster_ip: false,
         conversion: None,
     };

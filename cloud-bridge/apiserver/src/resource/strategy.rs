@@ -143,6 +143,11 @@ pub trait Strategy: Send + Sync {
         Vec::new()
     }
 
+    /// What a client should know with every request, since the version is deprecated.
+    fn deprecation(&self) -> Option<String> {
+        None
+    }
+
     /// What a client should know with every write.
     fn notice(&self) -> Option<String> {
         None

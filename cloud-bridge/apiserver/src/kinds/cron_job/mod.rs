@@ -28,7 +28,7 @@ pub(crate) static KIND: Kind = Kind {
     categories: &["all"],
     namespaced: true,
     check: Some(decode::check::<v1::CronJob>),
-    rules: Rules::SPEC_AND_STATUS,
+    rules: Rules { template: Some("/spec/jobTemplate/spec/template"), ..Rules::SPEC_AND_STATUS },
     generation: Some(spec_changed),
     default,
     prepare_create: |cron| {

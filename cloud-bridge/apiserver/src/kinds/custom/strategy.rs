@@ -23,6 +23,8 @@ pub(crate) struct Custom {
     validations: Option<Validations>,
     status: bool,
     scale: Option<ScalePaths>,
+    /// What clients are told of a version that is deprecated.
+    deprecation: Option<String>,
     /// Its definition is being deleted.
     terminating: bool,
     columns: Vec<(Column, String)>,
@@ -82,6 +84,14 @@ impl Custom {
                     selector: path("labelSelectorPath"),
                 }
             }),
+            // K8s apiextensions-apiserver pkg/apiserver/customresource_handler.go.
+            deprecation: (version["deprecated"] == true).then(|| match version["deprecationWarning"].as_str() {
+                Some(given) => given.to_owned(),
+                None => {
+                    let (group, kind) = (text(&spec["group"]), text(&spec["names"]["kind"]));
+                    format!("{group}/{} {kind} is deprecated", text(&version["name"]))
+                }
+            }),
             terminating,
             columns,
             selectable: version["selectableFields"]
@@ -136,6 +146,10 @@ fn age(text: &str, now: Timestamp) -> String {
 }
 
 impl Strategy for Custom {
+    fn deprecation(&self) -> Option<String> {
+        self.deprecation.clone()
+    }
+
     fn refusal(&self) -> Option<&'static str> {
         self.terminating.then_some("create not allowed while custom resource definition is terminating")
     }

@@ -33,6 +33,7 @@ pub(crate) static KIND: Kind = Kind {
     check: Some(decode::check::<v1::Job>),
     rules: Rules {
         orphan_dependents: true,
+        template: Some("/spec/template"),
         orphan_warning: Some(
             "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove \
              them or set propagationPolicy=Orphan to suppress this warning",

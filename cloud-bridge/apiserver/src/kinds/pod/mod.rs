@@ -5,6 +5,7 @@ pub(crate) mod defaults;
 pub(crate) mod qos;
 mod table;
 pub(crate) mod validate;
+pub(crate) mod warnings;
 
 use edge_protocol::json::SetField;
 use k8s_openapi::api::core::v1;
@@ -32,6 +33,7 @@ pub(crate) static KIND: Kind = Kind {
         return_deleted_object: true,
         grace_period: Some(grace_period),
         admit_pods: true,
+        template: Some(""),
         ..Rules::SPEC_AND_STATUS
     },
     generation: Some(spec_changed),

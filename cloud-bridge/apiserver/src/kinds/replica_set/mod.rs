@@ -27,7 +27,7 @@ pub(crate) static KIND: Kind = Kind {
     categories: &["all"],
     namespaced: true,
     check: Some(workload::check::<v1::ReplicaSet>),
-    rules: Rules::SPEC_AND_STATUS,
+    rules: Rules { template: Some("/spec/template"), ..Rules::SPEC_AND_STATUS },
     generation: Some(spec_changed),
     default,
     prepare_create: |set| {

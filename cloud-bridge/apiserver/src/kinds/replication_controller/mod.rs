@@ -29,7 +29,7 @@ pub(crate) static KIND: Kind = Kind {
     categories: &["all"],
     namespaced: true,
     check: Some(decode::check::<v1::ReplicationController>),
-    rules: Rules { orphan_dependents: true, ..Rules::SPEC_AND_STATUS },
+    rules: Rules { orphan_dependents: true, template: Some("/spec/template"), ..Rules::SPEC_AND_STATUS },
     generation: Some(spec_changed),
     default,
     prepare_create: |controller| {

@@ -30,7 +30,7 @@ pub(crate) static KIND: Kind = Kind {
     namespaced: true,
     check: Some(claims::check),
     // Its pods take the name for that of their hosts.
-    rules: Rules { name: names::dns_label, ..Rules::SPEC_AND_STATUS },
+    rules: Rules { name: names::dns_label, template: Some("/spec/template"), ..Rules::SPEC_AND_STATUS },
     generation: Some(spec_changed),
     default,
     prepare_create: |set| {

@@ -166,7 +166,7 @@ fn a_size_in_parts_of_bytes_is_told() {
     let mut template = claim("data");
     json_patch::merge(&mut template, &json!({"spec": {"resources": {"requests": {"storage": "1500m"}}}}));
     let warned =
-        KIND.warnings(&filled(json!({"spec": {"volumeClaimTemplates": [template], "revisionHistoryLimit": -1}})));
+        (KIND.warnings)(&filled(json!({"spec": {"volumeClaimTemplates": [template], "revisionHistoryLimit": -1}})));
     assert!(warned[0].contains("volumeClaimTemplates[0].resources.requests[storage]: fractional byte value \"1500m\""));
     assert!(warned[1].starts_with("spec.revisionHistoryLimit: a negative value retains all"), "{warned:?}");
 }

@@ -1,0 +1,172 @@
+//! The checks of the Pod Security Standards: which pod violates what (K8s pod-security-admission policy/registry.go and
+//! check_*.go). Pure.
+
+mod capabilities;
+mod containers;
+mod host;
+mod profiles;
+mod root;
+mod selinux;
+mod volumes;
+
+use serde_json::Value;
+
+use super::policy::{Level, Standard, Version};
+
+/// A pod, or a template of pods: `metadata` and `spec`.
+type Pod<'a> = &'a Value;
+
+/// What a pod does that a standard forbids.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Violation {
+    /// In few words.
+    pub(super) reason: String,
+    /// Which containers, volumes and values.
+    detail: String,
+}
+
+impl Violation {
+    fn new(reason: impl Into<String>, detail: String) -> Option<Self> {
+        Some(Self { reason: reason.into(), detail })
+    }
+}
+
+type Rule = fn(Pod<'_>) -> Option<Violation>;
+
+/// One check, in the versions that it has had, oldest first.
+struct Check {
+    id: &'static str,
+    versions: &'static [(u32, Rule)],
+    /// The check of `baseline` that it contains.
+    instead_of: &'static str,
+}
+
+const fn check(id: &'static str, versions: &'static [(u32, Rule)]) -> Check {
+    Check { id, versions, instead_of: "" }
+}
+
+const fn stricter(id: &'static str, instead_of: &'static str, versions: &'static [(u32, Rule)]) -> Check {
+    Check { id, versions, instead_of }
+}
+
+/// In the order of Kubernetes' messages: by id.
+static BASELINE: &[Check] = &[
+    check("appArmorProfile", &[(0, profiles::app_armor)]),
+    check("capabilities_baseline", &[(0, capabilities::baseline)]),
+    check("hostNamespaces", &[(0, host::namespaces)]),
+    check("hostPathVolumes", &[(0, volumes::host_path)]),
+    check("hostPorts", &[(0, host::ports)]),
+    check("hostProbesAndHostLifecycle", &[(34, host::probes)]),
+    check("privileged", &[(0, containers::privileged)]),
+    check("procMount", &[(0, containers::proc_mount), (35, |pod| in_own_users(pod, containers::proc_mount))]),
+    check("seLinuxOptions", &[(0, selinux::v0), (31, selinux::v31)]),
+    check("seccompProfile_baseline", &[(0, profiles::seccomp_annotations), (19, profiles::seccomp)]),
+    check(
+        "sysctls",
+        &[(0, host::sysctls_v0), (27, host::sysctls_v27), (29, host::sysctls_v29), (32, host::sysctls_v32)],
+    ),
+    check("windowsHostProcess", &[(0, containers::host_process)]),
+];
+
+static RESTRICTED: &[Check] = &[
+    check(
+        "allowPrivilegeEscalation",
+        &[(8, containers::escalation), (25, |pod| not_windows(pod, containers::escalation))],
+    ),
+    stricter(
+        "capabilities_restricted",
+        "capabilities_baseline",
+        &[(22, capabilities::restricted), (25, |pod| not_windows(pod, capabilities::restricted))],
+    ),
+    stricter("procMount_restricted", "procMount", &[(35, containers::proc_mount)]),
+    stricter("restrictedVolumes", "hostPathVolumes", &[(0, volumes::restricted)]),
+    check("runAsNonRoot", &[(0, root::non_root), (35, |pod| in_own_users(pod, root::non_root))]),
+    check("runAsUser", &[(23, root::user), (35, |pod| in_own_users(pod, root::user))]),
+    stricter(
+        "seccompProfile_restricted",
+        "seccompProfile_baseline",
+        &[(19, profiles::seccomp_required), (25, |pod| not_windows(pod, profiles::seccomp_required))],
+    ),
+];
+
+/// What of a pod violates a standard, in the order of Kubernetes' messages.
+pub(super) fn violations(standard: Standard, pod: Pod<'_>) -> Vec<Violation> {
+    let restricted: &[Check] = match standard.level {
+        Level::Privileged => return Vec::new(),
+        Level::Baseline => &[],
+        Level::Restricted => RESTRICTED,
+    };
+    let stricter: Vec<(&Check, Rule)> =
+        restricted.iter().filter_map(|check| Some((check, at(check, standard.version)?))).collect();
+    let replaced = |check: &Check| stricter.iter().any(|(stricter, _)| stricter.instead_of == check.id);
+    let baseline = BASELINE.iter().filter(|check| !replaced(check));
+    let rules = baseline.filter_map(|check| at(check, standard.version));
+    rules.chain(stricter.iter().map(|(_, rule)| *rule)).filter_map(|rule| rule(pod)).collect()
+}
+
+/// A check as it is in a version, if it is there.
+fn at(check: &Check, version: Version) -> Option<Rule> {
+    check.versions.iter().rev().find(|(since, _)| *since <= version.0).map(|(_, rule)| *rule)
+}
+
+/// Violations as a refusal and a warning tell them.
+pub(super) fn details(violations: &[Violation]) -> String {
+    let shown = violations.iter().map(|one| match one.detail.as_str() {
+        "" => one.reason.clone(),
+        detail => format!("{} ({detail})", one.reason),
+    });
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+/// A rule that a pod with users of its own need not keep (`relaxPolicyForUserNamespacePod`).
+fn in_own_users(pod: Pod<'_>, rule: Rule) -> Option<Violation> {
+    if pod["spec"]["hostUsers"] == false { None } else { rule(pod) }
+}
+
+/// A rule about fields that a pod of Windows may not have.
+fn not_windows(pod: Pod<'_>, rule: Rule) -> Option<Violation> {
+    if pod["spec"]["os"]["name"] == "windows" { None } else { rule(pod) }
+}
+
+/// Every container: init containers first, ephemeral ones last.
+fn containers(pod: Pod<'_>) -> impl Iterator<Item = &Value> {
+    let lists = ["initContainers", "containers", "ephemeralContainers"];
+    lists.into_iter().flat_map(move |list| apimachinery::json::items(&pod["spec"], list))
+}
+
+fn name(container: &Value) -> &str {
+    apimachinery::json::text(container, "name")
+}
+
+/// Names of the containers for which something is so.
+fn containers_that(pod: Pod<'_>, is_so: impl FnMut(&&Value) -> bool) -> Vec<&str> {
+    containers(pod).filter(is_so).map(name).collect()
+}
+
+/// `"a", "b"`.
+fn quoted<T: AsRef<str>>(items: impl IntoIterator<Item = T>) -> String {
+    items.into_iter().map(|item| format!("\"{}\"", item.as_ref())).collect::<Vec<_>>().join(", ")
+}
+
+/// A word, with an s where there is not just one.
+fn plural(word: &str, count: usize) -> String {
+    if count == 1 { word.to_owned() } else { format!("{word}s") }
+}
+
+/// `container "a"`, `containers "a", "b"`.
+fn named(containers: &[&str]) -> String {
+    format!("{} {}", plural("container", containers.len()), quoted(containers))
+}
+
+/// Who sets something: the pod, containers or both; `None` for nobody.
+fn setters(pod: bool, containers: &[&str]) -> Option<String> {
+    let containers = (!containers.is_empty()).then(|| named(containers));
+    match (pod, containers) {
+        (false, containers) => containers,
+        (true, None) => Some("pod".to_owned()),
+        (true, Some(containers)) => Some(format!("pod and {containers}")),
+    }
+}
+
+#[cfg(test)]
+mod tests;
