@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Pod, Violation, containers, name, named, quoted};
+use super::words::{Pod, Violation, containers, name, named, quoted};
 use apimachinery::json::items;
 
 const DEFAULT: &[&str] = &[

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Pod, Violation, containers, containers_that, name, named, quoted, setters};
+use super::words::{Pod, Violation, containers, containers_that, name, named, quoted, setters};
 
 pub(super) fn privileged(pod: Pod<'_>) -> Option<Violation> {
     let wrong = containers_that(pod, |container| container["securityContext"]["privileged"] == true);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Pod, Violation, containers, name, named, plural, quoted};
+use super::words::{Pod, Violation, containers, name, named, plural, quoted};
 use apimachinery::json::{flag, integer, items, text};
 
 pub(super) fn namespaces(pod: Pod<'_>) -> Option<Violation> {

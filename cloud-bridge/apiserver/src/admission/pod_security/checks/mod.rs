@@ -8,28 +8,11 @@ mod profiles;
 mod root;
 mod selinux;
 mod volumes;
-
-use serde_json::Value;
+mod words;
 
 use super::policy::{Level, Standard, Version};
-
-/// A pod, or a template of pods: `metadata` and `spec`.
-type Pod<'a> = &'a Value;
-
-/// What a pod does that a standard forbids.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Violation {
-    /// In few words.
-    pub(super) reason: String,
-    /// Which containers, volumes and values.
-    detail: String,
-}
-
-impl Violation {
-    fn new(reason: impl Into<String>, detail: String) -> Option<Self> {
-        Some(Self { reason: reason.into(), detail })
-    }
-}
+use words::Pod;
+pub(super) use words::Violation;
 
 type Rule = fn(Pod<'_>) -> Option<Violation>;
 
@@ -126,46 +109,6 @@ fn in_own_users(pod: Pod<'_>, rule: Rule) -> Option<Violation> {
 /// A rule about fields that a pod of Windows may not have.
 fn not_windows(pod: Pod<'_>, rule: Rule) -> Option<Violation> {
     if pod["spec"]["os"]["name"] == "windows" { None } else { rule(pod) }
-}
-
-/// Every container: init containers first, ephemeral ones last.
-fn containers(pod: Pod<'_>) -> impl Iterator<Item = &Value> {
-    let lists = ["initContainers", "containers", "ephemeralContainers"];
-    lists.into_iter().flat_map(move |list| apimachinery::json::items(&pod["spec"], list))
-}
-
-fn name(container: &Value) -> &str {
-    apimachinery::json::text(container, "name")
-}
-
-/// Names of the containers for which something is so.
-fn containers_that(pod: Pod<'_>, is_so: impl FnMut(&&Value) -> bool) -> Vec<&str> {
-    containers(pod).filter(is_so).map(name).collect()
-}
-
-/// `"a", "b"`.
-fn quoted<T: AsRef<str>>(items: impl IntoIterator<Item = T>) -> String {
-    items.into_iter().map(|item| format!("\"{}\"", item.as_ref())).collect::<Vec<_>>().join(", ")
-}
-
-/// A word, with an s where there is not just one.
-fn plural(word: &str, count: usize) -> String {
-    if count == 1 { word.to_owned() } else { format!("{word}s") }
-}
-
-/// `container "a"`, `containers "a", "b"`.
-fn named(containers: &[&str]) -> String {
-    format!("{} {}", plural("container", containers.len()), quoted(containers))
-}
-
-/// Who sets something: the pod, containers or both; `None` for nobody.
-fn setters(pod: bool, containers: &[&str]) -> Option<String> {
-    let containers = (!containers.is_empty()).then(|| named(containers));
-    match (pod, containers) {
-        (false, containers) => containers,
-        (true, None) => Some("pod".to_owned()),
-        (true, Some(containers)) => Some(format!("pod and {containers}")),
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Pod, Violation, containers, containers_that, name, named, plural, quoted, setters};
+use super::words::{Pod, Violation, containers, containers_that, name, named, plural, quoted, setters};
 use apimachinery::json::{present, text, text_entries};
 
 /// Types that are allowed, of both kinds of profile.

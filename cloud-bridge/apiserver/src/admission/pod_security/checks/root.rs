@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Pod, Violation, containers_that, named, setters};
+use super::words::{Pod, Violation, containers_that, named, setters};
 
 /// Pod or container promises that it is not root.
 pub(super) fn non_root(pod: Pod<'_>) -> Option<Violation> {

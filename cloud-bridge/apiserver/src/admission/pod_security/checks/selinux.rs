@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Pod, Violation, containers, name, plural, quoted, setters};
+use super::words::{Pod, Violation, containers, name, plural, quoted, setters};
 use apimachinery::json::text;
 
 const TYPES_V0: &[&str] = &["", "container_t", "container_init_t", "container_kvm_t"];

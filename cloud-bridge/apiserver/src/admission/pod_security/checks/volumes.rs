@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Pod, Violation, plural, quoted};
+use super::words::{Pod, Violation, plural, quoted};
 use apimachinery::json::{items, present, text};
 
 pub(super) fn host_path(pod: Pod<'_>) -> Option<Violation> {
