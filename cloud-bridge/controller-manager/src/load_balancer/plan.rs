@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(of(json!({"labels": {"sampan.dev/site": "west"}}), &v4, &["192.168.2.1"]), Some(vec![]));
         // Families.
         let both_families = of(json!({}), &json!({"type": "LoadBalancer", "ipFamilies": ["IPv4", "IPv6"]}), &[]);
-        assert_eq!(both_families.unwrap(), ["192.168.2.1", "192.168.2.2", "fd00::9"]);
+        assert_eq!(both_families.unwrap(), ["192.168.2.1", "192.168.2.2", "fd00::11"]);
         // Others'.
         let other = json!({"type": "LoadBalancer", "loadBalancerClass": "example.com/x"});
         assert_eq!(of(json!({}), &other, &["203.0.113.9"]), None);
