@@ -9,6 +9,9 @@
 //! the core and meta groups carry their group's name, and their version where it is not `v1`: `coordination.Lease`,
 //! `autoscaling.v2.MetricSpec`.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 const MESSAGES: &str = include_str!("messages.txt");
 
 /// One field of a message.
@@ -23,12 +26,21 @@ pub(crate) struct Field {
     pub(crate) kind: &'static str,
 }
 
-/// A message by name: its fields.
-pub(crate) fn message(name: &str) -> Option<&'static str> {
-    MESSAGES.lines().find_map(|line| {
-        let rest = line.strip_prefix(name)?;
-        if rest.is_empty() { Some(rest) } else { rest.strip_prefix(' ') }
-    })
+/// The fields of one message, in the order of their numbers.
+pub(crate) type Message = &'static [Field];
+
+/// All messages by name, read from the text at the first use.
+static INDEX: LazyLock<HashMap<&'static str, Vec<Field>>> = LazyLock::new(|| {
+    let parsed = |line: &'static str| {
+        let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
+        (name, fields(rest))
+    };
+    MESSAGES.lines().map(parsed).collect()
+});
+
+/// Returns a message by name.
+pub(crate) fn message(name: &str) -> Option<Message> {
+    INDEX.get(name).map(Vec::as_slice)
 }
 
 /// The message of a kind.
@@ -41,14 +53,15 @@ pub(crate) fn message_name(group: &str, version: &str, kind: &str) -> String {
     if version == "v1" { format!("{group}.{kind}") } else { format!("{group}.{version}.{kind}") }
 }
 
-/// The fields of a message.
-pub(crate) fn fields(message: &'static str) -> impl Iterator<Item = Field> {
-    message.split(' ').filter_map(|field| {
+/// Reads the fields of a message from its line.
+pub(crate) fn fields(line: &'static str) -> Vec<Field> {
+    let read = |field: &'static str| {
         let (number, rest) = field.split_once('=')?;
         let (name, kind) = rest.split_once(':')?;
         let plain = kind.strip_prefix('!');
         Some(Field { number: number.parse().ok()?, name, keep_zero: plain.is_some(), kind: plain.unwrap_or(kind) })
-    })
+    };
+    line.split(' ').filter_map(read).collect()
 }
 
 #[cfg(test)]
@@ -59,7 +72,7 @@ mod tests {
     fn every_message_and_type_that_is_named_is_known() {
         for line in MESSAGES.lines() {
             let name = line.split(' ').next().unwrap_or_default();
-            for field in fields(message(name).expect("the message itself")) {
+            for field in message(name).expect("the message itself") {
                 let kind = field.kind.trim_start_matches(['*', '%']);
                 let known = match kind.strip_prefix('@') {
                     Some(inner) => message(inner).is_some(),

@@ -36,14 +36,25 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), serde_json::Er
 /// # Errors
 /// As `parse`.
 pub(crate) fn parse_within(bytes: &[u8], memory: usize) -> Result<(Value, Vec<String>), serde_json::Error> {
-    let mut reading = Reading { left: memory, ..Reading::default() };
+    let mut reading = Reading { budget: Budget(memory), ..Reading::default() };
     let value = read(bytes, &mut reading)?;
     Ok((value, reading.duplicates))
 }
 
+/// Parses JSON that is a part of another body, at the cost of that body's budget.
+///
+/// # Errors
+/// As [`parse`].
+pub(crate) fn parse_part(bytes: &[u8], budget: &mut Budget) -> Result<Value, serde_json::Error> {
+    let mut reading = Reading { budget: std::mem::take(budget), ..Reading::default() };
+    let value = read(bytes, &mut reading);
+    *budget = reading.budget;
+    value
+}
+
 /// Where these paths stand in the text: their places in the order of its fields.
 pub(crate) fn places(bytes: &[u8], wanted: &[String]) -> HashMap<String, usize> {
-    let mut reading = Reading { left: MEMORY_MAX, wanted: wanted.iter().cloned().collect(), ..Reading::default() };
+    let mut reading = Reading { wanted: wanted.iter().cloned().collect(), ..Reading::default() };
     let _ = read(bytes, &mut reading);
     reading.places
 }
@@ -69,12 +80,57 @@ fn read(bytes: &[u8], reading: &mut Reading) -> Result<Value, serde_json::Error>
     Ok(value)
 }
 
+/// Memory that the values of one body may still ask for, whatever its encoding.
+#[derive(Debug)]
+pub(crate) struct Budget(usize);
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self(MEMORY_MAX)
+    }
+}
+
+impl Budget {
+    /// Charges for a value and the text that it holds.
+    ///
+    /// # Errors
+    /// The body has too many values.
+    pub(crate) fn value(&mut self, text: usize) -> Result<(), Exhausted> {
+        self.charge(VALUE_COST + text)
+    }
+
+    /// Charges for an object.
+    ///
+    /// # Errors
+    /// See [`Budget::value`].
+    pub(crate) fn object(&mut self) -> Result<(), Exhausted> {
+        self.charge(OBJECT_COST)
+    }
+
+    /// Charges for a field with its name.
+    ///
+    /// # Errors
+    /// See [`Budget::value`].
+    pub(crate) fn field(&mut self, name: usize) -> Result<(), Exhausted> {
+        self.charge(FIELD_COST + name)
+    }
+
+    fn charge(&mut self, cost: usize) -> Result<(), Exhausted> {
+        self.0 = self.0.checked_sub(cost).ok_or(Exhausted)?;
+        Ok(())
+    }
+}
+
+/// The values of a body need more memory than one body may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{TOO_MANY}")]
+pub(crate) struct Exhausted;
+
 /// What is known of the body so far.
 #[derive(Default)]
 struct Reading {
     path: String,
-    /// Memory that the body may still ask for.
-    left: usize,
+    budget: Budget,
     duplicates: Vec<String>,
     wanted: HashSet<String>,
     places: HashMap<String, usize>,
@@ -82,11 +138,6 @@ struct Reading {
 }
 
 impl Reading {
-    fn charge<E: Error>(&mut self, cost: usize) -> Result<(), E> {
-        self.left = self.left.checked_sub(cost).ok_or_else(|| E::custom(TOO_MANY))?;
-        Ok(())
-    }
-
     fn field(&mut self) {
         self.fields += 1;
         // A path beyond the bound is wanted by nobody; to look it up would read it anew for each field.
@@ -120,7 +171,7 @@ impl<'de> DeserializeSeed<'de> for Node<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        self.reading.charge(VALUE_COST)?;
+        self.reading.budget.value(0).map_err(Error::custom)?;
         deserializer.deserialize_any(self)
     }
 }
@@ -149,7 +200,7 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_str<E: Error>(self, v: &str) -> Result<Value, E> {
-        self.reading.charge(v.len())?;
+        self.reading.budget.charge(v.len()).map_err(Error::custom)?;
         Ok(v.into())
     }
 
@@ -174,12 +225,12 @@ impl<'de> Visitor<'de> for Node<'_> {
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut access: A) -> Result<Value, A::Error> {
         let depth = self.below()?;
-        self.reading.charge(OBJECT_COST)?;
+        self.reading.budget.object().map_err(Error::custom)?;
         let mut map = Map::new();
         let mut told = HashSet::new();
         let length = self.reading.path.len();
         while let Some(key) = access.next_key::<String>()? {
-            self.reading.charge(FIELD_COST + key.len())?;
+            self.reading.budget.field(key.len()).map_err(Error::custom)?;
             if length > 0 {
                 self.reading.path.push('.');
             }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::JSON;
 use super::body::{ApiBody, BodyError};
+use crate::codec::parse;
 use crate::codec::protobuf::{self, MEDIA_TYPE};
 
 /// The `Accept` header as if it named JSON, if all that can be served of it is protobuf.
@@ -25,7 +26,8 @@ pub(super) fn wanted(accept: &str) -> Option<String> {
     found.map(|clause| clause.replacen(MEDIA_TYPE, JSON, 1))
 }
 
-/// The same answer in protobuf. One that is no object, as a log, stays as it is.
+/// The same answer in protobuf. One that is no object, as a log, stays as it is, and so does a list with more values than a
+/// body may have: clients decode by the content type of the answer.
 pub(super) fn encoded(response: Response<ApiBody>) -> Response<ApiBody> {
     if response.headers().get(CONTENT_TYPE).is_none_or(|kind| kind != JSON) {
         return response;
@@ -33,7 +35,7 @@ pub(super) fn encoded(response: Response<ApiBody>) -> Response<ApiBody> {
     let (mut parts, body) = response.into_parts();
     let (body, kind) = match body.into_full() {
         Ok(json) => {
-            let object = serde_json::from_slice::<Value>(&json).ok();
+            let object = parse::parse(&json).ok().map(|(object, _)| object);
             match object.and_then(|object| protobuf::encode(&object)) {
                 Some(encoded) => (ApiBody::full(encoded), MEDIA_TYPE),
                 None => (ApiBody::full(json), JSON),

@@ -1,12 +1,15 @@
 //! Objects in the protobuf encoding of Kubernetes, for clients that take nothing else.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use base64::Engine as _;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::MAGIC;
 use super::schema;
-use crate::codec::messages;
+use crate::codec::messages::{self, Field, Message};
 
 /// What answers are made of, beside the kinds themselves (K8s apimachinery pkg/apis/meta/v1/generated.proto).
 const ANSWERS: &[(&str, &str)] = &[
@@ -19,8 +22,12 @@ const ANSWERS: &[(&str, &str)] = &[
 const LIST_META: u32 = 1;
 const ITEMS: u32 = 2;
 
-fn shape(name: &str) -> Option<&'static str> {
-    messages::message(name).or_else(|| ANSWERS.iter().find(|(known, _)| *known == name).map(|(_, fields)| *fields))
+/// The same, read once.
+static SHAPES: LazyLock<HashMap<&'static str, Vec<Field>>> =
+    LazyLock::new(|| ANSWERS.iter().map(|(name, line)| (*name, messages::fields(line))).collect());
+
+fn shape(name: &str) -> Option<Message> {
+    messages::message(name).or_else(|| SHAPES.get(name).map(Vec::as_slice))
 }
 
 /// An object, or a list of some, as protobuf. `None` of a kind that has no such form, as custom ones and Tables.
@@ -62,8 +69,8 @@ pub(crate) fn frame(event: &Value) -> Option<Vec<u8>> {
 }
 
 /// What is null or of a type that the field does not have is left out: what is stored fits its kind.
-pub(super) fn write(out: &mut Vec<u8>, message: &'static str, object: &Map<String, Value>) -> Option<()> {
-    for field in messages::fields(message) {
+pub(super) fn write(out: &mut Vec<u8>, message: Message, object: &Map<String, Value>) -> Option<()> {
+    for field in message {
         if field.name.is_empty() {
             let mut inner = Vec::new();
             write(&mut inner, shape(field.kind.strip_prefix('@')?)?, object)?;

@@ -9,7 +9,8 @@ use base64::Engine as _;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::messages;
+use super::messages::{self, Message};
+use super::parse::{self, Budget, Exhausted};
 pub(crate) use encode::{encode, frame};
 use wire::{Field, Payload};
 
@@ -29,6 +30,8 @@ pub(crate) enum DecodeError {
     UnknownKind { api_version: String, kind: String },
     #[error("the protobuf body ends or repeats itself where it must not")]
     Malformed,
+    #[error(transparent)]
+    Exhausted(#[from] Exhausted),
 }
 
 /// The object of a body, as JSON would have it.
@@ -57,78 +60,98 @@ pub(crate) fn decode(body: &[u8]) -> Result<Value, DecodeError> {
     let Some(message) = messages::message(&messages::message_name(group, version, &kind)) else {
         return Err(DecodeError::UnknownKind { api_version, kind });
     };
-    let mut object = read(message, raw, 0)?;
+    let mut object = Reader::default().read(message, raw, 0)?;
     object.insert("apiVersion".to_owned(), api_version.into());
     object.insert("kind".to_owned(), kind.into());
     Ok(Value::Object(object))
 }
 
-fn read(message: &'static str, bytes: &[u8], depth: usize) -> Result<Map<String, Value>, DecodeError> {
-    if depth > DEPTH_MAX {
-        return Err(DecodeError::Malformed);
-    }
-    let mut object = Map::new();
-    for field in wire::fields(bytes) {
-        let Field { number, payload } = field?;
-        let Some(known) = messages::fields(message).find(|f| f.number == number) else { continue };
-        if let Some(element) = known.kind.strip_prefix('*') {
-            let list = object.entry(known.name).or_insert_with(|| Value::Array(Vec::new()));
-            if let Value::Array(list) = list {
-                list.push(value(element, payload, depth)?);
-            }
-        } else if let Some(element) = known.kind.strip_prefix('%') {
-            let (key, entry) = map_entry(element, payload, depth)?;
-            let map = object.entry(known.name).or_insert_with(|| Value::Object(Map::new()));
-            if let Value::Object(map) = map {
-                map.insert(key, entry);
-            }
-        } else if known.name.is_empty() {
-            if let Value::Object(inlined) = value(known.kind, payload, depth)? {
-                object.extend(inlined);
-            }
-        } else {
-            let value = value(known.kind, payload, depth)?;
-            if known.keep_zero || !is_zero(&value) {
-                object.insert(known.name.to_owned(), value);
+/// Reads the messages of one body within its budget.
+#[derive(Default)]
+struct Reader(Budget);
+
+impl Reader {
+    fn read(&mut self, message: Message, bytes: &[u8], depth: usize) -> Result<Map<String, Value>, DecodeError> {
+        if depth > DEPTH_MAX {
+            return Err(DecodeError::Malformed);
+        }
+        self.0.object()?;
+        let mut object = Map::new();
+        for field in wire::fields(bytes) {
+            let Field { number, payload } = field?;
+            self.0.value(0)?;
+            let Some(known) = message.iter().find(|f| f.number == number) else { continue };
+            if let Some(element) = known.kind.strip_prefix('*') {
+                let list = object.entry(known.name).or_insert_with(|| Value::Array(Vec::new()));
+                if let Value::Array(list) = list {
+                    list.push(self.value(element, payload, depth)?);
+                }
+            } else if let Some(element) = known.kind.strip_prefix('%') {
+                let (key, entry) = self.map_entry(element, payload, depth)?;
+                let map = object.entry(known.name).or_insert_with(|| Value::Object(Map::new()));
+                if let Value::Object(map) = map {
+                    map.insert(key, entry);
+                }
+            } else if known.name.is_empty() {
+                if let Value::Object(inlined) = self.value(known.kind, payload, depth)? {
+                    object.extend(inlined);
+                }
+            } else {
+                let value = self.value(known.kind, payload, depth)?;
+                if known.keep_zero || !is_zero(&value) {
+                    object.insert(known.name.to_owned(), value);
+                }
             }
         }
+        Ok(object)
     }
-    Ok(object)
-}
 
-fn value(kind: &str, payload: Payload<'_>, depth: usize) -> Result<Value, DecodeError> {
-    if let Some(name) = kind.strip_prefix('@') {
-        let message = messages::message(name).ok_or(DecodeError::Malformed)?;
-        return read(message, bytes(payload)?, depth + 1).map(Value::Object);
+    fn value(&mut self, kind: &str, payload: Payload<'_>, depth: usize) -> Result<Value, DecodeError> {
+        if let Some(name) = kind.strip_prefix('@') {
+            let message = messages::message(name).ok_or(DecodeError::Malformed)?;
+            return self.read(message, bytes(payload)?, depth + 1).map(Value::Object);
+        }
+        if let Payload::Bytes(bytes) = payload {
+            // As base64 they are a third longer.
+            self.0.value(bytes.len() + bytes.len() / 3)?;
+        }
+        Ok(match kind {
+            "s" => text(payload)?.into(),
+            "i" => number(payload)?.into(),
+            "b" => (number(payload)? != 0).into(),
+            "y" => base64::engine::general_purpose::STANDARD.encode(bytes(payload)?).into(),
+            "q" => wire::fields(bytes(payload)?).last().transpose()?.map_or(Ok("0"), |f| text(f.payload))?.into(),
+            "o" => int_or_string(bytes(payload)?)?,
+            "t" => time(bytes(payload)?, false)?,
+            "u" => time(bytes(payload)?, true)?,
+            "f" | "r" => self.json(bytes(payload)?)?,
+            "d" => float(payload)?,
+            "x" | "l" | "w" => self.union(kind, bytes(payload)?, depth)?,
+            _ => return Err(DecodeError::Malformed),
+        })
     }
-    Ok(match kind {
-        "s" => text(payload)?.into(),
-        "i" => number(payload)?.into(),
-        "b" => (number(payload)? != 0).into(),
-        "y" => base64::engine::general_purpose::STANDARD.encode(bytes(payload)?).into(),
-        "q" => wire::fields(bytes(payload)?).last().transpose()?.map_or(Ok("0"), |f| text(f.payload))?.into(),
-        "o" => int_or_string(bytes(payload)?)?,
-        "t" => time(bytes(payload)?, false)?,
-        "u" => time(bytes(payload)?, true)?,
-        "f" | "r" => json(bytes(payload)?)?,
-        "d" => float(payload)?,
-        "x" | "l" | "w" => schema::union(kind, bytes(payload)?, depth)?,
-        _ => return Err(DecodeError::Malformed),
-    })
-}
 
-/// A map is a list of messages with the key as field 1 and the value as field 2.
-fn map_entry(kind: &str, payload: Payload<'_>, depth: usize) -> Result<(String, Value), DecodeError> {
-    let (mut key, mut entry) = (String::new(), None);
-    for field in wire::fields(bytes(payload)?) {
-        match field? {
-            Field { number: 1, payload } => key = text(payload)?.to_owned(),
-            Field { number: 2, payload } => entry = Some(value(kind, payload, depth)?),
-            _ => {}
+    /// A map is a list of messages with the key as field 1 and the value as field 2.
+    fn map_entry(&mut self, kind: &str, payload: Payload<'_>, depth: usize) -> Result<(String, Value), DecodeError> {
+        let (mut key, mut entry) = (String::new(), None);
+        for field in wire::fields(bytes(payload)?) {
+            match field? {
+                Field { number: 1, payload } => key = text(payload)?.to_owned(),
+                Field { number: 2, payload } => entry = Some(self.value(kind, payload, depth)?),
+                _ => {}
+            }
+        }
+        self.0.field(key.len())?;
+        let absent = || if kind.starts_with('@') { Value::Object(Map::new()) } else { "".into() };
+        Ok((key, entry.unwrap_or_else(absent)))
+    }
+
+    fn json(&mut self, message: &[u8]) -> Result<Value, DecodeError> {
+        match wire::fields(message).next().transpose()? {
+            Some(field) => parse::parse_part(bytes(field.payload)?, &mut self.0).map_err(|_| DecodeError::Malformed),
+            None => Ok(Value::Null),
         }
     }
-    let absent = || if kind.starts_with('@') { Value::Object(Map::new()) } else { "".into() };
-    Ok((key, entry.unwrap_or_else(absent)))
 }
 
 /// `type` 0 is `intVal`, 1 is `strVal`.
@@ -162,13 +185,6 @@ fn time(message: &[u8], micros: bool) -> Result<Value, DecodeError> {
     let nanos = if micros { i32::try_from(nanos).unwrap_or_default() } else { 0 };
     let time = Timestamp::new(seconds, nanos).map_err(|_| DecodeError::Malformed)?;
     Ok(if micros { format!("{time:.6}") } else { time.to_string() }.into())
-}
-
-fn json(message: &[u8]) -> Result<Value, DecodeError> {
-    match wire::fields(message).next().transpose()? {
-        Some(field) => serde_json::from_slice(bytes(field.payload)?).map_err(|_| DecodeError::Malformed),
-        None => Ok(Value::Null),
-    }
 }
 
 fn bytes(payload: Payload<'_>) -> Result<&[u8], DecodeError> {
@@ -243,6 +259,32 @@ mod tests {
         let expected = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"},
             "data": {"k": "v"}, "immutable": false});
         assert_eq!(decode(&body("v1", "ConfigMap", &raw)), Ok(expected));
+    }
+
+    /// Each of these fits into a request and would be hundreds of megabytes as values.
+    #[test]
+    fn memory_of_a_body_is_bounded() {
+        let reference = field(13, &field(1, b"a"));
+        for (element, count) in [(&reference[..], 600_000), (&field(13, b"")[..], 1_500_000)] {
+            let meta = element.repeat(count);
+            let raw = [&[0x0a][..], &varint(meta.len()), &meta].concat();
+            let about = [field(1, b"v1"), field(2, b"ConfigMap")].concat();
+            let body = [MAGIC, &field(1, &about), &[0x12], &varint(raw.len()), &raw].concat();
+            assert!(body.len() < 3_200_000);
+            assert_eq!(decode(&body), Err(DecodeError::Exhausted(Exhausted)), "{element:?}");
+        }
+        let json = [b"[".to_vec(), b"{},".repeat(100_000), b"0]".to_vec()].concat();
+        assert!(Reader::default().json(&[&[0x0a][..], &varint(json.len()), &json].concat()).is_err());
+    }
+
+    fn varint(mut number: usize) -> Vec<u8> {
+        let mut out = Vec::new();
+        while number > 0x7f {
+            out.push(u8::try_from(number & 0x7f).expect("seven bits") | 0x80);
+            number >>= 7;
+        }
+        out.push(u8::try_from(number).expect("seven bits"));
+        out
     }
 
     #[test]

@@ -5,30 +5,38 @@ use serde_json::Value;
 
 use super::encode::{self, integer};
 use super::wire::{self, Field, Payload};
-use super::{DecodeError, bytes, number, read, text};
+use super::{DecodeError, Reader, bytes, number, text};
 use crate::codec::messages;
 
 const SCHEMA: &str = "apiextensions.JSONSchemaProps";
 
-/// A schema or a boolean (`x`), or schemas (`l`), or names (`w`).
-pub(super) fn union(kind: &str, message: &[u8], depth: usize) -> Result<Value, DecodeError> {
-    let (mut allows, mut schema, mut several) = (false, None, Vec::new());
-    for field in wire::fields(message) {
-        let Field { number: place, payload } = field?;
-        match (kind, place) {
-            ("x", 1) => allows = number(payload)? != 0,
-            ("x", 2) | ("l" | "w", 1) => schema = Some(one(payload, depth)?),
-            ("l", 2) => several.push(one(payload, depth)?),
-            ("w", 2) => several.push(text(payload)?.into()),
-            _ => {}
+impl Reader {
+    /// A schema or a boolean (`x`), or schemas (`l`), or names (`w`).
+    pub(super) fn union(&mut self, kind: &str, message: &[u8], depth: usize) -> Result<Value, DecodeError> {
+        let (mut allows, mut schema, mut several) = (false, None, Vec::new());
+        for field in wire::fields(message) {
+            let Field { number: place, payload } = field?;
+            self.0.value(0)?;
+            match (kind, place) {
+                ("x", 1) => allows = number(payload)? != 0,
+                ("x", 2) | ("l" | "w", 1) => schema = Some(self.schema(payload, depth)?),
+                ("l", 2) => several.push(self.schema(payload, depth)?),
+                ("w", 2) => several.push(text(payload)?.into()),
+                _ => {}
+            }
         }
+        Ok(match schema {
+            _ if !several.is_empty() => several.into(),
+            Some(schema) => schema,
+            None if kind == "x" => allows.into(),
+            None => Value::Null,
+        })
     }
-    Ok(match schema {
-        _ if !several.is_empty() => several.into(),
-        Some(schema) => schema,
-        None if kind == "x" => allows.into(),
-        None => Value::Null,
-    })
+
+    fn schema(&mut self, payload: Payload<'_>, depth: usize) -> Result<Value, DecodeError> {
+        let message = messages::message(SCHEMA).ok_or(DecodeError::Malformed)?;
+        self.read(message, bytes(payload)?, depth + 1).map(Value::Object)
+    }
 }
 
 /// The way back of [`union`].
@@ -48,11 +56,6 @@ pub(super) fn write_union(out: &mut Vec<u8>, kind: &str, value: &Value) -> Optio
         (_, schema) => encode::one(out, 1, "@apiextensions.JSONSchemaProps", schema)?,
     }
     Some(())
-}
-
-fn one(payload: Payload<'_>, depth: usize) -> Result<Value, DecodeError> {
-    let message = messages::message(SCHEMA).ok_or(DecodeError::Malformed)?;
-    read(message, bytes(payload)?, depth + 1).map(Value::Object)
 }
 
 #[cfg(test)]
@@ -139,7 +142,7 @@ mod tests {
             schema = [vec![0xe2, 0x01, length, high], schema].concat();
         }
         let name = messages::message(SCHEMA).expect("the message");
-        assert_eq!(read(name, &schema, 1), Err(DecodeError::Malformed));
-        assert!(read(name, &schema, 0).is_ok());
+        assert_eq!(Reader::default().read(name, &schema, 1), Err(DecodeError::Malformed));
+        assert!(Reader::default().read(name, &schema, 0).is_ok());
     }
 }

@@ -5,7 +5,7 @@ use edge_protocol::json::SetField;
 use serde_json::{Map, Value, json};
 
 use super::form::Form;
-use crate::codec::messages::{self, Field};
+use crate::codec::messages::{self, Field, Message};
 
 /// Messages of apimachinery; all other names without a group are of the core group.
 const META: &[&str] = &[
@@ -69,8 +69,8 @@ fn add_messages(schemas: &mut Map<String, Value>, form: Form, name: &str) {
     }
 }
 
-fn add_fields(properties: &mut Map<String, Value>, todo: &mut Vec<String>, form: Form, message: &'static str) {
-    for field in messages::fields(message) {
+fn add_fields(properties: &mut Map<String, Value>, todo: &mut Vec<String>, form: Form, message: Message) {
+    for field in message {
         match field.kind.strip_prefix('@') {
             Some(inner) if field.name.is_empty() => {
                 if let Some(inlined) = messages::message(inner) {
@@ -78,7 +78,7 @@ fn add_fields(properties: &mut Map<String, Value>, todo: &mut Vec<String>, form:
                 }
             }
             _ => {
-                properties.insert(field.name.to_owned(), property(field, form, todo));
+                properties.insert(field.name.to_owned(), property(*field, form, todo));
             }
         }
     }
