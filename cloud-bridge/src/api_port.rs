@@ -15,9 +15,10 @@ use crate::accept::client::{self, Client, Held, held};
 use crate::accept::{self, Busy, Gate};
 use crate::pki::clock;
 use crate::pki::identity::Holder;
+use apimachinery::flow::Flow;
 use apimachinery::user::{NODE_PREFIX, NODES, UserInfo};
 use apiserver::http::failure;
-use apiserver::{ApiBody, ApiError, Server};
+use apiserver::{ApiBody, ApiError, Overdrawn, Server};
 
 /// Whom the certificate of a connection names, and until when it is good: a connection may last longer.
 #[derive(Clone)]
@@ -82,12 +83,17 @@ async fn answer(
             return held(failure(&error), None);
         }
     };
-    let busy = client.proven();
+    let flow = Flow::of(&user);
+    let busy = client.proven(&flow);
     if busy.is_none() {
         let error = ApiError::too_many_requests("Too many connections are busy, please try again later.");
         return held(failure(&error), None);
     }
-    held(server.handle_stranger(&user, request).await, busy)
+    let answer = server.handle_stranger(&user, request).await;
+    if answer.extensions().get::<Overdrawn>().is_some() {
+        client.end();
+    }
+    held(answer, busy)
 }
 
 #[cfg(test)]

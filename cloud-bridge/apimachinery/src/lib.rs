@@ -20,6 +20,7 @@
 pub mod clock;
 pub mod cron;
 pub mod field;
+pub mod flow;
 pub mod json;
 pub mod key;
 pub mod meta;

@@ -19,7 +19,7 @@ mod storage;
 
 pub use auth::accounts::{Accounts, KeyError};
 pub use http::body::{ApiBody, BodyError};
-pub use http::server::{LocalService, Server};
+pub use http::server::{LocalService, Overdrawn, Server};
 pub use kinds::service::cluster_ip::ServiceRange;
 pub use resource::status::ApiError;
 pub use state::Config;

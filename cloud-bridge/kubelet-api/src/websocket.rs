@@ -1,6 +1,8 @@
 //! The handshake of a WebSocket (RFC 6455, 4.2): from the headers of a request to those of its answer. Pure.
 
 use async_tungstenite::tungstenite::handshake::derive_accept_key;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// The words of a header that is a list.
@@ -12,6 +14,27 @@ pub(crate) fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iter
 /// Whether a header names this, in whatever case.
 pub(crate) fn names(headers: &HeaderMap, name: &HeaderName, wanted: &str) -> bool {
     tokens(headers, name).any(|token| token.eq_ignore_ascii_case(wanted))
+}
+
+/// What a subprotocol begins with that is a bearer token: browsers can send no other header.
+const BEARER: &str = "base64url.bearer.authorization.k8s.io.";
+
+/// The subprotocols that a client offers, without a token.
+pub fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    tokens(headers, &header::SEC_WEBSOCKET_PROTOCOL).filter(|token| !token.starts_with(BEARER))
+}
+
+/// The bearer token among the subprotocols of a WebSocket (K8s apiserver pkg/authentication/request/websocket/protocol.go): there
+/// must be one, and another subprotocol beside it for the answer.
+pub fn bearer(headers: &HeaderMap) -> Option<String> {
+    if !names(headers, &header::CONNECTION, "upgrade") || !names(headers, &header::UPGRADE, "websocket") {
+        return None;
+    }
+    protocols(headers).next()?;
+    let mut all = tokens(headers, &header::SEC_WEBSOCKET_PROTOCOL).filter_map(|token| token.strip_prefix(BEARER));
+    let token = all.next().filter(|_| all.next().is_none())?;
+    let bytes = URL_SAFE_NO_PAD.decode(token).ok()?;
+    String::from_utf8(bytes).ok().filter(|token| !token.is_empty())
 }
 
 /// Checks the handshake and gives the headers of the answer with status 101.

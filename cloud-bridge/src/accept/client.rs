@@ -11,8 +11,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::CONNECTION;
-use http::{HeaderValue, Request, Response, Version};
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -23,10 +23,16 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
 
+use super::unsent::{Followed, Unsent};
 use super::{Arrival, Busy, Gate, Kept};
+use apimachinery::flow::Flow;
 
 /// Requests at one time on one connection of HTTP/2.
-const STREAMS: u32 = 200;
+const STREAMS: u32 = 100;
+/// What may wait of request bodies of one stream and of all streams of a connection, in bytes.
+const WINDOWS: (u32, u32) = (128 << 10, 256 << 10);
+/// What may wait of one answer for the socket, and of one request of HTTP/1.1 for us, in bytes.
+const BUFFERS: (usize, usize) = (64 << 10, 128 << 10);
 /// How often a peer of HTTP/2 is asked whether it lives, and how long it may take to say so (as Go's clients ask).
 const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(15));
 /// For the last answer of a connection that is being ended.
@@ -39,6 +45,7 @@ pub struct Client {
     gate: Arc<Gate>,
     peer: IpAddr,
     kept: OnceLock<Arc<Kept>>,
+    unsent: Arc<Unsent>,
     proven: Notify,
     ending: Notify,
     ends: AtomicBool,
@@ -47,16 +54,16 @@ pub struct Client {
 impl Client {
     pub fn new(gate: Arc<Gate>, peer: IpAddr, arrival: Arc<Arrival>) -> Arc<Self> {
         let (proven, ending, ends) = (Notify::new(), Notify::new(), AtomicBool::new(false));
-        Arc::new(Self { arrival, gate, peer, kept: OnceLock::new(), proven, ending, ends })
+        Arc::new(Self { arrival, gate, peer, kept: OnceLock::new(), unsent: Arc::default(), proven, ending, ends })
     }
 
-    /// The sender of this request is known. What is returned goes with the [answer](held); `None` when more such
+    /// The sender of this request is known, and the connection counts as this user's. What is returned goes with the [answer](held); `None` when more such
     /// connections are busy than there may be: the connection then ends with the answer.
-    pub fn proven(&self) -> Option<Busy> {
+    pub fn proven(&self, flow: &Flow) -> Option<Busy> {
         if let Some(kept) = self.kept.get() {
             return Some(kept.busy());
         }
-        let Some(kept) = self.gate.keep(self.peer) else {
+        let Some(kept) = self.gate.keep(self.peer, flow) else {
             self.end();
             return None;
         };
@@ -85,6 +92,7 @@ impl Client {
         tokio::select! {
             () = self.ending.notified() => {}
             () = kept => {}
+            () = self.unsent.stalled(self.gate.patience.unread) => {}
         }
     }
 }
@@ -99,7 +107,7 @@ where
     M: FnOnce(Option<&CertificateDer<'_>>) -> H,
     H: Fn(Request<Incoming>) -> F,
     F: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data = Bytes> + Send + 'static,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     super::prepare(&socket)?;
@@ -111,22 +119,37 @@ where
     let service = service_fn(|request: Request<Incoming>| {
         // Requests may follow each other without waiting for answers: HTTP/1.1 must be told to read no more of them.
         let closes = request.version() <= Version::HTTP_11;
-        let (client, answer) = (Arc::clone(&client), handler(request));
+        let head = request.method() == Method::HEAD;
+        let client = Arc::clone(&client);
+        let answer = if has_host(&request) { Some(handler(request)) } else { None };
         async move {
             let _work = client.arrival.work();
+            let Some(answer) = answer else {
+                client.end();
+                return Ok(no_host());
+            };
             let mut answer = answer.await;
             if closes && client.ends.load(Ordering::Relaxed) {
                 answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
-            Ok::<_, std::convert::Infallible>(answer)
+            if head {
+                // HTTP/2 sends what there is.
+                let length = answer.body().size_hint().exact().map(HeaderValue::from);
+                answer.headers_mut().extend(length.map(|length| (CONTENT_LENGTH, length)));
+                return Ok(answer.map(|_| Followed::empty()));
+            }
+            Ok::<_, std::convert::Infallible>(answer.map(|body| client.unsent.follow(body)))
         }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(client.gate.patience.idle);
+    builder.http1().timer(TokioTimer::new()).max_buf_size(BUFFERS.1).header_read_timeout(client.gate.patience.idle);
     builder
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS)
+        .initial_stream_window_size(WINDOWS.0)
+        .initial_connection_window_size(WINDOWS.1)
+        .max_send_buf_size(BUFFERS.0)
         .keep_alive_interval(PING.0)
         .keep_alive_timeout(PING.1);
     let served = async {
@@ -143,6 +166,18 @@ where
         }
     };
     arrival.within(served).await
+}
+
+/// Whether a request says for which host it is, once: RFC 9112 section 3.2. HTTP/1.0 need not.
+fn has_host<B>(request: &Request<B>) -> bool {
+    request.version() != Version::HTTP_11 || request.headers().get_all(HOST).iter().count() == 1
+}
+
+fn no_host<B>() -> Response<Followed<B>> {
+    let mut answer = Response::new(Followed::empty());
+    *answer.status_mut() = StatusCode::BAD_REQUEST;
+    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    answer
 }
 
 /// An answer with something that is dropped after its last byte.

@@ -1,9 +1,12 @@
 //! One connection that has been proven and goes on by request and answer: ended when it has been idle for long, or when
 //! another needs its place.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -11,7 +14,8 @@ use super::room::Seat;
 
 #[derive(Debug)]
 pub struct Kept {
-    seat: Seat,
+    /// One for the address, one for the user.
+    seats: Vec<Seat>,
     idle: Duration,
     state: Mutex<State>,
     changed: Notify,
@@ -24,26 +28,40 @@ struct State {
 }
 
 impl Kept {
-    pub(super) fn new(seat: Seat, idle: Duration) -> Arc<Self> {
+    pub(super) fn new(seats: Vec<Seat>, idle: Duration) -> Arc<Self> {
         let state = Mutex::new(State { busy: 0, since: Instant::now() });
-        Arc::new(Self { seat, idle, state, changed: Notify::new() })
+        Arc::new(Self { seats, idle, state, changed: Notify::new() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn spare(&self, spare: bool) {
+        self.seats.iter().for_each(|seat| seat.spare(spare));
+    }
+
+    /// Returns when a seat is lost.
+    async fn lost(&self) {
+        let lost: Vec<_> = self.seats.iter().map(Seat::lost).collect();
+        let mut any: FuturesUnordered<_> = lost.iter().map(|lost| lost.notified()).collect();
+        // Without a seat there is none to lose.
+        if any.next().await.is_none() {
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// A request is under way until this is dropped, with its answer's last byte.
     pub fn busy(self: &Arc<Self>) -> Busy {
         self.state().busy += 1;
-        self.seat.spare(false);
+        self.spare(false);
         self.changed.notify_one();
         Busy(Arc::clone(self))
     }
 
     /// Returns when the connection is to be ended. To be asked by one task.
     pub async fn over(&self) {
-        let lost = self.seat.lost();
+        let mut lost = pin!(self.lost());
         loop {
             let until = {
                 let state = self.state();
@@ -58,7 +76,7 @@ impl Kept {
             tokio::select! {
                 biased;
                 () = self.changed.notified() => {}
-                () = lost.notified() => return,
+                () = &mut lost => return,
                 () = idle => return,
             }
         }
@@ -75,7 +93,7 @@ impl Drop for Busy {
         state.busy -= 1;
         state.since = Instant::now();
         if state.busy == 0 {
-            self.0.seat.spare(true);
+            self.0.spare(true);
         }
         drop(state);
         self.0.changed.notify_one();

@@ -9,6 +9,7 @@ mod arrival;
 pub mod client;
 mod kept;
 mod room;
+mod unsent;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
+use apimachinery::flow::Flow;
 pub use arrival::Arrival;
 pub use kept::{Busy, Kept};
 use room::Room;
@@ -34,6 +36,8 @@ pub struct Patience {
     pub arrival: Duration,
     /// For the next request of a proven connection.
     pub idle: Duration,
+    /// For a client that takes nothing of an answer.
+    pub unread: Duration,
 }
 
 impl Default for Patience {
@@ -44,6 +48,7 @@ impl Default for Patience {
             arrival: ARRIVAL,
             // As long as an API server keeps a connection (K8s `IdleTimeout` of its HTTP server).
             idle: Duration::from_secs(90),
+            unread: Duration::from_secs(30),
         }
     }
 }
@@ -61,6 +66,10 @@ const TURNS: (usize, usize) = (256, 128);
 /// Connections that have been proven and go on by request and answer, and of them from one address. One more drops the
 /// one that has been idle for longest.
 const KEPT: (usize, usize) = (1_024, 512);
+/// The same connections by user: one token, from however many addresses, has no more.
+const OF_USERS: (usize, usize) = (1_024, 64);
+/// Connections of administrators and of components of the cluster, and of them from one address. No other user takes these.
+const OF_SYSTEM: (usize, usize) = (512, 256);
 
 /// Written data that nobody acknowledges for so long ends the connection (tcp(7), TCP_USER_TIMEOUT).
 const USER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -89,6 +98,8 @@ pub struct Gate {
     arriving: Arc<Room>,
     slow: Arc<Room>,
     kept: Arc<Room>,
+    of_users: Arc<Room>,
+    of_system: Arc<Room>,
     turns: Arc<Semaphore>,
     sources: Mutex<HashMap<Source, Turns>>,
 }
@@ -111,6 +122,8 @@ impl Gate {
             arriving: Room::new(ARRIVING),
             slow: Room::new(SLOW),
             kept: Room::new(KEPT),
+            of_users: Room::new(OF_USERS),
+            of_system: Room::new(OF_SYSTEM),
             turns: Arc::new(Semaphore::new(TURNS.0)),
             sources: Mutex::default(),
         })
@@ -127,9 +140,14 @@ impl Gate {
         Some(Arrival::new(Arc::clone(self), source, seat))
     }
 
-    /// A proven connection from there goes on; `None` when all are busy.
-    pub fn keep(&self, peer: IpAddr) -> Option<Arc<Kept>> {
-        self.kept.enter(Source::of(peer)).map(|seat| Kept::new(seat, self.patience.idle))
+    /// A proven connection of this user from there goes on; `None` when all are busy.
+    pub fn keep(&self, peer: IpAddr, flow: &Flow) -> Option<Arc<Kept>> {
+        let source = Source::of(peer);
+        let seats = match flow.name() {
+            Some(name) if !flow.is_system() => vec![self.of_users.enter(name)?, self.kept.enter(source)?],
+            _ => vec![self.of_system.enter(source)?],
+        };
+        Some(Kept::new(seats, self.patience.idle))
     }
 }
 

@@ -1,5 +1,5 @@
-//! So many seats, and of them so many for one source. Who comes when there is none takes that of somebody who can spare
-//! it, if there is such a one. Pure but for the word that a seat is lost.
+//! Seats, and of them a share for one holder: an address or a user. A newcomer to a full room takes a seat that can be
+//! spared, if there is one. Pure but for the word that a seat is lost.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,6 +7,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use super::Source;
+
+/// Whom seats are counted for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Holder {
+    Address(Source),
+    User(Arc<str>),
+}
+
+impl From<Source> for Holder {
+    fn from(source: Source) -> Self {
+        Self::Address(source)
+    }
+}
+
+impl From<&Arc<str>> for Holder {
+    fn from(user: &Arc<str>) -> Self {
+        Self::User(Arc::clone(user))
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct Room {
@@ -20,14 +39,14 @@ struct Table {
     /// Numbers are never used again.
     next: u64,
     taken: HashMap<u64, Taken>,
-    sources: HashMap<Source, usize>,
+    holders: HashMap<Holder, usize>,
     /// Seats that can be spared, in the order in which they came to be that.
     spare: BTreeMap<u64, u64>,
 }
 
 #[derive(Debug)]
 struct Taken {
-    source: Source,
+    holder: Holder,
     /// Key in `spare`.
     spare: Option<u64>,
     lost: Arc<Notify>,
@@ -42,22 +61,23 @@ impl Room {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A seat that cannot be spared yet. A source that has its share takes from itself, and in a full room everybody
-    /// from the source that could spare most.
-    pub(super) fn enter(self: &Arc<Self>, source: Source) -> Option<Seat> {
+    /// A seat that cannot be spared yet. A holder that has its share takes from itself, and in a full room everybody
+    /// from the holder that could spare most.
+    pub(super) fn enter(self: &Arc<Self>, holder: impl Into<Holder>) -> Option<Seat> {
+        let holder = holder.into();
         let mut table = self.table();
-        let own = table.sources.get(&source).copied().unwrap_or_default();
+        let own = table.holders.get(&holder).copied().unwrap_or_default();
         if own >= self.share {
-            let victim = table.longest(source)?;
+            let victim = table.longest(&holder)?;
             table.take(victim);
         } else if table.taken.len() >= self.seats {
-            let victim = table.crowd().and_then(|crowd| table.longest(crowd))?;
+            let victim = table.crowd().and_then(|crowd| table.longest(&crowd))?;
             table.take(victim);
         }
         let number = table.number();
         let lost = Arc::new(Notify::new());
-        table.taken.insert(number, Taken { source, spare: None, lost: Arc::clone(&lost) });
-        *table.sources.entry(source).or_default() += 1;
+        table.taken.insert(number, Taken { holder: holder.clone(), spare: None, lost: Arc::clone(&lost) });
+        *table.holders.entry(holder).or_default() += 1;
         drop(table);
         Some(Seat { room: Arc::clone(self), number, lost })
     }
@@ -74,20 +94,20 @@ impl Table {
         self.next
     }
 
-    /// The seat of this source that could be spared for longest. As long as the room is large, and asked only when it is
+    /// The seat of this holder that could be spared for longest. As long as the room is large, and asked only when it is
     /// full.
-    fn longest(&self, source: Source) -> Option<u64> {
-        let of_source = |number: &&u64| self.taken.get(number).is_some_and(|taken| taken.source == source);
-        self.spare.values().find(of_source).copied()
+    fn longest(&self, holder: &Holder) -> Option<u64> {
+        let own = |number: &&u64| self.taken.get(number).is_some_and(|taken| taken.holder == *holder);
+        self.spare.values().find(own).copied()
     }
 
-    /// The source with the most seats to spare.
-    fn crowd(&self) -> Option<Source> {
-        let mut spare: HashMap<Source, usize> = HashMap::new();
+    /// The holder with the most seats to spare.
+    fn crowd(&self) -> Option<Holder> {
+        let mut spare: HashMap<&Holder, usize> = HashMap::new();
         for taken in self.spare.values().filter_map(|number| self.taken.get(number)) {
-            *spare.entry(taken.source).or_default() += 1;
+            *spare.entry(&taken.holder).or_default() += 1;
         }
-        spare.into_iter().max_by_key(|(_, count)| *count).map(|(source, _)| source)
+        spare.into_iter().max_by_key(|(_, count)| *count).map(|(holder, _)| holder.clone())
     }
 
     fn take(&mut self, number: u64) {
@@ -101,10 +121,10 @@ impl Table {
         if let Some(spare) = taken.spare {
             self.spare.remove(&spare);
         }
-        if let Some(count) = self.sources.get_mut(&taken.source) {
+        if let Some(count) = self.holders.get_mut(&taken.holder) {
             *count -= 1;
             if *count == 0 {
-                self.sources.remove(&taken.source);
+                self.holders.remove(&taken.holder);
             }
         }
         Some(taken)
@@ -176,7 +196,7 @@ mod tests {
         assert!(is_lost(&seats[1]) && !is_lost(&seats[0]), "which could be spared first");
         drop((seats, third));
         let table = room.table();
-        assert_eq!((table.taken.len(), table.sources.len(), table.spare.len()), (0, 0, 0));
+        assert_eq!((table.taken.len(), table.holders.len(), table.spare.len()), (0, 0, 0));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What strangers get of the gate.
 
+use apimachinery::user::UserInfo;
 use futures::FutureExt;
 
 use super::*;
@@ -13,7 +14,7 @@ fn from(last: u8) -> IpAddr {
 }
 
 fn gate() -> Arc<Gate> {
-    Gate::with(Patience { grace: GRACE, arrival: ARRIVAL, idle: IDLE })
+    Gate::with(Patience { grace: GRACE, arrival: ARRIVAL, idle: IDLE, ..Patience::default() })
 }
 
 async fn never() -> io::Result<()> {
@@ -97,17 +98,42 @@ async fn an_address_has_its_share_of_arrivals_and_the_proven_are_none() {
     served.await.unwrap();
 }
 
+fn user(number: usize) -> Flow {
+    Flow::of(&UserInfo::new(&format!("user-{number}"), [""; 0]))
+}
+
+#[test]
+fn user_has_few_connections_whatever_the_address() {
+    let gate = gate();
+    let kept: Vec<Arc<Kept>> = (1..=u8::MAX).filter_map(|address| gate.keep(from(address), &user(0))).collect();
+    let _busy: Vec<Busy> = kept.iter().map(Kept::busy).collect();
+    assert_eq!(kept.len(), OF_USERS.1);
+    assert!(gate.keep(from(1), &user(1)).is_some() && gate.keep(from(1), &Flow::unlimited()).is_some());
+}
+
+#[test]
+fn administrators_find_a_place_among_busy_users() {
+    let gate = gate();
+    let keep = |n: usize| gate.keep([192, 0, 2, u8::try_from(n % 4).unwrap()].into(), &user(n));
+    let kept: Vec<Arc<Kept>> = (0..KEPT.0).filter_map(keep).collect();
+    let _busy: Vec<Busy> = kept.iter().map(Kept::busy).collect();
+    assert!(kept.len() == KEPT.0 && keep(1).is_none());
+    assert!(gate.keep(from(1), &Flow::unlimited()).is_some());
+    assert!(gate.keep(from(1), &Flow::of(&UserInfo::new("system:kube-scheduler", [""; 0]))).is_some());
+}
+
 #[tokio::test]
 async fn what_is_kept_ends_when_it_is_idle_or_another_needs_its_place() {
     let gate = gate();
-    let all: Vec<Arc<Kept>> = (0..KEPT.1).map(|_| gate.keep(from(1)).unwrap()).collect();
-    assert!(gate.keep(from(1)).is_none(), "nobody has been asked anything yet");
+    let all: Vec<Arc<Kept>> = (0..KEPT.1).map(|n| gate.keep(from(1), &user(n)).unwrap()).collect();
+    let keep = |address| gate.keep(from(address), &user(KEPT.1));
+    assert!(keep(1).is_none(), "nobody has been asked anything yet");
     let busy: Vec<Busy> = all.iter().map(Kept::busy).collect();
-    assert!(gate.keep(from(1)).is_none() && gate.keep(from(2)).is_some());
+    assert!(keep(1).is_none() && keep(2).is_some());
     let (mut busy, ended) = (busy, Arc::clone(&all[3]));
     let ending = tokio::spawn(async move { ended.over().await });
     drop(busy.remove(3));
-    let newer = gate.keep(from(1)).unwrap();
+    let newer = keep(1).unwrap();
     ending.await.unwrap();
     let request = newer.busy();
     let over = newer.over();

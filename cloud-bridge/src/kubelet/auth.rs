@@ -35,8 +35,10 @@ pub(crate) enum Denied {
 const KNOWN: Duration = Duration::from_secs(120);
 const ALLOWED: Duration = Duration::from_secs(300);
 const DENIED: Duration = Duration::from_secs(30);
-/// Questions to the API at a time: strangers make them, too.
-const QUESTIONS: usize = 16;
+/// How long a token counts as one that was good, whose holder does not wait among strangers.
+const FAMILIAR: Duration = Duration::from_secs(24 * 3600);
+/// Questions to the API at a time: about whom the API has known, and about tokens of strangers.
+const QUESTIONS: (usize, usize) = (8, 8);
 
 /// What is asked about; rules are of a group of their own.
 const NODES: &str = "nodes";
@@ -62,13 +64,17 @@ pub(crate) struct Reviewer {
     /// By the hash of the token; none for one that nobody has.
     tokens: Cache<[u8; 32], Option<Subject>>,
     deeds: Cache<Deed, bool>,
+    /// Hashes of tokens that were good.
+    familiar: Cache<[u8; 32], ()>,
     questions: Semaphore,
+    strangers: Semaphore,
 }
 
 impl Reviewer {
     pub(crate) fn new(client: Client) -> Self {
-        let questions = Semaphore::new(QUESTIONS);
-        Self { client, tokens: Cache::default(), deeds: Cache::default(), questions }
+        let (questions, strangers) = (Semaphore::new(QUESTIONS.0), Semaphore::new(QUESTIONS.1));
+        let (tokens, deeds, familiar) = (Cache::default(), Cache::default(), Cache::default());
+        Self { client, tokens, deeds, familiar, questions, strangers }
     }
 
     /// Lets through who may do this to the node.
@@ -133,18 +139,27 @@ impl Reviewer {
     }
 
     async fn of_token(&self, token: &str) -> Result<Subject, Denied> {
-        let mut hash = [0; 32];
-        hash.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
+        let hash = hash(token);
         if let Some(known) = self.tokens.get(&hash, Instant::now()) {
             return known.ok_or(Denied::Unauthorized);
         }
+        let is_familiar = self.familiar.get(&hash, Instant::now()).is_some();
         // Never closed.
-        let _turn = self.questions.acquire().await;
+        let _turn = if is_familiar { &self.questions } else { &self.strangers }.acquire().await;
         let subject = of_review(&self.client, token).await?;
         let life = if subject.is_some() { KNOWN } else { DENIED };
+        if subject.is_some() {
+            self.familiar.put(hash, (), Instant::now(), FAMILIAR);
+        }
         self.tokens.put(hash, subject.clone(), Instant::now(), life);
         subject.ok_or(Denied::Unauthorized)
     }
+}
+
+fn hash(token: &str) -> [u8; 32] {
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
+    hash
 }
 
 /// K8s pkg/kubelet/server/auth.go GetRequestAttributes.
@@ -289,6 +304,18 @@ mod tests {
         let good = Holder { expires: SystemTime::now() + Duration::from_secs(60), ..ended };
         reviewer.check("a", Some(&good), &get("bad")).await.unwrap();
         assert_eq!(asked(), 4, "of the same user, however he came");
+    }
+
+    #[tokio::test]
+    async fn strangers_keep_no_familiar_token_waiting() {
+        let (client, _) = api();
+        let reviewer = Reviewer::new(client);
+        assert!(reviewer.of_token("good").await.is_ok());
+        reviewer.tokens.put(hash("good"), None, Instant::now(), Duration::ZERO);
+        let _strangers = reviewer.strangers.acquire_many(8).await.unwrap();
+        let wait = Duration::from_millis(200);
+        assert!(tokio::time::timeout(wait, reviewer.of_token("guess")).await.is_err());
+        assert!(tokio::time::timeout(wait * 50, reviewer.of_token("good")).await.unwrap().is_ok());
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::accept::client::{self, Client, Held, held};
 use crate::accept::{self, Busy, Gate};
 use crate::bridge::Bridge;
 use crate::pki::identity::Holder;
+use apimachinery::flow::Flow;
 use apimachinery::panics;
 use kubelet_api::backend::{BackendError, PodOnNode};
 use kubelet_api::read::{self, PLAIN};
@@ -85,7 +86,8 @@ async fn answer(
         client.end();
         return held(text(code, denied.to_string()), None);
     }
-    let busy = client.proven();
+    // Only components of the cluster and administrators may use a node.
+    let busy = client.proven(&Flow::unlimited());
     if busy.is_none() {
         return held(text(StatusCode::TOO_MANY_REQUESTS, "too many connections are busy"), None);
     }
@@ -120,7 +122,7 @@ async fn reply(served: &Served, asked: KubeletRequest, parts: &Parts) -> Result<
         }
         KubeletRequest::Connect { namespace, pod, uid, work } => {
             let backend = Arc::new(served.bridge.clone());
-            let switched = streaming::upgrade(backend, place(namespace, pod, uid), work, parts).await?;
+            let switched = streaming::upgrade(backend, place(namespace, pod, uid), work, parts, ()).await?;
             Ok(switched.map(|()| full(Bytes::new())))
         }
         other => {

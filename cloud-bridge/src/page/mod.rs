@@ -45,7 +45,9 @@ use crate::pki::authority::Authority;
 use crate::pki::identity::Holder;
 use crate::pki::serving::Serving;
 use crate::pki::tls;
+use apimachinery::flow::Flow;
 use apimachinery::panics;
+use apimachinery::user::UserInfo;
 use body::{Body, typed};
 use follow::Live;
 use routes::Served;
@@ -149,7 +151,7 @@ async fn answer(
             Ok(who) => who,
             Err(answer) => return (answer, None),
         };
-        let Some(busy) = client.proven() else {
+        let Some(busy) = client.proven(&Flow::of(&UserInfo::new(who.name(), [""; 0]))) else {
             let text = Bytes::from_static(b"too many connections are busy");
             return (typed(StatusCode::TOO_MANY_REQUESTS, "text/plain; charset=utf-8", text), None);
         };

@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use apimachinery::flow::Flow;
 use apimachinery::panics;
+use apimachinery::user::UserInfo;
 use bytes::Bytes;
 use clap::Args;
 use edge_protocol::message::MAX_BODY;
@@ -156,17 +158,18 @@ async fn answer(
         let place = place(&parts.uri)?;
         let found = served.desk.at_path(&place.namespace, &place.path);
         let found = found.map_err(|()| Refusal::NotYet)?.ok_or(Refusal::NoRule)?;
+        let flow = Flow::of(&UserInfo::new(&subject.user, subject.groups.iter().cloned()));
         served.reviewer.check_rule(subject, &place.namespace, &found.0.name.1).await?;
-        Ok::<_, Refusal>((place, found))
+        Ok::<_, Refusal>((flow, place, found))
     };
-    let (place, (route, rest)) = match allowed.await {
+    let (flow, place, (route, rest)) = match allowed.await {
         Ok(allowed) => allowed,
         Err(refusal) => {
             client.end();
             return held(refusal.response(), None);
         }
     };
-    let Some(busy) = client.proven() else {
+    let Some(busy) = client.proven(&flow) else {
         return held(text(StatusCode::TOO_MANY_REQUESTS, "too many connections are busy"), None);
     };
     let work = format!("a request for rule {}/{}", route.name.0, route.name.1);

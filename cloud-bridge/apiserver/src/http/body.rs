@@ -1,11 +1,15 @@
 //! The body of a response: bytes at hand, or a stream (a watch, a log).
 
+use std::any::Any;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures::Stream;
+use futures::{Stream, StreamExt};
 use http_body::{Body, Frame, SizeHint};
+
+/// What is given at once of bytes at hand: HTTP/2 takes a whole frame, however small the window of its stream is.
+const PIECE: usize = 16 << 10;
 
 /// Why a streamed body broke off.
 #[derive(Debug, thiserror::Error)]
@@ -15,31 +19,80 @@ pub struct BodyError(pub String);
 type BoxStream = Pin<Box<dyn Stream<Item = Result<Bytes, BodyError>> + Send>>;
 
 enum Kind {
-    Full(Option<Bytes>),
+    Full(Bytes),
     Stream(BoxStream),
 }
 
 /// A response body.
-pub struct ApiBody(Kind);
+pub struct ApiBody {
+    kind: Kind,
+    /// Given back with the stream.
+    _held: Option<Box<dyn Any + Send>>,
+}
+
+/// Bytes, and what is given back with the last of them.
+struct Held<G>(Bytes, G);
+
+impl<G> AsRef<[u8]> for Held<G> {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Bytes that keep `guard` until the last part of them is dropped, wherever they wait to be sent.
+pub(crate) fn held<G: Send + 'static>(bytes: Bytes, guard: G) -> Bytes {
+    Bytes::from_owner(Held(bytes, guard))
+}
 
 impl ApiBody {
     /// All at once.
     pub fn full(bytes: impl Into<Bytes>) -> Self {
-        let bytes = bytes.into();
-        Self(Kind::Full((!bytes.is_empty()).then_some(bytes)))
+        Self { kind: Kind::Full(bytes.into()), _held: None }
     }
 
     /// As it comes.
     pub fn stream(stream: impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static) -> Self {
-        Self(Kind::Stream(Box::pin(stream)))
+        Self { kind: Kind::Stream(Box::pin(stream)), _held: None }
     }
-}
 
-impl ApiBody {
+    /// The same, which keeps `guard` until it is sent.
+    pub(super) fn holding<G: Send + 'static>(self, guard: G) -> Self {
+        match self.kind {
+            Kind::Full(bytes) if bytes.is_empty() => Self::full(bytes),
+            Kind::Full(bytes) => Self::full(held(bytes, guard)),
+            Kind::Stream(stream) => Self { kind: Kind::Stream(stream), _held: Some(Box::new((self._held, guard))) },
+        }
+    }
+
+    /// The same, of which each part that a stream yields is counted by `take` until it is sent. Without a share the stream
+    /// breaks off.
+    pub(super) fn counted<G, T>(self, take: T) -> Self
+    where
+        G: Send + 'static,
+        T: Fn(usize) -> Option<G> + Send + 'static,
+    {
+        let Kind::Stream(stream) = self.kind else { return self };
+        let unread = || BodyError("the client leaves too much unread".to_owned());
+        let counted = stream.map(move |part| {
+            let part = part?;
+            let guard = take(part.len()).ok_or_else(unread)?;
+            Ok(held(part, guard))
+        });
+        Self { kind: Kind::Stream(Box::pin(counted)), _held: self._held }
+    }
+
+    /// How many bytes are at hand.
+    pub(super) fn bytes(&self) -> usize {
+        match &self.kind {
+            Kind::Full(bytes) => bytes.len(),
+            Kind::Stream(_) => 0,
+        }
+    }
+
     /// The bytes at hand, or the stream.
     pub(super) fn into_full(self) -> Result<Bytes, BoxStream> {
-        match self.0 {
-            Kind::Full(bytes) => Ok(bytes.unwrap_or_default()),
+        match self.kind {
+            Kind::Full(bytes) => Ok(bytes),
             Kind::Stream(stream) => Err(stream),
         }
     }
@@ -50,20 +103,50 @@ impl Body for ApiBody {
     type Error = BodyError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match &mut self.0 {
-            Kind::Full(bytes) => Poll::Ready(bytes.take().map(|b| Ok(Frame::data(b)))),
+        match &mut self.kind {
+            Kind::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Kind::Full(bytes) => {
+                let piece = bytes.split_to(bytes.len().min(PIECE));
+                Poll::Ready(Some(Ok(Frame::data(piece))))
+            }
             Kind::Stream(stream) => stream.as_mut().poll_next(cx).map(|item| item.map(|r| r.map(Frame::data))),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.0, Kind::Full(None))
+        matches!(&self.kind, Kind::Full(bytes) if bytes.is_empty())
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.0 {
-            Kind::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64)),
+        match &self.kind {
+            Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Stream(_) => SizeHint::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn guard_stays_until_the_last_piece_is_dropped() {
+        let (guard, text) = (Arc::new(()), vec![b'x'; PIECE * 2 + 1]);
+        let mut body = ApiBody::full(text.clone()).holding(Arc::clone(&guard));
+        let mut pieces = Vec::new();
+        while let Some(frame) = body.frame().await {
+            pieces.push(frame.unwrap().into_data().unwrap());
+        }
+        drop(body);
+        assert_eq!(pieces.iter().map(Bytes::len).collect::<Vec<_>>(), [PIECE, PIECE, 1]);
+        assert_eq!((pieces.concat(), Arc::strong_count(&guard)), (text, 2));
+        pieces.truncate(1);
+        assert_eq!(Arc::strong_count(&guard), 2);
+        pieces.clear();
+        assert_eq!(Arc::strong_count(&guard), 1);
     }
 }

@@ -12,15 +12,17 @@ use crate::registry::Context;
 use crate::registry::subresource::pod;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::state::Inner;
+use crate::state::shares::Share;
 use kubelet_api::streaming::options::{self, Dialect};
 use kubelet_api::streaming::{self, ErrorResponse, StreamRequest};
 
-/// Answers 101, or why not.
+/// Answers 101, or why not. The session keeps its place.
 pub(crate) async fn connect(
     inner: &Arc<Inner>,
     ctx: &Context<'_>,
     attributes: &Attributes,
     parts: &Parts,
+    place: Share,
 ) -> ApiResult<Response<ApiBody>> {
     if !matches!(ctx.verb.as_str(), "get" | "create") {
         return Err(ApiError::method_not_allowed());
@@ -31,7 +33,7 @@ pub(crate) async fn connect(
     inner.authorizer.authorize(ctx.user, &create)?;
     let query = parts.uri.query().unwrap_or_default();
     let subresource = ctx.path.subresource.as_str();
-    let (place, container) = pod::place(ctx, subresource != "portforward")?;
+    let (pod, container) = pod::place(ctx, subresource != "portforward")?;
     let work = match subresource {
         "portforward" => StreamRequest::PortForward,
         _ => {
@@ -40,7 +42,7 @@ pub(crate) async fn connect(
         }
     };
     let backend = inner.backend.get().ok_or_else(|| ApiError::unavailable("no node is connected"))?;
-    match streaming::upgrade(Arc::clone(backend), place, work, parts).await {
+    match streaming::upgrade(Arc::clone(backend), pod, work, parts, place).await {
         Ok(response) => Ok(response.map(|()| ApiBody::full(Vec::new()))),
         Err(problem) => Err(refusal(problem)),
     }

@@ -104,6 +104,15 @@ pub fn aggregated(resources: &[Arc<Resource>], core: bool) -> Value {
     json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items})
 }
 
+/// The name that Go has for this machine's architecture.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
 /// `/version`.
 pub fn version() -> Value {
     let mut numbers = VERSION.trim_start_matches('v').split('.');
@@ -111,7 +120,7 @@ pub fn version() -> Value {
     json!({
         "major": major, "minor": minor, "gitVersion": VERSION, "gitCommit": "", "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "",
-        "platform": format!("linux/{}", std::env::consts::ARCH),
+        "platform": format!("linux/{}", architecture()),
     })
 }
 
@@ -121,10 +130,12 @@ pub fn paths(resources: &[Arc<Resource>]) -> Value {
         "/api",
         "/api/v1",
         "/apis",
+        "/.well-known/openid-configuration",
         "/apis/",
         "/healthz",
         "/livez",
         "/openapi/v2",
+        "/openid/v1/jwks",
         "/openapi/v3",
         "/openapi/v3/",
         "/readyz",

@@ -1,5 +1,6 @@
 //! From an HTTP request to an answer: impersonation, authorization, routing, negotiation, headers.
 
+mod arrival;
 mod binary;
 pub(crate) mod body;
 pub(crate) mod connect;
@@ -29,6 +30,7 @@ use jiff::Timestamp;
 use super::auth::{Attributes, impersonation};
 use super::resource::{Hooks, Resource, Serves};
 use super::state::Inner;
+use super::state::shares::Share;
 use crate::auth::request_info::{Query, ResourcePath, Target, target};
 use crate::registry::{self, Answer, Context, create, delete, list, patch, update};
 use crate::resource::status::{ApiError, ApiResult};
@@ -38,6 +40,7 @@ use output::Form;
 use crate::codec::protobuf;
 use crate::registry::subresource::{eviction, finalize, pod};
 use crate::registry::{cel, metrics, reviews};
+use apimachinery::flow::Flow;
 use apimachinery::user::UserInfo;
 use kubelet_api::streaming;
 
@@ -52,13 +55,15 @@ pub(crate) struct Permitted {
     query: Query,
     target: Target,
     attributes: Attributes,
+    /// For what the answer takes as long as it lasts.
+    flow: Flow,
 }
 
 /// Decides on a request of an identified user by all but its body.
 ///
 /// # Errors
 /// 403 and what is wrong with the impersonation.
-pub(crate) fn permit(inner: &Inner, user: &UserInfo, parts: &Parts) -> ApiResult<Permitted> {
+pub(crate) fn permit(inner: &Inner, user: &UserInfo, flow: &Flow, parts: &Parts) -> ApiResult<Permitted> {
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let target = target(parts.uri.path());
     let watching = query.flag("watch");
@@ -66,7 +71,7 @@ pub(crate) fn permit(inner: &Inner, user: &UserInfo, parts: &Parts) -> ApiResult
     let acting = impersonation::impersonate(&inner.authorizer, user, &attributes, &parts.headers)?;
     let user = acting.unwrap_or_else(|| user.clone());
     inner.authorizer.authorize(&user, &attributes)?;
-    Ok(Permitted { user, query, target, attributes })
+    Ok(Permitted { user, query, target, attributes, flow: flow.clone() })
 }
 
 impl Permitted {
@@ -78,25 +83,39 @@ impl Permitted {
         }
     }
 
+    /// Whether the body counts. As in Kubernetes nobody reads that of a GET, but for the pod that is asked through a proxy.
+    pub(crate) fn has_body(&self, method: &Method) -> bool {
+        !matches!(*method, Method::GET | Method::HEAD) || self.attributes.path.subresource == "proxy"
+    }
+
     pub(crate) fn attributes(&self) -> &Attributes {
         &self.attributes
     }
 }
 
-/// Answers a permitted request.
-pub(crate) async fn answer(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: Bytes) -> Response<ApiBody> {
+/// Answers a permitted request. The answer counts for `share`, with its first byte and until its last is sent.
+pub(crate) async fn answer(
+    inner: &Arc<Inner>,
+    permitted: &Permitted,
+    parts: &Parts,
+    body: Bytes,
+    share: &mut Share,
+) -> Response<ApiBody> {
     let answer = route(inner, permitted, parts, body).await;
+    let of_object = matches!(permitted.target, Target::Resource(_));
+    let mut response = answer.unwrap_or_else(|error| failure(&error));
+    if of_object && binary::wanted(&accept(&parts.headers)).is_some() {
+        response = binary::encoded(response);
+    }
+    if !share.grow(response.body().bytes()) {
+        response = failure(&ApiError::busy());
+    }
     // What it says was read or written by now. Nobody is told what a power cut could still take back: neither who
     // wrote it, nor who reads it and acts on it.
     let written = inner.store().written();
-    if let Err(error) = inner.durable.reached(written).await {
-        return failure(&ApiError::internal(error));
-    }
-    let response = answer.unwrap_or_else(|error| failure(&error));
-    let of_object = matches!(permitted.target, Target::Resource(_));
-    match binary::wanted(&accept(&parts.headers)) {
-        Some(_) if of_object => binary::encoded(response),
-        _ => response,
+    match inner.durable.reached(written).await {
+        Ok(()) => response,
+        Err(error) => failure(&ApiError::internal(error)),
     }
 }
 
@@ -163,9 +182,9 @@ fn body_as_json(parts: &Parts, body: Bytes) -> ApiResult<(Bytes, String)> {
 }
 
 async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: Bytes) -> ApiResult<Response<ApiBody>> {
-    let Permitted { user, query, target, attributes } = permitted;
+    let Permitted { user, query, target, attributes, .. } = permitted;
     let path = match target {
-        Target::Path(path) => return paths::answer(inner, path, parts.method.as_str(), &accept(&parts.headers)),
+        Target::Path(path) => return paths::answer(inner, path, parts, query),
         Target::Resource(path) => path,
     };
     let resource = inner.registry.find(&path.group, &path.version, &path.resource);
@@ -207,7 +226,10 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
         return Ok(json(200, metrics::answer(&ctx).await?.to_string()));
     }
     match resource.subresource(&path.subresource) {
-        Some(Serves::Connect) => return connect::connect(inner, &ctx, attributes, parts).await,
+        Some(Serves::Connect) => {
+            let place = inner.limits.enter(&permitted.flow, attributes).ok_or_else(ApiError::busy)?;
+            return connect::connect(inner, &ctx, attributes, parts, place).await;
+        }
         Some(Serves::PodProxy) => return pod_proxy::answer(inner, &ctx, parts, sent).await,
         Some(Serves::Proxy) => return node_proxy::answer(&ctx, parts).await,
         Some(Serves::Log) => return log(inner, &ctx, parts).await,
@@ -218,7 +240,7 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
         return Err(ApiError::not_acceptable());
     }
     if attributes.verb == "watch" {
-        let stream = watch::open(&ctx, inner, form)?;
+        let stream = watch::open(&ctx, inner, form, &permitted.flow)?;
         return Ok(respond(200, JSON, ApiBody::stream(stream)));
     }
     let all = attributes.verb == "deletecollection" && path.subresource.is_empty();

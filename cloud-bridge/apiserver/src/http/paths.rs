@@ -1,50 +1,126 @@
-//! Everything that is no resource: version, health, discovery and OpenAPI.
+//! Everything that is no resource: version, health, discovery, OpenAPI and the issuer of tokens.
 
 use std::sync::Arc;
 
-use http::Response;
+use http::header::{ETAG, HOST, HeaderValue, IF_NONE_MATCH, VARY};
+use http::request::Parts;
+use http::{HeaderMap, Method, Response};
 use serde_json::Value;
 
 use super::body::ApiBody;
-use super::{discovery, openapi};
-use super::{json, no_page, typed};
+use super::{JSON, accept, discovery, json, no_page, openapi, respond, typed};
+use crate::auth::request_info::Query;
+use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::state::Inner;
+use crate::state::documents::Document;
+use bytes::Bytes;
 
 /// What the API server answers to `…proto-openapi.spec.v2@v1.0+protobuf`: `@` is no character of a media type,
 /// and old clients refuse it.
 const PROTOBUF_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+const TEXT: &str = "text/plain; charset=utf-8";
 
 /// GET of a path.
-pub(crate) fn answer(inner: &Arc<Inner>, path: &str, method: &str, accept: &str) -> ApiResult<Response<ApiBody>> {
-    if !matches!(method, "GET" | "HEAD") {
+pub(crate) fn answer(inner: &Arc<Inner>, path: &str, parts: &Parts, query: &Query) -> ApiResult<Response<ApiBody>> {
+    if !matches!(parts.method, Method::GET | Method::HEAD) {
         return Err(ApiError::method_not_allowed());
     }
-    let resources = inner.registry.all();
     let segments: Vec<&str> = path.split('/').filter(|s| !s.is_empty()).collect();
-    let found = |value: Option<Value>| Ok(value.map_or_else(no_page, |v| json(200, v.to_string())));
     match segments.as_slice() {
-        [] => found(Some(discovery::paths(&resources))),
-        ["version"] => found(Some(discovery::version())),
-        ["healthz" | "livez" | "readyz", ..] => Ok(typed(200, "text/plain; charset=utf-8", "ok")),
-        ["api"] if discovery::wants_aggregated(accept) => {
-            Ok(typed(200, discovery::AGGREGATED_V2, discovery::aggregated(&resources, true).to_string()))
+        ["version"] => return Ok(json(200, discovery::version().to_string())),
+        [check @ ("healthz" | "livez" | "readyz"), ..] => return Ok(typed(200, TEXT, health(check, query))),
+        [".well-known", "openid-configuration"] => return Ok(issuer(inner, &parts.headers)),
+        ["openid", "v1", "jwks"] => {
+            let keys = inner.config.accounts.as_ref().map(|accounts| accounts.jwks().to_string());
+            return Ok(keys.map_or_else(no_page, |keys| typed(200, "application/jwk-set+json", keys)));
         }
-        ["apis"] if discovery::wants_aggregated(accept) => {
-            Ok(typed(200, discovery::AGGREGATED_V2, discovery::aggregated(&resources, false).to_string()))
+        _ => {}
+    }
+    let (resources, accept) = (inner.registry.all(), accept(&parts.headers));
+    let form = (discovery::wants_aggregated(&accept), openapi::wants_protobuf(&accept));
+    let name = format!("{path} {form:?}");
+    let document = inner.documents.get(&resources, name, || document(&resources, &segments, form));
+    Ok(document.map_or_else(no_page, |document| deliver(&document, &parts.headers)))
+}
+
+/// A document about what is served; `form`: aggregated discovery, and OpenAPI as protobuf.
+fn document(resources: &[Arc<Resource>], segments: &[&str], form: (bool, bool)) -> Option<Document> {
+    let (aggregated, protobuf) = form;
+    let value: Value = match segments {
+        ["api" | "apis"] if aggregated => {
+            let text = discovery::aggregated(resources, segments == ["api"]).to_string();
+            return Some(Document::new(discovery::AGGREGATED_V2, text));
         }
-        ["api"] => found(Some(discovery::core_versions(""))),
-        ["apis"] => found(Some(discovery::groups(&resources))),
-        ["api", version] => found(discovery::resource_list(&resources, "", version)),
-        ["apis", group] => found(discovery::group(&resources, group)),
-        ["apis", group, version] => found(discovery::resource_list(&resources, group, version)),
-        ["openapi", "v2"] if openapi::wants_protobuf(accept) => {
-            Ok(typed(200, PROTOBUF_V2, openapi::v2_protobuf(&resources)))
-        }
-        ["openapi", "v2"] => found(Some(openapi::v2_json(&resources))),
-        ["openapi", "v3"] => found(Some(openapi::index(&resources))),
-        ["openapi", "v3", "api", version] => found(openapi::group_document(&resources, "", version)),
-        ["openapi", "v3", "apis", group, version] => found(openapi::group_document(&resources, group, version)),
-        _ => Ok(no_page()),
+        ["openapi", "v2"] if protobuf => return Some(Document::new(PROTOBUF_V2, openapi::v2_protobuf(resources))),
+        [] => discovery::paths(resources),
+        ["api"] => discovery::core_versions(""),
+        ["apis"] => discovery::groups(resources),
+        ["api", version] => discovery::resource_list(resources, "", version)?,
+        ["apis", group] => discovery::group(resources, group)?,
+        ["apis", group, version] => discovery::resource_list(resources, group, version)?,
+        ["openapi", "v2"] => openapi::v2_json(resources),
+        ["openapi", "v3"] => openapi::index(resources),
+        ["openapi", "v3", "api", version] => openapi::group_document(resources, "", version)?,
+        ["openapi", "v3", "apis", group, version] => openapi::group_document(resources, group, version)?,
+        _ => return None,
+    };
+    Some(Document::new(JSON, value.to_string()))
+}
+
+/// The document, or 304 for a client that has it.
+fn deliver(document: &Document, headers: &HeaderMap) -> Response<ApiBody> {
+    let asked = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let has = asked.flat_map(|value| value.split(',')).any(|tag| document.etag == tag.trim());
+    let (code, body) = if has { (304, Bytes::new()) } else { (200, document.bytes.clone()) };
+    let mut answer = respond(code, document.content_type, ApiBody::full(body));
+    answer.headers_mut().insert(ETAG, document.etag.clone());
+    answer.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
+    answer
+}
+
+/// `ok`, or with `?verbose` a line for each check (K8s apiserver pkg/server/healthz): a server that answers is well.
+fn health(check: &str, query: &Query) -> String {
+    match query.get("verbose") {
+        Some(_) => format!("[+]ping ok\n{check} check passed\n"),
+        None => "ok".to_owned(),
+    }
+}
+
+/// The document by which others find the keys of service account tokens (K8s pkg/serviceaccount/openidmetadata.go).
+fn issuer(inner: &Inner, headers: &HeaderMap) -> Response<ApiBody> {
+    let Some(accounts) = &inner.config.accounts else { return no_page() };
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("kubernetes.default.svc");
+    json(200, accounts.issuer(&format!("https://{host}/openid/v1/jwks")).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn health_is_verbose_when_asked() {
+        assert_eq!(health("livez", &Query::parse("verbose")), "[+]ping ok\nlivez check passed\n");
+        assert_eq!(health("readyz", &Query::default()), "ok");
+    }
+
+    #[test]
+    fn known_document_is_not_sent_again() {
+        let document = Document::new(JSON, "{}");
+        let mut headers = HeaderMap::new();
+        let answer = deliver(&document, &headers);
+        assert_eq!((answer.status().as_u16(), answer.body().bytes()), (200, 2));
+        headers.insert(IF_NONE_MATCH, answer.headers()[ETAG].clone());
+        let answer = deliver(&document, &headers);
+        assert_eq!((answer.status().as_u16(), answer.body().bytes()), (304, 0));
+        assert_eq!(answer.headers()[ETAG], document.etag);
+    }
+
+    #[test]
+    fn documents_are_those_of_their_paths() {
+        let all = crate::kinds::resources();
+        let is = |path: &[&str]| document(&all, path, (false, false)).is_some();
+        assert!(is(&[]) && is(&["api", "v1"]) && is(&["openapi", "v3", "apis", "apps", "v1"]) && !is(&["api", "v9"]));
+        assert!(discovery::version()["platform"].as_str().is_some_and(|text| !text.contains('_')));
     }
 }

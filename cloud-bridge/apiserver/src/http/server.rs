@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
-use http_body_util::{BodyExt, Limited};
 
+use super::arrival;
 use super::body::ApiBody;
 use crate::auth::Authorizer;
 use crate::cel::Cel;
@@ -19,11 +20,14 @@ use crate::http as front;
 use crate::kinds;
 use crate::resource::catalogue::Registry;
 use crate::resource::status::ApiError;
-use crate::state::inflight::Inflight;
+use crate::state::documents::Documents;
+use crate::state::limits::{ANSWER_COST, BODY_COST, Limits};
 use crate::state::quota::Quotas;
 use crate::state::samples::Samples;
+use crate::state::shares::Share;
 use crate::state::{Config, Inner};
 use crate::storage::{History, Store, StoreError};
+use apimachinery::flow::Flow;
 use apimachinery::panics;
 use apimachinery::user::UserInfo;
 use kubelet_api::backend::KubeletBackend;
@@ -32,9 +36,6 @@ use sampan_log::printable::printable;
 /// How many bytes of events are kept, the newest ones. In Kubernetes, too, nothing limits who writes them, but there the disk
 /// is large: this is an hour of ten events a second.
 const EVENTS_MAX: u64 = 32 << 20;
-
-/// How long a request's body may take to arrive.
-const BODY_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The embedded API. Cheap to clone.
 #[derive(Clone)]
@@ -71,7 +72,8 @@ impl Server {
             backend: OnceLock::new(),
             samples: Samples::default(),
             authorizer: Authorizer::default(),
-            inflight: Inflight::default(),
+            limits: Limits::default(),
+            documents: Documents::default(),
         });
         bootstrap::run(&inner)?;
         controllers::start(&inner);
@@ -148,43 +150,58 @@ impl Server {
         B::Error: std::fmt::Display,
     {
         let (parts, body) = request.into_parts();
+        let flow = if limited { Flow::of(identity) } else { Flow::unlimited() };
+        // Before anything is done: answers that nobody takes must not pile up, refusals neither.
+        let Some(mut share) = self.inner.limits.answers.take(&flow, ANSWER_COST) else {
+            let mut refusal = front::failure(&ApiError::busy());
+            refusal.extensions_mut().insert(Overdrawn);
+            return refusal;
+        };
         let work = format!("request of {}: {} {}", identity.name, parts.method, printable(parts.uri.path()));
-        let mistake = || front::failure(&ApiError::internal("the server has made a mistake".to_owned()));
-        let answer = self.answer_parts(identity, &parts, body, limited);
-        panics::isolate(work, answer).await.unwrap_or_else(mistake)
+        let mistake = || (front::failure(&ApiError::internal("the server has made a mistake".to_owned())), None);
+        let answer = self.answer_parts(identity, &flow, &parts, body, &mut share);
+        let (response, place) = panics::isolate(work, answer).await.unwrap_or_else(mistake);
+        let answers = Arc::clone(&self.inner.limits.answers);
+        response.map(|body| body.counted(move |bytes| answers.take(&flow, bytes)).holding((share, place)))
     }
 
+    /// The answer, and the place that it keeps until it is sent.
     async fn answer_parts<B>(
         &self,
         identity: &UserInfo,
+        flow: &Flow,
         parts: &http::request::Parts,
         body: B,
-        limited: bool,
-    ) -> Response<ApiBody>
+        share: &mut Share,
+    ) -> (Response<ApiBody>, Option<Share>)
     where
         B: http_body::Body,
         B::Error: std::fmt::Display,
     {
-        let permitted = match front::permit(&self.inner, identity, parts) {
+        let refused = |error: ApiError| (front::failure(&error), None);
+        let permitted = match front::permit(&self.inner, identity, flow, parts) {
             Ok(permitted) => permitted,
-            Err(error) => return front::failure(&error),
+            Err(error) => return refused(error),
         };
-        let place = if limited { self.inner.inflight.enter(identity, permitted.attributes()) } else { None };
-        if limited && place.is_none() {
-            return front::failure(&ApiError::busy());
-        }
-        let most = permitted.body_max();
-        let body = Limited::new(BodyOf(Box::pin(body)), most).collect();
-        let Ok(body) = tokio::time::timeout(BODY_PATIENCE, body).await else {
-            return front::failure(&ApiError::bad_request("the body of the request took too long"));
+        let limits = &self.inner.limits;
+        // A body that is slow to come costs its client's bytes, and no place that others need.
+        let Some(mut arriving) = limits.bodies.take(flow, BODY_COST) else { return refused(ApiError::busy()) };
+        let body = match permitted.has_body(&parts.method) {
+            true => arrival::read(body, permitted.body_max(), &mut arriving).await,
+            false => Ok(Bytes::new()),
         };
-        match body {
-            Ok(body) => front::answer(&self.inner, &permitted, parts, body.to_bytes()).await,
-            Err(error) if error.is::<http_body_util::LengthLimitError>() => front::failure(&ApiError::too_large(most)),
-            Err(error) => front::failure(&ApiError::bad_request(format!("error reading the body: {error}"))),
-        }
+        let body = match body {
+            Ok(body) => body,
+            Err(error) => return refused(error),
+        };
+        let Some(place) = limits.enter(flow, permitted.attributes()) else { return refused(ApiError::busy()) };
+        (front::answer(&self.inner, &permitted, parts, body, share).await, Some(place))
     }
 }
+
+/// Marks the answer to a client that leaves too many answers unread: its connection is best ended.
+#[derive(Debug, Clone, Copy)]
+pub struct Overdrawn;
 
 /// Has the storage begin what is due now and then.
 async fn keep(inner: Weak<Inner>) {
@@ -194,25 +211,7 @@ async fn keep(inner: Weak<Inner>) {
         ticks.tick().await;
         let Some(inner) = inner.upgrade() else { return };
         inner.store().tick();
-    }
-}
-
-/// A body whose error is boxed, so that `Limited` takes it.
-struct BodyOf<B>(Pin<Box<B>>);
-
-impl<B> http_body::Body for BodyOf<B>
-where
-    B: http_body::Body,
-    B::Error: std::fmt::Display,
-{
-    type Data = B::Data;
-    type Error = Box<dyn std::error::Error + Send + Sync>;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<http_body::Frame<Self::Data>, Self::Error>>> {
-        self.0.as_mut().poll_frame(cx).map(|frame| frame.map(|r| r.map_err(|e| e.to_string().into())))
+        inner.documents.tidy();
     }
 }
 

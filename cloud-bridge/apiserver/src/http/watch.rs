@@ -17,8 +17,9 @@ use crate::registry::list::{Selection, resource_version};
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::state::Inner;
-use crate::storage::{Change, ChangeKind, LEASES, Stored, Subscription, Told, View};
+use crate::storage::{Change, ChangeKind, Held, Interest, LEASES, Stored, Subscription, Told, View};
 use apimachinery::field::FieldError;
+use apimachinery::flow::Flow;
 use apimachinery::key::ObjectKey;
 
 /// What is read of the past at a time, in objects: a watch may begin at the oldest revision of which anything is known, and
@@ -79,6 +80,7 @@ pub(crate) fn open(
     ctx: &Context<'_>,
     inner: &Arc<Inner>,
     form: Form,
+    flow: &Flow,
 ) -> ApiResult<impl Stream<Item = Result<Bytes, BodyError>> + Send + use<>> {
     let options = Options::read(ctx)?;
     let selection = Arc::new(Selection::new(ctx)?);
@@ -92,7 +94,14 @@ pub(crate) fn open(
         return Err(ApiError::version_too_large(asked, now));
     }
     let filter = Arc::clone(&selection);
-    let queue = store.subscribe(&ctx.resource.storage, Box::new(move |change| seen(&filter, change)));
+    let (answers, flow) = (Arc::clone(&inner.limits.answers), flow.clone());
+    let interest = Interest {
+        namespace: selection.namespace.clone(),
+        filter: Box::new(move |change| seen(&filter, change)),
+        // What waits for a client that does not read is its own.
+        charge: Box::new(move |bytes| answers.take(&flow, bytes).map(|share| Arc::new(share) as Held)),
+    };
+    let queue = store.subscribe(&ctx.resource.storage, interest);
     let end = Instant::now() + options.timeout.min(LONGEST_TIMEOUT);
     let mut watch = Watch {
         inner: Arc::clone(inner),

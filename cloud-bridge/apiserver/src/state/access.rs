@@ -6,19 +6,21 @@ use super::Inner;
 use crate::auth::accounts::{self, Proven};
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::user::UserInfo;
+use kubelet_api::websocket;
 
 impl Inner {
-    /// The user of a bearer token.
+    /// The user of a bearer token, in its header or among the subprotocols of a WebSocket.
     ///
     /// # Errors
     /// 401 when there is no token or nobody has it.
     pub(crate) fn bearer(&self, headers: &HeaderMap) -> ApiResult<UserInfo> {
         let value = headers.get(http::header::AUTHORIZATION).and_then(|v| v.to_str().ok()).unwrap_or_default();
         let token = match value.split_once(' ') {
-            Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
-            _ => return Err(ApiError::unauthorized()),
+            Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim().to_owned(),
+            Some(_) => return Err(ApiError::unauthorized()),
+            None => websocket::bearer(headers).ok_or_else(ApiError::unauthorized)?,
         };
-        self.token_user(token).ok_or_else(ApiError::unauthorized)
+        self.token_user(&token).ok_or_else(ApiError::unauthorized)
     }
 
     /// Whom a token stands for. Compares whole tokens in constant time.

@@ -1,9 +1,11 @@
 //! What every part of the server shares: how it was opened, the store, and what is kept beside it.
 
 pub(crate) mod access;
-pub(crate) mod inflight;
+pub(crate) mod documents;
+pub(crate) mod limits;
 pub(crate) mod quota;
 pub(crate) mod samples;
+pub(crate) mod shares;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -17,8 +19,9 @@ use crate::kinds::service::cluster_ip::ServiceRange;
 use crate::resource::catalogue::Registry;
 use crate::storage::{Durable, Store};
 use apimachinery::user::UserInfo;
-use inflight::Inflight;
+use documents::Documents;
 use kubelet_api::backend::KubeletBackend;
+use limits::Limits;
 use quota::Quotas;
 use samples::Samples;
 
@@ -86,7 +89,8 @@ pub(crate) struct Inner {
     pub(crate) backend: OnceLock<Arc<dyn KubeletBackend>>,
     pub(crate) samples: Samples,
     pub(crate) authorizer: Authorizer,
-    pub(crate) inflight: Inflight,
+    pub(crate) limits: Limits,
+    pub(crate) documents: Documents,
     pub(crate) cel: Cel,
 }
 

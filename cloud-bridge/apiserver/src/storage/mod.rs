@@ -35,7 +35,7 @@ use keeper::Keeper;
 pub(crate) use leases::LEASES;
 use leases::Leases;
 use rows::deleted_state;
-pub(crate) use subscribers::{Subscription, Told, View};
+pub(crate) use subscribers::{Held, Interest, Subscription, Told, View};
 use sync::Syncer;
 pub(crate) use sync::{Durable, Unsynced};
 

@@ -2,6 +2,7 @@
 //! drain it is cut off and its client resumes from the history. An observer has none: it notes what a change means to it
 //! while the write is made, so it misses nothing and is never behind.
 
+use std::any::Any;
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,10 +32,29 @@ pub(crate) struct Told {
     pub view: View,
     /// Its bytes only: parsed, what waits in one queue would be twenty megabytes.
     pub object: Arc<Stored>,
+    /// Given back when the watcher has taken it.
+    pub _held: Option<Held>,
 }
 
+/// A share of what may wait for watchers.
+pub(crate) type Held = Arc<dyn Any + Send + Sync>;
+
+/// Takes a share for so many bytes; `None` cuts the watcher off.
+pub(crate) type Charge = Box<dyn Fn(usize) -> Option<Held> + Send>;
+
+/// What a watcher is to be told of.
+pub(crate) struct Interest {
+    /// Of objects in this namespace alone.
+    pub namespace: Option<String>,
+    pub filter: Filter,
+    pub charge: Charge,
+}
+
+/// What a change in the queue takes beside the object.
+const TOLD_COST: usize = 256;
+
 /// Decides at the write whether and how a watcher is told of it.
-pub(super) type Filter = Box<dyn Fn(&Change) -> Option<View> + Send>;
+pub(crate) type Filter = Box<dyn Fn(&Change) -> Option<View> + Send>;
 
 /// The receiving end of a watcher; dropping it ends the subscription.
 pub(crate) type Subscription = Receiver<Told>;
@@ -45,12 +65,13 @@ pub(crate) type Observer = Box<dyn Fn(&str, &Change) + Send>;
 
 struct Subscriber {
     filter: Filter,
+    charge: Charge,
     queue: Sender<Told>,
 }
 
 #[derive(Default)]
 pub(super) struct Subscribers {
-    by_storage: HashMap<String, Vec<Subscriber>>,
+    by_storage: HashMap<String, HashMap<Option<String>, Vec<Subscriber>>>,
     observers: Vec<Observer>,
 }
 
@@ -59,18 +80,26 @@ impl Subscribers {
         if !only_renews {
             self.observers.iter().for_each(|observer| observer(storage, change));
         }
-        let Some(list) = self.by_storage.get_mut(storage) else { return };
+        let Some(namespaces) = self.by_storage.get_mut(storage) else { return };
         let (now, left) = (OnceCell::new(), OnceCell::new());
-        list.retain(|subscriber| {
+        let mut tell = |subscriber: &mut Subscriber| {
             if subscriber.queue.is_closed() {
                 return false;
             }
             let Some(view) = (subscriber.filter)(change) else { return true };
             let same = if view == View::Left { &left } else { &now };
-            let told = same.get_or_init(|| change.told(view));
-            subscriber.queue.try_send(Told { view, ..told.clone() }).is_ok()
-        });
-        if list.is_empty() {
+            let told: &Told = same.get_or_init(|| change.told(view));
+            let Some(held) = (subscriber.charge)(told.object.body.len() + TOLD_COST) else { return false };
+            subscriber.queue.try_send(Told { view, _held: Some(held), ..told.clone() }).is_ok()
+        };
+        for namespace in [None, Some(change.object.key.namespace.clone())] {
+            let Some(list) = namespaces.get_mut(&namespace) else { continue };
+            list.retain_mut(&mut tell);
+            if list.is_empty() {
+                namespaces.remove(&namespace);
+            }
+        }
+        if namespaces.is_empty() {
             self.by_storage.remove(storage);
         }
     }
@@ -85,17 +114,18 @@ impl Change {
     /// As a watcher with this view is told of it.
     pub(crate) fn told(&self, view: View) -> Told {
         let left = self.before.as_ref().filter(|_| view == View::Left).map(|before| before.at(self.rev));
-        Told { rev: self.rev, view, object: left.as_ref().unwrap_or(&self.object).unparsed() }
+        Told { rev: self.rev, view, object: left.as_ref().unwrap_or(&self.object).unparsed(), _held: None }
     }
 }
 
 impl Store {
     /// Subscribes to the changes of one storage from now on.
-    pub(crate) fn subscribe(&mut self, storage: &str, filter: Filter) -> Subscription {
+    pub(crate) fn subscribe(&mut self, storage: &str, interest: Interest) -> Subscription {
+        let Interest { namespace, filter, charge } = interest;
         let (queue, receiver) = channel(QUEUE);
-        let list = self.subscribers.by_storage.entry(storage.to_owned()).or_default();
+        let list = self.subscribers.by_storage.entry(storage.to_owned()).or_default().entry(namespace).or_default();
         list.retain(|subscriber| !subscriber.queue.is_closed());
-        list.push(Subscriber { filter, queue });
+        list.push(Subscriber { filter, charge, queue });
         receiver
     }
 

@@ -4,6 +4,7 @@
 //! that share a request id, in one SPDY connection; or, for other clients, pairs of channels in a WebSocket.
 
 mod spdy;
+mod waiting;
 
 use std::io;
 use std::sync::Arc;
@@ -11,23 +12,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_tungstenite::tungstenite::Message;
-use bytes::Bytes;
 use edge_protocol::channel::{CLOSE, Record, STDIN, STDOUT};
 use futures::StreamExt;
 use hyper::upgrade::Upgraded;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::negotiate::Transport;
 use super::spdy::connection::{Gone, Outgoing};
 use super::spdy::frame;
-use super::wire;
+use super::wire::{self, Codec};
 use crate::backend::{BackendError, Channels, KubeletBackend, PodOnNode};
+use waiting::{Budget, Feed, Waiting};
 
 /// Connections of one client; the node serves fewer, but says so itself.
 const MAX: usize = 256;
-/// Bytes of one connection that wait for the node, before the client is held up with all of its connections.
-const WAITING: usize = 1 << 20;
 /// A pod that sends no more still gets what the client sends, until it sends nothing for so long (containerd and
 /// socat have the same half second, for both).
 const QUIET: Duration = Duration::from_millis(500);
@@ -37,57 +36,19 @@ const QUEUE: usize = 4;
 /// Serves a client until it goes.
 pub(super) async fn serve(
     upgraded: Upgraded,
-    transport: Transport,
+    (transport, codec): (Transport, Codec),
     backend: Arc<dyn KubeletBackend>,
     pod: PodOnNode,
     ports: &[u16],
 ) {
     let name = format!("{}/{}", pod.namespace, pod.pod);
     let served = match transport {
-        Transport::Socket => over_socket(upgraded, backend, pod, ports).await,
+        Transport::Socket => over_socket(upgraded, codec, backend, pod, ports).await,
         Transport::Spdy => spdy::serve(upgraded, false, backend, pod).await,
         Transport::Tunnel => spdy::serve(upgraded, true, backend, pod).await,
     };
     if let Err(error) = served {
         log::debug!("forwarding to {name}: {error}");
-    }
-}
-
-/// Bytes of the client, with their share of what may wait. The end of the channel is the end of the bytes.
-type Waiting = mpsc::UnboundedReceiver<(Bytes, OwnedSemaphorePermit)>;
-
-/// The client's end of one connection.
-struct Feed {
-    /// None after the last.
-    bytes: Option<mpsc::UnboundedSender<(Bytes, OwnedSemaphorePermit)>>,
-    room: Arc<Semaphore>,
-}
-
-impl Feed {
-    fn new() -> (Self, Waiting) {
-        let (bytes, waiting) = mpsc::unbounded_channel();
-        (Self { bytes: Some(bytes), room: Arc::new(Semaphore::new(WAITING)) }, waiting)
-    }
-
-    /// Waits for room. A connection that has ended takes everything.
-    async fn give(&self, data: Bytes) {
-        let Some(sender) = &self.bytes else { return };
-        for from in (0..data.len()).step_by(WAITING) {
-            let part = data.slice(from..data.len().min(from + WAITING));
-            let bytes = u32::try_from(part.len()).unwrap_or(u32::MAX);
-            let room = Arc::clone(&self.room).acquire_many_owned(bytes);
-            tokio::select! {
-                permit = room => {
-                    // Neither is closed by anybody but the connection that has ended.
-                    let _ = permit.map(|permit| sender.send((part, permit)));
-                }
-                () = sender.closed() => return,
-            }
-        }
-    }
-
-    fn end(&mut self) {
-        self.bytes = None;
     }
 }
 
@@ -101,6 +62,7 @@ enum End {
     /// The number of the data channel; the error channel is the next.
     Socket {
         out: mpsc::Sender<Message>,
+        codec: Codec,
         channel: u8,
     },
 }
@@ -109,7 +71,7 @@ impl End {
     async fn data(&self, bytes: &[u8]) -> Result<(), Gone> {
         match self {
             Self::Spdy { out, data, .. } => out.data(*data, bytes).await,
-            Self::Socket { out, channel } => message(out, *channel, bytes).await,
+            Self::Socket { out, codec, channel } => message(out, *codec, *channel, bytes).await,
         }
     }
 
@@ -135,16 +97,13 @@ impl End {
                 out.fin(*error).await?;
                 out.reset(*data, frame::INTERNAL_ERROR).await
             }
-            Self::Socket { out, channel } => message(out, channel + 1, why.as_bytes()).await,
+            Self::Socket { out, codec, channel } => message(out, *codec, channel + 1, why.as_bytes()).await,
         }
     }
 }
 
-async fn message(out: &mpsc::Sender<Message>, channel: u8, bytes: &[u8]) -> Result<(), Gone> {
-    let mut message = Vec::with_capacity(bytes.len() + 1);
-    message.push(channel);
-    message.extend(bytes);
-    out.send(Message::binary(message)).await.map_err(|_| Gone)
+async fn message(out: &mpsc::Sender<Message>, codec: Codec, channel: u8, bytes: &[u8]) -> Result<(), Gone> {
+    out.send(codec.message(channel, bytes)).await.map_err(|_| Gone)
 }
 
 /// One connection, from the first byte to the last.
@@ -207,6 +166,7 @@ async fn connect(
 
 async fn over_socket(
     upgraded: Upgraded,
+    codec: Codec,
     backend: Arc<dyn KubeletBackend>,
     pod: PodOnNode,
     ports: &[u16],
@@ -214,12 +174,13 @@ async fn over_socket(
     let (mut sender, mut receiver) = wire::websocket(upgraded).await;
     let (out, mut queue) = mpsc::channel::<Message>(QUEUE);
     let mut tasks = JoinSet::new();
+    let budget = Budget::default();
     let mut feeds = Vec::new();
     let mut ends = Vec::new();
     for (port, channel) in ports.iter().zip((0_u8..).step_by(2)) {
-        let (feed, waiting) = Feed::new();
+        let (feed, waiting) = Feed::new(&budget);
         feeds.push(feed);
-        ends.push((*port, waiting, End::Socket { out: out.clone(), channel }));
+        ends.push((*port, waiting, End::Socket { out: out.clone(), codec, channel }));
     }
     drop(out);
     tasks.spawn(async move {
@@ -234,19 +195,18 @@ async fn over_socket(
     for (port, waiting, end) in ends {
         let (backend, pod) = (Arc::clone(&backend), pod.clone());
         tasks.spawn(async move {
-            if let End::Socket { out, channel } = &end {
+            if let End::Socket { out, codec, channel } = &end {
                 for channel in [*channel, channel + 1] {
-                    let _ = message(out, channel, &port.to_le_bytes()).await;
+                    let _ = message(out, *codec, channel, &port.to_le_bytes()).await;
                 }
             }
             let _ = connect(backend, pod, port, waiting, end).await;
         });
     }
     while let Some(bytes) = wire::next_message(&mut receiver).await? {
-        let feed =
-            bytes.first().filter(|channel| **channel % 2 == 0).and_then(|channel| feeds.get(usize::from(channel / 2)));
-        if let Some(feed) = feed {
-            feed.give(bytes.slice(1..)).await;
+        let Some((channel, data)) = codec.read(&bytes).filter(|(channel, _)| channel % 2 == 0) else { continue };
+        if let Some(feed) = feeds.get(usize::from(channel / 2)) {
+            feed.give(&data).await;
         }
     }
     Ok(())

@@ -80,12 +80,13 @@ pub enum StreamRequest {
 }
 
 /// Begins the work at the node and answers 101, or says why not. The rest runs as a task of its own and ends with
-/// the client's connection.
+/// the client's connection; `place` is kept until then.
 pub async fn upgrade(
     backend: Arc<dyn KubeletBackend>,
     pod: PodOnNode,
     work: StreamRequest,
     parts: &Parts,
+    place: impl Send + 'static,
 ) -> Result<Response<()>, ErrorResponse> {
     let upgrading = || {
         let upgrading = parts.extensions.get::<OnUpgrade>().cloned();
@@ -107,6 +108,7 @@ pub async fn upgrade(
                     Ok(upgraded) => session::serve(upgraded, &agreed, channels, &options).await,
                     Err(error) => ::log::debug!("a session in {name}: upgrade: {error}"),
                 }
+                drop(place);
             });
             Ok(answer)
         }
@@ -122,9 +124,12 @@ pub async fn upgrade(
             let answer = switch(&agreed);
             tokio::spawn(async move {
                 match upgrading.await {
-                    Ok(upgraded) => forward::serve(upgraded, agreed.transport, backend, pod, &ports).await,
+                    Ok(upgraded) => {
+                        forward::serve(upgraded, (agreed.transport, agreed.codec), backend, pod, &ports).await
+                    }
                     Err(error) => ::log::debug!("forwarding to {name}: upgrade: {error}"),
                 }
+                drop(place);
             });
             Ok(answer)
         }

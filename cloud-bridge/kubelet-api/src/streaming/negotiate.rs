@@ -3,6 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use super::ErrorResponse;
+use super::wire::Codec;
 use crate::websocket::{self, names, tokens};
 
 const SPDY: &str = "SPDY/3.1";
@@ -18,6 +19,15 @@ const CHANNELS: [(&str, u8); 5] = [
     ("v3.channel.k8s.io", 3),
     ("v2.channel.k8s.io", 2),
     ("channel.k8s.io", 1),
+];
+
+/// The same over a WebSocket, where there are no versions 2 and 3 (K8s cri-streaming pkg/streaming/remotecommand/websocket.go).
+const SOCKET_CHANNELS: [(&str, u8); 5] = [
+    ("v5.channel.k8s.io", 5),
+    ("v4.channel.k8s.io", 4),
+    ("v4.base64.channel.k8s.io", 4),
+    ("channel.k8s.io", 1),
+    ("base64.channel.k8s.io", 1),
 ];
 
 /// How the streams travel.
@@ -36,6 +46,8 @@ pub(crate) struct Agreed {
     pub(crate) transport: Transport,
     /// Of `channel.k8s.io`; 1 for port-forward.
     pub(crate) version: u8,
+    /// Of the messages of a WebSocket.
+    pub(super) codec: Codec,
     /// For the answer.
     pub(crate) headers: HeaderMap,
 }
@@ -46,11 +58,7 @@ pub(crate) struct Agreed {
 /// This is no upgrade, or nothing is shared.
 pub(crate) fn session(headers: &HeaderMap) -> Result<Agreed, ErrorResponse> {
     match upgrade(headers) {
-        // A WebSocket has no versions 2 and 3, and no version that closes but 5.
-        Some(Upgrade::WebSocket) => {
-            let served: Vec<_> = CHANNELS.into_iter().filter(|(_, version)| matches!(version, 1 | 4 | 5)).collect();
-            socket(headers, &served, Transport::Socket)
-        }
+        Some(Upgrade::WebSocket) => socket(headers, &SOCKET_CHANNELS, Transport::Socket),
         Some(Upgrade::Spdy) => spdy(headers, &CHANNELS[1..]),
         None => Err(not_upgraded()),
     }
@@ -65,7 +73,9 @@ pub(crate) fn port_forward(headers: &HeaderMap) -> Result<Agreed, ErrorResponse>
         Some(Upgrade::WebSocket) if tokens(headers, &header::SEC_WEBSOCKET_PROTOCOL).any(|token| token == TUNNEL) => {
             socket(headers, &[(TUNNEL, 1)], Transport::Tunnel)
         }
-        Some(Upgrade::WebSocket) => socket(headers, &[("v4.channel.k8s.io", 1)], Transport::Socket),
+        Some(Upgrade::WebSocket) => {
+            socket(headers, &[("v4.channel.k8s.io", 1), ("v4.base64.channel.k8s.io", 1)], Transport::Socket)
+        }
         Some(Upgrade::Spdy) => spdy(headers, &[(PORT_FORWARD, 1)]),
         None => Err(not_upgraded()),
     }
@@ -109,15 +119,16 @@ fn not_upgraded() -> ErrorResponse {
 
 fn socket(headers: &HeaderMap, served: &[(&'static str, u8)], transport: Transport) -> Result<Agreed, ErrorResponse> {
     let mut answer = websocket::handshake(headers).map_err(ErrorResponse::bad_request)?;
-    let asked: Vec<&str> = tokens(headers, &header::SEC_WEBSOCKET_PROTOCOL).collect();
+    let asked: Vec<&str> = websocket::protocols(headers).collect();
     if asked.is_empty() {
         // What clients without a subprotocol are taken to speak.
-        return Ok(Agreed { transport, version: 1, headers: answer });
+        return Ok(Agreed { transport, version: 1, codec: Codec::Binary, headers: answer });
     }
     let (protocol, version) =
         choose(&asked, served).ok_or_else(|| ErrorResponse::bad_request(disagreement(&asked, served)))?;
     answer.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
-    Ok(Agreed { transport, version, headers: answer })
+    let codec = if protocol.contains("base64.channel") { Codec::Base64 } else { Codec::Binary };
+    Ok(Agreed { transport, version, codec, headers: answer })
 }
 
 /// K8s staging/src/k8s.io/apimachinery/pkg/util/httpstream Handshake: 400 without protocols, 403 without a shared one.
@@ -136,7 +147,7 @@ fn spdy(headers: &HeaderMap, served: &[(&'static str, u8)]) -> Result<Agreed, Er
         (header::UPGRADE, HeaderValue::from_static(SPDY)),
         (STREAM_PROTOCOL, HeaderValue::from_static(protocol)),
     ]);
-    Ok(Agreed { transport: Transport::Spdy, version, headers })
+    Ok(Agreed { transport: Transport::Spdy, version, codec: Codec::Binary, headers })
 }
 
 /// The client's first choice that is served.
@@ -190,6 +201,22 @@ mod tests {
     }
 
     #[test]
+    fn browsers_speak_base64_and_send_a_token_along() {
+        for (protocol, version) in [("base64.channel.k8s.io", 1), ("v4.base64.channel.k8s.io", 4)] {
+            let agreed = session(&socket(protocol)).unwrap();
+            assert_eq!((agreed.version, agreed.codec), (version, Codec::Base64));
+        }
+        assert_eq!(port_forward(&socket("v4.base64.channel.k8s.io")).unwrap().codec, Codec::Base64);
+        let both = "base64url.bearer.authorization.k8s.io.dG9rZW4, v4.channel.k8s.io";
+        assert_eq!(session(&socket(both)).unwrap().headers["sec-websocket-protocol"], "v4.channel.k8s.io");
+        assert_eq!(websocket::bearer(&socket(both)), Some("token".to_owned()));
+        for none in ["base64url.bearer.authorization.k8s.io.dG9rZW4", "base64url.bearer.authorization.k8s.io.?, a", "a"]
+        {
+            assert_eq!(websocket::bearer(&socket(none)), None, "{none}");
+        }
+    }
+
+    #[test]
     fn port_forward_is_spdy_plain_or_in_a_tunnel() {
         assert_eq!(port_forward(&stream("portforward.k8s.io")).unwrap().transport, Transport::Spdy);
         let tunnel = port_forward(&socket("SPDY/3.1+portforward.k8s.io")).unwrap();
@@ -212,7 +239,7 @@ mod tests {
         assert_eq!(problem.code, StatusCode::FORBIDDEN);
         assert_eq!(problem.headers().iter().count(), 4);
         assert_eq!(session(&stream("")).unwrap_err().code, StatusCode::BAD_REQUEST);
-        assert!(session(&socket("base64.channel.k8s.io")).unwrap_err().text.contains("base64"));
+        assert!(session(&socket("v6.base64.channel.k8s.io")).unwrap_err().text.contains("v6.base64"));
         assert_eq!(session(&HeaderMap::new()).unwrap_err().code, StatusCode::BAD_REQUEST);
         assert!(port_forward(&stream("v4.channel.k8s.io")).is_err());
     }

@@ -17,7 +17,7 @@ use super::resize::Sizes;
 use super::spdy::connection::{self, Event, Gone, Incoming, Outgoing};
 use super::spdy::{frame, headers};
 use super::status;
-use super::wire::{self, SocketIn, SocketOut};
+use super::wire::{self, Codec, SocketIn, SocketOut};
 use crate::backend::{Channels, RecordSender, RecordStream, SessionOptions};
 
 /// For a client to open all its streams.
@@ -32,7 +32,7 @@ const QUEUE: usize = 4;
 /// Serves a session until it ends.
 pub(super) async fn serve(upgraded: Upgraded, agreed: &Agreed, channels: Channels, options: &SessionOptions) {
     let served = match agreed.transport {
-        Transport::Socket => over_socket(upgraded, agreed.version, channels, options).await,
+        Transport::Socket => over_socket(upgraded, (agreed.version, agreed.codec), channels, options).await,
         Transport::Spdy | Transport::Tunnel => over_spdy(upgraded, agreed.version, channels, options).await,
     };
     if let Err(error) = served {
@@ -47,11 +47,16 @@ enum Input {
     End(u8),
 }
 
-async fn over_socket(upgraded: Upgraded, version: u8, channels: Channels, options: &SessionOptions) -> io::Result<()> {
+async fn over_socket(
+    upgraded: Upgraded,
+    (version, codec): (u8, Codec),
+    channels: Channels,
+    options: &SessionOptions,
+) -> io::Result<()> {
     let (sender, mut receiver) = wire::websocket(upgraded).await;
     let (out, queue) = mpsc::channel(QUEUE);
     let writer = tokio::spawn(write(sender, queue));
-    let client = Client::Socket { out };
+    let client = Client::Socket { out, codec };
     // Says that the connection stands, on the first channel that is wanted (K8s cri-streaming remotecommand).
     let first = if options.stdout {
         STDOUT
@@ -65,7 +70,7 @@ async fn over_socket(upgraded: Upgraded, version: u8, channels: Channels, option
     {
         let up = async {
             let mut sizes = Sizes::default();
-            while let Some(input) = message(&mut receiver, version).await? {
+            while let Some(input) = message(&mut receiver, version, codec).await? {
                 give(input, sender.as_ref(), options, &mut sizes).await;
             }
             Ok(())
@@ -83,15 +88,15 @@ async fn over_socket(upgraded: Upgraded, version: u8, channels: Channels, option
 }
 
 /// The next message that has a meaning.
-async fn message(socket: &mut SocketIn, version: u8) -> io::Result<Option<Input>> {
+async fn message(socket: &mut SocketIn, version: u8, codec: Codec) -> io::Result<Option<Input>> {
     while let Some(bytes) = wire::next_message(socket).await? {
-        match bytes.first() {
-            Some(&CLOSE) if version >= 5 => {
-                if let Some(&channel) = bytes.get(1) {
+        match codec.read(&bytes) {
+            Some((CLOSE, data)) if version >= 5 => {
+                if let Some(&channel) = data.first() {
                     return Ok(Some(Input::End(channel)));
                 }
             }
-            Some(&channel) => return Ok(Some(Input::Data(channel, bytes.slice(1..)))),
+            Some((channel, data)) => return Ok(Some(Input::Data(channel, data))),
             None => {}
         }
     }
@@ -270,19 +275,14 @@ async fn down(mut records: RecordStream, client: &Client, version: u8, options: 
 
 /// The way to a client.
 enum Client {
-    Socket { out: mpsc::Sender<Message> },
+    Socket { out: mpsc::Sender<Message>, codec: Codec },
     Spdy { out: Outgoing, streams: Streams },
 }
 
 impl Client {
     async fn data(&self, channel: u8, data: &[u8]) -> Result<(), Gone> {
         match self {
-            Self::Socket { out } => {
-                let mut message = Vec::with_capacity(data.len() + 1);
-                message.push(channel);
-                message.extend(data);
-                out.send(Message::binary(message)).await.map_err(|_| Gone)
-            }
+            Self::Socket { out, codec } => out.send(codec.message(channel, data)).await.map_err(|_| Gone),
             Self::Spdy { out, streams } => match streams.of(channel) {
                 Some(stream) => out.data(stream, data).await,
                 None => Ok(()),
@@ -303,7 +303,7 @@ impl Client {
 
     async fn closed(&self) {
         match self {
-            Self::Socket { out } => out.closed().await,
+            Self::Socket { out, .. } => out.closed().await,
             Self::Spdy { out, .. } => out.closed().await,
         }
     }

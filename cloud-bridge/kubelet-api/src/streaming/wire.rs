@@ -7,6 +7,8 @@ use async_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use async_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use async_tungstenite::tungstenite::{Error as SocketError, Message, Utf8Bytes};
 use async_tungstenite::{WebSocketReceiver, WebSocketSender, WebSocketStream};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use hyper::upgrade::Upgraded;
@@ -15,8 +17,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 
 /// Bytes that are read at once, so also of one piece of a stream.
 const READ: usize = 16 << 10;
-/// Bytes of one message of a client. Go clients write a whole input at once when they have it in memory.
-const MAX_MESSAGE: usize = 32 << 20;
+/// Bytes of one message of a client, which wait here until it is whole. Clients copy their input in pieces of 32 KiB.
+const MAX_MESSAGE: usize = 4 << 20;
 
 /// What is below: TLS or, in tests, anything.
 pub(super) type Io = TokioIo<Upgraded>;
@@ -35,12 +37,39 @@ pub(super) async fn websocket(upgraded: Upgraded) -> (SocketOut, SocketIn) {
     WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await.split()
 }
 
-/// The next binary message; none when the peer has closed. Text is what no client of Kubernetes sends here.
+/// The form of the messages of a WebSocket (K8s apimachinery pkg/util/httpstream/wsstream/conn.go). Each begins with the
+/// number of its channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Codec {
+    Binary,
+    /// Text: a digit for the channel, and the bytes as base64.
+    Base64,
+}
+
+impl Codec {
+    pub(super) fn message(self, channel: u8, data: &[u8]) -> Message {
+        match self {
+            Self::Binary => Message::binary([&[channel], data].concat()),
+            Self::Base64 => Message::text(format!("{}{}", char::from(b'0' + channel), STANDARD.encode(data))),
+        }
+    }
+
+    /// The channel of a message and its bytes; `None` for a message that has no meaning.
+    pub(super) fn read(self, message: &Bytes) -> Option<(u8, Bytes)> {
+        let channel = *message.first()?;
+        match self {
+            Self::Binary => Some((channel, message.slice(1..))),
+            Self::Base64 => Some((channel.checked_sub(b'0')?, STANDARD.decode(&message[1..]).ok()?.into())),
+        }
+    }
+}
+
+/// The next message; none when the peer has closed. Text counts as its bytes, as in Kubernetes: the Python client sends it.
 pub(super) async fn next_message(socket: &mut SocketIn) -> io::Result<Option<Bytes>> {
     loop {
         match socket.next().await {
             Some(Ok(Message::Binary(bytes))) => return Ok(Some(bytes)),
-            Some(Ok(Message::Text(_))) => return Err(io::Error::other("a text message came where binary is spoken")),
+            Some(Ok(Message::Text(text))) => return Ok(Some(text.into())),
             Some(Ok(Message::Close(_)) | Err(SocketError::ConnectionClosed)) | None => return Ok(None),
             Some(Ok(_)) => {}
             Some(Err(error)) => return Err(io::Error::other(error)),
@@ -106,5 +135,20 @@ impl WireOut {
             Self::Plain(write) => write.shutdown().await,
             Self::Tunnel(socket) => close(socket).await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_messages_are_text_with_a_digit() {
+        assert_eq!(Codec::Base64.message(1, b"ab"), Message::text("1YWI="));
+        assert_eq!(Codec::Base64.read(&Bytes::from("0YWI=")), Some((0, Bytes::from("ab"))));
+        assert_eq!(Codec::Base64.read(&Bytes::from("0")), Some((0, Bytes::new())));
+        assert_eq!(Codec::Base64.read(&Bytes::from("0?")), None);
+        assert_eq!(Codec::Binary.message(1, b"ab"), Message::binary(&b"\x01ab"[..]));
+        assert_eq!(Codec::Binary.read(&Bytes::from("\0ab")), Some((0, Bytes::from("ab"))));
     }
 }

@@ -45,6 +45,14 @@ impl SigningKey {
         Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
 
+    /// The public key as a JSON Web Key (RFC 7517).
+    pub(crate) fn public(&self) -> Value {
+        // An uncompressed point: 4, then both coordinates.
+        let point = self.pair.public_key().as_ref();
+        let half = |from: usize| URL_SAFE_NO_PAD.encode(point.get(from..from + 32).unwrap_or_default());
+        json!({"use": "sig", "kty": "EC", "kid": self.id, "crv": "P-256", "alg": "ES256", "x": half(1), "y": half(33)})
+    }
+
     /// The claims of a token that this key has signed.
     pub(crate) fn verify(&self, token: &str) -> Option<Value> {
         if token.len() > MAX {

@@ -8,6 +8,7 @@ pub(crate) use identity::{Proven, review};
 pub use jwt::KeyError;
 
 use jwt::SigningKey;
+use serde_json::{Value, json};
 
 /// What tokens are good for unless they say otherwise, and who issued them: the names that a cluster's API server
 /// has by default (`--api-audiences`, `--service-account-issuer`).
@@ -37,6 +38,19 @@ impl Accounts {
     /// The system has no randomness.
     pub fn new_key() -> Result<Vec<u8>, KeyError> {
         SigningKey::generate()
+    }
+
+    /// The keys that tokens are signed with, as a JSON Web Key Set (RFC 7517).
+    pub(crate) fn jwks(&self) -> Value {
+        json!({"keys": [self.key.public()]})
+    }
+
+    /// The metadata of the issuer (OpenID Connect Discovery), whose keys are at `keys`.
+    pub(crate) fn issuer(&self, keys: &str) -> Value {
+        json!({
+            "issuer": ISSUER, "jwks_uri": keys, "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"], "id_token_signing_alg_values_supported": ["ES256"],
+        })
     }
 }
 

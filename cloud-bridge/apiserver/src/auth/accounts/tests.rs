@@ -4,6 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
+use super::Accounts;
 use super::jwt::SigningKey;
 use crate::admission::service_account::inject;
 
@@ -30,6 +31,20 @@ fn only_what_this_key_signed_is_read() {
         assert_eq!(key.verify(&bad), None, "{bad}");
     }
     assert!(SigningKey::from_pkcs8(b"no key").is_err());
+}
+
+#[test]
+fn published_key_verifies_tokens() {
+    let accounts = Accounts::new(&Accounts::new_key().unwrap(), String::new()).unwrap();
+    let token = accounts.key.sign(&json!({"sub": "x"})).unwrap();
+    let published = accounts.jwks()["keys"][0].clone();
+    let decode = |text: &str| URL_SAFE_NO_PAD.decode(text).unwrap();
+    let half = |name: &str| decode(published[name].as_str().unwrap());
+    let point = [vec![4], half("x"), half("y")].concat();
+    let (signed, signature) = token.rsplit_once('.').unwrap();
+    let key = ring::signature::UnparsedPublicKey::new(&ring::signature::ECDSA_P256_SHA256_FIXED, point);
+    assert!(key.verify(signed.as_bytes(), &decode(signature)).is_ok());
+    assert_eq!(accounts.issuer("https://a/openid/v1/jwks")["issuer"], super::ISSUER);
 }
 
 fn injected(account: Value, spec: Value) -> Value {

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Condvar;
 
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use serde_json::Value;
 
 use super::*;
@@ -42,7 +42,7 @@ fn server(dir: &tempfile::TempDir) -> (Server, Switch) {
     (Server::on(config, store).unwrap(), switch)
 }
 
-fn request(method: &str, path: &str, body: &str) -> Request<Full<bytes::Bytes>> {
+fn request(method: &str, path: &str, body: &str) -> Request<Full<Bytes>> {
     let path = format!("/api/v1/namespaces/default/configmaps{path}");
     Request::builder().method(method).uri(path).body(Full::new(body.to_owned().into())).unwrap()
 }

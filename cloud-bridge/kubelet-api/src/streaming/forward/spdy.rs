@@ -9,7 +9,8 @@ use hyper::upgrade::Upgraded;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
-use super::{End, Feed, MAX, Waiting, connect};
+use super::waiting::{Budget, EARLY, Feed, Waiting};
+use super::{End, MAX, connect};
 use crate::backend::{KubeletBackend, PodOnNode};
 use crate::streaming::spdy::connection::{self, Event, Gone, Outgoing};
 use crate::streaming::spdy::frame;
@@ -30,6 +31,8 @@ struct Pair {
 /// What the client sends on one connection, and the connection's task and error stream once it has them.
 struct Live {
     feed: Feed,
+    /// Bytes that came before the task.
+    early: usize,
     task: Option<(AbortHandle, u32)>,
 }
 
@@ -44,6 +47,7 @@ struct Client {
     live: HashMap<u32, Live>,
     /// Dropped with this: the node's streams end when the client goes.
     tasks: JoinSet<u32>,
+    budget: Budget,
 }
 
 pub(super) async fn serve(
@@ -55,7 +59,8 @@ pub(super) async fn serve(
     let (wire_in, wire_out) = wire::wire(upgraded, tunnel).await;
     let (mut incoming, out, _writer) = connection::start(wire_in, wire_out);
     let (pairs, live) = (HashMap::new(), HashMap::new());
-    let mut client = Client { out: out.clone(), backend, pod, pairs, live, tasks: JoinSet::new() };
+    let mut client =
+        Client { out: out.clone(), backend, pod, pairs, live, tasks: JoinSet::new(), budget: Budget::default() };
     loop {
         let oldest = client.pairs.values().map(|pair| pair.since + PAIR).min();
         tokio::select! {
@@ -81,9 +86,14 @@ impl Client {
         match event {
             Event::Open { stream, headers } => self.open(stream, &headers).await?,
             Event::Data { stream, data } => {
-                if let Some(live) = self.live.get(&stream) {
-                    live.feed.give(data).await;
+                let Some(live) = self.live.get_mut(&stream) else { return Ok(()) };
+                live.early += if live.task.is_none() { data.len() } else { 0 };
+                if live.early > EARLY && live.task.is_none() {
+                    // Its pair keeps the place until its time is over.
+                    self.live.remove(&stream);
+                    return self.out.reset(stream, frame::CANCEL).await;
                 }
+                live.feed.give(&data).await;
             }
             Event::Fin { stream } => {
                 if let Some(live) = self.live.get_mut(&stream) {
@@ -106,12 +116,17 @@ impl Client {
         let Some(asked) = asked.filter(|_| self.tasks.len() + self.pairs.len() < MAX) else {
             return self.out.reset(stream, frame::REFUSED_STREAM).await;
         };
+        // K8s cri-streaming pkg/streaming/portforward httpStreamPair.add: a stream of which the pair has one is refused.
+        let has = |pair: &Pair| if asked.data { pair.data.is_some() } else { pair.error.is_some() };
+        if self.pairs.get(&asked.request).is_some_and(has) {
+            return self.out.reset(stream, frame::REFUSED_STREAM).await;
+        }
         self.out.accept(stream).await?;
         let (since, port) = (Instant::now(), asked.port);
         let pair = self.pairs.entry(asked.request.clone()).or_insert(Pair { since, port, data: None, error: None });
         if asked.data {
-            let (feed, waiting) = Feed::new();
-            self.live.insert(stream, Live { feed, task: None });
+            let (feed, waiting) = Feed::new(&self.budget);
+            self.live.insert(stream, Live { feed, early: 0, task: None });
             pair.port = port;
             pair.data = Some((stream, waiting));
         } else {

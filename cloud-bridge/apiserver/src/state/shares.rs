@@ -1,0 +1,126 @@
+//! Amounts that all clients share, and the part that one of them may have. Pure but for the count.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use apimachinery::flow::Flow;
+
+/// An amount of something. A quarter of it is for components of the cluster alone.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    most: usize,
+    each: usize,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    flows: HashMap<Arc<str>, usize>,
+}
+
+impl Shares {
+    /// `most` for all flows, and `each` for one.
+    pub(crate) fn new(most: usize, each: usize) -> Arc<Self> {
+        Arc::new(Self { most, each, taken: Mutex::default() })
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a share; `None` when the flow or all flows have too much. A flow that has nothing may take more than its part
+    /// at once, because some answers are larger than that.
+    pub(crate) fn take(self: &Arc<Self>, flow: &Flow, amount: usize) -> Option<Share> {
+        let mut share = Share { shares: Arc::clone(self), flow: flow.clone(), amount: 0 };
+        share.grow(amount).then_some(share)
+    }
+
+    fn add(&self, flow: &Flow, own: usize, amount: usize) -> bool {
+        let Some(name) = flow.name() else { return true };
+        let mut taken = self.taken();
+        let before = taken.flows.get(name).copied().unwrap_or_default();
+        let limit = if flow.is_system() { self.most } else { self.most - self.most / 4 };
+        let alone = before == own;
+        let fits = |before: usize, most: usize| before.saturating_add(amount) <= most || (alone && before < most);
+        if !fits(before, self.each) || !fits(taken.all, limit) {
+            return false;
+        }
+        taken.all += amount;
+        *taken.flows.entry(Arc::clone(name)).or_default() += amount;
+        true
+    }
+}
+
+/// A part that is given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Share {
+    shares: Arc<Shares>,
+    flow: Flow,
+    amount: usize,
+}
+
+impl Share {
+    /// Takes more; false when there is no more.
+    #[must_use]
+    pub(crate) fn grow(&mut self, amount: usize) -> bool {
+        let added = self.shares.add(&self.flow, self.amount, amount);
+        self.amount += if added { amount } else { 0 };
+        added
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let Some(name) = self.flow.name().filter(|_| self.amount > 0) else { return };
+        let mut taken = self.shares.taken();
+        taken.all -= self.amount;
+        if let Some(own) = taken.flows.get_mut(name) {
+            *own -= self.amount;
+            if *own == 0 {
+                taken.flows.remove(name);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use apimachinery::user::UserInfo;
+
+    fn flow(name: &str) -> Flow {
+        Flow::of(&UserInfo::new(name, ["system:authenticated"]))
+    }
+
+    #[test]
+    fn accounts_of_a_namespace_share_one_part() {
+        let shares = Shares::new(100, 10);
+        let first = shares.take(&flow("system:serviceaccount:a:x"), 10);
+        assert!(first.is_some() && shares.take(&flow("system:serviceaccount:a:y"), 1).is_none());
+        assert!(shares.take(&flow("system:serviceaccount:ab:x"), 1).is_some());
+        drop(first);
+        assert!(shares.take(&flow("system:serviceaccount:a:y"), 10).is_some());
+        let taken = shares.taken();
+        assert_eq!((taken.all, taken.flows.len()), (0, 0));
+    }
+
+    #[test]
+    fn system_components_have_a_reserve() {
+        let shares = Shares::new(100, 25);
+        let taken: Vec<Share> = (0..9).filter_map(|n| shares.take(&flow(&format!("user-{n}")), 25)).collect();
+        assert_eq!(taken.len(), 3);
+        assert!(shares.take(&flow("system:serviceaccount:a:x"), 1).is_none());
+        assert!(shares.take(&flow("system:serviceaccount:kube-system:dns"), 5).is_some());
+        assert!(shares.take(&flow("system:kube-scheduler"), 20).is_some());
+        assert!(shares.take(&Flow::of(&UserInfo::master("admin")), 1000).is_some());
+    }
+
+    #[test]
+    fn one_large_share_is_possible_and_no_second() {
+        let shares = Shares::new(100, 10);
+        let mut large = shares.take(&flow("eve"), 1).unwrap();
+        assert!(large.grow(49) && !large.grow(1) && shares.take(&flow("eve"), 1).is_none());
+        assert!(shares.take(&flow("bob"), 10).is_some());
+    }
+}

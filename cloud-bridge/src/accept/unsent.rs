@@ -1,0 +1,147 @@
+//! Answers of known length that their client has not taken yet, and when it last took a part of one.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// The answers of one connection.
+#[derive(Debug, Default)]
+pub(super) struct Unsent {
+    state: Mutex<State>,
+    begun: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next: u64,
+    /// By number: when the last part of it was taken.
+    answers: BTreeMap<u64, Instant>,
+}
+
+impl Unsent {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Follows a body until its last byte is written to the socket. Streams have no end to wait for, and are not followed.
+    pub(super) fn follow<B: Body>(self: &Arc<Self>, body: B) -> Followed<B> {
+        let length = body.size_hint().exact().filter(|length| *length > 0);
+        let answer = length.map(|_| {
+            let mut state = self.state();
+            state.next += 1;
+            let number = state.next;
+            state.answers.insert(number, Instant::now());
+            self.begun.notify_one();
+            Arc::new(Answer { of: Arc::clone(self), number })
+        });
+        Followed { body: Some(body), answer }
+    }
+
+    /// Returns when the client has taken nothing of an answer for so long.
+    pub(super) async fn stalled(&self, patience: Duration) {
+        loop {
+            let oldest = self.state().answers.values().min().copied();
+            match oldest {
+                Some(since) if since.elapsed() >= patience => return,
+                Some(since) => tokio::time::sleep_until(since + patience).await,
+                None => self.begun.notified().await,
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Answer {
+    of: Arc<Unsent>,
+    number: u64,
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.of.state().answers.remove(&self.number);
+    }
+}
+
+/// Part of a body. Wherever it waits, it is dropped when it has been written.
+struct Part(Bytes, Arc<Answer>);
+
+impl AsRef<[u8]> for Part {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if let Some(since) = self.1.of.state().answers.get_mut(&self.1.number) {
+            *since = Instant::now();
+        }
+    }
+}
+
+/// See [`Unsent::follow`].
+pub(super) struct Followed<B> {
+    body: Option<B>,
+    answer: Option<Arc<Answer>>,
+}
+
+impl<B> Followed<B> {
+    /// No body.
+    pub(super) fn empty() -> Self {
+        Self { body: None, answer: None }
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for Followed<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let Self { body, answer } = &mut *self;
+        let Some(body) = body else { return Poll::Ready(None) };
+        let Some(answer) = answer else { return Pin::new(body).poll_frame(cx) };
+        let followed = |bytes| Bytes::from_owner(Part(bytes, Arc::clone(answer)));
+        Pin::new(body).poll_frame(cx).map(|frame| frame.map(|frame| frame.map(|frame| frame.map_data(followed))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or(SizeHint::with_exact(0), Body::size_hint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{BodyExt, Full};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_millis(200);
+
+    #[tokio::test]
+    async fn unread_answer_stalls_and_a_moving_one_does_not() {
+        let unsent = Arc::new(Unsent::default());
+        let stalled = || tokio::time::timeout(PATIENCE * 3, unsent.stalled(PATIENCE));
+        assert!(stalled().await.is_err(), "there is no answer");
+        let mut body = unsent.follow(Full::new(Bytes::from_static(b"x")));
+        assert!(stalled().await.is_ok());
+        let part = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        drop(body);
+        assert!(stalled().await.is_ok(), "it waits in a buffer");
+        let rest = part.slice(1..);
+        drop(part);
+        assert!(!unsent.state().answers.is_empty());
+        drop(rest);
+        assert!(unsent.state().answers.is_empty() && stalled().await.is_err());
+    }
+}
