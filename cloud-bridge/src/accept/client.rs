@@ -134,8 +134,9 @@ where
             }
             if head {
                 // HTTP/2 sends what there is.
-                let length = answer.body().size_hint().exact().map(HeaderValue::from);
-                answer.headers_mut().extend(length.map(|length| (CONTENT_LENGTH, length)));
+                if let Some(length) = answer.body().size_hint().exact() {
+                    answer.headers_mut().entry(CONTENT_LENGTH).or_insert(HeaderValue::from(length));
+                }
                 return Ok(answer.map(|_| Followed::empty()));
             }
             Ok::<_, std::convert::Infallible>(answer.map(|body| client.unsent.follow(body)))
