@@ -133,7 +133,7 @@ mod tests {
         let unsent = Arc::new(Unsent::default());
         let stalled = || tokio::time::timeout(PATIENCE * 3, unsent.stalled(PATIENCE));
         assert!(stalled().await.is_err(), "there is no answer");
-        let mut body = unsent.follow(Full::new(Bytes::from_static(b"x")));
+        let mut body = unsent.follow(Full::new(Bytes::from_static(b"xy")));
         assert!(stalled().await.is_ok());
         let part = body.frame().await.unwrap().unwrap().into_data().unwrap();
         drop(body);
