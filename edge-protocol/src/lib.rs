@@ -18,6 +18,8 @@
 //! | [`stream`] | byte streams (logs, ...) under credit |
 //! | [`topic`] | topics and filters of MQTT |
 //! | [`channel`] | records inside a stream: exec, attach, port-forward |
+//! | [`names`] | names that have to fit: of events, of log folders |
+//! | [`node_labels`] | which labels a node may give itself |
 //!
 //! # Driving both sessions
 //! Either side does the same four things: hand in each frame read from the socket, hand in the passing of
@@ -83,6 +85,8 @@ pub mod frame;
 pub mod json;
 mod liveness;
 pub mod message;
+pub mod names;
+pub mod node_labels;
 mod outgoing;
 pub mod state;
 pub mod stream;

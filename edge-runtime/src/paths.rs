@@ -2,7 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use edge_protocol::names::shorten;
 use sampan_monitor::files;
+
+/// Longest name of a file, in bytes (Linux `NAME_MAX`).
+const FILE_NAME: usize = 255;
 
 /// All paths of one node. Several nodes share a host by having different roots.
 #[derive(Clone, Debug)]
@@ -187,13 +191,33 @@ impl Paths {
         self.root.join("var/log/pods")
     }
 
-    /// Log files of one pod, in the layout kubectl's ecosystem expects.
+    /// Log files of one pod, in the layout kubectl's ecosystem expects: `NAMESPACE_NAME_UID`. A name that would make it too
+    /// long for a file system is shortened; readers find the pod by its uid.
     pub fn pod_logs(&self, namespace: &str, name: &str, uid: &str) -> PathBuf {
+        let name = shorten(name, FILE_NAME.saturating_sub(namespace.len() + uid.len() + 2));
         self.all_pod_logs().join(format!("{namespace}_{name}_{uid}"))
     }
 
     /// Log file of one container attempt: `CONTAINER/N.log`.
     pub fn container_log(&self, namespace: &str, name: &str, uid: &str, container: &str, attempt: u32) -> PathBuf {
         self.pod_logs(namespace, name, uid).join(container).join(format!("{attempt}.log"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn log_folder_of_a_long_pod_name_fits() {
+        let paths = Paths::new(Path::new("/"));
+        let (namespace, uid) = ("n".repeat(63), "01234567-89ab-cdef-0123-456789abcdef");
+        let folder = paths.pod_logs("default", "web-0", uid);
+        assert_eq!(folder, Path::new("/var/log/pods").join(format!("default_web-0_{uid}")));
+        for name in ["x".repeat(153), "x".repeat(154), "x".repeat(253)] {
+            let folder = paths.pod_logs(&namespace, &name, uid);
+            let file = folder.file_name().and_then(|file| file.to_str()).expect("a name");
+            assert!(file.len() <= FILE_NAME && file.ends_with(&format!("_{uid}")), "{file}");
+        }
     }
 }

@@ -9,7 +9,6 @@
 //! | [`quantity`] | amounts |
 //! | [`selector`] | label and field selectors |
 //! | [`user`] | who asks |
-//! | [`node_labels`] | which labels a node may give itself |
 //! | [`well_known`] | words that several parts know |
 //! | [`clock`] | the time of day, for what expires |
 //! | [`cron`] | schedules and time zones |
@@ -25,7 +24,6 @@ pub mod json;
 pub mod key;
 pub mod meta;
 pub mod names;
-pub mod node_labels;
 pub mod panics;
 pub mod quantity;
 pub mod selector;

@@ -64,7 +64,6 @@ async fn g27_a_hostile_node_gets_and_writes_only_its_own() {
         ("status of another's pod", status(&pod, running())),
         ("end of another's pod", gone(&pod)),
         ("status of another node", Report::Node { node: other_node }),
-        ("a label of node-restriction", Report::Node { node: restricted }),
         ("event about another's pod", event("Pod", "default", &pod_name)),
         ("event about a pod that nobody has", event("Pod", "default", &unique("bank"))),
         ("event about another node", event("Node", "", &victim)),
@@ -80,6 +79,9 @@ async fn g27_a_hostile_node_gets_and_writes_only_its_own() {
             assert!(refused.is_err(), "{what} was accepted");
         }
     }
+    edge.report_and_wait(Report::Node { node: restricted }).await.unwrap();
+    let own = cluster.nodes().get(&evil).await.unwrap();
+    assert!(!own.labels().contains_key("node-restriction.kubernetes.io/zone"), "the label is left out");
     let end_of_mirror =
         Report::MirrorGone { namespace: "default".into(), name: pod_name.clone(), static_uid: "x".into() };
     assert!(edge.report_and_wait(end_of_mirror).await.is_err(), "end of another's mirror");

@@ -5,9 +5,10 @@ use cloud_bridge::pki::authority::Authority;
 use edge_protocol::message::Report;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt;
 use kube::api::Api;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, ListParams};
 use std::time::Duration;
 
 use crate::support::fixture::{Cluster, TestBridge, node_object, unique};
@@ -38,8 +39,18 @@ async fn a_node_registers_and_proves_that_it_lives() {
 
     let mut labelled = node_object(&name);
     labelled["metadata"]["labels"]["node-restriction.kubernetes.io/x"] = "y".into();
-    let error = edge.report_and_wait(Report::Node { node: labelled }).await.unwrap_err();
-    assert!(error.contains("node-restriction"), "{error}");
+    labelled["metadata"]["labels"]["line"] = "1".into();
+    edge.report_and_wait(Report::Node { node: labelled }).await.unwrap();
+    let written = cluster.nodes().get(&name).await.unwrap();
+    assert_eq!(written.labels().get("line").map(String::as_str), Some("1"), "the others come");
+    assert!(!written.labels().contains_key("node-restriction.kubernetes.io/x"), "{:?}", written.labels());
+    let events: Api<Event> = Api::namespaced(cluster.client.clone(), "default");
+    let about = events.list(&ListParams::default()).await.unwrap().items.into_iter();
+    let mut told = about.filter(|event| event.involved_object.name.as_deref() == Some(&name));
+    assert!(told.any(|event| event.message.unwrap_or_default().contains("node-restriction.kubernetes.io/x")));
+    edge.report_and_wait(Report::Node { node: node_object(&name) }).await.unwrap();
+    let written = cluster.nodes().get(&name).await.unwrap();
+    assert!(!written.labels().contains_key("line"), "a label that the node no longer has goes");
     let error = edge.report_and_wait(Report::Node { node: node_object("someone-else") }).await.unwrap_err();
     assert!(error.contains("someone-else"), "{error}");
 

@@ -1,8 +1,9 @@
 //! A configuration of another version: keys that this one does not know are left out and named, so that a node whose
-//! program was rolled back runs all the same. Knows nothing of what the keys mean.
+//! program was rolled back runs all the same. So are labels that a node may not have: the rest of its Node is reported.
 
 use std::path::Path;
 
+use edge_protocol::node_labels;
 use serde_yaml_ng::Value;
 
 use super::file::{ConfigError, ConfigFile};
@@ -11,7 +12,8 @@ use super::file::{ConfigError, ConfigFile};
 const LIMIT: usize = 64;
 
 impl ConfigFile {
-    /// As [`ConfigFile::read`], but keys that are not known are left out. Gives what is to be said of each.
+    /// As [`ConfigFile::read`], but keys that are not known, and labels that a node may not have, are left out.
+    /// Gives what is to be said of each.
     ///
     /// # Errors
     /// As [`ConfigFile::read`] for everything else.
@@ -28,7 +30,15 @@ impl ConfigFile {
         let mut left_out = Vec::new();
         loop {
             let error = match Self::parse(&text, file) {
-                Ok(parsed) => return Ok((parsed, left_out)),
+                Ok(mut parsed) => {
+                    let said = |why| ConfigError::Invalid { file: file.into(), key: "labels".to_owned(), why };
+                    parsed.labels.retain(|key, value| {
+                        let problem = node_labels::problem(key, value);
+                        left_out.extend(problem.iter().map(|why| said(why.clone()).to_string()));
+                        problem.is_none()
+                    });
+                    return Ok((parsed, left_out));
+                }
                 Err(error) => error,
             };
             let shorter = match &error {

@@ -93,7 +93,7 @@ fn wrong(key: impl Into<String>, why: impl Into<String>) -> Wrong {
 
 impl Config {
     /// Reads `file` if it is there, applies `overrides`, fills the rest with defaults for this `root`. A node has to run:
-    /// keys that are not known are left out. Gives what is to be said of each.
+    /// keys that are not known and labels that it may not have are left out. Gives what is to be said of each.
     ///
     /// # Errors
     /// A file that cannot be read or parsed, a value out of range: each names the key.
@@ -112,6 +112,7 @@ impl Config {
     }
 
     fn checked(file: ConfigFile, root: &Path, overrides: Overrides) -> Result<Self, Wrong> {
+        node::check_labels(&file.labels)?;
         file.taints.iter().try_for_each(|taint| node::check_taint(taint))?;
         let pull = file.pull.check()?;
         let mut images = file.images.check()?;

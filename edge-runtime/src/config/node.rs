@@ -1,7 +1,9 @@
 //! The keys at the top of the file: what the node is called, how many pods it takes, what it keeps for itself.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
+use edge_protocol::node_labels;
 use serde::{Deserialize, Serialize};
 
 use super::number::Number;
@@ -58,6 +60,12 @@ pub(super) fn name(typed: Option<String>) -> Result<String, Wrong> {
 
 fn host_name() -> String {
     nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default().to_lowercase()
+}
+
+/// Refuses a label that the bridge would not write (and a cluster's API not take).
+pub(super) fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Wrong> {
+    let problem = labels.iter().find_map(|(key, value)| node_labels::problem(key, value));
+    problem.map_or(Ok(()), |why| Err(wrong("labels", why)))
 }
 
 pub(super) fn check_taint(taint: &str) -> Result<(), Wrong> {

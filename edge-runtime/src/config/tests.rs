@@ -118,3 +118,16 @@ fn keys_of_another_version_are_left_out_of_a_node_that_has_to_run() {
     assert!(ConfigFile::parse_lenient("max-pods: many\nnew: 1\n".to_owned(), file).is_err());
     assert!(ConfigFile::parse_lenient("[unknown field `a`".to_owned(), file).is_err());
 }
+
+#[test]
+fn label_that_a_node_may_not_have_is_left_out() {
+    let file = Path::new("/etc/edge-runtime/config.yaml");
+    let text = "labels: {node-role.kubernetes.io/worker: '', line: one, site: Halle 7}\n";
+    let error = load(text).expect_err("print-config refuses it").to_string();
+    assert!(error.contains("key labels") && error.contains("node-role.kubernetes.io/worker"), "{error}");
+    let (parsed, left_out) = ConfigFile::parse_lenient(text.to_owned(), file).expect("the node runs");
+    assert_eq!(parsed.labels.keys().collect::<Vec<_>>(), ["line"]);
+    for label in ["node-role.kubernetes.io/worker", "Halle 7"] {
+        assert!(left_out.iter().any(|said| said.contains(label) && said.contains("config.yaml")), "{left_out:?}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Kubernetes Events (core/v1): made from drafts, and put into the outbox with other reports.
 
 use edge_protocol::message::{ObjectKey, Report};
+use edge_protocol::names::event_name;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde_json::Value;
@@ -173,12 +174,8 @@ fn event(involved: ObjectReference, warning: bool, reason: &str, message: &str, 
     // client-go names events OBJECT.HEX-TIME; what one turn decides has one time, and two containers may share the rest.
     let path = involved.field_path.as_deref().unwrap_or_default();
     let unique = crate::pod::id::sha256_hex(format!("{path}/{reason}/{message}").as_bytes());
-    let name = format!(
-        "{}.{:x}{}",
-        involved.name.as_deref().unwrap_or_default(),
-        now.wall.as_nanosecond(),
-        unique.get(..8).unwrap_or_default()
-    );
+    let unique = format!("{:x}{}", now.wall.as_nanosecond(), unique.get(..8).unwrap_or_default());
+    let name = event_name(involved.name.as_deref().unwrap_or_default(), &unique);
     let event = Event {
         metadata: ObjectMeta {
             name: Some(name),
@@ -217,5 +214,13 @@ mod tests {
             [named("Started", "spec.containers{a}"), named("Started", "spec.containers{b}"), named("Started", "")];
         assert!(names[0] != names[1] && names[1] != names[2] && names[0] != named("Created", "spec.containers{a}"));
         assert_eq!(names[0], named("Started", "spec.containers{a}"));
+    }
+
+    #[test]
+    fn event_of_a_long_pod_name_has_a_name_the_api_takes() {
+        let now = Now { mono: Mono(1), wall: "2026-03-01T10:00:00Z".parse().expect("a time"), boot_id: "b".into() };
+        let involved = ObjectReference { name: Some("x".repeat(253)), ..ObjectReference::default() };
+        let event = event(involved, true, "Failed", "why", "n", &now);
+        assert!(event["metadata"]["name"].as_str().is_some_and(|name| name.len() <= 253), "{event}");
     }
 }

@@ -10,8 +10,8 @@ use crate::resource::status::{ApiError, ApiResult};
 use crate::storage::{Store, Stored};
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
-use apimachinery::node_labels::may_set;
 use apimachinery::well_known::MIRROR_ANNOTATION;
+use edge_protocol::node_labels::may_set;
 
 fn node_of<'a>(ctx: &'a Attributes<'_>) -> Option<&'a str> {
     ctx.user.node_name()

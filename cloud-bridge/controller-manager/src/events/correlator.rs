@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, Hash, RandomState};
 use std::time::Duration;
 
+use edge_protocol::names::event_name;
 use jiff::Timestamp;
 
 use super::Event;
@@ -105,7 +106,7 @@ impl Correlator {
 }
 
 fn name(event: &Event, time: Timestamp) -> String {
-    format!("{}.{:x}", event.about.name.as_deref().unwrap_or_default(), time.as_nanosecond())
+    event_name(event.about.name.as_deref().unwrap_or_default(), &format!("{:x}", time.as_nanosecond()))
 }
 
 /// What was asked for of late, by hash.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use edge_protocol::json::SetField;
+use edge_protocol::names::event_name;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod as CorePod};
 use kube::Client;
@@ -153,7 +154,7 @@ impl Writer {
         let (namespace, name) = &pod.key;
         self.events.push_back(json!({
             "apiVersion": "v1", "kind": "Event",
-            "metadata": {"name": format!("{name}.{:x}", now.as_nanosecond()), "namespace": namespace},
+            "metadata": {"name": event_name(name, &format!("{:x}", now.as_nanosecond())), "namespace": namespace},
             "involvedObject": {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": pod.uid},
             "reason": told.reason, "message": told.message, "type": told.kind, "action": told.action,
             "eventTime": format!("{now:.6}"), "firstTimestamp": null, "lastTimestamp": null,

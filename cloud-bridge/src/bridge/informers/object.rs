@@ -62,6 +62,7 @@ pub(super) async fn watch_object(client: Client, key: ObjectKey, watch: u64, new
     let config = watcher::Config::default().fields(&format!("metadata.name={}", key.name));
     let mut events = pin!(watcher(api, config).default_backoff());
     let mut listed = None;
+    let mut forbidden = false;
     loop {
         let what = match events.try_next().await {
             Ok(None) => return,
@@ -77,8 +78,12 @@ pub(super) async fn watch_object(client: Client, key: ObjectKey, watch: u64, new
             Ok(Some(Event::Apply(object))) => present(&key, object),
             Ok(Some(Event::Delete(_))) => Some(What::Absent),
             Err(error) => {
-                log::warn!("watching {} {}/{}: {error}", key.kind, key.namespace, key.name);
-                Some(watch_failure(&error))
+                // The right to it goes with the pod that names it, a moment before this watch does.
+                let failure = watch_failure(&error);
+                let passing = matches!(failure, What::Refused) && !std::mem::replace(&mut forbidden, true);
+                let level = if passing { log::Level::Debug } else { log::Level::Warn };
+                log::log!(level, "watching {} {}/{}: {error}", key.kind, key.namespace, key.name);
+                Some(failure)
             }
         };
         let Some(what) = what else { continue };

@@ -4,6 +4,7 @@ use edge_protocol::json::SetField;
 use std::sync::PoisonError;
 
 use edge_protocol::message::ObjectKey;
+use edge_protocol::names::event_name;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -98,11 +99,26 @@ impl Reports {
 pub(crate) fn refusal_event(node: &str, key: &ObjectKey, uid: &str, reason: &str, now: Timestamp) -> Value {
     let version = if [DEVICE, DEVICE_MODEL].contains(&key.kind.as_str()) { DEVICES_API } else { "v1" };
     json!({
-        "metadata": {"name": format!("{}.{:x}", key.name, now.as_nanosecond()), "namespace": key.namespace},
+        "metadata": {"name": event_name(&key.name, &format!("{:x}", now.as_nanosecond())), "namespace": key.namespace},
         "involvedObject": {"apiVersion": version, "kind": key.kind, "namespace": key.namespace, "name": key.name, "uid": uid},
         "type": "Warning",
         "reason": "FailedSync",
         "message": format!("node {node} cannot apply this object: {reason}"),
+        "source": {"component": "cloud-bridge", "host": node},
+        "firstTimestamp": now.to_string(),
+        "lastTimestamp": now.to_string(),
+        "count": 1,
+    })
+}
+
+/// A warning about a Node, beside the kubelet's (which give the node's name as its uid).
+pub(super) fn node_warning(node: &str, reason: &str, message: &str, now: Timestamp) -> Value {
+    json!({
+        "metadata": {"name": event_name(node, &format!("{:x}", now.as_nanosecond())), "namespace": DEFAULT},
+        "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node},
+        "type": "Warning",
+        "reason": reason,
+        "message": message,
         "source": {"component": "cloud-bridge", "host": node},
         "firstTimestamp": now.to_string(),
         "lastTimestamp": now.to_string(),

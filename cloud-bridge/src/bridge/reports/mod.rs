@@ -6,6 +6,7 @@ mod authority;
 mod correlator;
 mod event;
 mod fence;
+mod labels;
 mod mirror;
 mod news;
 mod node;
@@ -19,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use edge_protocol::message::{ObjectKey, Report};
 use jiff::Timestamp;
+use kube::core::response::StatusCause;
 use serde_json::Value;
 
 pub(super) use event::refusal_event;
@@ -201,6 +203,9 @@ fn classify(error: &kube::Error) -> Outcome {
 /// 422), and what the node has said once it does not say again. An event is not worth it, and a mirror is wrong by what is
 /// in it.
 fn judged(report: &Report, written: Result<(), Failure>) -> Outcome {
+    if is_of_the_past(report, &written) {
+        return Outcome::Written;
+    }
     let passing = match report {
         Report::PodStatus { .. } | Report::PodGone { .. } | Report::Node { .. } => &[403, 422][..],
         Report::MirrorPod { .. } | Report::MirrorGone { .. } => &[403],
@@ -214,10 +219,27 @@ fn judged(report: &Report, written: Result<(), Failure>) -> Outcome {
     }
 }
 
+/// Whether the report is about a pod, or into a namespace, that has gone or goes: a newer truth than its own.
+fn is_of_the_past(report: &Report, written: &Result<(), Failure>) -> bool {
+    let Err(Failure::Api(error)) = written else { return false };
+    match report {
+        Report::PodStatus { .. } => code(error) == Some(404),
+        Report::Event { .. } => code(error) == Some(404) || is_caused_by(error, |cause| cause.reason == NAMESPACE_ENDS),
+        _ => false,
+    }
+}
+
+/// Why the API creates nothing in a namespace (K8s `NamespaceTerminatingCause`).
+const NAMESPACE_ENDS: &str = "NamespaceTerminating";
+
+fn is_caused_by(error: &kube::Error, is: impl Fn(&StatusCause) -> bool) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    status.details.iter().flat_map(|details| &details.causes).any(is)
+}
+
 /// Whether the API refused a patch because its uid is not that of the object, which has a successor of the same name.
 fn is_of_another(error: &kube::Error) -> bool {
-    let kube::Error::Api(status) = error else { return false };
-    status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.field == "metadata.uid")
+    is_caused_by(error, |cause| cause.field == "metadata.uid")
 }
 
 #[cfg(test)]
@@ -259,9 +281,23 @@ mod tests {
             assert_eq!(answered(report, 403, ""), later);
             assert_eq!(answered(report, 422, "status"), later);
             assert_eq!(answered(report, 422, "metadata.uid"), refused, "it has a successor");
-            assert_eq!(answered(report, 404, ""), refused);
         }
+        assert_eq!(answered(&gone, 404, ""), refused);
+        assert_eq!(answered(&Report::Node { node: Value::Null }, 404, ""), refused);
         assert_eq!((answered(&mirror, 403, ""), answered(&mirror, 422, "")), (later, refused.clone()));
         assert_eq!((answered(&event, 403, ""), answered(&event, 422, "")), (refused.clone(), refused));
+    }
+
+    #[test]
+    fn report_about_what_has_gone_is_done() {
+        let uid = || "u".to_owned();
+        let status = Report::PodStatus { namespace: uid(), name: uid(), uid: uid(), status: Value::Null };
+        let event = Report::Event { event: Value::Null };
+        assert_eq!((answered(&status, 404, ""), answered(&event, 404, "")), (Outcome::Written, Outcome::Written));
+        let cause = json!({"causes": [{"reason": NAMESPACE_ENDS, "message": "m", "field": "metadata.namespace"}]});
+        let mut ends = Status::failure("m", "r").with_code(403);
+        ends.details = serde_json::from_value(cause).unwrap();
+        let ends = judged(&event, Err(Failure::Api(kube::Error::Api(Box::new(ends)))));
+        assert_eq!(ends, Outcome::Written);
     }
 }

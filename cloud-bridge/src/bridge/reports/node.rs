@@ -9,12 +9,13 @@ use std::sync::atomic::Ordering;
 
 use clap::ValueEnum;
 use jiff::Timestamp;
+use sampan_log::printable::printable;
 use serde_json::{Map, Value, json};
 
-use super::{Failure, Reports, code, news};
+use super::event::node_warning;
+use super::{Failure, Reports, code, labels, news};
 use crate::bridge::requests::Patch;
 use crate::bridge::sites::{LAN_ADDRESSES, PEER_ADDRESS, lan_addresses};
-use apimachinery::node_labels::may_set;
 
 /// Marks the nodes that bridges speak for.
 pub const BRIDGED_LABEL: &str = "sampan.dev/bridged";
@@ -138,14 +139,24 @@ impl Reports {
             }
             match found {
                 Err(error) if code(&error) == Some(404) => return self.register(&wanted).await,
-                Ok(object) if is_bare(&object) => self.complete(&object, &wanted).await?,
-                Ok(object) if news::is_known(&object["status"], &wanted.status, now) => {
-                    *self.metadata() = Some(hash(&wanted.metadata));
-                    return Ok(());
+                Err(error) => return Err(error.into()),
+                Ok(object) => {
+                    let bare = is_bare(&object);
+                    if bare {
+                        self.complete(&object, &wanted).await?;
+                    } else {
+                        self.tell_of_taints(&object, &wanted);
+                    }
+                    if let Some(patch) = labels::forgetting(&object, wanted.configured.as_deref()) {
+                        self.own.patch(&path, Patch::Merge, &patch).await?;
+                    }
+                    if !bare && news::is_known(&object["status"], &wanted.status, now) {
+                        self.registered(&wanted).await;
+                        return Ok(());
+                    }
                 }
-                other => drop(other?),
             }
-            *self.metadata() = Some(hash(&wanted.metadata));
+            self.registered(&wanted).await;
         }
         match self.requests.patch(&format!("{path}/status"), Patch::Strategic, &json!({"status": wanted.status})).await
         {
@@ -167,12 +178,40 @@ impl Reports {
         });
         object.set_at(&["metadata", "name"], self.node.name.as_str().into());
         self.requests.create("/api/v1/nodes", &object).await?;
-        *self.metadata() = Some(hash(&wanted.metadata));
-        let role = json!({"metadata": {"labels": {ROLE_LABEL: ""}}});
+        self.registered(wanted).await;
+        let notes = json!({labels::CONFIGURED_LABELS: wanted.configured});
+        let role = json!({"metadata": {"labels": {ROLE_LABEL: ""}, "annotations": notes}});
         if let Err(error) = self.own.patch(&format!("/api/v1/nodes/{}", self.node.name), Patch::Merge, &role).await {
             log::warn!("node {}: its role label was not set: {error}", self.node.name);
         }
         Ok(())
+    }
+
+    /// The API has the metadata: tells once in a connection of labels that were left out.
+    async fn registered(&self, wanted: &Wanted) {
+        *self.metadata() = Some(hash(&wanted.metadata));
+        if wanted.problems.is_empty() {
+            return;
+        }
+        let said = format!("left out of the labels of this Node: {}", wanted.problems.join("; "));
+        log::warn!("node {}: {}", self.node.name, printable(&said));
+        let event = node_warning(&self.node.name, "InvalidNodeLabels", &said, Timestamp::now());
+        if let Err(failure) = self.write_event(&event).await {
+            log::warn!("node {}: an event was lost: {failure:?}", self.node.name);
+        }
+    }
+
+    /// A node may not change its own taints (NodeRestriction), so those of its configuration come with its registration alone.
+    fn tell_of_taints(&self, object: &Value, wanted: &Wanted) {
+        let missing = labels::missing_taints(object, &wanted.spec["taints"]);
+        if !missing.is_empty() {
+            log::info!(
+                "node {name}: it is registered already, so these taints of its configuration are not written: {missing}; \
+                 kubectl taint node {name} sets them",
+                name = self.node.name,
+                missing = printable(&missing.join(", "))
+            );
+        }
     }
 
     /// Gives an object that the join has made what a node may not change later.
@@ -225,6 +264,10 @@ fn is_bare(object: &Value) -> bool {
 struct Wanted {
     /// Labels and annotations.
     metadata: Value,
+    /// What is wrong with labels that are left out.
+    problems: Vec<String>,
+    /// The value of [`labels::CONFIGURED_LABELS`].
+    configured: Option<String>,
     /// Taints: only for a new object, a node may not change its own later.
     spec: Value,
     status: Value,
@@ -234,9 +277,8 @@ fn wanted(node: &Value, kubelet: Option<KubeletEndpoint>, now: Timestamp) -> Res
     let mut labels = strings(&node["metadata"]["labels"]);
     // Given by the bridge at registration; an administrator who takes it away has the last word.
     labels.remove(ROLE_LABEL);
-    if let Some(forbidden) = labels.keys().find(|label| !may_set(label)) {
-        return Err(Failure::Refused(format!("a node may not set its own label {forbidden}")));
-    }
+    let (mut labels, problems) = labels::allowed(labels);
+    let configured = labels::configured(&labels);
     labels.insert(BRIDGED_LABEL.to_owned(), "true".to_owned());
     let annotations = strings(&node["metadata"]["annotations"]);
     // They decide whether the node may connect, how long its pods are left alone, and which bridge has it.
@@ -266,7 +308,7 @@ fn wanted(node: &Value, kubelet: Option<KubeletEndpoint>, now: Timestamp) -> Res
         addresses.insert(0, json!({"$patch": "replace"}));
     }
     let spec = json!({"taints": node["spec"]["taints"].as_array().cloned().unwrap_or_default()});
-    Ok(Wanted { metadata, spec, status: Value::Object(status) })
+    Ok(Wanted { metadata, problems, configured, spec, status: Value::Object(status) })
 }
 
 /// Says of the kubelet API that is served here, and of no other, that it takes WebSockets: an API server then passes
@@ -306,14 +348,16 @@ mod tests {
     }
 
     #[test]
-    fn labels_that_admission_reserves_are_refused() {
+    fn reserved_label_is_left_out_and_the_rest_written() {
         let role = json!({"metadata": {"name": "n", "labels": {ROLE_LABEL: ""}}});
         assert_eq!(wanted(&role, None, now()).unwrap().metadata["labels"], json!({BRIDGED_LABEL: "true"}));
         for label in ["node-restriction.kubernetes.io/x", "node-role.kubernetes.io/master", "a.k8s.io/x"] {
-            let node = json!({"metadata": {"name": "n", "labels": {label: ""}}});
-            assert!(matches!(wanted(&node, None, now()), Err(Failure::Refused(text)) if text.contains(label)));
+            let node = json!({"metadata": {"name": "n", "labels": {label: "", "site": "roof"}}});
+            let wanted = wanted(&node, None, now()).unwrap();
+            assert_eq!(wanted.metadata["labels"], json!({BRIDGED_LABEL: "true", "site": "roof"}));
+            assert!(wanted.problems[0].contains(label), "{:?}", wanted.problems);
+            assert_eq!(wanted.configured.as_deref(), Some("site"));
         }
-        assert!(may_set(BRIDGED_LABEL));
     }
 
     #[test]

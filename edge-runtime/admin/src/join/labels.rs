@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use edge_protocol::node_labels;
 use edge_runtime::config::{ConfigError, ConfigFile};
 use sampan_sys::files;
 
@@ -19,33 +20,13 @@ pub(crate) enum LabelError {
     Write { file: PathBuf, source: std::io::Error },
 }
 
-/// `KEY=VALUE`, as a label of Kubernetes.
+/// Parses `KEY=VALUE`, a label that a node may give itself.
 pub(crate) fn parse(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or_else(|| format!("{text:?}: want KEY=VALUE"))?;
-    let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
-    let domain = |text: &str| {
-        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
-        !text.is_empty() && text.len() <= 253 && text.bytes().all(plain)
-    };
-    if !is_name(name) || prefix.is_some_and(|prefix| !domain(prefix)) {
-        return Err(format!(
-            "{text:?}: {key:?} is no key of a label: [DOMAIN/]NAME, NAME of up to 63 letters, digits, -_."
-        ));
-    }
-    if !value.is_empty() && !is_name(value) {
-        return Err(format!("{text:?}: {value:?} is no value of a label: up to 63 letters, digits, -_."));
+    if let Some(problem) = node_labels::problem(key, value) {
+        return Err(format!("{text:?}: {problem}"));
     }
     Ok((key.to_owned(), value.to_owned()))
-}
-
-/// Both ends are letters or digits.
-fn is_name(text: &str) -> bool {
-    let alphanumeric = |b: Option<u8>| b.is_some_and(|b| b.is_ascii_alphanumeric());
-    let mut bytes = text.bytes();
-    text.len() <= 63
-        && alphanumeric(text.bytes().next())
-        && alphanumeric(text.bytes().next_back())
-        && bytes.all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
 }
 
 /// Adds them where the file has none, and says whether it did; all there already is as good.
@@ -93,7 +74,18 @@ mod tests {
     fn labels_are_those_of_kubernetes() {
         assert_eq!(parse("sampan.dev/site=hall-3").unwrap(), ("sampan.dev/site".into(), "hall-3".into()));
         assert_eq!(parse("a=").unwrap(), ("a".into(), String::new()));
-        for bad in ["a", "=b", "-a=b", "a=b c", "a=-", "A_/b=c", "a=it's", "a/b/c=d", "a=b\nc: d"] {
+        for bad in [
+            "a",
+            "=b",
+            "-a=b",
+            "a=b c",
+            "a=-",
+            "A_/b=c",
+            "a=it's",
+            "a/b/c=d",
+            "a=b\nc: d",
+            "node-role.kubernetes.io/worker=",
+        ] {
             parse(bad).unwrap_err();
         }
     }

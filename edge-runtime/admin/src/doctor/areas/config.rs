@@ -15,7 +15,7 @@ pub(crate) struct Facts {
     exists: bool,
     /// What keeps the daemon from starting.
     error: Option<String>,
-    /// Keys that it does not know.
+    /// Keys that it does not know, and labels that a node may not have.
     left_out: Vec<String>,
 }
 
@@ -43,10 +43,9 @@ pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
         found.push(Finding::error(CHECK, error.clone(), "the daemon does not start", cure));
     }
     for left_out in &facts.left_out {
-        let cure = format!(
-            "correct the name of the key in {file}, or remove it; keys are told in edge-runtime.yaml(5) and docs/install.md"
-        );
-        found.push(Finding::warning(CHECK, left_out.clone(), "the daemon leaves this key out", cure));
+        let cure =
+            format!("correct it in {file}, or remove it; keys are told in edge-runtime.yaml(5) and docs/install.md");
+        found.push(Finding::warning(CHECK, left_out.clone(), "the daemon runs without it", cure));
     }
     if found.is_empty() {
         let what = if facts.exists { format!("{file} is right") } else { format!("no {file}: defaults are in force") };
@@ -82,6 +81,9 @@ mod tests {
         let unknown = judged("max-pods: 7\nmax-podz: 8\n");
         assert_found(&unknown, "config", Severity::Warning, "config.yaml");
         assert!(unknown[0].what.contains("max-podz"), "{unknown:?}");
+        let label = judged("labels: {node-role.kubernetes.io/worker: ''}\n");
+        assert_found(&label, "config", Severity::Warning, "config.yaml");
+        assert!(label[0].what.contains("node-role.kubernetes.io/worker"), "{label:?}");
         assert_found(&judged("a: [\n"), "config", Severity::Error, "--print-config");
     }
 
