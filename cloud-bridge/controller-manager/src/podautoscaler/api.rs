@@ -50,7 +50,7 @@ fn part(text: &str) -> String {
 pub(crate) async fn look(client: &Client, autoscaler: &HorizontalPodAutoscaler) -> Seen {
     let namespace = autoscaler.metadata.namespace.as_deref().unwrap_or_default();
     let target = &autoscaler.spec.scale_target_ref;
-    let mut seen = Seen::new(namespace, scale(client, namespace, target).await);
+    let mut seen = Seen::new(namespace, scale_of(client, namespace, target).await);
     let wanted = seen.scale.as_ref().ok().and_then(|scale| wants_metrics(autoscaler, scale)).map(part);
     let Some(selector) = wanted else { return seen };
     let namespace = part(namespace);
@@ -67,7 +67,12 @@ pub(crate) async fn look(client: &Client, autoscaler: &HorizontalPodAutoscaler) 
     seen
 }
 
-async fn scale(client: &Client, namespace: &str, target: &CrossVersionObjectReference) -> Result<Scale, String> {
+/// The `scale` of an object of any kind.
+pub(crate) async fn scale_of(
+    client: &Client,
+    namespace: &str,
+    target: &CrossVersionObjectReference,
+) -> Result<Scale, String> {
     let version = target.api_version.as_deref().unwrap_or_default();
     let group = match version.split('/').collect::<Vec<_>>()[..] {
         [group, _] => group,

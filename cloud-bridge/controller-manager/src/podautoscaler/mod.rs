@@ -29,7 +29,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use jiff::Timestamp;
-use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use k8s_openapi::api::autoscaling::v2::{CrossVersionObjectReference, HorizontalPodAutoscaler};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::PostParams;
 use kube::runtime::WatchStreamExt as _;
@@ -192,6 +192,22 @@ impl Controller {
         let name = decide::reference(object);
         panics::shield(name, || decide::decide(object, seen, &others, &mut known.memory, &options, now))
     }
+}
+
+/// The `scale` of an object, whatever its kind.
+pub(crate) async fn scale(
+    client: &Client,
+    namespace: &str,
+    api_version: &str,
+    kind: &str,
+    name: &str,
+) -> Result<serde_json::Value, String> {
+    let target = CrossVersionObjectReference {
+        api_version: Some(api_version.to_owned()),
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+    };
+    api::scale_of(client, namespace, &target).await.map(|scale| scale.object)
 }
 
 fn key_of(object: &HorizontalPodAutoscaler) -> ObjectKey {

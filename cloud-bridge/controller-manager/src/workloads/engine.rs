@@ -4,8 +4,10 @@
 use std::time::Duration;
 
 use apimachinery::panics;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-use super::daemon_set::{self, BackOff};
+use super::back_off::BackOff;
+use super::disruption::{self, Scales};
 use super::endpoints::{self, Pace, is_paced};
 pub(crate) use super::now::Now;
 use super::options::Options;
@@ -13,7 +15,7 @@ use super::plan::{Action, Failure, Outcome, Plan};
 use super::pod_gc::{self, PodGc};
 use super::queue::{Queue, RETRY};
 use super::world::{Change, Kind, Task, Watched, World};
-use super::{cron_job, deployment, disruption, job, protection, provision, replica_set, stateful_set, wake};
+use super::{cron_job, daemon_set, deployment, job, protection, provision, replica_set, stateful_set, wake};
 
 /// The longest that a key waits which is to be looked at again.
 const LOOK_AGAIN: Duration = Duration::from_secs(86_400);
@@ -29,9 +31,11 @@ const RESTLESS_MAX: Duration = Duration::from_mins(1);
 pub(crate) struct Engine {
     pub(crate) world: World,
     queue: Queue<Task>,
-    /// How often pods of DaemonSets failed of late.
+    /// How often pods of workloads failed of late.
     back_off: BackOff,
     pod_gc: PodGc,
+    /// What custom controllers want, for budgets.
+    scales: Scales,
     /// Which endpoints were written of late.
     pace: Pace,
 }
@@ -41,7 +45,7 @@ impl Engine {
     pub(crate) fn new(options: &Options) -> Self {
         let pod_gc = PodGc::new(options.terminated_pod_gc_threshold);
         let (world, queue, back_off) = (World::default(), Queue::default(), BackOff::default());
-        Self { world, queue, back_off, pod_gc, pace: Pace::default() }
+        Self { world, queue, back_off, pod_gc, scales: Scales::default(), pace: Pace::default() }
     }
 
     /// Takes in what a watch saw.
@@ -52,7 +56,7 @@ impl Engine {
 
     /// Takes in what a write left: nobody has to wait for the watch to tell. Whether it changed anything.
     pub(crate) fn written(&mut self, action: &Action, outcome: Outcome, now: Now) -> bool {
-        self.back_off.written(&self.world, action, now.passed);
+        self.back_off.written(action, now.passed);
         let change = match outcome {
             Outcome::Is(object) => self.world.written(action.kind, object, now),
             Outcome::Removed | Outcome::Gone => {
@@ -66,6 +70,7 @@ impl Engine {
 
     fn wake(&mut self, changes: impl IntoIterator<Item = Change>, now: Now) {
         for change in changes {
+            self.back_off.seen(&self.world, &change, now.passed);
             for task in wake::tasks(&self.world, &change) {
                 match wake::delay(&task, &change) {
                     Some(delay) => self.queue.add_at(now.passed + delay, task),
@@ -99,6 +104,19 @@ impl Engine {
         if self.world.is_complete() { self.queue.next(now.passed) } else { None }
     }
 
+    /// The controllers whose scale is to be read before this key is looked at.
+    pub(crate) fn unread(&self, task: &Task, now: Now) -> Vec<OwnerReference> {
+        match task.0 {
+            Kind::PodDisruptionBudget => disruption::unread(&self.world, &self.scales, &task.1, now),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Takes in how many pods a controller wants.
+    pub(crate) fn read(&mut self, owner: OwnerReference, scale: Result<i64, String>, now: Now) {
+        self.scales.read(owner.uid, scale, now.passed);
+    }
+
     /// What its controller wants done next for a key. With a failure: how that is told. None if that panicked.
     pub(crate) fn plan(&mut self, task: &Task, failure: Option<&Failure>, now: Now) -> Option<Plan> {
         let name = format!("{:?} {}/{}", task.0, task.1.namespace, task.1.name);
@@ -122,20 +140,22 @@ impl Engine {
             self.pod_gc.look(&self.world, key, now);
         }
         match kind {
-            Kind::ReplicaSet => replica_set::plan(&self.world, key, failure, now),
-            Kind::ReplicationController => replica_set::plan_replication_controller(&self.world, key, failure, now),
+            Kind::ReplicaSet => replica_set::plan(&self.world, &self.back_off, key, failure, now),
+            Kind::ReplicationController => {
+                replica_set::plan_replication_controller(&self.world, &self.back_off, key, failure, now)
+            }
             Kind::Deployment => deployment::plan(&self.world, key, failure, now.clock),
-            Kind::PodDisruptionBudget => disruption::plan(&self.world, key, now.clock),
+            Kind::PodDisruptionBudget => disruption::plan(&self.world, &self.scales, key, now),
             Kind::DaemonSet => daemon_set::plan(&self.world, &self.back_off, key, failure, now),
             Kind::Job => job::plan(&self.world, key, failure, now),
-            Kind::CronJob => cron_job::plan(&self.world, key, now.clock),
+            Kind::CronJob => cron_job::plan(&self.world, key, now),
             Kind::Pod if key.name.is_empty() => pod_gc::of_terminated(&self.world, &self.pod_gc),
             Kind::Pod => match job::orphan(&self.world, key) {
                 plan if plan.actions.is_empty() => pod_gc::of_pod(&self.world, key),
                 plan => plan,
             },
             Kind::Node => pod_gc::of_node(&self.world, &self.pod_gc, key, now),
-            Kind::StatefulSet => stateful_set::plan(&self.world, key, failure, now),
+            Kind::StatefulSet => stateful_set::plan(&self.world, &self.back_off, key, failure, now),
             Kind::Service => endpoints::plan_slices(&self.world, key, failure),
             Kind::Endpoints => endpoints::plan_endpoints(&self.world, key, failure),
             Kind::PersistentVolumeClaim => match protection::of_claim(&self.world, key) {

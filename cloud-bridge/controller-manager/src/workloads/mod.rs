@@ -5,6 +5,8 @@
 //! To add a controller: its kinds in the table of [`world`], its folder with a `plan`, its line in [`engine`] and in [`wake`].
 
 mod amount;
+mod back_off;
+mod batch;
 mod claim;
 mod cron_job;
 mod daemon_set;
@@ -122,6 +124,10 @@ impl Controllers {
 
     async fn sync(&mut self, task: &Task, mut watched: Pin<&mut impl Stream<Item = News>>) -> End {
         let mut turn = Turn::default();
+        for owner in self.engine.unread(task, self.now()) {
+            let scale = perform::scale(&self.client, &task.1.namespace, &owner).await;
+            self.engine.read(owner, scale, self.now());
+        }
         loop {
             // A list that began meanwhile would leave out what is written now.
             if !self.engine.is_complete() {

@@ -13,11 +13,44 @@ pub(crate) struct Now {
     pub(crate) clock: Timestamp,
 }
 
+/// Before 2024-01-01 a clock does not know the time, and a time that was told by it is none.
+const CLOCK_FLOOR: i64 = 1_704_067_200;
+
+/// Since when something lasts: how old it was when this program first saw it, and when that was. A clock that is set later
+/// does not change its age, one that was wrong ends nothing early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sight {
+    at: Duration,
+    age: Duration,
+}
+
 impl Now {
+    /// Whether the clock can be right.
+    pub(crate) fn is_known(self) -> bool {
+        is_known(self.clock)
+    }
+
+    /// What is first seen now and has lasted since this time, as it is told.
+    pub(crate) fn sight(self, told: Timestamp) -> Sight {
+        let age = Duration::try_from(self.clock.duration_since(told)).ok();
+        let age = age.filter(|_| self.is_known() && is_known(told)).unwrap_or_default();
+        Sight { at: self.passed, age }
+    }
+
+    /// How long it has lasted.
+    pub(crate) fn age(self, sight: Sight) -> Duration {
+        sight.age.saturating_add(self.passed.saturating_sub(sight.at))
+    }
+
     /// How long ago something was: by the time that an object tells, or by when this program saw it, if that is longer. A
     /// clock that is set back, or one that was ahead, so ends no wait later than it would end from what was seen.
     pub(crate) fn since(self, told: Option<Timestamp>, seen: Option<Duration>) -> Option<Duration> {
+        let told = told.filter(|told| self.is_known() && is_known(*told));
         let told = told.and_then(|told| Duration::try_from(self.clock.duration_since(told)).ok());
         told.max(seen.map(|seen| self.passed.saturating_sub(seen)))
     }
+}
+
+fn is_known(time: Timestamp) -> bool {
+    time.as_second() >= CLOCK_FLOOR
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Client;
 use kube::api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Request;
@@ -10,6 +11,7 @@ use serde_json::Value;
 
 use super::plan::{Action, Check, Deletion, Failure, Order, Outcome, Plan, Told, Write};
 use crate::events::{Event, Recorder};
+use crate::podautoscaler;
 
 /// An API that does not answer is given up after this, and asked again later.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -98,6 +100,17 @@ async fn ask(client: &Client, check: &Check) -> Result<(), Failure> {
         Ok(object) => check.judge(Some(&object)),
         Err(failure) if failure.code == 404 => check.judge(None),
         Err(failure) => Err(failure),
+    }
+}
+
+/// How many pods a controller wants, by its `scale`.
+pub(crate) async fn scale(client: &Client, namespace: &str, owner: &OwnerReference) -> Result<i64, String> {
+    let read = podautoscaler::scale(client, namespace, &owner.api_version, &owner.kind, &owner.name);
+    let late = || format!("the API did not answer within {} s", PATIENCE.as_secs());
+    let scale = tokio::time::timeout(PATIENCE, read).await.unwrap_or_else(|_| Err(late()))?;
+    match scale["metadata"]["uid"].as_str() {
+        Some(uid) if uid != owner.uid => Err(format!("{} {} is another one by now", owner.kind, owner.name)),
+        _ => Ok(scale["spec"]["replicas"].as_i64().unwrap_or_default()),
     }
 }
 

@@ -223,6 +223,16 @@ impl Pod {
         !self.is_terminal() && self.is_deleting()
     }
 
+    /// When this program saw that it has ended or is to end.
+    pub(crate) fn ended_at(&self) -> Option<Duration> {
+        self.ended_seen
+    }
+
+    /// When this program saw that it is ready.
+    pub(crate) fn ready_at(&self) -> Option<Duration> {
+        self.ready_seen
+    }
+
     /// The condition `Ready`, if it is true.
     fn ready_condition(&self) -> Option<&PodCondition> {
         self.status.conditions.iter().find(|one| one.type_ == "Ready" && one.status == "True")

@@ -9,8 +9,9 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use serde_json::json;
 
 use super::plan::{Action, Failure, Plan, Teller, Told};
+use super::pod::Pod;
 use super::store::{key_of, uid};
-use super::volume_claim::Claim;
+use super::volume_claim::{Claim, SELECTED_NODE};
 use super::world::{Change, Kind, Task, World};
 use crate::local_volumes::{self, Order};
 
@@ -31,6 +32,13 @@ pub(crate) fn tasks(world: &World, change: &Change) -> Vec<(Task, Duration)> {
     };
     match change.kind {
         Kind::PersistentVolumeClaim if !change.seen.gone => vec![waiting(key.clone())],
+        Kind::Pod => {
+            let pod = world.pods.get(key).filter(|pod| pod.spec.node_name.is_some());
+            let names = pod.into_iter().flat_map(|pod| &pod.spec.claims);
+            let keys = names.map(|name| ObjectKey { namespace: key.namespace.clone(), name: name.clone() });
+            let unplaced = |claim: &Claim| claim.waits() && claim.selected_node().is_none();
+            keys.filter(|key| world.claims.get(key).is_some_and(unplaced)).map(waiting).collect()
+        }
         Kind::StorageClass if !change.seen.gone => {
             let of_class = world.claims.all().filter(|claim| claim.waits() && claim.class() == key.name);
             of_class.map(|claim| waiting(key_of(&claim.metadata))).collect()
@@ -55,6 +63,10 @@ pub(crate) fn plan(world: &World, key: &ObjectKey, failure: Option<&Failure>) ->
         return Plan::default().tell(vec![teller.warning("ProvisioningFailed", words)]);
     };
     if waits_for_pod(class) && claim.selected_node().is_none() {
+        if let Some(node) = named_node(world, key, class) {
+            let patch = json!({"metadata": {"annotations": {SELECTED_NODE: node}}});
+            return Plan::one_by_one(vec![Action::merge(Kind::PersistentVolumeClaim, &claim.metadata, patch)]);
+        }
         let words = "waiting for first consumer to be created before binding";
         return Plan::default().tell(vec![teller.normal("WaitForFirstConsumer", words)]);
     }
@@ -100,6 +112,18 @@ fn make(world: &World, claim: &Claim, class: &StorageClass, teller: &Teller) -> 
     Plan::one_by_one(vec![action])
 }
 
+/// The node that a pod with the claim names itself, past the scheduler, which else chooses it: a local volume can be made
+/// there. Kubernetes leaves such a pod waiting for ever; manifests for KubeEdge name their node.
+fn named_node(world: &World, claim: &ObjectKey, class: &StorageClass) -> Option<String> {
+    if class.provisioner != local_volumes::PROVISIONER {
+        return None;
+    }
+    let uses = |pod: &&Pod| pod.is_active() && pod.spec.claims.contains(&claim.name);
+    let pods = world.pods.in_namespace(&claim.namespace).filter(uses);
+    let mut nodes = pods.filter_map(|pod| pod.spec.node_name.as_deref());
+    nodes.find(|node| world.nodes.get(&ObjectKey::cluster(node)).is_some()).map(str::to_owned)
+}
+
 fn waits_for_pod(class: &StorageClass) -> bool {
     class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer")
 }
@@ -131,7 +155,6 @@ mod tests {
 
     use super::*;
     use crate::workloads::simulation::{Course, key};
-    use crate::workloads::volume_claim::SELECTED_NODE;
 
     fn course() -> Course {
         let mut course = Course::new(1, |_, _| {});
@@ -155,6 +178,35 @@ mod tests {
 
     fn annotations(course: &Course, name: &str) -> Value {
         course.model.get(Kind::PersistentVolumeClaim, name)["metadata"]["annotations"].clone()
+    }
+
+    #[test]
+    fn pod_that_names_its_node_gets_a_local_volume() {
+        let mut course = course();
+        let class = json!({"metadata": {"name": "local"}, "provisioner": local_volumes::PROVISIONER,
+            "volumeBindingMode": "WaitForFirstConsumer"});
+        course.model.put(Kind::StorageClass, class);
+        course.model.put(Kind::Node, json!({"metadata": {"name": "a"}, "spec": {}}));
+        let modes = json!({"accessModes": ["ReadWriteOnce"]});
+        for (name, class) in [("ours", "local"), ("theirs", "later"), ("absent", "local"), ("unplaced", "local")] {
+            course.model.put(Kind::PersistentVolumeClaim, claim(name, class, &modes));
+            let node = match name {
+                "absent" => json!("no-such-node"),
+                "unplaced" => Value::Null,
+                _ => json!("a"),
+            };
+            let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": name}}]);
+            let spec = json!({"nodeName": node, "containers": [], "volumes": volumes});
+            course.step(1);
+            course.model.put(Kind::Pod, json!({"metadata": {"name": format!("pod-{name}")}, "spec": spec}));
+        }
+        course.step(1);
+        course.step(1);
+        assert_eq!(annotations(&course, "ours")[SELECTED_NODE], "a");
+        for name in ["theirs", "absent", "unplaced"] {
+            assert_eq!(annotations(&course, name)[SELECTED_NODE], Value::Null, "{name}");
+        }
+        assert_eq!(course.model.of(Kind::PersistentVolume).count(), 1);
     }
 
     #[test]

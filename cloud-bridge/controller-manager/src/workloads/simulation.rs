@@ -130,6 +130,10 @@ impl Course {
     /// One look at a key; None if the program was killed in it.
     fn sync(&mut self, task: &Task) -> Option<End> {
         let mut turn = Turn::default();
+        for owner in self.engine.unread(task, self.now()) {
+            let scale = self.model.scales.get(&owner.name).copied().ok_or_else(|| "the server has none".to_owned());
+            self.engine.read(owner, scale, self.now());
+        }
         loop {
             let now = self.now();
             let plan = turn.cut(self.engine.plan(task, None, now).expect("no panic"));

@@ -4,7 +4,6 @@
 use apimachinery::key::ObjectKey;
 use apimachinery::typed::{self, Misfit};
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
-use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::{Endpoints, ReplicationController};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -13,6 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher::Event;
 use serde_json::Value;
 
+use super::batch::{CronJob, Job};
 use super::node::Node;
 use super::now::Now;
 use super::pod::Pod;
@@ -180,8 +180,6 @@ cached!(
     Volume,
     StorageClass,
     PodDisruptionBudget,
-    Job,
-    CronJob,
     Service,
     Endpoints
 );

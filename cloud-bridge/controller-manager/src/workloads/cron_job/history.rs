@@ -1,9 +1,8 @@
 //! Which finished Jobs of a CronJob are no longer kept (K8s pkg/controller/cronjob/cronjob_controllerv2.go
 //! `cleanupFinishedJobs`).
 
-use k8s_openapi::api::batch::v1::Job;
-
 use super::Context;
+use crate::workloads::batch::Job;
 use crate::workloads::job::finished;
 
 /// The Jobs that are to go, the oldest of those beyond a limit.

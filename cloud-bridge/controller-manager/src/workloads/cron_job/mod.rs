@@ -12,13 +12,15 @@ use std::time::Duration;
 
 use apimachinery::cron::{Schedule, zone};
 use apimachinery::key::ObjectKey;
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use k8s_openapi::api::batch::v1::{CronJob, CronJobSpec, CronJobStatus, Job};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::batch::v1::{CronJobSpec, CronJobStatus};
 use serde_json::{Value, json};
 
+use super::batch::{CronJob, Job};
 use super::claim::controller_reference;
 use super::job;
+use super::now::Now;
 use super::plan::{Action, Plan, Teller, Told};
 use super::store::uid;
 use super::world::{Kind, World};
@@ -28,10 +30,12 @@ use schedule::Missed;
 const COMPONENT: &str = "cronjob-controller";
 /// The annotation of a Job with the time that it is for.
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
-/// A device whose clock says an earlier time, 2024-01-01, does not know the time.
-const CLOCK_FLOOR: i64 = 1_704_067_200;
+/// The annotation of a CronJob whose schedule was changed: when, so that no time before that gets a Job.
+const EDITED: &str = "sampan.dev/schedule-changed";
 /// While the clock is wrong it is looked at this often.
 const CLOCK_CHECK: Duration = Duration::from_secs(10);
+/// A clock may be set back by so much, or by one interval of the schedule: then its last time is waited for.
+const SET_BACK: SignedDuration = SignedDuration::from_hours(1);
 /// A schedule is looked at no later than this, for the clock may be set.
 const LONGEST_WAIT: Duration = Duration::from_mins(10);
 
@@ -44,18 +48,24 @@ struct Context<'a> {
     spec: &'a CronJobSpec,
     status: CronJobStatus,
     jobs: Vec<&'a Job>,
+    /// In whole seconds.
     now: Timestamp,
+    /// Whether the clock can be right.
+    clock_is_known: bool,
 }
 
 /// What is to be done next about a CronJob.
-pub(crate) fn plan(world: &World, key: &ObjectKey, now: Timestamp) -> Plan {
+pub(crate) fn plan(world: &World, key: &ObjectKey, now: Now) -> Plan {
     let Some((cron_job, spec)) = world.cron_jobs.get(key).map(|one| (one, &one.spec)) else {
         return Plan::default();
     };
     let jobs = world.jobs.owned_by(uid(&cron_job.metadata)).collect();
     let status = cron_job.status.clone().unwrap_or_default();
-    let context = Context { cron_job, spec, status, jobs, now };
-    let Next { due, again, told } = context.next();
+    let context = Context { cron_job, spec, status, jobs, now: now.clock, clock_is_known: now.is_known() };
+    let Next { due, again, told, mends } = context.next();
+    if let Some(action) = mends {
+        return Plan { told, ..Plan::one_by_one(vec![action]) };
+    }
     let name = due.map(|due| context.job_name(due));
     let (status, mut news) = status::status(&context, due.zip(name.as_deref()));
     if let Some(action) = Action::status(Kind::CronJob, &cron_job.metadata, &context.status, &status) {
@@ -99,6 +109,8 @@ struct Next {
     due: Option<Timestamp>,
     again: Option<Duration>,
     told: Vec<Told>,
+    /// What is written first.
+    mends: Option<Action>,
 }
 
 impl Context<'_> {
@@ -115,10 +127,29 @@ impl Context<'_> {
         self.spec.concurrency_policy.as_deref() == Some(policy)
     }
 
-    /// The clock cannot be right.
-    fn is_before_its_time(&self) -> bool {
-        let last = self.status.last_schedule_time.as_ref().map(|time| time.0);
-        self.now.as_second() < CLOCK_FLOOR || last.is_some_and(|last| self.now < last)
+    fn last(&self) -> Option<Timestamp> {
+        self.status.last_schedule_time.as_ref().map(|time| time.0)
+    }
+
+    /// Forgets a last time that is so far ahead that no step back of the clock explains it: the clock was ahead once.
+    fn forget(&self, last: Timestamp) -> Next {
+        let message = format!(
+            "lastScheduleTime {last} lies ahead of the clock ({}), which was ahead once: times count from now on",
+            self.now
+        );
+        let patch = json!({"status": {"lastScheduleTime": self.now.to_string()}});
+        let mends = Action::merge_status(Kind::CronJob, &self.cron_job.metadata, patch);
+        Next { mends: Some(mends), ..self.tell("LastScheduleTimeAhead", message) }
+    }
+
+    /// Notes on the object that its schedule was changed, where a time before that would get a Job else.
+    fn note_edit(&self, schedule: &Times) -> Option<Action> {
+        let edited = self.cron_job.edited()?;
+        let noted = schedule::noted_edit(self);
+        let from = schedule::beginning(self, noted).filter(|from| *from < edited)?;
+        let matters = schedule.next(from).is_some_and(|first| first <= edited);
+        let patch = json!({"metadata": {"annotations": {EDITED: edited.to_string()}}});
+        matters.then(|| Action::merge(Kind::CronJob, &self.cron_job.metadata, patch))
     }
 
     fn next(&self) -> Next {
@@ -143,8 +174,18 @@ impl Context<'_> {
                 return self.tell("UnparseableSchedule", format!("unparseable schedule: {text:?} : {error}"));
             }
         };
-        if self.is_before_its_time() {
-            return Next { again: Some(CLOCK_CHECK), ..Next::default() };
+        let wait = || Next { again: Some(CLOCK_CHECK), ..Next::default() };
+        if !self.clock_is_known {
+            return wait();
+        }
+        if let Some(last) = self.last().filter(|last| self.now < *last) {
+            // A clock that was set back a little runs no time twice.
+            let second = schedule.next(self.now).and_then(|first| schedule.next(first));
+            let is_near = last.duration_since(self.now) <= SET_BACK || second.is_some_and(|second| last <= second);
+            return if is_near { wait() } else { self.forget(last) };
+        }
+        if let Some(action) = self.note_edit(&schedule) {
+            return Next { mends: Some(action), ..Next::default() };
         }
         let mut next = self.by_schedule(&schedule);
         if text.contains("TZ") {
@@ -180,7 +221,7 @@ impl Context<'_> {
                 .push(self.teller().warning("MissSchedule", format!("Missed scheduled time to start a job: {time}")));
             return next;
         }
-        if self.status.last_schedule_time.as_ref().is_none_or(|last| last.0 != due) {
+        if self.last() != Some(due) {
             next.due = Some(due);
         }
         next

@@ -5,8 +5,8 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use super::Context;
 use super::next::Times;
+use super::{Context, EDITED};
 
 /// It is looked at a little after the time, so as not to be before it.
 const PADDING: Duration = Duration::from_millis(100);
@@ -29,13 +29,25 @@ pub(super) struct Recent {
     pub(super) missed: Missed,
 }
 
+/// When the schedule was changed, as the object says. A time that is yet to come is one of another clock.
+pub(super) fn noted_edit(context: &Context<'_>) -> Option<Timestamp> {
+    let said = context.cron_job.metadata.annotations.as_ref()?.get(EDITED)?;
+    said.parse().ok().filter(|edited| *edited <= context.now)
+}
+
+/// From when times count: the last Job's or the beginning, and no earlier than the schedule was changed. Kubernetes counts a
+/// changed schedule from the last Job of the former one, and so runs times of the past at once.
+pub(super) fn beginning(context: &Context<'_>, edited: Option<Timestamp>) -> Option<Timestamp> {
+    let created = context.cron_job.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    context.last().or(created).max(edited.filter(|edited| *edited <= context.now))
+}
+
 /// With the deadline no time is looked at that is too late for it.
 pub(super) fn most_recent(context: &Context<'_>, schedule: &Times, deadline: bool) -> Result<Recent, &'static str> {
     const INVALID: &str = "time difference between two schedules is less than 1 second";
     let now = context.now;
-    let last = context.status.last_schedule_time.as_ref().map(|time| time.0);
-    let created = context.cron_job.metadata.creation_timestamp.as_ref().map(|time| time.0);
-    let mut from = last.or(created).unwrap_or(now);
+    let edited = context.cron_job.edited().max(noted_edit(context));
+    let mut from = beginning(context, edited).unwrap_or(now);
     if let Some(seconds) = context.spec.starting_deadline_seconds.filter(|_| deadline) {
         from = now.checked_sub(SignedDuration::from_secs(seconds)).map_or(from, |earliest| earliest.max(from));
     }

@@ -2,11 +2,12 @@
 //! pkg/controller/cronjob/cronjob_controllerv2.go `syncCronJob`).
 
 use jiff::Timestamp;
-use k8s_openapi::api::batch::v1::{CronJobStatus, Job};
+use k8s_openapi::api::batch::v1::CronJobStatus;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::Context;
+use crate::workloads::batch::Job;
 use crate::workloads::job::finished;
 use crate::workloads::plan::Told;
 use crate::workloads::store::uid;

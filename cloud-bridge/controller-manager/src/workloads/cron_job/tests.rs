@@ -207,6 +207,36 @@ fn a_device_that_does_not_know_the_time_runs_nothing() {
 }
 
 #[test]
+fn last_time_far_ahead_is_forgotten() {
+    let mut course = course(json!({}));
+    pass(&mut course, 1);
+    course.model.change(Kind::CronJob, &key("tick"), |one| {
+        one["status"]["lastScheduleTime"] = "2099-01-01T00:00:00Z".into();
+    });
+    pass(&mut course, 3);
+    assert_eq!(jobs(&course.model).len(), 3, "one is over and gone by its limit or runs");
+    assert!(course.model.get(Kind::CronJob, "tick")["status"]["lastScheduleTime"].as_str().unwrap() < "2099");
+}
+
+#[test]
+fn changed_schedule_runs_no_time_of_the_past() {
+    // The clock stands at 09:46:40 when it begins; the schedule is moved to a time of today that has passed.
+    let mut course = course(json!({"schedule": "0 12 * * *"}));
+    pass(&mut course, 3 * 60);
+    assert_eq!(jobs(&course.model).len(), 1, "{}", course.model.clock());
+    pass(&mut course, 20 * 60);
+    course.model.change(Kind::CronJob, &key("tick"), |one| one["spec"]["schedule"] = "0 6 * * *".into());
+    pass(&mut course, 5);
+    assert_eq!(jobs(&course.model).len(), 1, "{}", course.model.clock());
+    // Nor after a restart, which did not see the change.
+    course.restart();
+    pass(&mut course, 5);
+    assert_eq!(jobs(&course.model).len(), 1);
+    pass(&mut course, 24 * 60);
+    assert_eq!(jobs(&course.model).len(), 2, "it runs at its new time");
+}
+
+#[test]
 fn what_cannot_be_read_makes_nothing() {
     for spec in [json!({"schedule": "often"}), json!({"timeZone": "Nowhere"}), json!({"schedule": "0 0 31 2 *"})] {
         let mut course = course(spec.clone());

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use super::back_off::BackOff;
 use super::context::Context;
 use super::fit::Fit;
 use super::{daemon_pod, update};
+use crate::workloads::back_off::BackOff;
 use crate::workloads::plan::{Plan, Told};
 use crate::workloads::pod::Pod;
 
@@ -77,7 +77,7 @@ impl<'a> Changes<'a> {
 
     /// What failed goes, but not at once each time: a node that refuses pods would refuse the next one, too.
     fn failed(&mut self, context: &Context<'a>, back_off: &BackOff, node: &str, pod: &'a Pod) {
-        let wait = back_off.wait(context.set, node, context.now.passed);
+        let wait = back_off.wait(&context.set.metadata, node, context.now.passed);
         if !wait.is_zero() {
             self.again = Some(self.again.map_or(wait, |again| again.min(wait)));
             return;

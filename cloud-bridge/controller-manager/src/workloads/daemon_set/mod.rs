@@ -1,6 +1,5 @@
 //! DaemonSets: a pod of a template on each node that it fits (K8s pkg/controller/daemon). Decisions only.
 
-mod back_off;
 mod context;
 mod daemon_pod;
 mod fit;
@@ -14,13 +13,13 @@ mod update;
 use apimachinery::key::ObjectKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use super::back_off::BackOff;
 use super::claim::claim;
 use super::history;
 use super::now::Now;
 use super::plan::{Failure, Plan};
 use super::selector::selects;
 use super::world::{Kind, World};
-pub(super) use back_off::BackOff;
 use context::Context;
 use revision::Revisions;
 

@@ -1,6 +1,7 @@
 //! PodDisruptionBudgets: how many of the pods that one selects may be evicted now (K8s pkg/controller/disruption). The
 //! eviction itself reads and counts down what is written here. Decisions only.
 
+mod scales;
 #[cfg(test)]
 mod tests;
 
@@ -14,18 +15,21 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference, 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::amount::scaled;
+use super::now::Now;
 use super::plan::{Action, Plan};
 use super::pod::Pod;
 use super::selector::selects_or_all;
 use super::store::controller_of;
 use super::world::{Kind, World};
+pub(super) use scales::Scales;
 
 /// A pod whose eviction was allowed counts as gone for so long, unless it goes (K8s `DeletionTimeout`).
 const DELETION_TIMEOUT: Duration = Duration::from_secs(120);
 const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 
 /// What is to be done next about a budget: its status.
-pub(crate) fn plan(world: &World, key: &ObjectKey, now: Timestamp) -> Plan {
+pub(crate) fn plan(world: &World, scales: &Scales, key: &ObjectKey, time: Now) -> Plan {
+    let now = time.clock;
     let Some((budget, spec)) = world.disruption_budgets.get(key).and_then(|one| Some((one, one.spec.as_ref()?))) else {
         return Plan::default();
     };
@@ -33,13 +37,48 @@ pub(crate) fn plan(world: &World, key: &ObjectKey, now: Timestamp) -> Plan {
     let pods: Vec<&Pod> = selected(world, &key.namespace, spec);
     let disrupted = still_disrupted(&old, &pods, now);
     let again = disrupted.values().filter_map(|time| left(time.0, now)).min();
-    let new = match expected(world, spec, &pods) {
+    let new = match expected(world, scales, spec, &pods) {
         Ok(expected) => counted(budget, &old, &pods, expected, disrupted, now),
         Err(message) => failed(&old, message, now),
     };
     let action = Action::status(Kind::PodDisruptionBudget, &budget.metadata, &old, &new);
+    // Nothing tells of a change of what is read.
+    let strangers = strangers(spec, &pods);
+    let read = scales.due(strangers.iter().map(|owner| owner.uid.as_str()), time.passed);
     // A second later, because times are kept in seconds.
+    let again = again.into_iter().chain(read).min();
     Plan::one_by_one(action.into_iter().collect()).again(again.map(|left| left + Duration::from_secs(1)))
+}
+
+/// The controllers whose scale is to be read before the budget is looked at.
+pub(crate) fn unread(world: &World, scales: &Scales, key: &ObjectKey, now: Now) -> Vec<OwnerReference> {
+    let spec = world.disruption_budgets.get(key).and_then(|one| one.spec.as_ref());
+    let strangers = spec.map(|spec| strangers(spec, &selected(world, &key.namespace, spec)));
+    scales.unread(strangers.unwrap_or_default(), now.passed)
+}
+
+/// The controllers of the pods that no store here has, where the budget depends on how many pods they want.
+fn strangers(spec: &PodDisruptionBudgetSpec, pods: &[&Pod]) -> Vec<OwnerReference> {
+    if spec.max_unavailable.is_none() && !matches!(spec.min_available, Some(IntOrString::String(_))) {
+        return Vec::new();
+    }
+    let mut strangers: Vec<OwnerReference> = Vec::new();
+    for pod in pods {
+        let Some(owner) = controller_of(&pod.metadata).filter(|owner| !is_ours(owner)) else { continue };
+        if strangers.iter().all(|known| known.uid != owner.uid) {
+            strangers.push(owner.clone());
+        }
+    }
+    strangers
+}
+
+/// Whether a store here has the controllers of this kind.
+fn is_ours(owner: &OwnerReference) -> bool {
+    let group = owner.api_version.split('/').next();
+    matches!(
+        (group, owner.kind.as_str()),
+        (Some("apps"), "ReplicaSet" | "StatefulSet") | (Some("v1"), "ReplicationController")
+    )
 }
 
 /// The pods that a budget is about.
@@ -55,17 +94,17 @@ struct Expected {
     healthy: i64,
 }
 
-fn expected(world: &World, spec: &PodDisruptionBudgetSpec, pods: &[&Pod]) -> Result<Expected, String> {
+fn expected(world: &World, scales: &Scales, spec: &PodDisruptionBudgetSpec, pods: &[&Pod]) -> Result<Expected, String> {
     match (&spec.max_unavailable, &spec.min_available) {
         (Some(most), _) => {
-            let expected = expected_scale(world, pods)?;
+            let expected = expected_scale(world, scales, pods)?;
             Ok(Expected { pods: expected, healthy: (expected - scaled(Some(most), expected, true)).max(0) })
         }
         (None, Some(IntOrString::Int(least))) => {
             Ok(Expected { pods: i64::try_from(pods.len()).unwrap_or(i64::MAX), healthy: (*least).into() })
         }
         (None, least @ Some(IntOrString::String(_))) => {
-            let expected = expected_scale(world, pods)?;
+            let expected = expected_scale(world, scales, pods)?;
             Ok(Expected { pods: expected, healthy: scaled(least.as_ref(), expected, true) })
         }
         (None, None) => Ok(Expected { pods: 0, healthy: 0 }),
@@ -73,16 +112,21 @@ fn expected(world: &World, spec: &PodDisruptionBudgetSpec, pods: &[&Pod]) -> Res
 }
 
 /// The pods that the controllers of these want together. Pods without a controller are not counted.
-fn expected_scale(world: &World, pods: &[&Pod]) -> Result<i64, String> {
+fn expected_scale(world: &World, known: &Scales, pods: &[&Pod]) -> Result<i64, String> {
     let mut scales: BTreeMap<&str, i64> = BTreeMap::new();
     for pod in pods {
         let Some(owner) = controller_of(&pod.metadata).filter(|owner| !scales.contains_key(owner.uid.as_str())) else {
             continue;
         };
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-        let Some((uid, scale)) = scale(world, namespace, owner) else {
-            return Err(format!("found no controllers for pod {:?}", pod.metadata.name.as_deref().unwrap_or_default()));
+        let found = match known.of(&owner.uid).filter(|_| !is_ours(owner)) {
+            Some(Ok(scale)) => Ok((owner.uid.as_str(), scale)),
+            Some(Err(why)) => Err(format!(": {why}")),
+            None => scale(world, namespace, owner).ok_or_else(String::new),
         };
+        let (uid, scale) = found.map_err(|why| {
+            format!("found no controllers for pod {:?}{why}", pod.metadata.name.as_deref().unwrap_or_default())
+        })?;
         scales.insert(owner.uid.as_str(), 0);
         scales.insert(uid, scale);
     }

@@ -33,6 +33,28 @@ fn condition(model: &Model) -> &Value {
 }
 
 #[test]
+fn budget_reads_the_scale_of_a_custom_controller() {
+    let mut course = course(&json!({"maxUnavailable": 1}));
+    course.model.put(
+        Kind::PodDisruptionBudget,
+        json!({"metadata": {"name": "web"}, "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "own"}}}}),
+    );
+    let owner = json!({"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "roll", "uid": "r", "controller": true});
+    for number in 0..3 {
+        let metadata = json!({"name": format!("own-{number}"), "labels": {"app": "own"}, "ownerReferences": [owner]});
+        course.model.put(Kind::Pod, json!({"metadata": metadata, "spec": {"nodeName": "a", "containers": []}}));
+    }
+    course.settle();
+    assert_eq!(condition(&course.model)["reason"], "SyncFailed", "it has none");
+    course.model.scales.insert("roll".to_owned(), 3);
+    for _ in 0..40 {
+        course.step(1);
+    }
+    course.settle();
+    assert_eq!(numbers(&course.model), [3, 2, 3, 1]);
+}
+
+#[test]
 fn a_budget_counts_what_its_controllers_want_and_what_is_healthy() {
     for (budget, wanted) in [
         (json!({"minAvailable": 3}), [4, 3, 4, 1]),
@@ -90,7 +112,7 @@ fn pods_of_nobody_known_stop_a_budget_of_shares() {
     course.step(1);
     assert_eq!(numbers(&course.model)[3], 0);
     assert_eq!(condition(&course.model)["reason"], "SyncFailed");
-    assert_eq!(condition(&course.model)["message"], "found no controllers for pod \"odd\"");
+    assert_eq!(condition(&course.model)["message"], "found no controllers for pod \"odd\": the server has none");
 }
 
 #[test]

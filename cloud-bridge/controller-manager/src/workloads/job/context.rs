@@ -3,11 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus};
+use k8s_openapi::api::batch::v1::{JobCondition, JobSpec, JobStatus};
 
 use super::indexes::Indexes;
 use super::marks::{failures_of_index, index, is_tracked};
 use super::policy::{self, Verdict};
+use crate::workloads::batch::Job;
 use crate::workloads::now::Now;
 use crate::workloads::plan::Teller;
 use crate::workloads::pod::Pod;

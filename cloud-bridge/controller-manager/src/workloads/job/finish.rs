@@ -128,8 +128,8 @@ fn is_past_restarts(context: &Context<'_>) -> bool {
 /// How long it may still be active, if that is bounded.
 pub(super) fn time_left(context: &Context<'_>) -> Option<Duration> {
     let seconds = context.spec.active_deadline_seconds.filter(|_| !context.is_suspended())?;
-    let start = context.status.start_time.as_ref()?.0;
-    let passed = Duration::try_from(context.now.clock.duration_since(start)).unwrap_or_default();
+    context.status.start_time.as_ref()?;
+    let passed = context.job.started().map_or(Duration::ZERO, |started| context.now.age(started));
     Some(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()).saturating_sub(passed))
 }
 

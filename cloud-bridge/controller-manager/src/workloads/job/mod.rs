@@ -16,6 +16,7 @@ mod track;
 
 use std::time::Duration;
 
+use super::batch::Job;
 use super::claim::{claim, with_finalizer};
 use super::now::Now;
 use super::plan::{Action, Deletion, Failure, Plan, Told};
@@ -27,7 +28,7 @@ use apimachinery::key::ObjectKey;
 use context::{Context, Progress, number};
 pub(super) use finish::finished;
 use finish::{COMPLETE, Finish, SUSPENDED, set_condition};
-use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus};
+use k8s_openapi::api::batch::v1::{JobSpec, JobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 pub(super) use marks::is_tracked;
 use marks::{TRACKING, untrack};
@@ -42,8 +43,8 @@ pub(crate) fn plan(world: &World, key: &ObjectKey, failure: Option<&Failure>, no
     }
     let Some((job, spec)) = job.and_then(|job| Some((job, job.spec.as_ref()?))) else { return Plan::default() };
     let known = matches!(spec.completion_mode.as_deref(), None | Some("NonIndexed" | "Indexed"));
-    if let Some(end) = finished(job.status.as_ref()) {
-        return clean_up(job, spec, end, now);
+    if finished(job.status.as_ref()).is_some() {
+        return clean_up(job, spec, now);
     }
     if is_managed_elsewhere(job) || !known {
         return Plan::default();
@@ -59,18 +60,14 @@ pub(crate) fn plan(world: &World, key: &ObjectKey, failure: Option<&Failure>, no
 }
 
 /// A Job that is over goes with its pods after the time that it says (K8s pkg/controller/ttlafterfinished).
-fn clean_up(job: &Job, spec: &JobSpec, end: &JobCondition, now: Now) -> Plan {
+fn clean_up(job: &Job, spec: &JobSpec, now: Now) -> Plan {
     let seconds = spec.ttl_seconds_after_finished.map(|seconds| u64::try_from(seconds).unwrap_or_default());
-    let (Some(seconds), Some(time), None) = (seconds, &end.last_transition_time, &job.metadata.deletion_timestamp)
-    else {
+    let (Some(seconds), Some(ended), None) = (seconds, job.ended(), &job.metadata.deletion_timestamp) else {
         return Plan::default();
     };
-    // An end that is yet to come is one of another clock: the time begins with it all the same.
-    let passed = now.clock.duration_since(time.0);
-    let left = jiff::SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX)).saturating_sub(passed);
-    match Duration::try_from(left) {
-        Ok(left) if !left.is_zero() => Plan::default().again(Some(left)),
-        _ => Plan::one_by_one(vec![Action::delete_by(Kind::Job, &job.metadata, Deletion::Foreground)]),
+    match Duration::from_secs(seconds).saturating_sub(now.age(ended)) {
+        Duration::ZERO => Plan::one_by_one(vec![Action::delete_by(Kind::Job, &job.metadata, Deletion::Foreground)]),
+        left => Plan::default().again(Some(left)),
     }
 }
 

@@ -283,6 +283,26 @@ fn pods_of_nobody_and_of_other_managers() {
 }
 
 #[test]
+fn step_of_the_clock_ends_and_removes_no_job() {
+    let year = 365 * 86_400;
+    let mut course = Course::new(1, sound);
+    course.calm = true;
+    course.model.turn_clock(1000 - course.model.clock().as_second());
+    course.model.put(Kind::Job, job(json!({"activeDeadlineSeconds": 300, "ttlSecondsAfterFinished": 300})));
+    course.step(1);
+    course.model.turn_clock(56 * year);
+    course.step(20);
+    rest(&mut course);
+    assert_eq!((active(&course), conditions(&course.model)), (1, vec![]), "it runs on");
+    end_first(&mut course, "Succeeded", 0);
+    course.model.turn_clock(year);
+    course.step(20);
+    assert_eq!(course.model.names(Kind::Job).len(), 1, "its logs stay");
+    course.step(300);
+    assert_eq!(course.model.names(Kind::Job).len(), 0);
+}
+
+#[test]
 fn a_job_that_is_over_goes_after_its_time() {
     let mut course = course(json!({"ttlSecondsAfterFinished": 100}));
     end_first(&mut course, "Succeeded", 0);

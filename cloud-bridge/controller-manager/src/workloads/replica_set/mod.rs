@@ -12,6 +12,7 @@ use apimachinery::key::ObjectKey;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use super::back_off::BackOff;
 use super::claim::{claim, controller_reference};
 use super::now::Now;
 use super::plan::{Action, Failure, Plan, Teller};
@@ -24,19 +25,32 @@ use super::world::{Kind, World};
 const BURST: usize = 500;
 
 /// What is to be done next about a ReplicaSet.
-pub(crate) fn plan(world: &World, key: &ObjectKey, failure: Option<&Failure>, now: Now) -> Plan {
+pub(crate) fn plan(world: &World, back_off: &BackOff, key: &ObjectKey, failure: Option<&Failure>, now: Now) -> Plan {
     let set = world.replica_sets.get(key);
-    set.map(|set| plan_for(Kind::ReplicaSet, set, world, failure, now)).unwrap_or_default()
+    set.map(|set| plan_for(Kind::ReplicaSet, set, world, back_off, failure, now)).unwrap_or_default()
 }
 
 /// What is to be done next about a ReplicationController, which is a ReplicaSet with a simpler selector (K8s
 /// pkg/controller/replication).
-pub(crate) fn plan_replication_controller(world: &World, key: &ObjectKey, failure: Option<&Failure>, now: Now) -> Plan {
+pub(crate) fn plan_replication_controller(
+    world: &World,
+    back_off: &BackOff,
+    key: &ObjectKey,
+    failure: Option<&Failure>,
+    now: Now,
+) -> Plan {
     let set = world.replication_controllers.get(key).map(replication_controller::as_set);
-    set.map(|set| plan_for(Kind::ReplicationController, &set, world, failure, now)).unwrap_or_default()
+    set.map(|set| plan_for(Kind::ReplicationController, &set, world, back_off, failure, now)).unwrap_or_default()
 }
 
-fn plan_for(kind: Kind, set: &ReplicaSet, world: &World, failure: Option<&Failure>, now: Now) -> Plan {
+fn plan_for(
+    kind: Kind,
+    set: &ReplicaSet,
+    world: &World,
+    back_off: &BackOff,
+    failure: Option<&Failure>,
+    now: Now,
+) -> Plan {
     let Some(spec) = &set.spec else { return Plan::default() };
     let meta = &set.metadata;
     let selected = |pod: &ObjectMeta| selects(&spec.selector, pod.labels.as_ref());
@@ -46,11 +60,13 @@ fn plan_for(kind: Kind, set: &ReplicaSet, world: &World, failure: Option<&Failur
         return Plan::one_by_one(pods.actions);
     }
     let pods = pods.claimed;
+    let mut again = None;
     if meta.deletion_timestamp.is_none() && failure.is_none() {
-        let plan = manage(kind, world, set, spec, &pods, now);
+        let plan = manage(kind, (world, back_off), set, spec, &pods, now);
         if !plan.actions.is_empty() {
             return plan;
         }
+        again = plan.again;
     }
     let terminating = world.pods.owned_by(super::store::uid(meta)).filter(|pod| pod.is_terminating());
     let terminating = terminating.filter(|pod| selected(&pod.metadata)).count();
@@ -61,21 +77,34 @@ fn plan_for(kind: Kind, set: &ReplicaSet, world: &World, failure: Option<&Failur
         new.terminating_replicas = None;
     }
     let action = Action::status(kind, meta, &old, &new);
-    Plan::one_by_one(action.into_iter().collect()).again(next_available(spec, &pods, &new, now))
+    Plan::one_by_one(action.into_iter().collect())
+        .again(again.into_iter().chain(next_available(spec, &pods, &new, now)).min())
 }
 
-/// Makes the number of pods the wanted one.
-fn manage(kind: Kind, world: &World, set: &ReplicaSet, spec: &ReplicaSetSpec, pods: &[&Pod], now: Now) -> Plan {
+/// Makes the number of pods the wanted one. Where pods failed one after the other, they are made one at a time, with pauses.
+fn manage(
+    kind: Kind,
+    (world, back_off): (&World, &BackOff),
+    set: &ReplicaSet,
+    spec: &ReplicaSetSpec,
+    pods: &[&Pod],
+    now: Now,
+) -> Plan {
     let meta = &set.metadata;
     let component = if kind == Kind::ReplicaSet { "replicaset-controller" } else { "replication-controller" };
     let teller = Teller::new(component, kind, meta);
     let wanted = usize::try_from(replicas(spec)).unwrap_or_default();
     if pods.len() < wanted {
         let Some(pod_template) = &spec.template else { return Plan::default() };
+        let wait = back_off.wait(meta, "", now.passed);
+        if !wait.is_zero() {
+            return Plan::default().again(Some(wait));
+        }
+        let most = if back_off.is_trying(meta) { 1 } else { BURST };
         let prefix = template::prefix(meta.name.as_deref().unwrap_or_default());
         let pod = template::pod(pod_template, &prefix, &controller_reference(kind, meta));
         let namespace = meta.namespace.as_deref().unwrap_or_default();
-        let count = (wanted - pods.len()).min(BURST);
+        let count = (wanted - pods.len()).min(most);
         return Plan::slow_start((0..count).map(|_| teller.create_pod(namespace, pod.clone())).collect());
     }
     let surplus = (pods.len() - wanted).min(BURST);

@@ -239,3 +239,29 @@ fn a_replication_controller_is_a_set_with_a_simpler_selector() {
     let owner = &course.model.get(Kind::Pod, "mine")["metadata"]["ownerReferences"][0];
     assert_eq!((&owner["kind"], &owner["apiVersion"]), (&json!("ReplicationController"), &json!("v1")));
 }
+
+#[test]
+fn refused_pods_are_replaced_with_pauses() {
+    let mut course = course(3);
+    let refuse = |course: &mut Course| {
+        for pod in course.model.names(Kind::Pod) {
+            course
+                .model
+                .change(Kind::Pod, &pod, |pod| pod["status"] = json!({"phase": "Failed", "reason": "NodePorts"}));
+        }
+        course.step(1);
+    };
+    for _ in 0..60 {
+        refuse(&mut course);
+    }
+    // Three at a time until the second failure; then one after 1, 2, 4, 8 and 16 seconds.
+    let made = course.model.names(Kind::Pod).len();
+    assert!((8..=14).contains(&made), "{made} pods in 60 s");
+    // A pod that gets ready ends the pauses.
+    for _ in 0..40 {
+        course.step(1);
+    }
+    course.nodes();
+    course.settle();
+    assert_eq!(status(&course.model)["readyReplicas"], 3);
+}

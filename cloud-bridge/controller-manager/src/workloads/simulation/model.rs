@@ -21,6 +21,8 @@ pub(crate) struct Model {
     /// Each kind has its own watch, and each lags for itself.
     news: BTreeMap<Kind, VecDeque<(bool, Value)>>,
     pub(super) now: i64,
+    /// What the scales of custom controllers say, by name.
+    pub(crate) scales: BTreeMap<String, i64>,
     /// How far the clock was set.
     turned: i64,
     /// How many writes of controllers there were.

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet, StatefulSetSpec};
 
 use super::identity::parent_and_ordinal;
+use super::revision;
+use crate::workloads::back_off::BackOff;
 use crate::workloads::history::HASH_LABEL;
 use crate::workloads::now::Now;
 use crate::workloads::plan::{Action, Plan, Teller};
@@ -42,22 +45,23 @@ pub(super) struct Context<'a> {
     pub(super) replicas: BTreeMap<i64, &'a Pod>,
     /// The pods beyond them.
     pub(super) condemned: BTreeMap<i64, &'a Pod>,
+    back_off: &'a BackOff,
     pub(super) now: Now,
 }
 
 impl<'a> Context<'a> {
     pub(super) fn new(
-        set: &'a StatefulSet,
-        spec: &'a StatefulSetSpec,
+        (set, spec): (&'a StatefulSet, &'a StatefulSetSpec),
         current: &'a ControllerRevision,
         update: &'a ControllerRevision,
         pods: Vec<&'a Pod>,
+        back_off: &'a BackOff,
         now: Now,
     ) -> Self {
         let by_ordinal = pods.into_iter().filter_map(|pod| Some((parent_and_ordinal(&pod.metadata)?.1, pod)));
         let wanted = ordinals(spec);
         let (replicas, condemned) = by_ordinal.partition(|(ordinal, _)| wanted.contains(ordinal));
-        Self { set, spec, current, update, replicas, condemned, now }
+        Self { set, spec, current, update, replicas, condemned, back_off, now }
     }
 
     pub(super) fn name(&self) -> &'a str {
@@ -71,6 +75,12 @@ impl<'a> Context<'a> {
     /// The ordinals that are wanted.
     pub(super) fn ordinals(&self) -> Range<i64> {
         ordinals(self.spec)
+    }
+
+    /// How long a pod that has ended still keeps its place: a node that refuses pods would refuse the next one, too.
+    pub(super) fn keeps_place(&self, pod: &Pod) -> Duration {
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
+        self.back_off.wait(&self.set.metadata, name, self.now.passed)
     }
 
     /// One pod after the other, each only when those before it are available; else all at once.
@@ -132,9 +142,28 @@ pub(super) fn is_running_and_ready(pod: &Pod) -> bool {
     pod.phase() == "Running" && pod.is_ready()
 }
 
-/// The name of the revision that a pod is of.
+/// Longest value of a label, and of a host name, in bytes.
+pub(super) const LABEL_MAX: usize = 63;
+
+/// The revision that a pod is of, by its label.
 pub(super) fn revision_of(pod: &Pod) -> Option<&str> {
     pod.metadata.labels.as_ref()?.get(HASH_LABEL).map(String::as_str)
+}
+
+/// The label of the pods of a revision: its name, or its hash alone where the set's name is too long for that. Kubernetes
+/// makes no pod then.
+pub(super) fn label_of(revision: &ControllerRevision) -> &str {
+    let name = name_of(revision);
+    if name.len() <= LABEL_MAX {
+        name
+    } else {
+        revision
+            .metadata
+            .labels
+            .as_ref()
+            .and_then(|labels| labels.get(revision::HASH_LABEL))
+            .map_or(name, String::as_str)
+    }
 }
 
 pub(super) fn name_of(revision: &ControllerRevision) -> &str {

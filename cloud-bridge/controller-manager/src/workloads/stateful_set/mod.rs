@@ -19,6 +19,7 @@ mod update;
 use apimachinery::key::ObjectKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use super::back_off::BackOff;
 use super::claim::claim;
 use super::now::Now;
 use super::plan::{Failure, Plan};
@@ -28,7 +29,7 @@ use context::{Context, Step};
 use revision::Revisions;
 
 /// What is to be done next about a StatefulSet.
-pub(crate) fn plan(world: &World, key: &ObjectKey, failure: Option<&Failure>, now: Now) -> Plan {
+pub(crate) fn plan(world: &World, back_off: &BackOff, key: &ObjectKey, failure: Option<&Failure>, now: Now) -> Plan {
     let Some((set, spec)) = world.stateful_sets.get(key).and_then(|set| Some((set, set.spec.as_ref()?))) else {
         return Plan::default();
     };
@@ -47,7 +48,7 @@ pub(crate) fn plan(world: &World, key: &ObjectKey, failure: Option<&Failure>, no
         return Plan::one_by_one(claim.actions);
     }
     let (Some(current), Some(update)) = (revisions.current, revisions.update) else { return Plan::default() };
-    let context = Context::new(set, spec, current, update, claim.claimed, now);
+    let context = Context::new((set, spec), current, update, claim.claimed, back_off, now);
     if failure.is_none() && meta.deletion_timestamp.is_none() {
         for step in [replicas::step, retention::of_condemned, condemned::step, update::step] {
             match step(&context, world) {

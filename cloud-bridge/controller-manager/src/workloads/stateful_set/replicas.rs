@@ -56,10 +56,15 @@ fn missing(context: &Context<'_>, world: &World, ordinal: i64) -> Step {
     Step::Do(Plan::one_by_one(actions))
 }
 
-/// Brings a pod in order that is there. One that has ended makes room for the next one of its name.
+/// Brings a pod in order that is there. One that has ended makes room for the next one of its name, with a
+/// pause where they fail one after the other.
 fn present(context: &Context<'_>, world: &World, ordinal: i64, pod: &Pod) -> Step {
     if pod.is_terminal() {
-        return if pod.is_deleting() { Step::Wait } else { Step::Do(Plan::one_by_one(vec![context.delete(pod)])) };
+        return if pod.is_deleting() || !context.keeps_place(pod).is_zero() {
+            Step::Wait
+        } else {
+            Step::Do(Plan::one_by_one(vec![context.delete(pod)]))
+        };
     }
     let mut actions =
         if pod.phase() == "Running" { Vec::new() } else { claims::create_missing(context, world, ordinal) };

@@ -4,14 +4,14 @@
 use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet, StatefulSetSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::context::{Context, name_of, revision_of};
+use super::context::{Context, label_of, name_of, revision_of};
 use crate::workloads::history::{self, History};
 use crate::workloads::plan::Action;
 use crate::workloads::selector::selects;
 use crate::workloads::world::{Kind, World};
 
 /// The label of a revision with its hash.
-const HASH_LABEL: &str = "controller.kubernetes.io/hash";
+pub(super) const HASH_LABEL: &str = "controller.kubernetes.io/hash";
 
 pub(super) struct Revisions<'a> {
     pub(super) current: Option<&'a ControllerRevision>,
@@ -48,12 +48,12 @@ impl<'a> Revisions<'a> {
     pub(super) fn clean_up(&self, spec: &StatefulSetSpec, context: &Context<'_>) -> Vec<Action> {
         let Ok(limit) = usize::try_from(spec.revision_history_limit.unwrap_or(10)) else { return Vec::new() };
         let pods = context.replicas.values().chain(context.condemned.values()).map(|pod| revision_of(pod));
-        let lives = |name: &str| {
-            name == name_of(context.current)
-                || name == name_of(context.update)
-                || pods.clone().any(|one| one == Some(name))
+        let lives = |revision: &ControllerRevision| {
+            name_of(revision) == name_of(context.current)
+                || name_of(revision) == name_of(context.update)
+                || pods.clone().any(|one| one == Some(label_of(revision)))
         };
-        let dead: Vec<_> = self.all.iter().filter(|revision| !lives(name_of(revision))).collect();
+        let dead: Vec<_> = self.all.iter().filter(|revision| !lives(revision)).collect();
         let surplus = dead.len().saturating_sub(limit);
         dead.into_iter().take(surplus).map(|dead| Action::delete(Kind::ControllerRevision, &dead.metadata)).collect()
     }

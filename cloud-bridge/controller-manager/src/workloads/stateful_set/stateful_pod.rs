@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaimVolumeSource, Volume};
 use serde_json::json;
 
 use super::claims;
-use super::context::{Context, name_of};
+use super::context::{Context, LABEL_MAX, label_of};
 use crate::workloads::claim::controller_reference;
 use crate::workloads::history::{self, HASH_LABEL};
 use crate::workloads::plan::Action;
@@ -26,9 +26,10 @@ pub(super) fn create(context: &Context<'_>, ordinal: i64) -> Action {
     let name = format!("{}-{ordinal}", context.name());
     let labels = wanted.metadata.get_or_insert_default().labels.get_or_insert_default();
     labels.extend(identity_labels(&name, ordinal));
-    labels.insert(HASH_LABEL.to_owned(), name_of(revision).to_owned());
+    labels.insert(HASH_LABEL.to_owned(), label_of(revision).to_owned());
     let spec = wanted.spec.get_or_insert_default();
-    spec.hostname = Some(name.clone());
+    // The node cuts a longer one, as it does for every pod.
+    spec.hostname = Some(name.clone()).filter(|name| name.len() <= LABEL_MAX);
     spec.subdomain.clone_from(&context.spec.service_name);
     let own = spec.volumes.take().unwrap_or_default();
     let volumes: Vec<Volume> = claims::names(context, ordinal)
@@ -61,14 +62,16 @@ fn keeps_current(context: &Context<'_>, ordinal: i64) -> bool {
 }
 
 fn identity_labels(name: &str, ordinal: i64) -> BTreeMap<String, String> {
-    BTreeMap::from([(NAME_LABEL.to_owned(), name.to_owned()), (INDEX_LABEL.to_owned(), ordinal.to_string())])
+    let name = Some(name).filter(|name| name.len() <= LABEL_MAX);
+    let name = name.map(|name| (NAME_LABEL.to_owned(), name.to_owned()));
+    name.into_iter().chain([(INDEX_LABEL.to_owned(), ordinal.to_string())]).collect()
 }
 
 /// Gives a pod that was adopted the labels that say who it is.
 pub(super) fn identify(context: &Context<'_>, ordinal: i64, pod: &Pod) -> Option<Action> {
     let name = pod.metadata.name.as_deref().unwrap_or_default();
     let said = pod.metadata.labels.as_ref().and_then(|labels| labels.get(NAME_LABEL));
-    if said.map(String::as_str) == Some(name) {
+    if said.map(String::as_str) == Some(name) || name.len() > LABEL_MAX {
         return None;
     }
     let patch = json!({"metadata": {"labels": identity_labels(name, ordinal)}});

@@ -3,7 +3,7 @@
 use k8s_openapi::api::apps::v1::StatefulSetStatus;
 use serde_json::json;
 
-use super::context::{Context, is_running_and_ready, name_of, revision_of};
+use super::context::{Context, is_running_and_ready, label_of, name_of, revision_of};
 use crate::workloads::plan::{Action, Plan};
 use crate::workloads::pod::Pod;
 use crate::workloads::world::Kind;
@@ -13,7 +13,10 @@ pub(super) fn write(context: &Context<'_>) -> Plan {
     let old = context.set.status.as_ref().map_or_else(|| json!({}), |old| json!(old));
     let action = Action::status(Kind::StatefulSet, &context.set.metadata, &old, &json!(status(context)));
     let pods = context.replicas.values().chain(context.condemned.values());
-    let waits = pods.filter_map(|pod| pod.available_in(context.min_ready_seconds(), context.now));
+    let waits = pods.filter_map(|pod| match pod.is_terminal() {
+        true => Some(context.keeps_place(pod)),
+        false => pod.available_in(context.min_ready_seconds(), context.now),
+    });
     Plan::one_by_one(action.into_iter().collect()).again(waits.filter(|wait| !wait.is_zero()).min())
 }
 
@@ -22,10 +25,10 @@ fn status(context: &Context<'_>) -> StatefulSetStatus {
         let pods = context.replicas.values().chain(context.condemned.values());
         i32::try_from(pods.filter(|pod| counts(pod)).count()).unwrap_or(i32::MAX)
     };
-    let of = |name: &str| count(&|pod| !pod.is_deleting() && revision_of(pod) == Some(name));
+    let of = |revision| count(&|pod| !pod.is_deleting() && revision_of(pod) == Some(label_of(revision)));
     let (mut current_name, update_name) = (name_of(context.current), name_of(context.update));
-    let (replicas, updated, ready) = (count(&|_| true), of(update_name), count(&is_running_and_ready));
-    let mut current = of(current_name);
+    let (replicas, updated, ready) = (count(&|_| true), of(context.update), count(&is_running_and_ready));
+    let mut current = of(context.current);
     let wanted = context.spec.replicas.unwrap_or(1);
     // The roll-out is through: what was to be is.
     if context.is_rolling() && [updated, ready, replicas] == [wanted; 3] {

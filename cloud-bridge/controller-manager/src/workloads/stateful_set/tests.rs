@@ -198,6 +198,29 @@ fn a_pod_has_a_name_an_address_and_claims_of_its_own() {
 }
 
 #[test]
+fn long_name_makes_pods_with_labels_that_fit() {
+    for length in [52, 53, 63] {
+        let name = "n".repeat(length);
+        let mut set = stateful_set(1, "OrderedReady");
+        set["metadata"]["name"] = name.as_str().into();
+        let mut course = settled(set);
+        let pod = course.model.get(Kind::Pod, &format!("{name}-0"));
+        let labels = pod["metadata"]["labels"].as_object().unwrap();
+        assert!(labels.values().all(|label| label.as_str().unwrap().len() <= 63), "{labels:?}");
+        assert!(pod["spec"]["hostname"].as_str().unwrap_or_default().len() <= 63);
+        let image = |course: &Course| image(course.model.get(Kind::Pod, &format!("{name}-0"))).to_owned();
+        course.model.change(Kind::StatefulSet, &key(&name), |set| {
+            set["spec"]["template"]["spec"]["containers"][0]["image"] = "two".into();
+        });
+        course.step(1);
+        course.settle();
+        assert_eq!(image(&course), "two", "{length}");
+        let status = &course.model.get(Kind::StatefulSet, &name)["status"];
+        assert_eq!((&status["updatedReplicas"], &status["currentReplicas"]), (&json!(1), &json!(1)), "{length}");
+    }
+}
+
+#[test]
 fn ordinals_may_begin_elsewhere() {
     let mut set = stateful_set(2, "OrderedReady");
     set["spec"]["ordinals"] = json!({"start": 5});
@@ -325,6 +348,27 @@ fn a_pod_that_has_ended_is_made_again_with_the_same_claim() {
         assert_ne!(course.model.get(Kind::Pod, "db-0")["metadata"]["uid"], before, "{phase}");
     }
     assert_eq!(course.model.get(Kind::PersistentVolumeClaim, "data-db-0")["metadata"]["uid"], uid);
+}
+
+#[test]
+fn refused_pod_is_made_again_with_pauses() {
+    let mut course = settled(stateful_set(1, "OrderedReady"));
+    let mut made = std::collections::BTreeSet::new();
+    for _ in 0..60 {
+        for name in course.model.names(Kind::Pod) {
+            made.insert(course.model.get(Kind::Pod, &name.name)["metadata"]["uid"].to_string());
+            course.model.change(Kind::Pod, &name, |pod| {
+                pod["spec"]["nodeName"] = Value::Null;
+                pod["status"] = json!({"phase": "Failed"});
+            });
+        }
+        course.step(1);
+    }
+    assert!((5..=8).contains(&made.len()), "{} pods in 60 s", made.len());
+    set_image(&mut course, "two");
+    course.step(1);
+    course.settle();
+    assert_rolled_out(&course.model);
 }
 
 #[test]
