@@ -20,19 +20,22 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use super::clock::{Mono, Now};
 use super::id::container_id;
 use super::record::{ContainerKind, ContainerRecord, PodRecord, SandboxState, Terminal};
-use super::refusal::Refusal;
+use super::refusal::{Admission, Refusal};
 use super::spec::{grace_s, with_kinds};
 use super::step::{EventDraft, Step};
 use super::{ephemeral, support, transition};
+
+/// How often a pod asks that waits for others to end.
+const ADMISSION_RETRY: Duration = Duration::from_secs(1);
 
 /// What the node knows beside the pod.
 pub struct World<'a> {
     /// Image id (as `status.imageID` shows it) of a reference present on the node; asked with the reference
     /// exactly as the pod spells it.
     pub image: &'a dyn Fn(&str) -> Option<String>,
-    /// Admission by what only the node can know (resources, ports, missing cgroup controllers); asked once per
-    /// pod, after [`super::support::refusal`].
-    pub admit: &'a dyn Fn(&Pod) -> Option<Refusal>,
+    /// Admission by what only the node can know (resources, ports, missing cgroup controllers); asked after
+    /// [`super::support::refusal`], until the pod is admitted or refused.
+    pub admit: &'a dyn Fn(&Pod) -> Admission,
     /// Whether there is no room for what a running pod asks for by now: `Deferred` beside the pods that are here,
     /// `Infeasible` for good.
     pub resize: &'a dyn Fn(&Pod) -> Option<Refusal>,
@@ -60,7 +63,7 @@ pub fn reconcile(pod: &Pod, record: PodRecord, world: &World<'_>, now: &Now) -> 
         Turn { pod, spec, ephemeral: &ephemeral, record, world, now, steps: Vec::new(), wake: None, held_up: false };
     turn.admit();
     turn.watch_deadline();
-    if turn.record.deletion.is_none() && turn.record.terminal.is_none() {
+    if turn.record.admitted && turn.record.deletion.is_none() && turn.record.terminal.is_none() {
         turn.run();
     }
     // Running may just have found that the pod is finished.
@@ -98,23 +101,28 @@ struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    /// Looks at a pod once: refuses it for good, or gives each container its record.
+    /// Looks at a pod until it is refused for good or admitted, and gives each container its record.
     fn admit(&mut self) {
         if !self.record.admitted {
-            self.record.admitted = true;
             if let Some(ended) = ended_in_api(self.pod) {
+                self.record.admitted = true;
                 self.record.terminal.get_or_insert(ended);
                 return;
             }
-            if self.record.deletion.is_none()
-                && let Some(refusal) = support::refusal(self.pod).or_else(|| (self.world.admit)(self.pod))
-            {
-                self.steps.push(Step::Event(EventDraft::pod(true, &refusal.reason, refusal.message.clone())));
-                let Refusal { reason, message } = refusal;
-                self.record.terminal = Some(Terminal { succeeded: false, reason, message });
-            } else {
-                for message in support::warnings(self.pod) {
-                    self.steps.push(Step::Event(EventDraft::pod(true, "UnsupportedField", message)));
+            match self.admission() {
+                Admission::Waits(refusal) => self.wait_for_others(&refusal),
+                Admission::Refused(Refusal { reason, message }) => {
+                    self.record.admitted = true;
+                    // Those of a pod that has waited: a refused one shows none.
+                    self.record.containers.clear();
+                    self.steps.push(Step::Event(EventDraft::pod(true, &reason, message.clone())));
+                    self.record.terminal = Some(Terminal { succeeded: false, reason, message });
+                }
+                Admission::Admitted => {
+                    self.record.admitted = true;
+                    for message in support::warnings(self.pod) {
+                        self.steps.push(Step::Event(EventDraft::pod(true, "UnsupportedField", message)));
+                    }
                 }
             }
         }
@@ -126,6 +134,22 @@ impl<'a> Turn<'a> {
         for (container, kind) in with_kinds(self.spec).chain(ephemeral) {
             self.record.containers.entry(container.name.clone()).or_insert_with(|| ContainerRecord::new(kind));
         }
+    }
+
+    fn admission(&self) -> Admission {
+        if self.record.deletion.is_some() {
+            return Admission::Admitted;
+        }
+        support::refusal(self.pod).map_or_else(|| (self.world.admit)(self.pod), Admission::Refused)
+    }
+
+    /// Told once: the containers have no record yet.
+    fn wait_for_others(&mut self, refusal: &Refusal) {
+        if self.record.containers.is_empty() {
+            let message = format!("waits for pods of this node that are ending: {}", refusal.message);
+            self.steps.push(Step::Event(EventDraft::pod(false, "WaitingForNode", message)));
+        }
+        self.wake_at(self.now.mono.after(ADMISSION_RETRY));
     }
 
     /// Ends a pod that outlived `activeDeadlineSeconds`.

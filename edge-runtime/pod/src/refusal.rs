@@ -1,4 +1,4 @@
-//! The answer to a pod that will not run here. Owns its form only; who refuses has the reasons.
+//! The answer to a pod that will not run here, or not yet. Owns its form only; who refuses has the reasons.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,6 +8,21 @@ pub struct Refusal {
     /// CamelCase, as in `status.reason`.
     pub reason: String,
     pub message: String,
+}
+
+/// What the node says to a pod that it has not let in yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Admission {
+    Admitted,
+    /// Pods that are ending still hold what this one needs.
+    Waits(Refusal),
+    Refused(Refusal),
+}
+
+impl From<Option<Refusal>> for Admission {
+    fn from(refusal: Option<Refusal>) -> Self {
+        refusal.map_or(Self::Admitted, Self::Refused)
+    }
 }
 
 impl Refusal {

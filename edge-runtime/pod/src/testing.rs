@@ -11,7 +11,7 @@ use super::clock::{Mono, Now};
 use super::event::{Exit, HookKind, PodEvent};
 use super::reconcile::{World, reconcile};
 use super::record::{ContainerState, PodRecord, PodSource};
-use super::refusal::Refusal;
+use super::refusal::{Admission, Refusal};
 use super::step::{Step, StopSignal};
 use super::transition::apply;
 
@@ -50,6 +50,8 @@ pub(super) struct Sim {
     pub(super) s: u64,
     /// Images on the node; others must be pulled.
     pub(super) images: Vec<String>,
+    /// What the node says to the pod while it is not admitted.
+    pub(super) admission: Admission,
     /// No resize is let in.
     pub(super) no_room: bool,
     /// Steps of all reconciles since the last [`Sim::take`], events left out.
@@ -69,6 +71,7 @@ impl Sim {
             boot: "b".to_owned(),
             s: 0,
             images,
+            admission: Admission::Admitted,
             no_room: false,
             steps: Vec::new(),
             events: Vec::new(),
@@ -85,8 +88,9 @@ impl Sim {
     pub(super) fn turn(&mut self) -> Vec<String> {
         let images = self.images.clone();
         let refusal = self.no_room.then(|| Refusal { reason: "Deferred".into(), message: "no room".into() });
+        let admission = self.admission.clone();
         let image = |r: &str| images.iter().any(|i| i == r).then(|| format!("sha256:{r}"));
-        let world = World { image: &image, admit: &|_| None, resize: &|_| refusal.clone() };
+        let world = World { image: &image, admit: &|_| admission.clone(), resize: &|_| refusal.clone() };
         let plan = reconcile(&self.pod, self.record.clone(), &world, &self.now());
         let again = reconcile(&self.pod, plan.record.clone(), &world, &self.now());
         assert_eq!(plan.record, again.record, "reconcile is not idempotent");

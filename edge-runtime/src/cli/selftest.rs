@@ -9,6 +9,7 @@ use super::{CliError, print};
 use crate::clock::Clock;
 use crate::pod::reconcile::{World, reconcile};
 use crate::pod::record::{PodRecord, PodSource};
+use crate::pod::refusal::Admission;
 use crate::pod::step::Step;
 use crate::store::Store;
 use crate::sys::files::private_dir;
@@ -48,7 +49,7 @@ fn decide_and_store(path: &std::path::Path) -> Result<(PodRecord, Vec<Step>), Cl
     let pod: Pod = serde_json::from_value(manifest.clone())?;
     let now = Clock::new()?.now();
     let record = PodRecord::new("selftest", "default", "selftest", PodSource::Static, &now);
-    let world = World { image: &|_| None, admit: &|_| None, resize: &|_| None };
+    let world = World { image: &|_| None, admit: &|_| Admission::Admitted, resize: &|_| None };
     let plan = reconcile(&pod, record, &world, &now);
     if !plan.steps.contains(&Step::PrepareSandbox) {
         return Err(CliError::Failed(format!("a new pod should be prepared first, but the plan is {:?}", plan.steps)));

@@ -3,12 +3,13 @@
 use k8s_openapi::api::core::v1::Pod;
 
 use super::context::Context;
+use super::pods::Entry;
 use crate::launch::Launch;
 use crate::node_status::{Pressure, standard_labels};
 use crate::pod::admission::{self, Allocatable};
 use crate::pod::extended_resources;
 use crate::pod::record::{PodRecord, PodSource};
-use crate::pod::refusal::Refusal;
+use crate::pod::refusal::{Admission as Verdict, Refusal};
 use crate::pod::{affinity, ports};
 
 /// What the answer depends on.
@@ -20,8 +21,22 @@ pub(super) struct Admission<'a> {
 }
 
 impl Admission<'_> {
-    /// What only this node can refuse a pod for.
-    pub(super) fn admit(&self, pod: &Pod) -> Option<Refusal> {
+    /// What only this node can refuse a pod for. One for which there is room but for pods that are ending waits for them: its
+    /// controller would make the next one at once, as long as they end.
+    pub(super) fn admit(&self, pod: &Pod) -> Verdict {
+        if let Some(refusal) = self.refusal(pod) {
+            return Verdict::Refused(refusal);
+        }
+        match self.no_place(pod, |_| true) {
+            Some(refusal) if self.no_place(pod, |entry| entry.record.deletion.is_none()).is_none() => {
+                Verdict::Waits(refusal)
+            }
+            found => found.into(),
+        }
+    }
+
+    /// Refuses a pod for what it is, whatever else is here.
+    fn refusal(&self, pod: &Pod) -> Option<Refusal> {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         if let Some(refusal) = self.cx.pods.get(uid).and_then(|entry| entry.refusal.clone()) {
             return Some(refusal);
@@ -35,16 +50,24 @@ impl Admission<'_> {
         if let Some(refusal) = self.launch.refusal(pod) {
             return Some(refusal);
         }
+        crate::eviction::admit::admit(pod, self.is_static(pod), self.pressure)
+    }
+
+    fn is_static(&self, pod: &Pod) -> bool {
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        self.cx.pods.get(uid).is_some_and(|entry| entry.record.source == PodSource::Static)
+    }
+
+    /// Refuses a pod for which there is no room beside those of the others that count.
+    fn no_place(&self, pod: &Pod, counts: impl Fn(&Entry) -> bool) -> Option<Refusal> {
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let others = || {
             // One that has come together with this pod has not been let in yet, and maybe never is.
             let in_already = |record: &PodRecord| record.admitted && record.terminal.is_none();
             let running = self.cx.pods.iter().filter(move |(other, entry)| *other != uid && in_already(&entry.record));
-            running.map(|(_, entry)| entry)
+            running.map(|(_, entry)| entry).filter(|entry| counts(entry))
         };
-        let is_static = self.cx.pods.get(uid).is_some_and(|entry| entry.record.source == PodSource::Static);
-        if let Some(refusal) = crate::eviction::admit::admit(pod, is_static, self.pressure) {
-            return Some(refusal);
-        }
+        let is_static = self.is_static(pod);
         let has = self.allocatable();
         let allocated = others().map(|entry| admission::allocated(&entry.pod, &entry.record));
         let pods = || others().map(|entry| &*entry.pod);

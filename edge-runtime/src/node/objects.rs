@@ -31,7 +31,9 @@ impl Node {
                 if self.cx.config.network.policies && !welcome.features.iter().any(|feature| feature == POLICIES) {
                     log::warn!("the bridge is older than NetworkPolicies of nodes: there are none here");
                 }
-                self.host_watch.time_told(&self.cx, welcome.identity.map(|terms| terms.now_ms));
+                let told = welcome.identity.map(|terms| terms.now_ms);
+                self.host_watch.time_told(&self.cx, told);
+                self.tokens.time_told(told, self.cx.mono());
                 self.resync.welcomed(welcome.repeat_within_ms);
                 self.cx.store.write(|writer| writer.set_fact(Fact::Cluster, &welcome.cluster))?;
                 self.cx.tell_dropped()?;

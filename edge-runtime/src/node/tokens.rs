@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use edge_protocol::message::{TokenAnswer, TokenRequest};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::context::Context;
@@ -28,6 +29,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 #[derive(Default)]
 struct Slot {
     held: Option<Held>,
+    /// When it came, if it came to this process: its age by a clock that nobody sets.
+    came: Option<Mono>,
     /// Spreads the refresh.
     random: u32,
     asked: Option<u64>,
@@ -43,6 +46,8 @@ pub(super) struct Tokens {
     last_id: u64,
     /// Pods whose volumes wait for their first tokens, and until when.
     waiting: BTreeMap<String, Mono>,
+    /// The time as the bridge said it, and when: tokens are good by its clock, as certificates are.
+    told: Option<(Timestamp, Mono)>,
 }
 
 impl Slot {
@@ -52,8 +57,14 @@ impl Slot {
             return None;
         }
         let refresh = self.held.as_ref().map(|held| {
-            let left = held.refresh_at(self.random).duration_since(now.wall);
-            now.mono.after(Duration::try_from(left).unwrap_or_default().min(LOOK_AGAIN))
+            let refresh = held.refresh_at(self.random);
+            let left = |from: Timestamp| Duration::try_from(refresh.duration_since(from)).unwrap_or_default();
+            match self.came {
+                Some(came) => came.after(left(held.issued)),
+                // By a clock that is behind nobody can tell its age.
+                None if now.wall < held.issued => now.mono,
+                None => now.mono.after(left(now.wall).min(LOOK_AGAIN)),
+            }
         });
         // A look that comes before its time finds nothing due and looks again.
         let due = refresh.unwrap_or(now.mono);
@@ -66,6 +77,18 @@ impl Slot {
 }
 
 impl Tokens {
+    /// The bridge has said what time it is.
+    pub(super) fn time_told(&mut self, now_ms: Option<u64>, mono: Mono) {
+        let told = now_ms.and_then(|ms| i64::try_from(ms).ok()).and_then(|ms| Timestamp::from_millisecond(ms).ok());
+        self.told = told.map(|told| (told, mono)).or(self.told);
+    }
+
+    /// The time by the bridge's clock, if it has said it.
+    fn true_time(&self, now: Now) -> Now {
+        let told = self.told.and_then(|(told, at)| told.checked_add(now.mono.since(at)).ok());
+        Now { wall: told.unwrap_or(now.wall), ..now }
+    }
+
     /// Answers are lost with the connection that they were asked on.
     pub(super) fn disconnected(&mut self) {
         self.slots.values_mut().for_each(|slot| slot.asked = None);
@@ -110,7 +133,7 @@ impl Tokens {
 
     /// Asks for what is due.
     pub(super) fn renew(&mut self, cx: &Context) {
-        let now = cx.clock.now();
+        let now = self.true_time(cx.clock.now());
         if let Some(link) = cx.connection() {
             let mut under_way = self.slots.values().filter(|slot| slot.asked.is_some()).count();
             for ((uid, wanted), slot) in self.slots.iter_mut().filter(|(_, slot)| slot.is_due(&now)) {
@@ -143,7 +166,7 @@ impl Tokens {
         if self.slots.is_empty() {
             return None;
         }
-        let now = cx.clock.now();
+        let now = self.true_time(cx.clock.now());
         // Offline there is nothing to wake for: the connection's arrival is news.
         let connected = cx.connection().is_some();
         let slots = self.slots.values().filter(|_| connected).filter_map(|slot| slot.due(&now));
@@ -174,7 +197,7 @@ impl Tokens {
             Ok(held) => {
                 // Durable first: what a pod has read once it must find again after a power cut.
                 cx.store.write_durable(|writer| writer.put_token(&uid, &wanted, &held))?;
-                *slot = Slot { held: Some(held), random: random(), ..Slot::default() };
+                *slot = Slot { held: Some(held), came: Some(now.mono), random: random(), ..Slot::default() };
                 if !self.lacks(&uid) {
                     cx.tell(&uid, PodEvent::DependencyChanged);
                 }
@@ -238,9 +261,9 @@ mod tests {
         let key = ("uid".to_owned(), Wanted { audience: String::new(), seconds: 3600 });
         let mut tokens = Tokens::default();
         tokens.slots.insert(key.clone(), Slot { held: Some(held.clone()), ..Slot::default() });
-        // A clock in 1970 asks for nothing; one far ahead asks, and neither throws anything away.
+        // By a clock that cannot be right it is asked for, and nothing is thrown away.
         for (wall, due) in
-            [("1970-01-01T00:01:00Z", false), ("2026-01-01T00:30:00Z", false), ("2036-01-01T00:00:00Z", true)]
+            [("1970-01-01T00:01:00Z", true), ("2026-01-01T00:30:00Z", false), ("2036-01-01T00:00:00Z", true)]
         {
             assert_eq!(tokens.slots[&key].is_due(&now(wall)), due, "{wall}");
             assert!(!tokens.lacks("uid"), "no pod waits for one that it has");
@@ -252,5 +275,27 @@ mod tests {
         assert!(!tokens.slots[&key].is_due(&now("2036-01-01T00:00:00Z")), "asked again after the pause");
         tokens.forget("uid");
         assert!(tokens.slots.is_empty(), "it goes with its pod");
+    }
+
+    #[test]
+    fn token_is_renewed_while_the_clock_is_behind() {
+        let time = |text: &str| text.parse::<Timestamp>().expect("a time");
+        let held =
+            Held { token: "t".into(), issued: time("2026-01-01T00:00:00Z"), expires: time("2026-01-01T01:00:00Z") };
+        let key = ("uid".to_owned(), Wanted { audience: String::new(), seconds: 3600 });
+        let slot = Slot { held: Some(held.clone()), came: Some(Mono(1_000)), ..Slot::default() };
+        let at = |wall: &str, minutes: u64| Now { mono: Mono(1_000 + minutes * 60_000), ..now(wall) };
+        for wall in ["1970-01-01T00:00:00Z", "2026-01-01T00:00:00Z", "2036-01-01T00:00:00Z"] {
+            assert!(!slot.is_due(&at(wall, 47)), "{wall}: it has come to this process");
+            assert!(slot.is_due(&at(wall, 48)), "{wall}");
+        }
+        // One that the store had: by the bridge's clock.
+        let mut tokens = Tokens::default();
+        tokens.slots.insert(key.clone(), Slot { held: Some(held), ..Slot::default() });
+        let ms = |text: &str| u64::try_from(time(text).as_millisecond()).ok();
+        tokens.time_told(ms("2026-01-01T00:10:00Z"), Mono(1_000));
+        let behind = tokens.true_time(at("2026-01-01T00:01:00Z", 30));
+        assert_eq!((behind.wall, tokens.slots[&key].is_due(&behind)), (time("2026-01-01T00:40:00Z"), false));
+        assert!(tokens.slots[&key].is_due(&tokens.true_time(at("2026-01-01T00:01:00Z", 40))));
     }
 }

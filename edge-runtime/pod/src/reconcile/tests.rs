@@ -1,6 +1,7 @@
 //! Roads of a pod, told as news in and steps out. Every turn also checks that asking twice adds nothing.
 
 use super::super::record::NodeEnd;
+use super::super::refusal::{Admission, Refusal};
 use super::super::status::{HostFacts, publish};
 use serde_json::json;
 
@@ -540,6 +541,45 @@ fn what_can_never_run_is_refused_at_once() {
     assert_eq!(sim.events, ["PodFeatureUnsupported: spec.resourceClaims is not supported by this node"]);
     assert_eq!(sim.record.terminal.as_ref().unwrap().reason, "PodFeatureUnsupported");
     assert_eq!(sim.tell(PodEvent::DeletionRequested { grace_s: 9 }), ["gone"]);
+}
+
+#[test]
+fn pod_waits_while_ending_pods_hold_its_port() {
+    let refusal = Refusal { reason: "NodePorts".into(), message: "no free ports".into() };
+    let mut sim = Sim::new(one("Always"));
+    sim.admission = Admission::Waits(refusal.clone());
+    assert!(sim.turn().is_empty());
+    assert_eq!((sim.wake_s(), sim.record.admitted, sim.record.terminal.is_some()), (Some(1), false, false));
+    assert!(sim.wait(1).is_empty());
+    assert_eq!(sim.events, ["WaitingForNode: waits for pods of this node that are ending: no free ports"]);
+    let (_, status) = publish(&sim.pod, sim.record.clone(), &HostFacts::default(), &sim.now());
+    assert_eq!(status.phase.as_deref(), Some("Pending"));
+    sim.admission = Admission::Admitted;
+    assert_eq!(sim.wait(1), ["sandbox"]);
+    // Another pod may come first.
+    let mut late = Sim::new(one("Always"));
+    late.admission = Admission::Waits(refusal.clone());
+    late.turn();
+    late.admission = Admission::Refused(refusal.clone());
+    assert!(late.wait(1).is_empty());
+    let (_, status) = publish(&late.pod, late.record.clone(), &HostFacts::default(), &late.now());
+    assert_eq!((status.phase.as_deref(), status.reason.as_deref()), (Some("Failed"), Some("NodePorts")));
+    // One that is deleted while it waits goes.
+    let mut gone = Sim::new(one("Always"));
+    gone.admission = Admission::Waits(refusal);
+    gone.turn();
+    assert_eq!(gone.tell(PodEvent::DeletionRequested { grace_s: 9 }), ["gone"]);
+}
+
+#[test]
+fn deadline_counts_no_time_before_the_clock_was_set() {
+    let mut sim =
+        Sim::new(pod(json!({"activeDeadlineSeconds": 3600, "containers": [{"name": "c", "image": "img:1"}]})));
+    sim.record.started_at = jiff::Timestamp::UNIX_EPOCH;
+    sim.bring_up();
+    sim.boot = "next".to_owned();
+    sim.turn();
+    assert_eq!(sim.record.terminal, None, "it has not run for fifty years");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::event::{PodEvent, ProbeKind, StartFailure};
-use super::super::refusal::Refusal;
+use super::super::refusal::{Admission, Refusal};
 use super::super::testing::{Sim, one, pod};
 use super::*;
 
@@ -251,7 +251,7 @@ fn a_deleted_pod_ends_with_a_final_phase() {
 #[test]
 fn a_refused_pod() {
     let mut sim = Sim::new(one("Always"));
-    let refuse = |_: &Pod| Some(Refusal { reason: "OutOfcpu".into(), message: "no cpu".into() });
+    let refuse = |_: &Pod| Admission::Refused(Refusal { reason: "OutOfcpu".into(), message: "no cpu".into() });
     let world = super::super::reconcile::World { image: &|_| None, admit: &refuse, resize: &|_| None };
     let plan = super::super::reconcile::reconcile(&sim.pod, sim.record.clone(), &world, &sim.now());
     sim.record = plan.record;

@@ -8,6 +8,9 @@ use super::super::record::{
 };
 use super::containers::{exited, unseen_exit};
 
+/// Before 2020-01-01 a clock does not know the time: this program did not exist then.
+const CLOCK_FLOOR: i64 = 1_577_836_800;
+
 /// Exit code and reason of containers that a reboot ended, as container runtimes report them.
 const REBOOT_EXIT: i32 = 255;
 
@@ -17,8 +20,10 @@ pub(crate) fn settle_boot(mut record: PodRecord, now: &Now) -> PodRecord {
         return record;
     }
     record.boot_id = now.boot_id.to_string();
-    // Only the wall clock knows how long the machine was off; one that has fallen back takes nothing away.
-    let active = now.wall.as_second().saturating_sub(record.started_at.as_second());
+    // Only the wall clock knows how long the machine was off; one that has fallen back takes nothing away, and one that had
+    // not been set when the pod started adds nothing.
+    let started = Some(record.started_at.as_second()).filter(|second| *second >= CLOCK_FLOOR);
+    let active = started.map_or(0, |second| now.wall.as_second().saturating_sub(second));
     record.active_before_s = record.active_before_s.max(u32::try_from(active).unwrap_or(0));
     record.active_since = now.mono;
     record.ips.clear();
