@@ -136,5 +136,9 @@ fn item(kind: &str, object: &Stored, window: Duration) -> Value {
 }
 
 fn quantities(usage: Usage) -> Value {
-    json!({"cpu": format!("{}n", usage.cpu), "memory": format!("{}Ki", usage.memory.div_ceil(1024))})
+    let mut quantities = json!({"cpu": format!("{}n", usage.cpu)});
+    if let Some(bytes) = usage.memory {
+        quantities.set("memory", format!("{}Ki", bytes.div_ceil(1024)).into());
+    }
+    quantities
 }

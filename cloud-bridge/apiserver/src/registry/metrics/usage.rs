@@ -12,8 +12,8 @@ use serde_json::Value;
 pub(crate) struct Usage {
     /// Billionths of a core.
     pub cpu: u64,
-    /// Bytes of the working set.
-    pub memory: u64,
+    /// Bytes of the working set; none where the kernel does not count memory (a Raspberry Pi's has that controller off).
+    pub memory: Option<u64>,
 }
 
 /// Use of one pod: its containers by name, in the order of the measurement.
@@ -56,7 +56,7 @@ fn text(value: &Value) -> &str {
 }
 
 fn rate(before: &Value, now: &Value, between: Duration) -> Option<Usage> {
-    let memory = now["memory"]["workingSetBytes"].as_u64()?;
+    let memory = now["memory"]["workingSetBytes"].as_u64();
     let total = |stats: &Value| stats["cpu"]["usageCoreNanoSeconds"].as_u64();
     let used = total(now)?.checked_sub(total(before)?)?;
     let nanos = between.as_nanos().max(1);
@@ -83,9 +83,20 @@ mod tests {
     fn a_counter_becomes_a_rate() {
         let (before, now) = (summary(1_000_000_000, "t"), summary(1_500_000_000, "t"));
         let between = Duration::from_secs(2);
-        let expected = Usage { cpu: 250_000_000, memory: 4096 };
-        assert_eq!(node(&before, &now, between), Some(Usage { memory: 1 << 20, ..expected }));
+        let expected = Usage { cpu: 250_000_000, memory: Some(4096) };
+        assert_eq!(node(&before, &now, between), Some(Usage { memory: Some(1 << 20), ..expected }));
         assert_eq!(pods(&before, &now, between)["u"], [("c".to_owned(), expected)]);
+    }
+
+    #[test]
+    fn cpu_is_told_without_memory() {
+        let without = |mut summary: Value| {
+            summary["pods"][0]["containers"][0]["memory"] = json!({});
+            summary
+        };
+        let (before, now) = (summary(0, "t"), summary(500_000_000, "t"));
+        let found = pods(&without(before), &without(now), Duration::from_secs(1));
+        assert_eq!(found["u"], [("c".to_owned(), Usage { cpu: 500_000_000, memory: None })]);
     }
 
     #[test]
