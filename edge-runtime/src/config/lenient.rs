@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use edge_protocol::node_labels;
 use serde_yaml_ng::Value;
 
 use super::file::{ConfigError, ConfigFile};
+use super::node::label_problem;
 
 /// A file with more keys to leave out is none of ours.
 const LIMIT: usize = 64;
@@ -33,7 +33,7 @@ impl ConfigFile {
                 Ok(mut parsed) => {
                     let said = |why| ConfigError::Invalid { file: file.into(), key: "labels".to_owned(), why };
                     parsed.labels.retain(|key, value| {
-                        let problem = node_labels::problem(key, value);
+                        let problem = label_problem(key, value);
                         left_out.extend(problem.iter().map(|why| said(why.clone()).to_string()));
                         problem.is_none()
                     });

@@ -62,9 +62,16 @@ fn host_name() -> String {
     nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default().to_lowercase()
 }
 
-/// Refuses a label that the bridge would not write (and a cluster's API not take).
+/// The bridge gives each node this role: to ask for it is no mistake.
+const ROLE: &str = "node-role.kubernetes.io/edge";
+
+/// Why the bridge would not write this label, or a cluster's API not take it.
+pub(super) fn label_problem(key: &str, value: &str) -> Option<String> {
+    if key == ROLE { None } else { node_labels::problem(key, value) }
+}
+
 pub(super) fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Wrong> {
-    let problem = labels.iter().find_map(|(key, value)| node_labels::problem(key, value));
+    let problem = labels.iter().find_map(|(key, value)| label_problem(key, value));
     problem.map_or(Ok(()), |why| Err(wrong("labels", why)))
 }
 

@@ -95,7 +95,7 @@ mod tests {
         for text in [
             "",
             "max-pods: 7\nnetwork: {subnet: 10.9.0.0/24, cluster-dns: [10.96.0.10]}\nlogs: {bytes-per-second: 0}\n",
-            "network: {pod-cidrs: [10.9.0.0/24, 'fd00::/112']}\nlabels: {a/b: 'yes', c: \"two\\nlines\", d: '1'}\n",
+            "network: {pod-cidrs: [10.9.0.0/24, 'fd00::/112']}\nlabels: {a/b: 'yes', c: '', d: '1'}\nreserved: {cpu-millis: 1}\n",
             "taints: ['a=b:NoSchedule']\neviction: {hard: {memory.available: 7Mi, imagefs.available: '0', pid.available: 0.5%}}\n",
             "devices: {a.b/c: [/dev/tty0], a.b/d: {paths: ['/dev/i2c-*'], share: 3}}\nruntimes: {crun: {command: crun}}\n",
             "registry: [{host: docker.io, mirrors: ['http://cache:5000'], plain-http: true}]\nimages: {pinned: [a]}\n",
