@@ -13,9 +13,12 @@ pub(super) fn write(context: &Context<'_>) -> Plan {
     let old = context.set.status.as_ref().map_or_else(|| json!({}), |old| json!(old));
     let action = Action::status(Kind::StatefulSet, &context.set.metadata, &old, &json!(status(context)));
     let pods = context.replicas.values().chain(context.condemned.values());
-    let waits = pods.filter_map(|pod| match pod.is_terminal() {
-        true => Some(context.keeps_place(pod)),
-        false => pod.available_in(context.min_ready_seconds(), context.now),
+    let waits = pods.filter_map(|pod| {
+        if pod.is_terminal() {
+            Some(context.keeps_place(pod))
+        } else {
+            pod.available_in(context.min_ready_seconds(), context.now)
+        }
     });
     Plan::one_by_one(action.into_iter().collect()).again(waits.filter(|wait| !wait.is_zero()).min())
 }
