@@ -42,7 +42,7 @@ fn budget_reads_the_scale_of_a_custom_controller() {
     let owner = json!({"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "roll", "uid": "r", "controller": true});
     for number in 0..3 {
         let metadata = json!({"name": format!("own-{number}"), "labels": {"app": "own"}, "ownerReferences": [owner]});
-        course.model.put(Kind::Pod, json!({"metadata": metadata, "spec": {"nodeName": "a", "containers": []}}));
+        course.model.put(Kind::Pod, json!({"metadata": metadata, "spec": {"containers": []}}));
     }
     course.settle();
     assert_eq!(condition(&course.model)["reason"], "SyncFailed", "it has none");

@@ -203,7 +203,11 @@ fn long_name_makes_pods_with_labels_that_fit() {
         let name = "n".repeat(length);
         let mut set = stateful_set(1, "OrderedReady");
         set["metadata"]["name"] = name.as_str().into();
-        let mut course = settled(set);
+        let mut course = Course::new(1, |_, _| {});
+        course.calm = true;
+        course.model.put(Kind::StatefulSet, set);
+        course.step(1);
+        course.settle();
         let pod = course.model.get(Kind::Pod, &format!("{name}-0"));
         let labels = pod["metadata"]["labels"].as_object().unwrap();
         assert!(labels.values().all(|label| label.as_str().unwrap().len() <= 63), "{labels:?}");
