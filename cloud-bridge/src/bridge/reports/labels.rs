@@ -62,7 +62,7 @@ pub(super) fn missing_taints(object: &Value, taints: &Value) -> Vec<String> {
         .as_array()
         .into_iter()
         .flatten()
-        .filter(|taint| !held.is_some_and(|held| held.iter().any(|held| same(held, taint))));
+        .filter(|taint| held.is_none_or(|held| !held.iter().any(|held| same(held, taint))));
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     missing.map(|taint| format!("{}:{}", text(&taint["key"]), text(&taint["effect"]))).collect()
 }
