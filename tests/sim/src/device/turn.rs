@@ -7,6 +7,7 @@ use edge_runtime::store::StoreError;
 use sampan_pod::clock::Now;
 use sampan_pod::event::{Exit, PodEvent};
 use sampan_pod::reconcile::{World, reconcile};
+use sampan_pod::refusal::Admission;
 use sampan_pod::status::{HostFacts, publish};
 use sampan_pod::step::Step;
 
@@ -23,7 +24,11 @@ impl Device {
         let uid = uid.clone();
         entry.dirty = false;
         entry.wake = None;
-        let world = World { image: &|image| Some(format!("sha256:{image}")), admit: &|_| None, resize: &|_| None };
+        let world = World {
+            image: &|image| Some(format!("sha256:{image}")),
+            admit: &|_| Admission::Admitted,
+            resize: &|_| None,
+        };
         let plan = reconcile(&entry.pod, entry.record.clone(), &world, &clock);
         let (record, status) = publish(&entry.pod, plan.record, &HostFacts::default(), &clock);
         let mut reports = Vec::new();
