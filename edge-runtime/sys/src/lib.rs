@@ -24,4 +24,5 @@ pub mod terminal;
 pub mod time;
 pub mod trash;
 pub mod watch;
+pub mod words;
 pub mod writeback;
