@@ -8,6 +8,7 @@ use crate::listen;
 use crate::listen::metrics_port::PlainPorts;
 use anyhow::{Context, bail};
 use clap::Args;
+use edge_protocol::duration::Typed;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
 /// How nodes are let in.
@@ -64,16 +65,7 @@ pub async fn client(kubeconfig: Option<PathBuf>) -> anyhow::Result<kube::Client>
 }
 
 pub(crate) fn duration(text: &str) -> anyhow::Result<Duration> {
-    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
-    let seconds = match unit {
-        "s" | "" => 1,
-        "m" => 60,
-        "h" => 3600,
-        "d" => 86_400,
-        _ => bail!("want a number and one of s, m, h, d"),
-    };
-    let number: u64 = number.parse().context("want a number and one of s, m, h, d")?;
-    Ok(Duration::from_secs(number.saturating_mul(seconds)))
+    Ok(text.parse::<Typed>()?.0)
 }
 
 /// How often something is looked at.

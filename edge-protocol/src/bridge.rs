@@ -28,8 +28,6 @@ use std::time::Duration;
 /// Reports a node may have under way, and their bytes; its own window is smaller.
 const MAX_REPORTS: usize = 256;
 const MAX_REPORT_BYTES: usize = 4 << 20;
-/// What they take in memory, parsed as they wait. A node's own window is of 512 KiB of text, and one more.
-const MAX_REPORT_WEIGHT: usize = 16 << 20;
 
 /// Token requests a node may have under way.
 const MAX_TOKENS: usize = 64;

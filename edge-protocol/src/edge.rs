@@ -9,13 +9,12 @@ mod receive;
 mod reports;
 
 use crate::compress::UnpackError;
-use crate::frame::{Decoded, Decoder, Message, encode};
+use crate::frame::{Decoded, Decoder, encode, too_large};
 use crate::liveness::Liveness;
 use crate::message::{Der, ObjectKey, ObjectRef, Position, Report, StreamId, ToCloud, ToEdge, TokenRequest};
 use crate::outgoing::{Outgoing, Piece, Whole};
 use crate::stream::{StreamError, Streams};
 use crate::version::{self, Hello, Welcome};
-use crate::weight::weight;
 use crate::wire::{self, Content, Frame};
 use crate::{HEARTBEAT, SessionError, shorten};
 use held::{Bracket, Doubts, Held};
@@ -201,9 +200,8 @@ impl EdgeSession {
     /// # Errors
     /// The window is full: offer it again after an [`UpAcked`](EdgeEvent::UpAcked).
     pub fn up(&mut self, id: u64, report: Report) -> Result<(), WindowFull> {
-        if let Pushed::TooLarge(size) = self.reports.push(id, report)? {
+        if let Pushed::TooLarge(reason) = self.reports.push(id, report)? {
             // Sent, it would break this connection, and again every one after it.
-            let reason = format!("report of {size} bytes is over the link's limit of {}", ToCloud::MAX);
             self.events.push_back(EdgeEvent::UpRefused(id, reason));
         }
         Ok(())
@@ -239,7 +237,7 @@ impl EdgeSession {
             return false;
         }
         let text = encode(&ToCloud::Devices { batch, devices });
-        let fits = text.len() <= ToCloud::MAX && weight(&text) <= ToCloud::MAX_WEIGHT;
+        let fits = too_large::<ToCloud>(&text).is_none();
         if fits {
             self.devices = Some((batch, text));
         }
@@ -278,7 +276,7 @@ impl EdgeSession {
             return false;
         }
         let text = encode(message);
-        let fits = text.len() <= ToCloud::MAX && weight(&text) <= ToCloud::MAX_WEIGHT;
+        let fits = too_large::<ToCloud>(&text).is_none();
         if fits {
             self.rules.push_back(text);
         }

@@ -20,6 +20,10 @@ pub const MAX_TO_CLOUD: usize = 2 << 20;
 /// report; its text is a tenth of this.
 pub const MAX_WEIGHT_TO_CLOUD: usize = 8 << 20;
 
+/// Memory that all reports of one node may take while they are under way. The node's window ends at half of it, so that
+/// the heaviest report on top still fits.
+pub(crate) const MAX_REPORT_WEIGHT: usize = 2 * MAX_WEIGHT_TO_CLOUD;
+
 /// Messages longer than this travel in slices of this size, so that heartbeats find a gap between them
 /// on a slow line. Escaping at most doubles the slice: JSON text holds no raw control characters.
 pub const PART: usize = 64 << 10;
@@ -219,6 +223,14 @@ impl Decoder {
             other => Ok(other),
         }
     }
+}
+
+/// Why a message of this text cannot be sent, if so: the other end refuses it and ends the connection.
+pub(crate) fn too_large<T: Message>(text: &str) -> Option<String> {
+    if text.len() > T::MAX {
+        return Some(format!("message of {} bytes is over the link's limit of {}", text.len(), T::MAX));
+    }
+    weigh::<T>(text).err().map(|error| format!("{error}, though its text has only {} bytes", text.len()))
 }
 
 fn weigh<T: Message>(text: &str) -> Result<usize, FrameError> {

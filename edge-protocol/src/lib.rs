@@ -17,6 +17,7 @@
 //! | [`edge`] | [`EdgeSession`](edge::EdgeSession): one connection, seen from the node |
 //! | [`stream`] | byte streams (logs, ...) under credit |
 //! | [`topic`] | topics and filters of MQTT |
+//! | [`duration`] | durations as people type them |
 //! | [`channel`] | records inside a stream: exec, attach, port-forward |
 //! | [`names`] | names that have to fit: of events, of log folders |
 //! | [`node_labels`] | which labels a node may give itself |
@@ -80,6 +81,7 @@ mod body;
 pub mod bridge;
 pub mod channel;
 pub mod compress;
+pub mod duration;
 pub mod edge;
 pub mod frame;
 pub mod json;

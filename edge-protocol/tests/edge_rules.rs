@@ -198,6 +198,33 @@ fn reports_too_large_to_travel_are_refused_at_once_and_large_ones_wait_for_each_
 }
 
 #[test]
+fn report_too_heavy_for_the_bridge_is_refused_by_the_node() {
+    let mut edge = node();
+    feed(&mut edge, &[welcome(true)]).expect("in order");
+    // Two bytes of text for each empty object: far below the limit of the text, far above that of memory.
+    let objects = |count| Report::Node { node: vec![serde_json::json!({}); count].into() };
+    edge.up(1, objects(20_000)).expect("taken");
+    let refused = std::iter::from_fn(|| edge.poll_event()).last();
+    assert!(matches!(&refused, Some(EdgeEvent::UpRefused(1, why)) if why.contains("60")), "{refused:?}");
+    assert_eq!(sent::<ToCloud>(|| edge.poll_transmit(NOW)).len(), 1, "the hello alone");
+}
+
+#[test]
+fn window_of_reports_ends_before_the_bridge_refuses_their_weight() {
+    let mut edge = node();
+    feed(&mut edge, &[welcome(true)]).expect("in order");
+    let mut id = 0;
+    while edge.up_room() > 0 {
+        edge.up(id, Report::Node { node: vec![serde_json::json!({}); 5_000].into() }).expect("room");
+        id += 1;
+    }
+    // A report of 5,000 objects weighs 3.8 MiB; the bridge takes 16 MiB at once.
+    assert_eq!(id, 3);
+    feed(&mut edge, &[ToEdge::UpAck { ids: vec![0, 1, 2] }]).expect("in order");
+    assert!(edge.up_room() > 3, "acknowledged reports no longer count");
+}
+
+#[test]
 fn unknown_messages_are_skipped_and_nacked_but_not_without_end() {
     let mut edge = node();
     edge.handle(

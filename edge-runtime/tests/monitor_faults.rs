@@ -242,3 +242,26 @@ fn a_monitor_without_descriptors_takes_nobody_for_ended() {
         descriptors("24");
     });
 }
+
+#[test]
+fn monitor_that_hangs_is_told_and_that_it_answers_again() {
+    if !can_run() {
+        return;
+    }
+    let node = Node::with(|settings: &mut Settings| settings.patience = Duration::from_secs(2));
+    node.run(async {
+        node.client.start(node.bundle("runs", "sleep 1000")).await.unwrap();
+        node.started("runs").await;
+        let monitor = node.monitor_pid().unwrap();
+        let silent =
+            |event: &MonitorEvent| if let MonitorEvent::Silent(why) = event { Some(why.clone()) } else { None };
+        kill(monitor, nix::sys::signal::Signal::SIGSTOP as i32);
+        // Nobody asks the monitor for anything: it is looked after all the same.
+        let why = node.wait_for(silent).await.unwrap();
+        assert!(why.contains(&format!("process {monitor}, state T")), "{why}");
+        kill(monitor, nix::sys::signal::Signal::SIGCONT as i32);
+        assert_eq!(node.wait_for(silent).await, None);
+        node.client.kill("runs", 9).await.unwrap();
+        node.exited("runs").await;
+    });
+}

@@ -26,6 +26,8 @@ put() {
     mkdir -p "$root$(dirname "$3")"
     cp "$2" "$root$3.new"
     chmod "$1" "$root$3.new"
+    # A power cut must not leave a name without its bytes: what starts the node would be empty.
+    sync "$root$3.new" 2>/dev/null || sync
     mv -f "$root$3.new" "$root$3"
 }
 # As dpkg does with configuration: what was changed stays.
@@ -66,6 +68,7 @@ install_all() {
         openrc) put 755 init/edge-runtime.openrc /etc/init.d/edge-runtime ;;
         script) put 755 init/edge-runtime.init /etc/init.d/edge-runtime ;;
     esac
+    put 644 init/edge-runtime.logrotate /etc/logrotate.d/edge-runtime
     put 644 share/edge-runtime.bash /usr/share/bash-completion/completions/edge-runtime
     put 644 share/edge-runtime.8.gz /usr/share/man/man8/edge-runtime.8.gz
     put 644 share/edge-runtime.yaml.5.gz /usr/share/man/man5/edge-runtime.yaml.5.gz
@@ -83,7 +86,7 @@ remove_all() {
     [ -n "$root" ] || edge-runtime reset ${1:+--all}
     rm -f "$root/usr/bin/edge-runtime" "$root/etc/init.d/edge-runtime" "$root/etc/init.d/S95edge-runtime" \
         "$root/etc/systemd/system/edge-runtime.service" "$root/etc/systemd/system/edge-runtime-firstboot.service" \
-        "$root/usr/share/bash-completion/completions/edge-runtime" "$root/usr/share/man/man8/edge-runtime.8.gz" \
+        "$root/etc/logrotate.d/edge-runtime" "$root/usr/share/bash-completion/completions/edge-runtime" "$root/usr/share/man/man8/edge-runtime.8.gz" \
         "$root/usr/share/man/man5/edge-runtime.yaml.5.gz"
     rm -rf "$root/usr/lib/edge-runtime"
     [ -z "${1:-}" ] || rm -rf "$root/etc/edge-runtime" "$root/etc/default/edge-runtime" "$root/etc/default/edge-runtime.dist" "$root/run/edge-runtime"

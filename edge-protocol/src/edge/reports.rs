@@ -1,7 +1,8 @@
-//! The window of outbox rows that are on their way up, by number and by bytes.
+//! The window of outbox rows that are on their way up, by number, by bytes, and by what they take at the bridge.
 
-use crate::frame::{Message, encode};
+use crate::frame::{MAX_REPORT_WEIGHT, Message, encode, too_large};
 use crate::message::{Report, ToCloud};
+use crate::weight::weight;
 use std::collections::{HashMap, VecDeque};
 
 /// Rows sent or queued and not acknowledged.
@@ -9,6 +10,10 @@ const WINDOW: usize = 64;
 
 /// Bytes of those rows; one more row is let through below it.
 const WINDOW_BYTES: usize = 512 << 10;
+
+/// [Weight](crate::weight) of those rows; one more row is let through below it. A bridge ends the connection of a node
+/// that exceeds [`MAX_REPORT_WEIGHT`].
+const WINDOW_WEIGHT: usize = MAX_REPORT_WEIGHT - ToCloud::MAX_WEIGHT;
 
 /// The window for reports is full; offer the row again after an acknowledgement.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -18,8 +23,14 @@ pub struct WindowFull;
 /// What became of a row.
 pub(super) enum Pushed {
     Queued,
-    /// It can never be sent: longer than any message may be.
-    TooLarge(usize),
+    /// It can never be sent, and why: larger than any message may be.
+    TooLarge(String),
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Size {
+    bytes: usize,
+    weight: usize,
 }
 
 #[derive(Debug, Default)]
@@ -27,13 +38,15 @@ pub(super) struct Reports {
     /// Texts of messages.
     queued: VecDeque<String>,
     /// Sizes by row.
-    unsettled: HashMap<u64, usize>,
+    unsettled: HashMap<u64, Size>,
     bytes: usize,
+    weight: usize,
 }
 
 impl Reports {
     pub(super) fn room(&self) -> usize {
-        if self.bytes >= WINDOW_BYTES { 0 } else { WINDOW - self.unsettled.len() }
+        let full = self.bytes >= WINDOW_BYTES || self.weight >= WINDOW_WEIGHT;
+        if full { 0 } else { WINDOW - self.unsettled.len() }
     }
 
     /// A row already on its way is not sent twice.
@@ -45,12 +58,13 @@ impl Reports {
             return Err(WindowFull);
         }
         let text = encode(&ToCloud::Up { id, report });
-        let size = text.len();
-        if size > ToCloud::MAX {
-            return Ok(Pushed::TooLarge(size));
+        if let Some(why) = too_large::<ToCloud>(&text) {
+            return Ok(Pushed::TooLarge(why));
         }
+        let size = Size { bytes: text.len(), weight: weight(&text) };
         self.unsettled.insert(id, size);
-        self.bytes += size;
+        self.bytes += size.bytes;
+        self.weight += size.weight;
         self.queued.push_back(text);
         Ok(Pushed::Queued)
     }
@@ -61,8 +75,9 @@ impl Reports {
 
     /// True if the row was on its way.
     pub(super) fn settle(&mut self, id: u64) -> bool {
-        let size = self.unsettled.remove(&id);
-        self.bytes -= size.unwrap_or_default();
-        size.is_some()
+        let Some(size) = self.unsettled.remove(&id) else { return false };
+        self.bytes -= size.bytes;
+        self.weight -= size.weight;
+        true
     }
 }

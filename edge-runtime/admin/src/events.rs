@@ -2,12 +2,13 @@
 //! taken yet; both can be read while it runs or not.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::thread::sleep;
 use std::time::Duration;
 
 use edge_protocol::message::Report;
 use edge_runtime::cli::verb::{Flag, Given, JSON, NAMESPACE, OUTPUT, Operands, Verb};
-use edge_runtime::cli::{CliError, print};
+use edge_runtime::cli::{CliError, find, print};
 use edge_runtime::paths::Paths;
 use edge_runtime::store::Store;
 use serde_json::Value;
@@ -25,7 +26,7 @@ pub(crate) const VERB: Verb = Verb {
         Flag::switch("follow", "show new ones as they come, until interrupted").short('f'),
         Flag::value("tail", "N", "only the last N"),
         NAMESPACE,
-        Flag::value("for", "NAME", "only of this pod, or of this node"),
+        Flag::value("for", "[KIND/]NAME", "only events of this pod or node, as pod/web"),
         JSON,
         OUTPUT,
     ],
@@ -36,29 +37,50 @@ pub(crate) const VERB: Verb = Verb {
 #[derive(Default)]
 pub(crate) struct Wanted {
     namespace: Option<String>,
+    kind: Option<String>,
     name: Option<String>,
 }
 
 impl Wanted {
+    /// `object`: `NAME`, or `KIND/NAME` as kubectl takes it.
+    fn new(namespace: Option<String>, object: Option<String>) -> Self {
+        let Some(object) = object else { return Self { namespace, ..Self::default() } };
+        let (kind, name) = object.split_once('/').map_or((None, &*object), |(kind, name)| (Some(kind), name));
+        let kind = kind.map(|kind| match kind.to_lowercase().as_str() {
+            "pod" | "pods" | "po" => "Pod".to_owned(),
+            "node" | "nodes" | "no" => "Node".to_owned(),
+            _ => kind.to_owned(),
+        });
+        Self { namespace, kind, name: Some(name.to_owned()) }
+    }
+
+    fn is_any(&self) -> bool {
+        self.namespace.is_none() && self.name.is_none()
+    }
+
     fn has(&self, event: &Value) -> bool {
         let of = &event["involvedObject"];
         let is =
             |wanted: &Option<String>, field: &str| wanted.as_ref().is_none_or(|wanted| of[field] == wanted.as_str());
-        is(&self.namespace, "namespace") && is(&self.name, "name")
+        is(&self.namespace, "namespace") && is(&self.kind, "kind") && is(&self.name, "name")
     }
 }
 
 fn run(given: Given) -> Result<(), CliError> {
     let paths = given.paths()?;
     let json = given.wants_json()?;
-    let wanted = Wanted { namespace: given.one("namespace")?, name: given.one("for")? };
+    let wanted = Wanted::new(given.one("namespace")?, given.one("for")?);
+    // To others than root every folder looks empty.
+    find::has_run(&paths)?;
     let tail: usize = given.one("tail")?.unwrap_or(MOST);
     let mut shown: Vec<String> = Vec::new();
     let first = all(&paths, in_the_store(&paths), &wanted);
     let skip = first.len().saturating_sub(tail);
     shown.extend(first.iter().take(skip).map(key));
     if first.is_empty() && !given.has("follow") && !json {
-        return print("no events are known; the daemon keeps those of this boot");
+        let none = if wanted.is_any() { "no events are known" } else { "none of the known events match" };
+        writeln!(std::io::stderr(), "{none}; the daemon keeps those of this boot")?;
+        return Ok(());
     }
     if !json && !first.is_empty() {
         print("TIME                 TYPE     REASON                 OBJECT                         MESSAGE")?;
@@ -159,8 +181,11 @@ mod tests {
         std::fs::write(paths.events(), format!("{}\n{}\n", event("a", 1, 1), event("b", 5, 2))).unwrap();
         let names: Vec<String> = all(&paths, in_the_store(&paths), &Wanted::default()).iter().map(key).collect();
         assert_eq!(names, ["\"a\"/1", "\"b\"/2"]);
-        let none = Wanted { name: Some("other".into()), namespace: None };
-        assert!(all(&paths, in_the_store(&paths), &none).is_empty());
+        for (object, count) in [("web", 2), ("pod/web", 2), ("Pod/web", 2), ("node/web", 0), ("other", 0)] {
+            let wanted = Wanted::new(None, Some(object.into()));
+            assert_eq!(all(&paths, in_the_store(&paths), &wanted).len(), count, "{object}");
+        }
+        assert!(all(&paths, in_the_store(&paths), &Wanted::new(Some("other".into()), None)).is_empty());
     }
 
     #[test]

@@ -1,9 +1,36 @@
 //! What a start of the daemon is to do, by what stands in the state. Knows no files and no processes.
 
+use serde::{Deserialize, Serialize};
+
 use crate::versions::{State, Subject};
 
 /// So often the daemon may be started within one trial: once, and twice more after it ended by itself.
 pub const STARTS: u32 = 3;
+
+/// Starts of one version in a row, each soon after the one before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Row {
+    pub version: String,
+    /// Of the last start, in seconds since the machine's.
+    pub at: u64,
+    pub starts: u32,
+}
+
+/// Between two starts of a daemon that ends at once, with the supervisor's pause.
+const SOON: u64 = 15;
+/// So often in a row a version may be started that is in force without a trial. Then the package's is: a bad block in a
+/// program shows itself only in its end.
+pub const ROW: u32 = 10;
+
+impl Row {
+    /// The row with one more start.
+    #[must_use]
+    pub fn with(self, version: &str, now: u64) -> Self {
+        let goes_on = self.version == version && now.checked_sub(self.at).is_some_and(|pause| pause <= SOON);
+        Self { version: version.to_owned(), at: now, starts: if goes_on { self.starts.saturating_add(1) } else { 1 } }
+    }
+}
 
 /// What a start does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +64,15 @@ pub fn decide(state: &mut State, boot_id: &str) -> Start {
 mod tests {
     use super::*;
     use crate::versions::Trial;
+
+    #[test]
+    fn starts_in_a_row_count_only_while_they_are_soon_and_of_one_version() {
+        let row = (0..5).fold(Row::default(), |row, turn| row.with("2-b", 100 + 12 * turn));
+        assert_eq!(row.starts, 5);
+        assert_eq!(row.clone().with("1-a", 149).starts, 1);
+        assert_eq!(row.clone().with("2-b", 148 + SOON + 1).starts, 1);
+        assert_eq!(row.with("2-b", 3).starts, 1, "another boot");
+    }
 
     #[test]
     fn a_trial_has_three_starts_and_one_boot() {

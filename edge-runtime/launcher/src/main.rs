@@ -8,9 +8,10 @@ use std::process::ExitCode;
 use sampan_launcher::start;
 use sampan_launcher::trial;
 use sampan_launcher::versions::Versions;
+use sampan_sys::words::verb_first;
 
 fn main() -> ExitCode {
-    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let args = verb_first(std::env::args_os().skip(1).collect());
     let versions = Versions::of_this_program(&root(&args));
     let launcher = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
     let done = match args.first().and_then(|verb| verb.to_str()) {

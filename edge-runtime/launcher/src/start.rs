@@ -2,12 +2,15 @@
 //! whether a trial goes on or is over.
 
 use std::ffi::OsString;
+use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::decide::{Start, decide};
+use sampan_sys::files::{private_dir, replace};
+
+use crate::decide::{ROW, Row, Start, decide};
 use crate::main_process::MainProcess;
 use crate::trial;
 use crate::versions::{DAEMON, Ended, State, Subject, Versions, boot_id};
@@ -22,6 +25,11 @@ const CANNOT_BE_REMEMBERED: &str = "the trial cannot be remembered";
 /// Becomes the daemon's program with these arguments; comes back only if no version can be started.
 pub fn daemon(versions: &Versions, launcher: &Path, args: &[OsString], say: Say<'_>) -> io::Error {
     let mut state = settle(versions, launcher, say);
+    if let Some(why) = ends_at_once(versions, &state) {
+        say(&format!("{why}; the package's version is started"));
+        let _ = versions.change(|state| give_up(state, &why).clone());
+        give_up(&mut state, &why);
+    }
     // With this the process that the supervisor knows is known to others, too.
     if let Err(error) = MainProcess::note_own(versions) {
         say(&format!("upgrades will not find the daemon: {error}"));
@@ -52,6 +60,20 @@ fn give_up<'a>(state: &'a mut State, why: &str) -> &'a State {
         }
     }
     state
+}
+
+/// Why the version in force is not started again: without a trial, nobody else would notice that it cannot run.
+fn ends_at_once(versions: &Versions, state: &State) -> Option<String> {
+    let version = state.current.as_deref().filter(|_| state.trial.is_none())?;
+    let file = versions.own_run_folder().join("starts.json");
+    let before: Row = fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+    let uptime = fs::read_to_string("/proc/uptime").ok()?;
+    let now = uptime.split('.').next()?.parse().ok()?;
+    let row = before.with(version, now);
+    // Without a word in /run nothing is counted, and the version is started as ever.
+    private_dir(&versions.own_run_folder()).ok()?;
+    replace(&file, &serde_json::to_vec(&row).ok()?, false).ok()?;
+    (row.starts > ROW).then(|| format!("version {version} has ended {ROW} times in a row within seconds of its start"))
 }
 
 /// What is in force for this start.
@@ -146,6 +168,20 @@ mod tests {
         assert!(state.last.as_ref().is_some_and(|last| !last.good && last.reason.contains("Exec format")));
         give_up(&mut state, "gone, too");
         assert_eq!(state.current, None);
+    }
+
+    #[test]
+    fn version_that_ends_at_once_makes_room_for_the_packages() {
+        let temp = tempfile::tempdir().unwrap();
+        let versions = Versions::new(temp.path(), &temp.path().join("usr/lib/edge-runtime"));
+        let state = State { current: Some("2-b".into()), ..State::default() };
+        for _ in 0..ROW {
+            assert_eq!(ends_at_once(&versions, &state), None);
+        }
+        assert!(ends_at_once(&versions, &state).unwrap().contains("10 times"));
+        assert_eq!(ends_at_once(&versions, &State::default()), None, "there is nothing beside the package's");
+        let trial = State { trial: Some(Trial::default()), ..state };
+        assert_eq!(ends_at_once(&versions, &trial), None, "a trial has a watcher");
     }
 
     fn on_trial(root: &Path, subject: Subject) -> Versions {

@@ -4,16 +4,18 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::fcntl::{Flock, FlockArg};
-use sampan_sys::files::{named, private_dir, remove_tree, replace, unless_missing};
+use sampan_sys::files::{lock_within, named, private_dir, remove_tree, replace, unless_missing};
 use serde::{Deserialize, Serialize};
 
 /// The program that a version cannot be without.
 pub const DAEMON: &str = "edge-runtime";
 /// What people run, beside it.
 pub const ADMIN: &str = "edge-admin";
+/// For the lock of the state: changing it takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// A longer file is damaged.
 const LONGEST: u64 = 1 << 20;
 
@@ -202,11 +204,14 @@ impl Versions {
     /// Changes it, alone: what `change` leaves behind is on the medium when this returns.
     ///
     /// # Errors
-    /// It cannot be written: all is as it was.
+    /// It cannot be written, or another process has the lock for 10 s: all is as it was.
     pub fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> io::Result<T> {
         private_dir(&self.folder())?;
         let lock = File::create(self.folder().join("lock")).map_err(named(&self.folder()))?;
-        let _lock = Flock::lock(lock, FlockArg::LockExclusive).map_err(|(_, error)| io::Error::from(error))?;
+        // A process that is stopped while it holds the lock must not keep the node from starting.
+        if !lock_within(&lock, PATIENCE)? {
+            return Err(io::Error::other(format!("{}: another process keeps the lock", self.folder().display())));
+        }
         let mut state = self.read();
         let before = state.clone();
         let answer = change(&mut state);

@@ -6,6 +6,9 @@ use std::process::Command;
 
 use super::CliError;
 
+/// Its name.
+pub(super) const PROGRAM: &str = "edge-admin";
+
 /// Name of each and what it is for; a test of that program holds its own against them.
 pub const VERBS: &[(&str, &str)] = &[
     ("join", "become a node of a cluster with a single-use token"),
@@ -22,7 +25,8 @@ pub const VERBS: &[(&str, &str)] = &[
 /// Becomes that program; comes back only where it cannot.
 pub(super) fn run(args: &[OsString]) -> CliError {
     let own = std::env::current_exe().unwrap_or_default();
-    let program = own.with_file_name("edge-admin");
-    let error = Command::new(&program).args(args).exec();
+    let program = own.with_file_name(PROGRAM);
+    // Errors begin with what was typed.
+    let error = Command::new(&program).arg0("edge-runtime").args(args).exec();
     CliError::Failed(format!("{}: {error}; it comes with the package of edge-runtime", program.display()))
 }

@@ -1,6 +1,7 @@
 //! The pods that the node remembers, and which pod and container somebody means on the command line.
 
-use std::io::Write;
+use std::io::{self, Write};
+use std::path::Path;
 
 use super::CliError;
 use super::verb::Given;
@@ -8,10 +9,31 @@ use crate::paths::Paths;
 use crate::pod::record::{ContainerKind, PodRecord};
 use crate::store::Store;
 
-/// What the node remembers, while its daemon runs or not.
-pub(super) fn store(paths: &Paths) -> Result<Store, CliError> {
+/// Whether a node has run on this root.
+///
+/// # Errors
+/// Only root can tell: the state's folders are closed to others.
+pub fn has_run(paths: &Paths) -> Result<bool, CliError> {
     let path = paths.store();
-    if !path.exists() {
+    path.try_exists().map_err(|error| needs_root(&path, &error))
+}
+
+/// Says what to do about a file that this user may not read.
+pub(super) fn needs_root(path: &Path, error: &io::Error) -> CliError {
+    let hint = match error.kind() {
+        io::ErrorKind::PermissionDenied => "; this command needs root: put sudo before it",
+        _ => "",
+    };
+    CliError::Failed(format!("{}: {error}{hint}", path.display()))
+}
+
+/// The node's store, while its daemon runs or not.
+///
+/// # Errors
+/// No node has run here, this user is not root, or the store is damaged.
+pub fn store(paths: &Paths) -> Result<Store, CliError> {
+    let path = paths.store();
+    if !has_run(paths)? {
         return Err(CliError::Failed(format!("{} does not exist: no node has run here", path.display())));
     }
     Ok(Store::open_shared(&path)?)

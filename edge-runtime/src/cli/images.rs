@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::ps::columns;
 use super::verb::{Flag, Given, JSON, Operands, Verb};
-use super::{CliError, print};
+use super::{CliError, find, print};
 use crate::image::digest::hex;
 use crate::image::gc::Sweep;
 use crate::image::helper::Helper;
@@ -68,10 +68,10 @@ fn sweep(how: &str) -> Result<Sweep, CliError> {
 
 fn list(paths: &Paths) -> Result<Vec<ImageRecord>, CliError> {
     // A look must not make a node where there is none.
-    if !paths.store().exists() {
-        return Ok(Vec::new());
+    match find::has_run(paths)? {
+        true => Ok(Store::open_shared(&paths.store())?.images()?),
+        false => Ok(Vec::new()),
     }
-    Ok(Store::open_shared(&paths.store())?.images()?)
 }
 
 /// Walks every layer and forgets the images whose layers lost something.

@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use edge_protocol::duration::Typed;
+use jiff::Timestamp;
 
 use super::find::stored_pods;
 use super::verb::{CONTAINER, Flag, Given, NAMESPACE, Operands, Verb};
@@ -28,7 +29,7 @@ pub(super) const VERB: Verb = Verb {
         Flag::switch("follow", "and what it prints from now on").short('f'),
         Flag::switch("previous", "of the attempt before this one").short('p'),
         Flag::value("tail", "N", "only the last lines"),
-        Flag::value("since", "SECONDS", "only what is not older"),
+        Flag::value("since", "DURATION", "only lines newer than this, as 5m; a number alone is seconds"),
         Flag::switch("timestamps", "each line with its time"),
     ],
     run,
@@ -80,15 +81,13 @@ async fn print(reader: &mut LogReader, still_runs: impl Fn() -> Result<bool, Cli
 }
 
 fn options(given: &Given) -> Result<LogOptions, CliError> {
-    let since = |seconds: i64| {
-        let since = Timestamp::now().checked_sub(SignedDuration::from_secs(seconds));
-        since.map_err(|error| CliError::Usage(format!("--since {seconds}: {error}")))
-    };
+    // Nothing is older than the oldest time there is.
+    let since = |Typed(age): Typed| Timestamp::now().checked_sub(age).unwrap_or(Timestamp::MIN);
     Ok(LogOptions {
         follow: given.has("follow"),
         timestamps: given.has("timestamps"),
         tail_lines: given.one("tail")?,
-        since: given.one::<i64>("since")?.map(since).transpose()?,
+        since: given.one::<Typed>("since")?.map(since),
         ..LogOptions::default()
     })
 }

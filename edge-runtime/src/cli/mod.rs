@@ -5,7 +5,7 @@ mod admin;
 mod devices;
 mod dns;
 mod exec;
-mod find;
+pub mod find;
 mod helpers;
 mod images;
 mod import;
@@ -32,7 +32,9 @@ use serde::de::DeserializeOwned;
 use verb::{Operands, Shown, Verb};
 
 use crate::sys::oom;
+use crate::sys::words::verb_first;
 
+use admin::PROGRAM as ADMIN;
 pub use admin::VERBS as ADMIN_VERBS;
 
 /// Most of what is read: a few pull secrets, the looks and questions of all pods.
@@ -86,6 +88,14 @@ fn help() -> String {
     out + "\nEvery verb takes --root DIR (default /), below which all state, sockets and logs are, and --help."
 }
 
+fn help_among(verbs: &[Verb]) -> String {
+    let mut out = format!("usage: {ADMIN} VERB [FLAG]...\n\nThe verbs of edge-runtime that only people need.\n\n");
+    for verb in verbs.iter().filter(|verb| !verb.is_helper()) {
+        out.push_str(&format!("  {:<12} {}\n", verb.name, verb.about));
+    }
+    out + "\nedge-runtime VERB runs the same."
+}
+
 /// Why a verb could not do its job. No [`std::error::Error`], so that any of those can become one.
 #[derive(Debug)]
 pub enum CliError {
@@ -111,8 +121,14 @@ pub fn exit_code(done: Result<(), CliError>) -> ExitCode {
         Err(CliError::Failed(why)) => (why, 1),
     };
     // Nothing is left to do when even stderr is gone.
-    let _ = writeln!(std::io::stderr(), "edge-runtime: {why}");
+    let _ = writeln!(std::io::stderr(), "{}: {why}", program());
     ExitCode::from(code)
+}
+
+/// What this program was called as: `edge-runtime` also when it became `edge-admin` for a verb.
+fn program() -> &'static str {
+    let called = std::env::args_os().next().unwrap_or_default();
+    if Path::new(&called).file_name().is_some_and(|name| name == ADMIN) { ADMIN } else { "edge-runtime" }
 }
 
 /// How a shell shows the end by SIGPIPE.
@@ -169,7 +185,7 @@ fn name_process(verb: &Verb) {
 /// # Errors
 /// An unknown verb or flag, or the verb's own failure.
 pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<(), CliError> {
-    let args: Vec<OsString> = args.collect();
+    let args = verb_first(args.collect());
     let see = |why: String| CliError::Usage(format!("{why}; see edge-runtime --help"));
     let Some((verb, rest)) = args.split_first() else { return Err(see("a verb is missing".into())) };
     let verb = verb.to_string_lossy();
@@ -195,10 +211,17 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<(), CliError> {
 /// # Errors
 /// As [`dispatch`].
 pub fn dispatch_among(verbs: &'static [Verb], args: &[OsString]) -> Result<(), CliError> {
-    let Some((name, rest)) = args.split_first() else { return Err(CliError::Usage("a verb is missing".into())) };
+    let args = verb_first(args.to_vec());
+    let see = |why: String| CliError::Usage(format!("{why}; see {} --help", program()));
+    let Some((name, rest)) = args.split_first() else { return Err(see("a verb is missing".into())) };
+    match name.to_str().unwrap_or_default() {
+        "--version" | "-V" => return run_verb(&version::VERB, rest),
+        "help" | "--help" | "-h" => return print(&help_among(verbs)),
+        _ => {}
+    }
     match verbs.iter().find(|verb| verb.name == name) {
         Some(verb) => run_verb(verb, rest),
-        None => Err(CliError::Usage(format!("unknown verb {}", name.display()))),
+        None => Err(see(format!("unknown verb {}", name.display()))),
     }
 }
 
@@ -257,6 +280,19 @@ mod tests {
         std::fs::write(&path, "smp1.abc\n").expect("written");
         assert_eq!(read(&path).expect("read"), b"smp1.abc\n");
         assert!(matches!(read(&folder.path().join("none")), Err(CliError::Failed(why)) if why.contains("none: ")));
+    }
+
+    #[test]
+    fn admin_program_shows_its_verbs_and_names_itself_in_errors() {
+        let shown = help_among(&[logs::VERB, monitor::VERB]);
+        assert!(shown.starts_with("usage: edge-admin VERB") && shown.contains("\n  logs "), "{shown}");
+        assert!(!shown.contains("monitor"), "helpers are not for people: {shown}");
+        for args in [&["--help"][..], &["--version"], &["-h"]] {
+            let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+            dispatch_among(VERBS, &args).unwrap();
+        }
+        let Err(CliError::Usage(why)) = dispatch_among(VERBS, &[]) else { panic!("no verb is an error") };
+        assert!(why.contains("--help"), "{why}");
     }
 
     #[test]

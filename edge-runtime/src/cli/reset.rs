@@ -101,7 +101,8 @@ async fn end_containers(paths: &Paths) -> Result<(), CliError> {
                 Ok(MonitorEvent::Started { id, .. }) => {
                     monitor.kill(&id, nix::sys::signal::Signal::SIGKILL as i32).await?;
                 }
-                Ok(MonitorEvent::LogTrouble(_)) => {}
+                Ok(MonitorEvent::Silent(Some(why))) => return Err(CliError::Failed(why)),
+                Ok(MonitorEvent::LogTrouble(_) | MonitorEvent::Silent(None)) => {}
                 Err(_) => return Err(CliError::Failed("the monitor cannot be reached".into())),
             }
             if running.values().all(|alive| !alive) {

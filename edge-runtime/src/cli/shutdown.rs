@@ -8,8 +8,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::CliError;
+use super::find::needs_root;
 use super::verb::{Given, Operands, Verb};
 use crate::node::SHUTDOWN_MARK;
+use crate::sys::files::unless_missing;
 
 /// More than any sensible budget: the service manager has the last word.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -26,7 +28,8 @@ pub(super) const VERB: Verb = Verb {
 fn run(given: Given) -> Result<(), CliError> {
     let run = given.paths()?.run();
     let (lock, mark) = (run.join("daemon.lock"), run.join(SHUTDOWN_MARK));
-    let pid = std::fs::read_to_string(&lock).ok().and_then(|text| text.trim().parse::<i32>().ok());
+    let text = unless_missing(std::fs::read_to_string(&lock)).map_err(|error| needs_root(&lock, &error))?;
+    let pid = text.and_then(|text| text.trim().parse::<i32>().ok());
     let Some(pid) = pid.filter(|_| !is_free(&lock)) else {
         return Err(CliError::Failed("no edge-runtime runs on this root".into()));
     };
@@ -44,6 +47,8 @@ fn run(given: Given) -> Result<(), CliError> {
 
 /// Nobody holds the lock.
 pub(super) fn is_free(path: &std::path::Path) -> bool {
-    let Ok(file) = std::fs::File::open(path) else { return true };
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).is_ok()
+    match std::fs::File::open(path) {
+        Ok(file) => Flock::lock(file, FlockArg::LockExclusiveNonblock).is_ok(),
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    }
 }

@@ -34,6 +34,8 @@ fn run(given: Given) -> Result<(), CliError> {
         "cluster": store.fact(Fact::Cluster)?,
         "bridges": identity.iter().flat_map(|i| &i.bridges).map(ToString::to_string).collect::<Vec<_>>(),
         "running": running,
+        "version": env!("CARGO_PKG_VERSION"),
+        "trial": trial(&paths),
         "link": link,
         "stream": store.fact(Fact::Stream)?,
         "sequence": store.fact(Fact::LastSequence)?.and_then(|text| text.parse::<u64>().ok()),
@@ -48,11 +50,26 @@ fn run(given: Given) -> Result<(), CliError> {
     print(rows(&view).trim_end())
 }
 
+/// The trial that another version or configuration is on, from the launcher's file; null without one.
+fn trial(paths: &Paths) -> Value {
+    let text = std::fs::read(paths.versions().join("state.json")).unwrap_or_default();
+    let state: Value = serde_json::from_slice(&text).unwrap_or_default();
+    state["trial"].clone()
+}
+
 /// What the helper for devices has counted; null where there is none.
 fn devices(paths: &Paths) -> Value {
     let runs = paths.devices().exists();
     let text = std::fs::read(paths.device_counters()).ok().filter(|_| runs);
     text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+}
+
+fn on_trial(trial: &Value) -> &'static str {
+    match trial["subject"].as_str() {
+        None if trial.is_null() => "",
+        Some("configuration") => " (another configuration is on trial: edge-runtime upgrade --status)",
+        _ => " (on trial: edge-runtime upgrade --status)",
+    }
 }
 
 fn rows(view: &Value) -> String {
@@ -68,6 +85,7 @@ fn rows(view: &Value) -> String {
     let why = link["why"].as_str().filter(|why| !why.is_empty()).map(|why| format!(": {why}"));
     let rows = [
         ("node", text(&view["node"])),
+        ("version", format!("{}{}", text(&view["version"]), on_trial(&view["trial"]))),
         ("cluster", text(&view["cluster"])),
         ("bridges", text(&view["bridges"])),
         ("daemon", if view["running"] == true { "runs" } else { "does not run" }.to_owned()),
@@ -86,5 +104,18 @@ fn rows(view: &Value) -> String {
     match view["devices"]["text"].as_str() {
         Some(devices) => format!("{text}{:<11} {devices}\n", "devices"),
         None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_names_version_and_trial() {
+        let mut view = json!({"node": "n", "version": "0.1.0", "trial": null});
+        assert!(rows(&view).contains("\nversion     0.1.0\n"), "{}", rows(&view));
+        view["trial"] = json!({"subject": "programs"});
+        assert!(rows(&view).contains("\nversion     0.1.0 (on trial"), "{}", rows(&view));
     }
 }

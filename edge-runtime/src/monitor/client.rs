@@ -29,7 +29,12 @@ pub struct Settings {
     pub runtime_env: Vec<(String, String)>,
     /// How long the OCI runtime may take for one thing.
     pub runtime_timeout: Duration,
+    /// A monitor that leaves a call unanswered for longer hangs; asked for it twice in that time.
+    pub patience: Duration,
 }
+
+/// A monitor waits for nothing but its disk.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The kubelet's `runtimeRequestTimeout`.
 pub const RUNTIME_TIMEOUT: Duration = Duration::from_mins(2);
@@ -43,6 +48,7 @@ impl Default for Settings {
             workers: (2 * cores).clamp(2, 4),
             runtime_env: runtime_env(),
             runtime_timeout: RUNTIME_TIMEOUT,
+            patience: PATIENCE,
         }
     }
 }
@@ -68,6 +74,8 @@ pub enum MonitorEvent {
     Exited(ExitRecord),
     /// What containers write cannot be logged, and why; or it can again.
     LogTrouble(Option<String>),
+    /// The monitor does not answer, and what is known of its process; or it does again.
+    Silent(Option<String>),
     /// First of all events, and again after each death of the monitor: everything that is known, complete. A start
     /// that failed with [`ClientError::Gone`] and is not listed was never started. Exits not yet forgotten are listed
     /// here, not told again.

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use smol::Async;
@@ -16,6 +16,7 @@ use smol::io::{AsyncReadExt, AsyncWriteExt};
 use super::client::{MonitorEvent, Settings};
 use crate::counters;
 use crate::paths::Paths;
+use crate::sys::time::within;
 use crate::sys::{descriptors, helper, pidfd};
 use sampan_monitor::exit::{self, ExitRecord};
 use sampan_monitor::protocol::{Answer, Call, ContainerState, Event, FromMonitor, Phase, Request, VERSION};
@@ -45,6 +46,7 @@ pub(crate) struct Link {
     has_log_trouble: Cell<bool>,
     /// The monitor has answered on this connection.
     listened: Cell<bool>,
+    silence: Silence,
 }
 
 /// Why a conversation is over, other than by an error.
@@ -57,6 +59,25 @@ enum End {
 
 type Pending = RefCell<BTreeMap<u64, Sender<Answer>>>;
 
+/// What tells a monitor that hangs from one that has nothing to say.
+#[derive(Default)]
+struct Silence {
+    /// Since when something is asked and nothing was heard; none: all was answered.
+    since: Cell<Option<Instant>>,
+    told: Cell<bool>,
+}
+
+impl Silence {
+    fn asked(&self) {
+        self.since.set(self.since.get().or_else(|| Some(Instant::now())));
+    }
+
+    /// `waits`: for another answer.
+    fn heard(&self, waits: bool) {
+        self.since.set(waits.then(Instant::now));
+    }
+}
+
 impl Link {
     pub(crate) fn new(paths: Paths, settings: Settings, calls: Receiver<Outgoing>, news: Sender<MonitorEvent>) -> Self {
         Self {
@@ -67,6 +88,7 @@ impl Link {
             held: RefCell::default(),
             has_log_trouble: Cell::default(),
             listened: Cell::default(),
+            silence: Silence::default(),
         }
     }
 
@@ -106,7 +128,8 @@ impl Link {
                 },
             };
             counters::MONITOR_PID.set(helper::pid_of(&stream).unwrap_or_default());
-            let outcome = self.converse(&stream, first.take(), &mut told).await;
+            self.silence.heard(false);
+            let outcome = or(self.converse(&stream, first.take(), &mut told), self.watch_silence(&stream)).await;
             match outcome {
                 Ok(End::Dropped) => return,
                 Ok(End::Left) => {
@@ -196,6 +219,20 @@ impl Link {
         }
     }
 
+    /// Tells when the monitor has not answered for as long as `Settings::patience` says, and when it does again. A hung
+    /// monitor keeps its containers running, so it is not killed. Never ends.
+    async fn watch_silence(&self, stream: &Async<UnixStream>) -> io::Result<End> {
+        let patience = self.settings.patience;
+        loop {
+            smol::Timer::after(patience / 4).await;
+            let silent = self.silence.since.get().is_some_and(|since| since.elapsed() >= patience);
+            if self.silence.told.replace(silent) != silent {
+                let pid = helper::pid_of(stream).unwrap_or_default();
+                self.tell(MonitorEvent::Silent(silent.then(|| silent_because(pid, patience))));
+            }
+        }
+    }
+
     /// Ends with Ok when all handles are dropped or the monitor has agreed to end, with an error when the connection
     /// breaks. Calls without an answer fail by the drop of their reply channel.
     async fn converse(
@@ -207,6 +244,7 @@ impl Link {
         let pending: Pending = RefCell::default();
         let mut buffer = Vec::new();
         let (mut writer, mut reader) = (stream, stream);
+        self.silence.asked();
         send(&mut writer, 1, Request::Hello { version: VERSION }).await?;
         send(&mut writer, 2, Request::List).await?;
         // Events between the two answers are older than the list and contained in it.
@@ -221,6 +259,7 @@ impl Link {
             }
         };
         self.listened.set(true);
+        self.silence.heard(false);
         let containers: Vec<_> = containers.into_iter().map(|c| self.amend(c)).collect();
         // A monitor spawned for a start has no containers; records told before may have been forgotten since, but
         // starts wait in the queue meanwhile, and a list without them would declare them lost.
@@ -233,11 +272,14 @@ impl Link {
             loop {
                 let call = match next.take() {
                     Some(call) => call,
-                    None => match self.calls.recv().await {
-                        Ok(call) => call,
-                        Err(_) => return Ok(End::Dropped),
+                    None => match within(self.settings.patience / 2, self.calls.recv()).await {
+                        Some(Ok(call)) => call,
+                        Some(Err(_)) => return Ok(End::Dropped),
+                        // Nobody asks for the answer: it shows that the monitor works.
+                        None => Outgoing { request: Request::List, reply: smol::channel::bounded(1).0 },
                     },
                 };
+                self.silence.asked();
                 seq += 1;
                 let farewell = matches!(call.request, Request::Shutdown).then(|| smol::channel::bounded(1));
                 let reply = farewell.as_ref().map_or_else(|| call.reply.clone(), |(reply, _)| reply.clone());
@@ -257,7 +299,11 @@ impl Link {
         };
         let read = async {
             loop {
-                match receive(&mut reader, &mut buffer).await? {
+                let message = receive(&mut reader, &mut buffer).await?;
+                if let Some(FromMonitor::Answer(answer)) = &message {
+                    self.silence.heard(pending.borrow().keys().any(|seq| *seq != answer.answer));
+                }
+                match message {
                     Some(FromMonitor::Answer(answer)) => {
                         let reply = pending.borrow_mut().remove(&answer.answer);
                         if let Some(reply) = reply {
@@ -337,6 +383,16 @@ impl Link {
         }
         record
     }
+}
+
+fn silent_because(pid: u64, patience: Duration) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let state = status.lines().find_map(|line| line.strip_prefix("State:")).unwrap_or(" unknown").trim();
+    format!(
+        "the monitor of the containers (process {pid}, state {state}) has not answered for {} s: containers run on, none can \
+         be started or stopped",
+        patience.as_secs()
+    )
 }
 
 pub(super) fn connect(paths: &Paths) -> Option<Async<UnixStream>> {

@@ -17,6 +17,7 @@ impl Node {
             MonitorEvent::StartFailed { id, message } => self.start_failed(&id, StartFailure::Run, &message),
             MonitorEvent::Exited(exit) => self.exited(&exit)?,
             MonitorEvent::LogTrouble(reason) => self.log_trouble(reason),
+            MonitorEvent::Silent(why) => self.monitor_silent(why),
             MonitorEvent::Reconnected { containers } => self.resume(containers)?,
         }
         Ok(())
@@ -29,6 +30,16 @@ impl Node {
             None => log::info!("logs can be written again"),
         }
         self.node_status.log_trouble(reason.map(|reason| brief(&reason)));
+        self.cx.look_again(self.cx.mono());
+    }
+
+    /// The node is not Ready while the monitor hangs, as a kubelet is not whose container runtime does not answer.
+    fn monitor_silent(&mut self, why: Option<String>) {
+        match &why {
+            Some(why) => log::error!("{why}"),
+            None => log::info!("the monitor of the containers answers again"),
+        }
+        self.node_status.monitor_silent(why);
         self.cx.look_again(self.cx.mono());
     }
 

@@ -39,6 +39,8 @@ pub(super) struct NodeStatus {
     sensors: Sensors,
     /// Why containers' logs cannot be written now.
     log_trouble: Option<String>,
+    /// Why no container can be started or stopped now.
+    monitor_silent: Option<String>,
 }
 
 impl NodeStatus {
@@ -55,6 +57,10 @@ impl NodeStatus {
 
     pub(super) fn log_trouble(&mut self, reason: Option<String>) {
         self.log_trouble = reason.map(|reason| format!("container logs are dropped: {reason}"));
+    }
+
+    pub(super) fn monitor_silent(&mut self, why: Option<String>) {
+        self.monitor_silent = why;
     }
 
     /// Whether the Node object says Ready; else why it does not.
@@ -138,7 +144,10 @@ impl NodeStatus {
         };
         let ready = match host.shutting_down {
             true => ReadyState::NotReady("node is shutting down".to_owned()),
-            false => host.launch.sandboxes.network_error().map_or(ReadyState::Ready, ReadyState::NotReady),
+            false => {
+                let trouble = self.monitor_silent.clone().or_else(|| host.launch.sandboxes.network_error());
+                trouble.map_or(ReadyState::Ready, ReadyState::NotReady)
+            }
         };
         let all = conditions::conditions(&ready, host.pressure, &board, &self.conditions, cx.wall());
         Ok(node_object(facts, &settings, &images, all))

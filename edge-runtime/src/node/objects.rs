@@ -121,7 +121,7 @@ impl Node {
         self.backup.changed();
         for effect in batch.applied {
             match effect {
-                Applied::Pod(pod, refusal) => self.pod_wanted(*pod, refusal),
+                Applied::Pod(pod, refusal) => self.pod_wanted(*pod, refusal)?,
                 // Variables of Services are for containers that start later: nothing waits for them.
                 Applied::Other(key) if key.kind == services::KIND => {}
                 Applied::Other(key) if self.services.take(&self.cx, &key) || self.policies.take(&self.cx, &key) => {}
@@ -139,14 +139,14 @@ impl Node {
     }
 
     /// The newest object of a pod bound to this node.
-    pub(super) fn pod_wanted(&mut self, pod: Pod, refusal: Option<Refusal>) {
+    pub(super) fn pod_wanted(&mut self, pod: Pod, refusal: Option<Refusal>) -> Result<(), StoreError> {
         let meta = &pod.metadata;
         let uid = meta.uid.clone().unwrap_or_default();
         if let Some(static_uid) = annotation(&pod, MIRROR) {
             if let Err(error) = static_pods::mirror_known(&mut self.cx, &pod, static_uid) {
                 log::error!("{error}");
             }
-            return;
+            return Ok(());
         }
         let deletion = meta.deletion_timestamp.is_some().then(|| grace_s(meta.deletion_grace_period_seconds));
         let (namespace, name) = (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
@@ -165,7 +165,7 @@ impl Node {
                 self.cx.pod_gone(&before);
             }
             match self.lost_and_found(&uid) {
-                Some(record) => self.adopt(Entry { refusal, ..Entry::new(pod, record) }),
+                Some(record) => self.adopt(Entry { refusal, ..Entry::new(pod, record) })?,
                 None => {
                     let mut record = PodRecord::new(&uid, &namespace, &name, PodSource::Api, &self.cx.clock.now());
                     self.end_unattended(&pod, &mut record);
@@ -180,6 +180,7 @@ impl Node {
         if let Some(grace_s) = deletion {
             self.cx.tell(&uid, PodEvent::DeletionRequested { grace_s });
         }
+        Ok(())
     }
 
     fn object_gone(&mut self, key: &ObjectKey, uid: &str) {

@@ -13,6 +13,7 @@ use super::context::Context;
 use super::sources::News;
 use crate::pod::clock::Mono;
 use crate::store::StoreError;
+use crate::store::secrets::is_withheld;
 use crate::sys::program;
 
 /// Of one line of the helper's: the images of a job, and why they failed.
@@ -95,7 +96,9 @@ impl Orders {
         }
         self.not_before = None;
         let Some(job) = self.waiting.front() else { return Ok(()) };
-        let Some(order) = cx.store.object(ORDER, "", job)? else {
+        // One whose body is kept in memory only comes again with the connection.
+        let order = cx.store.object(ORDER, "", job)?.filter(|order| !is_withheld(order));
+        let Some(order) = order else {
             self.waiting.pop_front();
             return Ok(());
         };

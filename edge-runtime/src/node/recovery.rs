@@ -65,20 +65,18 @@ impl Node {
     }
 
     /// Takes up a pod again with what runs of it.
-    pub(super) fn adopt(&mut self, entry: Entry) {
+    pub(super) fn adopt(&mut self, entry: Entry) -> Result<(), StoreError> {
         let uid = entry.record.uid.clone();
         self.containers.insert_all(&entry.record);
         self.cx.pods.insert(entry);
         self.cx.recovery.kept.remove(&uid);
         if !self.cx.resumed {
-            return;
+            return Ok(());
         }
         let own = |id: &String| self.containers.get(id).is_some_and(|of| of.uid == uid);
         let ids: Vec<String> = self.cx.recovery.strangers.keys().filter(|id| own(id)).cloned().collect();
         let containers = ids.iter().filter_map(|id| self.cx.recovery.strangers.remove(id)).collect();
-        if let Err(error) = self.match_with(containers, vec![uid]) {
-            log::error!("{error}");
-        }
+        self.match_with(containers, vec![uid])
     }
 
     /// Whether something runs for a static pod that the store has lost: it is left to run, and not started beside it.

@@ -31,8 +31,11 @@ impl Store {
         copy_to(&self.db, &self.path, to)
     }
 
-    /// The copies have what must not be on the disk.
+    /// Removes all copies, and the damaged stores that were set aside: they have what must not be on the disk.
     pub(super) fn forget_copies(&self) {
+        if let Err(error) = super::salvage::forget_aside(&self.path) {
+            log::error!("{}: a store that was set aside: {error}", self.path.display());
+        }
         let before = schema::known().map(|version| before_migration(&self.path, version));
         for copy in before.chain([path(&self.path)]) {
             if let Err(error) = remove(&copy) {

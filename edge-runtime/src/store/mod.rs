@@ -30,6 +30,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, Params, Row, Transactio
 
 use crate::counters;
 use crate::paths::Paths;
+use crate::sys::files::lock_within;
 use crate::sys::reserve::Reserve;
 
 pub use device_messages::Message;
@@ -42,6 +43,8 @@ use sync::Synced;
 /// ([`Store::write_and_sync`]), so that the daemon waits for no slow disk of theirs; what is longer is a process that
 /// was stopped, and the daemon then begins again.
 const BUSY: Duration = Duration::from_secs(5);
+/// For the lock of those that open a store: opening takes milliseconds.
+const OPENING: Duration = Duration::from_secs(10);
 
 /// Why the store could not answer. The path is in every message.
 #[derive(Debug, thiserror::Error)]
@@ -176,9 +179,13 @@ impl Store {
     fn open_sound(path: &Path) -> Result<Self, StoreError> {
         let sqlite = |source| StoreError::Sqlite { path: path.into(), source };
         // One at a time: SQLite waits for nobody where a new file becomes one with a log. By the folder, since closing
-        // any handle of the file itself would give up SQLite's locks.
+        // any handle of the file itself would give up SQLite's locks. A process that is stopped amid its opening must not
+        // keep the node from starting: this race is rare, and SQLite reports it.
         let folder = path.parent().and_then(|folder| File::open(folder).ok());
-        let _alone = folder.as_ref().map(File::lock);
+        let alone = folder.as_ref().map(|folder| lock_within(folder, OPENING));
+        if let Some(Ok(false)) = alone {
+            log::warn!("{}: another process has been opening the store for {} s", path.display(), OPENING.as_secs());
+        }
         let mut db = Connection::open(path).map_err(sqlite)?;
         restrict_mode(path)?;
         // The helpers (pull, import) write images while the daemon runs.

@@ -1,15 +1,22 @@
-//! Secret bodies that stay off the disk, where the administrator wants that (`security.secrets-in-memory`): they are in
-//! a temporary table, which SQLite keeps in memory, and their rows in the file say only that the Secret exists.
+//! Bodies with secrets in them that stay off the disk, where the administrator wants that (`security.secrets-in-memory`):
+//! Secrets, and orders of jobs that carry logins of registries. They are in a temporary table, which SQLite keeps in
+//! memory, and their rows in the file say only that the object exists.
 //!
 //! A row without a body has a digest that is nobody's, so that every list of the bridge brings the body again. Knows
 //! nothing of pods.
 
-use edge_protocol::message::Object;
+use edge_protocol::message::{ORDER, Object};
 use serde_json::Value;
 
 use super::{Fact, Store, StoreError, Writer};
 
-const KIND: &str = "Secret";
+/// As [`is_secret`], of a row of `objects`.
+const SECRET_ROWS: &str = r#"(kind = 'Secret' OR kind = 'Order' AND instr(body, '"secrets":["') > 0)"#;
+
+/// Whether this object, with its body as JSON without spaces, must stay off the disk.
+fn is_secret(kind: &str, body: &str) -> bool {
+    kind == "Secret" || kind == ORDER && body.contains(r#""secrets":[""#)
+}
 
 /// Whether a looked-up object is known to exist while its body is not here.
 pub fn is_withheld(object: &Value) -> bool {
@@ -24,7 +31,7 @@ pub fn withheld(name: &str) -> String {
 }
 
 impl Store {
-    /// Chooses where Secret bodies are from now on; to be called once, after opening. Those on disk move to memory and
+    /// Chooses where bodies with secrets are from now on; to be called once, after opening. Those on disk move to memory and
     /// nothing is left of them in the file. Bodies that are nowhere are asked for again: the next connection lists.
     ///
     /// # Errors
@@ -34,8 +41,7 @@ impl Store {
             let moved = self.move_secrets();
             moved.map_err(|source| self.sqlite(source))?;
         }
-        let bodiless = "SELECT count(*) FROM objects WHERE kind = ?1 AND digest = ''";
-        let bodiless: Option<i64> = self.one(bodiless, [KIND])?;
+        let bodiless: Option<i64> = self.one("SELECT count(*) FROM objects WHERE body = ''", [])?;
         // A connection that resumes would not bring what was there before.
         if bodiless > Some(0) && self.fact(Fact::LastSequence)?.is_some_and(|seq| !seq.is_empty()) {
             self.write(|writer| {
@@ -50,28 +56,28 @@ impl Store {
         self.db.pragma_update(None, "temp_store", "MEMORY")?;
         self.db.execute_batch(
             "CREATE TEMP TABLE secrets (
-                 namespace TEXT NOT NULL, name TEXT NOT NULL, uid TEXT NOT NULL, digest TEXT NOT NULL,
-                 body TEXT NOT NULL, PRIMARY KEY (namespace, name)) WITHOUT ROWID;",
+                 kind TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, uid TEXT NOT NULL,
+                 digest TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (kind, namespace, name)) WITHOUT ROWID;",
         )?;
         self.secrets_in_memory = true;
-        let moved = self.db.execute(
-            "INSERT INTO temp.secrets SELECT namespace, name, uid, digest, body FROM objects
-             WHERE kind = ?1 AND body != ''",
-            [KIND],
-        )?;
+        let sql = format!(
+            "INSERT INTO temp.secrets SELECT kind, namespace, name, uid, digest, body FROM objects
+             WHERE {SECRET_ROWS} AND body != ''"
+        );
+        let moved = self.db.execute(&sql, [])?;
         if moved == 0 {
             return Ok(());
         }
         self.forget_copies();
         self.db.pragma_update(None, "secure_delete", "ON")?;
-        self.db.execute("UPDATE objects SET digest = '', body = '' WHERE kind = ?1", [KIND])?;
+        self.db.execute(&format!("UPDATE objects SET digest = '', body = '' WHERE {SECRET_ROWS}"), [])?;
         self.db.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE);")
     }
 
     /// The digest column of a query over `objects`, and what is joined to it.
     pub(super) fn digest_sources(&self) -> (&'static str, &'static str) {
         if self.secrets_in_memory {
-            let join = " LEFT JOIN temp.secrets s ON o.kind = 'Secret' AND s.namespace = o.namespace
+            let join = " LEFT JOIN temp.secrets s ON s.kind = o.kind AND s.namespace = o.namespace
                          AND s.name = o.name AND s.uid = o.uid";
             ("coalesce(s.digest, o.digest)", join)
         } else {
@@ -80,23 +86,26 @@ impl Store {
     }
 
     pub(super) fn body_in_memory(&self, kind: &str, namespace: &str, name: &str) -> Result<Option<String>, StoreError> {
-        if kind != KIND || !self.secrets_in_memory {
+        if !self.secrets_in_memory {
             return Ok(None);
         }
-        self.one("SELECT body FROM temp.secrets WHERE namespace = ?1 AND name = ?2", [namespace, name])
+        let sql = "SELECT body FROM temp.secrets WHERE kind = ?1 AND namespace = ?2 AND name = ?3";
+        self.one(sql, [kind, namespace, name])
     }
 }
 
 impl Writer<'_> {
     /// What the file may have of an object: digest and body.
     pub(super) fn on_disk(&self, object: &Object) -> Result<(String, String), StoreError> {
-        let digest = &object.digest;
-        if digest.key.kind != KIND || !self.secrets_in_memory {
-            return Ok((digest.digest.clone(), object.body.to_string()));
+        let (digest, body) = (&object.digest, object.body.to_string());
+        if !self.secrets_in_memory || !is_secret(&digest.key.kind, &body) {
+            return Ok((digest.digest.clone(), body));
         }
+        let key = &digest.key;
         self.execute(
-            "INSERT OR REPLACE INTO temp.secrets (namespace, name, uid, digest, body) VALUES (?1, ?2, ?3, ?4, ?5)",
-            (&digest.key.namespace, &digest.key.name, &digest.uid, &digest.digest, object.body.to_string()),
+            "INSERT OR REPLACE INTO temp.secrets (kind, namespace, name, uid, digest, body)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            (&key.kind, &key.namespace, &key.name, &digest.uid, &digest.digest, body),
         )?;
         Ok((String::new(), String::new()))
     }
@@ -108,10 +117,10 @@ impl Writer<'_> {
         name: &str,
         uid: &str,
     ) -> Result<(), StoreError> {
-        if kind != KIND || !self.secrets_in_memory {
+        if !self.secrets_in_memory {
             return Ok(());
         }
-        let sql = "DELETE FROM temp.secrets WHERE namespace = ?1 AND name = ?2 AND uid = ?3";
-        self.execute(sql, (namespace, name, uid)).map(drop)
+        let sql = "DELETE FROM temp.secrets WHERE kind = ?1 AND namespace = ?2 AND name = ?3 AND uid = ?4";
+        self.execute(sql, (kind, namespace, name, uid)).map(drop)
     }
 }

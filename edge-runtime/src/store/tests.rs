@@ -404,6 +404,35 @@ fn g29_secrets_leave_the_disk_when_the_option_is_switched_on() {
 }
 
 #[test]
+fn g29_logins_in_orders_stay_off_the_disk_too() {
+    let folder = folder();
+    let path = folder.path().join("store.db");
+    let order = |uid: &str, secrets: &[&str]| {
+        let key = ObjectKey { kind: "Order".into(), namespace: String::new(), name: uid.into() };
+        let digest = ObjectDigest { key, uid: uid.into(), digest: format!("digest of {uid}") };
+        let body = json!({"job": {"kind": "ImagePrePullJob", "name": "j", "uid": uid}, "timeoutSeconds": 1,
+            "work": {"prePull": {"images": ["a"], "secrets": secrets}}});
+        Object { digest, body }
+    };
+    let mut store = open(&path);
+    let before = order("before", &["topsecret-1"]);
+    store.write_durable(|writer| writer.put_object(&before)).expect("commits");
+    std::fs::write(folder.path().join("store.db.corrupt-0"), "topsecret-0").expect("written");
+    store.keep_secrets_in_memory(true).expect("moves");
+    assert_eq!(store.object("Order", "", "before").expect("reads"), Some(before.body));
+    let after = order("after", &["topsecret-2"]);
+    store.write_durable(|writer| writer.put_object(&after)).expect("commits");
+    store.write_durable(|writer| writer.put_object(&order("plain", &[]))).expect("commits");
+    assert_eq!(store.object("Order", "", "after").expect("reads"), Some(after.body));
+    drop(store);
+    assert!(!on_disk(folder.path(), "topsecret"), "in the store, its log, its copies or what was set aside");
+    let mut store = open(&path);
+    store.keep_secrets_in_memory(true).expect("opens");
+    assert!(secrets::is_withheld(&store.lookup("Order", "", "after").expect("known")), "waits for the bridge");
+    assert!(!secrets::is_withheld(&store.lookup("Order", "", "plain").expect("known")));
+}
+
+#[test]
 fn a_new_store_may_be_opened_by_several_at_once() {
     for _ in 0..20 {
         let dir = tempfile::tempdir().expect("a folder");

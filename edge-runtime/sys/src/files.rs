@@ -1,10 +1,12 @@
 //! Folders and files with the modes and the care they need. Knows nothing of what is in them.
 
 use std::ffi::OsString;
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File, Permissions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
@@ -149,4 +151,37 @@ fn unescape(field: &str) -> String {
 /// Adds the path to what went wrong there.
 pub fn named(path: &Path) -> impl Fn(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// Takes the exclusive lock of a file, which ends when it is closed. False if another process still has it after so long.
+///
+/// # Errors
+/// The file system has no locks.
+pub fn lock_within(file: &File, patience: Duration) -> io::Result<bool> {
+    const PAUSE: Duration = Duration::from_millis(20);
+    let began = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if began.elapsed() >= patience => return Ok(false),
+            Err(TryLockError::WouldBlock) => thread::sleep(PAUSE),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lock_of_another_process_is_not_waited_for_without_end() {
+        let temp = tempfile::tempdir().unwrap();
+        let open = || File::create(temp.path().join("lock")).unwrap();
+        let first = open();
+        assert!(lock_within(&first, Duration::ZERO).unwrap());
+        assert!(!lock_within(&open(), Duration::from_millis(50)).unwrap());
+        drop(first);
+        assert!(lock_within(&open(), Duration::ZERO).unwrap());
+    }
 }

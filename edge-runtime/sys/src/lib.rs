@@ -25,4 +25,5 @@ pub mod time;
 pub mod trash;
 pub mod walk;
 pub mod watch;
+pub mod words;
 pub mod writeback;

@@ -11,6 +11,7 @@ board_archive() {
     mkdir -p "$tree/init" "$tree/share"
     install -m 644 "$from"/edge-runtime/*.service "$tree/init/"
     install -m 755 "$from/tarball/edge-runtime.openrc" "$from/tarball/edge-runtime.init" "$tree/init/"
+    install -m 644 "$from/tarball/edge-runtime.logrotate" "$tree/init/"
     install -m 644 "$share/bash-completion/completions/edge-runtime" "$tree/share/edge-runtime.bash"
     install -m 644 "$share/man/man8/edge-runtime.8.gz" "$share/man/man5/edge-runtime.yaml.5.gz" "$tree/share/"
     install -m 644 "$repo/LICENSE" "$tree/LICENSE"

@@ -102,12 +102,17 @@ impl Facts {
             storage: verdict("StorageHealthy"),
             upgrade: verdict("Upgraded"),
             held: u8::from(node.spec.unschedulable) | u8::from(held) << 1,
-            version: cut(&node.status.node_info.kubelet_version, WORD).into(),
+            version: cut(own_version(&node.status.node_info.kubelet_version), WORD).into(),
             architecture: cut(&node.status.node_info.architecture, WORD).into(),
             created: node.metadata.creation_timestamp.as_ref().map_or(0, |at| at.0.as_second()),
             labels: cut(&labels.collect::<Vec<_>>().join(" "), LABELS).into(),
         }
     }
+}
+
+/// Sampan's own version, by which a roll-out is followed, of what a node gives as its kubelet's: `v1.36.0-sampan-0.1.0`.
+fn own_version(kubelet: &str) -> &str {
+    kubelet.split_once("-sampan-").map_or(kubelet, |(_, own)| own)
 }
 
 /// No more than so many bytes of it.
@@ -136,7 +141,7 @@ mod tests {
                     {"type": "Upgraded", "status": "True"},
                     {"type": "HighTemperature", "status": "False"},
                 ],
-                "nodeInfo": {"kubeletVersion": "v1.36.0", "architecture": "arm64"},
+                "nodeInfo": {"kubeletVersion": "v1.36.0-sampan-0.1.0", "architecture": "arm64"},
             },
         });
         let facts = Facts::of(&serde_json::from_value(node).unwrap());
@@ -144,8 +149,9 @@ mod tests {
         assert_eq!(facts.troubles, 1 << 1 | 1 << 5);
         assert_eq!(
             (&*facts.labels, &*facts.version, facts.created),
-            ("site=<b> zone=x kubernetes.io/os=linux", "v1.36.0", 1_772_359_200)
+            ("site=<b> zone=x kubernetes.io/os=linux", "0.1.0", 1_772_359_200)
         );
+        assert_eq!(own_version("v1.36.0"), "v1.36.0", "another kubelet's");
         let bare = Facts::of(&serde_json::from_value(json!({"metadata": {"name": "b"}})).unwrap());
         assert_eq!(bare, Facts::default());
     }

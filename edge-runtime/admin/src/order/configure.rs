@@ -14,7 +14,7 @@ use crate::upgrade::begin::{What, begin, versions};
 
 pub(super) fn work(job: &mut Job<'_>, wanted: &BTreeMap<String, String>) -> Result<End, String> {
     let versions = versions(job.paths);
-    if job.progress.kept().on_trial {
+    if job.progress.kept().awaits_trial(&versions.read()) {
         return trial_ended(job, &versions, Subject::Configuration, "Update");
     }
     job.check(0)?;
@@ -26,9 +26,7 @@ pub(super) fn work(job: &mut Job<'_>, wanted: &BTreeMap<String, String>) -> Resu
         Ok(None) => return job.progress.step("Update", Ok(())).map(|()| End::Done),
         Err(why) => return job.progress.step("Update", Err(why)).map(|()| End::Done),
     };
-    if !job.progress.on_trial() {
-        return Err("the disk takes nothing: no trial could be remembered".to_owned());
-    }
+    job.progress.on_trial(versions.read())?;
     let uid = &job.order.job.uid;
     match begin(&What::Configuration(&text), seconds, Some(uid), job.paths, &versions) {
         Ok(()) => Ok(End::Later),
@@ -42,11 +40,13 @@ fn candidate(job: &Job<'_>, wanted: &BTreeMap<String, String>) -> Result<Option<
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
     let text = unless_missing(fs::read_to_string(&file)).map_err(|error| named(&error))?.unwrap_or_default();
     let Some(text) = fields::changed(&text, wanted)? else { return Ok(None) };
+    // What is checked is what is written, byte for byte.
+    let text = format!(
+        "# Written for ConfigUpdateJob {}; what was here before, comments too: versions/config.before.yaml\n{text}",
+        job.order.job.name
+    );
     let typed = ConfigFile::parse(&text, &file).map_err(|error| error.to_string())?;
     let overrides = Overrides { joined: Some("node".to_owned()), ..Overrides::default() };
     Config::from_file(typed, &file, job.paths.root(), &overrides).map_err(|error| error.to_string())?;
-    let job = &job.order.job.name;
-    Ok(Some(format!(
-        "# Written for ConfigUpdateJob {job}; what was here before, comments too: versions/config.before.yaml\n{text}"
-    )))
+    Ok(Some(text))
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use edge_protocol::message::{Job, OrderStatus};
 use edge_runtime::paths::Paths;
+use sampan_launcher::versions::{Ended, State};
 use sampan_sys::files::{private_dir, replace, unless_missing};
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,9 @@ pub(crate) struct Kept {
     /// The daemon was ended so that what is on trial is started: the launcher knows how that goes.
     #[serde(default)]
     pub(crate) on_trial: bool,
+    /// How the trial before that one ended: while the launcher knows no other end, the new trial never began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) trial_before: Option<Ended>,
 }
 
 fn folder(paths: &Paths) -> PathBuf {
@@ -37,7 +41,7 @@ impl Kept {
     pub(crate) fn load(paths: &Paths, job: &Job) -> Self {
         let text = fs::read(file(paths, &job.uid, "json")).ok();
         let known: Option<Self> = text.and_then(|text| serde_json::from_slice(&text).ok());
-        let fresh = || Self { job: job.clone(), status: OrderStatus::default(), on_trial: false };
+        let fresh = || Self { job: job.clone(), status: OrderStatus::default(), on_trial: false, trial_before: None };
         known.filter(|known| known.job.uid == job.uid).unwrap_or_else(fresh)
     }
 
@@ -61,6 +65,12 @@ impl Kept {
             forget_oldest(paths)?;
         }
         Ok(())
+    }
+
+    /// Whether this order has to wait for the launcher's word. A helper that was killed between noting the trial and
+    /// beginning it has nothing to wait for.
+    pub(crate) fn awaits_trial(&self, state: &State) -> bool {
+        self.on_trial && (state.trial.is_some() || state.last != self.trial_before)
     }
 
     pub(crate) fn waits_for_confirmation(&self) -> bool {
@@ -93,6 +103,7 @@ fn forget_oldest(paths: &Paths) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use edge_protocol::message::OrderPhase;
+    use sampan_launcher::versions::Trial;
 
     use super::*;
 
@@ -113,6 +124,20 @@ mod tests {
         assert!(!kept.is_confirmed(&paths));
         kept.confirm(&paths).unwrap();
         assert!(kept.is_confirmed(&paths));
+    }
+
+    #[test]
+    fn trial_that_never_began_is_not_waited_for() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut kept = Kept::load(&Paths::new(temp.path()), &job("u"));
+        let before = Some(Ended { at: 7, ..Ended::default() });
+        assert!(!kept.awaits_trial(&State { last: before.clone(), ..State::default() }), "none was noted");
+        (kept.on_trial, kept.trial_before) = (true, before.clone());
+        assert!(!kept.awaits_trial(&State { last: before.clone(), ..State::default() }), "killed in between");
+        let trial = Some(Trial::default());
+        assert!(kept.awaits_trial(&State { last: before, trial, current: None }), "it goes on");
+        let last = Some(Ended { at: 9, job: Some("u".into()), ..Ended::default() });
+        assert!(kept.awaits_trial(&State { last, ..State::default() }), "it has ended");
     }
 
     #[test]

@@ -19,7 +19,7 @@ mod upgrade;
 
 use std::time::{Duration, Instant};
 
-use edge_protocol::message::{Order, OrderPhase, Work};
+use edge_protocol::message::{Job as Named, Order, OrderPhase, Work};
 use edge_runtime::config::{Config, ConfigFile, Overrides, UpgradeConfig};
 use edge_runtime::paths::Paths;
 
@@ -58,6 +58,7 @@ pub(crate) fn run(order: &Order, paths: &Paths, tell: &mut dyn FnMut(&Kept)) {
         return;
     }
     let done = match &order.work {
+        _ if has_control_character(order) => Err("the job's name, uid or images hold a control character".to_owned()),
         Work::Upgrade { .. } => upgrade::work(&mut job),
         Work::PrePull { images, secrets, retry_times } => prepull::work(&mut job, images, secrets, *retry_times),
         Work::Configure { fields } => configure::work(&mut job, fields),
@@ -68,6 +69,22 @@ pub(crate) fn run(order: &Order, paths: &Paths, tell: &mut dyn FnMut(&Kept)) {
         Ok(End::Later) => {}
         Err(why) => job.progress.end(OrderPhase::Failure, &why),
     }
+}
+
+/// Whether a string that ends up in a file, a command line or a log could begin a line of its own there. Logins and new
+/// values of a configuration are documents, and read as such.
+fn has_control_character(order: &Order) -> bool {
+    let Named { kind, name, uid } = &order.job;
+    let of_work: Vec<&String> = match &order.work {
+        Work::Upgrade { version, image, digests, signatures } => {
+            let maps = digests.iter().chain(signatures).flat_map(|(key, value)| [key, value]);
+            [version, image].into_iter().chain(maps).collect()
+        }
+        Work::PrePull { images, .. } => images.iter().collect(),
+        Work::Configure { fields } => fields.keys().collect(),
+        Work::Unknown(_) => Vec::new(),
+    };
+    [kind, name, uid].into_iter().chain(of_work).any(|text| text.chars().any(char::is_control))
 }
 
 /// A bridge that has lost its mind says any number, and a sum beyond all clocks would be the end of this process.
@@ -147,6 +164,34 @@ impl Job<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn order(name: &str, work: serde_json::Value) -> Order {
+        let order = serde_json::json!({"job": {"kind": "ConfigUpdateJob", "name": name, "uid": "u"},
+            "timeoutSeconds": 10, "work": work});
+        serde_json::from_value(order).unwrap()
+    }
+
+    #[test]
+    fn job_with_a_line_break_in_its_name_is_refused() {
+        let temp = tempfile::tempdir().unwrap();
+        let paths = Paths::new(temp.path());
+        std::fs::create_dir_all(paths.config_file().parent().unwrap()).unwrap();
+        let fields = serde_json::json!({"configure": {"fields": {"logs.max-files": "3"}}});
+        let mut last = None;
+        run(&order("x\nregistry: {}\n#", fields), &paths, &mut |kept| last = Some(kept.status.clone()));
+        let last = last.unwrap();
+        assert_eq!(last.phase, OrderPhase::Failure);
+        assert!(last.reason.contains("control character"), "{}", last.reason);
+        for work in [
+            serde_json::json!({"prePull": {"images": ["a", "b\u{7}"]}}),
+            serde_json::json!({"configure": {"fields": {"a\nb": "1"}}}),
+            serde_json::json!({"upgrade": {"version": "1", "image": "i", "digests": {"amd64": "d\n"}}}),
+        ] {
+            assert!(has_control_character(&order("j", work)));
+        }
+        let document = serde_json::json!({"prePull": {"images": ["a"], "secrets": ["{\n}"]}});
+        assert!(!has_control_character(&order("j", document)), "a login is a document");
+    }
 
     #[test]
     fn no_number_of_a_bridge_is_beyond_the_clock() {

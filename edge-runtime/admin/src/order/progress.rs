@@ -3,6 +3,7 @@
 use edge_protocol::message::{ActionStep, ImageStatus, OrderPhase};
 use edge_runtime::paths::Paths;
 use jiff::Timestamp;
+use sampan_launcher::versions::State;
 
 use super::kept::Kept;
 
@@ -66,10 +67,17 @@ impl<'a> Progress<'a> {
         self.save();
     }
 
-    /// From now on the launcher knows. True if it could be remembered.
-    pub(super) fn on_trial(&mut self) -> bool {
+    /// From now on the launcher knows; `state` is its own, before the trial begins.
+    ///
+    /// # Errors
+    /// It cannot be remembered.
+    pub(super) fn on_trial(&mut self, state: State) -> Result<(), String> {
         self.kept.on_trial = true;
-        self.save()
+        self.kept.trial_before = state.last;
+        match self.save() {
+            true => Ok(()),
+            false => Err("the disk takes nothing: no trial could be remembered".to_owned()),
+        }
     }
 
     pub(super) fn end(&mut self, phase: OrderPhase, reason: &str) {

@@ -4,6 +4,7 @@ use edge_protocol::message::Work;
 use sampan_launcher::versions::{Ended, State, Subject, Versions};
 
 use super::{End, Job};
+use crate::upgrade::age::compare;
 use crate::upgrade::begin::{What, begin, versions, wait};
 use crate::upgrade::check::architecture;
 use crate::upgrade::{image, signature};
@@ -18,7 +19,7 @@ pub(super) fn work(job: &mut Job<'_>) -> Result<End, String> {
     let order = job.order;
     let Work::Upgrade { version, image: name, digests, signatures } = &order.work else { return Ok(End::Done) };
     let versions = versions(job.paths);
-    if job.progress.kept().on_trial {
+    if job.progress.kept().awaits_trial(&versions.read()) {
         return trial_ended(job, &versions, Subject::Programs, "Upgrade");
     }
     job.progress.versions(&in_force(&versions.read()), "");
@@ -40,6 +41,14 @@ pub(super) fn work(job: &mut Job<'_>) -> Result<End, String> {
         if holds.trim_start_matches('v') != version.trim_start_matches('v') {
             return Err(format!("the image holds version {holds}, the job names {version}"));
         }
+        let state = versions.read();
+        let runs = without_digest(&state);
+        if !config.keys.is_empty() && compare(holds, runs).is_lt() {
+            return Err(format!(
+                "version {holds} is older than {runs}, which runs here: where upgrade.keys are set a job cannot bring back \
+                 an older version; use edge-runtime upgrade on the node"
+            ));
+        }
         Ok((installed, *config.trial_seconds))
     });
     let (installed, seconds) = match begun {
@@ -48,9 +57,7 @@ pub(super) fn work(job: &mut Job<'_>) -> Result<End, String> {
     };
     let historic = in_force(&versions.read());
     job.progress.versions(&installed.name, &historic);
-    if !job.progress.on_trial() {
-        return Err("the disk takes nothing: no trial could be remembered".to_owned());
-    }
+    job.progress.on_trial(versions.read())?;
     let uid = &job.order.job.uid;
     match begin(&What::Programs(&installed.name), seconds, Some(uid), job.paths, &versions) {
         Ok(()) => Ok(End::Later),
@@ -95,6 +102,24 @@ pub(super) fn trial_ended(
     }
 }
 
+/// Version in force as its manifest has it: a folder's name ends in a part of the digest.
+fn without_digest(state: &State) -> &str {
+    let name = state.current.as_deref().and_then(|name| name.rsplit_once('-'));
+    name.map_or(OWN, |(version, _)| version)
+}
+
 fn in_force(state: &State) -> String {
     state.current.clone().unwrap_or_else(|| OWN.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn running_version_is_named_as_its_manifest_names_it() {
+        let state = |current: &str| State { current: Some(current.into()), ..State::default() };
+        assert_eq!(without_digest(&state("0.1.2-rc1-0123456789ab")), "0.1.2-rc1");
+        assert_eq!(without_digest(&State::default()), OWN);
+    }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use edge_runtime::cli::CliError;
+use edge_runtime::cli::{CliError, find};
 use edge_runtime::intake::{self, Recorded};
 use edge_runtime::launch::cgroups::{cgroup_of_container, cgroup_of_pod};
 use edge_runtime::paths::Paths;
@@ -69,15 +69,12 @@ impl Looker {
     /// # Errors
     /// No node has run here, or there are no cgroups.
     pub(crate) fn open(paths: &Paths) -> Result<Self, CliError> {
-        let path = paths.store();
-        if !path.exists() {
-            return Err(CliError::Failed(format!("{} does not exist: no node has run here", path.display())));
-        }
+        let store = find::store(paths)?;
         let config = Host::new(paths)
             .config
             .ok_or_else(|| CliError::Failed("the configuration is wrong: edge-runtime doctor".into()))?;
         Ok(Self {
-            store: Store::open_shared(&path)?,
+            store,
             cgroups: Cgroups::detect(config.cgroup_driver, &config.cgroup_parent)?,
             node: config.node_name,
             cpus: host::facts().cpus,

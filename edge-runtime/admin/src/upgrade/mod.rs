@@ -6,9 +6,11 @@
 //! | `bundle` | a file that holds programs: what is in it, and unpacking it |
 //! | `image` | the same from an image of the node |
 //! | `signature` | who vouches for it |
+//! | `age` | which of two versions is older |
 //! | `check` | whether the programs run here |
 //! | `begin` | putting it in force, on trial |
 
+pub(crate) mod age;
 pub(crate) mod begin;
 pub(crate) mod bundle;
 pub(crate) mod check;

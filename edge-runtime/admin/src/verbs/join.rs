@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use edge_protocol::duration::Typed;
 use edge_runtime::cli::verb::{Flag, Given, Operands, ROOT, Verb};
 use edge_runtime::cli::{CliError, print, read};
 use edge_runtime::link::join::Token;
@@ -16,7 +17,7 @@ use crate::join::service::Service;
 use crate::join::{Wanted, become_node};
 
 /// Until the node is up: an emulated board takes some ten seconds.
-const PATIENCE: u64 = 120;
+const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(super) const VERB: Verb = Verb {
     name: "join",
@@ -28,7 +29,7 @@ pub(super) const VERB: Verb = Verb {
         Flag::value("token-file", "FILE", "the same from a file, or - for standard input"),
         Flag::value("node", "NAME", "the name that the token was made for"),
         Flag::value("label", "KEY=VALUE", "a label of the Node object, into config.yaml (repeatable)"),
-        Flag::value("wait", "SECONDS", "how long to wait for the node to be up (120 unless given)"),
+        Flag::value("wait", "DURATION", "how long to wait for the node to be up (2m unless given)"),
         Flag::switch("no-start", "leave the service as it is"),
         Flag::switch("no-checks", "do not look first whether this machine can be a node"),
     ],
@@ -37,7 +38,7 @@ pub(super) const VERB: Verb = Verb {
 
 fn run(given: Given) -> Result<(), CliError> {
     let wanted = wanted(&given)?;
-    let patience = Duration::from_secs(given.one("wait")?.unwrap_or(PATIENCE).min(24 * 3600));
+    let patience = given.one::<Typed>("wait")?.map_or(PATIENCE, |typed| typed.0).min(Duration::from_secs(24 * 3600));
     let paths = given.paths()?;
     // Another root is another node, which nobody starts but who made it.
     let service = match given.has("no-start") || paths.root() != Path::new("/") {

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
+use edge_protocol::duration::Typed;
 use edge_runtime::cli::verb::{Flag, Given, JSON, Operands, Verb};
 use edge_runtime::cli::{CliError, print};
 use edge_runtime::config::ConfigFile;
@@ -24,7 +25,7 @@ pub(super) const VERB: Verb = Verb {
     operands: Operands::Words("[FILE|IMAGE@DIGEST]"),
     flags: &[
         Flag::value("signature", "FILE", "base64 of an Ed25519 signature over the digest (FILE.sig unless given)"),
-        Flag::value("trial", "SECONDS", "how long the trial lasts (upgrade.trial-seconds unless given)"),
+        Flag::value("trial", "DURATION", "how long the trial lasts (upgrade.trial-seconds unless given)"),
         Flag::switch("back", "run the version before this one again; ends a trial"),
         Flag::switch("status", "which version is in force, and how the last trial went"),
         Flag::switch("no-wait", "do not wait for the end of the trial"),
@@ -40,7 +41,7 @@ fn run(given: Given) -> Result<(), CliError> {
         return status(&versions.read(), given.has(JSON.long));
     }
     let config = ConfigFile::read(&paths.config_file())?.upgrade;
-    let seconds = given.one::<u64>("trial")?.unwrap_or(*config.trial_seconds);
+    let seconds = given.one::<Typed>("trial")?.map_or(*config.trial_seconds, |typed| typed.0.as_secs());
     let mut installed = None;
     let name = match given.operands.first() {
         None if given.has("back") => {

@@ -197,7 +197,7 @@ impl Node {
             }
         }
         for (pod, refusal) in restored.wanted {
-            self.pod_wanted(pod, refusal);
+            self.pod_wanted(pod, refusal)?;
         }
         self.cx.recovery.keep(restored.kept);
         self.begin_recovery()?;

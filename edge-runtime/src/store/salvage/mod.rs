@@ -130,6 +130,19 @@ pub(super) fn set_aside(path: &Path) -> Result<PathBuf, StoreError> {
     Ok(aside)
 }
 
+/// Removes all stores that were set aside.
+///
+/// # Errors
+/// The folder cannot be written.
+pub(super) fn forget_aside(path: &Path) -> io::Result<()> {
+    for number in numbers(path) {
+        for extra in ["-wal", "-shm", ""] {
+            remove(&beside(path, &format!(".corrupt-{number}{extra}")))?;
+        }
+    }
+    Ok(())
+}
+
 /// Of the stores that were set aside.
 fn numbers(path: &Path) -> BTreeSet<u32> {
     let prefix = format!("{}.corrupt-", path.file_name().unwrap_or_default().to_string_lossy());

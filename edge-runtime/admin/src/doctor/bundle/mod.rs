@@ -11,10 +11,10 @@ mod pods;
 mod secrets;
 mod settings;
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use edge_runtime::cli::CliError;
 use edge_runtime::link::identity::Identity;
@@ -58,20 +58,30 @@ const FACTS: [&str; 16] = [
 /// # Errors
 /// The file cannot be written. What cannot be read is told in it.
 pub(super) fn write(paths: &Paths, findings: &[Finding], file: &Path) -> Result<(), CliError> {
+    let failed = |error: std::io::Error| CliError::Failed(format!("{}: {error}", file.display()));
+    // A name of its own first: a file or a link that is there already may be another user's.
+    let part = PathBuf::from(format!("{}.part-{}", file.display(), std::process::id()));
+    let out = File::options().create_new(true).write(true).mode(0o600).open(&part).map_err(failed)?;
+    let written = write_to(out, paths, findings).and_then(|()| fs::rename(&part, file));
+    if written.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    written.map_err(failed)
+}
+
+fn write_to(out: File, paths: &Paths, findings: &[Finding]) -> std::io::Result<()> {
     let store = if paths.store().exists() {
         Store::open_shared(&paths.store()).map_err(|error| error.to_string())
     } else {
         Err("no node has run here".into())
     };
     let secrets = Secrets::of(paths, store.as_ref().ok());
-    let failed = |error: std::io::Error| CliError::Failed(format!("{}: {error}", file.display()));
-    let out = File::options().create(true).truncate(true).write(true).mode(0o600).open(file).map_err(failed)?;
     let mut archive = tar::Builder::new(GzEncoder::new(out, Compression::default()));
     for (name, content) in members(paths, findings, &store) {
         let text = secrets.blot(&content);
-        add(&mut archive, &name, text.as_bytes()).map_err(failed)?;
+        add(&mut archive, &name, text.as_bytes())?;
     }
-    archive.into_inner().and_then(GzEncoder::finish).and_then(|mut out| out.flush()).map_err(failed)
+    archive.into_inner().and_then(GzEncoder::finish).and_then(|mut out| out.flush())
 }
 
 fn add(archive: &mut tar::Builder<impl Write>, name: &str, content: &[u8]) -> std::io::Result<()> {
@@ -151,5 +161,26 @@ fn node(paths: &Paths) -> serde_json::Value {
             "certificateEnd": identity.certificate_end(),
         }),
         Err(error) => json!({"joined": false, "error": error.to_string()}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn bundle_replaces_a_file_or_link_and_is_for_its_owner_only() {
+        let temp = tempfile::tempdir().unwrap();
+        let (file, other) = (temp.path().join("bundle.tar.gz"), temp.path().join("other"));
+        fs::write(&other, "mine").unwrap();
+        symlink(&other, &file).unwrap();
+        write(&Paths::new(temp.path()), &[], &file).unwrap();
+        assert_eq!(fs::read(&other).unwrap(), b"mine", "no link is followed");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        write(&Paths::new(temp.path()), &[], &file).unwrap();
+        assert_eq!(fs::symlink_metadata(&file).unwrap().permissions().mode(), 0o100_600);
+        assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 2, "nothing is left beside it");
     }
 }
