@@ -43,7 +43,7 @@ pub fn store(paths: &Paths) -> Result<Store, CliError> {
 pub(super) fn stored_pods(paths: &Paths) -> Result<Vec<PodRecord>, CliError> {
     let (pods, bad) = store(paths)?.pods()?;
     for (_, error) in bad {
-        writeln!(std::io::stderr(), "{error}")?;
+        writeln!(io::stderr(), "{error}")?;
     }
     let mut records: Vec<PodRecord> = pods.into_iter().map(|pod| pod.record).collect();
     records.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));

@@ -122,7 +122,7 @@ impl Node {
             }
             for (pod, refusal) in intake::restore(&self.cx.store)?.wanted {
                 if pod.metadata.uid.as_ref().is_some_and(|uid| !self.cx.pods.contains(uid)) {
-                    self.pod_wanted(pod, refusal);
+                    self.pod_wanted(pod, refusal)?;
                 }
             }
             self.scan_manifests()?;
