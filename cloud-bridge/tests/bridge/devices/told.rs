@@ -205,7 +205,7 @@ async fn d02_a_cluster_that_knows_no_devices_has_none() {
     assert!(refused, "it is sent");
     edge.until("the refusal", |edge| edge.devices.contains_key(&1)).await;
     assert_eq!(edge.devices[&1].len(), 1);
-    lab.define(super::lab::DEFINITIONS).await;
+    lab.define(DEFINITIONS).await;
     lab.model(&model).await;
     let uid = lab.device(&name, &node, &model).await;
     // Whoever comes asks at once; else the next look is within a minute.
