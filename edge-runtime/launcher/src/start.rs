@@ -188,9 +188,9 @@ mod tests {
         let versions = Versions::new(root, &root.join("usr/lib/edge-runtime"));
         let trial = Trial { subject, from: Some("1-a".into()), boot_id: boot_id(), ..Trial::default() };
         versions.change(|state| (state.current, state.trial) = (Some("2-b".into()), Some(trial))).unwrap();
-        std::fs::create_dir_all(versions.configuration().parent().unwrap()).unwrap();
-        std::fs::write(versions.configuration(), "new").unwrap();
-        std::fs::write(versions.configuration_before(), "old").unwrap();
+        fs::create_dir_all(versions.configuration().parent().unwrap()).unwrap();
+        fs::write(versions.configuration(), "new").unwrap();
+        fs::write(versions.configuration_before(), "old").unwrap();
         versions
     }
 
@@ -203,14 +203,14 @@ mod tests {
             let state = settle(&versions, nobody, &|_| ());
             assert_eq!(state, versions.read());
             assert!(state.last.is_some_and(|last| !last.good && last.reason.contains("nobody watches")));
-            let is_old = std::fs::read(versions.configuration()).unwrap() == b"old";
+            let is_old = fs::read(versions.configuration()).unwrap() == b"old";
             assert_eq!(is_old, subject == Subject::Configuration);
             assert_eq!(state.current.as_deref() == Some("1-a"), subject == Subject::Programs);
         }
         let temp = tempfile::tempdir().unwrap();
         let versions = on_trial(temp.path(), Subject::Programs);
         // Nothing can be written in place of a folder, as on a disk that is full.
-        std::fs::create_dir(versions.folder().join(".state.json")).unwrap();
+        fs::create_dir(versions.folder().join(".state.json")).unwrap();
         let said = std::cell::RefCell::new(String::new());
         let state = settle(&versions, nobody, &|what| said.borrow_mut().push_str(what));
         assert_eq!((state.current.as_deref(), state.trial), (Some("1-a"), None));
@@ -226,6 +226,6 @@ mod tests {
         let state = versions.read();
         assert_eq!((state.current, state.trial), (None, None));
         assert!(state.last.is_some_and(|last| !last.good && last.reason.contains("package")));
-        assert_eq!(std::fs::read(versions.configuration()).unwrap(), b"old");
+        assert_eq!(fs::read(versions.configuration()).unwrap(), b"old");
     }
 }

@@ -7,9 +7,18 @@ use k8s_openapi::api::batch::v1 as batch;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
-use super::job::finished;
 use super::now::{Now, Sight};
 use super::store::Cached;
+
+/// Conditions that end a Job.
+pub(super) const COMPLETE: &str = "Complete";
+pub(super) const FAILED: &str = "Failed";
+
+/// The condition by which a Job is over, if it is.
+pub(super) fn finished(status: Option<&batch::JobStatus>) -> Option<&batch::JobCondition> {
+    let mut conditions = status?.conditions.iter().flatten();
+    conditions.find(|one| matches!(one.type_.as_str(), COMPLETE | FAILED) && one.status == "True")
+}
 
 /// A Job, and since when it is active and over.
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -2,8 +2,7 @@
 //! `cleanupFinishedJobs`).
 
 use super::Context;
-use crate::workloads::batch::Job;
-use crate::workloads::job::finished;
+use crate::workloads::batch::{Job, finished};
 
 /// The Jobs that are to go, the oldest of those beyond a limit.
 pub(super) fn surplus<'a>(context: &Context<'a>) -> Vec<&'a Job> {

@@ -17,9 +17,8 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::{CronJobSpec, CronJobStatus};
 use serde_json::{Value, json};
 
-use super::batch::{CronJob, Job};
+use super::batch::{CronJob, Job, finished};
 use super::claim::controller_reference;
-use super::job;
 use super::now::Now;
 use super::plan::{Action, Plan, Teller, Told};
 use super::store::uid;
@@ -80,7 +79,7 @@ pub(crate) fn plan(world: &World, key: &ObjectKey, now: Now) -> Plan {
     let (Some(due), Some(name)) = (due, name) else { return Plan::default().tell(news).again(again) };
     // Also those that the status does not name: it may not have been written.
     let running: Vec<&Job> =
-        context.jobs.iter().copied().filter(|job| job::finished(job.status.as_ref()).is_none()).collect();
+        context.jobs.iter().copied().filter(|job| finished(job.status.as_ref()).is_none()).collect();
     match spec.concurrency_policy.as_deref() {
         Some("Forbid") if !running.is_empty() => {
             let message = "Not starting job because prior execution is running and concurrency policy is Forbid";

@@ -7,8 +7,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::Context;
-use crate::workloads::batch::Job;
-use crate::workloads::job::finished;
+use crate::workloads::batch::{Job, finished};
 use crate::workloads::plan::Told;
 use crate::workloads::store::uid;
 use crate::workloads::world::Kind;

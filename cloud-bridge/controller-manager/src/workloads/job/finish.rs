@@ -8,11 +8,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::context::{Context, Progress};
 use super::policy::{self, Verdict};
+use crate::workloads::batch::{COMPLETE, FAILED};
 
 pub(super) const SUCCESS_CRITERIA_MET: &str = "SuccessCriteriaMet";
 pub(super) const FAILURE_TARGET: &str = "FailureTarget";
-pub(super) const COMPLETE: &str = "Complete";
-pub(super) const FAILED: &str = "Failed";
 pub(super) const SUSPENDED: &str = "Suspended";
 
 /// Why a Job fails.
@@ -52,12 +51,6 @@ impl Finish {
     pub(super) fn terminal(&self) -> &'static str {
         if self.succeeds { COMPLETE } else { FAILED }
     }
-}
-
-/// The condition by which a Job is over, if it is.
-pub(in crate::workloads) fn finished(status: Option<&JobStatus>) -> Option<&JobCondition> {
-    let mut conditions = status?.conditions.iter().flatten();
-    conditions.find(|one| matches!(one.type_.as_str(), COMPLETE | FAILED) && one.status == "True")
 }
 
 /// Why it is to end, by what has been told, its failures, its deadline and its policies; in this order.

@@ -16,7 +16,7 @@ mod track;
 
 use std::time::Duration;
 
-use super::batch::Job;
+use super::batch::{COMPLETE, Job, finished};
 use super::claim::{claim, with_finalizer};
 use super::now::Now;
 use super::plan::{Action, Deletion, Failure, Plan, Told};
@@ -26,8 +26,7 @@ use super::store::{controller_of, uid};
 use super::world::{Kind, World};
 use apimachinery::key::ObjectKey;
 use context::{Context, Progress, number};
-pub(super) use finish::finished;
-use finish::{COMPLETE, Finish, SUSPENDED, set_condition};
+use finish::{Finish, SUSPENDED, set_condition};
 use k8s_openapi::api::batch::v1::{JobSpec, JobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 pub(super) use marks::is_tracked;
