@@ -20,6 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// What is no request may be answered with silence.
 const GLANCE: Duration = Duration::from_millis(50);
 
+/// How a connection is spoken over.
+pub(crate) type Stream = StreamOwned<ClientConnection, TcpStream>;
+
 /// A server and who speaks to it.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
@@ -96,8 +99,6 @@ impl Access {
         Endpoint { address: self.address.clone(), server, config: Arc::new(config), token }
     }
 }
-
-type Stream = StreamOwned<ClientConnection, TcpStream>;
 
 /// A connection that waits for nothing.
 #[expect(dead_code, reason = "it is there to be open")]
@@ -181,12 +182,30 @@ impl Client {
     }
 
     fn connect(&self) -> io::Result<Stream> {
-        let tcp = TcpStream::connect(&self.endpoint.address)?;
+        self.endpoint.connect()
+    }
+}
+
+impl Endpoint {
+    /// A new connection.
+    pub(crate) fn connect(&self) -> io::Result<Stream> {
+        let tcp = TcpStream::connect(&self.address)?;
         tcp.set_read_timeout(Some(PATIENCE))?;
         tcp.set_write_timeout(Some(PATIENCE))?;
         tcp.set_nodelay(true)?;
-        let connection = ClientConnection::new(Arc::clone(&self.endpoint.config), self.endpoint.server.clone());
+        let connection = ClientConnection::new(Arc::clone(&self.config), self.server.clone());
         Ok(StreamOwned::new(connection.map_err(io::Error::other)?, tcp))
+    }
+
+    /// The same, which speaks HTTP/2.
+    pub(crate) fn http2(&self) -> Self {
+        let mut config = ClientConfig::clone(&self.config);
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Self { config: Arc::new(config), ..self.clone() }
+    }
+
+    pub(crate) fn token(&self) -> &str {
+        self.token.as_deref().unwrap_or_default()
     }
 }
 

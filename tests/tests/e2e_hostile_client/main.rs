@@ -12,6 +12,8 @@ mod attack;
 mod cases;
 mod classes;
 mod client;
+mod flood;
+mod http2;
 mod objects;
 
 use std::path::Path;
@@ -51,9 +53,10 @@ fn identity(root: &Path) -> Option<Certificate> {
     None
 }
 
-fn memory(pid: u32) -> u64 {
+/// A line of `/proc/PID/status`, in KiB.
+fn memory(pid: u32, field: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
@@ -143,7 +146,7 @@ fn nothing_that_a_client_sends_stops_the_api() {
     let worst = times.last().copied().unwrap_or_default();
     let p99 = times.get(times.len() * 99 / 100).copied().unwrap_or_default();
     let pid = cluster.bridge.as_ref().map_or(0, sampan_tests::process::Process::pid);
-    let peak = memory(pid);
+    let peak = memory(pid, "VmHWM:");
     let summary = format!(
         "seed {seed}, {seconds} s: {} requests on {} paths, {} unanswered, codes {:?}; honest: p99 {p99:?}, worst {worst:?} \
          of {}; peak {peak} KiB; slowest {:?}",

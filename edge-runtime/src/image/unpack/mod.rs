@@ -61,8 +61,7 @@ pub fn unpack(layer: impl Read, root: &Path, limits: &Limits) -> Result<Vec<Stri
     let allowance = Allowance::default();
     allowance.records();
     let mut archive = Archive::new(Bounded { tar: layer, allowance: allowance.clone() });
-    let mut entries = archive.entries().map_err(truncated)?;
-    while let Some(entry) = entries.next() {
+    for entry in archive.entries().map_err(truncated)? {
         allowance.content();
         let mut entry = entry.map_err(truncated)?;
         unpacker.entry(&mut entry)?;

@@ -1,7 +1,7 @@
 //! Which Service has which address of outside. Anybody who writes a Service can name any address (CVE-2020-8554); of
 //! several that name one, the oldest has it. Pure, so it is the same after a restart.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 use super::item::{Element, Item, What};
@@ -23,12 +23,17 @@ pub struct Outside<'a> {
 type Holder<'a> = (bool, &'a str, &'a ServiceName);
 
 impl<'a> Outside<'a> {
-    /// Of all Services; `link` is where the node's bridge answers.
-    pub fn new(services: impl Iterator<Item = (&'a ServiceName, &'a ServiceView)>, link: &'a [SocketAddr]) -> Self {
+    /// Of all Services; `inside` are their own addresses, which no other Service can have, and `link` is where the node's
+    /// bridge answers.
+    pub fn new(
+        services: impl Iterator<Item = (&'a ServiceName, &'a ServiceView)>,
+        inside: &BTreeSet<IpAddr>,
+        link: &'a [SocketAddr],
+    ) -> Self {
         let mut holders: BTreeMap<Place, Holder<'a>> = BTreeMap::new();
         for (name, view) in services {
             let holder = (view.created.is_empty(), view.created.as_str(), name);
-            for ip in view.outside() {
+            for ip in view.outside().filter(|ip| !inside.contains(ip)) {
                 for port in &view.ports {
                     let Some(protocol) = port.protocol() else { continue };
                     let first = holders.entry((*ip, protocol, port.port)).or_insert(holder);
@@ -50,7 +55,7 @@ impl<'a> Outside<'a> {
                 | Element::Firewall(ip, protocol, port),
             ) => {
                 let others = self.holders.get(&(ip, protocol, port)).is_some_and(|(_, _, holder)| *holder != name);
-                !others && !(protocol == Protocol::Tcp && is_link(ip, port))
+                !(others || protocol == Protocol::Tcp && is_link(ip, port))
             }
             What::Element(Element::NodePort(Protocol::Tcp, port) | Element::NoNodeEndpoints(Protocol::Tcp, port)) => {
                 !node.iter().any(|ip| is_link(*ip, port))
@@ -74,7 +79,8 @@ mod tests {
 
     /// Elements that are left to each Service, as nft has their keys.
     fn left(services: &[(ServiceName, ServiceView)], link: &[SocketAddr], node: &[IpAddr]) -> Vec<Vec<String>> {
-        let outside = Outside::new(services.iter().map(|(name, view)| (name, view)), link);
+        let inside = services.iter().flat_map(|(_, view)| view.ips()).collect();
+        let outside = Outside::new(services.iter().map(|(name, view)| (name, view)), &inside, link);
         let of = |(name, view): &(ServiceName, ServiceView)| {
             let id = (name.0.as_str(), name.1.as_str());
             let mut items = of_service(id, view, &[], &EndpointView::default(), &Here::default(), &[false]);
@@ -111,6 +117,14 @@ mod tests {
             vec!["10.96.0.4 . tcp . 81", "192.0.2.1 . tcp . 81"],
         ];
         assert_eq!(left(&services, &[], &[]), expected);
+    }
+
+    #[test]
+    fn no_service_has_the_cluster_address_of_another() {
+        let mut thief = asks("10.96.0.1", Some("2025-01-01T00:00:00Z"), 80);
+        thief["externalIPs"] = json!(["10.96.0.2"]);
+        let services = [service("aaa", thief), service("web", asks("10.96.0.2", Some("2026-01-01T00:00:00Z"), 80))];
+        assert!(left(&services, &[], &[])[1].contains(&"10.96.0.2 . tcp . 80".to_owned()));
     }
 
     #[test]

@@ -68,11 +68,16 @@ impl Services {
         true
     }
 
+    /// Addresses of all Services inside the cluster.
+    pub(super) fn inside(&self) -> BTreeSet<IpAddr> {
+        self.views.values().flat_map(ServiceView::ips).collect()
+    }
+
     /// Outside addresses are whoever's asks for them (CVE-2020-8554), but for those of Services inside the cluster, and those
     /// where the node itself answers its pods.
     pub(super) fn without_what_is_others(&self, view: &ServiceView) -> ServiceView {
         let mut view = view.clone();
-        let inside: BTreeSet<IpAddr> = self.views.values().flat_map(ServiceView::ips).collect();
+        let inside = self.inside();
         let free = |ip: &IpAddr| !inside.contains(ip) && !self.tables.is_gateway(*ip) && !ip.is_loopback();
         view.external_ips.retain(free);
         view.ingress_ips.retain(free);

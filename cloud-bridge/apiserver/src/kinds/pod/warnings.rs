@@ -176,7 +176,9 @@ fn environment(path: &str, container: &Value, told: &mut Vec<String>) {
 }
 
 fn ports(at: &str, spec: &Value, told: &mut Vec<String>) {
-    let mut all: HashMap<(i64, &str), Vec<(String, i64, &str)>> = HashMap::new();
+    /// Path, host port and host address.
+    type Told<'a> = (String, i64, &'a str);
+    let mut all: HashMap<(i64, &str), Vec<Told<'_>>> = HashMap::new();
     for list in LISTS {
         for (i, container) in items(spec, list).iter().enumerate() {
             for (j, port) in items(container, "ports").iter().enumerate() {

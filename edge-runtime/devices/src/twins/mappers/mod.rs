@@ -121,7 +121,7 @@ impl Mappers {
     }
 
     /// Pods whose mappers may have gone with them, once a minute.
-    fn to_ask(&mut self, now: u64) -> BTreeSet<String> {
+    fn pods_to_ask(&mut self, now: u64) -> BTreeSet<String> {
         if self.ask_at > now {
             return BTreeSet::new();
         }
@@ -218,7 +218,7 @@ impl Twins {
         if !self.ready || !self.mappers.are_on() {
             return;
         }
-        let pods = self.mappers.to_ask(now.mono);
+        let pods = self.mappers.pods_to_ask(now.mono);
         if self.daemon {
             self.outputs.extend(pods.into_iter().map(|uid| Output::Tell(FromHelper::Pod { uid })));
         }
