@@ -114,7 +114,9 @@ mod tests {
             let mut header = tar::Header::new_gnu();
             header.set_entry_type(if mode.is_some() { tar::EntryType::Directory } else { tar::EntryType::Regular });
             header.set_mode(mode.unwrap_or(0o644));
-            (header.set_uid(*owner), header.set_gid(*owner), header.set_size(0));
+            header.set_uid(*owner);
+            header.set_gid(*owner);
+            header.set_size(0);
             tar.append_data(&mut header, name, &b""[..]).unwrap();
         }
         tar.into_inner().unwrap()

@@ -247,7 +247,7 @@ fn rules_of_all_policies_together_are_bounded() {
     let many = (0..5).fold(Site::new(), |site, n| site.with(&format!("p{n}"), spec(n)));
     let Tables { script, denied, .. } = many.tables();
     let count = script.lines().filter(|line| line.trim_end().ends_with("accept") && line.contains("dport")).count();
-    assert!(count <= RULES && count >= RULES - 1000 && denied.len() == 2, "{count} {denied:?}");
+    assert!((RULES - 1000..=RULES).contains(&count) && denied.len() == 2, "{count} {denied:?}");
 }
 
 /// Those who ask for little are not pushed out by one who asks for much.
