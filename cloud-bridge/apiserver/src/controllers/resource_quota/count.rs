@@ -16,8 +16,9 @@ use crate::storage::{Store, StoreError, Stored};
 use apimachinery::key::ObjectKey;
 use apimachinery::quantity::Quantity;
 
-/// Objects that are read at a time: a parsed one needs a multiple of its room in the file, and may be large.
-const PAGE: usize = 10;
+/// Objects that are read at a time: a parsed one needs a multiple of its room in the file, may be large, and names each of its
+/// fields once more in `managedFields`.
+const PAGE: usize = 4;
 
 /// What is counted: the resource as quotas call it, and where its objects are.
 struct Source {
