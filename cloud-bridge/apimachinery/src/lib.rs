@@ -13,6 +13,7 @@
 //! | [`clock`] | the time of day, for what expires |
 //! | [`cron`] | schedules and time zones |
 //! | [`read_as`] | objects of which only a part is read |
+//! | [`flow`], [`turns`] | whom something is counted for, and whose turn it is |
 //! | [`typed`] | JSON read as a type |
 //! | [`panics`] | what a panic ends and how it is told |
 
@@ -28,6 +29,7 @@ pub mod panics;
 pub mod quantity;
 pub mod selector;
 mod slim;
+pub mod turns;
 pub mod typed;
 pub mod user;
 pub mod well_known;

@@ -121,7 +121,8 @@ where
         let closes = request.version() <= Version::HTTP_11;
         let head = request.method() == Method::HEAD;
         let client = Arc::clone(&client);
-        let answer = if has_host(&request) { Some(handler(request)) } else { None };
+        // In a box of its own, which goes with the answer: what is left unread keeps no room for how it was made.
+        let answer = if has_host(&request) { Some(Box::pin(handler(request))) } else { None };
         async move {
             let _work = client.arrival.work();
             let Some(answer) = answer else {

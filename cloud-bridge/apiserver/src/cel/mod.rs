@@ -16,11 +16,12 @@ use crate::resource::cel::{About, CelQuestion, Verdict};
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::field::{FieldError, FieldErrorKind};
 use apimachinery::panics;
+use apimachinery::turns::Turns;
 use process::{Fate, Process};
 use sampan_cel::frame::{self, QUESTION_MAX};
 use sampan_cel::helper::{OBJECT_SECONDS, SCHEMA_SECONDS};
 use sampan_cel::question::{Answer, Finding, Question, Reason};
-use turns::{Turn, Turns};
+use turns::{Resting, Turn};
 
 /// Bytes of the questions that wait or are being judged, all together.
 const WAITING: usize = 64 << 20;
@@ -95,7 +96,7 @@ impl Cel {
 /// Answers questions, one after another, until nobody can ask any more.
 async fn judge(command: Vec<OsString>, mut queue: mpsc::UnboundedReceiver<Asked>, known: Weak<Mutex<Option<u32>>>) {
     let mut judge = Judge { command, process: None, known };
-    let mut turns: Turns<Asked> = Turns::default();
+    let (mut turns, mut resting) = (Turns::<Turn, Asked>::default(), Resting::default());
     loop {
         if turns.is_empty() {
             let asked = if judge.process.is_some() {
@@ -119,7 +120,7 @@ async fn judge(command: Vec<OsString>, mut queue: mpsc::UnboundedReceiver<Asked>
         turns.retain(|asked| !asked.answer.is_closed());
         let Some((turn, asked)) = turns.next() else { continue };
         let about_object = matches!(asked.about, About::Object(_));
-        if let Some(left) = turns.resting(&turn).filter(|_| about_object) {
+        if let Some(left) = resting.left(&turn).filter(|_| about_object) {
             let _ = asked.answer.send(Err(rests(&turn, left)));
             continue;
         }
@@ -136,7 +137,7 @@ async fn judge(command: Vec<OsString>, mut queue: mpsc::UnboundedReceiver<Asked>
         };
         // Whoever has just been refused a definition mends it at once.
         if used_up && about_object {
-            turns.rest(turn, started.elapsed() * REST);
+            resting.rest(turn, started.elapsed() * REST);
         }
         let Asked { answer, room, .. } = asked;
         drop(room);

@@ -1,7 +1,7 @@
-//! Whose question is next: each user of each definition in turn, so that slow rules with many writes do not stand before
+//! Whose turn a question is: that of each user of each definition, so that slow rules with many writes do not stand before
 //! all others, and heavy objects of one user do not shut a kind for everybody.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// While so many users of one definition rest, its rules are at fault, and nobody's objects are judged by them.
@@ -26,61 +26,21 @@ impl Turn {
     }
 }
 
-/// Questions by turn.
-pub(super) struct Turns<T> {
-    waiting: BTreeMap<Turn, VecDeque<T>>,
-    order: VecDeque<Turn>,
+/// Whose questions are not judged for a while.
+#[derive(Debug, Default)]
+pub(super) struct Resting {
     /// Since when, and for how long.
     resting: BTreeMap<Turn, (Instant, Duration)>,
 }
 
-impl<T> Default for Turns<T> {
-    fn default() -> Self {
-        Self { waiting: BTreeMap::new(), order: VecDeque::new(), resting: BTreeMap::new() }
-    }
-}
-
-impl<T> Turns<T> {
-    pub(super) fn is_empty(&self) -> bool {
-        self.order.is_empty()
-    }
-
-    pub(super) fn add(&mut self, turn: Turn, question: T) {
-        let waiting = self.waiting.entry(turn.clone()).or_default();
-        if waiting.is_empty() {
-            self.order.push_back(turn);
-        }
-        waiting.push_back(question);
-    }
-
-    pub(super) fn next(&mut self) -> Option<(Turn, T)> {
-        let turn = self.order.pop_front()?;
-        let waiting = self.waiting.get_mut(&turn)?;
-        let question = waiting.pop_front()?;
-        if waiting.is_empty() {
-            self.waiting.remove(&turn);
-        } else {
-            self.order.push_back(turn.clone());
-        }
-        Some((turn, question))
-    }
-
-    /// Drops the questions that nobody needs answered.
-    pub(super) fn retain(&mut self, mut needed: impl FnMut(&T) -> bool) {
-        self.waiting.retain(|_, waiting| {
-            waiting.retain(&mut needed);
-            !waiting.is_empty()
-        });
-        self.order.retain(|turn| self.waiting.contains_key(turn));
-    }
-
+impl Resting {
     /// Has nothing of this turn judged for a while.
     pub(super) fn rest(&mut self, turn: Turn, time: Duration) {
         self.resting.insert(turn, (Instant::now(), time));
     }
 
     /// For how long still: also while that turn is nobody's fault, but too many others of its definition rest.
-    pub(super) fn resting(&mut self, turn: &Turn) -> Option<Duration> {
+    pub(super) fn left(&mut self, turn: &Turn) -> Option<Duration> {
         self.resting.retain(|_, (since, time)| since.elapsed() < *time);
         let left = |(since, time): &(Instant, Duration)| time.saturating_sub(since.elapsed());
         if let Some(own) = self.resting.get(turn) {
@@ -103,34 +63,6 @@ mod tests {
     }
 
     #[test]
-    fn each_user_of_each_definition_has_its_turn() {
-        let mut turns = Turns::default();
-        for (definition, user, question) in
-            [("a", "u", 1), ("a", "u", 2), ("a", "u", 3), ("b", "u", 4), ("c", "u", 5), ("b", "u", 6), ("a", "v", 7)]
-        {
-            turns.add(turn(definition, user), question);
-        }
-        let order: Vec<i32> = std::iter::from_fn(|| turns.next()).map(|(_, question)| question).collect();
-        assert_eq!(order, [1, 4, 5, 7, 2, 6, 3]);
-        assert!(turns.is_empty());
-    }
-
-    #[test]
-    fn what_nobody_needs_is_dropped() {
-        let mut turns = Turns::default();
-        for (definition, question) in [("a", 1), ("a", 2), ("b", 3), ("c", 4)] {
-            turns.add(turn(definition, "u"), question);
-        }
-        turns.retain(|question| matches!(question, 2 | 4));
-        turns.add(turn("b", "u"), 5);
-        let order: Vec<i32> = std::iter::from_fn(|| turns.next()).map(|(_, question)| question).collect();
-        assert_eq!(order, [2, 4, 5]);
-        turns.add(turn("a", "u"), 6);
-        turns.retain(|_| false);
-        assert!(turns.is_empty());
-    }
-
-    #[test]
     fn service_accounts_of_a_namespace_share_a_turn() {
         let of = |user: &str| Turn::of("d", user).user;
         assert_eq!(of("system:serviceaccount:a:x"), "system:serviceaccounts:a");
@@ -141,24 +73,24 @@ mod tests {
 
     #[test]
     fn a_definition_rests_when_many_of_its_users_do() {
-        let mut turns: Turns<()> = Turns::default();
+        let mut resting = Resting::default();
         for (user, seconds) in [("u", 60), ("v", 600)] {
-            turns.rest(turn("a", user), Duration::from_secs(seconds));
+            resting.rest(turn("a", user), Duration::from_secs(seconds));
         }
-        assert_eq!(turns.resting(&turn("a", "w")), None);
-        turns.rest(turn("a", "x"), Duration::from_secs(6000));
-        let left = turns.resting(&turn("a", "w"));
+        assert_eq!(resting.left(&turn("a", "w")), None);
+        resting.rest(turn("a", "x"), Duration::from_secs(6000));
+        let left = resting.left(&turn("a", "w"));
         assert!(left.is_some_and(|left| left.as_secs() <= 60), "until there are fewer: {left:?}");
-        assert_eq!(turns.resting(&turn("b", "w")), None);
+        assert_eq!(resting.left(&turn("b", "w")), None);
     }
 
     #[test]
     fn who_rests_does_so_alone_and_for_a_while() {
-        let mut turns: Turns<()> = Turns::default();
-        turns.rest(turn("a", "u"), Duration::from_secs(60));
-        turns.rest(turn("b", "u"), Duration::ZERO);
-        assert!(turns.resting(&turn("a", "u")).is_some_and(|left| left > Duration::from_secs(50)));
-        assert_eq!(turns.resting(&turn("a", "v")), None, "another user");
-        assert_eq!((turns.resting(&turn("b", "u")), turns.resting(&turn("c", "u"))), (None, None));
+        let mut resting = Resting::default();
+        resting.rest(turn("a", "u"), Duration::from_secs(60));
+        resting.rest(turn("b", "u"), Duration::ZERO);
+        assert!(resting.left(&turn("a", "u")).is_some_and(|left| left > Duration::from_secs(50)));
+        assert_eq!(resting.left(&turn("a", "v")), None, "another user");
+        assert_eq!((resting.left(&turn("b", "u")), resting.left(&turn("c", "u"))), (None, None));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
@@ -20,7 +20,8 @@ type BoxStream = Pin<Box<dyn Stream<Item = Result<Bytes, BodyError>> + Send>>;
 
 enum Kind {
     Full(Bytes),
-    Stream(BoxStream),
+    /// With what is left of the part that came last.
+    Stream(BoxStream, Bytes),
 }
 
 /// A response body.
@@ -52,7 +53,7 @@ impl ApiBody {
 
     /// As it comes.
     pub fn stream(stream: impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static) -> Self {
-        Self { kind: Kind::Stream(Box::pin(stream)), _held: None }
+        Self { kind: Kind::Stream(Box::pin(stream), Bytes::new()), _held: None }
     }
 
     /// The same, which keeps `guard` until it is sent.
@@ -60,7 +61,7 @@ impl ApiBody {
         match self.kind {
             Kind::Full(bytes) if bytes.is_empty() => Self::full(bytes),
             Kind::Full(bytes) => Self::full(held(bytes, guard)),
-            Kind::Stream(stream) => Self { kind: Kind::Stream(stream), _held: Some(Box::new((self._held, guard))) },
+            stream @ Kind::Stream(..) => Self { kind: stream, _held: Some(Box::new((self._held, guard))) },
         }
     }
 
@@ -71,21 +72,21 @@ impl ApiBody {
         G: Send + 'static,
         T: Fn(usize) -> Option<G> + Send + 'static,
     {
-        let Kind::Stream(stream) = self.kind else { return self };
+        let Kind::Stream(stream, _) = self.kind else { return self };
         let unread = || BodyError("the client leaves too much unread".to_owned());
         let counted = stream.map(move |part| {
             let part = part?;
             let guard = take(part.len()).ok_or_else(unread)?;
             Ok(held(part, guard))
         });
-        Self { kind: Kind::Stream(Box::pin(counted)), _held: self._held }
+        Self { kind: Kind::Stream(Box::pin(counted), Bytes::new()), _held: self._held }
     }
 
     /// How many bytes are at hand.
     pub(super) fn bytes(&self) -> usize {
         match &self.kind {
             Kind::Full(bytes) => bytes.len(),
-            Kind::Stream(_) => 0,
+            Kind::Stream(..) => 0,
         }
     }
 
@@ -93,7 +94,7 @@ impl ApiBody {
     pub(super) fn into_full(self) -> Result<Bytes, BoxStream> {
         match self.kind {
             Kind::Full(bytes) => Ok(bytes),
-            Kind::Stream(stream) => Err(stream),
+            Kind::Stream(stream, _) => Err(stream),
         }
     }
 }
@@ -103,14 +104,21 @@ impl Body for ApiBody {
     type Error = BodyError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match &mut self.kind {
-            Kind::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Kind::Full(bytes) => {
-                let piece = bytes.split_to(bytes.len().min(PIECE));
-                Poll::Ready(Some(Ok(Frame::data(piece))))
+        let bytes = match &mut self.kind {
+            Kind::Full(bytes) if bytes.is_empty() => return Poll::Ready(None),
+            Kind::Full(bytes) => bytes,
+            Kind::Stream(stream, rest) => {
+                if rest.is_empty() {
+                    match ready!(stream.as_mut().poll_next(cx)) {
+                        Some(Ok(part)) => *rest = part,
+                        end => return Poll::Ready(end.map(|part| part.map(Frame::data))),
+                    }
+                }
+                rest
             }
-            Kind::Stream(stream) => stream.as_mut().poll_next(cx).map(|item| item.map(|r| r.map(Frame::data))),
-        }
+        };
+        let piece = bytes.split_to(bytes.len().min(PIECE));
+        Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -120,7 +128,7 @@ impl Body for ApiBody {
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Kind::Stream(_) => SizeHint::default(),
+            Kind::Stream(..) => SizeHint::default(),
         }
     }
 }
@@ -132,6 +140,22 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
+
+    #[tokio::test]
+    async fn large_parts_of_a_stream_go_in_pieces_that_count_until_each_is_sent() {
+        let guard = Arc::new(());
+        let counted = Arc::clone(&guard);
+        let parts = futures::stream::iter([vec![b'x'; PIECE + 1], vec![b'y'; 3]].map(|part| Ok(part.into())));
+        let mut body = ApiBody::stream(parts).counted(move |_| Some(Arc::clone(&counted)));
+        let mut lengths = Vec::new();
+        for guards in [3, 3, 3] {
+            let piece = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            lengths.push(piece.len());
+            assert_eq!(Arc::strong_count(&guard), guards, "{lengths:?}");
+        }
+        assert_eq!(lengths, [PIECE, 1, 3]);
+        assert!(body.frame().await.is_none());
+    }
 
     #[tokio::test]
     async fn guard_stays_until_the_last_piece_is_dropped() {

@@ -195,7 +195,9 @@ impl Server {
             Err(error) => return refused(error),
         };
         let Some(place) = limits.enter(flow, permitted.attributes()) else { return refused(ApiError::busy()) };
-        (front::answer(&self.inner, &permitted, parts, body, share).await, Some(place))
+        let step = limits.steps.next(flow).await;
+        let answer = Box::pin(front::answer(&self.inner, &permitted, parts, body, share));
+        (step.begin(answer).await, Some(place))
     }
 }
 

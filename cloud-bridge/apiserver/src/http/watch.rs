@@ -17,16 +17,17 @@ use crate::registry::list::{Selection, resource_version};
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::state::Inner;
-use crate::storage::{Change, ChangeKind, Held, Interest, LEASES, Stored, Subscription, Told, View};
+use crate::storage::{Change, ChangeKind, Held, Interest, LEASES, Most, Stored, Subscription, Told, View};
 use apimachinery::field::FieldError;
 use apimachinery::flow::Flow;
 use apimachinery::key::ObjectKey;
 
-/// What is read of the past at a time, in objects: a watch may begin at the oldest revision of which anything is known, and
-/// there may be many of these.
-const PAGE: usize = 16;
-/// What one answer of the stream gathers at most.
-const CHUNK: usize = 64 * 1024;
+/// What one part of the stream gathers, about: there may be many watches, and what each holds is its client's.
+const CHUNK: usize = 32 << 10;
+/// What is read of the past for one part. A watch may begin at the oldest revision of which anything is known.
+const OBJECTS: Most = Most { items: usize::MAX, bytes: CHUNK };
+/// A change brings the state after it along, of which nothing is known before it is read.
+const CHANGES: Most = Most { items: 8, bytes: CHUNK };
 /// No watch lasts longer, whatever its client asks for.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The end of a watch whose client names none.
@@ -58,13 +59,16 @@ struct Watch {
     resource: Arc<Resource>,
     selection: Arc<Selection>,
     form: Form,
+    flow: Flow,
     queue: Subscription,
+    /// What the queue gave that is not on the disk yet.
+    next: Option<Told>,
     pending: Vec<u8>,
     columns_sent: bool,
     past: Option<Past>,
     /// Changes up to this revision do not come through the queue, or are not taken from there.
     rev: u64,
-    /// What is in `pending` may be shown when this revision is on the disk.
+    /// The past may be shown when this revision is on the disk.
     written: u64,
     end: Instant,
     bookmark: Option<Duration>,
@@ -94,12 +98,12 @@ pub(crate) fn open(
         return Err(ApiError::version_too_large(asked, now));
     }
     let filter = Arc::clone(&selection);
-    let (answers, flow) = (Arc::clone(&inner.limits.answers), flow.clone());
+    let (answers, of) = (Arc::clone(&inner.limits.answers), flow.clone());
     let interest = Interest {
         namespace: selection.namespace.clone(),
         filter: Box::new(move |change| seen(&filter, change)),
         // What waits for a client that does not read is its own.
-        charge: Box::new(move |bytes| answers.take(&flow, bytes).map(|share| Arc::new(share) as Held)),
+        charge: Box::new(move |bytes| answers.take(&of, bytes).map(|share| Arc::new(share) as Held)),
     };
     let queue = store.subscribe(&ctx.resource.storage, interest);
     let end = Instant::now() + options.timeout.min(LONGEST_TIMEOUT);
@@ -108,7 +112,9 @@ pub(crate) fn open(
         resource: Arc::clone(&ctx.resource),
         selection,
         form,
+        flow: flow.clone(),
         queue,
+        next: None,
         pending: Vec::new(),
         columns_sent: false,
         past: None,
@@ -124,14 +130,7 @@ pub(crate) fn open(
     };
     if state {
         let mark = options.initial == Some(true) && options.bookmarks;
-        if watch.selection.only().is_some() {
-            for stored in watch.selection.now(&store)? {
-                watch.push("ADDED", &stored);
-            }
-            watch.end_objects(mark);
-        } else {
-            watch.past = Some(Past::Objects { after: None, mark });
-        }
+        watch.past = Some(Past::Objects { after: None, mark });
     } else if let Some(asked) = asked {
         // A revision of the future is one of another life of this server: the client must list again.
         let known =
@@ -197,10 +196,6 @@ impl Watch {
             View::Deleted | View::Left => "DELETED",
         };
         self.push(kind, &told.object);
-        // Renewals of Leases are on no disk, and wait for none.
-        if *self.resource.storage != *LEASES {
-            self.written = told.rev;
-        }
     }
 
     /// The watch ends with this as its last event.
@@ -225,19 +220,26 @@ impl Watch {
         let (inner, selection, resource) =
             (Arc::clone(&self.inner), Arc::clone(&self.selection), Arc::clone(&self.resource));
         let storage = &resource.storage;
-        // Small, in memory, and each page would cost all of them.
-        let most = if **storage == *LEASES { usize::MAX } else { PAGE };
-        let page = {
+        let (items, next) = {
             let store = inner.store();
             store.knows(storage, self.rev).map_err(|e| too_old(self.rev, e.oldest))?;
             let matches = |stored: &Stored| selection.matches(stored);
-            store.list_at(storage, selection.namespace.as_deref(), self.rev, after.as_ref(), Some(most), &matches)?
+            match selection.only() {
+                Some(key) => {
+                    (store.at(storage, &key, self.rev)?.filter(|stored| matches(stored)).into_iter().collect(), None)
+                }
+                None => {
+                    let namespace = selection.namespace.as_deref();
+                    let page = store.list_at(storage, namespace, self.rev, after.as_ref(), OBJECTS, &matches)?;
+                    (page.items, page.next)
+                }
+            }
         };
-        for stored in &page {
+        for stored in &items {
             self.push("ADDED", stored);
         }
-        match page.last().filter(|_| page.len() == most) {
-            Some(last) => self.past = Some(Past::Objects { after: Some(last.key.clone()), mark }),
+        match next {
+            Some(last) => self.past = Some(Past::Objects { after: Some(last), mark }),
             None => self.end_objects(mark),
         }
         Ok(())
@@ -255,63 +257,103 @@ impl Watch {
             let store = inner.store();
             let storage = &self.resource.storage;
             store.knows(storage, rev).map_err(|e| too_old(rev, e.oldest))?;
-            store.since(storage, self.selection.namespace.as_deref(), (rev, self.rev), PAGE)?
+            store.since(storage, self.selection.namespace.as_deref(), (rev, self.rev), CHANGES)?
         };
+        self.past = next.map(Past::Changes);
         for change in changes {
+            if self.pending.len() >= CHUNK {
+                self.past = Some(Past::Changes(change.rev - 1));
+                break;
+            }
             if let Some(view) = seen(&self.selection, &change) {
                 self.show(&change.told(view));
             }
         }
-        self.past = next.map(Past::Changes);
         Ok(())
     }
 
-    /// The next bytes, or the end.
+    /// The next bytes, or the end. They are made in one step that waits for nothing: until they are counted as the client's,
+    /// nobody counts them.
     async fn next(&mut self) -> Option<Bytes> {
-        loop {
-            while self.pending.len() < CHUNK && self.past.is_some() {
-                self.catch_up();
-            }
-            while self.pending.len() < CHUNK && !self.ended {
-                match self.queue.try_recv() {
-                    Ok(told) if told.rev > self.rev => self.show(&told),
-                    Ok(_) => {}
-                    Err(TryRecvError::Empty) => break,
-                    // Cut off: too slow, or the resource itself changed. The client resumes.
-                    Err(TryRecvError::Disconnected) => self.ended = true,
-                }
-            }
-            if !self.pending.is_empty() {
+        while self.pending.is_empty() && !self.ended {
+            if self.past.is_some() {
                 // A change that a power cut takes back has no successor that would tell of it.
                 self.inner.durable.reached(self.written).await.ok()?;
-                return Some(std::mem::take(&mut self.pending).into());
+                let _step = self.inner.limits.steps.next(&self.flow).await;
+                self.catch_up();
+            } else {
+                self.follow().await?;
             }
-            if self.ended {
-                return None;
+        }
+        (!self.pending.is_empty()).then(|| std::mem::take(&mut self.pending).into())
+    }
+
+    /// Waits for what comes next, a change or the time, and shows it. `None` when the disk refuses.
+    async fn follow(&mut self) -> Option<()> {
+        let bookmark = self.bookmark;
+        let told = match self.next.take() {
+            Some(told) => Some(told),
+            None => tokio::select! {
+                told = self.queue.recv() => told,
+                () = tokio::time::sleep_until(self.end) => None,
+                () = tokio::time::sleep(bookmark.unwrap_or_default()), if bookmark.is_some() => return self.bookmark().await,
+            },
+        };
+        match told {
+            Some(told) => {
+                if self.waits(&told) {
+                    self.inner.durable.reached(told.rev).await.ok()?;
+                }
+                self.take(&told);
+                self.gather();
             }
-            let bookmark = self.bookmark;
-            tokio::select! {
-                told = self.queue.recv() => match told {
-                    Some(told) if told.rev > self.rev => self.show(&told),
-                    Some(_) => {}
-                    None => self.ended = true,
-                },
-                () = tokio::time::sleep_until(self.end) => self.ended = true,
-                () = tokio::time::sleep(bookmark.unwrap_or_default()), if bookmark.is_some() => self.bookmark(),
+            // Its time is over; or it was cut off: too slow, or the resource itself changed. The client resumes.
+            None => self.ended = true,
+        }
+        Some(())
+    }
+
+    /// Shows what else has come, as far as it is on the disk.
+    fn gather(&mut self) {
+        while self.pending.len() < CHUNK {
+            match self.queue.try_recv() {
+                Ok(told) if self.waits(&told) => {
+                    self.next = Some(told);
+                    return;
+                }
+                Ok(told) => self.take(&told),
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => {
+                    self.ended = true;
+                    return;
+                }
             }
         }
     }
 
-    /// A bookmark at the newest revision; under the lock no change can be on its way.
-    fn bookmark(&mut self) {
-        let inner = Arc::clone(&self.inner);
-        let store = inner.store();
-        while let Ok(told) = self.queue.try_recv() {
-            if told.rev > self.rev {
-                self.show(&told);
-            }
+    fn take(&mut self, told: &Told) {
+        if told.rev > self.rev {
+            self.show(told);
         }
-        self.pending.extend(output::bookmark(&self.resource, self.form, store.revision(), false));
-        self.written = store.written();
+    }
+
+    /// Whether it is not on the disk yet. Renewals of Leases are on no disk, and wait for none.
+    fn waits(&self, told: &Told) -> bool {
+        *self.resource.storage != *LEASES && !self.inner.durable.has(told.rev)
+    }
+
+    /// A bookmark at the newest revision, unless a change has come meanwhile: under the lock none can be on its way.
+    async fn bookmark(&mut self) -> Option<()> {
+        let (rev, written) = {
+            let store = self.inner.store();
+            if let Ok(told) = self.queue.try_recv() {
+                self.next = Some(told);
+                return Some(());
+            }
+            (store.revision(), store.written())
+        };
+        self.inner.durable.reached(written).await.ok()?;
+        self.pending.extend(output::bookmark(&self.resource, self.form, rev, false));
+        Some(())
     }
 }

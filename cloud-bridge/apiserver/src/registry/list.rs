@@ -10,7 +10,7 @@ use super::{Answer, Context};
 use crate::auth::request_info::Query;
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
-use crate::storage::{Store, Stored};
+use crate::storage::{Most, Store, Stored};
 use apimachinery::field::FieldError;
 use apimachinery::key::ObjectKey;
 use apimachinery::selector::{FieldSelector, LabelSelector};
@@ -152,8 +152,8 @@ fn page(
         Some(key) => store.get(storage, &key)?.into_iter().filter(|stored| selection.matches(stored)).collect(),
         None => {
             // One more than asked for tells whether there is another page.
-            let most = limit.map(|limit| limit.saturating_add(1));
-            store.list_at(storage, namespace, rev, after, most, &|stored| selection.matches(stored))?
+            let most = limit.map_or(Most::ALL, |limit| Most::items(limit.saturating_add(1)));
+            store.list_at(storage, namespace, rev, after, most, &|stored| selection.matches(stored))?.items
         }
     };
     let mut listed = Listed { items, rev, next: None, remaining: None };

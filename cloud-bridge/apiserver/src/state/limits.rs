@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::shares::{Share, Shares};
+use super::steps::Steps;
 use crate::auth::Attributes;
 use apimachinery::flow::Flow;
 
@@ -29,6 +30,7 @@ pub(crate) struct Limits {
     lasting: Arc<Shares>,
     pub(crate) bodies: Arc<Shares>,
     pub(crate) answers: Arc<Shares>,
+    pub(crate) steps: Arc<Steps>,
 }
 
 impl Default for Limits {
@@ -40,6 +42,7 @@ impl Default for Limits {
             lasting: shares(LASTING),
             bodies: shares(BODIES),
             answers: shares(ANSWERS),
+            steps: Arc::default(),
         }
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod limits;
 pub(crate) mod quota;
 pub(crate) mod samples;
 pub(crate) mod shares;
+pub(crate) mod steps;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,29 +1,19 @@
-//! The past of the storage: changes since a revision, a list as it was at a revision, and forgetting both.
+//! The past of the storage: changes since a revision, and forgetting them.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rusqlite::{OptionalExtension, Rows, params};
+use rusqlite::{OptionalExtension, params};
 
 use super::leases::LEASES;
 use super::rows::{deleted_state, place, unsigned};
+use super::snapshot::{Most, Walked};
 use super::write::set_fact;
 use super::{Change, ChangeKind, Store, StoreError, Stored};
 use apimachinery::key::ObjectKey;
 
-/// Objects of a storage after a place, and what was changed there since a revision (`?4`), both in key order.
-const EVERYWHERE: [&str; 2] = [
-    "SELECT ns, name, rev, body FROM objects WHERE storage = ?1 AND (ns, name) > (?2, ?3) AND ?4 = ?4
-     ORDER BY ns, name",
-    "SELECT ns, name, before FROM changes WHERE storage = ?1 AND (ns, name) > (?2, ?3) AND rev > ?4
-     ORDER BY ns, name, rev",
-];
-const IN_NAMESPACE: [&str; 2] = [
-    "SELECT ns, name, rev, body FROM objects WHERE storage = ?1 AND ns = ?2 AND name > ?3 AND ?4 = ?4 ORDER BY name",
-    "SELECT ns, name, before FROM changes WHERE storage = ?1 AND ns = ?2 AND name > ?3 AND rev > ?4
-     ORDER BY name, rev",
-];
+/// A change as its row has it: revision, key, kind, and the state that it replaced.
+type Row = (u64, ObjectKey, i64, Option<Vec<u8>>);
 
 /// A revision older than the history that is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,41 +33,42 @@ impl Store {
         Ok(())
     }
 
-    /// The first `most` changes of one storage after `rev` and up to `until`, in order, and after which to ask for the
-    /// next ones, if there are more. Call `knows` first.
+    /// The first changes of one storage after `rev` and up to `until`, in order, and after which to ask for the next ones,
+    /// if there are more. Call `knows` first.
     pub(crate) fn since(
         &self,
         storage: &str,
         namespace: Option<&str>,
         (rev, until): (u64, u64),
-        most: usize,
+        most: Most,
     ) -> Result<(Vec<Change>, Option<u64>), StoreError> {
         if storage == LEASES {
-            let changes: Vec<_> =
-                self.leases.since(namespace, rev).filter(|change| change.rev <= until).take(most).cloned().collect();
-            let next = changes.last().filter(|_| changes.len() == most).map(|last| last.rev);
-            return Ok((changes, next));
+            let changes: Vec<_> = self.leases.since(namespace, rev).filter(|change| change.rev <= until).collect();
+            let next = changes.get(most.items.wrapping_sub(1)).filter(|_| changes.len() > most.items);
+            let next = next.map(|last| last.rev);
+            return Ok((changes.into_iter().take(most.items).cloned().collect(), next));
         }
-        let limit = i64::try_from(most).unwrap_or(i64::MAX);
-        let rows: Vec<(u64, ObjectKey, i64, Option<Vec<u8>>)> = self
-            .conn
-            .prepare_cached(
+        let read = || {
+            let mut statement = self.conn.prepare_cached(
                 "SELECT rev, ns, name, kind, before FROM changes WHERE rev > ?1 AND storage = ?2 \
-                 AND (?3 = '' OR ns = ?3) AND rev <= ?4 ORDER BY rev LIMIT ?5",
-            )
-            .and_then(|mut statement| {
-                statement
-                    .query_map(
-                        params![rev.cast_signed(), storage, namespace.unwrap_or(""), until.cast_signed(), limit],
-                        |row| {
-                            let key = ObjectKey { namespace: row.get(1)?, name: row.get(2)? };
-                            Ok((unsigned(row, 0)?, key, row.get(3)?, row.get(4)?))
-                        },
-                    )?
-                    .collect()
-            })
-            .map_err(|e| self.sql(e))?;
-        let next = rows.last().filter(|_| rows.len() == most).map(|(rev, ..)| *rev);
+                 AND (?3 = '' OR ns = ?3) AND rev <= ?4 ORDER BY rev",
+            )?;
+            let mut found =
+                statement.query(params![rev.cast_signed(), storage, namespace.unwrap_or(""), until.cast_signed()])?;
+            let (mut rows, mut walked) = (Vec::<Row>::new(), Walked::default());
+            while let Some(row) = found.next()? {
+                if walked.enough(&most, rows.len()) {
+                    let next = rows.last().map(|(rev, ..)| *rev);
+                    return Ok((rows, next));
+                }
+                let key = ObjectKey { namespace: row.get(1)?, name: row.get(2)? };
+                let before: Option<Vec<u8>> = row.get(4)?;
+                walked.over(before.as_ref().map_or(0, Vec::len));
+                rows.push((unsigned(row, 0)?, key, row.get(3)?, before));
+            }
+            Ok((rows, None))
+        };
+        let (rows, next) = read().map_err(|e| self.sql(e))?;
         // What a change made is what the next change of its key replaced: walk backwards.
         let mut newer: BTreeMap<ObjectKey, Option<Arc<Stored>>> = BTreeMap::new();
         let mut changes = Vec::with_capacity(rows.len());
@@ -105,7 +96,7 @@ impl Store {
     }
 
     /// What the change with this revision made of the object.
-    fn made(&self, storage: &str, key: &ObjectKey, rev: u64) -> Result<Option<Arc<Stored>>, StoreError> {
+    pub(super) fn made(&self, storage: &str, key: &ObjectKey, rev: u64) -> Result<Option<Arc<Stored>>, StoreError> {
         let next: Option<Option<Vec<u8>>> = self
             .conn
             .prepare_cached(
@@ -122,55 +113,6 @@ impl Store {
             Some(before) => Ok(before.map(|bytes| Arc::new(replaced(key.clone(), bytes)))),
             None => self.get(storage, key),
         }
-    }
-
-    /// The first `limit` selected objects after `after`, in key order, as they were at `rev`. Call `knows` first.
-    ///
-    /// Walks objects and changes side by side and no further than needed: a page of a long list costs what it holds,
-    /// not what the list does.
-    pub(crate) fn list_at(
-        &self,
-        storage: &str,
-        namespace: Option<&str>,
-        rev: u64,
-        after: Option<&ObjectKey>,
-        limit: Option<usize>,
-        select: &dyn Fn(&Stored) -> bool,
-    ) -> Result<Vec<Arc<Stored>>, StoreError> {
-        if storage == LEASES {
-            let then = self.leases.at(namespace, rev).into_iter();
-            let then = then.filter(|(key, stored)| after.is_none_or(|after| key > after) && select(stored));
-            return Ok(then.map(|(_, stored)| stored).take(limit.unwrap_or(usize::MAX)).collect());
-        }
-        let run = || {
-            let (after_ns, after_name) = after.map_or(("", ""), |key| (key.namespace.as_str(), key.name.as_str()));
-            let place = params![storage, namespace.unwrap_or(after_ns), after_name, rev.cast_signed()];
-            let [objects, changes] = if namespace.is_some() { IN_NAMESPACE } else { EVERYWHERE };
-            let (mut objects, mut changes) = (self.conn.prepare_cached(objects)?, self.conn.prepare_cached(changes)?);
-            let (mut objects, mut changes) = (objects.query(place)?, changes.query(place)?);
-            let (mut object, mut change) = (next_object(&mut objects)?, next_change(&mut changes, None)?);
-            let mut items = Vec::new();
-            while limit.is_none_or(|limit| items.len() < limit) {
-                let order = match (&object, &change) {
-                    (None, None) => break,
-                    (Some(_), None) => Ordering::Less,
-                    (None, Some(_)) => Ordering::Greater,
-                    (Some(object), Some((key, _))) => object.key.cmp(key),
-                };
-                // What was changed since is what the first change after `rev` replaced; an addition replaced nothing.
-                let then =
-                    if order.is_lt() { object.take() } else { change.as_mut().and_then(|(_, then)| then.take()) };
-                if order.is_le() {
-                    object = next_object(&mut objects)?;
-                }
-                if order.is_ge() {
-                    change = next_change(&mut changes, change.map(|(key, _)| key))?;
-                }
-                items.extend(then.filter(|then| select(then)).map(|then| then.unparsed()));
-            }
-            Ok(items)
-        };
-        run().map_err(|e| self.sql(e))
     }
 
     /// Drops expired objects, then history beyond its limits of age, rows and bytes.
@@ -266,27 +208,8 @@ impl Store {
     }
 }
 
-fn next_object(rows: &mut Rows<'_>) -> rusqlite::Result<Option<Stored>> {
-    let Some(row) = rows.next()? else { return Ok(None) };
-    let key = ObjectKey { namespace: row.get(0)?, name: row.get(1)? };
-    Ok(Some(Stored::new(key, unsigned(row, 2)?, row.get::<_, Vec<u8>>(3)?)))
-}
-
-/// The first change of the next key, and what it replaced.
-fn next_change(rows: &mut Rows<'_>, last: Option<ObjectKey>) -> rusqlite::Result<Option<(ObjectKey, Option<Stored>)>> {
-    while let Some(row) = rows.next()? {
-        let key = ObjectKey { namespace: row.get(0)?, name: row.get(1)? };
-        if last.as_ref() == Some(&key) {
-            continue;
-        }
-        let before = row.get::<_, Option<Vec<u8>>>(2)?.map(|body| replaced(key.clone(), body));
-        return Ok(Some((key, before)));
-    }
-    Ok(None)
-}
-
 /// A state that was replaced; its revision is in its body only.
-fn replaced(key: ObjectKey, body: Vec<u8>) -> Stored {
+pub(super) fn replaced(key: ObjectKey, body: Vec<u8>) -> Stored {
     let stored = Stored::new(key, 0, body);
     let rev = stored.value()["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
     Stored::new(stored.key, rev.unwrap_or(0), stored.body)

@@ -13,6 +13,7 @@ mod open;
 mod read;
 mod rows;
 mod schema;
+mod snapshot;
 mod subscribers;
 mod sync;
 #[cfg(test)]
@@ -35,6 +36,7 @@ use keeper::Keeper;
 pub(crate) use leases::LEASES;
 use leases::Leases;
 use rows::deleted_state;
+pub(crate) use snapshot::Most;
 pub(crate) use subscribers::{Held, Interest, Subscription, Told, View};
 use sync::Syncer;
 pub(crate) use sync::{Durable, Unsynced};

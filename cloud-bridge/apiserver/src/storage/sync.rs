@@ -38,6 +38,11 @@ impl Durable {
         }
     }
 
+    /// Whether it would survive one already.
+    pub(crate) fn has(&self, rev: u64) -> bool {
+        self.0.borrow().synced >= rev
+    }
+
     /// Returns when the disk has refused a sync.
     pub(crate) async fn failed(&self) -> Unsynced {
         let mut state = self.0.clone();

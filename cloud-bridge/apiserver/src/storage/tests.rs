@@ -52,7 +52,7 @@ fn history_gives_each_state_back() {
     store.write("things", object("y", "1"), None, None).unwrap();
     let gone = store.delete("things", &two).unwrap();
     store.write("things", object("x", "3"), None, None).unwrap();
-    let changes = store.since("things", Some("a"), (start, u64::MAX / 2), 1000).unwrap().0;
+    let changes = store.since("things", Some("a"), (start, u64::MAX / 2), Most::items(1000)).unwrap().0;
     let expected = [
         (ChangeKind::Added, "x", "1"),
         (ChangeKind::Modified, "x", "2"),
@@ -62,7 +62,7 @@ fn history_gives_each_state_back() {
     ];
     assert_eq!(data(&changes), expected.map(|(k, n, d)| (k, n.to_owned(), d.to_owned())));
     assert_eq!(changes[3].object.value()["metadata"]["resourceVersion"], gone.rev.to_string());
-    let then = store.list_at("things", None, two.rev, None, None, &|_| true).unwrap();
+    let then = store.list_at("things", None, two.rev, None, Most::ALL, &|_| true).unwrap().items;
     assert_eq!(then.len(), 1);
     assert_eq!(then[0].value()["data"], "2");
     assert_eq!(then[0].rev, two.rev);
@@ -85,19 +85,20 @@ fn pages_of_the_past_are_the_past() {
     for namespace in [None, Some("a")] {
         let (mut after, mut seen) = (None, Vec::new());
         loop {
-            let page = store.list_at("things", namespace, rev, after.as_ref(), Some(2), &all).unwrap();
+            let page = store.list_at("things", namespace, rev, after.as_ref(), Most::items(2), &all).unwrap().items;
             let Some(last) = page.last() else { break };
             after = Some(last.key.clone());
             seen.extend(page.iter().map(|one| (one.key.name.clone(), one.value()["data"].clone())));
         }
         assert_eq!(seen, ["a", "b", "c", "d", "e"].map(|name| (name.to_owned(), "1".into())));
-        let now = store.list_at("things", namespace, store.revision(), None, None, &all).unwrap();
+        let now = store.list_at("things", namespace, store.revision(), None, Most::ALL, &all).unwrap().items;
         assert_eq!(now.iter().map(|one| one.key.name.as_str()).collect::<Vec<_>>(), ["b", "bb", "c", "d"]);
         assert_eq!(now[2].value()["data"], "3");
     }
-    let selected = store.list_at("things", None, rev, None, Some(1), &|one| one.key.name.as_str() > "b").unwrap();
+    let selected =
+        store.list_at("things", None, rev, None, Most::items(1), &|one| one.key.name.as_str() > "b").unwrap().items;
     assert_eq!(selected[0].key.name, "c");
-    assert!(store.list_at("things", Some("none"), rev, None, None, &all).unwrap().is_empty());
+    assert!(store.list_at("things", Some("none"), rev, None, Most::ALL, &all).unwrap().items.is_empty());
 }
 
 #[test]
@@ -108,7 +109,7 @@ fn compaction_expires_old_revisions() {
     let second = store.write("things", object("y", "1"), None, None).unwrap().rev;
     store.compact(first).unwrap();
     assert_eq!(store.knows("things", first), Ok(()));
-    assert_eq!(store.since("things", None, (first, u64::MAX / 2), 1000).unwrap().0.len(), 1);
+    assert_eq!(store.since("things", None, (first, u64::MAX / 2), Most::items(1000)).unwrap().0.len(), 1);
     assert!(store.knows("things", first - 1).is_err());
     assert_eq!(store.knows("things", second), Ok(()));
 }
@@ -212,12 +213,12 @@ fn the_past_is_told_in_pages() {
             old => drop(store.write("things", object(name, &n.to_string()), old.as_ref(), None).unwrap()),
         }
     }
-    let all = store.since("things", None, (start, store.revision()), 1000).unwrap();
+    let all = store.since("things", None, (start, store.revision()), Most::items(1000)).unwrap();
     assert_eq!((all.0.len(), all.1), (30, None));
     let last = all.0[26].rev;
     let (mut pages, mut from) = (Vec::new(), Some(start));
     while let Some(rev) = from {
-        let (page, next) = store.since("things", None, (rev, last), 4).unwrap();
+        let (page, next) = store.since("things", None, (rev, last), Most::items(4)).unwrap();
         assert!(page.len() <= 4);
         pages.extend(page);
         from = next;
@@ -324,10 +325,10 @@ fn renewals_are_seen_at_once_and_written_at_an_orderly_end() {
     }
     assert_eq!((log(), store.written()), before, "not a byte");
     assert_eq!(std::iter::from_fn(|| watcher.try_recv().ok()).count(), 1001);
-    assert_eq!(store.since(LEASES, None, (newest.rev - 10, u64::MAX / 2), 1000).unwrap().0.len(), 10);
-    let then = store.list_at(LEASES, None, newest.rev - 10, None, None, &|_| true).unwrap();
+    assert_eq!(store.since(LEASES, None, (newest.rev - 10, u64::MAX / 2), Most::items(1000)).unwrap().0.len(), 10);
+    let then = store.list_at(LEASES, None, newest.rev - 10, None, Most::ALL, &|_| true).unwrap().items;
     assert_eq!(then[0].value()["spec"]["renewTime"], 990);
-    assert!(store.list_at(LEASES, None, made.rev - 1, None, None, &|_| true).unwrap().is_empty());
+    assert!(store.list_at(LEASES, None, made.rev - 1, None, Most::ALL, &|_| true).unwrap().items.is_empty());
     drop(store);
     let store = open(&dir);
     let kept = store.get(LEASES, &newest.key).unwrap().unwrap();
@@ -412,7 +413,7 @@ fn the_history_is_bounded_in_bytes() {
     assert!(kept > 500 << 10 && kept <= 1 << 20, "{kept}");
     assert!(store.knows("things", first).is_err());
     assert_eq!(store.knows("things", stored.rev - 5), Ok(()));
-    assert_eq!(store.since("things", None, (stored.rev - 5, u64::MAX / 2), 1000).unwrap().0.len(), 5);
+    assert_eq!(store.since("things", None, (stored.rev - 5, u64::MAX / 2), Most::items(1000)).unwrap().0.len(), 5);
 }
 
 /// A state file with a copy; returns what was written before the copy and after it.

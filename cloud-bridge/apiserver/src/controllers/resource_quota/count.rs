@@ -12,13 +12,13 @@ use crate::kinds::pod::amounts::{Amounts, add, amounts};
 use crate::kinds::resource_quota::STORAGE;
 use crate::kinds::resource_quota::usage::{in_scope, takes, usage};
 use crate::state::Inner;
-use crate::storage::{Store, StoreError, Stored};
+use crate::storage::{Most, Store, StoreError, Stored};
 use apimachinery::key::ObjectKey;
 use apimachinery::quantity::Quantity;
 
-/// Objects that are read at a time: a parsed one needs a multiple of its room in the file, may be large, and names each of its
-/// fields once more in `managedFields`.
-const PAGE: usize = 4;
+/// What is read at a time: a parsed object needs a multiple of its room in the file, and names each of its fields once more in
+/// `managedFields`.
+const PAGE: Most = Most { items: 32, bytes: 32 << 10 };
 
 /// What is counted: the resource as quotas call it, and where its objects are.
 struct Source {
@@ -65,14 +65,14 @@ impl Count {
             return Ok(true);
         }
         let namespace = Some(self.quota.key.namespace.as_str());
-        let page = store.list_at(storage, namespace, self.rev, self.after.as_ref(), Some(PAGE), &|_| true)?;
+        let page = store.list_at(storage, namespace, self.rev, self.after.as_ref(), PAGE, &|_| true)?;
         let now = Timestamp::now();
-        for object in page.iter().filter(|object| in_scope(resource, self.quota.value(), object.value())) {
+        for object in page.items.iter().filter(|object| in_scope(resource, self.quota.value(), object.value())) {
             let mut used = usage(resource, object.value(), now);
             used.retain(|name, _| self.counted.contains_key(name));
             add(&mut self.counted, &used);
         }
-        self.after = page.last().map(|last| last.key.clone()).filter(|_| page.len() == PAGE);
+        self.after = page.next;
         if self.after.is_none() {
             self.sources.pop();
         }

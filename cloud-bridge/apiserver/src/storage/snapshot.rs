@@ -1,0 +1,157 @@
+//! Objects as they were at a revision, in pages.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use rusqlite::{Rows, params};
+
+use super::history::replaced;
+use super::leases::LEASES;
+use super::rows::unsigned;
+use super::{Store, StoreError, Stored};
+use apimachinery::key::ObjectKey;
+
+/// Objects of a storage after a place, and what was changed there since a revision (`?4`), both in key order.
+const EVERYWHERE: [&str; 2] = [
+    "SELECT ns, name, rev, body FROM objects WHERE storage = ?1 AND (ns, name) > (?2, ?3) AND ?4 = ?4
+     ORDER BY ns, name",
+    "SELECT ns, name, before FROM changes WHERE storage = ?1 AND (ns, name) > (?2, ?3) AND rev > ?4
+     ORDER BY ns, name, rev",
+];
+const IN_NAMESPACE: [&str; 2] = [
+    "SELECT ns, name, rev, body FROM objects WHERE storage = ?1 AND ns = ?2 AND name > ?3 AND ?4 = ?4 ORDER BY name",
+    "SELECT ns, name, before FROM changes WHERE storage = ?1 AND ns = ?2 AND name > ?3 AND rev > ?4
+     ORDER BY name, rev",
+];
+
+/// How far one page goes at the most.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Most {
+    /// Of what is selected.
+    pub items: usize,
+    /// Of all that is looked at; the object that exceeds it is the last.
+    pub bytes: usize,
+}
+
+impl Most {
+    pub(crate) const ALL: Self = Self::items(usize::MAX);
+
+    /// So many, however large they are.
+    pub(crate) const fn items(items: usize) -> Self {
+        Self { items, bytes: usize::MAX }
+    }
+}
+
+/// A page, and the key after which the next begins, if there may be one.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub items: Vec<Arc<Stored>>,
+    pub next: Option<ObjectKey>,
+}
+
+/// What a page has looked at.
+#[derive(Debug, Default)]
+pub(super) struct Walked {
+    bytes: usize,
+}
+
+/// What looking at any object counts for beside its bytes.
+const LOOK: usize = 256;
+
+impl Walked {
+    pub(super) fn over(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_add(bytes).saturating_add(LOOK);
+    }
+
+    /// Whether a page that selected so many is full.
+    pub(super) fn enough(&self, most: &Most, selected: usize) -> bool {
+        selected >= most.items || self.bytes >= most.bytes
+    }
+}
+
+impl Store {
+    /// The object as it was at `rev`. Call `knows` first.
+    pub(crate) fn at(&self, storage: &str, key: &ObjectKey, rev: u64) -> Result<Option<Arc<Stored>>, StoreError> {
+        match storage {
+            LEASES => Ok(self.leases.at(Some(&key.namespace), rev).remove(key)),
+            _ => self.made(storage, key, rev),
+        }
+    }
+
+    /// The first selected objects after `after`, in key order, as they were at `rev`. Call `knows` first.
+    ///
+    /// Walks objects and changes side by side and no further than needed: a page of a long list costs what it holds,
+    /// not what the list does.
+    pub(crate) fn list_at(
+        &self,
+        storage: &str,
+        namespace: Option<&str>,
+        rev: u64,
+        after: Option<&ObjectKey>,
+        most: Most,
+        select: &dyn Fn(&Stored) -> bool,
+    ) -> Result<Page, StoreError> {
+        if storage == LEASES {
+            // Small, in memory, and each page would cost all of them: bytes are not counted.
+            let then = self.leases.at(namespace, rev).into_iter();
+            let then = then.filter(|(key, stored)| after.is_none_or(|after| key > after) && select(stored));
+            let mut items: Vec<_> = then.map(|(_, stored)| stored).take(most.items.saturating_add(1)).collect();
+            let more = items.len() > most.items;
+            items.truncate(most.items);
+            let next = items.last().filter(|_| more).map(|last| last.key.clone());
+            return Ok(Page { items, next });
+        }
+        let run = || {
+            let (after_ns, after_name) = after.map_or(("", ""), |key| (key.namespace.as_str(), key.name.as_str()));
+            let place = params![storage, namespace.unwrap_or(after_ns), after_name, rev.cast_signed()];
+            let [objects, changes] = if namespace.is_some() { IN_NAMESPACE } else { EVERYWHERE };
+            let (mut objects, mut changes) = (self.conn.prepare_cached(objects)?, self.conn.prepare_cached(changes)?);
+            let (mut objects, mut changes) = (objects.query(place)?, changes.query(place)?);
+            let (mut object, mut change) = (next_object(&mut objects)?, next_change(&mut changes, None)?);
+            let (mut items, mut walked, mut last) = (Vec::new(), Walked::default(), None);
+            loop {
+                let (order, key) = match (&object, &change) {
+                    (None, None) => return Ok(Page { items, next: None }),
+                    (Some(object), None) => (Ordering::Less, &object.key),
+                    (None, Some((key, _))) => (Ordering::Greater, key),
+                    (Some(object), Some((key, _))) => (object.key.cmp(key), key.min(&object.key)),
+                };
+                if walked.enough(&most, items.len()) {
+                    return Ok(Page { items, next: last });
+                }
+                last = Some(key.clone());
+                // What was changed since is what the first change after `rev` replaced; an addition replaced nothing.
+                let then =
+                    if order.is_lt() { object.take() } else { change.as_mut().and_then(|(_, then)| then.take()) };
+                if order.is_le() {
+                    object = next_object(&mut objects)?;
+                }
+                if order.is_ge() {
+                    change = next_change(&mut changes, change.map(|(key, _)| key))?;
+                }
+                walked.over(then.as_ref().map_or(0, |then| then.body.len()));
+                items.extend(then.filter(|then| select(then)).map(|then| then.unparsed()));
+            }
+        };
+        run().map_err(|e| self.sql(e))
+    }
+}
+
+fn next_object(rows: &mut Rows<'_>) -> rusqlite::Result<Option<Stored>> {
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let key = ObjectKey { namespace: row.get(0)?, name: row.get(1)? };
+    Ok(Some(Stored::new(key, unsigned(row, 2)?, row.get::<_, Vec<u8>>(3)?)))
+}
+
+/// The first change of the next key, and what it replaced.
+fn next_change(rows: &mut Rows<'_>, last: Option<ObjectKey>) -> rusqlite::Result<Option<(ObjectKey, Option<Stored>)>> {
+    while let Some(row) = rows.next()? {
+        let key = ObjectKey { namespace: row.get(0)?, name: row.get(1)? };
+        if last.as_ref() == Some(&key) {
+            continue;
+        }
+        let before = row.get::<_, Option<Vec<u8>>>(2)?.map(|body| replaced(key.clone(), body));
+        return Ok(Some((key, before)));
+    }
+    Ok(None)
+}
