@@ -196,9 +196,9 @@ impl Api {
         self.send("DELETE", path, &[("content-type", JSON)], body).await
     }
 
-    /// Asks until the answer is as wished; fails after ten seconds.
+    /// Asks until the answer is as wished; fails after half a minute.
     pub(crate) async fn until(&self, path: &str, wish: impl Fn(&Answer) -> bool) -> Answer {
-        let end = tokio::time::Instant::now() + Duration::from_secs(10);
+        let end = tokio::time::Instant::now() + Duration::from_secs(30);
         loop {
             let answer = self.get(path).await;
             if wish(&answer) {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Api, config, pod};
+use crate::harness::{Api, TABLE, config, pod};
 
 fn names(list: &Value) -> Vec<String> {
     let items = list["items"].as_array().unwrap();
@@ -112,4 +112,40 @@ async fn a_forgotten_snapshot_can_be_gone_on_with() {
     let token = gone.body["metadata"]["continue"].as_str().unwrap();
     let rest = api.get(&api.path(&format!("configmaps?limit=10&continue={token}"))).await.ok();
     assert_eq!(names(&rest), ["m2", "m3", "m4"]);
+}
+
+/// One that is not at hand is read while it is sent.
+#[tokio::test]
+async fn large_lists_come_in_parts_in_every_form_and_show_one_moment() {
+    let api = Api::open().await;
+    let made: Vec<String> = (0..40).map(|n| format!("m{n:02}")).collect();
+    for name in &made {
+        let mut map = config(name, json!({"odd": (name.ends_with(['1', '3', '5', '7', '9'])).to_string()}));
+        map["data"] = json!({ "text": "x".repeat(10_000) });
+        api.post(&api.path("configmaps"), map).await.ok();
+    }
+    let path = api.path("configmaps");
+    let whole = api.get(&path).await.ok();
+    assert_eq!((names(&whole), &whole["kind"]), (made.clone(), &json!("ConfigMapList")));
+    let limited = api.get(&format!("{path}?limit=100")).await.ok();
+    assert_eq!((&limited["items"], &limited["metadata"]["continue"]), (&whole["items"], &Value::Null));
+    let odd = api.get(&format!("{path}?labelSelector=odd=true")).await.ok();
+    assert_eq!(names(&odd), made.iter().skip(1).step_by(2).cloned().collect::<Vec<_>>());
+    let none = api.get(&format!("{path}?labelSelector=odd=no")).await.ok();
+    assert_eq!(none["items"], json!([]));
+
+    let table = api.send("GET", &path, &[("accept", TABLE)], Vec::new()).await.ok();
+    let rows = table["rows"].as_array().unwrap();
+    assert_eq!((rows.len(), &rows[39]["cells"][0], &table["kind"]), (40, &json!("m39"), &json!("Table")));
+    assert!(table["columnDefinitions"].is_array());
+    let accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+    let partial = api.send("GET", &path, &[("accept", accept)], Vec::new()).await.ok();
+    assert_eq!((names(&partial), &partial["items"][7]["data"]), (made.clone(), &Value::Null));
+
+    let first = api.get(&format!("{path}?limit=3")).await.ok();
+    api.delete(&api.path("configmaps/m20"), json!({})).await.ok();
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    let rest = api.get(&format!("{path}?continue={token}")).await.ok();
+    assert_eq!(names(&rest), made[3..], "without a limit, and as it was");
+    assert_eq!(rest["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
 }

@@ -66,7 +66,8 @@ fn d06_messages_wait_for_the_line() {
     until(Duration::from_secs(30), "the status of the rule", || {
         let status = site.kubectl().get("rule", "readings")?["status"].clone();
         let errors = status["errors"].to_string();
-        let told = status["successMessages"] == 40 && status["failMessages"] == 2;
+        // One whose answer a cut took along is sent twice, and the target tells them apart.
+        let told = status["successMessages"].as_u64() >= Some(40) && status["failMessages"] == 2;
         if told && errors.contains("422") && errors.contains("redirects") { Ok(()) } else { Err(status.to_string()) }
     });
     assert_eq!(target.bodies().iter().filter(|body| *body == "bad").count(), 1);

@@ -7,6 +7,7 @@ pub(crate) mod connect;
 pub mod discovery;
 pub(crate) mod leases;
 mod links;
+mod lists;
 pub(crate) mod node_proxy;
 pub mod openapi;
 pub(crate) mod output;
@@ -236,7 +237,8 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
         _ => {}
     }
     let form = Form::negotiate(&accept_json(&parts.headers), query)?;
-    if form == Form::Json && resource.is_custom() && binary::wanted(&accept(&parts.headers)).is_some() {
+    let binary = binary::wanted(&accept(&parts.headers)).is_some();
+    if form == Form::Json && resource.is_custom() && binary {
         return Err(ApiError::not_acceptable());
     }
     if attributes.verb == "watch" {
@@ -249,7 +251,7 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
     } else {
         cel::answered(&mut ctx, |ctx| verb(ctx, &attributes.verb, &content_type, &body)).await?
     };
-    let mut response = encode(&ctx, form, answer);
+    let mut response = encode(inner, permitted, &ctx, (form, binary), answer)?;
     warn(&mut response, &ctx.warnings);
     Ok(response)
 }
@@ -314,14 +316,28 @@ fn subresource(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes) -> 
     }
 }
 
-fn encode(ctx: &Context<'_>, form: Form, answer: Answer) -> Response<ApiBody> {
+fn encode(
+    inner: &Arc<Inner>,
+    permitted: &Permitted,
+    ctx: &Context<'_>,
+    (form, binary): (Form, bool),
+    answer: Answer,
+) -> ApiResult<Response<ApiBody>> {
     let resource = &ctx.resource;
-    match answer {
+    Ok(match answer {
         Answer::Object(code, value) => json(code, output::object(resource, form, &value, ctx.now)),
         Answer::Stored(code, stored) => json(code, output::stored(resource, form, &stored, ctx.now)),
-        Answer::List(listed) => json(200, output::list(resource, form, &listed, ctx.now)),
+        Answer::List(listed) => json(200, lists::whole(resource, form, &listed, ctx.now)),
+        Answer::Large(large) => {
+            let (inner, resource, flow) = (Arc::clone(inner), Arc::clone(resource), permitted.flow.clone());
+            let pages = lists::Pages { inner, resource, large, form, flow, now: ctx.now };
+            match binary {
+                true => json(200, pages.at_hand()?),
+                false => respond(200, JSON, ApiBody::stream(pages.stream())),
+            }
+        }
         Answer::Plain(code, value) => json(code, value.to_string()),
-    }
+    })
 }
 
 /// How long one warning, and all warnings of an answer, may be; as the API server cuts them.

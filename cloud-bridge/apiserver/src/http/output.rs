@@ -10,7 +10,6 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::auth::request_info::Query;
-use crate::registry::list::Listed;
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::storage::Stored;
@@ -118,10 +117,7 @@ pub(crate) fn stored(resource: &Resource, form: Form, stored: &Stored, now: Time
     match form {
         Form::Json => join(head(resource), &served(resource, stored)).into(),
         Form::Metadata => bytes(&partial(stored.value())),
-        Form::Table(include) => {
-            let version = stored.rev.to_string();
-            bytes(&table(resource, &[stored.value()], include, now, json!({ "resourceVersion": version }), true))
-        }
+        Form::Table(include) => table(resource, stored.value(), include, now, &stored.rev.to_string(), true).into(),
     }
 }
 
@@ -132,7 +128,7 @@ pub(crate) fn object(resource: &Resource, form: Form, value: &Value, now: Timest
         Form::Metadata => bytes(&partial(value)),
         Form::Table(include) => {
             let version = meta::text(value, "resourceVersion");
-            bytes(&table(resource, &[value], include, now, json!({ "resourceVersion": version }), true))
+            table(resource, value, include, now, version, true).into()
         }
     }
 }
@@ -150,82 +146,68 @@ pub(crate) fn full(resource: &Resource, value: &Value) -> Value {
     Value::Object(map)
 }
 
-/// A list.
-pub(crate) fn list(resource: &Resource, form: Form, listed: &Listed, now: Timestamp) -> Bytes {
-    let mut metadata = json!({ "resourceVersion": listed.rev.to_string() });
-    if let Some(next) = &listed.next {
-        metadata.set("continue", next.as_str().into());
-    }
-    if let Some(remaining) = listed.remaining {
-        metadata.set("remainingItemCount", remaining.into());
-    }
+/// What stands before the items of a list. After the last one comes [`END`].
+pub(crate) fn list_head(resource: &Resource, form: Form, metadata: &Value) -> Vec<u8> {
+    let (kind, version) = (&resource.list_kind, resource.api_version());
+    let head = match form {
+        Form::Json => format!("{{\"kind\":{kind:?},\"apiVersion\":{version:?},\"metadata\":{metadata},\"items\":["),
+        Form::Metadata => format!(
+            "{{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":{metadata},\"items\":["
+        ),
+        Form::Table(_) => return table_head(metadata, &columns(resource)),
+    };
+    head.into_bytes()
+}
+
+/// What stands behind the items of a list.
+pub(crate) const END: &[u8] = b"]}";
+
+fn table_head(metadata: &Value, columns: &Value) -> Vec<u8> {
+    let head = "{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/v1\"";
+    format!("{head},\"metadata\":{metadata},\"columnDefinitions\":{columns},\"rows\":[").into_bytes()
+}
+
+/// One item of a list.
+pub(crate) fn list_item(resource: &Resource, form: Form, item: &Stored, now: Timestamp) -> Vec<u8> {
     match form {
-        Form::Json => plain_list(resource, listed, &metadata),
-        Form::Metadata => {
-            let items: Vec<Value> = listed.items.iter().map(|item| partial(item.value())).collect();
-            bytes(
-                &json!({ "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items }),
-            )
-        }
-        Form::Table(include) => {
-            let items: Vec<&Value> = listed.items.iter().map(|item| item.value()).collect();
-            bytes(&table(resource, &items, include, now, metadata, true))
-        }
-    }
-}
-
-fn plain_list(resource: &Resource, listed: &Listed, metadata: &Value) -> Bytes {
-    let mut out = format!(
-        "{{\"kind\":{:?},\"apiVersion\":{:?},\"metadata\":{metadata},\"items\":[",
-        resource.list_kind,
-        resource.api_version()
-    )
-    .into_bytes();
-    for (index, item) in listed.items.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        let body = served(resource, item);
         // Items of typed lists carry no kind; custom resources always do.
-        if resource.is_custom() {
-            out.extend_from_slice(&join(head(resource), &body));
-        } else {
-            out.extend_from_slice(&body);
-        }
+        Form::Json if resource.is_custom() => join(head(resource), &served(resource, item)),
+        Form::Json => served(resource, item).into_owned(),
+        Form::Metadata => partial(item.value()).to_string().into_bytes(),
+        Form::Table(include) => row(resource, item.value(), include, now).to_string().into_bytes(),
     }
-    out.extend_from_slice(b"]}");
-    out.into()
 }
 
+/// A Table of one object.
 fn table(
     resource: &Resource,
-    items: &[&Value],
+    item: &Value,
     include: Include,
     now: Timestamp,
-    metadata: Value,
-    columns: bool,
-) -> Value {
-    let strategy = resource.strategy();
-    let rows: Vec<Value> = items
-        .iter()
-        .map(|item| {
-            let item = resource.read(item);
-            let mut row = json!({ "cells": strategy.row(&item, now) });
-            match include {
-                Include::None => {}
-                Include::Metadata => row.set("object", partial(&item)),
-                Include::Object => row.set("object", full(resource, &item)),
-            }
-            row
-        })
-        .collect();
-    let columns: Value = if columns {
-        let of = |c: crate::resource::strategy::Column| json!({ "name": c.name, "type": c.type_, "format": c.format, "description": c.description, "priority": c.priority });
-        strategy.columns().into_iter().map(of).collect()
-    } else {
-        Value::Null
-    };
-    json!({ "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": columns, "rows": rows })
+    version: &str,
+    with_columns: bool,
+) -> Vec<u8> {
+    let columns = if with_columns { columns(resource) } else { Value::Null };
+    let mut out = table_head(&json!({ "resourceVersion": version }), &columns);
+    out.extend_from_slice(row(resource, item, include, now).to_string().as_bytes());
+    out.extend_from_slice(END);
+    out
+}
+
+fn row(resource: &Resource, item: &Value, include: Include, now: Timestamp) -> Value {
+    let item = resource.read(item);
+    let mut row = json!({ "cells": resource.strategy().row(&item, now) });
+    match include {
+        Include::None => {}
+        Include::Metadata => row.set("object", partial(&item)),
+        Include::Object => row.set("object", full(resource, &item)),
+    }
+    row
+}
+
+fn columns(resource: &Resource) -> Value {
+    let of = |c: crate::resource::strategy::Column| json!({ "name": c.name, "type": c.type_, "format": c.format, "description": c.description, "priority": c.priority });
+    resource.strategy().columns().into_iter().map(of).collect()
 }
 
 /// One line of a watch. `first` sends the columns of a Table along.
@@ -240,8 +222,7 @@ pub(crate) fn event(
     let mut line = format!("{{\"type\":{kind:?},\"object\":").into_bytes();
     match form {
         Form::Table(include) => {
-            let metadata = json!({ "resourceVersion": object.rev.to_string() });
-            line.extend_from_slice(&bytes(&table(resource, &[object.value()], include, now, metadata, first)));
+            line.extend(table(resource, object.value(), include, now, &object.rev.to_string(), first));
         }
         _ => line.extend_from_slice(&stored(resource, form, object, now)),
     }

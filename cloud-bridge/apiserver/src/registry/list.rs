@@ -15,12 +15,24 @@ use apimachinery::field::FieldError;
 use apimachinery::key::ObjectKey;
 use apimachinery::selector::{FieldSelector, LabelSelector};
 
+/// The largest list without a limit that is made at once.
+const AT_HAND: Most = Most { items: usize::MAX, bytes: 64 << 10 };
+/// What is looked at for a page with a limit. A server may give fewer than asked for (K8s ListOptions, `limit`).
+const PAGE_BYTES: usize = 4 << 20;
+
 /// A list in stored form.
 pub(crate) struct Listed {
     pub items: Vec<Arc<Stored>>,
     pub rev: u64,
     pub next: Option<String>,
     pub remaining: Option<u64>,
+}
+
+/// A list that is too large to be at hand: what it selects, as it was at a revision, after a key.
+pub(crate) struct Large {
+    pub selection: Selection,
+    pub rev: u64,
+    pub after: Option<ObjectKey>,
 }
 
 /// What a list or watch selects.
@@ -134,13 +146,13 @@ pub(crate) fn list(ctx: &Context<'_>) -> ApiResult<Answer> {
     if store.knows(&ctx.resource.storage, rev).is_err() {
         return Err(expired(after.as_ref()));
     }
-    page(&store, ctx, &selection, rev, after.as_ref(), limit)
+    page(&store, ctx, selection, rev, after.as_ref(), limit)
 }
 
 fn page(
     store: &Store,
     ctx: &Context<'_>,
-    selection: &Selection,
+    selection: Selection,
     rev: u64,
     after: Option<&ObjectKey>,
     limit: Option<usize>,
@@ -148,25 +160,23 @@ fn page(
     let storage = ctx.resource.storage.as_ref();
     let namespace = selection.namespace.as_deref();
     let only = selection.only().filter(|_| rev == store.revision() && after.is_none());
-    let items = match only {
-        Some(key) => store.get(storage, &key)?.into_iter().filter(|stored| selection.matches(stored)).collect(),
+    let (items, more) = match only {
+        Some(key) => (store.get(storage, &key)?.into_iter().filter(|stored| selection.matches(stored)).collect(), None),
         None => {
-            // One more than asked for tells whether there is another page.
-            let most = limit.map_or(Most::ALL, |limit| Most::items(limit.saturating_add(1)));
-            store.list_at(storage, namespace, rev, after, most, &|stored| selection.matches(stored))?.items
+            let most = limit.map_or(AT_HAND, |limit| Most { items: limit, bytes: PAGE_BYTES });
+            let page = store.list_at(storage, namespace, rev, after, most, &|stored| selection.matches(stored))?;
+            (page.items, page.next)
         }
     };
     let mut listed = Listed { items, rev, next: None, remaining: None };
-    if let Some(limit) = limit
-        && listed.items.len() > limit
-    {
-        listed.items.truncate(limit);
-        if let Some(last) = listed.items.last() {
-            listed.next = Some(make_token(Some(rev), &last.key));
-            if selection.all() {
-                // As of now, not of `rev`: an estimate, as the API allows.
-                listed.remaining = Some(store.count(storage, namespace, &last.key)?);
-            }
+    if let Some(last) = more {
+        if limit.is_none() {
+            return Ok(Answer::Large(Large { selection, rev, after: after.cloned() }));
+        }
+        listed.next = Some(make_token(Some(rev), &last));
+        if selection.all() {
+            // As of now, not of `rev`: an estimate, as the API allows.
+            listed.remaining = Some(store.count(storage, namespace, &last)?);
         }
     }
     Ok(Answer::List(listed))

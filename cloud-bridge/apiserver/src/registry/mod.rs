@@ -62,6 +62,8 @@ pub(crate) enum Answer {
     Stored(u16, Arc<Stored>),
     /// A list of objects.
     List(list::Listed),
+    /// A list that is too large to be at hand.
+    Large(list::Large),
     /// Anything else, complete.
     Plain(u16, Value),
 }

@@ -36,7 +36,7 @@ use keeper::Keeper;
 pub(crate) use leases::LEASES;
 use leases::Leases;
 use rows::deleted_state;
-pub(crate) use snapshot::Most;
+pub(crate) use snapshot::{Most, Page};
 pub(crate) use subscribers::{Held, Interest, Subscription, Told, View};
 use sync::Syncer;
 pub(crate) use sync::{Durable, Unsynced};
