@@ -1,6 +1,8 @@
 //! Orders of fleet jobs: each goes to the helper that does it, one at a time, and how far it is goes to the bridge. What the work
 //! is, and what of it was done, the helper knows.
 
+pub(super) mod heard;
+
 use std::collections::VecDeque;
 use std::process::Command;
 use std::time::Duration;
@@ -9,6 +11,7 @@ use async_executor::Task;
 use edge_protocol::message::{ORDER, ObjectKey, Report};
 use serde_json::{Value, json};
 
+use self::heard::{Heard, Said};
 use super::context::Context;
 use super::sources::News;
 use crate::pod::clock::Mono;
@@ -32,18 +35,6 @@ pub(super) struct Orders {
     /// Numbers the helpers, so that nothing is taken from one that was ended.
     number: u64,
     not_before: Option<Mono>,
-}
-
-/// What a helper said.
-pub(super) struct Heard {
-    number: u64,
-    said: Said,
-}
-
-enum Said {
-    Status(Value),
-    /// How it ended; none: well.
-    End(Option<String>),
 }
 
 /// How long nothing may be heard of the helper of this order.

@@ -1,11 +1,12 @@
 //! When the kernel is told of NetworkPolicies, and the pods that wait for it. Whom they are for is in [`state`].
 
+pub(super) mod done;
 pub(super) mod state;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use self::state::Done;
+use self::done::Done;
 use super::Node;
 use super::network::connecting::Answer;
 use super::sources::News;

@@ -47,9 +47,9 @@ pub(super) enum News {
     /// What of other people's firewalls is in the way of pods.
     OthersPassed(Vec<crate::net::firewall::others::Blocking>),
     /// The kernel has what NetworkPolicies are to be, or refused it.
-    PoliciesApplied(super::policies::state::Done),
+    PoliciesApplied(super::policies::done::Done),
     /// The kernel has what Services are to be, or refused it.
-    ServicesApplied(super::services::Done),
+    ServicesApplied(super::services::done::Done),
     /// The kernel has forgotten flows of datagrams that led to Services.
     FlowsForgotten,
     /// The same for pods that waited for their host ports, or for policies, and what those are told.
@@ -66,7 +66,7 @@ pub(super) enum News {
     /// The helper for devices came, went, or has said something.
     Devices(crate::devices::client::Heard),
     /// The helper for a fleet job has said something, or has ended.
-    Order(super::orders::Heard),
+    Order(super::orders::heard::Heard),
     /// systemd has given containers of a pod other values, or could not: an answer for each.
     Resized {
         uid: String,

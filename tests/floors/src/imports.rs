@@ -28,9 +28,15 @@ fn used(text: &str) -> Vec<String> {
         }
     }
     // Paths that are written out. A visibility (`pub(in crate::x)`) is none.
-    for rest in code.replace("pub(in crate::", "").split("crate::").skip(1) {
-        let path: String = rest.chars().take_while(|c| c.is_alphanumeric() || matches!(c, '_' | ':')).collect();
-        all.push(format!("crate::{}", path.trim_end_matches(':')));
+    let code = code.replace("pub(in crate::", "").replace("pub(in super::", "");
+    let in_path = |c: char| c.is_alphanumeric() || matches!(c, '_' | ':');
+    for (at, _) in code.match_indices("crate::").chain(code.match_indices("super::")) {
+        // `super::super::x` is one path.
+        if !code[..at].ends_with(in_path) {
+            let path: String = code[at..].chars().take_while(|c| in_path(*c)).collect();
+            // What a list begins with is read above.
+            all.extend(Some(path).filter(|path| !path.ends_with(':')));
+        }
     }
     all
 }
@@ -56,5 +62,22 @@ fn branches(before: &str, tree: &str, out: &mut Vec<String>) {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_found_in_lists_and_where_they_are_written_out() {
+        let text = "use super::{a::{b, c}, m};\nfn f(x: super::super::d::E) -> crate::f::G { notsuper::h(); super::i() }\n\
+                    pub(in crate::j) struct K; // super::l\n";
+        let found = used(text);
+        assert!(!found.iter().any(|one| one == "super"), "{found:?}");
+        for path in ["super::a::b", "super::a::c", "super::super::d::E", "crate::f::G", "super::i"] {
+            assert!(found.iter().any(|one| one == path), "{path} in {found:?}");
+        }
+        assert!(!found.iter().any(|one| one.contains('h') || one.contains('j') || one.contains('l')), "{found:?}");
     }
 }

@@ -120,7 +120,7 @@ fn lets_through(chain: &str, chains: &BTreeMap<&str, Vec<&str>>, hook: Hook, bri
         for line in chains.get(chain).into_iter().flatten() {
             let rule = line.split(" comment ").next().unwrap_or_default();
             let verdict = rule.split_whitespace().any(|word| matches!(word, "accept" | "jump" | "goto"));
-            if verdict && (rule.contains(&link) || (hook == Hook::Input && is_for_names(rule))) {
+            if verdict && (is_about(rule, &link) || (hook == Hook::Input && is_for_names(rule))) {
                 return true;
             }
             let words = rule.split_whitespace();
@@ -130,6 +130,15 @@ fn lets_through(chain: &str, chains: &BTreeMap<&str, Vec<&str>>, hook: Hook, bri
         }
     }
     false
+}
+
+/// Whether a rule names the link, and not as the one that it is not about (`iifname != "b0"`).
+fn is_about(rule: &str, link: &str) -> bool {
+    rule.match_indices(link).any(|(at, _)| {
+        let before = rule.get(..at).unwrap_or_default();
+        let side = ["iifname ", "oifname ", "iif ", "oif "].iter().filter_map(|side| before.rfind(side)).max();
+        !before.get(side.unwrap_or_default()..).unwrap_or_default().contains("!=")
+    })
 }
 
 fn is_for_names(rule: &str) -> bool {
@@ -222,6 +231,16 @@ mod tests {
         assert_eq!(found("inet", "filter", &passed).len(), 1, "by a chain that it leads to");
         let named = debian.replace("\"b01\" accept", "\"b01\" accept comment \"not \\\"b0\\\"\"");
         assert_eq!(found("inet", "filter", &named).len(), 2, "a comment lets nobody through");
+        for others in [
+            "iifname != \"b0\" oifname != \"b0\" accept",
+            "iifname != { \"b0\", \"b01\" } accept",
+            "iif != \"b0\" jump x",
+        ] {
+            let others = debian.replace("iifname \"b01\" accept", others);
+            assert_eq!(found("inet", "filter", &others).len(), 2, "it is about all others: {others}");
+        }
+        let one_side = debian.replace("iifname \"b01\" accept", "iifname \"b0\" oifname != \"b0\" accept");
+        assert_eq!(found("inet", "filter", &one_side).len(), 1);
         let names = debian.replace("iifname \"lo\" accept\n", "udp dport { 22, 53 } accept\n");
         assert_eq!(found("inet", "filter", &names).len(), 1, "names are answered for everybody");
         assert!(found("inet", "filter", &debian.replace("policy drop", "policy accept")).is_empty());

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use edge_protocol::message::ObjectKey;
 
+use super::done::Done;
 use crate::launch::Launch;
 use crate::net::bridge::hardware_address;
 use crate::net::policy::view::{POLICY_PEERS, POLICY_VIEW};
@@ -35,15 +36,6 @@ const RETRY_AT_MOST: Duration = Duration::from_secs(60);
 const CLEAR_AT_MOST: u32 = 5;
 /// Policies in force that are told as not understood; of more the last are in the log alone.
 const TOLD_AT_MOST: usize = 100;
-
-/// What came of a run of `nft`.
-pub(in crate::node) enum Done {
-    /// At the start: whether the kernel holds what it is to hold.
-    Looked(bool),
-    /// And why neighbours may go around the rules, if so.
-    Replaced(Result<Option<String>, String>),
-    Cleared(Result<(), String>),
-}
 
 /// Pods that wait no longer, and why that is for nothing, if so.
 pub(super) type Answered = (BTreeSet<String>, Result<(), String>);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::outcome::Done;
+use super::done::Done;
 use super::{Phase, Services};
 use crate::launch::Launch;
 use crate::net::services::item::{Item, TRANSACTION};

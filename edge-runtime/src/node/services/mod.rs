@@ -7,6 +7,7 @@
 //! depends on, [`names`] what the DNS helper is told.
 
 mod bounds;
+pub(super) mod done;
 mod flows;
 mod kernel;
 mod left_out;
@@ -24,7 +25,6 @@ use edge_protocol::message::ObjectKey;
 use self::flows::Flows;
 use self::left_out::LeftOut;
 use self::local_pod::local_pod;
-pub(super) use self::outcome::Done;
 use self::routes::Routes;
 use super::context::Context;
 use crate::config::ServicesConfig;

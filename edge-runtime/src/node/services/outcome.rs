@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
+use super::done::Done;
 use super::{Phase, Services};
 use crate::net::netlink::conntrack;
 use crate::net::services::datagrams::Destinations;
-use crate::net::services::table::ServiceName;
 use crate::net::services::{LocalPod, ServiceView};
 use crate::node::context::Context;
 use crate::node::sources::News;
@@ -19,16 +19,6 @@ const RETRY: Duration = Duration::from_secs(1);
 const RETRY_AT_MOST: Duration = Duration::from_secs(60);
 /// There where the kernel tracks connections of SCTP, once it tracks any.
 const SCTP: &str = "/proc/sys/net/netfilter/nf_conntrack_sctp_timeout_established";
-
-/// What came of a run of `nft`.
-pub(in crate::node) enum Done {
-    /// At the start: whether the kernel holds what it is to hold.
-    Looked(bool),
-    Changed(Result<(), String>),
-    /// Because of whom it refuses; `None` for nobody in particular.
-    Isolated(Option<Vec<ServiceName>>),
-    Swept(Result<(), String>),
-}
 
 impl Services {
     /// What came of the last step.
