@@ -28,7 +28,7 @@ impl<K: Clone + Ord, T> Turns<K, T> {
         waiting.push_back(what);
     }
 
-    pub fn next(&mut self) -> Option<(K, T)> {
+    pub fn take(&mut self) -> Option<(K, T)> {
         let who = self.order.pop_front()?;
         let waiting = self.waiting.get_mut(&who)?;
         let what = waiting.pop_front()?;
@@ -60,7 +60,7 @@ mod tests {
         for (who, what) in [("a", 1), ("a", 2), ("a", 3), ("b", 4), ("c", 5), ("b", 6), ("d", 7)] {
             turns.add(who, what);
         }
-        let order: Vec<i32> = std::iter::from_fn(|| turns.next()).map(|(_, what)| what).collect();
+        let order: Vec<i32> = std::iter::from_fn(|| turns.take()).map(|(_, what)| what).collect();
         assert_eq!(order, [1, 4, 5, 7, 2, 6, 3]);
         assert!(turns.is_empty());
     }
@@ -73,7 +73,7 @@ mod tests {
         }
         turns.retain(|what| matches!(what, 2 | 4));
         turns.add("b", 5);
-        let order: Vec<i32> = std::iter::from_fn(|| turns.next()).map(|(_, what)| what).collect();
+        let order: Vec<i32> = std::iter::from_fn(|| turns.take()).map(|(_, what)| what).collect();
         assert_eq!(order, [2, 4, 5]);
         turns.add("a", 6);
         turns.retain(|_| false);

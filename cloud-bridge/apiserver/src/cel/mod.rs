@@ -118,7 +118,7 @@ async fn judge(command: Vec<OsString>, mut queue: mpsc::UnboundedReceiver<Asked>
         }
         // Who asked may be gone.
         turns.retain(|asked| !asked.answer.is_closed());
-        let Some((turn, asked)) = turns.next() else { continue };
+        let Some((turn, asked)) = turns.take() else { continue };
         let about_object = matches!(asked.about, About::Object(_));
         if let Some(left) = resting.left(&turn).filter(|_| about_object) {
             let _ = asked.answer.send(Err(rests(&turn, left)));

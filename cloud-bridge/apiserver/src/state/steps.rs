@@ -54,7 +54,7 @@ impl Steps {
             yield_now().await;
             let next = {
                 let mut waiting = self.waiting();
-                let next = std::iter::from_fn(|| waiting.turns.next()).find(|(_, turn)| !turn.is_closed());
+                let next = std::iter::from_fn(|| waiting.turns.take()).find(|(_, turn)| !turn.is_closed());
                 waiting.given = next.is_some();
                 next
             };
