@@ -84,6 +84,12 @@ impl Affinity {
         self.near.iter().chain(&self.apart).any(|term| term.matches(other, namespaces))
     }
 
+    /// Whether these terms say that a node is better or worse because of the other pod.
+    pub(super) fn likes_or_dislikes(&self, other: &Pod, namespaces: &Namespaces) -> bool {
+        let terms = self.rather_near.iter().chain(&self.rather_apart).chain(&self.near);
+        { terms }.any(|term| term.matches(other, namespaces))
+    }
+
     /// Whether a pod with these terms keeps the other off.
     pub(super) fn keeps_off(&self, other: &Pod, namespaces: &Namespaces) -> bool {
         self.apart.iter().any(|term| term.matches(other, namespaces))

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::asleep::Wishes;
 use super::cycle::{Cycle, Nominated, fit_error};
 use super::fit::Node;
 use super::pace::Pace;
@@ -54,9 +55,9 @@ impl Cluster {
         let news = self.picture.node(name, labels, node);
         let Some(node) = self.picture.nodes.get(name).filter(|_| news != NodeNews::None) else { return };
         let relabelled = news == NodeNews::Relabelled;
-        self.queue.wake(|waiting| match hint(node, waiting) {
+        self.queue.wake(|wishes| match hint(node, wishes) {
             // Pods on it count elsewhere now, and domains of spread pods may be others.
-            Hint::No => Hint::perhaps_if(relabelled && waiting.pod.looks_at_pods() || waiting.pod.spread_by_taints()),
+            Hint::No => Hint::perhaps_if(relabelled && wishes.pod.looks_at_pods() || wishes.pod.spread_by_taints()),
             hint => hint,
         });
     }
@@ -65,7 +66,7 @@ impl Cluster {
     pub(super) fn node_gone(&mut self, name: &str) {
         if self.picture.node_gone(name) {
             // Where it counted, there are fewer domains now; a volume that was to be made there is made elsewhere.
-            self.queue.wake(|Waiting { pod, .. }| {
+            self.queue.wake(|Wishes { pod, .. }| {
                 if pod.claims().next().is_some() { Hint::Likely } else { Hint::perhaps_if(pod.looks_at_pods()) }
             });
         }
@@ -123,38 +124,38 @@ impl Cluster {
     /// There is more room on a node.
     fn room_on(&mut self, node: &str) {
         if let Some(node) = self.picture.nodes.get(node) {
-            self.queue.wake(|waiting| hint(node, waiting));
+            self.queue.wake(|wishes| hint(node, wishes));
         }
     }
 
     /// A pod is where it was not: that may give a node to those that want to be near it.
     fn came(&mut self, other: &Pod) {
         let namespaces = &self.picture.namespaces;
-        self.queue.wake(|Waiting { pod, .. }| Hint::likely_if(pod.is_helped_by(other, namespaces)));
+        self.queue.wake(|Wishes { pod, .. }| Hint::likely_if(pod.is_helped_by(other, namespaces)));
     }
 
     /// A pod is not where it was: that may give a node to those that were kept off by it.
     fn left(&mut self, other: &Pod) {
         let namespaces = &self.picture.namespaces;
-        self.queue.wake(|Waiting { pod, .. }| Hint::likely_if(pod.is_hindered_by(other, namespaces)));
+        self.queue.wake(|Wishes { pod, .. }| Hint::likely_if(pod.is_hindered_by(other, namespaces)));
     }
 
     /// A claim changed.
     pub(super) fn claim_changed(&mut self, key: &PodKey) {
         let (namespace, name) = key;
-        self.queue.wake(|Waiting { pod, .. }| {
+        self.queue.wake(|Wishes { pod, .. }| {
             Hint::likely_if(pod.key.0 == *namespace && pod.claims().any(|claim| claim == name))
         });
     }
 
     /// A volume or a class of volumes changed.
     pub(super) fn volumes_changed(&mut self) {
-        self.queue.wake(|Waiting { pod, .. }| Hint::likely_if(pod.claims().next().is_some()));
+        self.queue.wake(|Wishes { pod, .. }| Hint::likely_if(pod.claims().next().is_some()));
     }
 
     /// The labels of a namespace changed.
     pub(super) fn namespace_changed(&mut self) {
-        self.queue.wake(|Waiting { pod, .. }| Hint::perhaps_if(pod.affinity.has_required()));
+        self.queue.wake(|Wishes { pod, .. }| Hint::perhaps_if(pod.affinity.has_required()));
     }
 
     /// A binding failed: the pod has no node after all.
@@ -165,7 +166,7 @@ impl Cluster {
 
     /// A claim was not told where its volume is to be made.
     pub(super) fn selection_failed(&mut self, key: &PodKey) {
-        self.queue.wake(|Waiting { pod, .. }| Hint::likely_if(pod.key == *key));
+        self.queue.wake_one(key, Hint::Likely);
     }
 
     /// A pod that was to go is still there: whoever was to get its place looks again.
@@ -276,8 +277,8 @@ impl Cluster {
 }
 
 /// How far a change of a node may help a pod to a place on it.
-fn hint(node: &Node, waiting: &Waiting) -> Hint {
-    if waiting.is_kept_off_by_pods() { Hint::No } else { node.hint(&waiting.pod) }
+fn hint(node: &Node, wishes: &Wishes) -> Hint {
+    if wishes.kept_off_by_pods { Hint::No } else { node.hint(&wishes.pod) }
 }
 
 /// A node for a pod.

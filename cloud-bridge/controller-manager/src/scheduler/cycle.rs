@@ -36,13 +36,24 @@ impl<'a> Cycle<'a> {
     ) -> Result<Self, Blocked> {
         let volumes = picture.volumes.of_pod(&pod.key.0, &pod.spec, |node| picture.nodes.contains_key(node))?;
         let mut near = affinity::State::default();
-        for (other, node) in picture.affine_pods() {
-            near.count_theirs(pod, other, &node.labels, 1, &picture.namespaces);
+        let namespaces = &picture.namespaces;
+        for kin in picture.affine() {
             pace.look().await;
+            if kin.like.affinity.keeps_off(pod, namespaces) {
+                for (other, node) in picture.located(&kin) {
+                    near.count_theirs(pod, other, &node.labels, 1, namespaces);
+                    pace.look().await;
+                }
+            }
         }
-        for (other, node) in picture.pods_of(&pod.affinity.required_scope()) {
-            near.count_own(pod, other, &node.labels, 1, &picture.namespaces);
+        for kin in picture.kin_of(&pod.affinity.required_scope()) {
             pace.look().await;
+            if pod.affinity.minds(kin.like, namespaces) {
+                for (other, node) in picture.located(&kin) {
+                    near.count_own(pod, other, &node.labels, 1, namespaces);
+                    pace.look().await;
+                }
+            }
         }
         let spread = spread::State::required(pod, picture, pace).await;
         Ok(Self { pod, picture, nominated, volumes, spread, affinity: near })

@@ -3,11 +3,13 @@
 //! written, through the same API that any client uses.
 
 mod affinity;
+mod asleep;
 mod budgets;
 mod cluster;
 mod constraint;
 mod cycle;
 mod fit;
+mod kin;
 mod needs;
 mod pace;
 mod picture;
@@ -37,6 +39,7 @@ use kube::{Client, ResourceExt as _};
 use serde_json::json;
 use tokio::time::Instant;
 
+use apimachinery::well_known::PAGE;
 use cluster::{Cluster, Decision};
 use pace::Pace;
 use pod::PodKey;
@@ -75,7 +78,10 @@ impl Kind {
 pub async fn run(client: Client) {
     let watch = |kind: Kind| {
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind.resource());
-        watcher(api, watcher::Config::default()).default_backoff().map(move |event| (kind, event)).boxed()
+        watcher(api, watcher::Config::default().page_size(PAGE))
+            .default_backoff()
+            .map(move |event| (kind, event))
+            .boxed()
     };
     let mut watched = pin!(KINDS.map(watch).into_iter().collect::<SelectAll<_>>());
     let mut scheduler = Scheduler {

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::affinity::{Namespaces, Scope};
 use super::budgets::Budgets;
 use super::fit::Node;
+use super::kin::{Kin, Kins};
 use super::pod::{Pod, PodKey};
 use super::volumes::Volumes;
 
@@ -18,8 +19,9 @@ pub(super) struct Picture {
     placed: BTreeMap<PodKey, (String, Arc<Pod>)>,
     /// Those of them whose node is not known, by its name.
     strays: HashMap<String, BTreeSet<PodKey>>,
-    /// Those of them that say which pods are to be near them or apart.
-    affine: BTreeSet<PodKey>,
+    /// Those of them that say which pods are to be near them or apart, and those that do not.
+    affine: Kins,
+    others: Kins,
     pub(super) namespaces: Namespaces,
     pub(super) volumes: Volumes,
     pub(super) budgets: Budgets,
@@ -57,9 +59,7 @@ impl Picture {
     /// The pod is on the node.
     pub(super) fn place(&mut self, node: String, pod: Arc<Pod>) {
         self.leave(&pod.key);
-        if !pod.affinity.is_empty() {
-            self.affine.insert(pod.key.clone());
-        }
+        self.kins(&pod).insert(&pod);
         if let Some(known) = self.nodes.get_mut(&node) {
             known.add(Arc::clone(&pod));
         } else {
@@ -71,7 +71,7 @@ impl Picture {
     /// The pod is on no node; what was known of it.
     pub(super) fn leave(&mut self, key: &PodKey) -> Option<(String, Arc<Pod>)> {
         let (node, pod) = self.placed.remove(key)?;
-        self.affine.remove(key);
+        self.kins(&pod).remove(&pod);
         if let Some(known) = self.nodes.get_mut(&node) {
             known.remove(key);
         } else if let Some(strays) = self.strays.get_mut(&node) {
@@ -83,6 +83,10 @@ impl Picture {
         Some((node, pod))
     }
 
+    fn kins(&mut self, pod: &Pod) -> &mut Kins {
+        if pod.affinity.is_empty() { &mut self.others } else { &mut self.affine }
+    }
+
     pub(super) fn placed(&self, key: &PodKey) -> Option<&(String, Arc<Pod>)> {
         self.placed.get(key)
     }
@@ -91,31 +95,24 @@ impl Picture {
         self.placed.keys()
     }
 
-    /// The pods on known nodes that say something about other pods.
-    pub(super) fn affine_pods(&self) -> impl Iterator<Item = (&Pod, &Node)> + Send {
-        self.affine.iter().filter_map(|key| self.located(self.placed.get(key)?))
+    /// The pods that say something about other pods.
+    pub(super) fn affine(&self) -> impl Iterator<Item = Kin<'_>> + Send {
+        self.affine.all()
     }
 
-    /// The pods on known nodes, of these namespaces.
-    pub(super) fn pods_of<'a>(
-        &'a self,
-        scope: &Scope<'a>,
-    ) -> Box<dyn Iterator<Item = (&'a Pod, &'a Node)> + Send + 'a> {
-        match scope {
-            Scope::All => Box::new(self.placed.values().filter_map(|placed| self.located(placed))),
-            Scope::Named(names) => Box::new(names.clone().into_iter().flat_map(|namespace| self.pods_in(namespace))),
-        }
+    /// The pods of these namespaces.
+    pub(super) fn kin_of<'a>(&'a self, scope: &Scope<'a>) -> impl Iterator<Item = Kin<'a>> + Send + use<'a> {
+        self.affine.of(scope).chain(self.others.of(scope))
     }
 
-    /// The pods of a namespace on known nodes.
-    pub(super) fn pods_in<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Pod, &'a Node)> + Send + 'a {
-        let first = (namespace.to_owned(), String::new());
-        let own = self.placed.range(first..).take_while(move |(key, _)| key.0 == namespace);
-        own.filter_map(|(_, placed)| self.located(placed))
+    /// The pods of a namespace.
+    pub(super) fn kin_in<'a>(&'a self, namespace: &str) -> impl Iterator<Item = Kin<'a>> + Send + use<'a> {
+        self.affine.of_namespace(namespace).chain(self.others.of_namespace(namespace))
     }
 
-    fn located<'a>(&'a self, (node, pod): &'a (String, Arc<Pod>)) -> Option<(&'a Pod, &'a Node)> {
-        Some((&**pod, self.nodes.get(node)?))
+    /// Those of them that are on known nodes.
+    pub(super) fn located<'a>(&'a self, kin: &Kin<'a>) -> impl Iterator<Item = (&'a Pod, &'a Node)> + Send + use<'a> {
+        kin.pods().filter_map(move |pod| Some((pod, self.nodes.get(&self.placed.get(&pod.key)?.0)?)))
     }
 }
 

@@ -7,6 +7,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::asleep::{self, Asleep, Sleep, Wishes};
 use super::pod::{Pod, PodKey};
 
 /// After its first try a pod waits for so long, then twice as long each time (K8s `podInitialBackoffSeconds`,
@@ -45,7 +46,7 @@ pub(super) struct Waiting {
     pub(super) told: Option<String>,
     /// Since when it is said that it has none.
     pub(super) since: Option<String>,
-    /// Other pods alone kept it off all nodes: more room on a node is of no use.
+    /// See [`Wishes`].
     kept_off_by_pods: bool,
     /// The node where others make room for it; empty if none.
     nominated: String,
@@ -64,8 +65,13 @@ impl Waiting {
         &self.nominated
     }
 
-    pub(super) fn is_kept_off_by_pods(&self) -> bool {
-        self.kept_off_by_pods
+    fn wishes(&self) -> Wishes {
+        Wishes { pod: Arc::clone(&self.pod), kept_off_by_pods: self.kept_off_by_pods }
+    }
+
+    /// Which changes bring its next try nearer.
+    fn sleep(&self) -> Option<Sleep> {
+        if self.until_perhaps < self.at { Some(Sleep::Light) } else { (self.until < self.at).then_some(Sleep::Deep) }
     }
 
     fn age(&self) -> Age {
@@ -112,6 +118,8 @@ pub(super) struct Queue {
     ready: BTreeMap<Reverse<i64>, Turns>,
     /// Those that are tried again later.
     due: BTreeSet<(Duration, PodKey)>,
+    /// Those of them that may be tried sooner if something changes.
+    asleep: Asleep,
     /// Those for which others make room.
     nominated: BTreeSet<PodKey>,
     arrivals: u64,
@@ -124,6 +132,7 @@ impl Queue {
         if let Some(known) = self.pods.get(&key).filter(|known| known.pod.uid == pod.uid) {
             let before = Arc::clone(&known.pod);
             let was_ready = self.take_from_ready(&key);
+            let at = self.take_from_due(&key);
             let nominated = pod.nominated.clone();
             if let Some(known) = self.pods.get_mut(&key) {
                 if pod.unscheduled_since.is_some() {
@@ -132,8 +141,10 @@ impl Queue {
                 known.pod = Arc::clone(&pod);
             }
             self.nominate(&key, &nominated);
-            if was_ready || !same_wishes(&before, &pod) {
+            if was_ready || !asleep::same(&before, &pod) {
                 self.get_ready(&key);
+            } else if let Some(at) = at {
+                self.schedule(&key, at);
             }
             return;
         }
@@ -159,10 +170,19 @@ impl Queue {
 
     pub(super) fn remove(&mut self, key: &PodKey) -> Option<Waiting> {
         self.take_from_ready(key);
+        self.take_from_due(key);
         self.nominated.remove(key);
-        let waiting = self.pods.remove(key)?;
-        self.due.remove(&(waiting.at, key.clone()));
-        Some(waiting)
+        self.pods.remove(key)
+    }
+
+    /// When the pod was to be tried again, if that was later.
+    fn take_from_due(&mut self, key: &PodKey) -> Option<Duration> {
+        let waiting = self.pods.get(key)?;
+        if !self.due.remove(&(waiting.at, key.clone())) {
+            return None;
+        }
+        self.asleep.remove(&waiting.wishes(), key);
+        Some(waiting.at)
     }
 
     /// True if the pod was among those that can be tried now.
@@ -196,28 +216,29 @@ impl Queue {
 
     /// It is to be looked at now, whatever happened before.
     pub(super) fn get_ready(&mut self, key: &PodKey) {
+        self.take_from_due(key);
         let Some(waiting) = self.pods.get(key) else { return };
-        self.due.remove(&(waiting.at, key.clone()));
         let turns = self.ready.entry(Reverse(waiting.pod.priority)).or_default();
         turns.namespaces.entry(key.0.clone()).or_default().insert(waiting.age());
     }
 
     /// Something changed that may give a node to pods: they are looked at as soon as their back-off is over.
-    pub(super) fn wake(&mut self, hint: impl Fn(&Waiting) -> Hint) {
-        let mut sooner = Vec::new();
-        for (at, key) in &self.due {
-            let Some(waiting) = self.pods.get(key).filter(|waiting| waiting.until < *at) else { continue };
-            let to = match hint(waiting) {
-                Hint::No => continue,
-                Hint::Perhaps => waiting.until_perhaps,
-                Hint::Likely => waiting.until,
-            };
-            if to < *at {
-                sooner.push((key.clone(), to));
-            }
+    pub(super) fn wake(&mut self, hint: impl Fn(&Wishes) -> Hint) {
+        for (key, hint) in self.asleep.woken(hint) {
+            self.wake_one(&key, hint);
         }
-        for (key, at) in sooner {
-            self.schedule(&key, at);
+    }
+
+    /// As [`Self::wake`], for one pod.
+    pub(super) fn wake_one(&mut self, key: &PodKey, hint: Hint) {
+        let Some(waiting) = self.pods.get(key) else { return };
+        let to = match hint {
+            Hint::No => return,
+            Hint::Perhaps => waiting.until_perhaps,
+            Hint::Likely => waiting.until,
+        };
+        if to < waiting.at && self.take_from_due(key).is_some() {
+            self.schedule(key, to);
         }
     }
 
@@ -234,6 +255,7 @@ impl Queue {
 
     /// There is no node for it now. `same`: for the same reasons as before.
     pub(super) fn failed(&mut self, key: &PodKey, now: Duration, same: bool) -> Option<&mut Waiting> {
+        self.take_from_due(key);
         let waiting = self.pods.get_mut(key)?;
         let wait = BACK_OFF.saturating_mul(1_u32.checked_shl(waiting.tries).unwrap_or(u32::MAX));
         waiting.tries = waiting.tries.saturating_add(1);
@@ -245,13 +267,18 @@ impl Queue {
 
     /// Remembers whether other pods alone kept it off all nodes.
     pub(super) fn note_kept_off(&mut self, key: &PodKey, by_pods: bool) {
+        let at = self.take_from_due(key);
         if let Some(waiting) = self.pods.get_mut(key) {
             waiting.kept_off_by_pods = by_pods;
+        }
+        if let Some(at) = at {
+            self.schedule(key, at);
         }
     }
 
     /// It waits for what somebody is about to tell of.
     pub(super) fn wait(&mut self, key: &PodKey, now: Duration) {
+        self.take_from_due(key);
         if let Some(waiting) = self.pods.get_mut(key) {
             (waiting.until, waiting.until_perhaps) = (now, now);
             self.schedule(key, now.saturating_add(FLUSH));
@@ -259,9 +286,12 @@ impl Queue {
     }
 
     fn schedule(&mut self, key: &PodKey, at: Duration) {
+        self.take_from_due(key);
         if let Some(waiting) = self.pods.get_mut(key) {
-            self.due.remove(&(waiting.at, key.clone()));
             waiting.at = at;
+            if let Some(sleep) = waiting.sleep() {
+                self.asleep.insert(waiting.wishes(), key.clone(), sleep);
+            }
             self.due.insert((at, key.clone()));
         }
     }
@@ -291,15 +321,6 @@ impl Queue {
     pub(super) fn keys(&self) -> impl Iterator<Item = &PodKey> {
         self.pods.keys()
     }
-}
-
-/// Whether nothing changed that decides where a pod may be.
-fn same_wishes(before: &Pod, after: &Pod) -> bool {
-    before.spec == after.spec
-        && before.labels == after.labels
-        && before.needs == after.needs
-        && before.affinity == after.affinity
-        && before.spread == after.spread
 }
 
 #[cfg(test)]

@@ -73,7 +73,7 @@ fn node_affinity(pod: &Pod, nodes: &[&Node]) -> Vec<i64> {
 }
 
 async fn spread(pod: &Pod, picture: &Picture, nodes: &[&Node], pace: &mut Pace) -> Vec<i64> {
-    let (state, labelled) = State::preferred(pod, picture, pace).await;
+    let (state, labelled) = State::preferred(pod, picture, nodes, pace).await;
     if state.is_empty() {
         return Vec::new();
     }
@@ -92,13 +92,24 @@ async fn spread(pod: &Pod, picture: &Picture, nodes: &[&Node], pace: &mut Pace) 
 
 async fn pod_affinity(pod: &Pod, picture: &Picture, nodes: &[&Node], pace: &mut Pace) -> Vec<i64> {
     let mut preferences = Preferences::default();
-    for (other, node) in picture.affine_pods() {
-        preferences.count_theirs(pod, other, &node.labels, &picture.namespaces);
+    let namespaces = &picture.namespaces;
+    for kin in picture.affine() {
         pace.look().await;
+        if kin.like.affinity.likes_or_dislikes(pod, namespaces) {
+            for (other, node) in picture.located(&kin) {
+                preferences.count_theirs(pod, other, &node.labels, namespaces);
+                pace.look().await;
+            }
+        }
     }
-    for (other, node) in picture.pods_of(&pod.affinity.preferred_scope()) {
-        preferences.count_own(pod, other, &node.labels, &picture.namespaces);
+    for kin in picture.kin_of(&pod.affinity.preferred_scope()) {
         pace.look().await;
+        if pod.affinity.likes_or_dislikes(kin.like, namespaces) {
+            for (other, node) in picture.located(&kin) {
+                preferences.count_own(pod, other, &node.labels, namespaces);
+                pace.look().await;
+            }
+        }
     }
     if preferences.is_empty() {
         return Vec::new();

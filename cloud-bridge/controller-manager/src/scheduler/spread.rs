@@ -94,44 +94,61 @@ impl<'a> Domains<'a> {
 pub(super) struct State<'a> {
     constraints: Vec<Constraint>,
     domains: Vec<Domains<'a>>,
+    /// There are no more domains than these.
+    closed: bool,
 }
 
 impl<'a> State<'a> {
     /// What keeps the pod off nodes.
     pub(super) async fn required(pod: &'a Pod, picture: &'a Picture, pace: &mut Pace) -> Self {
         let constraints: Vec<Constraint> = pod.spread.iter().filter(|one| one.required).cloned().collect();
-        Self::over(constraints, pod, picture, true, pace).await
+        Self::over(constraints, pod, picture, None, true, pace).await
     }
 
-    /// What is better for the pod. The second value is whether a node must have all of the labels to count.
-    pub(super) async fn preferred(pod: &'a Pod, picture: &'a Picture, pace: &mut Pace) -> (Self, bool) {
+    /// What is better for the pod, which fits on these nodes: their domains alone count. The second value is whether a node
+    /// must have all of the labels to count.
+    pub(super) async fn preferred(
+        pod: &'a Pod,
+        picture: &'a Picture,
+        nodes: &[&'a Node],
+        pace: &mut Pace,
+    ) -> (Self, bool) {
         let defaults = pod.spread.is_empty();
         let constraints = if defaults {
             Constraint::defaults(pod)
         } else {
             pod.spread.iter().filter(|one| !one.required).cloned().collect()
         };
-        (Self::over(constraints, pod, picture, !defaults, pace).await, !defaults)
+        (Self::over(constraints, pod, picture, Some(nodes), !defaults, pace).await, !defaults)
     }
 
     async fn over(
         constraints: Vec<Constraint>,
         pod: &'a Pod,
         picture: &'a Picture,
+        nodes: Option<&[&'a Node]>,
         all: bool,
         pace: &mut Pace,
     ) -> Self {
-        let mut state = Self { domains: constraints.iter().map(|_| Domains::default()).collect(), constraints };
+        let domains = constraints.iter().map(|_| Domains::default()).collect();
+        let mut state = Self { domains, constraints, closed: false };
         if state.constraints.is_empty() {
             return state;
         }
-        for node in picture.nodes.values() {
+        let of_all = nodes.is_none().then(|| picture.nodes.values()).into_iter().flatten();
+        for node in nodes.into_iter().flatten().copied().chain(of_all) {
             state.add(pod, node, all, |_| true, 0);
             pace.look().await;
         }
-        for (other, node) in picture.pods_in(&pod.key.0) {
-            state.add(pod, node, all, |constraint| constraint.counts(&pod.key.0, other), 1);
+        state.closed = nodes.is_some();
+        for kin in picture.kin_in(&pod.key.0) {
             pace.look().await;
+            if state.constraints.iter().any(|one| one.selects(&pod.key.0, kin.like)) {
+                for (other, node) in picture.located(&kin) {
+                    state.add(pod, node, all, |constraint| constraint.counts(&pod.key.0, other), 1);
+                    pace.look().await;
+                }
+            }
         }
         state
     }
@@ -143,6 +160,7 @@ impl<'a> State<'a> {
         }
         for (constraint, domains) in self.constraints.iter().zip(&mut self.domains) {
             if let Some(value) = node.label(&constraint.topology_key)
+                && (!self.closed || domains.counts.contains_key(value))
                 && counts(constraint)
                 && constraint.includes(pod, node)
             {

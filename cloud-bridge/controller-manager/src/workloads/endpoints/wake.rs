@@ -32,8 +32,10 @@ pub(crate) fn tasks(world: &World, change: &Change) -> Vec<Task> {
         }
         Kind::Pod => both(of_pod(world, change)),
         Kind::Node => {
-            let pods = world.pods.all().filter(|pod| pod.spec.node_name.as_deref() == Some(key.name.as_str()));
-            let labels = pods.map(|pod| (pod.metadata.namespace.as_deref(), pod.metadata.labels.as_ref()));
+            let labels = world
+                .pods
+                .on_node(&key.name)
+                .map(|pod| (pod.metadata.namespace.as_deref(), pod.metadata.labels.as_ref()));
             let found = labels.flat_map(|(namespace, labels)| {
                 let services = world.services.in_namespace(namespace.unwrap_or_default());
                 services.filter(move |service| service.selects(labels)).map(|service| key_of(&service.metadata))
