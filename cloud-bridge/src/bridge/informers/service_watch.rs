@@ -25,6 +25,7 @@ use crate::bridge::pod_references::{
 };
 use crate::bridge::service_view::{service_of, service_view};
 use crate::bridge::world::Told;
+use apimachinery::well_known::PAGE;
 
 /// Between two times that others are told of changes: what comes meanwhile goes together.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -150,7 +151,7 @@ async fn follow(client: Client, of: Name, tell: watch::Sender<Known>) {
 }
 
 fn service_filter(of: &Name) -> watcher::Config {
-    let all = watcher::Config::default();
+    let all = watcher::Config::default().page_size(PAGE);
     match (of.0.as_str(), of.1.as_str()) {
         (API_NAMESPACE, API_SERVICE) => all.fields(&format!("metadata.name={API_SERVICE}")),
         (DNS_NAMESPACE, DNS_SERVICE) => all.labels(&format!("{}={}", DNS_LABEL.0, DNS_LABEL.1)),
@@ -160,8 +161,8 @@ fn service_filter(of: &Name) -> watcher::Config {
 
 fn slice_filter(of: &Name) -> watcher::Config {
     match of.1.as_str() {
-        ALL_SERVICES => watcher::Config::default(),
-        service => watcher::Config::default().labels(&format!("kubernetes.io/service-name={service}")),
+        ALL_SERVICES => watcher::Config::default().page_size(PAGE),
+        service => watcher::Config::default().page_size(PAGE).labels(&format!("kubernetes.io/service-name={service}")),
     }
 }
 

@@ -19,6 +19,7 @@ use super::resource::resource;
 use crate::bridge::ApiAddress;
 use crate::bridge::pod_references::{API_NAMESPACE, API_SERVICE, SERVICE_LINKS};
 use crate::bridge::slim::made_object;
+use apimachinery::well_known::PAGE;
 
 /// Follows until aborted. The key's name says which Services: all of the namespace, or the API's own. For the latter
 /// `api_address` stands in, if there is one.
@@ -31,8 +32,8 @@ pub(super) async fn watch_services(
 ) {
     let api: Api<DynamicObject> = Api::namespaced_with(client, &key.namespace, &resource("Service", "services"));
     let config = match key.name.as_str() {
-        API_SERVICE => watcher::Config::default().fields(&format!("metadata.name={API_SERVICE}")),
-        _ => watcher::Config::default(),
+        API_SERVICE => watcher::Config::default().page_size(PAGE).fields(&format!("metadata.name={API_SERVICE}")),
+        _ => watcher::Config::default().page_size(PAGE),
     };
     let mut events = pin!(watcher(api, config).default_backoff());
     let mut services = BTreeMap::new();

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 use super::queue::Queue;
 use super::runner::{Controller, Seen, Turn};
@@ -22,6 +23,9 @@ use count::Count;
 
 /// What frees something waits so long for more of it: many objects of a namespace go at once.
 const GATHER: Duration = Duration::from_millis(100);
+/// After a count nothing is counted for this many times as long as it had the thread: who deletes one object after the other
+/// does not have all others of the namespace read all the time.
+const REST: u32 = 4;
 /// A count that has become useless begins anew after this.
 const ANEW: Duration = Duration::from_secs(1);
 
@@ -36,10 +40,37 @@ pub(super) enum Key {
     Namespace(String),
 }
 
-/// Those that are being counted, and whether they are to be counted once more: something was freed meanwhile.
 #[derive(Default)]
 pub(super) struct ResourceQuota {
-    counts: BTreeMap<ObjectKey, (Count, bool)>,
+    counts: BTreeMap<ObjectKey, Counting>,
+    rests: Rests,
+}
+
+/// A quota that is being counted.
+struct Counting {
+    count: Count,
+    /// Something was freed meanwhile: it is to be counted once more.
+    again: bool,
+    /// For so long it has had the thread.
+    spent: Duration,
+}
+
+/// Until when quotas are not counted again.
+#[derive(Default)]
+struct Rests(BTreeMap<ObjectKey, Instant>);
+
+impl Rests {
+    fn begin(&mut self, key: &ObjectKey, spent: Duration, now: Instant) {
+        self.0.retain(|_, until| *until > now);
+        if let Some(until) = now.checked_add(spent * REST) {
+            self.0.insert(key.clone(), until);
+        }
+    }
+
+    /// How long a quota still rests.
+    fn left(&self, key: &ObjectKey, now: Instant) -> Duration {
+        self.0.get(key).map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
+    }
 }
 
 impl Controller for ResourceQuota {
@@ -63,10 +94,13 @@ impl Controller for ResourceQuota {
     fn reconcile(&mut self, turn: &mut Turn<'_, Key>, key: &Key) -> ApiResult<()> {
         match key {
             Key::Quota(key) => {
-                if let Some((_, again)) = self.counts.get_mut(key) {
-                    *again = true;
+                let rest = self.rests.left(key, Instant::now());
+                if let Some(counting) = self.counts.get_mut(key) {
+                    counting.again = true;
+                } else if !rest.is_zero() {
+                    turn.queue.add_after(Key::Quota(key.clone()), rest);
                 } else if let Some(count) = Count::begin(turn.inner, turn.store, key)? {
-                    self.counts.insert(key.clone(), (count, false));
+                    self.counts.insert(key.clone(), Counting { count, again: false, spent: Duration::ZERO });
                     self.go_on(turn, key)?;
                 }
             }
@@ -86,16 +120,19 @@ impl ResourceQuota {
     /// Counts until the turn is over.
     fn go_on(&mut self, turn: &mut Turn<'_, Key>, key: &ObjectKey) -> ApiResult<()> {
         // Put back only when there is more to count: what fails begins anew, with the key that failed.
-        let Some((mut count, again)) = self.counts.remove(key) else { return Ok(()) };
+        let Some(Counting { mut count, again, spent }) = self.counts.remove(key) else { return Ok(()) };
+        let began = Instant::now();
         let mut end = count.page(turn.store)?;
         while !end && !turn.over() {
             end = count.page(turn.store)?;
         }
+        let spent = spent + began.elapsed();
         if !end {
-            self.counts.insert(key.clone(), (count, again));
+            self.counts.insert(key.clone(), Counting { count, again, spent });
             turn.queue.add(Key::Counting(key.clone()));
             return Ok(());
         }
+        self.rests.begin(key, spent, Instant::now());
         if !count.finish(turn.store, key)? {
             turn.queue.add_after(Key::Quota(key.clone()), ANEW);
         } else if again {
@@ -127,5 +164,25 @@ fn frees(seen: &Seen<'_>) -> bool {
         "services" => before["spec"] != after["spec"],
         volume::CLAIMS => before["spec"] != after["spec"] || before["status"] != after["status"],
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_rest_for_a_multiple_of_their_time() {
+        let (key, other) = (ObjectKey::cluster("a"), ObjectKey::cluster("b"));
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let mut rests = Rests::default();
+        rests.begin(&key, second, start);
+        assert_eq!(rests.left(&key, start + second), second * (REST - 1));
+        assert_eq!(
+            (rests.left(&key, start + second * REST), rests.left(&other, start)),
+            (Duration::ZERO, Duration::ZERO)
+        );
+        rests.begin(&other, second, start + second * 10);
+        assert_eq!(rests.0.len(), 1, "what is over is forgotten");
     }
 }
