@@ -6,6 +6,8 @@
 //! |---|---|
 //! | `cases` | pure: messages, places in them, what is put there |
 //! | `peer` | the hostile node |
+//! | `floods` | pure: good messages, too many or too large |
+//! | `flood` | the hostile node as it sends these |
 //! | `honest` | pods on the honest ones, and how long each took |
 
 #[path = "hostile/cases.rs"]
@@ -13,6 +15,10 @@ mod cases;
 // Shared with `swarm`, which uses more of them.
 #[allow(dead_code)]
 mod fleet;
+#[path = "hostile/flood.rs"]
+mod flood;
+#[path = "hostile/floods.rs"]
+mod floods;
 #[path = "hostile/honest.rs"]
 mod honest;
 mod identity;
@@ -78,6 +84,9 @@ struct Arguments {
     /// Bound of the bridge's resident memory, in MiB. The deployment's limit is 256.
     #[arg(long, default_value_t = 192)]
     memory: u64,
+    /// Only good messages of this kind, too many or too large, in place of wrong shapes.
+    #[arg(long)]
+    flood: Option<floods::Flood>,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -129,7 +138,7 @@ async fn attack(
         fleet,
         honest,
         &format!("quiet-{seed}"),
-        Instant::now() + Duration::from_secs(5),
+        Instant::now() + Duration::from_secs(if arguments.flood.is_some() { 1 } else { 5 }),
         patience,
     )
     .await?;
@@ -152,9 +161,17 @@ async fn attack(
     let asking = tokio::task::spawn_local(honest::ask_for_stats(client.clone(), evil.to_owned()));
     let peak = Rc::new(Cell::new(before.rss));
     let watching = tokio::task::spawn_local(watch(arguments.pid, Rc::clone(&peak)));
+    let reading = tokio::task::spawn_local(flood::read_log(client.clone(), pod.name_any()));
     let named = format!("under-{seed}");
-    let ((), attacked) = tokio::join!(peer.run(end), honest::rounds(client, fleet, honest, &named, end, patience));
+    let attack = async {
+        match arguments.flood {
+            None => peer.run(end).await,
+            Some(flood) => peer.flood(flood, end).await,
+        }
+    };
+    let ((), attacked) = tokio::join!(attack, honest::rounds(client, fleet, honest, &named, end, patience));
     asking.abort();
+    reading.abort();
     watching.abort();
     let attacked = attacked?;
     let after = process::look(arguments.pid).context("the bridge has ended")?;
@@ -168,7 +185,7 @@ async fn attack(
         fleet.count_lost() - lost,
     ));
     say(&format!("hostile: bridge: rss {} KiB before, {} at most, {} after", before.rss, peak.get(), after.rss));
-    ensure!(peer.done.cases > 100, "the hostile node has said little: {:?}", peer.done);
+    ensure!(arguments.flood.is_some() || peer.done.cases > 100, "the hostile node has said little: {:?}", peer.done);
     ensure!(fleet.count_lost() == lost, "honest nodes lost their connections: {:?}", fleet.take_failures());
     ensure!(fleet.count_refused() == 0, "reports of honest nodes were refused: {:?}", fleet.take_failures());
     ensure!(p99 < Duration::from_millis(arguments.p99), "p99 {p99:?} is over {} ms", arguments.p99);

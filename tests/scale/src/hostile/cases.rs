@@ -30,6 +30,11 @@ impl Random {
         usize::try_from(self.0 >> 16).unwrap_or_default() % end.max(1)
     }
 
+    /// One of these.
+    pub(crate) fn one(&mut self, of: &[&str]) -> String {
+        of[self.below(of.len())].to_owned()
+    }
+
     pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for end in (1..items.len()).rev() {
             items.swap(end, self.below(end + 1));

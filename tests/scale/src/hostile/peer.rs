@@ -129,7 +129,7 @@ impl Peer {
         Ok(())
     }
 
-    async fn send(&mut self, socket: &mut Socket, message: Message) -> anyhow::Result<()> {
+    pub(crate) async fn send(&mut self, socket: &mut Socket, message: Message) -> anyhow::Result<()> {
         self.done.frames += 1;
         // A bridge that reads slowly from who floods it is right; who waits for it for ever tests nothing.
         Ok(tokio::time::timeout(Duration::from_secs(5), socket.send(message)).await??)

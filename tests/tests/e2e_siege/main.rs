@@ -1,0 +1,114 @@
+//! A tenant with `edit` in its namespace, and a node with a valid certificate, do what they can against the bridge for an
+//! hour, beside honest users: these are answered in time, the bridge keeps its memory, nothing ends.
+//!
+//! By default each attack lasts a second and the bounds are those of a debug build on a busy host. The hour is for a release
+//! build: `SAMPAN_BIN=target/release TEST_SIEGE_SECONDS=3600 cargo test -p sampan-tests --test e2e_siege -- --ignored`.
+//! `TEST_SIEGE_SEED` runs the same again, `TEST_SIEGE_ONLY` only the attacks whose names contain one of these words,
+//! `TEST_SIEGE_EACH` sets the seconds of one attack. Each run ends with a table of all attacks.
+//!
+//! | module | owns |
+//! |---|---|
+//! | `siege` | runs attacks beside honest users, measures, judges |
+//! | `honest` | the honest users and how long they waited |
+//! | `table` | one line for each attack, and the bounds |
+//! | `tenant` | the attacks of the tenant |
+//! | `node` | the attacks of the node, which `hostile` of `tests/scale` makes |
+
+// Shared with e2e_hostile_client, which uses more of them.
+#[allow(dead_code)]
+#[path = "../e2e_hostile_client/client.rs"]
+mod client;
+mod honest;
+#[allow(dead_code)]
+#[path = "../e2e_hostile_client/http2.rs"]
+mod http2;
+mod node;
+mod random;
+mod siege;
+mod table;
+mod tenant;
+
+use std::time::Duration;
+
+use sampan_tests::{Cluster, can_run};
+use siege::{Siege, Time};
+use table::Bounds;
+
+/// Of the acceptance: for a release build on a host that does nothing else.
+const STRICT: Bounds = Bounds { p99: Duration::from_millis(100), growth_kib: 64 << 10 };
+/// A debug build, built and run beside others.
+const LOOSE: Bounds = Bounds { p99: Duration::from_secs(1), growth_kib: 256 << 10 };
+/// One attack alone, of the hour.
+const EACH: u64 = 20;
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+fn hour() -> Time {
+    Time {
+        each: Duration::from_secs(number("TEST_SIEGE_EACH").unwrap_or(EACH)),
+        total: Duration::from_secs(number("TEST_SIEGE_SECONDS").unwrap_or(3600)),
+    }
+}
+
+fn moment() -> Time {
+    Time { each: Duration::from_secs(number("TEST_SIEGE_EACH").unwrap_or(1)), total: Duration::ZERO }
+}
+
+fn loose() -> Bounds {
+    let patience = u32::try_from(number("TEST_PATIENCE").unwrap_or(1)).unwrap_or(1);
+    Bounds { p99: LOOSE.p99 * patience, ..LOOSE }
+}
+
+/// Against the embedded API alone: a tenant of another one attacks that one.
+fn can_besiege() -> bool {
+    can_run() && std::env::var_os("TEST_KUBECONFIG").is_none()
+}
+
+fn tenant(time: Time, bounds: Bounds) {
+    let cluster = Cluster::start("siege");
+    let node = cluster.node("honest");
+    let tenant = tenant::Tenant::settle(&cluster, &node);
+    let mut siege = Siege::new(cluster, time);
+    siege.lay(&tenant.attacks());
+    siege.judge(bounds);
+}
+
+fn hostile_node(time: Time, bounds: Bounds) {
+    let cluster = Cluster::start_with("siege", &["--deleted-nodes-return"]);
+    let attacks = node::attacks(&cluster);
+    let mut siege = Siege::new(cluster, time);
+    siege.lay(&attacks);
+    siege.judge(bounds);
+}
+
+#[test]
+fn a_moment_beside_a_hostile_tenant() {
+    if can_besiege() {
+        tenant(moment(), loose());
+    }
+}
+
+#[test]
+fn a_moment_beside_a_hostile_node() {
+    if can_besiege() {
+        hostile_node(moment(), loose());
+    }
+}
+
+#[test]
+#[ignore = "an hour, of a release build on a quiet host"]
+fn an_hour_beside_a_hostile_tenant() {
+    if can_besiege() {
+        tenant(hour(), STRICT);
+    }
+}
+
+#[test]
+#[ignore = "an hour, of a release build on a quiet host"]
+fn an_hour_beside_a_hostile_node() {
+    if can_besiege() {
+        hostile_node(hour(), STRICT);
+    }
+}

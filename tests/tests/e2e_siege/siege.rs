@@ -1,0 +1,247 @@
+//! Runs attacks beside honest users: each alone, then random ones at once until the time is over. Measures and judges.
+
+use std::io::Write;
+use std::time::{Duration, Instant, SystemTime};
+
+use sampan_tests::Cluster;
+use serde_json::{Value, json};
+
+use crate::client::{Access, Client, Endpoint};
+use crate::honest::Honest;
+use crate::random::Random;
+use crate::table::{Bounds, HEAD, Memory, Row};
+
+/// Threads of one attack.
+const WORKERS: usize = 4;
+/// What the bridge and the honest users do before the first attack, and what they are compared with.
+const QUIET: Duration = Duration::from_secs(3);
+/// Attackers come from other hosts, and do not take the CPU from the bridge's.
+const NICE: &str = "15";
+
+/// What an attack did.
+#[derive(Debug, Default)]
+pub(crate) struct Done {
+    /// Requests, connections or messages.
+    pub(crate) requests: u64,
+    /// How many of them were answered with 2xx, as far as the attack reads answers.
+    pub(crate) accepted: u64,
+    /// What went wrong for others.
+    pub(crate) wrong: Vec<String>,
+}
+
+impl From<u64> for Done {
+    fn from(requests: u64) -> Self {
+        Self { requests, ..Self::default() }
+    }
+}
+
+/// One kind of attack.
+pub(crate) struct Attack<'a> {
+    pub(crate) name: String,
+    /// Whether several run at once.
+    pub(crate) workers: usize,
+    /// Attacks until then.
+    pub(crate) run: Box<dyn Fn(&mut Random, Instant) -> Done + Sync + 'a>,
+    /// Takes away what it has made, which is another attack.
+    pub(crate) undo: Option<Box<dyn Fn(Instant) -> Done + Sync + 'a>>,
+}
+
+impl<'a> Attack<'a> {
+    pub(crate) fn new(name: &str, run: impl Fn(&mut Random, Instant) -> Done + Sync + 'a) -> Self {
+        Self { name: name.to_owned(), workers: WORKERS, run: Box::new(run), undo: None }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Time {
+    /// Of one attack.
+    pub(crate) each: Duration,
+    /// Of all; what is left when each was made alone is for several at once.
+    pub(crate) total: Duration,
+}
+
+pub(crate) struct Siege {
+    cluster: Cluster,
+    pid: u32,
+    time: Time,
+    seed: u64,
+    honest: Honest,
+    before: Memory,
+    rows: Vec<Row>,
+}
+
+impl Siege {
+    pub(crate) fn new(cluster: Cluster, time: Time) -> Self {
+        let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(1, |since| since.as_secs());
+        let seed = crate::number("TEST_SIEGE_SEED").unwrap_or(clock);
+        let endpoint = account(&cluster, "honest");
+        let pid = cluster.bridge.as_ref().expect("a bridge").pid();
+        let honest = Honest::new(endpoint.clone(), "honest");
+        // Documents are made once and kept: memory that the first who asks does not cost.
+        let mut client = Client::new(endpoint);
+        for path in ["/openapi/v2", "/apis", "/api/v1/namespaces/honest/configmaps"] {
+            let _warm = client.send("GET", path, "", b"");
+        }
+        Self { cluster, pid, time, seed, honest, before: Memory::default(), rows: Vec::new() }
+    }
+
+    /// Each attack alone, in random order, then several at once.
+    pub(crate) fn lay(&mut self, attacks: &[Attack<'_>]) {
+        let only = std::env::var("TEST_SIEGE_ONLY").unwrap_or_default();
+        let wanted = |attack: &&Attack<'_>| only.is_empty() || only.split(',').any(|word| attack.name.contains(word));
+        let mut order: Vec<&Attack<'_>> = attacks.iter().filter(wanted).collect();
+        let mut random = Random::new(self.seed);
+        random.shuffle(&mut order);
+        say(&format!("seed {}\n{HEAD}", self.seed));
+        let end = Instant::now() + self.time.total;
+        let (honest, mut rows) = (&self.honest, Vec::new());
+        self.before = std::thread::scope(|scope| {
+            scope.spawn(|| honest.run());
+            let mut done = |row: Row| {
+                say(&row.to_string());
+                rows.push(row);
+                sampan_tests::process::start_time(self.pid).is_some()
+            };
+            let before = self.row("nothing", || {
+                std::thread::sleep(QUIET);
+                Done::default()
+            });
+            let before = (done(before.clone()), before.end).1;
+            for round in 0.. {
+                let (name, at_once) = match order.get(round) {
+                    Some(attack) => (attack.name.clone(), vec![*attack; attack.workers]),
+                    None if Instant::now() >= end || order.is_empty() => break,
+                    None => {
+                        let some: Vec<&Attack<'_>> = (0..WORKERS).map(|_| random.one(&order)).collect();
+                        let names: Vec<&str> = some.iter().map(|attack| attack.name.as_str()).collect();
+                        (names.join(" + "), some)
+                    }
+                };
+                let seed = u64::try_from(random.below(usize::MAX)).unwrap_or_default();
+                if !done(self.row(&name, || attack(&at_once, seed, self.time.each))) {
+                    break;
+                }
+                let undone: Vec<_> = at_once.iter().filter_map(|attack| attack.undo.as_ref()).collect();
+                if let Some(undo) = undone.first()
+                    && !done(self.row(&format!("  {name}: deleted"), || undo(Instant::now() + self.time.each * 6)))
+                {
+                    break;
+                }
+            }
+            honest.stop();
+            before
+        });
+        self.rows = rows;
+    }
+
+    fn row(&self, name: &str, run: impl FnOnce() -> Done) -> Row {
+        let _before = self.honest.take();
+        // The peak counts from here (proc_pid_clear_refs(5)); the bridge may have ended.
+        let _forgotten = std::fs::write(format!("/proc/{}/clear_refs", self.pid), "5");
+        let start = memory(self.pid);
+        let Done { requests, accepted, wrong } = run();
+        let waited = self.honest.take();
+        let attack = name.chars().take(120).collect();
+        Row { attack, requests, accepted, wrong, start, end: memory(self.pid), ..waited }
+    }
+
+    /// # Panics
+    /// A bound is broken.
+    pub(crate) fn judge(mut self, bounds: Bounds) {
+        let lines: Vec<String> = self.rows.iter().map(Row::to_string).collect();
+        let mut broken: Vec<String> = self.rows.iter().flat_map(|row| row.breaks(bounds, self.before)).collect();
+        let running = self.cluster.bridge.as_mut().is_some_and(sampan_tests::process::Process::is_running);
+        if !running {
+            broken.push("the bridge has ended".to_owned());
+        }
+        let log = self.cluster.log();
+        let panics = log.lines().filter(|line| line.contains("panic at") || line.contains("panicked")).count();
+        if panics > 0 {
+            broken.push(format!("{panics} panics in the log"));
+        }
+        let summary = format!(
+            "seed {}, {} attacks, {panics} panics, bridge {}; broken:\n{}",
+            self.seed,
+            lines.len(),
+            if running { "never restarted" } else { "ended" },
+            broken.join("\n"),
+        );
+        say(&summary);
+        if let Some(path) = std::env::var_os("TEST_SIEGE_LOG") {
+            std::fs::write(path, log).expect("a file for the log");
+        }
+        assert!(broken.is_empty(), "{HEAD}\n{}\n{summary}", lines.join("\n"));
+    }
+}
+
+/// All of them at once, each with a seed of its own.
+fn attack(attacks: &[&Attack<'_>], seed: u64, lasts: Duration) -> Done {
+    let until = Instant::now() + lasts;
+    std::thread::scope(|scope| {
+        let mut running = Vec::new();
+        for (worker, attack) in attacks.iter().enumerate() {
+            let seed = seed ^ ((worker as u64) << 32);
+            running.push(scope.spawn(move || {
+                give_way();
+                (attack.run)(&mut Random::new(seed), until)
+            }));
+        }
+        let done = running.into_iter().map(|worker| worker.join().expect("an attack ends"));
+        done.reduce(|mut all, done| {
+            all.wrong.extend(done.wrong);
+            Done { requests: all.requests + done.requests, accepted: all.accepted + done.accepted, ..all }
+        })
+        .unwrap_or_default()
+    })
+}
+
+/// The calling thread yields to the bridge and to honest users.
+fn give_way() {
+    let thread = std::fs::read_link("/proc/thread-self").unwrap_or_default();
+    let id = thread.file_name().unwrap_or_default().to_owned();
+    // Without it the attack takes CPU that it would not have on another host.
+    let _ = std::process::Command::new("renice").args(["-n", NICE, "-p"]).arg(id).output();
+}
+
+/// As the token of a service account that may edit a namespace of its own, which is made.
+pub(crate) fn account(cluster: &Cluster, namespace: &str) -> Endpoint {
+    let access = Access::of(&cluster.kubectl);
+    let mut admin = Client::new(access.admin());
+    let mut made = |path: &str, body: Value| {
+        let answer = admin.send("POST", path, "application/json", body.to_string().as_bytes());
+        let answer = answer.expect("an answer").expect("an answer");
+        assert_eq!(answer.code, 201, "{path}: {}", String::from_utf8_lossy(&answer.body));
+        serde_json::from_slice::<Value>(&answer.body).unwrap_or_default()
+    };
+    made("/api/v1/namespaces", json!({"metadata": {"name": namespace}}));
+    made(
+        &format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings"),
+        json!({
+            "metadata": {"name": "edit"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+            "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": namespace}],
+        }),
+    );
+    let _ = cluster.kubectl.ok(&["wait", "--for=create", "--timeout=60s", "-n", namespace, "serviceaccount/default"]);
+    let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/default/token");
+    let token = made(&path, json!({"spec": {"expirationSeconds": 86_400}}));
+    access.with(None, token["status"]["token"].as_str().map(str::to_owned))
+}
+
+fn memory(pid: u32) -> Memory {
+    let field = |file: &str, name: &str| {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix(name).map(str::to_owned));
+        line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+    };
+    Memory {
+        rss: field("status", "VmRSS:"),
+        pss: field("smaps_rollup", "Pss:"),
+        peak: field("status", "VmHWM:"),
+    }
+}
+
+fn say(line: &str) {
+    // Whoever closed the output wants no more lines.
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

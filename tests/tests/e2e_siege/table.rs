@@ -1,0 +1,125 @@
+//! One line for each attack, and what of it breaks a bound.
+
+use std::time::Duration;
+
+/// What honest users are promised.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Of their writes, beside each attack.
+    pub(crate) p99: Duration,
+    /// Of the bridge's resident memory at any time, over that at the start, in KiB.
+    pub(crate) growth_kib: u64,
+}
+
+/// Latencies, sorted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Times(Vec<Duration>);
+
+impl Times {
+    pub(crate) fn new(mut times: Vec<Duration>) -> Self {
+        times.sort_unstable();
+        Self(times)
+    }
+
+    pub(crate) fn part(&self, percent: usize) -> Duration {
+        self.0.get((self.0.len() * percent / 100).min(self.0.len().saturating_sub(1))).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn columns(&self) -> String {
+        let ms = |time: Duration| format!("{:.1}", time.as_secs_f64() * 1000.0);
+        format!("{:>8} {:>8} {:>8}", ms(self.part(50)), ms(self.part(99)), ms(self.part(100)))
+    }
+}
+
+/// Of the bridge's process, in KiB.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Memory {
+    pub(crate) rss: u64,
+    pub(crate) pss: u64,
+    /// The most resident since the attack began.
+    pub(crate) peak: u64,
+}
+
+/// What one attack did.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Row {
+    pub(crate) attack: String,
+    pub(crate) requests: u64,
+    /// Answered with 2xx, where the attack reads answers.
+    pub(crate) accepted: u64,
+    pub(crate) writes: Times,
+    pub(crate) lists: Times,
+    /// From a write until a watch showed it.
+    pub(crate) watch: Times,
+    /// Honest requests that were refused or not answered, and the first of these answers.
+    pub(crate) failed: (usize, String),
+    pub(crate) start: Memory,
+    pub(crate) end: Memory,
+    /// Other than the bridge's: what the attacker's program says of honest nodes.
+    pub(crate) wrong: Vec<String>,
+}
+
+impl Row {
+    /// What breaks a bound; memory is compared with that before all attacks.
+    pub(crate) fn breaks(&self, bounds: Bounds, before: Memory) -> Vec<String> {
+        let p99 = self.writes.part(99);
+        let growth = self.end.peak.saturating_sub(before.rss);
+        let mut broken = self.wrong.clone();
+        if p99 > bounds.p99 {
+            broken.push(format!("p99 of writes {p99:?}, bound {:?}", bounds.p99));
+        }
+        if growth > bounds.growth_kib {
+            broken.push(format!("memory grew by {growth} KiB, bound {}", bounds.growth_kib));
+        }
+        if self.failed.0 > 0 {
+            broken.push(format!("{} honest requests failed: {}", self.failed.0, self.failed.1));
+        }
+        broken.iter().map(|broken| format!("{}: {broken}", self.attack)).collect()
+    }
+}
+
+/// Times in ms, memory in MiB.
+pub(crate) const HEAD: &str = "attack                                   requests accepted  writes   write p50      p99      max  list p50      p99      max  \
+                               seen p50      p99      max  failed  RSS start   peak    end  PSS end";
+
+impl std::fmt::Display for Row {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mib = |kib: u64| kib as f64 / 1024.0;
+        write!(
+            f,
+            "{:<40} {:>8} {:>8} {:>7}    {}  {}  {} {:>7}  {:>9.1} {:>6.1} {:>6.1}  {:>7.1}",
+            self.attack,
+            self.requests,
+            self.accepted,
+            self.writes.count(),
+            self.writes.columns(),
+            self.lists.columns(),
+            self.watch.columns(),
+            self.failed.0,
+            mib(self.start.rss),
+            mib(self.end.peak),
+            mib(self.end.rss),
+            mib(self.end.pss),
+        )
+    }
+}
+
+#[test]
+fn a_row_tells_what_it_breaks() {
+    let bounds = Bounds { p99: Duration::from_millis(100), growth_kib: 64 };
+    let before = Memory { rss: 100, pss: 100, peak: 100 };
+    let mut row = Row { attack: "flood".to_owned(), ..Row::default() };
+    row.end.peak = 164;
+    row.writes = Times::new((1..=100).map(Duration::from_millis).collect());
+    assert_eq!((row.writes.part(50), row.writes.part(100)), (Duration::from_millis(51), Duration::from_millis(100)));
+    assert!(row.breaks(bounds, before).is_empty());
+    row.end.peak = 165;
+    row.writes = Times::new((1..=100).map(|ms| Duration::from_millis(2 * ms)).collect());
+    row.failed = (1, "429".to_owned());
+    row.wrong = vec!["a node was lost".to_owned()];
+    assert_eq!(row.breaks(bounds, before).len(), 4);
+}
