@@ -1,8 +1,8 @@
 //! A tenant with `edit` in its namespace, and a node with a valid certificate, do what they can against the bridge for an
 //! hour, beside honest users: these are answered in time, the bridge keeps its memory, nothing ends.
 //!
-//! By default each attack lasts a second and the bounds are those of a debug build on a busy host. The hour is for a release
-//! build: `SAMPAN_BIN=target/release TEST_SIEGE_SECONDS=3600 cargo test -p sampan-tests --test e2e_siege -- --ignored`.
+//! By default a dozen of the attacks last a second each, and the bounds are those of a debug build on a busy host: nothing
+//! ends, memory stays, and users are answered again afterwards. The hour is for a release build, with all attacks: `SAMPAN_BIN=target/release TEST_SIEGE_SECONDS=3600 cargo test -p sampan-tests --test e2e_siege -- --ignored`.
 //! `TEST_SIEGE_SEED` runs the same again, `TEST_SIEGE_ONLY` only the attacks whose names contain one of these words,
 //! `TEST_SIEGE_EACH` sets the seconds of one attack. Each run ends with a table of all attacks.
 //!
@@ -35,11 +35,13 @@ use siege::{Siege, Time};
 use table::Bounds;
 
 /// Of the acceptance: for a release build on a host that does nothing else.
-const STRICT: Bounds = Bounds { p99: Duration::from_millis(100), growth_kib: 64 << 10 };
-/// A debug build, built and run beside others.
-const LOOSE: Bounds = Bounds { p99: Duration::from_secs(1), growth_kib: 256 << 10 };
+const STRICT: Bounds = Bounds { p99: Some(Duration::from_millis(100)), growth_kib: 64 << 10 };
+/// A debug build beside others may keep anybody waiting.
+const LOOSE: Bounds = Bounds { p99: None, growth_kib: 192 << 10 };
 /// One attack alone, of the hour.
 const EACH: u64 = 20;
+/// Attacks of a moment, others each time.
+const MOMENT: usize = 12;
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
@@ -49,16 +51,13 @@ fn hour() -> Time {
     Time {
         each: Duration::from_secs(number("TEST_SIEGE_EACH").unwrap_or(EACH)),
         total: Duration::from_secs(number("TEST_SIEGE_SECONDS").unwrap_or(3600)),
+        attacks: usize::MAX,
     }
 }
 
 fn moment() -> Time {
-    Time { each: Duration::from_secs(number("TEST_SIEGE_EACH").unwrap_or(1)), total: Duration::ZERO }
-}
-
-fn loose() -> Bounds {
-    let patience = u32::try_from(number("TEST_PATIENCE").unwrap_or(1)).unwrap_or(1);
-    Bounds { p99: LOOSE.p99 * patience, ..LOOSE }
+    let each = Duration::from_secs(number("TEST_SIEGE_EACH").unwrap_or(1));
+    Time { each, total: Duration::ZERO, attacks: MOMENT }
 }
 
 /// Against the embedded API alone: a tenant of another one attacks that one.
@@ -86,14 +85,14 @@ fn hostile_node(time: Time, bounds: Bounds) {
 #[test]
 fn a_moment_beside_a_hostile_tenant() {
     if can_besiege() {
-        tenant(moment(), loose());
+        tenant(moment(), LOOSE);
     }
 }
 
 #[test]
 fn a_moment_beside_a_hostile_node() {
     if can_besiege() {
-        hostile_node(moment(), loose());
+        hostile_node(moment(), LOOSE);
     }
 }
 

@@ -15,6 +15,8 @@ use crate::table::{Bounds, HEAD, Memory, Row};
 const WORKERS: usize = 4;
 /// What the bridge and the honest users do before the first attack, and what they are compared with.
 const QUIET: Duration = Duration::from_secs(3);
+/// The row after all attacks: users are answered again.
+pub(crate) const AFTERWARDS: &str = "nothing, afterwards";
 /// Attackers come from other hosts, and do not take the CPU from the bridge's.
 const NICE: &str = "15";
 
@@ -58,6 +60,8 @@ pub(crate) struct Time {
     pub(crate) each: Duration,
     /// Of all; what is left when each was made alone is for several at once.
     pub(crate) total: Duration,
+    /// How many different ones there are, at most.
+    pub(crate) attacks: usize,
 }
 
 pub(crate) struct Siege {
@@ -92,6 +96,7 @@ impl Siege {
         let mut order: Vec<&Attack<'_>> = attacks.iter().filter(wanted).collect();
         let mut random = Random::new(self.seed);
         random.shuffle(&mut order);
+        order.truncate(self.time.attacks);
         say(&format!("seed {}\n{HEAD}", self.seed));
         let end = Instant::now() + self.time.total;
         let (honest, mut rows) = (&self.honest, Vec::new());
@@ -99,13 +104,11 @@ impl Siege {
             scope.spawn(|| honest.run());
             let mut done = |row: Row| {
                 say(&row.to_string());
+                let lives = row.end.rss > 0;
                 rows.push(row);
-                sampan_tests::process::start_time(self.pid).is_some()
+                lives
             };
-            let before = self.row("nothing", || {
-                std::thread::sleep(QUIET);
-                Done::default()
-            });
+            let before = self.quiet("nothing");
             let before = (done(before.clone()), before.end).1;
             for round in 0.. {
                 let (name, at_once) = match order.get(round) {
@@ -128,10 +131,18 @@ impl Siege {
                     break;
                 }
             }
+            done(self.quiet(AFTERWARDS));
             honest.stop();
             before
         });
         self.rows = rows;
+    }
+
+    fn quiet(&self, name: &str) -> Row {
+        self.row(name, || {
+            std::thread::sleep(QUIET);
+            Done::default()
+        })
     }
 
     fn row(&self, name: &str, run: impl FnOnce() -> Done) -> Row {

@@ -91,8 +91,8 @@ impl Tenant {
                 "status": {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "110"},
                     "capacity": {"cpu": "64", "memory": "64Gi", "pods": "110"}}})
         }));
-        cluster.kubectl.apply_all(&objects);
         let inside = sampan_tests::Kubectl { namespace: NAMESPACE.to_owned(), ..cluster.kubectl.clone() };
+        inside.apply_all(&objects);
         let _ready = inside.wait_ready(POD);
         // What the tenant makes is for the paper ones.
         let _ = cluster.kubectl.ok(&["cordon", &node.name]);
