@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::client::{Access, Client, Endpoint};
 use crate::honest::Honest;
 use crate::random::Random;
-use crate::table::{Bounds, HEAD, Memory, Row};
+use crate::table::{Bounds, HEAD, Look, Row};
 
 /// Threads of one attack.
 const WORKERS: usize = 4;
@@ -70,7 +70,7 @@ pub(crate) struct Siege {
     time: Time,
     seed: u64,
     honest: Honest,
-    before: Memory,
+    before: Look,
     rows: Vec<Row>,
 }
 
@@ -86,7 +86,7 @@ impl Siege {
         for path in ["/openapi/v2", "/apis", "/api/v1/namespaces/honest/configmaps"] {
             let _warm = client.send("GET", path, "", b"");
         }
-        Self { cluster, pid, time, seed, honest, before: Memory::default(), rows: Vec::new() }
+        Self { cluster, pid, time, seed, honest, before: Look::default(), rows: Vec::new() }
     }
 
     /// Each attack alone, in random order, then several at once.
@@ -149,11 +149,11 @@ impl Siege {
         let _before = self.honest.take();
         // The peak counts from here (proc_pid_clear_refs(5)); the bridge may have ended.
         let _forgotten = std::fs::write(format!("/proc/{}/clear_refs", self.pid), "5");
-        let start = memory(self.pid);
+        let start = look(self.pid);
         let Done { requests, accepted, wrong } = run();
         let waited = self.honest.take();
         let attack = name.chars().take(120).collect();
-        Row { attack, requests, accepted, wrong, start, end: memory(self.pid), ..waited }
+        Row { attack, requests, accepted, wrong, start, end: look(self.pid), ..waited }
     }
 
     /// # Panics
@@ -239,17 +239,27 @@ pub(crate) fn account(cluster: &Cluster, namespace: &str) -> Endpoint {
     access.with(None, token["status"]["token"].as_str().map(str::to_owned))
 }
 
-fn memory(pid: u32) -> Memory {
+fn look(pid: u32) -> Look {
     let field = |file: &str, name: &str| {
         let text = std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
         let line = text.lines().find_map(|line| line.strip_prefix(name).map(str::to_owned));
         line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
     };
-    Memory {
+    Look {
         rss: field("status", "VmRSS:"),
         pss: field("smaps_rollup", "Pss:"),
         peak: field("status", "VmHWM:"),
+        cpu: cpu(pid),
     }
+}
+
+/// The 14th and 15th field of `/proc/PID/stat` (proc_pid_stat(5)), in hundredths of a second on every Linux of today.
+fn cpu(pid: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name may hold spaces; it ends with the last bracket.
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
+    let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 10)
 }
 
 fn say(line: &str) {

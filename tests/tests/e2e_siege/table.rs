@@ -37,13 +37,15 @@ impl Times {
     }
 }
 
-/// Of the bridge's process, in KiB.
+/// Of the bridge's process; memory in KiB.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Memory {
+pub(crate) struct Look {
     pub(crate) rss: u64,
     pub(crate) pss: u64,
     /// The most resident since the attack began.
     pub(crate) peak: u64,
+    /// CPU time since its start: unlike waits, it does not depend on what else the host does.
+    pub(crate) cpu: Duration,
 }
 
 /// What one attack did.
@@ -59,15 +61,15 @@ pub(crate) struct Row {
     pub(crate) watch: Times,
     /// Honest requests that were refused or not answered, and the first of these answers.
     pub(crate) failed: (usize, String),
-    pub(crate) start: Memory,
-    pub(crate) end: Memory,
+    pub(crate) start: Look,
+    pub(crate) end: Look,
     /// Other than the bridge's: what the attacker's program says of honest nodes.
     pub(crate) wrong: Vec<String>,
 }
 
 impl Row {
     /// What breaks a bound; memory is compared with that before all attacks.
-    pub(crate) fn breaks(&self, bounds: Bounds, before: Memory) -> Vec<String> {
+    pub(crate) fn breaks(&self, bounds: Bounds, before: Look) -> Vec<String> {
         let p99 = self.writes.part(99);
         let growth = self.end.peak.saturating_sub(before.rss);
         let mut broken = self.wrong.clone();
@@ -88,16 +90,16 @@ impl Row {
     }
 }
 
-/// Times in ms, memory in MiB.
+/// Waits in ms, memory in MiB.
 pub(crate) const HEAD: &str = "attack                                   requests accepted  writes   write p50      p99      max  list p50      p99      max  \
-                               seen p50      p99      max  failed  RSS start   peak    end  PSS end";
+                               seen p50      p99      max  failed  RSS start   peak    end  PSS end   CPU s";
 
 impl std::fmt::Display for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mib = |kib: u64| kib as f64 / 1024.0;
         write!(
             f,
-            "{:<40} {:>8} {:>8} {:>7}    {}  {}  {} {:>7}  {:>9.1} {:>6.1} {:>6.1}  {:>7.1}",
+            "{:<40} {:>8} {:>8} {:>7}    {}  {}  {} {:>7}  {:>9.1} {:>6.1} {:>6.1}  {:>7.1} {:>7.2}",
             self.attack,
             self.requests,
             self.accepted,
@@ -110,6 +112,7 @@ impl std::fmt::Display for Row {
             mib(self.end.peak),
             mib(self.end.rss),
             mib(self.end.pss),
+            self.end.cpu.saturating_sub(self.start.cpu).as_secs_f64(),
         )
     }
 }
@@ -117,7 +120,7 @@ impl std::fmt::Display for Row {
 #[test]
 fn a_row_tells_what_it_breaks() {
     let bounds = Bounds { p99: Some(Duration::from_millis(100)), growth_kib: 64 };
-    let before = Memory { rss: 100, pss: 100, peak: 100 };
+    let before = Look { rss: 100, ..Look::default() };
     let mut row = Row { attack: "flood".to_owned(), ..Row::default() };
     row.end.peak = 164;
     row.writes = Times::new((1..=100).map(Duration::from_millis).collect());

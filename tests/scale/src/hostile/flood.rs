@@ -34,7 +34,8 @@ impl Peer {
         // Numbers go on over connections: a report that comes again is none.
         let mut turn = 0;
         while Instant::now() < end {
-            let Ok(mut socket) = dial(60_000, self.bridge, Arc::clone(&self.tls), Rc::clone(&self.counters)).await else {
+            let Ok(mut socket) = dial(60_000, self.bridge, Arc::clone(&self.tls), Rc::clone(&self.counters)).await
+            else {
                 self.done.refused += 1;
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
@@ -125,10 +126,20 @@ impl Peer {
 
 /// Whether the bridge answers each message of it.
 fn waits(flood: Flood) -> bool {
-    use Flood::{Devices, Events, GiantMirrorPods, GiantNodes, MirrorPods, NodeStatuses, PodStatuses, Tokens, UnknownPods};
+    use Flood::{
+        Devices, Events, GiantMirrorPods, GiantNodes, MirrorPods, NodeStatuses, PodStatuses, Tokens, UnknownPods,
+    };
     matches!(
         flood,
-        Devices | Events | GiantMirrorPods | GiantNodes | MirrorPods | NodeStatuses | PodStatuses | Tokens | UnknownPods
+        Devices
+            | Events
+            | GiantMirrorPods
+            | GiantNodes
+            | MirrorPods
+            | NodeStatuses
+            | PodStatuses
+            | Tokens
+            | UnknownPods
     )
 }
 

@@ -105,7 +105,11 @@ pub(crate) fn said(flood: Flood, ground: Ground<'_>, turn: u64, random: &mut Ran
             ToCloud::StreamEnd { stream: turn, error: Some("e".repeat(10_000)) },
             ToCloud::Unlisted {
                 objects: (0..200)
-                    .map(|at| ObjectDigest { key: key(format!("x{at}")), uid: format!("{turn}"), digest: "d".to_owned() })
+                    .map(|at| ObjectDigest {
+                        key: key(format!("x{at}")),
+                        uid: format!("{turn}"),
+                        digest: "d".to_owned(),
+                    })
                     .collect(),
             },
         ],
@@ -126,7 +130,8 @@ fn status(turn: u64) -> Value {
 
 fn node(honest: &Value, turn: u64, times: usize, random: &mut Random) -> Value {
     let mut node = honest.clone();
-    let images: Vec<Value> = (0..times.min(50)).map(|at| json!({"names": [format!("i{at}:{turn}")], "sizeBytes": 1})).collect();
+    let images: Vec<Value> =
+        (0..times.min(50)).map(|at| json!({"names": [format!("i{at}:{turn}")], "sizeBytes": 1})).collect();
     node["status"]["images"] = images.into();
     for at in 0..times {
         node["metadata"]["labels"][format!("x.example/l{at}")] = json!(format!("v{turn}"));

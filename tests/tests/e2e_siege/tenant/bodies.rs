@@ -50,7 +50,8 @@ pub(super) fn attacks(tenant: &Tenant) -> Vec<Attack<'_>> {
     let maps = &["configmaps"];
     let bombs = bomb(600_000);
     let deep = [b"[".repeat(1_400_000), b"]".repeat(1_400_000)].concat();
-    let small = format!("{{\"metadata\":{{\"name\":\"small\"}},\"x\":[{}0]}}", "{\"\":0},".repeat(350_000)).into_bytes();
+    let small =
+        format!("{{\"metadata\":{{\"name\":\"small\"}},\"x\":[{}0]}}", "{\"\":0},".repeat(350_000)).into_bytes();
     let giant = "x".repeat(1_000_000);
     let wide = keys(30_000, 0);
     let operations: Vec<Value> =
@@ -107,9 +108,8 @@ pub(super) fn attacks(tenant: &Tenant) -> Vec<Attack<'_>> {
         }),
         tenant.making("strategic patches of long lists", &["apps/v1/deployments"], move |asker, random| {
             asker.ask("POST", &apps, JSON, strategic.to_string().as_bytes());
-            let env: Vec<Value> = (0..3_000)
-                .map(|at| json!({"name": format!("V{}", 2_999 - at), "value": named(random, 9)}))
-                .collect();
+            let env: Vec<Value> =
+                (0..3_000).map(|at| json!({"name": format!("V{}", 2_999 - at), "value": named(random, 9)})).collect();
             let patch =
                 json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "env": env}]}}}}).to_string();
             asker.ask("PATCH", &format!("{apps}/strategic"), STRATEGIC, patch.as_bytes())

@@ -43,9 +43,8 @@ fn frame(kind: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 pub(super) fn attacks(tenant: &Tenant) -> Vec<Attack<'_>> {
     let endpoint = &tenant.endpoint;
     let reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-    let get = move |path: &str| {
-        format!("GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n", endpoint.token())
-    };
+    let get =
+        move |path: &str| format!("GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n", endpoint.token());
     let watch = format!("{}?watch=1", path("configmaps"));
     let unread: Vec<String> =
         [path("configmaps"), path("events"), "/openapi/v2".to_owned(), "/openapi/v3/apis/apps/v1".to_owned()].into();
@@ -57,7 +56,8 @@ pub(super) fn attacks(tenant: &Tenant) -> Vec<Attack<'_>> {
     );
     let asked = get(&watch);
     let large = move |at: usize| {
-        let body = format!("{{\"metadata\":{{\"name\":\"large-{at}\"}},\"data\":{{\"a\":\"{}\"}}}}", "x".repeat(900_000));
+        let body =
+            format!("{{\"metadata\":{{\"name\":\"large-{at}\"}},\"data\":{{\"a\":\"{}\"}}}}", "x".repeat(900_000));
         tenant.asker().ask("POST", &path("configmaps"), super::JSON, body.as_bytes())
     };
     let begun = move |window: u32, request: (&str, &str), body: Option<usize>| {

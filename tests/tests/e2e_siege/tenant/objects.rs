@@ -92,6 +92,8 @@ pub(super) fn attacks(tenant: &Tenant) -> Vec<Attack<'_>> {
                 (0..20).map(|_| (named(random, 99), format!("u{}", random.below(1 << 40)))).collect();
             asker.post(&path("configmaps"), &owned(&named(random, 1_000_000), &owners, &[]))
         }),
-        tenant.repeated("tokens", |asker, _| asker.post(&format!("{}/default/token", path("serviceaccounts")), &json!({"spec": {}}))),
+        tenant.repeated("tokens", |asker, _| {
+            asker.post(&format!("{}/default/token", path("serviceaccounts")), &json!({"spec": {}}))
+        }),
     ]
 }

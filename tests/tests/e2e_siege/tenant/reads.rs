@@ -19,11 +19,8 @@ pub(super) fn attacks(tenant: &Tenant) -> Vec<Attack<'_>> {
     vec![
         tenant.repeated("selectors", move |asker, random| {
             let collection = path(random.one(&listed));
-            let query = if random.below(2) == 0 {
-                format!("labelSelector={set}")
-            } else {
-                format!("fieldSelector={fields}")
-            };
+            let query =
+                if random.below(2) == 0 { format!("labelSelector={set}") } else { format!("fieldSelector={fields}") };
             asker.ask("GET", &format!("{collection}?{query}"), "", b"")
         }),
         tenant.repeated("watches with selectors", move |asker, random| {

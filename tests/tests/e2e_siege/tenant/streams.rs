@@ -76,8 +76,11 @@ fn keep(until: Instant, mut begin: impl FnMut() -> Option<Stream>) -> Done {
 pub(super) fn attacks(tenant: &Tenant) -> Vec<Attack<'_>> {
     let endpoint = &tenant.endpoint;
     let pod = path(&format!("pods/{POD}"));
-    let (exec, log, forward) =
-        (format!("GET {pod}/exec?command=yes&stdout=true"), format!("GET {pod}/log?follow=1"), format!("POST {pod}/portforward"));
+    let (exec, log, forward) = (
+        format!("GET {pod}/exec?command=yes&stdout=true"),
+        format!("GET {pod}/log?follow=1"),
+        format!("POST {pod}/portforward"),
+    );
     let halves = forward.clone();
     let (websocket, forwarding) = (
         format!("{WEBSOCKET}sec-websocket-protocol: v4.channel.k8s.io\r\n"),

@@ -29,8 +29,10 @@ fn workload(name: &str, replicas: usize, more: Value) -> Value {
 fn affinity(app: &str) -> Value {
     let term = |key: &str| json!({"topologyKey": key, "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}});
     let weighted = |key: &str| json!({"weight": 50, "podAffinityTerm": term(key)});
-    let spread = |key: &str| json!({"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": {"matchLabels": {"app": app}}});
+    let spread = |key: &str| {
+        json!({"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": {"app": app}}})
+    };
     let weights: Vec<Value> = (0..20).map(|at| weighted(["zone", "kubernetes.io/hostname"][at % 2])).collect();
     json!({
         "affinity": {
