@@ -61,7 +61,7 @@ pub(crate) fn attacks(cluster: &Cluster) -> Vec<Attack<'static>> {
             // A moment is too short for all shapes.
             let error = String::from_utf8_lossy(&output.stderr);
             if !output.status.success() && !error.contains("has said little") {
-                wrong.push(error.trim().to_owned());
+                wrong.push(error.lines().next().unwrap_or("hostile failed").to_owned());
             }
             Done { requests: count("frames: ").unwrap_or(0), accepted: 0, wrong }
         };

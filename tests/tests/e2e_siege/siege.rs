@@ -15,6 +15,8 @@ use crate::table::{Bounds, HEAD, Look, Row};
 const WORKERS: usize = 4;
 /// What the bridge and the honest users do before the first attack, and what they are compared with.
 const QUIET: Duration = Duration::from_secs(3);
+/// How often [`QUIET`] may pass until users are answered again.
+const RECOVERY: usize = 30;
 /// The row after all attacks: users are answered again.
 pub(crate) const AFTERWARDS: &str = "nothing, afterwards";
 /// Attackers come from other hosts, and do not take the CPU from the bridge's.
@@ -108,8 +110,9 @@ impl Siege {
                 rows.push(row);
                 lives
             };
-            let before = self.quiet("nothing");
-            let before = (done(before.clone()), before.end).1;
+            let quiet = self.quiet("nothing");
+            let before = quiet.end;
+            done(quiet);
             for round in 0.. {
                 let (name, at_once) = match order.get(round) {
                     Some(attack) => (attack.name.clone(), vec![*attack; attack.workers]),
@@ -131,7 +134,15 @@ impl Siege {
                     break;
                 }
             }
-            done(self.quiet(AFTERWARDS));
+            let mut afterwards = self.quiet(AFTERWARDS);
+            // What was asked may still be under way.
+            for _ in 0..RECOVERY {
+                if afterwards.writes.count() > 0 && afterwards.failed.0 == 0 {
+                    break;
+                }
+                afterwards = self.quiet(AFTERWARDS);
+            }
+            done(afterwards);
             honest.stop();
             before
         });
