@@ -18,6 +18,7 @@
 //! | `reach` | how a command finds the API of its bridge |
 //! | [`limits`], [`memory`] | what the process asks of the kernel for itself, and gives back |
 //! | [`notify`] | what its supervisor is told |
+//! | [`steps`] | lengths of the steps of its thread, in builds that measure them |
 //! | [`cli`] | verbs, flags, what is printed |
 
 pub mod accept;
@@ -46,3 +47,4 @@ pub mod serve;
 pub mod signal;
 #[cfg(feature = "standalone")]
 pub mod standalone;
+pub mod steps;

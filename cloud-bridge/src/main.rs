@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use cloud_bridge::cli::{self, Arguments};
+use cloud_bridge::steps;
 
 fn main() -> ExitCode {
     #[cfg(feature = "standalone")]
@@ -29,8 +30,9 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     cli::start_log(&arguments)?;
     apimachinery::panics::install();
     // One thread: a bridge waits nearly all the time, and idle threads cost memory.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let outcome = runtime.block_on(cli::run(arguments));
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = steps::watch(&mut builder).enable_all().build()?;
+    let outcome = runtime.block_on(steps::main(cli::run(arguments)));
     // What still runs has nothing that the API does not hold: do not wait for it.
     runtime.shutdown_background();
     outcome

@@ -27,6 +27,7 @@ use crate::pki::serving::Serving;
 use crate::pki::{clock, keep, tls, token};
 use crate::rules::{self, RuleFlags};
 use crate::signal;
+use crate::steps;
 use crate::{api_endpoints, api_port};
 use apimachinery::panics;
 use apimachinery::user::UserInfo;
@@ -252,22 +253,22 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         answered: Mutex::default(),
     });
     tokio::select! {
-        never = listen::accept(links, link_tls, context, Arc::clone(&gate)) => match never {},
-        never = api_port::serve(api.clone(), calls, api_tls, gate) => match never {},
+        never = steps::part("links", listen::accept(links, link_tls, context, Arc::clone(&gate))) => match never {},
+        never = steps::part("the API's port", api_port::serve(api.clone(), calls, api_tls, gate)) => match never {},
         failed = of_rules => match failed? {},
         failed = of_page => match failed? {},
         never = metrics_port::serve(plain, bridge.clone()) => match never {},
         never = Notify::from_env().run() => match never {},
         () = serving.keep_fresh() => {}
         () = keep_kubeconfig(&kubeconfig, &authority, api_address) => {}
-        () = panics::keep("the controllers of workloads", || workloads::run(client.clone(), workloads.clone())) => {}
+        () = kept("the controllers of workloads", || workloads::run(client.clone(), workloads.clone())) => {}
         never = own_endpoints => match never {},
-        () = panics::keep("the signer", || certificates::run(client.clone(), Arc::clone(&authority))) => {}
-        () = panics::keep("the end of volumes", || local_volumes::run(client.clone(), Arc::new(bridge.clone()))) => {}
-        () = panics::keep("load balancers", || load_balancer::run(client.clone())), if options.load_balancer.is_some() => {}
-        () = panics::keep("the autoscaler", || podautoscaler::run(client.clone(), options.autoscalers.options())) => {}
-        () = panics::keep("the scheduler", || scheduler::run(client.clone())) => {}
-        () = panics::keep("the node lifecycle", || node_lifecycle::run(client.clone(), BRIDGED_LABEL, lifecycle.clone())) => {}
+        () = kept("the signer", || certificates::run(client.clone(), Arc::clone(&authority))) => {}
+        () = kept("the end of volumes", || local_volumes::run(client.clone(), Arc::new(bridge.clone()))) => {}
+        () = kept("load balancers", || load_balancer::run(client.clone())), if options.load_balancer.is_some() => {}
+        () = kept("the autoscaler", || podautoscaler::run(client.clone(), options.autoscalers.options())) => {}
+        () = kept("the scheduler", || scheduler::run(client.clone())) => {}
+        () = kept("the node lifecycle", || node_lifecycle::run(client.clone(), BRIDGED_LABEL, lifecycle.clone())) => {}
         why = api.lost_disk() => anyhow::bail!("{why}: ending, so that a restart reads what the disk has"),
         signal = signal::wait() => log::info!("{} received, ending", signal?),
     }
@@ -280,6 +281,11 @@ impl local_volumes::Nodes for Bridge {
     fn delete_volume<'a>(&'a self, node: &'a str, volume: &'a str) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move { Self::delete_volume(self, node, volume).await.map_err(|error| error.to_string()) })
     }
+}
+
+/// As [`panics::keep`], measured as a part of the main task.
+async fn kept<F: Future>(work: &str, begin: impl FnMut() -> F) -> F::Output {
+    steps::part(work, panics::keep(work, begin)).await
 }
 
 /// A client of the API in this process.

@@ -26,6 +26,7 @@ pub(crate) struct Times {
     pub(crate) created: Option<Instant>,
     pub(crate) arrived: Option<Instant>,
     pub(crate) reported: Option<Instant>,
+    pub(crate) gone: bool,
 }
 
 /// All nodes.
@@ -287,6 +288,25 @@ impl Fleet {
             let mut pods = self.pods.borrow_mut();
             pods.entry(pod.clone()).or_default().reported.get_or_insert_with(Instant::now);
         }
+    }
+
+    /// A node was told to end a pod.
+    pub(crate) fn gone(&self, pod: &str) {
+        self.pods.borrow_mut().entry(pod.to_owned()).or_default().gone = true;
+    }
+
+    /// Pods with this beginning of their names that have arrived at nodes, and that were reported.
+    pub(crate) fn count_pods(&self, prefix: &str) -> (usize, usize) {
+        let pods = self.pods.borrow();
+        let ours = pods.iter().filter(|(name, _)| name.starts_with(prefix));
+        ours.fold((0, 0), |(arrived, reported), (_, times)| {
+            (arrived + usize::from(times.arrived.is_some()), reported + usize::from(times.reported.is_some()))
+        })
+    }
+
+    /// Of those the ones that nodes were told to end.
+    pub(crate) fn count_gone(&self, prefix: &str) -> usize {
+        self.pods.borrow().iter().filter(|(name, times)| name.starts_with(prefix) && times.gone).count()
     }
 
     pub(crate) fn times(&self, pod: &str) -> Times {

@@ -15,8 +15,11 @@
 //! | `phases` | what is measured, one after the other |
 //! | `shared_object` | the phase of one large ConfigMap that all nodes hold |
 //! | `devices` | the phase of devices behind all nodes |
+//! | `apart` | the phase of pods that keep each other off |
+//! | `steps` | lengths of the steps of the bridge's thread |
 //! | `jobs` | the phase of one fleet job for all nodes |
 
+mod apart;
 mod devices;
 mod fleet;
 mod identity;
@@ -27,6 +30,7 @@ mod phases;
 mod process;
 mod sensors;
 mod shared_object;
+mod steps;
 mod wire;
 
 use std::net::SocketAddr;
@@ -112,6 +116,12 @@ struct Arguments {
     job_restart: Option<String>,
     #[arg(long, value_delimiter = ',', default_value = "30,60")]
     job_restart_at: Vec<usize>,
+    /// Replicas of a Deployment that keep each other off, for the first 1,000 nodes; 0: none.
+    #[arg(long, default_value_t = 0)]
+    apart: usize,
+    /// The file in which the bridge says how long its steps are: its environment names it as `SAMPAN_STEPS`.
+    #[arg(long)]
+    steps: Option<PathBuf>,
     /// Beginning of the nodes' names.
     #[arg(long, default_value = "swarm")]
     prefix: String,

@@ -25,6 +25,9 @@ use crate::wire::{self, Socket};
 pub(crate) const SHARED: &str = "swarm-large";
 pub(crate) const REVISION: &str = "revision";
 
+/// Label of the nodes by thousands.
+pub(crate) const GROUP: &str = "swarm-group";
+
 /// What the node has on disk in real life.
 struct Node {
     index: usize,
@@ -174,6 +177,7 @@ impl Node {
                     Change::Delete { key, uid, .. } => {
                         if self.held.get(&key).is_some_and(|held| held.uid == uid) {
                             self.held.remove(&key);
+                            self.fleet.gone(&key.name);
                             self.sensors.iter_mut().for_each(|sensors| sensors.gone(&key));
                         }
                     }
@@ -241,6 +245,7 @@ impl Node {
         if digest.key.kind == "Pod" {
             let (namespace, name, uid) = (digest.key.namespace.clone(), digest.key.name.clone(), digest.uid.clone());
             if body["metadata"]["deletionTimestamp"].is_string() {
+                self.fleet.gone(&name);
                 self.report(Report::PodGone { namespace, name, uid });
             } else {
                 self.fleet.arrived(&name, &uid);
@@ -265,7 +270,7 @@ pub(crate) fn object(name: &str) -> Value {
     json!({
         "metadata": {"name": name, "labels": {
             "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64",
-            "swarm": name.rsplit_once('-').map_or(name, |(prefix, _)| prefix)}},
+            GROUP: group(name), "swarm": name.rsplit_once('-').map_or(name, |(prefix, _)| prefix)}},
         "spec": {"taints": []},
         "status": {
             "capacity": resources, "allocatable": resources,
@@ -283,6 +288,13 @@ pub(crate) fn object(name: &str) -> Value {
         },
     })
 }
+
+/// The thousand to which a node belongs, by the number that its name ends with.
+fn group(name: &str) -> String {
+    let number = name.rsplit_once('-').and_then(|(_, number)| number.parse::<usize>().ok());
+    (number.unwrap_or_default() / 1000).to_string()
+}
+
 /// The status of a pod all of whose containers run.
 pub(crate) fn running(pod: &Value) -> Value {
     let time = "2026-01-01T00:00:00Z";

@@ -17,9 +17,10 @@ use crate::Arguments;
 use crate::fleet::Fleet;
 use crate::identity::Authority;
 use crate::process::{self, Look};
+use crate::steps::Steps;
 
 /// No phase takes longer.
-const LIMIT: Duration = Duration::from_secs(600);
+const LIMIT: Duration = Duration::from_secs(1200);
 
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let bridges = std::iter::once(arguments.link).chain(arguments.other_link).collect();
@@ -29,10 +30,18 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let fleet = Rc::new(fleet);
     let client = client(&arguments.kubeconfig).await?;
     let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
-    let mut run = Run { fleet, pods, pid: arguments.pid, arguments };
+    let mut run = Run { fleet, pods, pid: arguments.pid, steps: None, arguments };
+    run.steps("start").await?;
     run.connect().await?;
+    run.steps("first connect").await?;
     run.load().await?;
+    run.steps("pods created").await?;
     run.idle().await?;
+    run.steps("idle").await?;
+    if run.arguments.apart > 0 {
+        run.apart(&client).await?;
+        run.steps("pods apart").await?;
+    }
     if run.arguments.devices_per_node > 0 {
         run.devices(&client).await?;
     }
@@ -41,6 +50,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     }
     if run.arguments.pods > 0 {
         run.pods("apply", 0).await?;
+        run.steps("apply").await?;
     }
     if run.arguments.stuck > 0 {
         run.fleet.stick(run.arguments.stuck);
@@ -50,7 +60,9 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
         run.fleet.stick(0);
     }
     if let Some(command) = run.arguments.restart.clone() {
+        run.steps = None;
         run.storm(&command).await?;
+        run.steps("storm").await?;
     }
     if run.arguments.shared_kib > 0 {
         run.shared_object(&client).await?;
@@ -63,9 +75,20 @@ pub(crate) struct Run {
     pub(crate) fleet: Rc<Fleet>,
     pub(crate) pods: Api<Pod>,
     pub(crate) pid: u32,
+    /// What the bridge had done when the last phase ended.
+    steps: Option<Steps>,
 }
 
 impl Run {
+    /// Says how long the steps of the bridge were since the last call, if that is to be measured.
+    async fn steps(&mut self, what: &str) -> anyhow::Result<()> {
+        let Some(file) = &self.arguments.steps else { return Ok(()) };
+        let now = Steps::read(file).await?;
+        let before = self.steps.replace(now.clone()).unwrap_or_default();
+        now.since(&before).iter().for_each(|line| say(&format!("steps, {what}: {line}")));
+        Ok(())
+    }
+
     async fn connect(&mut self) -> anyhow::Result<()> {
         let authority = Authority::read(&self.arguments.ca, &self.arguments.ca_key)?;
         let names: Vec<String> =

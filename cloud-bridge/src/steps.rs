@@ -1,0 +1,31 @@
+//! Lengths of the steps of the bridge's one thread, for `tests/scale`: what is done from one time that others could have their
+//! turn to the next. Only in builds with `--cfg tokio_unstable` (tokio's task hooks); in all others nothing of it is there.
+//!
+//! The file that `SAMPAN_STEPS` names is written about once a second: how many steps there were by length, in all and by place
+//! (where a task was spawned, or the name of a part of the main task), and the longest ones.
+#![allow(unexpected_cfgs, reason = "the flag is tokio's")]
+
+#[cfg(tokio_unstable)]
+mod measured;
+
+/// Measures the tasks of a runtime that is to be built.
+pub fn watch(builder: &mut tokio::runtime::Builder) -> &mut tokio::runtime::Builder {
+    #[cfg(tokio_unstable)]
+    measured::watch(builder);
+    builder
+}
+
+/// Measures the polls of the task that a runtime blocks on.
+#[cfg(not(tokio_unstable))]
+pub fn main<F: Future>(future: F) -> F {
+    future
+}
+
+/// Measures the polls of a part of the main task.
+#[cfg(not(tokio_unstable))]
+pub fn part<F: Future>(_name: &str, future: F) -> F {
+    future
+}
+
+#[cfg(tokio_unstable)]
+pub use measured::{main, part};
