@@ -1,7 +1,6 @@
 //! The scheduler's picture of the cluster and its queue, and what is to be done next. Pure: objects and outcomes come in,
 //! decisions go out; times are of a monotonic clock.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,12 +9,12 @@ use serde_json::{Value, json};
 use super::asleep::Wishes;
 use super::cycle::{Cycle, Nominated, fit_error};
 use super::fit::Node;
-use super::pace::Pace;
 use super::picture::{NodeNews, Picture};
 use super::pod::{Pod, PodKey};
 use super::preemption::{self, Candidate, Outcome};
 use super::queue::{Hint, Queue, Waiting};
 use super::volumes::Blocked;
+use crate::pace::Pace;
 
 /// What to do for one pod.
 #[derive(Debug)]
@@ -175,23 +174,9 @@ impl Cluster {
         self.stir();
     }
 
-    /// Forgets what a fresh list does not contain.
-    pub(super) fn retain_pods(&mut self, listed: &HashSet<PodKey>) {
-        let known = self.picture.placed_keys().chain(self.queue.keys());
-        let gone: Vec<PodKey> = known.filter(|key| !listed.contains(*key)).cloned().collect();
-        gone.iter().for_each(|key| self.pod_gone(key));
-    }
-
-    /// Forgets nodes that a fresh list does not contain.
-    pub(super) fn retain_nodes(&mut self, listed: &HashSet<PodKey>) {
-        let gone: Vec<String> = self
-            .picture
-            .nodes
-            .keys()
-            .filter(|name| !listed.contains(&(String::new(), (*name).clone())))
-            .cloned()
-            .collect();
-        gone.iter().for_each(|name| self.node_gone(name));
+    /// All pods that are known.
+    pub(super) fn pod_keys(&self) -> impl Iterator<Item = &PodKey> {
+        self.picture.placed_keys().chain(self.queue.keys())
     }
 
     /// Something changed that may give any pod a node.

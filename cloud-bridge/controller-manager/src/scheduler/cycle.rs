@@ -5,12 +5,12 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::fit::{Node, Objection};
-use super::pace::Pace;
 use super::picture::Picture;
 use super::pod::Pod;
 use super::score;
 use super::volumes::{Blocked, Wanted};
 use super::{affinity, spread};
+use crate::pace::Pace;
 
 /// Pods for which others make room, by node: as if they were there already.
 pub(super) type Nominated = BTreeMap<String, Vec<Arc<Pod>>>;

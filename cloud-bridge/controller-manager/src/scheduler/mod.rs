@@ -11,7 +11,6 @@ mod cycle;
 mod fit;
 mod kin;
 mod needs;
-mod pace;
 mod picture;
 mod pod;
 mod preemption;
@@ -39,9 +38,9 @@ use kube::{Client, ResourceExt as _};
 use serde_json::json;
 use tokio::time::Instant;
 
+use crate::pace::Pace;
 use apimachinery::well_known::PAGE;
 use cluster::{Cluster, Decision};
-use pace::Pace;
 use pod::PodKey;
 use volumes::{Claim, SELECTED_NODE};
 use writes::Writer;
@@ -88,17 +87,21 @@ pub async fn run(client: Client) {
         cluster: Cluster::default(),
         writer: Writer::new(client.clone()),
         start: Instant::now(),
-        lists: BTreeMap::new(),
+        unlisted: BTreeMap::new(),
         known: HashSet::new(),
     };
+    let mut pace = Pace::new();
     loop {
         // What is known first: a decision on old news is work for nothing. Then bindings: events are only for people.
         tokio::select! {
             biased;
-            Some((kind, event)) = watched.next() => match event {
-                Ok(event) => scheduler.watched(kind, event),
-                Err(error) => log::warn!("scheduler: watching {kind:?}s: {error}"),
-            },
+            Some((kind, event)) = watched.next() => {
+                match event {
+                    Ok(event) => scheduler.watched(kind, event),
+                    Err(error) => log::warn!("scheduler: watching {kind:?}s: {error}"),
+                }
+                pace.look().await;
+            }
             () = until(scheduler.due()) => scheduler.act().await,
             () = scheduler.writer.write_event(), if scheduler.writer.has_events() => {}
         }
@@ -118,8 +121,8 @@ struct Scheduler {
     cluster: Cluster,
     writer: Writer,
     start: Instant,
-    /// What the lists that are under way have named.
-    lists: BTreeMap<Kind, HashSet<PodKey>>,
+    /// What was known when the lists that are under way began, and was not named by them so far.
+    unlisted: BTreeMap<Kind, HashSet<PodKey>>,
     /// Kinds of which a list has ended.
     known: HashSet<Kind>,
 }
@@ -134,14 +137,16 @@ impl Scheduler {
 
     fn watched(&mut self, kind: Kind, event: Event<DynamicObject>) {
         match event {
-            Event::Init => drop(self.lists.insert(kind, HashSet::new())),
+            Event::Init => drop(self.unlisted.insert(kind, self.known_keys(kind))),
             Event::InitApply(object) => {
-                self.lists.entry(kind).or_default().insert(key(&object));
+                self.unlisted.entry(kind).or_default().remove(&key(&object));
                 self.put(kind, &object);
             }
             Event::InitDone => {
-                let listed = self.lists.remove(&kind).unwrap_or_default();
-                self.retain(kind, &listed);
+                for key in self.unlisted.remove(&kind).unwrap_or_default() {
+                    self.gone(kind, &key);
+                }
+                self.cluster.stir();
                 self.known.insert(kind);
             }
             Event::Apply(object) => self.put(kind, &object),
@@ -195,22 +200,19 @@ impl Scheduler {
         }
     }
 
-    /// Forgets what a fresh list does not contain.
-    fn retain(&mut self, kind: Kind, listed: &HashSet<PodKey>) {
-        let picture = &mut self.cluster.picture;
+    /// What is known of a kind.
+    fn known_keys(&self, kind: Kind) -> HashSet<PodKey> {
+        let picture = &self.cluster.picture;
+        let named = |name: &String| (String::new(), name.clone());
         match kind {
-            Kind::Pod => self.cluster.retain_pods(listed),
-            Kind::Node => self.cluster.retain_nodes(listed),
-            Kind::Claim => picture.volumes.retain_claims(listed),
-            Kind::Volume => picture.volumes.retain_volumes(listed),
-            Kind::Class => picture.volumes.retain_classes(listed),
-            Kind::Namespace => picture.namespaces.retain(|name, _| listed.contains(&(String::new(), name.clone()))),
-            Kind::Budget => {
-                let gone: Vec<PodKey> = picture.budgets.keys().filter(|key| !listed.contains(*key)).cloned().collect();
-                gone.iter().for_each(|key| picture.budgets.remove(key));
-            }
+            Kind::Pod => self.cluster.pod_keys().cloned().collect(),
+            Kind::Node => picture.nodes.keys().map(named).collect(),
+            Kind::Claim => picture.volumes.claim_keys().cloned().collect(),
+            Kind::Volume => picture.volumes.volume_names().map(named).collect(),
+            Kind::Class => picture.volumes.class_names().map(named).collect(),
+            Kind::Namespace => picture.namespaces.keys().map(named).collect(),
+            Kind::Budget => picture.budgets.keys().cloned().collect(),
         }
-        self.cluster.stir();
     }
 
     /// Does what is to be done for the pod that is next.

@@ -6,10 +6,10 @@ use serde_json::Value;
 use super::affinity::Preferences;
 use super::fit::Node;
 use super::needs::{Amounts, NonZero};
-use super::pace::Pace;
 use super::picture::Picture;
 use super::pod::Pod;
 use super::spread::State;
+use crate::pace::Pace;
 use apimachinery::json::{integer, items};
 
 /// The best score of a plugin.

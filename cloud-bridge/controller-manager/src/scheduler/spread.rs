@@ -6,10 +6,10 @@ use serde_json::json;
 
 use super::constraint::Constraint;
 use super::fit::Node;
-use super::pace::Pace;
 use super::picture::Picture;
 use super::pod::Pod;
 use super::selector::{is_empty, selects_some};
+use crate::pace::Pace;
 
 impl Constraint {
     /// What pods of a controller prefer that say nothing themselves (K8s `systemDefaultConstraints`). There pods of a Service

@@ -13,9 +13,9 @@ use edge_protocol::json::SetField;
 use serde_json::{Value, json};
 
 use super::cluster::{Cluster, Decision};
-use super::pace::Pace;
 use super::pod::{Pod, PodKey};
 use super::volumes::Claim;
+use crate::pace::Pace;
 
 /// A cluster of the tests, with a clock of its own.
 #[derive(Default)]

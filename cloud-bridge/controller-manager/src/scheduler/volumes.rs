@@ -1,7 +1,7 @@
 //! Claims and the volumes they are bound to, as far as they say where a pod can be, and claims whose volume is made where
 //! their pod will be: kube-scheduler's VolumeBinding. Who makes the volume is not known here. Pure.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
@@ -101,17 +101,16 @@ impl Volumes {
         self.waiting.remove(name);
     }
 
-    /// Forgets what fresh lists do not contain.
-    pub(super) fn retain_claims(&mut self, listed: &HashSet<PodKey>) {
-        self.claims.retain(|key, _| listed.contains(key));
+    pub(super) fn claim_keys(&self) -> impl Iterator<Item = &PodKey> {
+        self.claims.keys()
     }
 
-    pub(super) fn retain_volumes(&mut self, listed: &HashSet<PodKey>) {
-        self.volumes.retain(|name, _| listed.contains(&(String::new(), name.clone())));
+    pub(super) fn volume_names(&self) -> impl Iterator<Item = &String> {
+        self.volumes.keys()
     }
 
-    pub(super) fn retain_classes(&mut self, listed: &HashSet<PodKey>) {
-        self.waiting.retain(|name, _| listed.contains(&(String::new(), name.clone())));
+    pub(super) fn class_names(&self) -> impl Iterator<Item = &String> {
+        self.waiting.keys()
     }
 
     /// What the volumes of a pod ask of a node, or why no node will do yet. `is_node`: whether there is a node of this name.

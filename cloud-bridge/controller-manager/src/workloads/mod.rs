@@ -50,6 +50,7 @@ use kube::Client;
 use tokio::time::Instant;
 
 use crate::events::Recorder;
+use crate::pace::Pace;
 use engine::{End, Engine, Now};
 pub use options::Options;
 use perform::perform;
@@ -67,13 +68,17 @@ const EVENTS: usize = 256;
 pub async fn run(client: Client, options: Options) {
     let mut watched = pin!(world::watches(&client));
     let events = Recorder::new(client.clone());
+    let mut pace = Pace::new();
     let mut controllers = Controllers { client, start: Instant::now(), engine: Engine::new(&options), events };
     loop {
         let due = controllers.engine.deadline().and_then(|due| controllers.start.checked_add(due));
         tokio::select! {
             biased;
             () = sleep_until(due) => controllers.turn(watched.as_mut()).await,
-            Some(event) = watched.next() => controllers.watched(event),
+            Some(event) = watched.next() => {
+                controllers.watched(event);
+                pace.look().await;
+            }
             () = controllers.events.write_next(), if !controllers.events.is_empty() => {}
         }
     }
@@ -108,7 +113,11 @@ impl Controllers {
 
     /// Takes in what the watches have told by now: a plan on old news is work for nothing.
     fn hear(&mut self, mut watched: Pin<&mut impl Stream<Item = News>>) {
+        let pace = Pace::new();
         for _ in 0..EVENTS {
+            if pace.is_over() {
+                return;
+            }
             let Some(Some(event)) = watched.next().now_or_never() else { return };
             self.watched(event);
         }

@@ -74,8 +74,8 @@ pub(crate) struct Store<T> {
     index: Index,
     /// The uids of objects that a write removed and of which the watch has yet to tell.
     removed: BTreeSet<String>,
-    /// What a list has named so far, while it lasts.
-    listed: Option<BTreeSet<ObjectKey>>,
+    /// What was known when a list began and was not named by it so far, while it lasts.
+    unlisted: Option<BTreeSet<Key>>,
     complete: bool,
 }
 
@@ -85,7 +85,7 @@ impl<T> Default for Store<T> {
             objects: BTreeMap::new(),
             index: Index::default(),
             removed: BTreeSet::new(),
-            listed: None,
+            unlisted: None,
             complete: false,
         }
     }
@@ -94,7 +94,7 @@ impl<T> Default for Store<T> {
 impl<T: Cached> Store<T> {
     /// Whether it holds all that there is: not before the first list has ended, nor while another one lasts.
     pub(crate) fn is_complete(&self) -> bool {
-        self.complete && self.listed.is_none()
+        self.complete && self.unlisted.is_none()
     }
 
     pub(crate) fn get(&self, key: &ObjectKey) -> Option<&T> {
@@ -211,19 +211,18 @@ impl<T: Cached> Store<T> {
     pub(crate) fn watched(&mut self, event: Event<T>, now: Now) -> Vec<Seen> {
         match event {
             Event::Init => {
-                self.listed = Some(BTreeSet::new());
+                self.unlisted = Some(self.objects.keys().cloned().collect());
                 Vec::new()
             }
             Event::InitApply(object) => {
-                if let Some(listed) = &mut self.listed {
-                    listed.insert(key_of(object.meta()));
+                if let Some(unlisted) = &mut self.unlisted {
+                    unlisted.remove(&key_of(object.meta()));
                 }
                 self.put(object, now).into_iter().collect()
             }
             Event::InitDone => {
-                let listed = self.listed.take().unwrap_or_default();
                 // Nothing was written while the list lasted, so that what it leaves out is gone.
-                let missing: Vec<Key> = self.objects.keys().filter(|key| !listed.contains(&***key)).cloned().collect();
+                let missing = self.unlisted.take().unwrap_or_default();
                 self.removed.clear();
                 self.complete = true;
                 missing.iter().filter_map(|key| self.forget(key)).collect()
