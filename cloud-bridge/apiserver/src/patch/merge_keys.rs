@@ -4,14 +4,12 @@
 
 /// Fields of Kubernetes' own types that are one value in server-side apply where they are objects (`structType=atomic` and
 /// `mapType=atomic` in k8s.io/api), or have such objects as items: label and node selectors, and references. The names
-/// mean the same in all kinds.
+/// mean the same in all kinds that are served: names that do not (`resource`, `scaleTargetRef`) are in the tables of their kinds.
 pub(super) const ATOMIC: &[&str] = &[
-    "clusterRef",
     "configMapKeyRef",
     "controllerExpandSecretRef",
     "controllerPublishSecretRef",
     "dataSource",
-    "describedObject",
     "fieldRef",
     "fileKeyRef",
     "imagePullSecrets",
@@ -22,21 +20,22 @@ pub(super) const ATOMIC: &[&str] = &[
     "nodePublishSecretRef",
     "nodeSelector",
     "nodeStageSecretRef",
-    "objectSelector",
     "ownerReferences",
     "podSelector",
+    "port",
+    "preference",
     "regarding",
     "related",
     "required",
     "requiredDuringSchedulingIgnoredDuringExecution",
     "resourceFieldRef",
     "roleRef",
-    "scaleTargetRef",
     "scopeSelector",
     "secretKeyRef",
     "secretRef",
     "secrets",
     "selector",
+    "targetRef",
 ];
 
 /// The type of an object, or of one of its fields.
@@ -61,6 +60,8 @@ pub enum List {
     Replace,
     /// An object that a strategic merge patch replaces as a whole.
     Whole,
+    /// An object that is one value in server-side apply.
+    One,
     /// A set of plain values.
     Set,
     /// Objects told apart by some of their fields.
@@ -77,7 +78,7 @@ impl List {
     pub(super) fn merge_key(self) -> Option<&'static str> {
         match self {
             Self::By { merge, .. } => merge,
-            Self::Replace | Self::Whole | Self::Set => None,
+            Self::Replace | Self::Whole | Self::One | Self::Set => None,
         }
     }
 }
@@ -97,6 +98,11 @@ pub(crate) const fn object(name: &'static str, of: &'static Type) -> Field {
 /// An object that a patch replaces instead of merging it.
 pub(crate) const fn whole(name: &'static str) -> Field {
     Field { name, of: &NONE, list: List::Whole }
+}
+
+/// An object that is one value in server-side apply (`structType=atomic`).
+pub(crate) const fn one(name: &'static str) -> Field {
+    Field { name, of: &NONE, list: List::One }
 }
 
 /// A set of plain values.

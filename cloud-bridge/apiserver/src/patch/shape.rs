@@ -27,7 +27,7 @@ impl<'s> Shape<'s> {
         match self {
             Self::Built { of, .. } => {
                 let (of, list) = of.field(name);
-                Self::Built { of, list, atomic: list == List::Whole || ATOMIC.contains(&name) }
+                Self::Built { of, list, atomic: matches!(list, List::Whole | List::One) || ATOMIC.contains(&name) }
             }
             Self::Custom(_) if name == "metadata" => Self::built(&merge_keys::OBJECT).field(name),
             Self::Custom(schema) | Self::Schema(schema) => {
@@ -65,7 +65,7 @@ impl<'s> Shape<'s> {
     pub(crate) fn list_keys(self) -> Option<Vec<&'s str>> {
         match self {
             Self::Built { list, .. } => match list {
-                List::Replace | List::Whole | List::By { map: [], .. } => None,
+                List::Replace | List::Whole | List::One | List::By { map: [], .. } => None,
                 List::Set => Some(Vec::new()),
                 List::By { map, .. } => Some(map.to_vec()),
             },
@@ -129,5 +129,22 @@ mod tests {
         assert!(root.field("spec").field("template").field("spec").field("nodeSelector").is_atomic());
         assert!(root.field("metadata").field("ownerReferences").item().is_atomic());
         assert!(!root.field("metadata").field("labels").is_atomic());
+    }
+    #[test]
+    fn same_names_differ_between_kinds() {
+        let root = |resource: &str, version: &str| {
+            let all = crate::kinds::resources();
+            all.into_iter().find(|one| one.plural == resource && one.version == version).unwrap()
+        };
+        let atomic = |resource: &crate::resource::Resource, path: &[&str]| {
+            path.iter().fold(resource.strategy().shape(), |shape, name| shape.field(name)).is_atomic()
+        };
+        let target = ["spec", "scaleTargetRef"];
+        assert!(atomic(&root("horizontalpodautoscalers", "v1"), &target));
+        assert!(!atomic(&root("horizontalpodautoscalers", "v2"), &target));
+        let ingress = root("ingresses", "v1");
+        assert!(atomic(&ingress, &["spec", "defaultBackend", "resource"]));
+        assert!(atomic(&ingress, &["spec", "defaultBackend", "service", "port"]));
+        assert!(!atomic(&ingress, &["spec", "defaultBackend", "service"]));
     }
 }

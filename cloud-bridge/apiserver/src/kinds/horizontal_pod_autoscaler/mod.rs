@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::defaults::drop_zero;
 use super::kind::{Kind, PLAIN, keep_status};
-use crate::patch::merge_keys::{CONDITIONS, META, Type, object};
+use crate::patch::merge_keys::{CONDITIONS, META, Type, object, one};
 use crate::resource::rules::{Conversion, Rules};
 use apimachinery::json::{items_mut, set_default};
 
@@ -53,10 +53,13 @@ pub(crate) static V1: Kind = Kind {
         conversion: Some(Conversion { to_stored: v1::to_stored, to_served: v1::to_served }),
         ..AUTOSCALER.rules
     },
+    keys: &V1_KEYS,
     ..AUTOSCALER
 };
 
 static KEYS: Type = Type { fields: &[META, object("status", &CONDITIONS)] };
+static V1_KEYS: Type = Type { fields: &[META, object("spec", &V1_SPEC)] };
+static V1_SPEC: Type = Type { fields: &[one("scaleTargetRef")] };
 
 /// Follows pkg/apis/autoscaling/v2/defaults.go.
 fn default(autoscaler: &mut Value) {

@@ -15,6 +15,7 @@ use super::columns::{AGE, NAME, age, name};
 use super::defaults::drop_zero;
 use super::kind::{Kind, PLAIN, keep_status, spec_changed};
 use crate::codec::decode;
+use crate::patch::merge_keys::{META, Type, object, one};
 use crate::resource::rules::Rules;
 use apimachinery::json::{items, present, text};
 
@@ -35,6 +36,7 @@ pub(crate) static KIND: Kind = Kind {
     create: validate::create,
     update: validate::update,
     warnings,
+    keys: &KEYS,
     status: Some(validate::status),
     columns: &[
         NAME,
@@ -47,6 +49,10 @@ pub(crate) static KIND: Kind = Kind {
     row,
     ..PLAIN
 };
+
+static KEYS: Type = Type { fields: &[META, object("spec", &SPEC)] };
+static SPEC: Type = Type { fields: &[object("defaultBackend", &BACKEND)] };
+static BACKEND: Type = Type { fields: &[one("resource")] };
 
 fn default(ingress: &mut Value) {
     if let Some(spec) = ingress.get_mut("spec") {

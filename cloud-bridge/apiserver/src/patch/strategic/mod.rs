@@ -144,7 +144,7 @@ fn ordered_lists(
 
 fn merge_list(old: Vec<Value>, new: Vec<Value>, of: &Type, list: List) -> Result<Vec<Value>, PatchError> {
     match list {
-        List::Replace | List::Whole | List::By { merge: None, .. } => {
+        List::Replace | List::Whole | List::One | List::By { merge: None, .. } => {
             Ok(new.into_iter().filter_map(without_directives).collect())
         }
         List::Set => {
