@@ -6,7 +6,7 @@ use edge_protocol::json::SetField;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1;
 use serde_json::{Value, json};
 
-use super::{FINALIZER, approval, cel, patterns, structural};
+use super::{FINALIZER, approval, cel, patterns, scale, structural};
 use crate::codec::decode;
 use crate::kinds::columns::{NAME, name};
 use crate::kinds::kind::{Kind, PLAIN, any_status, keep_status, spec_changed};
@@ -156,11 +156,17 @@ fn validate(obj: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with the schemas of the versions.
+/// What is wrong with the schemas of the versions, and with where their `scale` finds its numbers.
 fn schemas(definition: &Value) -> Vec<FieldError> {
     let mut programs = patterns::DEFINITION_MAX;
     let all = cel::schemas(definition).into_iter();
-    all.flat_map(|(path, schema)| structural::check(schema, &path, &mut programs)).collect()
+    let mut errors: Vec<FieldError> =
+        all.flat_map(|(path, schema)| structural::check(schema, &path, &mut programs)).collect();
+    for (index, version) in items(&definition["spec"], "versions").iter().enumerate() {
+        let path = format!("spec.versions[{index}].subresources.scale");
+        scale::definition(&version["subresources"]["scale"], &path, &mut errors);
+    }
+    errors
 }
 
 fn versions(spec: &Value, errors: &mut Vec<FieldError>) {

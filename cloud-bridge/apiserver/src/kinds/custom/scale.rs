@@ -5,9 +5,32 @@ use serde_json::Value;
 
 use crate::resource::strategy::ScalePaths;
 use apimachinery::field::FieldError;
+use apimachinery::json::text;
 
 /// Values of strangers are not told at any length.
 const SHOWN: usize = 1000;
+
+/// Judges where a definition finds the numbers and the selector (K8s apiextensions-apiserver/pkg/apis/apiextensions/validation
+/// `ValidateCustomResourceDefinitionSubresources`).
+pub(super) fn definition(scale: &Value, at: &str, errors: &mut Vec<FieldError>) {
+    if !scale.is_object() {
+        return;
+    }
+    for (field, required, roots, words) in [
+        ("specReplicasPath", true, &[".spec."][..], ".spec"),
+        ("statusReplicasPath", true, &[".status."], ".status"),
+        ("labelSelectorPath", false, &[".spec.", ".status."], "either .spec or .status"),
+    ] {
+        let (path, field) = (text(scale, field), format!("{at}.{field}"));
+        if path.is_empty() {
+            errors.extend(required.then(|| FieldError::required(field, "")));
+        } else if !path.starts_with('.') {
+            errors.push(FieldError::invalid(field, &path.into(), "must be a simple json path starting with ."));
+        } else if !roots.iter().any(|root| path.starts_with(root)) {
+            errors.push(FieldError::invalid(field, &path.into(), &format!("should be a json path under {words}")));
+        }
+    }
+}
 
 /// Of the whole object, or of its status alone.
 pub(super) fn validate(object: &Value, paths: &ScalePaths, status_alone: bool) -> Vec<FieldError> {
@@ -88,5 +111,29 @@ fn shown(value: &Value) -> String {
             format!("map[{}]", fields.join(" "))
         }
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn paths_of_a_definition_lead_into_spec_and_status() {
+        let told = |scale: Value| {
+            let mut errors = Vec::new();
+            definition(&scale, "scale", &mut errors);
+            errors.into_iter().map(|error| error.message).collect::<Vec<_>>()
+        };
+        let right = json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.a.b",
+            "labelSelectorPath": ".spec.selector"});
+        assert!(told(right).is_empty() && told(Value::Null).is_empty());
+        let wrong = told(json!({"specReplicasPath": ".status.x", "labelSelectorPath": "spec.x"}));
+        assert!(wrong[0].ends_with("should be a json path under .spec"), "{wrong:?}");
+        assert!(wrong[1].starts_with("Required value"), "{wrong:?}");
+        assert!(wrong[2].ends_with("must be a simple json path starting with ."), "{wrong:?}");
+        assert_eq!(wrong.len(), 3);
     }
 }
