@@ -108,6 +108,7 @@ pub fn aggregated(resources: &[Arc<Resource>], core: bool) -> Value {
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
+        "x86" => "386",
         "aarch64" => "arm64",
         other => other,
     }
@@ -117,8 +118,11 @@ fn architecture() -> &'static str {
 pub fn version() -> Value {
     let mut numbers = VERSION.trim_start_matches('v').split('.');
     let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    // As Kubernetes without `--emulated-version`: it can run beside the version before it.
+    let before = minor.parse::<u32>().unwrap_or_default().saturating_sub(1).to_string();
     json!({
-        "major": major, "minor": minor, "gitVersion": VERSION, "gitCommit": "", "gitTreeState": "clean",
+        "major": major, "minor": minor, "emulationMajor": major, "emulationMinor": minor,
+        "minCompatibilityMajor": major, "minCompatibilityMinor": before, "gitVersion": VERSION, "gitCommit": "", "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "",
         "platform": format!("linux/{}", architecture()),
     })

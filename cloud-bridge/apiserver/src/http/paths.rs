@@ -1,5 +1,6 @@
 //! Everything that is no resource: version, health, discovery, OpenAPI and the issuer of tokens.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use http::header::{ETAG, HOST, HeaderValue, IF_NONE_MATCH, VARY};
@@ -29,7 +30,9 @@ pub(crate) fn answer(inner: &Arc<Inner>, path: &str, parts: &Parts, query: &Quer
     let segments: Vec<&str> = path.split('/').filter(|s| !s.is_empty()).collect();
     match segments.as_slice() {
         ["version"] => return Ok(json(200, discovery::version().to_string())),
-        [check @ ("healthz" | "livez" | "readyz"), ..] => return Ok(typed(200, TEXT, health(check, query))),
+        [path @ ("healthz" | "livez" | "readyz"), checks @ ..] => {
+            return Ok(health(path, checks, query).map_or_else(no_page, |text| typed(200, TEXT, text)));
+        }
         [".well-known", "openid-configuration"] => return Ok(issuer(inner, &parts.headers)),
         ["openid", "v1", "jwks"] => {
             let keys = inner.config.accounts.as_ref().map(|accounts| accounts.jwks().to_string());
@@ -79,12 +82,33 @@ fn deliver(document: &Document, headers: &HeaderMap) -> Response<ApiBody> {
     answer
 }
 
-/// `ok`, or with `?verbose` a line for each check (K8s apiserver pkg/server/healthz): a server that answers is well.
-fn health(check: &str, query: &Query) -> String {
-    match query.get("verbose") {
-        Some(_) => format!("[+]ping ok\n{check} check passed\n"),
-        None => "ok".to_owned(),
+/// What is checked, by the names of Kubernetes. `etcd` is the state file: no answer goes out before the disk has what it says.
+const CHECKS: [&str; 2] = ["ping", "etcd"];
+
+/// `ok`, or with `?verbose` a line for each check (K8s apiserver pkg/server/healthz): a server that answers is well. `None` for
+/// a check that there is not.
+fn health(path: &str, checks: &[&str], query: &Query) -> Option<String> {
+    match checks {
+        [] => {}
+        [one] if CHECKS.contains(one) => return Some("ok".to_owned()),
+        _ => return None,
     }
+    if query.get("verbose").is_none() {
+        return Some("ok".to_owned());
+    }
+    let excluded: BTreeSet<&str> = query.all("exclude").collect();
+    let line = |check: &str| match excluded.contains(check) {
+        true => format!("[+]{check} excluded: ok\n"),
+        false => format!("[+]{check} ok\n"),
+    };
+    let mut text: String = CHECKS.into_iter().map(line).collect();
+    let unknown = excluded.into_iter().filter(|name| !CHECKS.contains(name));
+    let unknown: Vec<String> = unknown.map(|name| format!("{name:?}")).collect();
+    if !unknown.is_empty() {
+        let names = unknown.join(",");
+        text += &format!("warn: some health checks cannot be excluded: no matches for {names}\n");
+    }
+    Some(text + &format!("{path} check passed\n"))
 }
 
 /// The document by which others find the keys of service account tokens (K8s pkg/serviceaccount/openidmetadata.go).
@@ -100,8 +124,20 @@ mod tests {
 
     #[test]
     fn health_is_verbose_when_asked() {
-        assert_eq!(health("livez", &Query::parse("verbose")), "[+]ping ok\nlivez check passed\n");
-        assert_eq!(health("readyz", &Query::default()), "ok");
+        let told = |path: &str, checks: &[&str], query: &str| health(path, checks, &Query::parse(query));
+        let all = "[+]ping ok\n[+]etcd ok\nlivez check passed\n";
+        assert_eq!(told("livez", &[], "verbose").as_deref(), Some(all));
+        assert_eq!(told("readyz", &[], "exclude=etcd").as_deref(), Some("ok"));
+        let less = "[+]ping ok\n[+]etcd excluded: ok\nwarn: some health checks cannot be excluded: no matches for \
+            \"a\",\"b\"\nreadyz check passed\n";
+        assert_eq!(told("readyz", &[], "verbose&exclude=b&exclude=etcd&exclude=a").as_deref(), Some(less));
+    }
+
+    #[test]
+    fn each_health_check_has_a_path() {
+        let told = |checks: &[&str]| health("livez", checks, &Query::default());
+        assert_eq!((told(&["ping"]), told(&["etcd"])), (Some("ok".to_owned()), Some("ok".to_owned())));
+        assert_eq!((told(&["none"]), told(&["ping", "x"])), (None, None));
     }
 
     #[test]
@@ -121,6 +157,10 @@ mod tests {
         let all = crate::kinds::resources();
         let is = |path: &[&str]| document(&all, path, (false, false)).is_some();
         assert!(is(&[]) && is(&["api", "v1"]) && is(&["openapi", "v3", "apis", "apps", "v1"]) && !is(&["api", "v9"]));
+        assert_eq!(
+            (&discovery::version()["emulationMinor"], &discovery::version()["minCompatibilityMinor"]),
+            (&"36".into(), &"35".into())
+        );
         assert!(discovery::version()["platform"].as_str().is_some_and(|text| !text.contains('_')));
     }
 }
