@@ -1,6 +1,6 @@
 //! Ranges of addresses in objects (apimachinery pkg/util/validation/ip.go, IsValidCIDRForLegacyField).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An address and how many of its bits count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,17 +83,59 @@ pub(crate) fn read_canonical(text: &str) -> Result<bool, String> {
 
 /// Numbers as they would be without zeros before them.
 fn without_zeros(text: &str) -> String {
-    let Some((address, length)) = text.split_once('/') else { return text.to_owned() };
     let bare = |number: &str| match number.trim_start_matches('0') {
         "" if !number.is_empty() => "0".to_owned(),
         rest => rest.to_owned(),
     };
-    let address = if address.contains(':') {
-        address.to_owned()
-    } else {
-        address.split('.').map(bare).collect::<Vec<_>>().join(".")
+    let whole = |address: &str| match address.contains(':') {
+        true => address.to_owned(),
+        false => address.split('.').map(bare).collect::<Vec<_>>().join("."),
     };
-    format!("{address}/{}", bare(length))
+    match text.split_once('/') {
+        Some((address, length)) => format!("{}/{}", whole(address), bare(length)),
+        None => whole(text),
+    }
+}
+
+/// What is said of an address that is right and not as everybody writes it (`GetWarningsForIP`).
+pub(crate) fn ip_warning(path: &str, text: &str) -> Option<String> {
+    let strict: Option<IpAddr> = text.parse().ok();
+    let address = strict.or_else(|| without_zeros(text).parse().ok())?;
+    match address.to_canonical() {
+        IpAddr::V6(address) if address.to_string() != text => {
+            Some(format!("{path}: IPv6 address {text:?} should be in RFC 5952 canonical format (\"{address}\")"))
+        }
+        meant if strict != Some(meant) => {
+            Some(format!("{path}: non-standard IP address {text:?} is invalid: use \"{meant}\""))
+        }
+        _ => None,
+    }
+}
+
+/// The same of a range (`GetWarningsForCIDR`).
+pub(crate) fn warnings(path: &str, text: &str) -> Vec<String> {
+    let strict = Cidr::parse(text);
+    let Some(cidr) = strict.or_else(|| Cidr::parse(&without_zeros(text))) else { return Vec::new() };
+    let Cidr { address, length } = cidr;
+    let range = |bits: u128| match address {
+        IpAddr::V4(_) => format!("{}/{length}", Ipv4Addr::from_bits(u32::try_from(bits >> 96).unwrap_or_default())),
+        IpAddr::V6(_) => format!("{}/{length}", Ipv6Addr::from_bits(bits)),
+    };
+    let network = range(cidr.bits() & cidr.mask());
+    let mut told = Vec::new();
+    if cidr.bits() & !cidr.mask() != 0 {
+        let single = format!("{address}/{}", if address.is_ipv4() { 32 } else { 128 });
+        told.push(format!(
+            "{path}: CIDR value {text:?} is ambiguous in this context (should be {network:?} or {single:?}?)"
+        ));
+    }
+    if strict.is_none() {
+        told.push(format!("{path}: non-standard CIDR value {text:?} is invalid: use {network:?}"));
+    }
+    if told.is_empty() && address.is_ipv6() && network != text {
+        told.push(format!("{path}: IPv6 CIDR value {text:?} should be in RFC 5952 canonical format ({network:?})"));
+    }
+    told
 }
 
 #[cfg(test)]
@@ -113,6 +155,24 @@ mod tests {
         assert_eq!(why("10.0.0.0/08"), "must not have leading 0s in IP or prefix length");
         assert_eq!(why("10.0.0.1/8"), "must not have bits set beyond the prefix length");
         assert_eq!(why("::ffff:10.0.0.0/104"), "must not have an IPv4-mapped IPv6 address");
+    }
+
+    #[test]
+    fn odd_addresses_are_told() {
+        let told = |text: &str| ip_warning("a", text).unwrap_or_default();
+        assert_eq!((told("10.0.0.1"), told("::1"), told("x")), (String::new(), String::new(), String::new()));
+        assert_eq!(told("010.0.0.1"), "a: non-standard IP address \"010.0.0.1\" is invalid: use \"10.0.0.1\"");
+        assert_eq!(told("::ffff:1.2.3.4"), "a: non-standard IP address \"::ffff:1.2.3.4\" is invalid: use \"1.2.3.4\"");
+        assert_eq!(told("::01"), "a: IPv6 address \"::01\" should be in RFC 5952 canonical format (\"::1\")");
+        let ambiguous =
+            "a: CIDR value \"10.0.0.1/8\" is ambiguous in this context (should be \"10.0.0.0/8\" or \"10.0.0.1/32\"?)";
+        assert_eq!(warnings("a", "10.0.0.1/8"), [ambiguous]);
+        assert_eq!(warnings("a", "10.0.0.0/08").len(), 1);
+        assert_eq!(
+            warnings("a", "::0/0"),
+            ["a: IPv6 CIDR value \"::0/0\" should be in RFC 5952 canonical format (\"::/0\")"]
+        );
+        assert!(warnings("a", "10.0.0.0/8").is_empty() && warnings("a", "x").is_empty());
     }
 
     #[test]

@@ -25,6 +25,10 @@ pub(crate) static KIND: Kind = Kind {
     default,
     create: |slice| validate(slice, &Value::Null),
     update: validate,
+    warnings: |slice| {
+        let named = text(slice, "addressType") == "FQDN";
+        named.then(|| "spec.addressType: FQDN endpoints are deprecated".to_owned()).into_iter().collect()
+    },
     columns: &[
         NAME,
         ("AddressType", "string", 0, "Type of all addresses in this slice."),

@@ -53,6 +53,8 @@ pub(crate) struct Kind {
     pub(crate) stored_only: bool,
     /// What a client should know of a new object.
     pub(crate) warnings: fn(&Value) -> Vec<String>,
+    /// What a client should know of an object that it has changed.
+    pub(crate) update_warnings: fn(&Value) -> Vec<String>,
     /// The rules of the status subresource, if the kind has one.
     pub(crate) status: Option<ChangeRule>,
     pub(crate) scale: Option<ScalePaths>,
@@ -153,6 +155,7 @@ pub(crate) const PLAIN: Kind = Kind {
     validations: |_| None,
     stored_only: false,
     warnings: |_| Vec::new(),
+    update_warnings: |_| Vec::new(),
     status: None,
     scale: None,
     subresources: &[],
@@ -284,6 +287,10 @@ impl Strategy for Kind {
 
     fn warnings(&self, obj: &Value) -> Vec<String> {
         (self.warnings)(obj)
+    }
+
+    fn update_warnings(&self, obj: &Value) -> Vec<String> {
+        (self.update_warnings)(obj)
     }
 
     fn deprecation(&self) -> Option<String> {

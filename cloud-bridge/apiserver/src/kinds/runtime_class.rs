@@ -9,10 +9,11 @@ use serde_json::{Value, json};
 use super::columns::{AGE, NAME, age, name};
 use super::kind::{Kind, PLAIN};
 use super::pod::validate::{affinity, resources};
+use super::pod::warnings::deprecated;
 use crate::codec::decode;
 use crate::resource::object_meta;
 use apimachinery::field::{Errors, FieldError, immutable, invalid_text};
-use apimachinery::json::{items, text};
+use apimachinery::json::{entries, items, text};
 use apimachinery::names;
 
 pub(crate) static KIND: Kind = Kind {
@@ -23,6 +24,8 @@ pub(crate) static KIND: Kind = Kind {
     check: Some(decode::check::<v1::RuntimeClass>),
     create,
     update,
+    warnings,
+    update_warnings: warnings,
     columns: &[NAME, ("Handler", "string", 0, "Handler specifies the underlying runtime."), AGE],
     row,
     ..PLAIN
@@ -48,6 +51,12 @@ fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
+/// K8s pkg/api/node/util.go.
+fn warnings(class: &Value) -> Vec<String> {
+    let labels = entries(&class["scheduling"], "nodeSelector");
+    labels.filter_map(|(label, _)| Some(format!("scheduling.nodeSelector: {}", deprecated(label)?))).collect()
+}
+
 fn row(obj: &Value, now: Timestamp) -> Vec<Value> {
     vec![name(obj), text(obj, "handler").into(), age(obj, now)]
 }
@@ -63,6 +72,8 @@ mod tests {
         assert_eq!(fields(json!({})), ["handler"]);
         assert_eq!(fields(json!({"handler": "Crun"})), ["handler"]);
         assert_eq!(fields(json!({"handler": "a", "overhead": {"podFixed": {"cpu": "-1"}}})), ["overhead.limits[cpu]"]);
+        let old = json!({"scheduling": {"nodeSelector": {"beta.kubernetes.io/os": "linux"}}});
+        assert!(warnings(&old)[0].starts_with("scheduling.nodeSelector: deprecated since v1.14"));
         assert_eq!(update(&json!({"handler": "a"}), &json!({"handler": "b"})).len(), 1);
     }
 }

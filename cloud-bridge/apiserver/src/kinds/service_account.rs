@@ -16,6 +16,12 @@ pub(crate) static KIND: Kind = Kind {
     namespaced: true,
     check: Some(decode::check::<v1::ServiceAccount>),
     rules: Rules { return_deleted_object: true, ..Rules::BUILT_IN },
+    warnings: |account| {
+        const MOUNTABLE: &str = "kubernetes.io/enforce-mountable-secrets";
+        let why = "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets";
+        let set = account["metadata"]["annotations"].get(MOUNTABLE).is_some();
+        set.then(|| format!("metadata.annotations[{MOUNTABLE}]: {why}")).into_iter().collect()
+    },
     subresources: &[Sub::other("token", ("authentication.k8s.io", "TokenRequest"), &["create"], Serves::Token)],
     keys: &KEYS,
     ..PLAIN

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::columns::{AGE, NAME, age};
 use super::defaults::drop_zero;
 use super::kind::{Kind, PLAIN};
+use super::pod::warnings::deprecated;
 use crate::codec::decode;
 use crate::resource::rules::Rules;
 use apimachinery::field::{Errors, FieldError, immutable, invalid_text, one_of};
@@ -32,6 +33,8 @@ pub(crate) static KIND: Kind = Kind {
     default,
     create: validate,
     update,
+    warnings,
+    update_warnings: warnings,
     columns: &[
         NAME,
         ("Provisioner", "string", 0, "Who makes volumes of this class."),
@@ -139,6 +142,16 @@ fn update(new: &Value, old: &Value) -> Vec<FieldError> {
         immutable(&mut errors, field, &new[field], &old[field]);
     }
     errors
+}
+
+/// K8s pkg/api/storage/util.go.
+fn warnings(class: &Value) -> Vec<String> {
+    let topologies = items(class, "allowedTopologies").iter().enumerate();
+    let terms = topologies.flat_map(|(i, one)| {
+        let expressions = items(one, "matchLabelExpressions").iter().enumerate();
+        expressions.map(move |(j, one)| (format!("allowedTopologies[{i}].matchLabelExpressions[{j}].key"), one))
+    });
+    terms.filter_map(|(path, one)| Some(format!("{path}: {}", deprecated(text(one, "key"))?))).take(32).collect()
 }
 
 fn row(class: &Value, now: Timestamp) -> Vec<Value> {

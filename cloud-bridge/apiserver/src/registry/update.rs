@@ -101,6 +101,9 @@ pub(crate) fn replace(
     }
     let warnings = admission::validate(store, &ctx.attributes(), &new, Some(old))?;
     ctx.warnings.extend(warnings);
+    if ctx.path.subresource.is_empty() {
+        ctx.warnings.extend(strategy.update_warnings(&new));
+    }
     ctx.warnings.extend(strategy.notice());
     let charges = resource_quota::admit(store, &ctx.attributes(), &new, Some(old), ctx.now)?;
     let owners = &old["metadata"]["managedFields"];

@@ -138,8 +138,13 @@ pub trait Strategy: Send + Sync {
         None
     }
 
-    /// Warnings for the client (deprecated fields), sent as `Warning` headers.
+    /// Warnings about a new object (deprecated fields), sent as `Warning` headers.
     fn warnings(&self, obj: &Value) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The same about a changed object, but for its subresources.
+    fn update_warnings(&self, obj: &Value) -> Vec<String> {
         Vec::new()
     }
 

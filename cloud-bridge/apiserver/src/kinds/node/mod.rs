@@ -7,13 +7,14 @@ use edge_protocol::json::SetField;
 use k8s_openapi::api::core::v1;
 use serde_json::Value;
 
+use super::cidr;
 use super::defaults::drop_zero;
 use super::kind::{Kind, PLAIN, Selectable, Sub, keep_status};
 use crate::codec::decode;
 use crate::patch::merge_keys::{META, Type, by, object, set};
 use crate::resource::Serves;
 use crate::resource::rules::Rules;
-use apimachinery::json::{items_mut, object_mut};
+use apimachinery::json::{items, items_mut, object_mut, present, text};
 use apimachinery::quantity::canonicalize_list;
 
 pub(crate) static KIND: Kind = Kind {
@@ -27,6 +28,8 @@ pub(crate) static KIND: Kind = Kind {
     prepare_update: keep_status,
     create: validate::create,
     update: validate::update,
+    warnings,
+    update_warnings: warnings,
     status: Some(validate::update),
     subresources: &[Sub::other("proxy", ("", "NodeProxyOptions"), &["get"], Serves::Proxy)],
     columns: table::COLUMNS,
@@ -35,6 +38,22 @@ pub(crate) static KIND: Kind = Kind {
     keys: &KEYS,
     ..PLAIN
 };
+
+/// K8s pkg/registry/core/node/strategy.go `nodeWarnings`.
+fn warnings(node: &Value) -> Vec<String> {
+    let spec = &node["spec"];
+    let mut told = Vec::new();
+    if present(spec, "configSource").is_some() {
+        told.push("spec.configSource: the feature is removed".to_owned());
+    }
+    if !text(spec, "externalID").is_empty() {
+        told.push("spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned());
+    }
+    for (i, range) in items(spec, "podCIDRs").iter().enumerate() {
+        told.extend(cidr::warnings(&format!("spec.podCIDRs[{i}]"), range.as_str().unwrap_or_default()));
+    }
+    told
+}
 
 /// How lists of a node merge.
 pub(crate) static KEYS: Type = Type { fields: &[META, object("spec", &SPEC), object("status", &STATUS)] };

@@ -6,6 +6,7 @@ pub(crate) mod node_port;
 mod table;
 mod type_change;
 pub(crate) mod validate;
+mod warnings;
 
 use edge_protocol::json::SetField;
 use k8s_openapi::api::core::v1;
@@ -44,6 +45,8 @@ pub(crate) static KIND: Kind = Kind {
     prepare_update,
     create: validate::create,
     update: validate::update,
+    warnings: warnings::of,
+    update_warnings: warnings::of,
     status: Some(any_status),
     subresources: &[Sub::other("proxy", ("", "ServiceProxyOptions"), PROXY, Serves::PodProxy)],
     columns: table::COLUMNS,

@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 
 use super::defaults::drop_zero;
 use super::kind::{Kind, PLAIN, keep_status, spec_changed};
+use super::volume;
 use super::workload::{self, template};
 use crate::resource::rules::Rules;
 use crate::resource::strategy::ScalePaths;
-use apimachinery::json::{integer, items, object_mut, present, remove, set_default, set_default_text, text};
+use apimachinery::json::{integer, items, object_mut, remove, set_default, set_default_text, text};
 use apimachinery::names;
-use apimachinery::quantity::Quantity;
 
 pub(crate) static KIND: Kind = Kind {
     group: "apps",
@@ -44,6 +44,7 @@ pub(crate) static KIND: Kind = Kind {
     create: validate::create,
     update: validate::update,
     warnings,
+    update_warnings: warnings,
     status: Some(validate::status),
     scale: Some(ScalePaths {
         spec_replicas: Cow::Borrowed(".spec.replicas"),
@@ -106,15 +107,7 @@ fn drop_disabled(set: &mut Value) {
 fn warnings(set: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
     for (i, claim) in items(&set["spec"], "volumeClaimTemplates").iter().enumerate() {
-        for list in ["requests", "limits"] {
-            let size = present(&claim["spec"]["resources"][list], "storage").and_then(Quantity::from_value);
-            if let Some(size) = size.filter(|size| !size.is_integer()) {
-                warnings.push(format!(
-                    "spec.volumeClaimTemplates[{i}].resources.{list}[storage]: fractional byte value \"{size}\" is \
-                     invalid, must be an integer"
-                ));
-            }
-        }
+        warnings.extend(volume::fractions(&format!("spec.volumeClaimTemplates[{i}]"), &claim["spec"]));
     }
     if integer(&set["spec"], "revisionHistoryLimit").is_some_and(|limit| limit < 0) {
         warnings.push(

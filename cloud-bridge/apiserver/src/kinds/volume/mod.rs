@@ -2,10 +2,13 @@
 
 mod table;
 pub(super) mod validate;
+mod warnings;
 
 use edge_protocol::json::SetField;
 use k8s_openapi::api::core::v1;
 use serde_json::{Value, json};
+
+pub(crate) use warnings::fractions;
 
 use super::defaults::claim_spec;
 use super::kind::{Kind, PLAIN, any_status, keep_status};
@@ -49,6 +52,8 @@ pub(crate) static PERSISTENT_VOLUME: Kind = Kind {
     prepare_update: keep_status,
     create: validate::volume,
     update: validate::volume_update,
+    warnings: warnings::volume,
+    update_warnings: warnings::volume,
     status: Some(any_status),
     columns: table::VOLUME_COLUMNS,
     row: table::volume,
@@ -68,6 +73,8 @@ pub(crate) static PERSISTENT_VOLUME_CLAIM: Kind = Kind {
     prepare_update: keep_status,
     create: validate::claim,
     update: validate::claim_update,
+    warnings: warnings::claim,
+    update_warnings: warnings::claim,
     status: Some(any_status),
     columns: table::CLAIM_COLUMNS,
     row: table::claim,

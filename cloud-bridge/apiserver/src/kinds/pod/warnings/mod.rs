@@ -1,11 +1,17 @@
 //! What a client should know of a pod or of a template of pods that is not wrong (K8s pkg/api/pod/warnings.go,
 //! pkg/api/node/util.go). Pure.
 
-use std::collections::{HashMap, HashSet};
+mod paths;
+mod ports;
 
-use serde_json::Value;
+use std::collections::HashSet;
 
+use serde_json::{Value, json};
+
+use crate::codec::parse::shown_path;
+use crate::kinds::{cidr, volume};
 use apimachinery::json::{entries, integer, items, present, text};
+use apimachinery::names;
 use apimachinery::quantity::Quantity;
 
 /// How many are told: whoever writes hundreds of names twice reads the first ones.
@@ -19,8 +25,10 @@ pub(crate) fn of(path: &str, pod: &Value) -> Vec<String> {
     let spec = &pod["spec"];
     let mut told = Vec::new();
     node_labels(&at, spec, &mut told);
+    pod_affinity(&at, spec, &mut told);
     annotations(&at, pod, &mut told);
     volumes(&at, spec, &mut told);
+    paths::of(spec, &mut told);
     repeated(&at, spec, &mut told);
     fractions(&format!("{at}spec.overhead"), &spec["overhead"], &mut told);
     for list in LISTS {
@@ -32,7 +40,8 @@ pub(crate) fn of(path: &str, pod: &Value) -> Vec<String> {
             environment(&path, container, &mut told);
         }
     }
-    ports(&at, spec, &mut told);
+    ports::of(&at, spec, &mut told);
+    addresses(&at, spec, &mut told);
     if integer(spec, "terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0) {
         told.push(format!(
             "{at}spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"
@@ -43,7 +52,7 @@ pub(crate) fn of(path: &str, pod: &Value) -> Vec<String> {
 }
 
 /// What is said of a label of nodes that has another name now.
-fn deprecated(label: &str) -> Option<&'static str> {
+pub(crate) fn deprecated(label: &str) -> Option<&'static str> {
     Some(match label {
         "beta.kubernetes.io/arch" => "deprecated since v1.14; use \"kubernetes.io/arch\" instead",
         "beta.kubernetes.io/os" => "deprecated since v1.14; use \"kubernetes.io/os\" instead",
@@ -74,11 +83,21 @@ fn node_labels(at: &str, spec: &Value, told: &mut Vec<String>) {
     let preferred = preferred.map(|(i, one)| {
         (format!("{path}.preferredDuringSchedulingIgnoredDuringExecution[{i}].preference"), &one["preference"])
     });
-    for (path, term) in required.chain(preferred) {
+    for (path, term) in required {
+        node_term(&path, term, told);
+    }
+    for (path, term) in preferred {
+        node_term(&path, term, told);
         for (i, expression) in items(term, "matchExpressions").iter().enumerate() {
-            let label = text(expression, "key");
-            let why = deprecated(label);
-            told.extend(why.map(|why| format!("{path}.matchExpressions[{i}].key: {label} is {why}")));
+            for (j, value) in items(expression, "values").iter().enumerate() {
+                let value = value.as_str().unwrap_or_default();
+                let path = format!("{path}.matchExpressions[{i}].values[{j}]");
+                let wrong = names::label_value(value).into_iter();
+                told.extend(wrong.map(|why| format!("{path}: {} is invalid, {why}", shown_path(value))));
+            }
+            if told.len() > TOLD_MAX {
+                return;
+            }
         }
     }
     for (i, spread) in items(spec, "topologySpreadConstraints").iter().enumerate() {
@@ -88,6 +107,44 @@ fn node_labels(at: &str, spec: &Value, told: &mut Vec<String>) {
         if spread["labelSelector"].is_null() {
             told.push(format!("{path}.labelSelector: a null labelSelector results in matching no pod"));
         }
+    }
+}
+
+/// Old labels in a term that selects nodes.
+pub(crate) fn node_term(path: &str, term: &Value, told: &mut Vec<String>) {
+    for (i, expression) in items(term, "matchExpressions").iter().enumerate() {
+        let label = text(expression, "key");
+        told.extend(deprecated(label).map(|why| format!("{path}.matchExpressions[{i}].key: {label} is {why}")));
+    }
+}
+
+fn pod_affinity(at: &str, spec: &Value, told: &mut Vec<String>) {
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        for (list, inner) in [
+            ("requiredDuringSchedulingIgnoredDuringExecution", ""),
+            ("preferredDuringSchedulingIgnoredDuringExecution", "podAffinityTerm."),
+        ] {
+            for (i, term) in items(&spec["affinity"][kind], list).iter().enumerate() {
+                let term = if inner.is_empty() { term } else { &term["podAffinityTerm"] };
+                if term["labelSelector"].is_null() && told.len() <= TOLD_MAX {
+                    told.push(format!(
+                        "{at}spec.affinity.{kind}.{list}[{i}].{inner}labelSelector: a null labelSelector results in \
+                         matching no pod"
+                    ));
+                }
+            }
+        }
+    }
+}
+
+/// Addresses in forms that not every program reads the same.
+fn addresses(at: &str, spec: &Value, told: &mut Vec<String>) {
+    for (i, server) in items(&spec["dnsConfig"], "nameservers").iter().enumerate() {
+        let path = format!("{at}spec.dnsConfig.nameservers[{i}]");
+        told.extend(cidr::ip_warning(&path, server.as_str().unwrap_or_default()));
+    }
+    for (i, alias) in items(spec, "hostAliases").iter().enumerate() {
+        told.extend(cidr::ip_warning(&format!("{at}spec.hostAliases[{i}].ip"), text(alias, "ip")));
     }
 }
 
@@ -109,12 +166,43 @@ fn annotations(at: &str, pod: &Value, told: &mut Vec<String>) {
         let why = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
         told.push(format!("{at}metadata.annotations[{SECCOMP}]: {why}"));
     }
+    if entries(&pod["metadata"], "annotations").next().is_none() {
+        return;
+    }
+    for container in LISTS.into_iter().flat_map(|list| items(&pod["spec"], list)) {
+        let context = &container["securityContext"];
+        let name = format!("container.seccomp.security.alpha.kubernetes.io/{}", text(container, "name"));
+        if given.get(&name).is_some() && present(context, "seccompProfile").is_none() {
+            let why = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
+            told.push(format!("{at}metadata.annotations[{name}]: {why}"));
+        }
+        // A pod's own annotation becomes the field.
+        let name = format!("container.apparmor.security.beta.kubernetes.io/{}", text(container, "name"));
+        let profile = given.get(&name).filter(|_| !at.is_empty() && present(context, "appArmorProfile").is_none());
+        let of_pod = &pod["spec"]["securityContext"]["appArmorProfile"];
+        if profile.is_some_and(|profile| *of_pod != apparmor(profile.as_str().unwrap_or_default())) {
+            let why = "deprecated since v1.30; use the \"appArmorProfile\" field instead";
+            told.push(format!("{at}metadata.annotations[{name}]: {why}"));
+        }
+    }
+}
+
+/// The field that an annotation of AppArmor stands for (K8s pkg/api/pod/util.go `ApparmorFieldForAnnotation`).
+fn apparmor(annotation: &str) -> Value {
+    match annotation {
+        "unconfined" => json!({"type": "Unconfined"}),
+        "runtime/default" => json!({"type": "RuntimeDefault"}),
+        other => match other.strip_prefix("localhost/").filter(|name| !name.is_empty()) {
+            Some(name) => json!({"type": "Localhost", "localhostProfile": name}),
+            None => Value::Null,
+        },
+    }
 }
 
 fn volumes(at: &str, spec: &Value, told: &mut Vec<String>) {
     const OLD: [(&str, &str); 9] = [
         ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
-        ("gitRepo", "deprecated in v1.11"),
+        ("gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
         ("scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
         ("flocker", "deprecated in v1.22, non-functional in v1.25+"),
         ("storageos", "deprecated in v1.22, non-functional in v1.25+"),
@@ -123,12 +211,15 @@ fn volumes(at: &str, spec: &Value, told: &mut Vec<String>) {
         ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
         ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
     ];
-    for (i, volume) in items(spec, "volumes").iter().enumerate() {
-        let old = OLD.into_iter().filter(|(kind, _)| present(volume, kind).is_some());
+    for (i, one) in items(spec, "volumes").iter().enumerate() {
+        let old = OLD.into_iter().filter(|(kind, _)| present(one, kind).is_some());
         told.extend(old.map(|(kind, why)| {
             let shown = if kind == "storageos" { "storageOS" } else { kind };
             format!("{at}spec.volumes[{i}].{shown}: {why}")
         }));
+        let claim = &one["ephemeral"]["volumeClaimTemplate"]["spec"];
+        let path = format!("{at}spec.volumes[{i}].ephemeral.volumeClaimTemplate.spec");
+        told.extend(volume::fractions(&path, claim));
     }
 }
 
@@ -151,11 +242,14 @@ fn repeated(at: &str, spec: &Value, told: &mut Vec<String>) {
 /// Bytes have no parts.
 fn fractions(path: &str, amounts: &Value, told: &mut Vec<String>) {
     for name in ["memory", "ephemeral-storage"] {
-        let amount = present(amounts, name).and_then(Quantity::from_value).filter(|amount| !amount.is_integer());
-        told.extend(amount.map(|amount| {
-            format!("{path}[{name}]: fractional byte value \"{amount}\" is invalid, must be an integer")
-        }));
+        told.extend(fraction(path, amounts, name));
     }
+}
+
+/// What is said of one amount that is no whole number of bytes.
+pub(crate) fn fraction(path: &str, amounts: &Value, name: &str) -> Option<String> {
+    let amount = present(amounts, name).and_then(Quantity::from_value).filter(|amount| !amount.is_integer())?;
+    Some(format!("{path}[{name}]: fractional byte value \"{amount}\" is invalid, must be an integer"))
 }
 
 /// A variable that is set twice may be meant: the second value may refer to the first.
@@ -171,35 +265,6 @@ fn environment(path: &str, container: &Value, told: &mut Vec<String>) {
             told.push(format!(
                 "{path}.env[{i}]: hides previous definition of {name:?}, which may be dropped when using apply"
             ));
-        }
-    }
-}
-
-fn ports(at: &str, spec: &Value, told: &mut Vec<String>) {
-    /// Path, host port and host address.
-    type Told<'a> = (String, i64, &'a str);
-    let mut all: HashMap<(i64, &str), Vec<Told<'_>>> = HashMap::new();
-    for list in LISTS {
-        for (i, container) in items(spec, list).iter().enumerate() {
-            for (j, port) in items(container, "ports").iter().enumerate() {
-                let path = format!("{at}spec.{list}[{i}].ports[{j}]");
-                let (host, ip) = (integer(port, "hostPort").unwrap_or_default(), text(port, "hostIP"));
-                let number = integer(port, "containerPort").unwrap_or_default();
-                let others = all.entry((number, text(port, "protocol"))).or_default();
-                for (other, other_host, other_ip) in others.iter().take(TOLD_MAX) {
-                    let how = if (host, ip) == (*other_host, *other_ip) {
-                        "duplicate"
-                    } else if host == 0 || *other_host == 0 {
-                        "overlapping"
-                    } else if host == *other_host && ip.is_empty() != other_ip.is_empty() {
-                        "dangerously ambiguous"
-                    } else {
-                        continue;
-                    };
-                    told.push(format!("{path}: {how} port definition with {other}"));
-                }
-                others.push((path, host, ip));
-            }
         }
     }
 }
@@ -251,7 +316,25 @@ mod tests {
                 json!({"hostAliases": [{"ip": "1.2.3.4"}, {"ip": "1.2.3.4"}]}),
                 "spec.hostAliases[1].ip: duplicate ip \"1.2.3.4\"".into(),
             ),
-            (json!({"volumes": [{"name": "v", "gitRepo": {}}]}), "spec.volumes[0].gitRepo: deprecated in v1.11".into()),
+            (json!({"volumes": [{"name": "v", "gitRepo": {}}]}), "spec.volumes[0].gitRepo: deprecated in v1.11, and disabled by default in v1.33+".into()),
+            (
+                json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}}),
+                "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].labelSelector: a null \
+                 labelSelector results in matching no pod"
+                    .into(),
+            ),
+            (
+                json!({"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}}}),
+                "spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm\
+                 .labelSelector: a null labelSelector results in matching no pod"
+                    .into(),
+            ),
+            (
+                json!({"dnsConfig": {"nameservers": ["2001:db8::0001"]}}),
+                "spec.dnsConfig.nameservers[0]: IPv6 address \"2001:db8::0001\" should be in RFC 5952 canonical format \
+                 (\"2001:db8::1\")"
+                    .into(),
+            ),
             (
                 json!({"topologySpreadConstraints": [{"topologyKey": "a"}]}),
                 "spec.topologySpreadConstraints[0].labelSelector: a null labelSelector results in matching no pod"
