@@ -21,6 +21,7 @@ use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use crate::harness::{Api, pod};
 
@@ -56,6 +57,16 @@ impl Listening {
         config.root_cert = Some(vec![self.authority.certificate().to_vec()]);
         config.auth_info = auth;
         Client::try_from(config).unwrap()
+    }
+
+    /// A connection without a certificate.
+    async fn stranger(&self) -> TlsStream<TcpStream> {
+        let address: SocketAddr = self.address.strip_prefix("https://").unwrap().parse().unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(self.authority.certificate().clone()).unwrap();
+        let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let tcp = TcpStream::connect(address).await.unwrap();
+        TlsConnector::from(Arc::new(config)).connect("127.0.0.1".try_into().unwrap(), tcp).await.unwrap()
     }
 
     fn certificate(&self, user: &str, group: &str) -> AuthInfo {
@@ -145,13 +156,7 @@ async fn who_is_nobody_or_idle_is_sent_away() {
     let patience = Patience { arrival: Duration::from_secs(2), idle: Duration::from_secs(2), ..Patience::default() };
     let api = listen_with(Gate::with(patience)).await;
     let address: SocketAddr = api.address.strip_prefix("https://").unwrap().parse().unwrap();
-    let tls = || async {
-        let mut roots = RootCertStore::empty();
-        roots.add(api.authority.certificate().clone()).unwrap();
-        let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-        let tcp = TcpStream::connect(address).await.unwrap();
-        TlsConnector::from(Arc::new(config)).connect("127.0.0.1".try_into().unwrap(), tcp).await.unwrap()
-    };
+    let tls = || api.stranger();
     // Neither says anything; hyper would wait for the first byte for ever.
     let (silent, spoken) = (TcpStream::connect(address).await.unwrap(), tls().await);
     let (one, other) = futures::join!(rest(silent), rest(spoken));
@@ -177,4 +182,25 @@ async fn who_is_nobody_or_idle_is_sent_away() {
     known.write_all(ask.as_bytes()).await.unwrap();
     let (took, answer) = rest(known).await;
     assert!(took > Duration::from_secs(1) && answer.matches("HTTP/1.1 200").count() == 2, "{took:?} {answer}");
+}
+
+#[tokio::test]
+async fn watch_over_a_websocket_is_a_text_message_per_event() {
+    let api = listen().await;
+    let maps = kube::Api::<ConfigMap>::namespaced(api.client(api.certificate("admin", "system:masters")), "default");
+    let map = |name: &str| serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+    maps.create(&PostParams::default(), &map("before")).await.unwrap();
+    let mut socket = api.stranger().await;
+    let ask = "GET /api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds=3 HTTP/1.1\r\nHost: a\r\n\
+        Authorization: Bearer secret-token\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    socket.write_all(ask.as_bytes()).await.unwrap();
+    let mut first = vec![0; 4096];
+    let read = socket.read(&mut first).await.unwrap();
+    assert!(first[..read].starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&first[..read]));
+    maps.create(&PostParams::default(), &map("after")).await.unwrap();
+    let (_, events) = rest(socket).await;
+    let events = String::from_utf8_lossy(&first[..read]).into_owned() + &events;
+    assert_eq!(events.matches("{\"type\":\"ADDED\"").count(), 2, "{events}");
+    assert!(events.contains("\"name\":\"before\"") && events.contains("\"name\":\"after\""), "{events}");
 }

@@ -1,4 +1,4 @@
-//! Answers in protobuf, for clients that take nothing else. Objects are stored as JSON: who takes both gets that.
+//! Answers in protobuf.
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -11,27 +11,9 @@ use super::body::{ApiBody, BodyError};
 use crate::codec::parse;
 use crate::codec::protobuf::{self, MEDIA_TYPE};
 
-/// The `Accept` header as if it named JSON, if all that can be served of it is protobuf.
-pub(super) fn wanted(accept: &str) -> Option<String> {
-    let media = |clause: &str| clause.split(';').next().unwrap_or_default().trim().to_owned();
-    let mut found = None;
-    for clause in accept.split(',') {
-        match media(clause).as_str() {
-            JSON | "*/*" | "application/*" => return None,
-            // There is no such form of a Table.
-            MEDIA_TYPE if !clause.contains("as=Table") => drop(found.get_or_insert(clause)),
-            _ => {}
-        }
-    }
-    found.map(|clause| clause.replacen(MEDIA_TYPE, JSON, 1))
-}
-
-/// The same answer in protobuf. One that is no object, as a log, stays as it is, and so does a list with more values than a
-/// body may have: clients decode by the content type of the answer.
+/// An answer of JSON in protobuf. A list with more values than a body may have stays as it is: clients decode by the content
+/// type of the answer.
 pub(super) fn encoded(response: Response<ApiBody>) -> Response<ApiBody> {
-    if response.headers().get(CONTENT_TYPE).is_none_or(|kind| kind != JSON) {
-        return response;
-    }
     let (mut parts, body) = response.into_parts();
     let (body, kind) = match body.into_full() {
         Ok(json) => {
@@ -59,26 +41,4 @@ fn frames(lines: &[u8]) -> Result<Bytes, BodyError> {
         out.extend(framed.ok_or_else(|| BodyError("an event has no form in protobuf".to_owned()))?);
     }
     Ok(out.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn protobuf_is_for_who_takes_nothing_else() {
-        for both in [
-            "",
-            "application/json",
-            "application/vnd.kubernetes.protobuf,application/json",
-            "application/vnd.kubernetes.protobuf, */*",
-            "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1",
-            "text/plain",
-        ] {
-            assert_eq!(wanted(both), None, "{both}");
-        }
-        assert_eq!(wanted("application/vnd.kubernetes.protobuf").as_deref(), Some(JSON));
-        let partial = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-        assert_eq!(wanted(&format!("{MEDIA_TYPE}{partial}")), Some(format!("{JSON}{partial}")));
-    }
 }

@@ -5,6 +5,7 @@ mod binary;
 pub(crate) mod body;
 pub(crate) mod connect;
 pub mod discovery;
+mod encoding;
 pub(crate) mod leases;
 mod links;
 mod lists;
@@ -38,17 +39,24 @@ use crate::resource::status::{ApiError, ApiResult};
 use body::ApiBody;
 use output::Form;
 
-use crate::codec::protobuf;
+use crate::codec::yaml::Document;
+use crate::codec::{parse, protobuf};
 use crate::registry::subresource::{eviction, finalize, pod};
 use crate::registry::{cel, metrics, reviews};
 use apimachinery::flow::Flow;
 use apimachinery::user::UserInfo;
+use encoding::{Encoding, YAML};
 use kubelet_api::streaming;
 
 /// The largest request body, as the API server has it.
 pub(crate) const MAX_BODY: usize = 3 * 1024 * 1024;
 
 const JSON: &str = "application/json";
+/// The content types of objects, and of custom ones.
+const OBJECTS: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+const CUSTOM: &str = "application/json, application/yaml";
+/// Memory that the values of a body in YAML may take: it is read twice.
+const YAML_MEMORY: usize = parse::MEMORY_MAX / 2;
 
 /// A request that its user may make. Its body, which may be large, is read only now.
 pub(crate) struct Permitted {
@@ -92,6 +100,14 @@ impl Permitted {
     pub(crate) fn attributes(&self) -> &Attributes {
         &self.attributes
     }
+
+    /// Whether the answer is encoded as its client asks. What comes through a proxy is no object of this API.
+    fn encodes(&self, encoding: Encoding) -> bool {
+        match &self.target {
+            Target::Resource(path) => path.subresource != "proxy",
+            Target::Path(path) => encoding == Encoding::Yaml && path.starts_with("/api"),
+        }
+    }
 }
 
 /// Answers a permitted request. The answer counts for `share`, with its first byte and until its last is sent.
@@ -103,10 +119,10 @@ pub(crate) async fn answer(
     share: &mut Share,
 ) -> Response<ApiBody> {
     let answer = route(inner, permitted, parts, body).await;
-    let of_object = matches!(permitted.target, Target::Resource(_));
     let mut response = answer.unwrap_or_else(|error| failure(&error));
-    if of_object && binary::wanted(&accept(&parts.headers)).is_some() {
-        response = binary::encoded(response);
+    let encoding = encoding::chosen(&accept(&parts.headers)).0;
+    if permitted.encodes(encoding) {
+        response = encoding::encoded(response, encoding);
     }
     if !share.grow(response.body().bytes()) {
         response = failure(&ApiError::busy());
@@ -163,23 +179,43 @@ fn accept(headers: &HeaderMap) -> String {
     values.iter().filter_map(|v| v.to_str().ok()).collect::<Vec<_>>().join(",")
 }
 
-/// The same, with JSON for protobuf that is made of it afterwards.
-fn accept_json(headers: &HeaderMap) -> String {
-    let accept = accept(headers);
-    binary::wanted(&accept).unwrap_or(accept)
+/// The body of a request as JSON.
+struct Sent {
+    json: Bytes,
+    content_type: String,
+    /// What strict reading says of the text.
+    strict: Option<String>,
 }
 
-/// The body as JSON, and its content type. Typed Go clients send protobuf for built-in kinds.
-fn body_as_json(parts: &Parts, body: Bytes) -> ApiResult<(Bytes, String)> {
+/// The body as JSON, and its content type. Typed Go clients send protobuf for built-in kinds. `kind` names the object in errors.
+fn body_as_json(parts: &Parts, body: Bytes, most: usize, kind: &str) -> ApiResult<Sent> {
     let content_type = header(&parts.headers, &CONTENT_TYPE);
-    if content_type.split(';').next().map(str::trim) != Some(protobuf::MEDIA_TYPE) || body.is_empty() {
-        return Ok((body, content_type.to_owned()));
+    let sent = |json, strict| Sent { json, content_type: JSON.to_owned(), strict };
+    match encoding::media(content_type) {
+        _ if body.is_empty() => {}
+        protobuf::MEDIA_TYPE => {
+            return match protobuf::decode(&body) {
+                Ok(object) => Ok(sent(object.to_string().into(), None)),
+                Err(protobuf::DecodeError::UnknownKind { .. }) => Err(ApiError::unsupported_media_type(OBJECTS)),
+                Err(error) => Err(ApiError::bad_request(error.to_string())),
+            };
+        }
+        // For patches Kubernetes knows other types.
+        YAML if parts.method != Method::PATCH => {
+            let refuse = |why: String| {
+                ApiError::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why}"))
+            };
+            let document = Document::read_within(&body, YAML_MEMORY).map_err(refuse)?;
+            // Aliases can make much of a short text.
+            let json = document.value.to_string();
+            if json.len() > most {
+                return Err(ApiError::too_large(most));
+            }
+            return Ok(sent(json.into(), document.strict().err()));
+        }
+        _ => {}
     }
-    match protobuf::decode(&body) {
-        Ok(object) => Ok((object.to_string().into(), JSON.to_owned())),
-        Err(protobuf::DecodeError::UnknownKind { .. }) => Err(ApiError::unsupported_media_type(JSON)),
-        Err(error) => Err(ApiError::bad_request(error.to_string())),
-    }
+    Ok(Sent { json: body, content_type: content_type.to_owned(), strict: None })
 }
 
 async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: Bytes) -> ApiResult<Response<ApiBody>> {
@@ -200,8 +236,10 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
     // What a pod is sent is no object of this API.
     let sent = if serves == Some(Serves::PodProxy) { body.clone() } else { Bytes::new() };
     let body = if sent.is_empty() { body } else { Bytes::new() };
-    let (body, content_type) = body_as_json(parts, body)?;
-    if reviews::is(path) && Form::negotiate(&accept_json(&parts.headers), query)? != Form::Json {
+    let kind = resource.as_deref().map_or(path.resource.as_str(), |resource| &resource.kind);
+    let Sent { json: body, content_type, strict } = body_as_json(parts, body, permitted.body_max(), kind)?;
+    let (encoding, accepted) = encoding::chosen(&accept(&parts.headers));
+    if reviews::is(path) && Form::negotiate(&accepted, query)? != Form::Json {
         // A review has no metadata that could be shown alone, and makes no rows.
         return Err(ApiError::not_acceptable());
     }
@@ -221,6 +259,7 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
         warnings: resource.strategy().deprecation().into_iter().collect(),
         writer: Writer::new(query.text("fieldManager"), header(&parts.headers, &USER_AGENT), &path.subresource),
         managed: None,
+        strict,
         cel: cel::Asked::default(),
     };
     if matches!(resource.hooks, Hooks::Measured) {
@@ -236,22 +275,30 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
         Some(Serves::Log) => return log(inner, &ctx, parts).await,
         _ => {}
     }
-    let form = Form::negotiate(&accept_json(&parts.headers), query)?;
-    let binary = binary::wanted(&accept(&parts.headers)).is_some();
+    let form = Form::negotiate(&accepted, query)?;
+    let binary = encoding == Encoding::Protobuf;
     if form == Form::Json && resource.is_custom() && binary {
         return Err(ApiError::not_acceptable());
     }
     if attributes.verb == "watch" {
+        // YAML has no frames (K8s apimachinery pkg/runtime/serializer/codec_factory.go).
+        if encoding == Encoding::Yaml {
+            return Err(ApiError::not_acceptable());
+        }
         let stream = watch::open(&ctx, inner, form, &permitted.flow)?;
+        if streaming::wants_socket(parts) && encoding == Encoding::Json {
+            return watch::over_socket(inner, stream, parts, (&permitted.flow, attributes));
+        }
         return Ok(respond(200, JSON, ApiBody::stream(stream)));
     }
     let all = attributes.verb == "deletecollection" && path.subresource.is_empty();
     let answer = if all && (!resource.namespaced || !path.namespace.is_empty()) {
-        delete::delete_collection(&mut ctx, &body).await?
+        delete::delete_collection(&mut ctx, &body).await
     } else {
-        cel::answered(&mut ctx, |ctx| verb(ctx, &attributes.verb, &content_type, &body)).await?
+        cel::answered(&mut ctx, |ctx| verb(ctx, &attributes.verb, &content_type, &body)).await
     };
-    let mut response = encode(inner, permitted, &ctx, (form, binary), answer)?;
+    let answer = answer.and_then(|answer| encode(inner, permitted, &ctx, (form, binary), answer));
+    let mut response = answer.unwrap_or_else(|error| failure(&error));
     warn(&mut response, &ctx.warnings);
     Ok(response)
 }
@@ -282,9 +329,10 @@ fn check_scope(resource: &Resource, path: &ResourcePath) -> ApiResult<()> {
 }
 
 fn verb(ctx: &mut Context<'_>, verb: &str, content_type: &str, body: &Bytes) -> ApiResult<Answer> {
-    let media = content_type.split(';').next().unwrap_or_default().trim().to_owned();
+    let media = encoding::media(content_type).to_owned();
     if matches!(verb, "create" | "update") && !matches!(media.as_str(), "" | JSON | "*/*") {
-        return Err(ApiError::unsupported_media_type(JSON));
+        let accepted = if ctx.resource.is_custom() { CUSTOM } else { OBJECTS };
+        return Err(ApiError::unsupported_media_type(accepted));
     }
     if !ctx.path.subresource.is_empty() {
         return subresource(ctx, verb, &media, body);

@@ -8,7 +8,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response};
+use http::header::USER_AGENT;
+use http::{HeaderMap, HeaderValue, Request, Response};
 
 use super::arrival;
 use super::body::ApiBody;
@@ -96,7 +97,7 @@ impl Server {
 
     /// The API without sockets, for this identity: `kube::Client::new(server.service(user), "default")`.
     pub fn service(&self, identity: UserInfo) -> LocalService {
-        LocalService { server: self.clone(), identity }
+        LocalService { server: self.clone(), identity, agent: None }
     }
 
     /// Returns when the disk has refused to sync the state file. What a restart will find is then known to nobody, so
@@ -222,6 +223,15 @@ async fn keep(inner: Weak<Inner>) {
 pub struct LocalService {
     server: Server,
     identity: UserInfo,
+    agent: Option<&'static str>,
+}
+
+impl LocalService {
+    /// The same with a `User-Agent` for requests that have none: it names the writer in `managedFields`.
+    #[must_use]
+    pub fn named(self, agent: &'static str) -> Self {
+        Self { agent: Some(agent), ..self }
+    }
 }
 
 impl<B> tower::Service<Request<B>> for LocalService
@@ -238,8 +248,11 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let this = self.clone();
+        if let Some(agent) = this.agent {
+            request.headers_mut().entry(USER_AGENT).or_insert(HeaderValue::from_static(agent));
+        }
         Box::pin(async move { Ok(this.server.handle(&this.identity, request).await) })
     }
 }

@@ -5,13 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::Stream;
+use futures::{Stream, StreamExt};
+use http::Response;
+use http::request::Parts;
 use jiff::Timestamp;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::time::Instant;
 
-use super::body::BodyError;
+use super::body::{self, ApiBody, BodyError};
+use super::connect;
 use super::output::{self, Form};
+use crate::auth::Attributes;
 use crate::registry::Context;
 use crate::registry::list::{Selection, resource_version};
 use crate::resource::Resource;
@@ -21,6 +25,7 @@ use crate::storage::{Change, ChangeKind, Held, Interest, LEASES, Most, Stored, S
 use apimachinery::field::FieldError;
 use apimachinery::flow::Flow;
 use apimachinery::key::ObjectKey;
+use kubelet_api::streaming;
 
 /// What one part of the stream gathers, about: there may be many watches, and what each holds is its client's.
 const CHUNK: usize = 32 << 10;
@@ -142,6 +147,24 @@ pub(crate) fn open(
     }
     drop(store);
     Ok(futures::stream::unfold(watch, |mut watch| async move { watch.next().await.map(|bytes| (Ok(bytes), watch)) }))
+}
+
+/// Answers 101 and sends a watch as messages. Both its place and the bytes that are under way are counted until they are
+/// sent, as those of a body are.
+pub(crate) fn over_socket(
+    inner: &Inner,
+    stream: impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static,
+    parts: &Parts,
+    (flow, attributes): (&Flow, &Attributes),
+) -> ApiResult<Response<ApiBody>> {
+    let place = inner.limits.enter(flow, attributes).ok_or_else(ApiError::busy)?;
+    let (answers, flow) = (Arc::clone(&inner.limits.answers), flow.clone());
+    let lines = stream.scan((), move |(), part| {
+        let counted = |part: Bytes| Some(body::held(part.clone(), answers.take(&flow, part.len())?));
+        std::future::ready(part.ok().and_then(counted))
+    });
+    let answer = streaming::events(lines, parts, place).map_err(connect::refusal)?;
+    Ok(answer.map(|()| ApiBody::full(Bytes::new())))
 }
 
 fn too_old(asked: u64, oldest: u64) -> ApiError {

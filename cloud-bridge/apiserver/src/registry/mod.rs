@@ -50,6 +50,8 @@ pub(crate) struct Context<'a> {
     pub(crate) writer: managed_fields::Writer,
     /// The managedFields that server-side apply worked out.
     pub(crate) managed: Option<Value>,
+    /// What strict reading says of the text of the body.
+    pub(crate) strict: Option<String>,
     /// What was asked about validation rules.
     pub(crate) cel: cel::Asked,
 }
@@ -214,7 +216,9 @@ impl Context<'_> {
         source: Option<&Bytes>,
     ) -> Result<Value, String> {
         let Decoded { value, unknown } = self.checked(value)?;
-        let complaints = complaints(unknown, duplicates, source);
+        let mut complaints = complaints(unknown, duplicates, source);
+        // A verb may run again.
+        complaints.splice(0..0, self.strict.clone());
         match self.query.text("fieldValidation") {
             _ if complaints.is_empty() => {}
             "Strict" => return Err(format!("strict decoding error: {}", complaints.join(", "))),

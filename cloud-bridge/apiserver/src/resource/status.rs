@@ -101,7 +101,9 @@ impl ApiError {
         let mut error = Self::new(
             406,
             "NotAcceptable",
-            "406: Not Acceptable\n\nAvailable representations: application/json, application/json;stream=watch",
+            "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
+             application/vnd.kubernetes.protobuf, application/json;stream=watch, \
+             application/vnd.kubernetes.protobuf;stream=watch",
         );
         error.details = json!({});
         error

@@ -45,7 +45,8 @@ fn message(bytes: Bytes, base64: bool) -> Message {
     if base64 { Message::text(STANDARD.encode(bytes)) } else { Message::binary(bytes) }
 }
 
-async fn gone(client: &mut SocketIn) {
+/// Ends when the client has.
+pub(super) async fn gone(client: &mut SocketIn) {
     async fn read(client: &mut SocketIn) -> Option<Infallible> {
         loop {
             client.next().await?.ok().filter(|message| !message.is_close())?;

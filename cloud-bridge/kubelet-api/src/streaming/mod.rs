@@ -7,6 +7,7 @@
 //! | `session` | exec and attach |
 //! | `forward` | port-forward |
 //! | `log` | a log over a WebSocket |
+//! | `events` | a watch over a WebSocket |
 //! | `proxy` | HTTP to a port of a pod |
 //! | `status`, `resize` | pure: how a session ended, and its terminal's size |
 //! | `spdy` | SPDY/3.1 |
@@ -14,6 +15,7 @@
 //!
 //! The embedded API and the kubelet API use the same code. Whether a caller may do this is theirs to decide.
 
+mod events;
 mod forward;
 mod log;
 mod negotiate;
@@ -27,6 +29,8 @@ mod wire;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use futures::Stream;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 pub use hyper::upgrade::OnUpgrade;
@@ -147,6 +151,29 @@ pub fn log(stream: LogStream, parts: &Parts) -> Result<Response<()>, ErrorRespon
             Ok(upgraded) => log::serve(upgraded, stream, agreed.version == negotiate::BASE64).await,
             Err(error) => ::log::debug!("a log over a WebSocket: upgrade: {error}"),
         }
+    });
+    Ok(answer)
+}
+
+/// Sends a watch over a WebSocket: 101, or why not. Each item of the stream is one or more whole lines; `place` is kept until the
+/// end.
+pub fn events(
+    stream: impl Stream<Item = Bytes> + Send + 'static,
+    parts: &Parts,
+    place: impl Send + 'static,
+) -> Result<Response<()>, ErrorResponse> {
+    let headers = negotiate::watch(&parts.headers)?;
+    let upgrading = parts.extensions.get::<OnUpgrade>().cloned();
+    let upgrading = upgrading.ok_or_else(|| ErrorResponse::bad_request("this connection cannot be upgraded"))?;
+    let mut answer = Response::new(());
+    *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    *answer.headers_mut() = headers;
+    tokio::spawn(async move {
+        match upgrading.await {
+            Ok(upgraded) => events::serve(upgraded, stream).await,
+            Err(error) => ::log::debug!("a watch over a WebSocket: upgrade: {error}"),
+        }
+        drop(place);
     });
     Ok(answer)
 }

@@ -92,6 +92,25 @@ pub(crate) fn log(headers: &HeaderMap) -> Result<Agreed, ErrorResponse> {
     socket(headers, &[("binary.k8s.io", 1), ("base64.binary.k8s.io", BASE64)], Transport::Socket)
 }
 
+/// The headers of the answer to a watch over a WebSocket, which has no protocol of its own: the only one that a client names
+/// is agreed to (golang.org/x/net/websocket hybi.go).
+///
+/// # Errors
+/// As [`session`].
+pub(crate) fn watch(headers: &HeaderMap) -> Result<HeaderMap, ErrorResponse> {
+    let mut answer = websocket::handshake(headers).map_err(ErrorResponse::bad_request)?;
+    let asked: Vec<&str> = websocket::protocols(headers).collect();
+    match asked.as_slice() {
+        [] => {}
+        [one] => {
+            let protocol = HeaderValue::from_str(one).map_err(|wrong| ErrorResponse::bad_request(wrong.to_string()))?;
+            answer.insert(header::SEC_WEBSOCKET_PROTOCOL, protocol);
+        }
+        _ => return Err(ErrorResponse::bad_request("a watch has one WebSocket protocol at the most")),
+    }
+    Ok(answer)
+}
+
 /// Whether a client wants a WebSocket.
 pub(crate) fn wants_socket(headers: &HeaderMap) -> bool {
     matches!(upgrade(headers), Some(Upgrade::WebSocket))

@@ -2,6 +2,7 @@
 //! Depth and memory are bounded as they are for JSON. What plain words mean: `scalar`.
 
 mod scalar;
+pub(crate) mod write;
 
 use std::collections::HashMap;
 

@@ -72,6 +72,7 @@ pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes
         warnings: Vec::new(),
         writer: ctx.writer.clone(),
         managed: None,
+        strict: None,
         cel: std::mem::take(&mut ctx.cel),
     };
     let stored = update::replace(&mut main, &mut store, &current, new, None, dry_run);
