@@ -9,7 +9,11 @@ use crate::listen::metrics_port::PlainPorts;
 use anyhow::{Context, bail};
 use clap::Args;
 use edge_protocol::duration::Typed;
+use http::Request;
+use http::header::{HeaderValue, USER_AGENT};
+use kube::client::{Body, ClientBuilder};
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use tower::util::MapRequestLayer;
 
 /// How nodes are let in.
 #[derive(Debug, Clone, Args)]
@@ -61,7 +65,14 @@ pub async fn client(kubeconfig: Option<PathBuf>) -> anyhow::Result<kube::Client>
         }
         None => kube::Config::incluster().context("no --kubeconfig, and not in a pod of a cluster")?,
     };
-    Ok(kube::Client::try_from(config)?)
+    Ok(ClientBuilder::try_from(config)?.with_layer(&MapRequestLayer::new(named)).build())
+}
+
+/// Gives a request without `User-Agent` the bridge's: it names the writer in `managedFields`.
+fn named(mut request: Request<Body>) -> Request<Body> {
+    const AGENT: &str = concat!("cloud-bridge/", env!("CARGO_PKG_VERSION"));
+    request.headers_mut().entry(USER_AGENT).or_insert(HeaderValue::from_static(AGENT));
+    request
 }
 
 pub(crate) fn duration(text: &str) -> anyhow::Result<Duration> {
@@ -101,6 +112,15 @@ pub(crate) fn port_range(text: &str) -> anyhow::Result<(u16, u16)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requests_are_named_once() {
+        let bare = named(Request::new(Body::empty()));
+        assert!(bare.headers()[USER_AGENT].to_str().unwrap().starts_with("cloud-bridge/"));
+        let request = Request::builder().header(USER_AGENT, "kubelet").body(Body::empty()).unwrap();
+        let named = named(request);
+        assert_eq!(named.headers().get_all(USER_AGENT).iter().collect::<Vec<_>>(), ["kubelet"]);
+    }
 
     #[test]
     fn durations_and_ports() {

@@ -14,7 +14,7 @@ use futures::future::BoxFuture;
 use serde_json::json;
 
 use crate::accept::Gate;
-use crate::bridge::clients::Clients;
+use crate::bridge::clients::{Clients, KUBELET};
 use crate::bridge::{BRIDGED_LABEL, Bridge, ServiceScope, Settings};
 use crate::certificates;
 use crate::flags::{self, NodeFlags};
@@ -192,10 +192,11 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         toleration_seconds: options.evict_after.and_then(|after| i64::try_from(after.as_secs()).ok()),
         ..Config::new(options.state.join("api.db"))
     })?;
-    let client = local(&api, &UserInfo::master("cloud-bridge"));
+    let as_bridge = |agent| local(&api, &UserInfo::master("cloud-bridge"), agent);
+    let (client, controllers) = (as_bridge("cloud-bridge"), as_bridge("kube-controller-manager"));
     let clients = {
         let (api, leases) = (api.clone(), api.clone());
-        Clients::new(client.clone(), move |node| local(&api, &UserInfo::node(node)))
+        Clients::new(client.clone(), move |node| local(&api, &UserInfo::node(node), KUBELET))
             .with_renewal(move |node, time| leases.renew_lease(node, time))
     };
 
@@ -261,14 +262,14 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         never = Notify::from_env().run() => match never {},
         () = serving.keep_fresh() => {}
         () = keep_kubeconfig(&kubeconfig, &authority, api_address) => {}
-        () = kept("the controllers of workloads", || workloads::run(client.clone(), workloads.clone())) => {}
+        () = kept("the controllers of workloads", || workloads::run(controllers.clone(), workloads.clone())) => {}
         never = own_endpoints => match never {},
-        () = kept("the signer", || certificates::run(client.clone(), Arc::clone(&authority))) => {}
-        () = kept("the end of volumes", || local_volumes::run(client.clone(), Arc::new(bridge.clone()))) => {}
-        () = kept("load balancers", || load_balancer::run(client.clone())), if options.load_balancer.is_some() => {}
-        () = kept("the autoscaler", || podautoscaler::run(client.clone(), options.autoscalers.options())) => {}
-        () = kept("the scheduler", || scheduler::run(client.clone())) => {}
-        () = kept("the node lifecycle", || node_lifecycle::run(client.clone(), BRIDGED_LABEL, lifecycle.clone())) => {}
+        () = kept("the signer", || certificates::run(controllers.clone(), Arc::clone(&authority))) => {}
+        () = kept("the end of volumes", || local_volumes::run(controllers.clone(), Arc::new(bridge.clone()))) => {}
+        () = kept("load balancers", || load_balancer::run(controllers.clone())), if options.load_balancer.is_some() => {}
+        () = kept("the autoscaler", || podautoscaler::run(controllers.clone(), options.autoscalers.options())) => {}
+        () = kept("the scheduler", || scheduler::run(as_bridge("kube-scheduler"))) => {}
+        () = kept("the node lifecycle", || node_lifecycle::run(controllers.clone(), BRIDGED_LABEL, lifecycle.clone())) => {}
         why = api.lost_disk() => anyhow::bail!("{why}: ending, so that a restart reads what the disk has"),
         signal = signal::wait() => log::info!("{} received, ending", signal?),
     }
@@ -288,9 +289,9 @@ async fn kept<F: Future>(work: &str, begin: impl FnMut() -> F) -> F::Output {
     steps::part(work, panics::keep(work, begin)).await
 }
 
-/// A client of the API in this process.
-fn local(api: &Server, user: &UserInfo) -> kube::Client {
-    kube::Client::new(api.service(user.clone()), "default")
+/// A client of the API in this process. `agent` names it in `managedFields`, as Kubernetes' parts are named.
+fn local(api: &Server, user: &UserInfo, agent: &'static str) -> kube::Client {
+    kube::Client::new(api.service(user.clone()).named(agent), "default")
 }
 
 /// Writes the administrator's kubeconfig again every month: a bridge may run for longer than its certificate. The first

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use http::header::USER_AGENT;
 use http::{HeaderValue, Request};
 use kube::Client;
 use kube::client::Body;
@@ -61,6 +62,9 @@ impl Clients {
     }
 }
 
+/// The `User-Agent` of requests in the name of a node.
+pub const KUBELET: &str = "kubelet";
+
 fn user(node: &str) -> HeaderValue {
     // Names of nodes are checked when the certificate is read; nothing else gets here.
     HeaderValue::from_str(&node_user(node)).unwrap_or(HeaderValue::from_static("system:anonymous"))
@@ -72,6 +76,7 @@ fn impersonate(base: &Client, node: &str) -> Client {
     let service = tower::service_fn(move |mut request: Request<Body>| {
         request.headers_mut().insert(IMPERSONATE_USER, user.clone());
         request.headers_mut().insert(IMPERSONATE_GROUP, HeaderValue::from_static(NODE_GROUP));
+        request.headers_mut().insert(USER_AGENT, HeaderValue::from_static(KUBELET));
         let base = base.clone();
         async move { base.send(request).await }
     });

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use http::header::USER_AGENT;
 use http::{HeaderName, HeaderValue, Method, Request};
 use kube::Client;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::clients::KUBELET;
 use super::counters;
 use crate::pki::authority::NODE_GROUP;
 
@@ -128,6 +130,7 @@ impl Requests {
         if let Some(user) = &self.node {
             request.headers_mut().insert(IMPERSONATE_USER, user.clone());
             request.headers_mut().insert(IMPERSONATE_GROUP, HeaderValue::from_static(NODE_GROUP));
+            request.headers_mut().insert(USER_AGENT, HeaderValue::from_static(KUBELET));
         }
         counters::API_REQUESTS.one();
         let answer = self.client.request(request).await;

@@ -4,6 +4,7 @@
 
 mod access;
 mod accounts;
+mod answers;
 mod apply;
 mod autoscalers;
 mod budgets;
@@ -33,3 +34,4 @@ mod tls;
 mod validations;
 mod watches;
 mod workloads;
+mod yaml;
