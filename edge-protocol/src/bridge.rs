@@ -147,6 +147,16 @@ impl BridgeSession {
         self.report_bytes
     }
 
+    /// Memory that these reports take, in bytes.
+    pub fn report_weight(&self) -> usize {
+        self.report_weight
+    }
+
+    /// Limits what the next messages may take in memory, in bytes: a heavier one ends the connection.
+    pub fn set_room(&mut self, room: usize) {
+        self.decoder.set_room(room);
+    }
+
     /// Whether the next change is a large object that has to be [allowed](Self::allow_large).
     pub fn wants_large(&self) -> bool {
         self.down.wants_large()

@@ -173,6 +173,8 @@ pub struct Decoder {
     slices: String,
     last_size: usize,
     last_weight: usize,
+    /// What a message may take in memory for now, where that is less than messages of its direction ever may.
+    room: Option<usize>,
 }
 
 impl Decoder {
@@ -186,13 +188,18 @@ impl Decoder {
         self.last_weight
     }
 
+    /// Limits what the next messages may take in memory, in bytes.
+    pub fn set_room(&mut self, room: usize) {
+        self.room = Some(room);
+    }
+
     /// # Errors
     /// Any error means that the peer cannot be followed any further: drop the connection.
     pub fn decode<T: Message>(&mut self, frame: &str) -> Result<Decoded<T>, FrameError> {
         if frame.len() > MAX_FRAME {
             return Err(FrameError::FrameTooLarge(frame.len()));
         }
-        self.last_weight = weigh::<T>(frame)?;
+        self.last_weight = weigh::<T>(frame, self.room)?;
         let message = match parse::<T>(frame)? {
             Decoded::Message(message) => message,
             other => return Ok(other),
@@ -214,7 +221,7 @@ impl Decoder {
         }
         self.last_size = length;
         let text = std::mem::take(&mut self.slices);
-        self.last_weight = weigh::<T>(&text)?;
+        self.last_weight = weigh::<T>(&text, self.room)?;
         match parse::<T>(&text)? {
             Decoded::Message(message) => match message.into_part() {
                 Ok(_) => Err(FrameError::NestedPart),
@@ -230,12 +237,13 @@ pub(crate) fn too_large<T: Message>(text: &str) -> Option<String> {
     if text.len() > T::MAX {
         return Some(format!("message of {} bytes is over the link's limit of {}", text.len(), T::MAX));
     }
-    weigh::<T>(text).err().map(|error| format!("{error}, though its text has only {} bytes", text.len()))
+    weigh::<T>(text, None).err().map(|error| format!("{error}, though its text has only {} bytes", text.len()))
 }
 
-fn weigh<T: Message>(text: &str) -> Result<usize, FrameError> {
+fn weigh<T: Message>(text: &str, room: Option<usize>) -> Result<usize, FrameError> {
+    let limit = room.unwrap_or(T::MAX_WEIGHT).min(T::MAX_WEIGHT);
     match weight(text) {
-        weight if weight > T::MAX_WEIGHT => Err(FrameError::TooHeavy { weight, limit: T::MAX_WEIGHT }),
+        weight if weight > limit => Err(FrameError::TooHeavy { weight, limit }),
         weight => Ok(weight),
     }
 }

@@ -8,6 +8,7 @@
 //! | `node_informer` | the Node objects: rewritten when somebody else changed them |
 //! | `node_access` | which nodes may connect |
 //! | `sites` | pure: which nodes share a LAN, and what they are told of each other |
+//! | `pod_ranges` | pure: which node's pods have an address |
 //! | `credential` | the certificate that a connection was made with |
 //! | `node` | one node's state and its present connection |
 //! | `session` | one connection |
@@ -44,6 +45,7 @@ mod node;
 mod node_access;
 mod node_informer;
 pub mod overview;
+mod pod_ranges;
 mod pod_references;
 mod policy_view;
 mod process;
@@ -124,6 +126,8 @@ impl Bridge {
             leases: Arc::new(Semaphore::new(API_TURNS)),
             writes: Arc::new(Semaphore::new(API_TURNS)),
             large: Arc::new(Semaphore::new(LARGE_TURNS)),
+            report_pool: Arc::default(),
+            pod_ranges: Arc::default(),
             informers: sender,
             node_access: NodeAccess::default(),
             sites: watch::Sender::new(Sites::default()),

@@ -57,11 +57,13 @@ pub(super) async fn run(shared: Weak<Shared>, client: Client) {
                     }
                 }
                 shared.all_located(|name| listed.contains(name));
+                shared.pod_ranges.retain(|name| listed.contains(name));
                 listed = HashSet::new();
                 shared.autonomy.listed();
             }
             Ok(Event::Delete(node)) => {
                 shared.located(node.name(), None);
+                shared.pod_ranges.set(node.name(), &[]);
                 questions.push(gone(weak, node.name().to_owned()));
             }
             Err(error) => log::warn!("watching nodes: {error}"),
@@ -72,6 +74,7 @@ pub(super) async fn run(shared: Weak<Shared>, client: Client) {
 fn apply(shared: &Arc<Shared>, node: &SlimNode) {
     shared.access_changed(node.name(), Access::of(&node.metadata));
     shared.located(node.name(), Neighbour::of(&node.metadata, node.pod_cidrs()));
+    shared.pod_ranges.set(node.name(), node.pod_cidrs());
     if let Some(session) = node.session() {
         shared.session_seen(node.name(), session);
     }

@@ -4,6 +4,7 @@
 mod budget;
 mod devices;
 mod large;
+pub(super) mod pool;
 mod rules;
 mod serving;
 mod socket;
@@ -35,6 +36,7 @@ use crate::pki::clock;
 use apimachinery::panics;
 use budget::{Budget, TURN};
 use large::Large;
+use pool::Stake;
 use sampan_log::printable::printable;
 use serving::Serving;
 pub use socket::Socket;
@@ -105,6 +107,7 @@ struct Connection {
     renewal: Renewal,
     rejections: Rejections,
     budget: Budget,
+    stake: Stake,
     requests: Requests,
     streams: Serving,
     /// Held while the node comes in.
@@ -136,6 +139,7 @@ impl Connection {
         let mut reports = Reports::new(Arc::clone(&node), link.session, requests.clone(), own, overrides);
         reports.replicated = shared.settings.replicated;
         reports.mirror_namespaces = Arc::clone(&shared.settings.mirror_namespaces);
+        reports.pod_ranges = Arc::clone(&shared.pod_ranges);
         Self {
             session,
             start: Instant::now(),
@@ -147,6 +151,7 @@ impl Connection {
             renewal: Renewal::default(),
             rejections: Rejections::default(),
             budget: Budget::default(),
+            stake: Stake::new(&shared.report_pool),
             requests,
             streams: Serving::default(),
             place: None,
@@ -178,8 +183,10 @@ impl Connection {
         let mut pending = None;
         let expiry = tokio::time::sleep(self.expires_in());
         let mut expiry = std::pin::pin!(expiry);
-        let node = Arc::clone(&self.node);
+        let (node, pool) = (Arc::clone(&self.node), Arc::clone(&self.shared.report_pool));
         let ended = loop {
+            self.stake.set(self.session.report_weight());
+            let may_read = self.stake.may_read();
             let not_before = self.start + self.budget.not_before();
             self.take_events();
             self.come_in();
@@ -204,7 +211,8 @@ impl Connection {
                 Some(done) = self.work.next(), if !self.work.is_empty() => self.finish(done),
                 Some(command) = commands.next() => self.command(command),
                 () = node.changed.notified() => Ok(()),
-                frame = read(not_before, &mut receiver) => match frame {
+                () = pool.freed(), if !may_read => Ok(()),
+                frame = read(not_before, &mut receiver), if may_read => match frame {
                     Ok(frame) => {
                         let started = self.now();
                         let taken = self.take(&frame);
@@ -319,6 +327,7 @@ impl Connection {
 
     fn frame(&mut self, frame: &Frame) -> Result<(), SessionError> {
         let now = self.now();
+        self.session.set_room(self.stake.room());
         match frame {
             Frame::Text(text) => self.session.handle(&mut self.node.state(), text, now)?,
             Frame::Binary(bytes) => self.session.handle_binary(&mut self.node.state(), bytes, now)?,

@@ -19,9 +19,11 @@ use super::informers::command::{Command, Wanted};
 use super::jobs::Jobs;
 use super::node::Node;
 use super::node_access::{self, NodeAccess, NotAdmitted};
+use super::pod_ranges::PodRanges;
 use super::reports::NodeOverrides;
 use super::rules::post::Poster;
 use super::rules::watch::RuleWatch;
+use super::session::pool::Pool;
 use super::settings::Settings;
 use super::sites::{Neighbour, Sites};
 use crate::pki::authority::hex;
@@ -38,6 +40,10 @@ pub(super) struct Shared {
     pub(super) leases: Arc<Semaphore>,
     pub(super) writes: Arc<Semaphore>,
     pub(super) large: Arc<Semaphore>,
+    /// Memory for reports that are not in the API yet.
+    pub(super) report_pool: Arc<Pool>,
+    /// Where the pods of each node have their addresses.
+    pub(super) pod_ranges: Arc<PodRanges>,
     pub(super) autonomy: Autonomy,
     pub(super) informers: mpsc::UnboundedSender<Command>,
     pub(super) node_access: NodeAccess,

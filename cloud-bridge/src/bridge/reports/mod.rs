@@ -13,6 +13,7 @@ mod node;
 mod pod;
 mod shape;
 
+use std::borrow::Cow;
 use std::collections::{HashSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
@@ -21,6 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use edge_protocol::message::{ObjectKey, Report};
 use jiff::Timestamp;
 use kube::core::response::StatusCause;
+use sampan_log::printable::printable;
 use serde_json::Value;
 
 pub(super) use event::refusal_event;
@@ -29,6 +31,7 @@ pub use node::{AddressType, KubeletEndpoint, NodeOverrides};
 pub(super) use node::{RULES_ANNOTATION, SESSION_ANNOTATION};
 
 use super::node::Node;
+use super::pod_ranges::PodRanges;
 use super::requests::{Requests, code};
 use super::work_queue::Outcome;
 
@@ -46,6 +49,8 @@ pub(super) struct Reports {
     pub(super) replicated: bool,
     /// Where the node may have mirror pods; none named: everywhere.
     pub(super) mirror_namespaces: Arc<[String]>,
+    /// Where the pods of each node have their addresses.
+    pub(super) pod_ranges: Arc<PodRanges>,
     /// From where the node has connected; only of one that wants routes.
     pub(super) lan: OnceLock<IpAddr>,
     /// Where the API says that it is: its addresses on its LAN, and from where it has connected.
@@ -77,6 +82,7 @@ impl Reports {
             session,
             replicated: false,
             mirror_namespaces: Arc::default(),
+            pod_ranges: Arc::default(),
             lan: OnceLock::new(),
             place: Mutex::default(),
             claimed: AtomicBool::new(false),
@@ -101,11 +107,13 @@ impl Reports {
             return outcome(Err(failure));
         }
         let written = match report {
-            Report::PodStatus { namespace, name, uid, status } if self.replicated => {
-                self.fenced_status(namespace, name, uid, status).await
-            }
             Report::PodStatus { namespace, name, uid, status } => {
-                pod::status(&self.requests, None, namespace, name, uid, status).await
+                let status = self.with_own_addresses(namespace, name, status);
+                if self.replicated {
+                    self.fenced_status(namespace, name, uid, &status).await
+                } else {
+                    pod::status(&self.requests, None, namespace, name, uid, &status).await
+                }
             }
             Report::PodGone { namespace, name, uid } => pod::gone(&self.requests, namespace, name, uid).await,
             Report::Node { node } => self.write_node(node).await,
@@ -117,6 +125,15 @@ impl Reports {
             Report::Unknown => return Outcome::Refused("this bridge does not know such a report".to_owned()),
         };
         judged(report, written)
+    }
+
+    /// A pod's status without addresses that are another node's: Services and NetworkPolicies would go by them.
+    fn with_own_addresses<'a>(&self, namespace: &str, name: &str, status: &'a Value) -> Cow<'a, Value> {
+        let node = &self.node.name;
+        let Some((right, why)) = self.pod_ranges.without_foreign(node, status) else { return Cow::Borrowed(status) };
+        let what = printable(format_args!("status of pod {namespace}/{name}: {why}")).to_string();
+        log::warn!("node {node}: {what}; written without addresses");
+        Cow::Owned(right)
     }
 
     /// Writes the node's object again as last reported, after somebody else changed or deleted it.
