@@ -54,6 +54,11 @@ fn g19_what_grows_when_it_is_parsed_is_refused_before() {
         format!("{{\"up\":{{\"id\":1,\"report\":{{\"report\":\"node\",\"node\":{many}}}}}}}")
     };
     assert!(Decoder::default().decode::<ToCloud>(&up(5_000)).is_ok());
+    let mut narrow = Decoder::default();
+    narrow.set_room(10_000);
+    assert!(matches!(narrow.decode::<ToCloud>(&up(5_000)), Err(FrameError::TooHeavy { limit: 10_000, .. })));
+    narrow.set_room(usize::MAX);
+    assert!(narrow.decode::<ToCloud>(&up(5_000)).is_ok());
     let refused = Decoder::default().decode::<ToCloud>(&up(100_000));
     assert!(matches!(refused, Err(FrameError::TooHeavy { .. })), "{refused:?}");
     let text = up(100_000);

@@ -25,11 +25,11 @@ async fn bodies_may_be_yaml() {
     assert_eq!(send(&api, "POST", &all, manifest).await.ok()["data"], json!({"port": "80"}));
     let twice = format!("{manifest}  port: \"81\"\n");
     let strict = send(&api, "PUT", &format!("{all}/m?fieldValidation=Strict"), &twice).await;
-    strict.fails_with(400, "strict decoding error: error converting YAML to JSON: yaml: unmarshal errors");
+    strict.fails_with(400, "strict decoding error: yaml: unmarshal errors:\n  line 7: key \"port\" already set in map");
     let warned = send(&api, "PUT", &format!("{all}/m"), &twice).await;
     assert_eq!((warned.code, &warned.body["data"]["port"]), (200, &json!("81")));
     assert!(warned.warnings.iter().any(|text| text.contains("line 7: key")), "{:?}", warned.warnings);
-    send(&api, "POST", &all, "kind: [").await.fails_with(400, "(must be of type ConfigMap): error converting YAML");
+    send(&api, "POST", &all, "kind: [").await.fails_with(400, "the object provided is unrecognized (must be of type ConfigMap): yaml: line ");
     send(&api, "DELETE", &format!("{all}/m"), "propagationPolicy: Background\n").await.ok();
     assert_eq!(send(&api, "PATCH", &format!("{all}/m"), "a: b").await.code, 415);
 }

@@ -202,7 +202,10 @@ fn body_as_json(parts: &Parts, body: Bytes, most: usize, kind: &str) -> ApiResul
         }
         // For patches Kubernetes knows other types.
         YAML if parts.method != Method::PATCH => {
+            // In the words of YAMLToJSON, which apply wraps into others.
+            let bare = |why: String| why.replacen("error converting YAML to JSON: ", "", 1);
             let refuse = |why: String| {
+                let why = bare(why);
                 ApiError::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why}"))
             };
             let document = Document::read_within(&body, YAML_MEMORY).map_err(refuse)?;
@@ -211,7 +214,7 @@ fn body_as_json(parts: &Parts, body: Bytes, most: usize, kind: &str) -> ApiResul
             if json.len() > most {
                 return Err(ApiError::too_large(most));
             }
-            return Ok(sent(json.into(), document.strict().err()));
+            return Ok(sent(json.into(), document.strict().err().map(bare)));
         }
         _ => {}
     }
