@@ -9,6 +9,7 @@ use http::{HeaderValue, Request};
 use kube::Client;
 use kube::client::Body;
 
+pub use super::requests::KUBELET;
 use super::requests::{IMPERSONATE_GROUP, IMPERSONATE_USER, Requests};
 use crate::pki::authority::{NODE_GROUP, node_user};
 
@@ -61,9 +62,6 @@ impl Clients {
         Requests::impersonating(self.own.clone(), user(node))
     }
 }
-
-/// The `User-Agent` of requests in the name of a node.
-pub const KUBELET: &str = "kubelet";
 
 fn user(node: &str) -> HeaderValue {
     // Names of nodes are checked when the certificate is read; nothing else gets here.

@@ -9,12 +9,14 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::clients::KUBELET;
 use super::counters;
 use crate::pki::authority::NODE_GROUP;
 
 pub(super) const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
 pub(super) const IMPERSONATE_GROUP: HeaderName = HeaderName::from_static("impersonate-group");
+
+/// The `User-Agent` of requests in the name of a node.
+pub const KUBELET: &str = "kubelet";
 
 /// Media types of the patch kinds.
 #[derive(Clone, Copy, Debug)]

@@ -29,7 +29,9 @@ async fn bodies_may_be_yaml() {
     let warned = send(&api, "PUT", &format!("{all}/m"), &twice).await;
     assert_eq!((warned.code, &warned.body["data"]["port"]), (200, &json!("81")));
     assert!(warned.warnings.iter().any(|text| text.contains("line 7: key")), "{:?}", warned.warnings);
-    send(&api, "POST", &all, "kind: [").await.fails_with(400, "the object provided is unrecognized (must be of type ConfigMap): yaml: line ");
+    send(&api, "POST", &all, "kind: [")
+        .await
+        .fails_with(400, "the object provided is unrecognized (must be of type ConfigMap): yaml: line ");
     send(&api, "DELETE", &format!("{all}/m"), "propagationPolicy: Background\n").await.ok();
     assert_eq!(send(&api, "PATCH", &format!("{all}/m"), "a: b").await.code, 415);
 }
