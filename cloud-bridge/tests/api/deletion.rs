@@ -397,3 +397,23 @@ async fn a_dependent_of_two_owners_does_not_block_the_one_that_waits() {
     let shared = api.get(&api.path("configmaps/shared")).await.ok();
     assert_eq!(shared["metadata"]["ownerReferences"], json!([reference(&two)]));
 }
+
+/// Some of them at a time, and what is too large to be shown is not.
+#[tokio::test]
+async fn a_large_collection_is_deleted_whole_and_selected_ones_alone() {
+    let api = Api::open().await;
+    let path = api.path("configmaps");
+    for number in 0..30 {
+        let mut map = config(&format!("m{number:02}"), json!({"odd": (number % 2 == 1).to_string()}));
+        map["data"] = json!({ "text": "x".repeat(80_000) });
+        api.post(&path, map).await.ok();
+    }
+    let odd = api.delete(&format!("{path}?labelSelector=odd=true"), Value::Null).await.ok();
+    assert_eq!(odd["kind"], if api.real { "ConfigMapList" } else { "Status" });
+    let left = api.get(&path).await.ok()["items"].as_array().unwrap().len();
+    assert_eq!(left, 15);
+    let one = api.delete(&format!("{path}?fieldSelector=metadata.name=m04"), Value::Null).await.ok();
+    assert_eq!((&one["kind"], &one["items"][0]["metadata"]["name"]), (&json!("ConfigMapList"), &json!("m04")));
+    api.delete(&path, Value::Null).await.ok();
+    assert_eq!(api.get(&path).await.ok()["items"], json!([]));
+}

@@ -95,11 +95,10 @@ impl Pages {
 
     fn page(&self, after: Option<&ObjectKey>, most: Most) -> Result<Page, BodyError> {
         let Large { selection, rev, .. } = &self.large;
-        let (store, storage) = (self.inner.store(), &self.resource.storage);
+        let store = self.inner.store();
         let forgotten = |_| BodyError("the list took longer than its past is kept; ask for it with a limit".to_owned());
-        store.knows(storage, *rev).map_err(forgotten)?;
-        let matches = |stored: &Stored| selection.matches(stored);
-        let page = store.list_at(storage, selection.namespace.as_deref(), *rev, after, most, &matches);
+        store.knows(&self.resource.storage, *rev).map_err(forgotten)?;
+        let page = selection.page(&store, *rev, after, most);
         page.map_err(|error| BodyError(error.to_string()))
     }
 

@@ -21,7 +21,7 @@ use crate::registry::list::{Selection, resource_version};
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::state::Inner;
-use crate::storage::{Change, ChangeKind, Held, Interest, LEASES, Most, Stored, Subscription, Told, View};
+use crate::storage::{Change, ChangeKind, Held, Interest, LEASES, Most, Page, Stored, Subscription, Told, View};
 use apimachinery::field::FieldError;
 use apimachinery::flow::Flow;
 use apimachinery::key::ObjectKey;
@@ -242,21 +242,10 @@ impl Watch {
     fn objects(&mut self, after: Option<ObjectKey>, mark: bool) -> ApiResult<()> {
         let (inner, selection, resource) =
             (Arc::clone(&self.inner), Arc::clone(&self.selection), Arc::clone(&self.resource));
-        let storage = &resource.storage;
-        let (items, next) = {
+        let Page { items, next } = {
             let store = inner.store();
-            store.knows(storage, self.rev).map_err(|e| too_old(self.rev, e.oldest))?;
-            let matches = |stored: &Stored| selection.matches(stored);
-            match selection.only() {
-                Some(key) => {
-                    (store.at(storage, &key, self.rev)?.filter(|stored| matches(stored)).into_iter().collect(), None)
-                }
-                None => {
-                    let namespace = selection.namespace.as_deref();
-                    let page = store.list_at(storage, namespace, self.rev, after.as_ref(), OBJECTS, &matches)?;
-                    (page.items, page.next)
-                }
-            }
+            store.knows(&resource.storage, self.rev).map_err(|e| too_old(self.rev, e.oldest))?;
+            selection.page(&store, self.rev, after.as_ref(), OBJECTS)?
         };
         for stored in &items {
             self.push("ADDED", stored);

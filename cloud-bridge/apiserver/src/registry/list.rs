@@ -10,7 +10,7 @@ use super::{Answer, Context};
 use crate::auth::request_info::Query;
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
-use crate::storage::{Most, Store, Stored};
+use crate::storage::{Most, Page, Store, StoreError, Stored};
 use apimachinery::field::FieldError;
 use apimachinery::key::ObjectKey;
 use apimachinery::selector::{FieldSelector, LabelSelector};
@@ -91,14 +91,22 @@ impl Selection {
         Some(ObjectKey { namespace, name })
     }
 
-    /// The selected objects as they are now.
-    pub(crate) fn now(&self, store: &Store) -> ApiResult<Vec<Arc<Stored>>> {
-        let mut items = match self.only() {
-            Some(key) => store.get(&self.resource.storage, &key)?.into_iter().collect(),
-            None => store.list(&self.resource.storage, self.namespace.as_deref(), None, None)?,
-        };
-        items.retain(|stored| self.matches(stored));
-        Ok(items)
+    /// The first selected objects after `after`, as they were at `rev`, which the storage knows.
+    pub(crate) fn page(
+        &self,
+        store: &Store,
+        rev: u64,
+        after: Option<&ObjectKey>,
+        most: Most,
+    ) -> Result<Page, StoreError> {
+        let storage = self.resource.storage.as_ref();
+        match self.only() {
+            Some(key) => {
+                let found = if after.is_none() { store.at(storage, &key, rev)? } else { None };
+                Ok(Page { items: found.filter(|stored| self.matches(stored)).into_iter().collect(), next: None })
+            }
+            None => store.list_at(storage, self.namespace.as_deref(), rev, after, most, &|stored| self.matches(stored)),
+        }
     }
 }
 
@@ -159,15 +167,8 @@ fn page(
 ) -> ApiResult<Answer> {
     let storage = ctx.resource.storage.as_ref();
     let namespace = selection.namespace.as_deref();
-    let only = selection.only().filter(|_| rev == store.revision() && after.is_none());
-    let (items, more) = match only {
-        Some(key) => (store.get(storage, &key)?.into_iter().filter(|stored| selection.matches(stored)).collect(), None),
-        None => {
-            let most = limit.map_or(AT_HAND, |limit| Most { items: limit, bytes: PAGE_BYTES });
-            let page = store.list_at(storage, namespace, rev, after, most, &|stored| selection.matches(stored))?;
-            (page.items, page.next)
-        }
-    };
+    let most = limit.map_or(AT_HAND, |limit| Most { items: limit, bytes: PAGE_BYTES });
+    let Page { items, next: more } = selection.page(store, rev, after, most)?;
     let mut listed = Listed { items, rev, next: None, remaining: None };
     if let Some(last) = more {
         if limit.is_none() {

@@ -19,11 +19,13 @@ use super::{Answer, Context, list};
 use crate::admission;
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
-use crate::storage::{Store, Stored};
+use crate::storage::{Most, Store, Stored};
 use apimachinery::meta;
 
-/// Objects that are deleted at a time while requests wait.
-const SLICE: usize = 100;
+/// What is deleted at a time while requests wait.
+const SLICE: Most = Most { items: 100, bytes: 64 << 10 };
+/// Bytes of deleted objects that an answer shows. Of more it says that they are deleted: no client reads the list.
+const SHOWN: usize = 1 << 20;
 
 /// What became of the object.
 pub(crate) struct Outcome {
@@ -71,16 +73,39 @@ fn answer(resource: &Resource, outcome: Outcome) -> Answer {
     )
 }
 
-/// DELETE of a collection, some at a time: others have their turn between.
+/// DELETE of a collection, some at a time: others have their turn between. What was there when it began goes.
 pub(crate) async fn delete_collection(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     let options = Options::read(body, ctx.query)?;
     warn_of_orphans(ctx, &options);
     let selection = list::Selection::new(ctx)?;
     let inner = ctx.inner;
-    let items = selection.now(&inner.store())?;
-    for slice in items.chunks(SLICE) {
-        remove_slice(ctx, slice, &options)?;
+    let mut rev = inner.store().revision();
+    let (mut after, mut items, mut bytes) = (None, Vec::new(), 0_usize);
+    loop {
+        let page = {
+            let store = inner.store();
+            if store.knows(&ctx.resource.storage, rev).is_err() {
+                // It took longer than the past is kept: what is there now.
+                rev = store.revision();
+            }
+            selection.page(&store, rev, after.as_ref(), SLICE)?
+        };
+        remove_slice(ctx, &page.items, &options)?;
+        bytes = page.items.iter().fold(bytes, |bytes, stored| bytes.saturating_add(stored.body.len()));
+        if bytes <= SHOWN {
+            items.extend(page.items);
+        }
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
         tokio::task::yield_now().await;
+    }
+    if bytes > SHOWN {
+        return Ok(Answer::Plain(
+            200,
+            json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success" }),
+        ));
     }
     let rev = inner.store().revision();
     Ok(Answer::List(list::Listed { items, rev, next: None, remaining: None }))
