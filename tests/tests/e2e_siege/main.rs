@@ -67,10 +67,10 @@ fn can_besiege() -> bool {
 }
 
 fn tenant(time: Time, bounds: Bounds) {
-    let cluster = Cluster::start("siege");
-    let node = cluster.node("honest");
-    let tenant = tenant::Tenant::settle(&cluster, &node);
-    let mut siege = Siege::new(cluster, time);
+    let mut siege = Siege::new(Cluster::start("siege"), time);
+    // Ends before the cluster, whose folder it lives in.
+    let node = siege.cluster.node("honest");
+    let tenant = tenant::Tenant::settle(&siege.cluster, &node);
     siege.lay(&tenant.attacks());
     siege.judge(bounds);
 }

@@ -67,7 +67,7 @@ pub(crate) struct Time {
 }
 
 pub(crate) struct Siege {
-    cluster: Cluster,
+    pub(crate) cluster: Cluster,
     pid: u32,
     time: Time,
     seed: u64,
@@ -169,7 +169,7 @@ impl Siege {
 
     /// # Panics
     /// A bound is broken.
-    pub(crate) fn judge(mut self, bounds: Bounds) {
+    pub(crate) fn judge(&mut self, bounds: Bounds) {
         let lines: Vec<String> = self.rows.iter().map(Row::to_string).collect();
         let mut broken: Vec<String> = self.rows.iter().flat_map(|row| row.breaks(bounds, self.before)).collect();
         let running = self.cluster.bridge.as_mut().is_some_and(sampan_tests::process::Process::is_running);
