@@ -78,8 +78,9 @@ pub(crate) struct Siege {
 
 impl Siege {
     pub(crate) fn new(cluster: Cluster, time: Time) -> Self {
-        let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(1, |since| since.as_secs());
-        let seed = crate::number("TEST_SIEGE_SEED").unwrap_or(clock);
+        let clock = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(1, |since| since.as_secs());
+        // A moment is the same each time, an hour another.
+        let seed = crate::number("TEST_SIEGE_SEED").unwrap_or_else(|| if time.total.is_zero() { 1 } else { clock() });
         let endpoint = account(&cluster, "honest");
         let pid = cluster.bridge.as_ref().expect("a bridge").pid();
         let honest = Honest::new(endpoint.clone(), "honest");
