@@ -39,13 +39,16 @@ impl From<u64> for Done {
     }
 }
 
+/// Attacks until the time.
+type Run<'a> = Box<dyn Fn(&mut Random, Instant) -> Done + Sync + 'a>;
+
 /// One kind of attack.
 pub(crate) struct Attack<'a> {
     pub(crate) name: String,
     /// Whether several run at once.
     pub(crate) workers: usize,
     /// Attacks until then.
-    pub(crate) run: Box<dyn Fn(&mut Random, Instant) -> Done + Sync + 'a>,
+    pub(crate) run: Run<'a>,
     /// Takes away what it has made, which is another attack.
     pub(crate) undo: Option<Box<dyn Fn(Instant) -> Done + Sync + 'a>>,
 }

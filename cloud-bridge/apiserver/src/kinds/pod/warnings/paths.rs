@@ -96,7 +96,8 @@ fn overlaps(places: &[Place]) -> Vec<(usize, usize)> {
         .map(|(index, place)| (format!("{}/", place.path), index))
         .collect();
     sorted.sort_unstable();
-    let (mut above, mut found): (Vec<&(String, usize)>, Vec<(usize, usize)>) = (Vec::new(), Vec::new());
+    let mut above: Vec<&(String, usize)> = Vec::new();
+    let mut found: Vec<(usize, usize)> = Vec::new();
     for current in &sorted {
         while above.pop_if(|(path, _)| !current.0.starts_with(path.as_str())).is_some() {}
         let room = TOLD_MAX.saturating_sub(found.len());
