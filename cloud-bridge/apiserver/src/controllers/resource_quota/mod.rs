@@ -23,8 +23,8 @@ use count::Count;
 
 /// What frees something waits so long for more of it: many objects of a namespace go at once.
 const GATHER: Duration = Duration::from_millis(100);
-/// After a count nothing is counted for this many times as long as it had the thread: who deletes one object after the other
-/// does not have all others of the namespace read all the time.
+/// After a count nothing that was freed is counted for this many times as long as it had the thread: who deletes one object
+/// after the other does not have all others of the namespace read all the time. A limit that is another one is counted at once.
 const REST: u32 = 4;
 /// A count that has become useless begins anew after this.
 const ANEW: Duration = Duration::from_secs(1);
@@ -94,11 +94,8 @@ impl Controller for ResourceQuota {
     fn reconcile(&mut self, turn: &mut Turn<'_, Key>, key: &Key) -> ApiResult<()> {
         match key {
             Key::Quota(key) => {
-                let rest = self.rests.left(key, Instant::now());
                 if let Some(counting) = self.counts.get_mut(key) {
                     counting.again = true;
-                } else if !rest.is_zero() {
-                    turn.queue.add_after(Key::Quota(key.clone()), rest);
                 } else if let Some(count) = Count::begin(turn.inner, turn.store, key)? {
                     self.counts.insert(key.clone(), Counting { count, again: false, spent: Duration::ZERO });
                     self.go_on(turn, key)?;
@@ -108,7 +105,8 @@ impl Controller for ResourceQuota {
             Key::Again(key) => turn.queue.add(Key::Quota(key.clone())),
             Key::Namespace(namespace) => {
                 for quota in turn.store.list(STORAGE, Some(namespace), None, None)? {
-                    turn.queue.add(Key::Quota(quota.key.clone()));
+                    let rest = self.rests.left(&quota.key, Instant::now());
+                    turn.queue.add_after(Key::Quota(quota.key.clone()), rest);
                 }
             }
         }
@@ -136,7 +134,7 @@ impl ResourceQuota {
         if !count.finish(turn.store, key)? {
             turn.queue.add_after(Key::Quota(key.clone()), ANEW);
         } else if again {
-            turn.queue.add(Key::Quota(key.clone()));
+            turn.queue.add_after(Key::Quota(key.clone()), self.rests.left(key, Instant::now()));
         }
         turn.queue.add_after(Key::Again(key.clone()), turn.inner.config.quota_resync);
         Ok(())
