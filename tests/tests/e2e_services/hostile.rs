@@ -121,11 +121,13 @@ fn the_helper_takes_news_from_the_daemon_alone() {
     kubectl.apply_all(&[service("web", "web", &json!({})), client("client", &node.name)]);
     kubectl.wait_ready("client");
     let helper = until(Duration::from_secs(10), "a helper runs", || node.dns_pid().ok_or_else(String::new));
-    let mut found = Vec::new();
-    sockets(&node.root().join("run"), &mut found);
-    let [socket] = &found[..] else { panic!("{found:?}") };
+    let socket = until(Duration::from_secs(10), "it has its socket", || {
+        let mut found = Vec::new();
+        sockets(&node.root().join("run"), &mut found);
+        if let [socket] = &found[..] { Ok(socket.clone()) } else { Err(format!("{found:?}")) }
+    });
     // To connect is to write: nobody else's process may, the helper's own user neither.
-    let meta = std::fs::metadata(socket).expect("it is there");
+    let meta = std::fs::metadata(&socket).expect("it is there");
     assert_eq!((meta.uid(), meta.mode() & 0o022), (0, 0), "{socket:?}");
     let status = std::fs::read_to_string(format!("/proc/{helper}/status")).expect("it runs");
     for line in
