@@ -65,7 +65,7 @@ check_devices() {
     kubectl_waits 30 "the definitions of devices" --for=condition=Established crd/devices.devices.kubeedge.io crd/devicestatuses.devices.kubeedge.io
     device_objects | kubectl apply -f -
     devices_with '{listen: {}}'
-    until board 10 "edge-runtime devices 2>&1; true" | grep -q 't1 '; do
+    until board 10 "edge-runtime devices 2>&1; true" | grep >/dev/null 't1 '; do
         [ "$SECONDS" -lt "$deadline" ] || board_failed "the board does not know its device: $(board 10 'edge-runtime devices 2>&1; true')"
         sleep 1
     done
@@ -88,12 +88,12 @@ check_mapper() {
     local began deadline=$((SECONDS + 90))
     devices_with '{listen: {}, dmi: {}}'
     thermometer
-    until board 10 'ls /etc/kubeedge/dmi.sock 2>&1; true' | grep -q '^/etc'; do
+    until board 10 'ls /etc/kubeedge/dmi.sock 2>&1; true' | grep >/dev/null '^/etc'; do
         [ "$SECONDS" -lt "$deadline" ] || board_failed "there is no socket for mappers"
         sleep 1
     done
     board 10 "edge-mapper --protocol onewire --onewire /run/w1 </dev/null >/run/mapper.log 2>&1 &"
-    until board 10 "edge-runtime devices mappers 2>&1; true" | grep -q onewire; do
+    until board 10 "edge-runtime devices mappers 2>&1; true" | grep >/dev/null onewire; do
         [ "$SECONDS" -lt "$deadline" ] || board_failed "the mapper does not register: $(board 10 'cat /run/mapper.log')"
         sleep 1
     done
