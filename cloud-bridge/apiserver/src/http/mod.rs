@@ -64,8 +64,11 @@ pub(crate) struct Permitted {
     query: Query,
     target: Target,
     attributes: Attributes,
-    /// For what the answer takes as long as it lasts.
+    /// What the answer takes as long as it lasts is counted for this one.
     flow: Flow,
+    encoding: Encoding,
+    /// What its client accepts, with JSON in the place of the encoding.
+    accepted: String,
 }
 
 /// Decides on a request of an identified user by all but its body.
@@ -80,7 +83,8 @@ pub(crate) fn permit(inner: &Inner, user: &UserInfo, flow: &Flow, parts: &Parts)
     let acting = impersonation::impersonate(&inner.authorizer, user, &attributes, &parts.headers)?;
     let user = acting.unwrap_or_else(|| user.clone());
     inner.authorizer.authorize(&user, &attributes)?;
-    Ok(Permitted { user, query, target, attributes, flow: flow.clone() })
+    let (encoding, accepted) = encoding::chosen(&accept(&parts.headers));
+    Ok(Permitted { user, query, target, attributes, flow: flow.clone(), encoding, accepted })
 }
 
 impl Permitted {
@@ -102,10 +106,10 @@ impl Permitted {
     }
 
     /// Whether the answer is encoded as its client asks. What comes through a proxy is no object of this API.
-    fn encodes(&self, encoding: Encoding) -> bool {
+    fn encodes(&self) -> bool {
         match &self.target {
             Target::Resource(path) => path.subresource != "proxy",
-            Target::Path(path) => encoding == Encoding::Yaml && path.starts_with("/api"),
+            Target::Path(path) => self.encoding == Encoding::Yaml && path.starts_with("/api"),
         }
     }
 }
@@ -120,9 +124,8 @@ pub(crate) async fn answer(
 ) -> Response<ApiBody> {
     let answer = route(inner, permitted, parts, body).await;
     let mut response = answer.unwrap_or_else(|error| failure(&error));
-    let encoding = encoding::chosen(&accept(&parts.headers)).0;
-    if permitted.encodes(encoding) {
-        response = encoding::encoded(response, encoding);
+    if permitted.encodes() {
+        response = encoding::encoded(response, permitted.encoding);
     }
     if !share.grow(response.body().bytes()) {
         response = failure(&ApiError::busy());
@@ -222,7 +225,8 @@ fn body_as_json(parts: &Parts, body: Bytes, most: usize, kind: &str) -> ApiResul
 }
 
 async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: Bytes) -> ApiResult<Response<ApiBody>> {
-    let Permitted { user, query, target, attributes, .. } = permitted;
+    let Permitted { user, query, target, attributes, encoding, accepted, .. } = permitted;
+    let encoding = *encoding;
     let path = match target {
         Target::Path(path) => return paths::answer(inner, path, parts, query),
         Target::Resource(path) => path,
@@ -241,8 +245,7 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
     let body = if sent.is_empty() { body } else { Bytes::new() };
     let kind = resource.as_deref().map_or(path.resource.as_str(), |resource| &resource.kind);
     let Sent { json: body, content_type, strict } = body_as_json(parts, body, permitted.body_max(), kind)?;
-    let (encoding, accepted) = encoding::chosen(&accept(&parts.headers));
-    if reviews::is(path) && Form::negotiate(&accepted, query)? != Form::Json {
+    if reviews::is(path) && Form::negotiate(accepted, query)? != Form::Json {
         // A review has no metadata that could be shown alone, and makes no rows.
         return Err(ApiError::not_acceptable());
     }
@@ -278,7 +281,7 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
         Some(Serves::Log) => return log(inner, &ctx, parts).await,
         _ => {}
     }
-    let form = Form::negotiate(&accepted, query)?;
+    let form = Form::negotiate(accepted, query)?;
     let binary = encoding == Encoding::Protobuf;
     if form == Form::Json && resource.is_custom() && binary {
         return Err(ApiError::not_acceptable());

@@ -6,8 +6,8 @@
 //! | `negotiate` | pure: the protocol that both sides share |
 //! | `session` | exec and attach |
 //! | `forward` | port-forward |
-//! | `log` | a log over a WebSocket |
-//! | `events` | a watch over a WebSocket |
+//! | `log`, `events` | pure: a log and a watch as messages |
+//! | `messages` | sends messages over a WebSocket |
 //! | `proxy` | HTTP to a port of a pod |
 //! | `status`, `resize` | pure: how a session ended, and its terminal's size |
 //! | `spdy` | SPDY/3.1 |
@@ -18,6 +18,7 @@
 mod events;
 mod forward;
 mod log;
+mod messages;
 mod negotiate;
 pub mod options;
 pub mod proxy;
@@ -29,6 +30,7 @@ mod wire;
 
 use std::sync::Arc;
 
+use async_tungstenite::tungstenite::Message;
 use bytes::Bytes;
 use futures::Stream;
 use http::request::Parts;
@@ -142,17 +144,8 @@ pub async fn upgrade(
 
 /// Sends a log over a WebSocket if the client asks for one: 101, or why not.
 pub fn log(stream: LogStream, parts: &Parts) -> Result<Response<()>, ErrorResponse> {
-    let agreed = negotiate::log(&parts.headers)?;
-    let upgrading = parts.extensions.get::<OnUpgrade>().cloned();
-    let upgrading = upgrading.ok_or_else(|| ErrorResponse::bad_request("this connection cannot be upgraded"))?;
-    let answer = switch(&agreed);
-    tokio::spawn(async move {
-        match upgrading.await {
-            Ok(upgraded) => log::serve(upgraded, stream, agreed.version == negotiate::BASE64).await,
-            Err(error) => ::log::debug!("a log over a WebSocket: upgrade: {error}"),
-        }
-    });
-    Ok(answer)
+    let Agreed { headers, version, .. } = negotiate::log(&parts.headers)?;
+    tell("a log", log::messages(stream, version == negotiate::BASE64), headers, parts, ())
 }
 
 /// Sends a watch over a WebSocket: 101, or why not. Each item of the stream is one or more whole lines; `place` is kept until the
@@ -163,19 +156,26 @@ pub fn events(
     place: impl Send + 'static,
 ) -> Result<Response<()>, ErrorResponse> {
     let headers = negotiate::watch(&parts.headers)?;
+    tell("a watch", events::messages(stream), headers, parts, place)
+}
+
+fn tell(
+    what: &'static str,
+    messages: impl Stream<Item = Message> + Send + 'static,
+    headers: HeaderMap,
+    parts: &Parts,
+    place: impl Send + 'static,
+) -> Result<Response<()>, ErrorResponse> {
     let upgrading = parts.extensions.get::<OnUpgrade>().cloned();
     let upgrading = upgrading.ok_or_else(|| ErrorResponse::bad_request("this connection cannot be upgraded"))?;
-    let mut answer = Response::new(());
-    *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    *answer.headers_mut() = headers;
     tokio::spawn(async move {
         match upgrading.await {
-            Ok(upgraded) => events::serve(upgraded, stream).await,
-            Err(error) => ::log::debug!("a watch over a WebSocket: upgrade: {error}"),
+            Ok(upgraded) => messages::serve(upgraded, messages).await,
+            Err(error) => ::log::debug!("{what} over a WebSocket: upgrade: {error}"),
         }
         drop(place);
     });
-    Ok(answer)
+    Ok(switching(headers))
 }
 
 /// Whether this is the request of a WebSocket.
@@ -184,8 +184,12 @@ pub fn wants_socket(parts: &Parts) -> bool {
 }
 
 fn switch(agreed: &Agreed) -> Response<()> {
+    switching(agreed.headers.clone())
+}
+
+fn switching(headers: HeaderMap) -> Response<()> {
     let mut response = Response::new(());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    response.headers_mut().extend(agreed.headers.clone());
+    *response.headers_mut() = headers;
     response
 }

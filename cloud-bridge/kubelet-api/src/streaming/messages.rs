@@ -1,0 +1,77 @@
+//! What is told over a WebSocket, message by message. What the client sends is ignored.
+
+use std::convert::Infallible;
+
+use async_tungstenite::tungstenite::Message;
+use futures::{Stream, StreamExt};
+use hyper::upgrade::Upgraded;
+
+use super::wire::{self, SocketIn, SocketOut};
+
+/// Sends the messages to their end, or until the client has gone.
+pub(super) async fn serve(upgraded: Upgraded, messages: impl Stream<Item = Message> + Send) {
+    let (mut out, mut client) = wire::websocket(upgraded).await;
+    tokio::select! {
+        sent = send(&mut out, messages) => {
+            if sent.is_some() {
+                let _ = wire::close(&mut out).await;
+            }
+        }
+        () = gone(&mut client) => {}
+    }
+}
+
+/// `None` when the client reads no more.
+async fn send(out: &mut SocketOut, messages: impl Stream<Item = Message> + Send) -> Option<()> {
+    let mut messages = std::pin::pin!(messages);
+    while let Some(message) = messages.next().await {
+        out.send(message).await.ok()?;
+    }
+    Some(())
+}
+
+async fn gone(client: &mut SocketIn) {
+    async fn read(client: &mut SocketIn) -> Option<Infallible> {
+        loop {
+            client.next().await?.ok().filter(|message| !message.is_close())?;
+        }
+    }
+    read(client).await;
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use futures::FutureExt;
+    use http::request::Parts;
+    use http::{Request, Response};
+    use hyper::body::Incoming;
+    use hyper::service::service_fn;
+    use hyper_util::rt::TokioIo;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use crate::streaming::ErrorResponse;
+
+    /// All bytes that a client gets who asks `answer` for these protocols (a line of the header, or nothing).
+    pub(crate) async fn got(
+        protocols: &str,
+        answer: impl Fn(&Parts) -> Result<Response<()>, ErrorResponse> + Send + 'static,
+    ) -> Vec<u8> {
+        let (mut client, server) = tokio::io::duplex(4096);
+        let answer = move |request: Request<Incoming>| {
+            let answer = answer(&request.into_parts().0).map(|answer| answer.map(|()| String::new()));
+            async move { answer.map_err(|problem| std::io::Error::other(problem.text)) }
+        };
+        let serving = hyper::server::conn::http1::Builder::new()
+            .serve_connection(TokioIo::new(server), service_fn(answer))
+            .with_upgrades();
+        tokio::spawn(serving.map(drop));
+        let ask = format!(
+            "GET / HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
+             sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n{protocols}\r\n"
+        );
+        client.write_all(ask.as_bytes()).await.unwrap();
+        let mut got = Vec::new();
+        client.read_to_end(&mut got).await.unwrap();
+        got
+    }
+}
