@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
 
 use super::unsent::{Followed, Unsent};
-use super::{Arrival, Busy, Gate, Kept};
+use super::{Arrival, Busy, Gate, Kept, Source};
 use apimachinery::flow::Flow;
 
 /// Requests at one time on one connection of HTTP/2.
@@ -72,6 +72,11 @@ impl Client {
         self.arrival.proven();
         self.proven.notify_one();
         Some(kept.busy())
+    }
+
+    /// Where it comes from.
+    pub(crate) fn source(&self) -> Source {
+        Source::of(self.peer)
     }
 
     /// Ends the connection after the answers that are under way (as an API server does with whom it does not know).

@@ -79,11 +79,11 @@ const PAUSE: Duration = Duration::from_millis(100);
 const TOLD: Duration = Duration::from_secs(60);
 
 /// An address as far as it tells sources apart: a network of 64 bits is one subscriber's (RFC 6177).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Source(IpAddr);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Source(IpAddr);
 
 impl Source {
-    fn of(address: IpAddr) -> Self {
+    pub(crate) fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             v4 @ IpAddr::V4(_) => Self(v4),
             IpAddr::V6(v6) => Self(IpAddr::V6((u128::from(v6) >> 64 << 64).into())),

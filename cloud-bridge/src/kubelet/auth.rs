@@ -16,6 +16,8 @@ use ring::digest::{SHA256, digest};
 use tokio::sync::Semaphore;
 
 use super::cache::Cache;
+use super::places::Places;
+use crate::accept::Source;
 use crate::pki::clock;
 use crate::pki::identity::{Holder, Subject};
 
@@ -37,7 +39,8 @@ const ALLOWED: Duration = Duration::from_secs(300);
 const DENIED: Duration = Duration::from_secs(30);
 /// How long a token counts as one that was good, whose holder does not wait among strangers.
 const FAMILIAR: Duration = Duration::from_secs(24 * 3600);
-/// Questions to the API at a time: about whom the API has known, and about tokens of strangers.
+/// Questions to the API at a time: about whom the API has known, and about tokens of strangers, for one address of these after
+/// another.
 const QUESTIONS: (usize, usize) = (8, 8);
 
 /// What is asked about; rules are of a group of their own.
@@ -67,23 +70,29 @@ pub(crate) struct Reviewer {
     /// Hashes of tokens that were good.
     familiar: Cache<[u8; 32], ()>,
     questions: Semaphore,
-    strangers: Semaphore,
+    strangers: Places<Source>,
 }
 
 impl Reviewer {
     pub(crate) fn new(client: Client) -> Self {
-        let (questions, strangers) = (Semaphore::new(QUESTIONS.0), Semaphore::new(QUESTIONS.1));
+        let (questions, strangers) = (Semaphore::new(QUESTIONS.0), Places::new(QUESTIONS.1));
         let (tokens, deeds, familiar) = (Cache::default(), Cache::default(), Cache::default());
         Self { client, tokens, deeds, familiar, questions, strangers }
     }
 
     /// Lets through who may do this to the node.
-    pub(super) async fn check(&self, node: &str, certificate: Option<&Holder>, parts: &Parts) -> Result<(), Denied> {
+    pub(super) async fn check(
+        &self,
+        node: &str,
+        certificate: Option<&Holder>,
+        parts: &Parts,
+        from: Source,
+    ) -> Result<(), Denied> {
         let subject = match certificate {
             // A connection may last longer than the certificate that it was made with.
             Some(holder) if holder.expires <= clock::now() => return Err(Denied::Unauthorized),
             Some(holder) => holder.subject.clone(),
-            None => self.of_token(bearer(&parts.headers).ok_or(Denied::Unauthorized)?).await?,
+            None => self.of_token(bearer(&parts.headers).ok_or(Denied::Unauthorized)?, from).await?,
         };
         let (verb, subresources) = (verb(&parts.method), subresources(parts.uri.path()));
         for subresource in &subresources {
@@ -97,8 +106,8 @@ impl Reviewer {
     }
 
     /// Whose token a request has.
-    pub(crate) async fn bearer(&self, headers: &HeaderMap) -> Result<Subject, Denied> {
-        self.of_token(bearer(headers).ok_or(Denied::Unauthorized)?).await
+    pub(crate) async fn bearer(&self, headers: &HeaderMap, from: Source) -> Result<Subject, Denied> {
+        self.of_token(bearer(headers).ok_or(Denied::Unauthorized)?, from).await
     }
 
     /// Lets through who may `create` `rules/proxy` of this name.
@@ -114,8 +123,8 @@ impl Reviewer {
     }
 
     /// Lets through whose token may `list` `nodes`: all of them.
-    pub(crate) async fn check_list_nodes(&self, token: &str) -> Result<Subject, Denied> {
-        let subject = self.of_token(token).await?;
+    pub(crate) async fn check_list_nodes(&self, token: &str, from: Source) -> Result<Subject, Denied> {
+        let subject = self.of_token(token, from).await?;
         let (resource, verb, subresource) = (NODES, "list", "");
         let Subject { user, groups } = subject.clone();
         let deed = Deed { resource, namespace: String::new(), name: String::new(), user, groups, verb, subresource };
@@ -138,14 +147,15 @@ impl Reviewer {
         Ok(allowed)
     }
 
-    async fn of_token(&self, token: &str) -> Result<Subject, Denied> {
+    async fn of_token(&self, token: &str, from: Source) -> Result<Subject, Denied> {
         let hash = hash(token);
         if let Some(known) = self.tokens.get(&hash, Instant::now()) {
             return known.ok_or(Denied::Unauthorized);
         }
         let is_familiar = self.familiar.get(&hash, Instant::now()).is_some();
         // Never closed.
-        let _turn = if is_familiar { &self.questions } else { &self.strangers }.acquire().await;
+        let _turn = if is_familiar { Some(self.questions.acquire().await) } else { None };
+        let _place = if is_familiar { None } else { Some(self.strangers.take(from).await) };
         let subject = of_review(&self.client, token).await?;
         let life = if subject.is_some() { KNOWN } else { DENIED };
         if subject.is_some() {
@@ -235,6 +245,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use futures::FutureExt;
     use http::HeaderValue;
     use serde_json::json;
 
@@ -290,9 +301,9 @@ mod tests {
             request.body(()).unwrap().into_parts().0
         };
         for _ in 0..3 {
-            reviewer.check("a", None, &get("good")).await.unwrap();
-            assert!(matches!(reviewer.check("a", None, &get("bad")).await, Err(Denied::Unauthorized)));
-            assert!(matches!(reviewer.check("b", None, &get("good")).await, Err(Denied::Forbidden { .. })));
+            reviewer.check("a", None, &get("good"), from(1)).await.unwrap();
+            assert!(matches!(reviewer.check("a", None, &get("bad"), from(1)).await, Err(Denied::Unauthorized)));
+            assert!(matches!(reviewer.check("b", None, &get("good"), from(1)).await, Err(Denied::Forbidden { .. })));
         }
         assert_eq!(asked(), 4, "two tokens, two nodes");
         let ended = Holder {
@@ -300,9 +311,9 @@ mod tests {
             issued: SystemTime::UNIX_EPOCH,
             expires: SystemTime::now() - Duration::from_secs(1),
         };
-        assert!(matches!(reviewer.check("a", Some(&ended), &get("good")).await, Err(Denied::Unauthorized)));
+        assert!(matches!(reviewer.check("a", Some(&ended), &get("good"), from(1)).await, Err(Denied::Unauthorized)));
         let good = Holder { expires: SystemTime::now() + Duration::from_secs(60), ..ended };
-        reviewer.check("a", Some(&good), &get("bad")).await.unwrap();
+        reviewer.check("a", Some(&good), &get("bad"), from(1)).await.unwrap();
         assert_eq!(asked(), 4, "of the same user, however he came");
     }
 
@@ -310,12 +321,28 @@ mod tests {
     async fn strangers_keep_no_familiar_token_waiting() {
         let (client, _) = api();
         let reviewer = Reviewer::new(client);
-        assert!(reviewer.of_token("good").await.is_ok());
+        assert!(reviewer.of_token("good", from(1)).await.is_ok());
         reviewer.tokens.put(hash("good"), None, Instant::now(), Duration::ZERO);
-        let _strangers = reviewer.strangers.acquire_many(8).await.unwrap();
-        let wait = Duration::from_millis(200);
-        assert!(tokio::time::timeout(wait, reviewer.of_token("guess")).await.is_err());
-        assert!(tokio::time::timeout(wait * 50, reviewer.of_token("good")).await.unwrap().is_ok());
+        let strangers = futures::future::join_all((0..8).map(|_| reviewer.strangers.take(from(2)))).await;
+        let mut guesses: Vec<_> = (0..20).map(|at| Box::pin(guess(&reviewer, at, from(2)))).collect();
+        assert!(guesses.iter_mut().all(|guess| guess.now_or_never().is_none()));
+        let wait = Duration::from_secs(10);
+        assert!(tokio::time::timeout(wait, reviewer.of_token("good", from(2))).await.unwrap().is_ok());
+        let mut newcomer = Box::pin(reviewer.of_token("new", from(1)));
+        assert!(newcomer.as_mut().now_or_never().is_none());
+        drop(strangers);
+        // The guesses that were given a place keep it: nobody polls them.
+        let answered = tokio::time::timeout(wait, newcomer).await.unwrap();
+        assert!(matches!(answered, Err(Denied::Unauthorized)), "all but one of another address wait longer");
+        assert!(futures::future::join_all(guesses).await.iter().all(|good| !good));
+    }
+
+    async fn guess(reviewer: &Reviewer, at: usize, from: Source) -> bool {
+        reviewer.of_token(&format!("guess {at}"), from).await.is_ok()
+    }
+
+    fn from(last: u8) -> Source {
+        Source::of([192, 0, 2, last].into())
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 pub(crate) mod auth;
 mod cache;
+mod places;
 mod server;
 
 use std::collections::HashMap;

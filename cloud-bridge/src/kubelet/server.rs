@@ -77,7 +77,7 @@ async fn answer(
     request: Request<Incoming>,
 ) -> Response<Held<Body, Option<Busy>>> {
     let (parts, _) = request.into_parts();
-    if let Err(denied) = served.reviewer.check(&served.node, holder.as_ref(), &parts).await {
+    if let Err(denied) = served.reviewer.check(&served.node, holder.as_ref(), &parts, client.source()).await {
         let code = match denied {
             Denied::Unauthorized => StatusCode::UNAUTHORIZED,
             Denied::Forbidden { .. } => StatusCode::FORBIDDEN,

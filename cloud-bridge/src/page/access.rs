@@ -8,6 +8,7 @@ use http::{HeaderMap, header};
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::sessions::{LIFE, Sessions};
+use crate::accept::Source;
 use crate::kubelet::auth::{Denied, Reviewer, bearer};
 use crate::listen::is_operator;
 use crate::pki::authority::hex;
@@ -21,7 +22,7 @@ const COOKIE: &str = "__Host-sampan";
 #[derive(Clone)]
 pub(super) enum Who {
     Operator { user: String, expires: SystemTime },
-    User { user: String, token: String, session: Option<String> },
+    User { user: String, token: String, session: Option<String>, from: Source },
 }
 
 impl Who {
@@ -47,20 +48,25 @@ impl Access {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) async fn check(&self, holder: Option<&Holder>, headers: &HeaderMap) -> Result<Who, Denied> {
+    pub(super) async fn check(
+        &self,
+        holder: Option<&Holder>,
+        headers: &HeaderMap,
+        from: Source,
+    ) -> Result<Who, Denied> {
         if let Some(holder) = holder.filter(|holder| is_operator(holder)) {
             let who = Who::Operator { user: holder.subject.user.clone(), expires: holder.expires };
             return if holder.expires > clock::now() { Ok(who) } else { Err(Denied::Unauthorized) };
         }
         if let Some(token) = bearer(headers) {
-            let user = self.reviewer.check_list_nodes(token).await?.user;
-            return Ok(Who::User { user, token: token.to_owned(), session: None });
+            let user = self.reviewer.check_list_nodes(token, from).await?.user;
+            return Ok(Who::User { user, token: token.to_owned(), session: None, from });
         }
         let session = cookie(headers).ok_or(Denied::Unauthorized)?;
         let token = self.sessions().token(session, Instant::now()).ok_or(Denied::Unauthorized)?;
         let session = session.to_owned();
-        match self.reviewer.check_list_nodes(&token).await {
-            Ok(subject) => Ok(Who::User { user: subject.user, token, session: Some(session) }),
+        match self.reviewer.check_list_nodes(&token, from).await {
+            Ok(subject) => Ok(Who::User { user: subject.user, token, session: Some(session), from }),
             Err(denied) => {
                 if matches!(denied, Denied::Unauthorized) {
                     self.sessions().close(&session);
@@ -74,23 +80,23 @@ impl Access {
     pub(super) async fn holds(&self, who: &Who) -> bool {
         match who {
             Who::Operator { expires, .. } => *expires > clock::now(),
-            Who::User { token, session, .. } => {
+            Who::User { token, session, from, .. } => {
                 let open = session.as_ref().is_none_or(|id| self.sessions().token(id, Instant::now()).is_some());
                 let checked =
-                    async { matches!(self.reviewer.check_list_nodes(token).await, Ok(_) | Err(Denied::Api(_))) };
+                    async { matches!(self.reviewer.check_list_nodes(token, *from).await, Ok(_) | Err(Denied::Api(_))) };
                 open && checked.await
             }
         }
     }
 
     /// The cookie for a token.
-    pub(super) async fn log_in(&self, token: &str) -> Result<String, Denied> {
+    pub(super) async fn log_in(&self, token: &str, from: Source) -> Result<String, Denied> {
         let token = token.trim();
         // As a header could carry it: the rest is no token of anybody, and not asked about.
         if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(Denied::Unauthorized);
         }
-        self.reviewer.check_list_nodes(token).await?;
+        self.reviewer.check_list_nodes(token, from).await?;
         let mut id = [0; 32];
         SystemRandom::new().fill(&mut id).map_err(|_| Denied::Unauthorized)?;
         let id = hex(&id);
@@ -157,15 +163,19 @@ pub(super) mod tests {
         HeaderMap::from_iter([(name, HeaderValue::from_str(value).unwrap())])
     }
 
+    pub(in crate::page) fn from() -> Source {
+        Source::of([192, 0, 2, 1].into())
+    }
+
     #[tokio::test]
     async fn tokens_are_checked_by_the_api() {
         let access = Access::new(api());
         let with = |token: &str| headers(header::AUTHORIZATION, &format!("Bearer {token}"));
-        assert!(matches!(access.check(None, &HeaderMap::new()).await, Err(Denied::Unauthorized)));
-        assert!(matches!(access.check(None, &with("wrong")).await, Err(Denied::Unauthorized)));
-        assert!(matches!(access.check(None, &with("other")).await, Err(Denied::Forbidden { .. })));
-        assert!(matches!(access.check(None, &with("broken")).await, Err(Denied::Api(_))));
-        assert_eq!(access.check(None, &with("good")).await.unwrap().name(), "good");
+        assert!(matches!(access.check(None, &HeaderMap::new(), from()).await, Err(Denied::Unauthorized)));
+        assert!(matches!(access.check(None, &with("wrong"), from()).await, Err(Denied::Unauthorized)));
+        assert!(matches!(access.check(None, &with("other"), from()).await, Err(Denied::Forbidden { .. })));
+        assert!(matches!(access.check(None, &with("broken"), from()).await, Err(Denied::Api(_))));
+        assert_eq!(access.check(None, &with("good"), from()).await.unwrap().name(), "good");
     }
 
     #[tokio::test]
@@ -177,12 +187,12 @@ pub(super) mod tests {
             issued: SystemTime::UNIX_EPOCH,
             expires: clock::now() + Duration::from_secs(seconds),
         };
-        assert!(access.check(Some(&holder("sampan:operators", 60)), &none).await.is_ok());
-        assert!(access.check(Some(&holder("sampan:operators", 0)), &none).await.is_err());
+        assert!(access.check(Some(&holder("sampan:operators", 60)), &none, from()).await.is_ok());
+        assert!(access.check(Some(&holder("sampan:operators", 0)), &none, from()).await.is_err());
         let node = holder("system:nodes", 60);
-        assert!(matches!(access.check(Some(&node), &none).await, Err(Denied::Unauthorized)));
+        assert!(matches!(access.check(Some(&node), &none, from()).await, Err(Denied::Unauthorized)));
         let token = headers(header::AUTHORIZATION, "Bearer good");
-        assert!(access.check(Some(&node), &token).await.is_ok(), "whoever has a token has it");
+        assert!(access.check(Some(&node), &token, from()).await.is_ok(), "whoever has a token has it");
         let brief = Who::Operator { user: "robot".into(), expires: clock::now() };
         assert!(!access.holds(&brief).await);
     }
@@ -191,26 +201,26 @@ pub(super) mod tests {
     async fn a_cookie_stands_for_a_token_until_it_ends() {
         let access = Access::new(api());
         for bad in ["", "wrong", "two words", "\u{e4}"] {
-            assert!(matches!(access.log_in(bad).await, Err(Denied::Unauthorized)), "{bad:?}");
+            assert!(matches!(access.log_in(bad, from()).await, Err(Denied::Unauthorized)), "{bad:?}");
         }
-        assert!(matches!(access.log_in("other").await, Err(Denied::Forbidden { .. })));
-        let set = access.log_in(" good\n").await.unwrap();
+        assert!(matches!(access.log_in("other", from()).await, Err(Denied::Forbidden { .. })));
+        let set = access.log_in(" good\n", from()).await.unwrap();
         for part in ["__Host-sampan=", "; Path=/", "; Secure", "; HttpOnly", "; SameSite=Strict", "; Max-Age=28800"] {
             assert!(set.contains(part), "{part} in {set}");
         }
         assert!(!set.contains("good"), "the token stays here");
         let shown = headers(header::COOKIE, &format!("a=b; {}", set.split(';').next().unwrap()));
-        let who = access.check(None, &shown).await.unwrap();
+        let who = access.check(None, &shown, from()).await.unwrap();
         assert!(access.holds(&who).await);
         assert!(access.log_out(&shown).contains("Max-Age=0"));
-        assert!(matches!(access.check(None, &shown).await, Err(Denied::Unauthorized)));
+        assert!(matches!(access.check(None, &shown, from()).await, Err(Denied::Unauthorized)));
         assert!(!access.holds(&who).await, "also whoever has begun to look");
         access.sessions().open("old".into(), "good".into(), Instant::now() - LIFE);
         let old = headers(header::COOKIE, "__Host-sampan=old");
-        assert!(matches!(access.check(None, &old).await, Err(Denied::Unauthorized)), "an expired session");
+        assert!(matches!(access.check(None, &old, from()).await, Err(Denied::Unauthorized)), "an expired session");
         access.sessions().open("lost".into(), "wrong".into(), Instant::now());
         let lost = headers(header::COOKIE, "__Host-sampan=lost");
-        assert!(access.check(None, &lost).await.is_err());
+        assert!(access.check(None, &lost, from()).await.is_err());
         assert_eq!(access.sessions().token("lost", Instant::now()), None, "its token is good no more");
     }
 }

@@ -147,7 +147,7 @@ async fn answer(
     let path = parts.uri.path().to_owned();
     let packs = packed::accepted(&parts.headers);
     let work = async {
-        let who = match served.known(holder.as_ref(), &parts, body).await {
+        let who = match served.known(holder.as_ref(), &parts, body, client.source()).await {
             Ok(who) => who,
             Err(answer) => return (answer, None),
         };

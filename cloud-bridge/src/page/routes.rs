@@ -19,6 +19,7 @@ use super::follow::Live;
 use super::jobs::Jobs;
 use super::packed;
 use super::stream::{self, News, Seats, TICK};
+use crate::accept::Source;
 use crate::bridge::Bridge;
 use crate::kubelet::auth::Denied;
 use crate::pki::identity::{Holder, is_node_name};
@@ -64,7 +65,13 @@ impl Served {
     }
 
     /// Somebody, if the request is to be answered to anybody who may look. `Err`: what everybody gets.
-    pub(super) async fn known<B>(&self, holder: Option<&Holder>, parts: &Parts, body: B) -> Result<Who, Response<Body>>
+    pub(super) async fn known<B>(
+        &self,
+        holder: Option<&Holder>,
+        parts: &Parts,
+        body: B,
+        from: Source,
+    ) -> Result<Who, Response<Body>>
     where
         B: http_body::Body,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -74,7 +81,7 @@ impl Served {
             return Err(refused(&Refusal(StatusCode::FORBIDDEN, "asked from another site".to_owned())));
         }
         match (&parts.method, path) {
-            (&Method::POST, "/login") => return Err(self.log_in(body).await),
+            (&Method::POST, "/login") => return Err(self.log_in(body, from).await),
             (&Method::POST, "/logout") => return Err(to_start(&self.access.log_out(&parts.headers))),
             (&Method::GET, path) => {
                 if let Some(file) = assets::file(path) {
@@ -86,7 +93,7 @@ impl Served {
                 return Err(refused(&Refusal(StatusCode::METHOD_NOT_ALLOWED, text)));
             }
         }
-        self.access.check(holder, &parts.headers).await.map_err(|denied| match path {
+        self.access.check(holder, &parts.headers, from).await.map_err(|denied| match path {
             "/" => assets::login(code(&denied), why(&denied, has_token(&parts.headers))),
             _ => refused(&denied.into()),
         })
@@ -143,7 +150,7 @@ impl Served {
         Ok(json_of(node.ok_or_else(absent)?.to_string().into(), packs).await)
     }
 
-    async fn log_in<B>(&self, body: B) -> Response<Body>
+    async fn log_in<B>(&self, body: B, from: Source) -> Response<Body>
     where
         B: http_body::Body,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -157,7 +164,7 @@ impl Served {
         };
         let mut pairs = form_urlencoded::parse(&form);
         let token = pairs.find(|(name, _)| name == "token").map(|(_, token)| token.into_owned()).unwrap_or_default();
-        match self.access.log_in(&token).await {
+        match self.access.log_in(&token, from).await {
             Ok(cookie) => to_start(&cookie),
             Err(denied) => assets::login(code(&denied), why(&denied, true)),
         }

@@ -154,7 +154,7 @@ async fn answer(
 ) -> Response<Held<Full<Bytes>, Option<Busy>>> {
     let (parts, body) = request.into_parts();
     let allowed = async {
-        let subject = served.reviewer.bearer(&parts.headers).await?;
+        let subject = served.reviewer.bearer(&parts.headers, client.source()).await?;
         let place = place(&parts.uri)?;
         let found = served.desk.at_path(&place.namespace, &place.path);
         let found = found.map_err(|()| Refusal::NotYet)?.ok_or(Refusal::NoRule)?;

@@ -3,18 +3,19 @@
 
 use std::cmp::Ordering;
 
+use ecow::{EcoString, EcoVec};
 use serde_json::{Map, Value, json};
 
 use super::budget::{Budget, TooManyFields};
 use super::shape::Shape;
 
-/// One node of the tree. The root stands for the object.
+/// One node of the tree. The root stands for the object. What is below a step is shared by all sets that have it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FieldSet {
     /// The path that ends here is in the set.
     pub(super) member: bool,
     /// By their step, in order: `f:name`, `k:{"name":"x"}`, `v:"x"` or `i:0`.
-    children: Vec<(Box<str>, Self)>,
+    children: EcoVec<(EcoString, Self)>,
 }
 
 impl FieldSet {
@@ -66,9 +67,13 @@ impl FieldSet {
 
     /// Orders the children. The first of several with the same step counts.
     pub(super) fn settle(&mut self) {
-        self.children.sort_by(|(one, _), (other, _)| one.cmp(other));
-        self.children.dedup_by(|(one, _), (other, _)| one == other);
-        self.children.shrink_to_fit();
+        if self.children.is_sorted_by(|(one, _), (other, _)| one < other) {
+            return;
+        }
+        let mut children = self.children.to_vec();
+        children.sort_by(|(one, _), (other, _)| one.cmp(other));
+        children.dedup_by(|(one, _), (other, _)| one == other);
+        self.children = children.into_iter().collect();
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -77,13 +82,20 @@ impl FieldSet {
 
     /// What a set says of one step below.
     pub(super) fn child(&self, step: &str) -> Option<&Self> {
-        let at = self.children.binary_search_by(|(known, _)| known.as_ref().cmp(step)).ok()?;
+        let at = self.children.binary_search_by(|(known, _)| known.as_str().cmp(step)).ok()?;
         self.children.get(at).map(|(_, child)| child)
     }
 
     /// Paths that are in either set.
     pub(crate) fn union(&self, other: &Self) -> Self {
-        self.join(other, self.member || other.member, |one, other| match (one, other) {
+        let member = self.member || other.member;
+        if other.is_leaf() || self.shares(other) {
+            return self.below(member);
+        }
+        if self.is_leaf() {
+            return other.below(member);
+        }
+        self.join(other, member, |one, other| match (one, other) {
             (Some(one), Some(other)) => one.union(other),
             (one, other) => one.or(other).cloned().unwrap_or_default(),
         })
@@ -91,7 +103,14 @@ impl FieldSet {
 
     /// Paths that are in both sets.
     pub(crate) fn intersection(&self, other: &Self) -> Self {
-        self.join(other, self.member && other.member, |one, other| match (one, other) {
+        let member = self.member && other.member;
+        if self.is_leaf() || other.is_leaf() {
+            return Self { member, ..Self::default() };
+        }
+        if self.shares(other) {
+            return self.below(member);
+        }
+        self.join(other, member, |one, other| match (one, other) {
             (Some(one), Some(other)) => one.intersection(other),
             _ => Self::default(),
         })
@@ -99,15 +118,36 @@ impl FieldSet {
 
     /// Paths that are in this set alone.
     pub(crate) fn difference(&self, other: &Self) -> Self {
-        self.join(other, self.member && !other.member, |one, other| match (one, other) {
+        let member = self.member && !other.member;
+        if self.is_leaf() || other.is_leaf() {
+            return self.below(member);
+        }
+        if self.shares(other) {
+            return Self { member, ..Self::default() };
+        }
+        self.join(other, member, |one, other| match (one, other) {
             (Some(one), Some(other)) => one.difference(other),
             (one, _) => one.cloned().unwrap_or_default(),
         })
     }
 
+    fn is_leaf(&self) -> bool {
+        self.children.is_empty()
+    }
+
+    /// Whether both have the same below them, without looking at it.
+    fn shares(&self, other: &Self) -> bool {
+        self.children.len() == other.children.len() && std::ptr::eq(self.children.as_ptr(), other.children.as_ptr())
+    }
+
+    /// What is below this node, under another one.
+    fn below(&self, member: bool) -> Self {
+        Self { member, children: self.children.clone() }
+    }
+
     fn join(&self, other: &Self, member: bool, each: impl Fn(Option<&Self>, Option<&Self>) -> Self) -> Self {
         let (mut one, mut two) = (self.children.iter().peekable(), other.children.iter().peekable());
-        let mut children = Vec::new();
+        let mut children = EcoVec::new();
         loop {
             let order = match (one.peek(), two.peek()) {
                 (Some((a, _)), Some((b, _))) => a.cmp(b),
@@ -151,7 +191,7 @@ impl FieldSet {
     /// More fields than the budget allows.
     pub(crate) fn decode(value: &Value, budget: &mut Budget) -> Result<Option<Self>, TooManyFields> {
         let Some(map) = value.as_object() else { return Ok(None) };
-        let mut set = Self { member: map.is_empty() || map.contains_key("."), children: Vec::new() };
+        let mut set = Self { member: map.is_empty() || map.contains_key("."), ..Self::default() };
         for (text, inner) in map.iter().filter(|(step, _)| *step != ".") {
             let (Some(step), Some(child)) = (canonical(text), Self::decode(inner, budget)?) else { return Ok(None) };
             set.attach(|| step, child, budget)?;

@@ -4,7 +4,7 @@
 
 /// Fields of Kubernetes' own types that are one value in server-side apply where they are objects (`structType=atomic` and
 /// `mapType=atomic` in k8s.io/api), or have such objects as items: label and node selectors, and references. The names
-/// mean the same in all kinds that are served: names that do not (`resource`, `scaleTargetRef`) are in the tables of their kinds.
+/// mean the same in all kinds that are served: names that do not (`resource`, `scaleTargetRef`) are in the tables of their kinds. In order.
 pub(super) const ATOMIC: &[&str] = &[
     "configMapKeyRef",
     "controllerExpandSecretRef",

@@ -19,6 +19,8 @@ use apimachinery::selector::{FieldSelector, LabelSelector};
 const AT_HAND: Most = Most { items: usize::MAX, bytes: 64 << 10 };
 /// What is looked at for a page with a limit. A server may give fewer than asked for (K8s ListOptions, `limit`).
 const PAGE_BYTES: usize = 4 << 20;
+/// How many objects after a page are counted.
+const COUNTED: u64 = 10_000;
 
 /// A list in stored form.
 pub(crate) struct Listed {
@@ -176,8 +178,8 @@ fn page(
         }
         listed.next = Some(make_token(Some(rev), &last));
         if selection.all() {
-            // As of now, not of `rev`: an estimate, as the API allows.
-            listed.remaining = Some(store.count(storage, namespace, &last)?);
+            // As of now, not of `rev`: an estimate, which the API allows to be left out (K8s ListMeta, `remainingItemCount`).
+            listed.remaining = store.count(storage, namespace, &last, COUNTED)?;
         }
     }
     Ok(Answer::List(listed))

@@ -62,21 +62,35 @@ impl Store {
             .map_err(|e| self.sql(e))
     }
 
-    /// How many objects of one storage come after `after`.
-    pub(crate) fn count(&self, storage: &str, namespace: Option<&str>, after: &ObjectKey) -> Result<u64, StoreError> {
+    /// How many objects of one storage come after `after`; `None` for more than `most`, which nobody waits for.
+    pub(crate) fn count(
+        &self,
+        storage: &str,
+        namespace: Option<&str>,
+        after: &ObjectKey,
+        most: u64,
+    ) -> Result<Option<u64>, StoreError> {
+        let looked_at = most.saturating_add(1);
         if storage == LEASES {
-            return Ok(self.leases.list(namespace, Some(after)).count() as u64);
+            let leases = self.leases.list(namespace, Some(after));
+            let count = leases.take(usize::try_from(looked_at).unwrap_or(usize::MAX)).count() as u64;
+            return Ok((count <= most).then_some(count));
         }
-        self.conn
-            .prepare_cached(
-                "SELECT count(*) FROM objects WHERE storage = ?1 AND (?2 = '' OR ns = ?2) AND (ns, name) > (?3, ?4)",
-            )
+        let sql = if namespace.is_some() {
+            "SELECT count(*) FROM (SELECT 1 FROM objects WHERE storage = ?1 AND ns = ?2 AND name > ?4 AND ?3 = ?3 LIMIT ?5)"
+        } else {
+            "SELECT count(*) FROM (SELECT 1 FROM objects WHERE storage = ?1 AND (ns, name) > (?3, ?4) AND ?2 = ?2 LIMIT ?5)"
+        };
+        let looked_at = i64::try_from(looked_at).unwrap_or(i64::MAX);
+        let count = self
+            .conn
+            .prepare_cached(sql)
             .and_then(|mut statement| {
-                statement.query_row(params![storage, namespace.unwrap_or(""), after.namespace, after.name], |row| {
-                    unsigned(row, 0)
-                })
+                let values = params![storage, namespace.unwrap_or(""), after.namespace, after.name, looked_at];
+                statement.query_row(values, |row| unsigned(row, 0))
             })
-            .map_err(|e| self.sql(e))
+            .map_err(|e| self.sql(e))?;
+        Ok((count <= most).then_some(count))
     }
 
     /// The storages that hold something in this namespace, whether anything serves them or not, in order. From one storage

@@ -69,6 +69,29 @@ fn history_gives_each_state_back() {
 }
 
 #[test]
+fn no_more_is_counted_than_somebody_waits_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(&dir);
+    for name in ["a", "b", "c", "d"] {
+        store.write("things", object(name, "1"), None, None).unwrap();
+        store.write(leases::LEASES, object(name, "1"), None, None).unwrap();
+    }
+    let elsewhere = json!({"metadata": {"name": "a", "namespace": "b", "uid": "uid"}});
+    store.write("things", elsewhere, None, None).unwrap();
+    let after = ObjectKey { namespace: "a".to_owned(), name: "b".to_owned() };
+    for (storage, namespace, most, count) in [
+        ("things", None, 3, Some(3)),
+        ("things", None, 2, None),
+        ("things", Some("a"), 2, Some(2)),
+        ("things", Some("a"), 1, None),
+        (leases::LEASES, Some("a"), 2, Some(2)),
+        (leases::LEASES, None, 1, None),
+    ] {
+        assert_eq!(store.count(storage, namespace, &after, most).unwrap(), count, "{storage} {namespace:?} {most}");
+    }
+}
+
+#[test]
 fn pages_of_the_past_are_the_past() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = open(&dir);

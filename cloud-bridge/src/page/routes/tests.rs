@@ -4,7 +4,7 @@ use http_body_util::Full;
 use super::*;
 use crate::bridge::Settings;
 use crate::bridge::clients::Clients;
-use crate::page::access::tests::api;
+use crate::page::access::tests::{api, from};
 
 fn served() -> Served {
     let bridge = Bridge::start(Clients::impersonating(api()), "c".to_owned(), Settings::default());
@@ -14,7 +14,7 @@ fn served() -> Served {
 /// Code, headers and body.
 async fn ask(served: &Served, request: http::request::Builder, body: &str) -> (u16, HeaderMap, String) {
     let (parts, body) = request.body(Full::new(Bytes::from(body.to_owned()))).unwrap().into_parts();
-    let answer = match served.known(None, &parts, body).await {
+    let answer = match served.known(None, &parts, body, from()).await {
         Ok(who) => served.answer(&who, parts.uri.path(), false).await,
         Err(answer) => answer,
     };
@@ -83,7 +83,7 @@ async fn a_form_with_a_token_gets_a_cookie() {
 #[tokio::test]
 async fn of_one_user_there_are_so_many_streams() {
     let served = served();
-    let who = || Who::User { user: "good".to_owned(), token: "good".to_owned(), session: None };
+    let who = || Who::User { user: "good".to_owned(), token: "good".to_owned(), session: None, from: from() };
     let mut held = Vec::new();
     let refused = loop {
         let answer = served.answer(&who(), "/api/stream", false).await;
@@ -100,7 +100,7 @@ async fn of_one_user_there_are_so_many_streams() {
 #[tokio::test]
 async fn who_takes_it_packed_gets_it_packed() {
     let served = served();
-    let who = Who::User { user: "good".to_owned(), token: "good".to_owned(), session: None };
+    let who = Who::User { user: "good".to_owned(), token: "good".to_owned(), session: None, from: from() };
     let answer = served.answer(&who, "/api/stream", true).await;
     assert_eq!(answer.headers()[header::CONTENT_ENCODING], "gzip");
     let first = answer.into_body().frame().await.unwrap().unwrap().into_data().unwrap();

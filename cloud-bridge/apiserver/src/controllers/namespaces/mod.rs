@@ -28,6 +28,8 @@ pub(super) const STORAGE: &str = "namespaces";
 const PODS: &str = "pods";
 /// So many objects of each resource are looked at for what holds them.
 const LOOKED_AT: usize = 500;
+/// How many beyond these are counted: a number above it stands for "at least".
+const COUNTED: u64 = 10_000;
 
 /// Whether a namespace is there and not going.
 pub(super) fn stays(store: &Store, name: &str) -> Result<bool, StoreError> {
@@ -188,7 +190,7 @@ fn report(turn: &mut Turn<'_, Key>, name: &str) -> ApiResult<()> {
         let Some(resource) = definitions::deletable(turn.inner, turn.store, &storage)? else { continue };
         let seen = turn.store.list(&storage, Some(name), None, Some(LOOKED_AT))?;
         let more = match seen.last().filter(|_| seen.len() == LOOKED_AT) {
-            Some(last) => turn.store.count(&storage, Some(name), &last.key)?,
+            Some(last) => turn.store.count(&storage, Some(name), &last.key, COUNTED)?.unwrap_or(COUNTED),
             None => 0,
         };
         let count = more + seen.len() as u64;

@@ -142,18 +142,18 @@ pub(crate) fn ownable(ctx: &Context<'_>, set: FieldSet) -> FieldSet {
     set
 }
 
-/// Whether two lists of managedFields differ in more than their times.
+/// Whether two lists of managedFields differ in their times alone.
 pub(crate) fn same_owners(a: &Value, b: &Value) -> bool {
-    let bare = |value: &Value| {
-        let mut value = value.clone();
-        for entry in value.as_array_mut().into_iter().flatten() {
-            if let Some(map) = entry.as_object_mut() {
-                map.remove("time");
-            }
-        }
-        value
+    let (Some(one), Some(other)) = (a.as_array(), b.as_array()) else { return a == b };
+    let same = |(one, other): (&Value, &Value)| match (one.as_object(), other.as_object()) {
+        (Some(one), Some(other)) => timeless(one).eq(timeless(other)),
+        _ => one == other,
     };
-    a == b || bare(a) == bare(b)
+    one.len() == other.len() && one.iter().zip(other).all(same)
+}
+
+fn timeless(entry: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
+    entry.iter().filter(|(name, _)| *name != "time")
 }
 
 #[cfg(test)]
@@ -168,6 +168,22 @@ mod tests {
         assert_eq!(manager("", ""), "unknown");
         assert_eq!(manager("", "a\tb\u{7}c/1"), "abc");
         assert_eq!(manager("", &"é".repeat(100)), "é".repeat(64));
+    }
+
+    #[test]
+    fn times_make_no_other_owners() {
+        let entry = |time: &str, field: &str| json!([{"manager": "m", "time": time, "fieldsV1": { field: {} }}]);
+        assert!(same_owners(&entry("1", "f:a"), &entry("2", "f:a")));
+        assert!(same_owners(&entry("1", "f:a"), &json!([{"manager": "m", "fieldsV1": {"f:a": {}}}])));
+        assert!(same_owners(&json!(null), &json!(null)));
+        for (one, other) in [
+            (entry("1", "f:a"), entry("1", "f:b")),
+            (entry("1", "f:a"), json!([])),
+            (entry("1", "f:a"), json!(null)),
+            (json!([1]), json!([2])),
+        ] {
+            assert!(!same_owners(&one, &other), "{one} {other}");
+        }
     }
 
     #[test]
