@@ -1,6 +1,18 @@
-//! Who is next: each of those who wait in turn, however much one of them asks for. Pure.
+//! Who is next: each of those who wait in turn, however much one of them asks for.
 
 use std::collections::{BTreeMap, VecDeque};
+
+use futures::{Stream, StreamExt};
+use tokio::task::yield_now;
+
+/// The items of a stream, each in a step of the thread of its own: one that has many at hand, as a watch has the page of a
+/// list, holds up nobody else.
+pub fn one_by_one<S: Stream>(items: S) -> impl Stream<Item = S::Item> {
+    items.then(|item| async {
+        yield_now().await;
+        item
+    })
+}
 
 /// What waits, by who it is of.
 #[derive(Debug)]
@@ -53,6 +65,23 @@ impl<K: Clone + Ord, T> Turns<K, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn others_have_their_turn_between_two_items() {
+        let told = std::cell::RefCell::new(Vec::new());
+        let items = one_by_one(futures::stream::iter(0..3)).for_each(|item| {
+            told.borrow_mut().push(item);
+            std::future::ready(())
+        });
+        let other = async {
+            for at in [10, 11] {
+                yield_now().await;
+                told.borrow_mut().push(at);
+            }
+        };
+        futures::join!(items, other);
+        assert_eq!(*told.borrow(), [0, 10, 1, 11, 2]);
+    }
 
     #[test]
     fn each_has_its_turn() {

@@ -17,6 +17,7 @@ use super::board::{Board, PageNode, PodSeen};
 use super::stream::event;
 use crate::bridge::slim::SlimPod;
 use crate::bridge::{BRIDGED_LABEL, Bridge};
+use apimachinery::turns::one_by_one;
 use apimachinery::well_known::PAGE;
 
 /// Between two looks at the links while somebody watches, and while nobody does.
@@ -82,8 +83,8 @@ impl Live {
     /// Follows the Node objects until the client is gone.
     pub(super) async fn nodes(&self, client: Client) {
         let nodes: Api<PageNode> = Api::all(client);
-        let mut events =
-            pin!(watcher(nodes, watcher::Config::default().page_size(PAGE).labels(BRIDGED_LABEL)).default_backoff());
+        let config = watcher::Config::default().page_size(PAGE).labels(BRIDGED_LABEL);
+        let mut events = pin!(one_by_one(watcher(nodes, config).default_backoff()));
         let mut listed = HashSet::new();
         while let Some(event) = events.next().await {
             let (mut board, now) = (self.board(), SystemTime::now());
