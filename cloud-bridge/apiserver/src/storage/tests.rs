@@ -74,7 +74,7 @@ fn no_more_is_counted_than_somebody_waits_for() {
     let mut store = open(&dir);
     for name in ["a", "b", "c", "d"] {
         store.write("things", object(name, "1"), None, None).unwrap();
-        store.write(leases::LEASES, object(name, "1"), None, None).unwrap();
+        store.write(LEASES, object(name, "1"), None, None).unwrap();
     }
     let elsewhere = json!({"metadata": {"name": "a", "namespace": "b", "uid": "uid"}});
     store.write("things", elsewhere, None, None).unwrap();
@@ -84,8 +84,8 @@ fn no_more_is_counted_than_somebody_waits_for() {
         ("things", None, 2, None),
         ("things", Some("a"), 2, Some(2)),
         ("things", Some("a"), 1, None),
-        (leases::LEASES, Some("a"), 2, Some(2)),
-        (leases::LEASES, None, 1, None),
+        (LEASES, Some("a"), 2, Some(2)),
+        (LEASES, None, 1, None),
     ] {
         assert_eq!(store.count(storage, namespace, &after, most).unwrap(), count, "{storage} {namespace:?} {most}");
     }

@@ -1,11 +1,13 @@
 //! What a client applies: YAML of an object of the path's kind, each field of which the kind has
 //! (apimachinery pkg/util/managedfields/internal: versioncheck.go, structuredmerge.go).
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 use serde_json::Value;
 
 use crate::codec::decode::Decoded;
-use crate::codec::parse::{MEMORY_MAX, TOO_MANY};
+use crate::codec::parse::{COMPLAINTS_MAX, MEMORY_MAX, TOO_MANY};
 use crate::codec::yaml::Document;
 use crate::patch::budget::Budget;
 use crate::patch::field_set::{self, FieldSet};
@@ -55,16 +57,44 @@ pub(super) fn read(ctx: &Context<'_>, body: &Bytes) -> ApiResult<Body> {
     FieldSet::of(&document.value, shape, &mut Budget::default()).map_err(|_| too_large("fields"))?;
     let Decoded { value: object, unknown } =
         ctx.checked(document.value.clone()).map_err(|why| untyped(&document, &kind, &why))?;
-    if unknown.is_empty() {
+    let told = |path: &String| format!("{}: field not declared in schema", shown(&document.value, path, shape));
+    let mut told: Vec<String> = unknown.iter().map(told).collect();
+    twice(&document.value, shape, "", &mut told);
+    if told.is_empty() {
         return Ok(Body { object, written: document.value, strict });
     }
-    let told = |path: &String| format!("{}: field not declared in schema", shown(&document.value, path, shape));
-    let told: Vec<String> = unknown.iter().map(told).collect();
     let why = match told.as_slice() {
         [one] => one.clone(),
         many => format!("errors:\n  {}", many.join("\n  ")),
     };
     Err(untyped(&document, &kind, &why))
+}
+
+/// What stands twice in lists whose items are told apart (structured-merge-diff typed/validate.go).
+fn twice(value: &Value, shape: Shape<'_>, path: &str, told: &mut Vec<String>) {
+    if told.len() >= COMPLAINTS_MAX {
+        return;
+    }
+    match value {
+        Value::Object(fields) if !shape.is_atomic() => {
+            for (name, inner) in fields {
+                twice(inner, shape.field(name), &format!("{path}.{name}"), told);
+            }
+        }
+        Value::Array(items) => {
+            let Some(keys) = shape.list_keys() else { return };
+            let mut seen = HashSet::new();
+            for item in items {
+                let step = shape.element(item, &keys);
+                let named = field_set::shown(&step);
+                twice(item, shape.item(), &format!("{path}{named}"), told);
+                if !seen.insert(step) {
+                    told.push(format!("{path}: duplicate entries for key {named}"));
+                }
+            }
+        }
+        _ => {}
+    }
 }
 
 /// 413 for an object that has too much of something.
@@ -114,7 +144,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::patch::merge_keys::{Type, by, by_of, object};
+    use crate::patch::merge_keys::{Type, by, by_of, object, set};
 
     #[test]
     fn elements_of_lists_are_named_by_their_keys() {
@@ -132,6 +162,26 @@ mod tests {
         ] {
             assert_eq!(shown(&given, path, Shape::built(&KIND)), told);
         }
+    }
+
+    #[test]
+    fn what_stands_twice_is_named_by_its_key() {
+        static CONTAINER: Type = Type { fields: &[by("env", &["name"]), set("words")] };
+        static SPEC: Type = Type { fields: &[by_of("containers", &["name"], &CONTAINER)] };
+        static KIND: Type = Type { fields: &[object("spec", &SPEC)] };
+        let told = |spec: Value| {
+            let mut told = Vec::new();
+            twice(&json!({ "spec": spec }), Shape::built(&KIND), "", &mut told);
+            told
+        };
+        let env = json!([{"name": "a", "value": "1"}, {"name": "b"}, {"name": "a", "value": "2"}]);
+        let container = json!({"name": "c", "env": env, "words": ["x", "y", "x"], "args": ["z", "z"]});
+        let expected = [
+            ".spec.containers[name=\"c\"].env: duplicate entries for key [name=\"a\"]",
+            ".spec.containers[name=\"c\"].words: duplicate entries for key [=\"x\"]",
+        ];
+        assert_eq!(told(json!({"containers": [container]})), expected);
+        assert_eq!(told(json!({"containers": [{"name": "c"}, {"name": "d"}], "other": [1, 1]})), [""; 0]);
     }
 
     #[test]
