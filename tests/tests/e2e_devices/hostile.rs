@@ -58,7 +58,7 @@ fn a_hostile_mapper_in_a_container_harms_itself() {
     kubectl.wait_log("evil", "begun");
 
     // Ten thousands of connections in a second fill the queue of the socket: gRPC then tries again after a second, which is all
-    // that a mapper of the framework has. How often it is taken within that is a matter of the host.
+    // that a mapper of the framework has. Most of the time it is taken within that.
     let start = Instant::now();
     let (mut said, mut taken) = (0, 0);
     while start.elapsed() < Duration::from_secs(TIME) {
@@ -70,7 +70,7 @@ fn a_hostile_mapper_in_a_container_harms_itself() {
         }
         std::thread::sleep(Duration::from_millis(100));
     }
-    assert!(taken > 0, "none of {said} reports");
+    assert!(taken > 10 && taken > said / 2, "{taken} of {said} reports");
     // What comes after it.
     kubectl.wait_phase("evil", "Succeeded");
     let newest = (said + 1).to_string();
