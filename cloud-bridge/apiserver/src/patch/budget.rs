@@ -8,7 +8,7 @@ const MEMORY_MAX: usize = 4 * 1024 * 1024;
 const NODE_COST: usize = 80;
 
 /// Memory that is left for field sets.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Budget {
     left: usize,
 }

@@ -54,12 +54,17 @@ pub(super) fn read(ctx: &Context<'_>, body: &Bytes) -> ApiResult<Body> {
         return Err(ApiError::bad_request("metadata.managedFields must be nil"));
     }
     let shape = ctx.resource.strategy().shape();
-    FieldSet::of(&document.value, shape, &mut Budget::default()).map_err(|_| too_large("fields"))?;
+    let (mut sent, mut kept) = (Budget::default(), Budget::default());
+    let set = FieldSet::of(&document.value, shape, &mut sent).map_err(|_| too_large("fields"))?;
+    set.charge(&mut kept).map_err(|_| too_large("fields"))?;
     let Decoded { value: object, unknown } =
         ctx.checked(document.value.clone()).map_err(|why| untyped(&document, &kind, &why))?;
     let told = |path: &String| format!("{}: field not declared in schema", shown(&document.value, path, shape));
     let mut told: Vec<String> = unknown.iter().map(told).collect();
-    twice(&document.value, shape, "", &mut told);
+    // A set keeps the first of what stands twice: only where it keeps less than was sent are names looked for.
+    if sent != kept {
+        twice(&document.value, shape, "", &mut told);
+    }
     if told.is_empty() {
         return Ok(Body { object, written: document.value, strict });
     }
