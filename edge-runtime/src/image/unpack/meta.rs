@@ -8,6 +8,7 @@ use nix::sys::stat::{Mode, SFlag, makedev};
 use nix::sys::time::TimeSpec;
 use tar::{Entry, EntryType};
 
+use super::records::Records;
 use super::xattr;
 
 /// Owner, mode, time and attributes of one entry.
@@ -20,21 +21,18 @@ pub(super) struct Meta {
 }
 
 impl Meta {
-    pub(super) fn of(entry: &mut Entry<'_, impl Read>) -> io::Result<Self> {
+    pub(super) fn of(entry: &Entry<'_, impl Read>, records: &Records) -> io::Result<Self> {
         let mut xattrs = Vec::new();
-        if let Some(extensions) = entry.pax_extensions()? {
-            for extension in extensions {
-                let extension = extension?;
-                if let Some(name) = extension.key_bytes().strip_prefix(b"SCHILY.xattr.").and_then(xattr::allowed) {
-                    xattrs.push((name, extension.value_bytes().to_vec()));
-                }
+        for (key, value) in records.pax() {
+            if let Some(name) = key.strip_prefix(b"SCHILY.xattr.").and_then(xattr::allowed) {
+                xattrs.push((name, value.to_vec()));
             }
         }
         let header = entry.header();
         let id = |id: io::Result<u64>| u32::try_from(id?).map_err(io::Error::other);
         Ok(Self {
-            uid: id(header.uid())?,
-            gid: id(header.gid())?,
+            uid: records.id("uid")?.map_or_else(|| id(header.uid()), Ok)?,
+            gid: records.id("gid")?.map_or_else(|| id(header.gid()), Ok)?,
             mode: Mode::from_bits_truncate(header.mode()? & 0o7777),
             // A time that this machine cannot hold becomes the epoch.
             mtime: TimeSpec::new(header.mtime()?.try_into().unwrap_or_default(), 0),

@@ -15,6 +15,7 @@ pub(in crate::image) mod xattr;
 #[allow(clippy::print_stderr, reason = "a skipped test says why")]
 mod tests;
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -34,7 +35,7 @@ use crate::image::limits::Limits;
 use crate::sys::writeback::Writeback;
 use meta::{Meta, device};
 use path::{Place, place, show, split};
-use records::{Allowance, Bounded};
+use records::{Allowance, Bounded, Records};
 use sparse::Sparse;
 use tree::{Tree, is_dir, is_whiteout};
 
@@ -64,12 +65,19 @@ pub fn unpack(layer: impl Read, root: &Path, limits: &Limits) -> Result<Vec<Stri
     for entry in archive.entries().map_err(truncated)? {
         allowance.content();
         let mut entry = entry.map_err(truncated)?;
-        unpacker.entry(&mut entry)?;
+        unpacker.entry(&mut entry, allowance.found())?;
         // What is left of it is no record of the next.
         io::copy(&mut entry, &mut io::sink()).map_err(truncated)?;
         allowance.records();
     }
     unpacker.finish()
+}
+
+/// Where an entry is to be written.
+struct Target<'a> {
+    path: &'a [u8],
+    parent: &'a [&'a [u8]],
+    name: &'a [u8],
 }
 
 struct Unpacker<'a> {
@@ -85,7 +93,7 @@ struct Unpacker<'a> {
 }
 
 impl Unpacker<'_> {
-    fn entry(&mut self, entry: &mut Entry<'_, impl Read>) -> Result<(), ImageError> {
+    fn entry(&mut self, entry: &mut Entry<'_, impl Read>, records: io::Result<Records>) -> Result<(), ImageError> {
         self.entries += 1;
         ImageError::bound(self.entries, self.limits.entries, || "number of entries of the layer".into())?;
         let kind = entry.header().entry_type();
@@ -93,8 +101,11 @@ impl Unpacker<'_> {
             return Ok(());
         }
         let mut name = entry.path_bytes().into_owned();
-        let sparse =
-            sparse_of(entry).map_err(|error| ImageError::Entry { entry: show(&name), why: one_line(error) })?;
+        let read = records.and_then(|records| Ok((Sparse::of(records.pax())?, records)));
+        let (sparse, records) = read.map_err(|error| ImageError::Entry { entry: show(&name), why: one_line(error) })?;
+        if let Some(long) = records.name() {
+            name = long.to_vec();
+        }
         if let Some(real) = sparse.as_ref().and_then(|sparse| sparse.name.clone()) {
             name = real;
         }
@@ -102,19 +113,21 @@ impl Unpacker<'_> {
         ImageError::bound(self.bytes, self.limits.layer_bytes, || "size of the unpacked layer".into())?;
         let done = match place(&name)? {
             Place::Ignored => Ok(()),
-            Place::Root => self.root(entry),
+            Place::Root => self.root(entry, &records),
             Place::Opaque { dir } => self.opaque(&dir),
             Place::Whiteout { parent, name } => self.whiteout(&parent, name),
-            Place::Entry { parent, name: last } => self.write(entry, sparse, &name, &parent, last),
+            Place::Entry { parent, name: last } => {
+                self.write(entry, &records, sparse, Target { path: &name, parent: &parent, name: last })
+            }
         };
         done.map_err(|error| ImageError::Entry { entry: show(&name), why: explain(&error) })
     }
 
-    fn root(&mut self, entry: &mut Entry<'_, impl Read>) -> io::Result<()> {
+    fn root(&mut self, entry: &Entry<'_, impl Read>, records: &Records) -> io::Result<()> {
         if entry.header().entry_type() != EntryType::Directory {
             return Err(io::Error::other("the root of a layer must be a directory"));
         }
-        let meta = Meta::of(entry)?;
+        let meta = Meta::of(entry, records)?;
         self.dir_times.push((Vec::new(), meta.mtime));
         let root = self.tree.root().try_clone()?;
         self.apply_dir(&root, &meta)
@@ -138,25 +151,25 @@ impl Unpacker<'_> {
     fn write(
         &mut self,
         entry: &mut Entry<'_, impl Read>,
+        records: &Records,
         sparse: Option<Sparse>,
-        path: &[u8],
-        parent_parts: &[&[u8]],
-        name: &[u8],
+        target: Target<'_>,
     ) -> io::Result<()> {
-        let kind = entry.header().entry_type();
-        let parent = self.tree.dir(parent_parts)?;
+        let (kind, name) = (entry.header().entry_type(), target.name);
+        let parent = self.tree.dir(target.parent)?;
         let before = Tree::stat(&parent, name)?;
-        if kind == EntryType::Directory {
-            self.tree.described(parent_parts, name);
-            return self.directory(entry, path, &parent, name, before);
-        }
+        let link = || records.link().map(<[u8]>::to_vec).or_else(|| entry.link_name_bytes().map(Cow::into_owned));
         if kind == EntryType::Link {
-            return self.hard_link(entry, &parent, name);
+            return self.hard_link(link(), &parent, name);
+        }
+        let meta = Meta::of(entry, records)?;
+        if kind == EntryType::Directory {
+            self.tree.described(target.parent, name);
+            return self.directory(&meta, target.path, &parent, name, before);
         }
         if before.is_some() {
             self.tree.remove(&parent, name)?;
         }
-        let meta = Meta::of(entry)?;
         match kind {
             EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
                 let (mut file, size) = (Tree::create(&parent, name)?, entry.size());
@@ -171,7 +184,7 @@ impl Unpacker<'_> {
                 set_time(&parent, name, meta.mtime)
             }
             EntryType::Symlink => {
-                let target = entry.link_name_bytes().ok_or_else(|| io::Error::other("a link without a target"))?;
+                let target = link().ok_or_else(|| io::Error::other("a link without a target"))?;
                 symlinkat(&*target, &*parent, name)?;
                 self.own(&parent, name, &meta)?;
                 set_time(&parent, name, meta.mtime)
@@ -191,7 +204,7 @@ impl Unpacker<'_> {
 
     fn directory(
         &mut self,
-        entry: &mut Entry<'_, impl Read>,
+        meta: &Meta,
         path: &[u8],
         parent: &OwnedFd,
         name: &[u8],
@@ -208,9 +221,8 @@ impl Unpacker<'_> {
         if replaces_lower {
             xattr::set(dir.as_fd(), xattr::OPAQUE, b"y")?;
         }
-        let meta = Meta::of(entry)?;
         self.dir_times.push((path.to_vec(), meta.mtime));
-        self.apply_dir(&dir, &meta)
+        self.apply_dir(&dir, meta)
     }
 
     fn apply_dir(&mut self, dir: &OwnedFd, meta: &Meta) -> io::Result<()> {
@@ -222,8 +234,8 @@ impl Unpacker<'_> {
     }
 
     /// The target is a path from the root of the layer and must be there already.
-    fn hard_link(&mut self, entry: &Entry<'_, impl Read>, parent: &OwnedFd, name: &[u8]) -> io::Result<()> {
-        let target = entry.link_name_bytes().ok_or_else(|| io::Error::other("a link without a target"))?;
+    fn hard_link(&mut self, target: Option<Vec<u8>>, parent: &OwnedFd, name: &[u8]) -> io::Result<()> {
+        let target = target.ok_or_else(|| io::Error::other("a link without a target"))?;
         let mut parts = split(&target).map_err(|error| io::Error::other(error.to_string()))?;
         let missing = || io::Error::other(format!("its link target {:?} is not in the layer", show(&target)));
         let target_name = parts.pop().ok_or_else(missing)?;
@@ -287,12 +299,6 @@ impl Unpacker<'_> {
         }
         Ok(self.tree.undescribed())
     }
-}
-
-fn sparse_of(entry: &mut Entry<'_, impl Read>) -> io::Result<Option<Sparse>> {
-    let Some(header) = entry.pax_extensions()? else { return Ok(None) };
-    let header = header.collect::<io::Result<Vec<_>>>()?;
-    Sparse::of(header.iter().map(|one| (one.key_bytes(), one.value_bytes())))
 }
 
 fn set_time(parent: &OwnedFd, name: &[u8], mtime: TimeSpec) -> io::Result<()> {

@@ -229,6 +229,27 @@ fn devices_and_attributes_are_kept_and_overlayfs_ones_are_not() {
 }
 
 #[test]
+fn attributes_may_have_line_breaks() {
+    let mut layer = Layer::new();
+    // cap_net_bind_service and cap_net_raw beside others: the file of telegraf's image (composefs/tar-rs#428).
+    let capability = [1, 0, 0, 2, 2, 0, b'\n', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    layer
+        .0
+        .append_pax_extensions([
+            ("SCHILY.xattr.security.capability", &capability[..]),
+            ("SCHILY.xattr.user.note", &b"one\n\n13 path=no\ntwo"[..]),
+            ("path", &b"usr/bin/telegraf"[..]),
+        ])
+        .unwrap();
+    let out = layer.file("short", "elf").unpack().unwrap();
+    assert_eq!(out.read("usr/bin/telegraf"), "elf");
+    if !not_root("capabilities") {
+        let found = get_xattr(&out.root.join("usr/bin/telegraf"), "security.capability");
+        assert_eq!(found.as_deref(), Some(&capability[..]));
+    }
+}
+
+#[test]
 fn a_cut_archive_is_an_error_and_names_where() {
     let whole = Layer::new().file("first", "1").file("second", &"x".repeat(5000)).bytes();
     for cut in [100, 512 + 300, 512 + 512 + 512 + 1000] {
