@@ -307,7 +307,6 @@ fn set_time(parent: &OwnedFd, name: &[u8], mtime: TimeSpec) -> io::Result<()> {
 
 fn explain(error: &io::Error) -> String {
     match error.raw_os_error() {
-        Some(nix::libc::EXDEV) => "its path leads out of the layer through a symbolic link".to_owned(),
         Some(nix::libc::ELOOP) => "its path runs in a circle of symbolic links".to_owned(),
         Some(nix::libc::ENOTDIR) => "a part of its path is not a directory".to_owned(),
         _ => one_line(error),

@@ -1,18 +1,19 @@
 //! File operations that cannot leave one directory. Every call goes through a descriptor of the parent, which
 //! is found without ever leaving the root; the last part of a path is never followed. Knows no tar.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::rc::Rc;
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, open, openat};
+use nix::fcntl::{AtFlags, OFlag, open, openat, readlinkat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstatat, major, minor, mkdirat};
 
-use crate::sys::beneath::open_beneath;
+use crate::sys::beneath::open_in_root;
 use crate::sys::delete::delete_at;
 
 /// A directory nobody else writes to while this exists.
@@ -28,6 +29,10 @@ pub(super) struct Tree {
 
 /// Bytes of paths that are remembered: of some ten thousand folders.
 const MOST_NOTED: usize = 1 << 20;
+/// Links on the way to a folder, as the kernel has it (path_resolution(7)).
+const MOST_LINKS: u32 = 40;
+/// Folders in folders that links may lead to.
+const MOST_FOLDERS: usize = 256;
 
 const DIRECTORY: OFlag = OFlag::O_DIRECTORY.union(OFlag::O_CLOEXEC);
 
@@ -42,7 +47,8 @@ impl Tree {
     }
 
     /// Descriptor of a directory below the root; missing parts are made with mode 0755.
-    /// A symbolic link on the way is followed only as long as it stays inside (`EXDEV` otherwise).
+    /// Symbolic links on the way are followed as if the root were `/`, where they lead to folders that are missing, too
+    /// (containerd's archive.Apply resolves the parent with `fs.RootPath` and makes it).
     pub(super) fn dir(&mut self, parts: &[&[u8]]) -> io::Result<Rc<OwnedFd>> {
         if parts.is_empty() {
             return Ok(self.root.clone());
@@ -53,17 +59,13 @@ impl Tree {
         {
             return Ok(fd.clone());
         }
-        let fd = match self.open_dir(&path) {
+        let fd = match open_in_root(self.root.as_fd(), path.as_slice(), DIRECTORY) {
             Err(Errno::ENOENT) => self.make_dirs(parts)?,
             other => other?,
         };
         let fd = Rc::new(fd);
         self.last = Some((path, fd.clone()));
         Ok(fd)
-    }
-
-    fn open_dir(&self, path: &[u8]) -> nix::Result<OwnedFd> {
-        open_beneath(self.root.as_fd(), path, DIRECTORY)
     }
 
     /// An entry says what this folder is like.
@@ -78,28 +80,55 @@ impl Tree {
         self.undescribed.into_iter().filter_map(|path| String::from_utf8(path).ok()).collect()
     }
 
+    /// Goes along `parts` and makes what is missing. Nobody else changes the tree meanwhile.
     fn make_dirs(&mut self, parts: &[&[u8]]) -> io::Result<OwnedFd> {
-        let mut parent = self.root.clone();
-        for depth in 1..=parts.len() {
-            let path = parts[..depth].join(&b'/');
-            let fd = match self.open_dir(&path) {
-                Err(Errno::ENOENT) => {
-                    mkdirat(&*parent, parts[depth - 1], Mode::from_bits_truncate(0o755))?;
+        let mut todo: VecDeque<Vec<u8>> = parts.iter().map(|part| part.to_vec()).collect();
+        let mut passed: Vec<(Vec<u8>, OwnedFd)> = Vec::new();
+        let mut links = 0;
+        while let Some(part) = todo.pop_front() {
+            if part == b".." {
+                passed.pop();
+                continue;
+            }
+            if passed.len() == MOST_FOLDERS {
+                return Err(Errno::ENAMETOOLONG.into());
+            }
+            let here = passed.last().map_or(self.root.as_fd(), |(_, fd)| fd.as_fd());
+            let is_link = match Self::stat(here, &part)? {
+                Some(stat) => kind(&stat) == SFlag::S_IFLNK,
+                None => {
+                    mkdirat(here, part.as_slice(), Mode::from_bits_truncate(0o755))?;
+                    let names = passed.iter().map(|(name, _)| name).chain([&part]);
+                    let path = names.map(Vec::as_slice).collect::<Vec<_>>().join(&b'/');
                     if self.noted.saturating_add(path.len()) < MOST_NOTED {
                         self.noted += path.len();
-                        self.undescribed.insert(path.clone());
+                        self.undescribed.insert(path);
                     }
-                    self.open_dir(&path)?
+                    false
                 }
-                other => other?,
             };
-            parent = Rc::new(fd);
+            if !is_link {
+                let fd = openat(here, part.as_slice(), DIRECTORY.union(OFlag::O_NOFOLLOW), Mode::empty())?;
+                passed.push((part, fd));
+                continue;
+            }
+            links += 1;
+            if links > MOST_LINKS {
+                return Err(Errno::ELOOP.into());
+            }
+            let target = readlinkat(here, part.as_slice())?.into_vec();
+            if target.starts_with(b"/") {
+                passed.clear();
+            }
+            for part in target.split(|byte| *byte == b'/').rev().filter(|part| !part.is_empty() && *part != b".") {
+                todo.push_front(part.to_vec());
+            }
         }
-        Rc::try_unwrap(parent).or_else(|shared| shared.try_clone())
+        passed.pop().map_or_else(|| self.root.try_clone(), |(_, fd)| Ok(fd))
     }
 
     /// What stands at `name`, a link as itself.
-    pub(super) fn stat(parent: &OwnedFd, name: &[u8]) -> io::Result<Option<FileStat>> {
+    pub(super) fn stat(parent: impl AsFd, name: &[u8]) -> io::Result<Option<FileStat>> {
         match fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
             Err(Errno::ENOENT) => Ok(None),
