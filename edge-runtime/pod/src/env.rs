@@ -67,13 +67,14 @@ pub fn environment(pod: &Pod, container: &Container, sources: &Sources<'_>) -> R
 }
 
 /// The process to run: `command` replaces the entrypoint and drops the image's cmd, `args` replaces the cmd;
-/// `$(VAR)` is expanded from `vars` in the container's own words, never in the image's.
+/// `$(VAR)` is expanded from `vars` in the container's own words, never in the image's. `ENTRYPOINT [""]` is none, as for
+/// Docker (daemon/create.go, `mergeAndVerifyConfig`) and containerd (internal/cri/opts, `WithProcessArgs`).
 pub fn argv(container: &Container, entrypoint: &[String], cmd: &[String], vars: &[(String, String)]) -> Vec<String> {
     let words =
         |list: &Option<Vec<String>>| -> Vec<String> { list.iter().flatten().map(|word| expand(word, vars)).collect() };
     let (mut command, mut args) = (words(&container.command), words(&container.args));
     if command.is_empty() {
-        command = entrypoint.to_vec();
+        command = if entrypoint == [""] { Vec::new() } else { entrypoint.to_vec() };
         if args.is_empty() {
             args = cmd.to_vec();
         }

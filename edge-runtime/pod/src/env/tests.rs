@@ -108,6 +108,16 @@ fn command_and_arguments() {
 }
 
 #[test]
+fn empty_entrypoint_of_an_image_is_none() {
+    let words = |s: &str| -> Vec<String> { s.split_whitespace().map(String::from).collect() };
+    let argv = |spec, entrypoint: &str| argv(&container(spec), &[entrypoint.to_owned()], &words("nginx -g"), &[]);
+    assert_eq!(argv(json!({}), ""), words("nginx -g"));
+    assert_eq!(argv(json!({"args": ["sh"]}), ""), words("sh"));
+    assert_eq!(argv(json!({"command": ["sh"]}), ""), words("sh"));
+    assert_eq!(argv(json!({}), "entry"), words("entry nginx -g"));
+}
+
+#[test]
 fn expansion_leaves_alone_what_is_no_reference() {
     let vars = [("A".to_owned(), "1".to_owned()), (String::new(), "never".to_owned())];
     for (text, expected) in
