@@ -41,7 +41,8 @@ impl Wanted {
         if platform.os != "linux" {
             return None;
         }
-        self.0.iter().position(|(arch, variant)| platform.architecture == *arch && platform.variant == *variant)
+        let (said, said_variant) = normal(&platform.architecture, &platform.variant);
+        self.0.iter().position(|(arch, variant)| said == *arch && said_variant == *variant)
     }
 
     /// The best build of an index. An entry without a platform is taken last, if it is the only one.
@@ -72,7 +73,8 @@ impl Wanted {
             return Err(self.missing(image, std::iter::once(platform)));
         }
         // A variant this list does not know (amd64/v3) is a hint of the builder, not another architecture.
-        if self.0.iter().any(|(arch, _)| platform.architecture == *arch) {
+        let (named, _) = normal(&platform.architecture, &platform.variant);
+        if self.0.iter().any(|(arch, _)| named == *arch) {
             return Ok(None);
         }
         let said = text(&platform.os, &platform.architecture, &platform.variant);
@@ -99,6 +101,24 @@ impl Wanted {
             wanted: self.best(),
             offered: if offers.is_empty() { "none".to_owned() } else { offers.join(", ") },
         }
+    }
+}
+
+/// The names of an architecture and a variant that this list has for those of an image: other builders write the kernel's
+/// (`aarch64`, containerd's platforms/database.go `normalizeArch`).
+fn normal<'a>(arch: &'a str, variant: &'a str) -> (&'a str, &'a str) {
+    match (arch, variant) {
+        ("x86_64" | "x86-64", variant) => ("amd64", variant),
+        ("i386", _) => ("386", ""),
+        ("aarch64" | "arm64", "8") => ("arm64", "v8"),
+        ("aarch64", variant) => ("arm64", variant),
+        ("armhf", _) => ("arm", "v7"),
+        ("armel", _) => ("arm", "v6"),
+        ("arm", "8") => ("arm", "v8"),
+        ("arm", "7") => ("arm", "v7"),
+        ("arm", "6") => ("arm", "v6"),
+        ("arm", "5") => ("arm", "v5"),
+        same => same,
     }
 }
 
@@ -145,6 +165,25 @@ mod tests {
         ] {
             assert_eq!(Wanted::new(arch, machine).select(&all, "a").unwrap().digest, best, "{arch} {machine}");
         }
+    }
+
+    #[test]
+    fn names_of_kernels_and_other_builders_are_known() {
+        let all = index(&["linux/x86_64", "linux/armhf", "linux/aarch64", "linux/i386"]);
+        for (arch, machine, best) in [
+            ("x86_64", "x86_64", "linux/x86_64"),
+            ("aarch64", "aarch64", "linux/aarch64"),
+            ("arm", "armv7l", "linux/armhf"),
+            ("x86", "i686", "linux/i386"),
+        ] {
+            let wanted = Wanted::new(arch, machine);
+            let platform = wanted.select(&all, "a").unwrap().platform.clone().unwrap();
+            assert_eq!(format!("linux/{}", platform.architecture), best);
+            assert_eq!(wanted.check(&platform, "a").unwrap(), None);
+        }
+        let numbers = index(&["linux/arm/7", "linux/arm64/8"]);
+        assert_eq!(Wanted::new("arm", "armv7l").select(&numbers, "a").unwrap().digest, "linux/arm/7");
+        assert_eq!(Wanted::new("aarch64", "").select(&numbers, "a").unwrap().digest, "linux/arm64/8");
     }
 
     #[test]
