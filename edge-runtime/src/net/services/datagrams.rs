@@ -18,6 +18,13 @@ pub struct Destinations {
     node: Vec<IpAddr>,
 }
 
+/// Addresses and node ports that Services have datagrams sent to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    services: BTreeSet<SocketAddr>,
+    node_ports: BTreeSet<u16>,
+}
+
 impl Destinations {
     /// None yet, on a node with these addresses.
     pub fn at(node: &[IpAddr]) -> Self {
@@ -41,6 +48,24 @@ impl Destinations {
                     self.node_ports.entry(port.node_port).or_default().extend(&serving);
                 }
             }
+        }
+    }
+
+    /// What these Services have datagrams sent to.
+    pub fn told(&self) -> Told {
+        Told {
+            services: self.services.keys().copied().collect(),
+            node_ports: self.node_ports.keys().copied().collect(),
+        }
+    }
+
+    /// Adds what has gone since `before`: nobody answers there any more (K8s `CleanStaleEntries`, deleted Services).
+    pub fn add_gone(&mut self, before: Told) {
+        for address in before.services {
+            self.services.entry(address).or_default();
+        }
+        for port in before.node_ports {
+            self.node_ports.entry(port).or_default();
         }
     }
 
@@ -85,5 +110,25 @@ mod tests {
         assert!(!stale("10.96.0.7:80", "10.0.0.3:80"), "that is TCP");
         assert!(!stale("10.96.0.8:53", "10.0.0.3:53"));
         assert!(!stale("192.0.2.9:30053", "192.0.2.9:30053"), "a port of somebody else");
+    }
+
+    #[test]
+    fn flows_to_a_deleted_service_are_stale() {
+        let view = ServiceView::read(&json!({"spec": {"clusterIPs": ["10.96.0.7"],
+            "ports": [{"port": 53, "protocol": "UDP", "nodePort": 30053}]}}))
+        .unwrap();
+        let at = || Destinations::at(&["192.0.2.1".parse().unwrap()]);
+        let mut before = at();
+        before.add("ns", &view, &[], &EndpointView::default(), &Here::default());
+        let mut now = at();
+        now.add_gone(before.told());
+        assert!(!now.is_empty());
+        let answered_by = "10.0.0.2:53".parse().unwrap();
+        let stale = |to: &str| now.is_stale(Flow { to: to.parse().unwrap(), answered_by });
+        assert!(stale("10.96.0.7:53") && stale("192.0.2.1:30053"));
+        assert!(!stale("10.96.0.8:53") && !stale("192.0.2.9:30053"));
+        // A Service that is still there keeps its endpoints.
+        before.add_gone(before.told());
+        assert_eq!(before.told(), now.told());
     }
 }

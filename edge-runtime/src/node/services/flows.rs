@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::net::services::datagrams::Told;
 use crate::pod::clock::Mono;
 
 /// As many times as long as the last look took: it takes this share of the board at most.
@@ -16,6 +17,8 @@ pub(super) struct Flows {
     /// Since when a look is under way.
     pub(super) since: Option<Mono>,
     not_before: Option<Mono>,
+    /// What Services there were at the last look.
+    pub(super) told: Told,
 }
 
 impl Flows {

@@ -100,6 +100,8 @@ impl Services {
                 all.add(&name.0, &view, &pods, others, &self.here);
             }
         }
+        let told = all.told();
+        all.add_gone(std::mem::replace(&mut self.flows.told, told));
         // Flows of others are theirs.
         if all.is_empty() || self.elsewhere.is_some() {
             return;
