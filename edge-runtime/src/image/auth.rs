@@ -34,6 +34,10 @@ impl Credential {
         format!("Basic {}", STANDARD.encode(format!("{}:{}", self.username, self.password)))
     }
 
+    fn is_empty(&self) -> bool {
+        self.username.is_empty() && self.password.is_empty() && self.identity_token.is_none()
+    }
+
     /// The same for the same login, wherever it is from; says nothing of it.
     pub fn digest(&self) -> String {
         let token = self.identity_token.as_deref().unwrap_or_default();
@@ -71,7 +75,8 @@ struct Entry {
 
 impl Keyring {
     /// Adds the logins of one document: `{"auths": {...}}`, the older form without `auths`, or a list of such; `secret`
-    /// is the key of the pull secret that it is.
+    /// is the key of the pull secret that it is. An entry without a login, as Docker leaves beside a `credsStore`, is none
+    /// (containerd internal/cri/server/images, `ParseAuth`: it "is valid for anonymous registry").
     ///
     /// # Errors
     /// It is none of these, or an `auth` is not base64 of `user:password`. No secret is in the text.
@@ -86,14 +91,16 @@ impl Keyring {
             let config = if document.get("auths").is_some() {
                 serde_json::from_value::<DockerConfig>(document).map(|config| config.auths)
             } else {
-                serde_json::from_value(document)
+                serde_json::from_value(only_objects(document))
             };
             let auths = config.map_err(|_| "not a docker config (\"auths\" by registry)".to_owned())?;
             for (key, entry) in auths {
                 let mut credential =
                     entry.credential().ok_or_else(|| format!("the auth of {key} is not base64 of user:password"))?;
                 credential.secret = secret.map(str::to_owned);
-                self.0.push((Pattern::parse(&key), credential));
+                if !credential.is_empty() {
+                    self.0.push((Pattern::parse(&key), credential));
+                }
             }
         }
         // Stable: documents given first are tried first among equals.
@@ -111,6 +118,15 @@ impl Keyring {
         }
         found
     }
+}
+
+/// Leaves what can be a registry's entry in a document without `auths`: Docker's own configuration has texts there
+/// (`credsStore`).
+fn only_objects(mut document: serde_json::Value) -> serde_json::Value {
+    if let Some(entries) = document.as_object_mut() {
+        entries.retain(|_, entry| entry.is_object());
+    }
+    document
 }
 
 impl Entry {
@@ -219,6 +235,23 @@ mod tests {
         let hub = keyring.matching("docker.io", &Reference::parse("a").unwrap())[0];
         assert_eq!(hub.password, "pass:word");
         assert_eq!(format!("{hub:?}"), "Credential(hub)");
+    }
+
+    #[test]
+    fn entries_without_a_login_are_none() {
+        for document in [
+            r#"{"auths":{"r.example":{}},"credsStore":"desktop"}"#,
+            r#"{"auths":{"r.example":{"username":"","password":"","auth":""}}}"#,
+            r#"{"credsStore":"desktop","credHelpers":{"r.example":"helper"}}"#,
+            "{}",
+        ] {
+            let mut keyring = Keyring::default();
+            keyring.add(document.as_bytes(), None).unwrap();
+            assert!(users(&keyring, "r.example/app").is_empty(), "{document}");
+        }
+        let mut keyring = Keyring::default();
+        keyring.add(br#"{"auths":{"r.example":{"identitytoken":"t"}}}"#, None).unwrap();
+        assert_eq!(users(&keyring, "r.example/app"), [""], "a token is a login");
     }
 
     #[test]
