@@ -27,7 +27,7 @@ use nix::sys::stat::{
 };
 use nix::sys::time::TimeSpec;
 use nix::unistd::{Gid, Uid, fchownat, geteuid, linkat, symlinkat};
-use tar::{Archive, Entry, EntryType};
+use tar::{Archive, Entry, EntryType, Header};
 
 use crate::image::ImageError;
 use crate::image::error::one_line;
@@ -74,7 +74,9 @@ pub fn unpack(layer: impl Read, root: &Path, limits: &Limits) -> Result<Vec<Stri
 }
 
 /// Where an entry is to be written.
+#[derive(Clone, Copy)]
 struct Target<'a> {
+    kind: EntryType,
     path: &'a [u8],
     parent: &'a [&'a [u8]],
     name: &'a [u8],
@@ -109,22 +111,23 @@ impl Unpacker<'_> {
         if let Some(real) = sparse.as_ref().and_then(|sparse| sparse.name.clone()) {
             name = real;
         }
+        let kind = kind_of(entry.header(), &name);
         self.bytes = self.bytes.saturating_add(sparse.as_ref().map_or(0, |sparse| sparse.size).max(entry.size()));
         ImageError::bound(self.bytes, self.limits.layer_bytes, || "size of the unpacked layer".into())?;
         let done = match place(&name)? {
             Place::Ignored => Ok(()),
-            Place::Root => self.root(entry, &records),
+            Place::Root => self.root(entry, kind, &records),
             Place::Opaque { dir } => self.opaque(&dir),
             Place::Whiteout { parent, name } => self.whiteout(&parent, name),
             Place::Entry { parent, name: last } => {
-                self.write(entry, &records, sparse, Target { path: &name, parent: &parent, name: last })
+                self.write(entry, &records, sparse, Target { kind, path: &name, parent: &parent, name: last })
             }
         };
         done.map_err(|error| ImageError::Entry { entry: show(&name), why: explain(&error) })
     }
 
-    fn root(&mut self, entry: &Entry<'_, impl Read>, records: &Records) -> io::Result<()> {
-        if entry.header().entry_type() != EntryType::Directory {
+    fn root(&mut self, entry: &Entry<'_, impl Read>, kind: EntryType, records: &Records) -> io::Result<()> {
+        if kind != EntryType::Directory {
             return Err(io::Error::other("the root of a layer must be a directory"));
         }
         let meta = Meta::of(entry, records)?;
@@ -155,7 +158,7 @@ impl Unpacker<'_> {
         sparse: Option<Sparse>,
         target: Target<'_>,
     ) -> io::Result<()> {
-        let (kind, name) = (entry.header().entry_type(), target.name);
+        let (kind, name) = (target.kind, target.name);
         let parent = self.tree.dir(target.parent)?;
         let before = Tree::stat(&parent, name)?;
         let link = || records.link().map(<[u8]>::to_vec).or_else(|| entry.link_name_bytes().map(Cow::into_owned));
@@ -299,6 +302,13 @@ impl Unpacker<'_> {
         }
         Ok(self.tree.undescribed())
     }
+}
+
+/// What an entry is. In archives from before POSIX a folder is a file whose name ends with a slash (Go's archive/tar,
+/// `Reader.next`: so Docker and containerd read it).
+fn kind_of(header: &Header, name: &[u8]) -> EntryType {
+    let is_old_folder = header.as_old().linkflag == [0] && name.ends_with(b"/");
+    if is_old_folder { EntryType::Directory } else { header.entry_type() }
 }
 
 fn set_time(parent: &OwnedFd, name: &[u8], mtime: TimeSpec) -> io::Result<()> {

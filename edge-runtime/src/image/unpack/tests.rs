@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 
-use tar::{Builder, EntryType, Header};
+use tar::Builder;
 
 use super::*;
 
@@ -248,6 +248,29 @@ fn devices_and_attributes_are_kept_and_overlayfs_ones_are_not() {
     assert_eq!(get_xattr(&ping, "security.capability").as_deref(), Some(&capability[..]));
     assert_eq!(get_xattr(&ping, "trusted.overlay.redirect"), None);
     assert_eq!(get_xattr(&ping, "trusted.overlay.opaque"), None);
+}
+
+#[test]
+fn folders_of_old_archives_end_with_a_slash() {
+    let old = |name: &str| {
+        let mut header = Header::new_old();
+        header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
+        header.as_old_mut().linkflag = [0];
+        header.set_mode(0o750);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_mtime(0);
+        header.set_size(0);
+        header.set_cksum();
+        header
+    };
+    let mut layer = Builder::new(Vec::new());
+    for name in ["./", "etc/", "etc/empty"] {
+        layer.append(&old(name), &b""[..]).unwrap();
+    }
+    let out = Unpacked::of(&layer.into_inner().unwrap(), &Limits::default()).unwrap();
+    assert!(out.meta("etc").is_dir() && out.meta("etc/empty").is_file());
+    assert_eq!(out.meta("etc").permissions().mode() & 0o7777, 0o750);
 }
 
 #[test]
