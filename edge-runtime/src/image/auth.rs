@@ -75,8 +75,8 @@ struct Entry {
 
 impl Keyring {
     /// Adds the logins of one document: `{"auths": {...}}`, the older form without `auths`, or a list of such; `secret`
-    /// is the key of the pull secret that it is. An entry without a login, as Docker leaves beside a `credsStore`, is none
-    /// (containerd internal/cri/server/images, `ParseAuth`: it "is valid for anonymous registry").
+    /// is the key of the pull secret that it is. An entry without a login, as Docker leaves beside a `credsStore`, is
+    /// left out (containerd internal/cri/server/images, `ParseAuth`: it "is valid for anonymous registry").
     ///
     /// # Errors
     /// It is none of these, or an `auth` is not base64 of `user:password`. No secret is in the text.
