@@ -83,9 +83,31 @@ pub(crate) fn validate(
     old: Option<&Value>,
 ) -> ApiResult<Vec<String>> {
     limit_ranger::judge(store, ctx, new, old)?;
+    secrets(store, ctx, new, old)?;
     let mut told = pod_security::admit(store, ctx, new, old)?;
     told.extend(of_template(ctx, new, old));
     Ok(told)
+}
+
+/// Refuses secrets that the account of a pod does not allow it: of a new pod, and of its ephemeral containers.
+fn secrets(store: &Store, ctx: &Attributes<'_>, pod: &Value, old: Option<&Value>) -> ApiResult<()> {
+    if !ctx.resource.rules().admit_pods {
+        return Ok(());
+    }
+    let judge: fn(&Value, &Value) -> Option<String> = match (old, ctx.path.subresource.as_str()) {
+        (None, "") => service_account::forbidden_secret,
+        (Some(_), "ephemeralcontainers") => service_account::forbidden_ephemeral_secret,
+        _ => return Ok(()),
+    };
+    // A mirror pod has no account.
+    let name = pod["spec"]["serviceAccountName"].as_str().unwrap_or_default().to_owned();
+    let Some(account) = store.get("serviceaccounts", &ObjectKey { namespace: ctx.path.namespace.clone(), name })? else {
+        return Ok(());
+    };
+    match judge(account.value(), pod) {
+        Some(why) => Err(ApiError::forbidden(&ctx.resource, subject(pod), &why)),
+        None => Ok(()),
+    }
 }
 
 /// Warnings about a new pod, and about the template of pods in an object that has another one than before.

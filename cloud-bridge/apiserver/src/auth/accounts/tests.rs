@@ -82,3 +82,15 @@ fn containers_get_the_account_unless_they_have_or_decline_it() {
     let own = json!({"containers": [{"name": "b", "volumeMounts": [{"name": "own", "mountPath": path}]}]});
     assert!(injected(json!({}), own)["volumes"].is_null());
 }
+
+#[test]
+fn volume_of_an_earlier_injection_is_used_again() {
+    let path = "/var/run/secrets/kubernetes.io/serviceaccount";
+    let spec = injected(
+        json!({}),
+        json!({"containers": [{"name": "a", "volumeMounts": [{"name": "kube-api-access-first", "mountPath": path}]},
+            {"name": "debugger"}], "volumes": [{"name": "kube-api-access-first", "projected": {}}]}),
+    );
+    assert_eq!(spec["volumes"], json!([{"name": "kube-api-access-first", "projected": {}}]));
+    assert_eq!(spec["containers"][1]["volumeMounts"][0]["name"], "kube-api-access-first");
+}
