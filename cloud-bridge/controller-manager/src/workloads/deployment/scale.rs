@@ -41,20 +41,23 @@ pub(super) fn set_size(context: &Context<'_>, set: &ReplicaSet, size: i64, note:
     Some(Action { done, ..Action::merge(Kind::ReplicaSet, &set.metadata, patch) })
 }
 
-/// Brings the ReplicaSets to the wanted number together.
+/// Brings the ReplicaSets to the wanted number together, and notes that on each of them. Kubernetes notes it only where a size
+/// changes, and so holds up a roll-out for ever whose one ReplicaSet with pods has the new size already (kubernetes#138036).
 pub(super) fn in_proportion(context: &Context<'_>, _world: &World) -> Vec<Action> {
     let sets = &context.sets;
     let active = sets.active();
     if active.len() < 2 {
         // Without pods the newest one gets them.
         let one = active.first().copied().or(sets.new).or(sets.old.last().copied());
-        return one.and_then(|set| set_size(context, set, context.replicas(), false)).into_iter().collect();
+        // Noted, too, where the size is right already: a note of another size would be a scaling without an end.
+        return one.and_then(|set| set_size(context, set, context.replicas(), true)).into_iter().collect();
     }
     if is_saturated(context) {
         return sets.active_old().into_iter().filter_map(|set| set_size(context, set, 0, false)).collect();
     }
     if !context.is_rolling() {
-        return Vec::new();
+        // A roll-out that became `Recreate` scales none of them, and ends the scaling.
+        return active.into_iter().filter_map(|set| set_size(context, set, wanted(set), true)).collect();
     }
     let allowed = if context.replicas() > 0 { context.replicas() + max_surge(context) } else { 0 };
     let to_add = allowed - active.iter().map(|set| wanted(set)).sum::<i64>();

@@ -233,3 +233,34 @@ fn a_set_that_cannot_be_made_is_named_where_it_is_told() {
     course.settle();
     assert_rolled_out(&course.model);
 }
+
+#[test]
+fn stale_notes_of_a_scaling_hold_up_no_roll_out() {
+    for next in [rolling(&json!(0), &json!(1)), json!({"type": "Recreate"})] {
+        let mut course = settled(deployment(3, "one", rolling(&json!(0), &json!(1))));
+        // The roll-out had begun when fewer were wanted: the size is right, the note is not.
+        let set = course.model.names(Kind::ReplicaSet)[0].clone();
+        course.model.change(Kind::ReplicaSet, &set, |set| {
+            set["metadata"]["annotations"]["deployment.kubernetes.io/desired-replicas"] = "4".into();
+        });
+        course.model.change(Kind::Deployment, &key("web"), |web| web["spec"]["strategy"] = next);
+        set_image(&mut course, "two");
+        course.settle();
+        assert_rolled_out(&course.model);
+    }
+}
+
+#[test]
+fn scaling_ends_in_a_roll_out_that_became_recreate() {
+    let mut course = settled(deployment(4, "one", rolling(&json!(1), &json!(0))));
+    set_image(&mut course, "two");
+    // The new pods are not ready: both ReplicaSets want some.
+    course.step(1);
+    course.step(1);
+    course.model.change(Kind::Deployment, &key("web"), |web| {
+        web["spec"]["strategy"] = json!({"type": "Recreate"});
+        web["spec"]["replicas"] = 3.into();
+    });
+    course.settle();
+    assert_rolled_out(&course.model);
+}
