@@ -101,7 +101,8 @@ fn secrets(store: &Store, ctx: &Attributes<'_>, pod: &Value, old: Option<&Value>
     };
     // A mirror pod has no account.
     let name = pod["spec"]["serviceAccountName"].as_str().unwrap_or_default().to_owned();
-    let Some(account) = store.get("serviceaccounts", &ObjectKey { namespace: ctx.path.namespace.clone(), name })? else {
+    let Some(account) = store.get("serviceaccounts", &ObjectKey { namespace: ctx.path.namespace.clone(), name })?
+    else {
         return Ok(());
     };
     match judge(account.value(), pod) {

@@ -148,7 +148,8 @@ mod tests {
                 {"name": "K", "valueFrom": {"secretKeyRef": {"name": secret, "key": "k"}}}]}]})
         };
         let whole = |list: &str, secret: &str| {
-            json!({list: [{"name": "c", "envFrom": [{"configMapRef": {"name": "m"}}, {"secretRef": {"name": secret}}]}]})
+            let from = json!([{"configMapRef": {"name": "m"}}, {"secretRef": {"name": secret}}]);
+            json!({list: [{"name": "c", "envFrom": from}]})
         };
         let pull = |secret: &str| json!({"imagePullSecrets": [{"name": secret}]});
         let why = |account: &Value, spec: Value| {

@@ -1,6 +1,6 @@
 //! Structural schemas: pruning and defaults. Pure.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::codec::parse::{COMPLAINTS_MAX, shown_path};
 
@@ -56,35 +56,48 @@ fn prune_in(value: &mut Value, schema: &Value, kept: bool, path: &mut String, un
     }
 }
 
-/// Fills in defaults, and drops nulls where null is not allowed.
+/// Fills in defaults. A null where null is not allowed gets the default, too, or goes if there is none
+/// (apiextensions-apiserver pkg/apiserver/schema/defaulting: algorithm.go, prunenulls.go).
 pub(crate) fn default(value: &mut Value, schema: &Value) {
     match value {
         Value::Object(map) => {
-            if let Some(properties) = schema["properties"].as_object() {
-                drop_nulls(map, properties);
-                for (key, inner) in properties {
-                    if !map.contains_key(key)
-                        && let Some(default) = inner.get("default")
-                    {
-                        map.insert(key.clone(), default.clone());
-                    }
-                    if let Some(value) = map.get_mut(key) {
-                        default(value, inner);
-                    }
+            let (properties, additional) = (&schema["properties"], &schema["additionalProperties"]);
+            map.retain(|key, value| {
+                let schema = properties.get(key).unwrap_or(additional);
+                !is_forbidden_null(value, schema) || schema.get("default").is_some()
+            });
+            for (key, inner) in properties.as_object().into_iter().flatten() {
+                if let Some(default) = inner.get("default")
+                    && map.get(key).is_none_or(|value| is_forbidden_null(value, inner))
+                {
+                    map.insert(key.clone(), default.clone());
                 }
             }
-            let additional = &schema["additionalProperties"];
-            if additional.is_object() {
-                map.values_mut().for_each(|value| default(value, additional));
+            for (key, value) in map.iter_mut() {
+                item(value, properties.get(key).unwrap_or(additional));
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| default(item, &schema["items"])),
+        Value::Array(items) => items.iter_mut().for_each(|value| item(value, &schema["items"])),
         _ => {}
     }
 }
 
-fn drop_nulls(map: &mut Map<String, Value>, properties: &Map<String, Value>) {
-    map.retain(|key, value| !(value.is_null() && properties.get(key).is_some_and(|s| s["nullable"] != true)));
+/// Fills in the defaults of a member or item, which is there.
+fn item(value: &mut Value, schema: &Value) {
+    if !schema.is_object() {
+        return;
+    }
+    if let Some(default) = schema.get("default")
+        && is_forbidden_null(value, schema)
+    {
+        *value = default.clone();
+    }
+    default(value, schema);
+}
+
+/// Whether a value is a null that its schema does not allow. Where there is no schema anything is allowed.
+fn is_forbidden_null(value: &Value, schema: &Value) -> bool {
+    value.is_null() && schema.is_object() && schema["nullable"] != true
 }
 
 #[cfg(test)]
@@ -128,5 +141,30 @@ mod tests {
         prune(&mut value, &schema, &mut String::new(), &mut unknown);
         assert_eq!(value, json!({"rules": [{"known": {}}], "strict": [{}]}), "what has a schema is pruned by it");
         assert_eq!(unknown, ["rules[0].known.x", "strict[0].x"]);
+    }
+
+    #[test]
+    fn nulls_get_the_default_or_go_unless_they_are_allowed() {
+        let texts = |more: Value| {
+            let mut schema = json!({"type": "string"});
+            schema.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            schema
+        };
+        let map = |more: Value| json!({"type": "object", "additionalProperties": texts(more)});
+        let list = |more: Value| json!({"type": "array", "items": texts(more)});
+        let schema = json!({"properties": {
+            "plain": texts(json!({})), "given": texts(json!({"default": "d"})), "null": texts(json!({"nullable": true})),
+            "map": map(json!({})), "filled": map(json!({"default": "d"})), "nulls": map(json!({"nullable": true})),
+            "list": list(json!({"default": "d"})), "any": {"x-kubernetes-preserve-unknown-fields": true},
+        }});
+        let of = json!({"k": null, "l": "x"});
+        let mut value = json!({"plain": null, "given": null, "null": null, "map": of, "filled": of, "nulls": of,
+            "list": [null, "x"], "any": of, "other": null});
+        default(&mut value, &schema);
+        assert_eq!(
+            value,
+            json!({"given": "d", "null": null, "map": {"l": "x"}, "filled": {"k": "d", "l": "x"}, "nulls": of,
+                "list": ["d", "x"], "any": of, "other": null})
+        );
     }
 }

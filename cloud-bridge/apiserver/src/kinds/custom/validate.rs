@@ -165,11 +165,23 @@ fn numeric(number: &Number, value: &Value, schema: &Value, path: &str, errors: &
             wrong(path, value, &format!("should be {word} {}", schema["maximum"]), errors);
         }
     }
-    if let Some(factor) = schema["multipleOf"].as_f64().filter(|f| *f != 0.0)
-        && (n / factor).fract() != 0.0
+    if schema["multipleOf"].as_f64().is_some_and(|factor| factor != 0.0) && !is_multiple(number, &schema["multipleOf"])
     {
         wrong(path, value, &format!("should be a multiple of {}", schema["multipleOf"]), errors);
     }
+}
+
+/// Whether a number is a multiple of a factor, as far as fractions in binary can tell: 0.3 is one of 0.1 (K8s kube-openapi
+/// pkg/validation/validate/values.go `MultipleOf`).
+fn is_multiple(number: &Number, factor: &Value) -> bool {
+    /// Of the quotient (go-openapi/swag `IsFloat64AJSONInteger`).
+    const TOLERANCE: f64 = 1e-9;
+    if let (Some(number), Some(factor)) = (number.as_i64(), factor.as_i64()) {
+        return number.checked_rem(factor) == Some(0);
+    }
+    let (Some(number), Some(factor)) = (number.as_f64(), factor.as_f64()) else { return true };
+    let quotient = if factor < 1.0 { 1.0 / factor * number } else { number / factor };
+    (quotient - quotient.round()).abs() <= TOLERANCE * quotient.round().abs()
 }
 
 fn too_many(path: &str, found: usize, most: u64, what: &str) -> FieldError {
@@ -315,6 +327,25 @@ mod tests {
             ["spec.l: Too many: 2: must have at most 1 items"]
         );
         assert!(texts(&json!({"spec": {"image": "a", "p": "50%", "n": 2}}), &schema).is_empty());
+    }
+
+    #[test]
+    fn multiples_of_fractions_are_multiples() {
+        for (value, factor, fits) in [
+            (json!(0.3), json!(0.1), true),
+            (json!(21.1), json!(0.1), true),
+            (json!(5.1), json!(0.001), true),
+            (json!(3), json!(0.01), true),
+            (json!(0), json!(0.1), true),
+            (json!(4.5), json!(1.5), true),
+            (json!(9_007_199_254_740_993_i64), json!(2), false),
+            (json!(0.35), json!(0.1), false),
+            (json!(0.04), json!(0.1), false),
+            (json!(7), json!(2), false),
+        ] {
+            let told = texts(&value, &json!({"type": "number", "multipleOf": factor}));
+            assert_eq!(told.is_empty(), fits, "{value} of {factor}: {told:?}");
+        }
     }
 
     #[test]
