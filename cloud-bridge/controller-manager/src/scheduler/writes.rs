@@ -24,6 +24,10 @@ pub(super) struct Writer {
     events: VecDeque<Value>,
 }
 
+/// Bytes of a message that the API takes in an event with an `eventTime` (K8s pkg/apis/core/validation/events.go
+/// `NoteLengthLimit`).
+const MESSAGE_MAX: usize = 1024;
+
 struct Told<'a> {
     kind: &'a str,
     reason: &'a str,
@@ -156,7 +160,7 @@ impl Writer {
             "apiVersion": "v1", "kind": "Event",
             "metadata": {"name": event_name(name, &format!("{:x}", now.as_nanosecond())), "namespace": namespace},
             "involvedObject": {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": pod.uid},
-            "reason": told.reason, "message": told.message, "type": told.kind, "action": told.action,
+            "reason": told.reason, "message": cut(told.message), "type": told.kind, "action": told.action,
             "eventTime": format!("{now:.6}"), "firstTimestamp": null, "lastTimestamp": null,
             "reportingComponent": NAME, "reportingInstance": NAME, "source": {},
         }));
@@ -188,4 +192,28 @@ impl Writer {
 
 fn whole_seconds(time: Timestamp) -> String {
     Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
+}
+
+/// The message as an event takes it (K8s pkg/scheduler/schedule_one.go `truncateMessage`).
+fn cut(message: &str) -> String {
+    const END: &str = " ...";
+    if message.len() <= MESSAGE_MAX {
+        return message.to_owned();
+    }
+    let mut ends = (0..=MESSAGE_MAX - END.len()).rev();
+    let end = ends.find(|end| message.is_char_boundary(*end)).unwrap_or_default();
+    format!("{}{END}", message.get(..end).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_messages_are_cut_between_letters() {
+        assert_eq!(cut("short"), "short");
+        assert_eq!(cut(&"a".repeat(1024)).len(), 1024);
+        assert_eq!(cut(&"a".repeat(1025)), format!("{} ...", "a".repeat(1020)));
+        assert_eq!(cut(&"€".repeat(500)), format!("{} ...", "€".repeat(340)));
+    }
 }
