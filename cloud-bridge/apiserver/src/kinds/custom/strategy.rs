@@ -119,15 +119,18 @@ impl Custom {
         errors
     }
 
+    /// K8s apiextensions-apiserver pkg/registry/customresource/tableconvertor `cellForJSONValue`.
     fn cell(obj: &Value, column: &Column, path: &str, now: Timestamp) -> Value {
+        #[expect(clippy::cast_possible_truncation, reason = "it saturates")]
+        let whole = |number: f64| number as i64;
         let found = jsonpath::find(obj, path);
         let Some(first) = found.first() else { return Value::Null };
         match column.type_.as_ref() {
-            "integer" => first.as_i64().map_or(Value::Null, Value::from),
+            "integer" => first.as_i64().or_else(|| first.as_f64().map(whole)).map_or(Value::Null, Value::from),
             "number" => first.as_f64().map_or(Value::Null, Value::from),
             "boolean" => first.as_bool().map_or(Value::Null, Value::from),
-            "date" => first.as_str().map_or_else(|| "<unknown>".into(), |text| age(text, now).into()),
-            // The first of several counts (apiextensions-apiserver pkg/registry/customresource/tableconvertor).
+            "date" => first.as_str().map_or(Value::Null, |text| age(text, now).into()),
+            // The first of several counts.
             _ => match first {
                 Value::String(text) => text.as_str().into(),
                 Value::Null => Value::Null,
@@ -139,6 +142,9 @@ impl Custom {
 
 /// A timestamp as an age, as kubectl shows dates.
 fn age(text: &str, now: Timestamp) -> String {
+    if text.is_empty() {
+        return "<unknown>".to_owned();
+    }
     match text.parse::<Timestamp>() {
         Ok(then) => human_duration(now.as_second() - then.as_second()),
         Err(_) => "<invalid>".to_owned(),
@@ -281,5 +287,34 @@ impl Strategy for Custom {
             Some(Value::Null) | None => Cow::Borrowed(""),
             Some(other) => Cow::Owned(other.to_string()),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_show_what_fits_their_type() {
+        let now: Timestamp = "2026-01-01T00:01:00Z".parse().unwrap();
+        for (kind, value, shown) in [
+            ("integer", json!(3), json!(3)),
+            ("integer", json!(3.0), json!(3)),
+            ("integer", json!(-2.7), json!(-2)),
+            ("integer", json!("3"), json!(null)),
+            ("number", json!(3), json!(3.0)),
+            ("boolean", json!(1), json!(null)),
+            ("date", json!("2026-01-01T00:00:00Z"), json!("60s")),
+            ("date", json!("yesterday"), json!("<invalid>")),
+            ("date", json!(""), json!("<unknown>")),
+            ("date", json!(null), json!(null)),
+            ("date", json!(3), json!(null)),
+            ("string", json!(3), json!("3")),
+        ] {
+            let column = json!({"name": "C", "type": kind, "jsonPath": ".spec.c"});
+            let custom = Custom::new(&json!({}), &json!({"additionalPrinterColumns": [column]}), false);
+            let row = custom.row(&json!({"metadata": {"name": "a"}, "spec": {"c": value}}), now);
+            assert_eq!(row, [json!("a"), shown], "{value} as {kind}");
+        }
     }
 }
