@@ -27,6 +27,11 @@ const MORE_MAX: Duration = Duration::from_secs(1);
 /// The longest pause of one that comes to no end, so that it costs little.
 const RESTLESS_MAX: Duration = Duration::from_mins(1);
 
+/// A look that takes this long is followed by a rest of so many times its length, up to the last of these.
+const LONG: Duration = Duration::from_millis(1);
+const REST: u32 = 4;
+const REST_MAX: Duration = Duration::from_secs(1);
+
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) world: World,
@@ -167,8 +172,12 @@ impl Engine {
         }
     }
 
-    /// A key was looked at.
-    pub(crate) fn end(&mut self, task: Task, end: End, now: Now) {
+    /// A key was looked at. `took`: how long its controller thought about it. What takes longer the more there is of it is
+    /// looked at less often: each pod of a thousand that changes asks for a look at all of them.
+    pub(crate) fn end(&mut self, task: Task, end: End, took: Duration, now: Now) {
+        if took >= LONG {
+            self.queue.rest(now.passed, task.clone(), now.passed + (took * REST).min(REST_MAX));
+        }
         match end {
             End::Done => self.queue.succeeded(&task),
             End::More => self.queue.more(now.passed, task, MORE_MAX),

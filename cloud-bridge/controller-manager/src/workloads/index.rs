@@ -20,7 +20,8 @@ pub(super) struct Index {
     owned: BTreeMap<String, Keys>,
     /// The uids of controllers by their names, as references give them: a name may have had several.
     uids: BTreeMap<ObjectKey, BTreeMap<String, usize>>,
-    orphans: Keys,
+    /// Those that have no controller, by namespace.
+    orphans: BTreeMap<String, Keys>,
     /// Of kinds of which there are many.
     labels: BTreeMap<Label, Keys>,
     /// By node.
@@ -53,9 +54,8 @@ impl Index {
         }
     }
 
-    pub(super) fn orphans<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a Key> {
-        let first = ObjectKey { namespace: namespace.to_owned(), name: String::new() };
-        self.orphans.range::<ObjectKey, _>(first..).take_while(move |key| key.namespace == namespace)
+    pub(super) fn orphans(&self, namespace: &str) -> Option<&Keys> {
+        self.orphans.get(namespace)
     }
 
     /// The keys with the label that the fewest have of those that are wanted: none, if one of them nobody has.
@@ -73,7 +73,7 @@ impl Index {
                 let uids = self.uids.entry(named(key, owner)).or_default();
                 *uids.entry(owner.uid.clone()).or_default() += 1;
             }
-            None => drop(self.orphans.insert(Arc::clone(key))),
+            None => drop(self.orphans.entry(key.namespace.clone()).or_default().insert(Arc::clone(key))),
         }
         for label in labels(key, meta, with_labels) {
             self.labels.entry(label).or_default().insert(Arc::clone(key));
@@ -94,7 +94,7 @@ impl Index {
                     self.uids.remove(&name);
                 }
             }
-            None => drop(self.orphans.remove(key)),
+            None => remove(&mut self.orphans, &key.namespace, key),
         }
         for label in labels(key, meta, with_labels) {
             remove(&mut self.labels, &label, key);

@@ -43,6 +43,7 @@ mod watch;
 mod world;
 
 use std::pin::{Pin, pin};
+use std::time::Duration;
 
 use futures::{FutureExt as _, Stream, StreamExt as _};
 use jiff::Timestamp;
@@ -69,7 +70,8 @@ pub async fn run(client: Client, options: Options) {
     let mut watched = pin!(world::watches(&client));
     let events = Recorder::new(client.clone());
     let mut pace = Pace::new();
-    let mut controllers = Controllers { client, start: Instant::now(), engine: Engine::new(&options), events };
+    let mut controllers =
+        Controllers { client, start: Instant::now(), engine: Engine::new(&options), events, thought: Duration::ZERO };
     loop {
         let due = controllers.engine.deadline().and_then(|due| controllers.start.checked_add(due));
         tokio::select! {
@@ -96,6 +98,8 @@ struct Controllers {
     start: Instant,
     engine: Engine,
     events: Recorder,
+    /// How long the controller of the key at hand has thought about it.
+    thought: Duration,
 }
 
 impl Controllers {
@@ -127,8 +131,9 @@ impl Controllers {
     async fn turn(&mut self, mut watched: Pin<&mut impl Stream<Item = News>>) {
         self.hear(watched.as_mut());
         let Some(task) = self.engine.next(self.now()) else { return };
+        self.thought = Duration::ZERO;
         let end = self.sync(&task, watched).await;
-        self.engine.end(task, end, self.now());
+        self.engine.end(task, end, self.thought, self.now());
     }
 
     async fn sync(&mut self, task: &Task, mut watched: Pin<&mut impl Stream<Item = News>>) -> End {
@@ -142,7 +147,10 @@ impl Controllers {
             if !self.engine.is_complete() {
                 return End::More;
             }
-            let Some(plan) = self.engine.plan(task, None, self.now()) else { return End::Failed };
+            let begun = Instant::now();
+            let plan = self.engine.plan(task, None, self.now());
+            self.thought += begun.elapsed();
+            let Some(plan) = plan else { return End::Failed };
             let plan = turn.cut(plan);
             let (changed, done) = self.perform(&plan).await;
             if let Err(failure) = done {

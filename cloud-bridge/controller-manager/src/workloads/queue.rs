@@ -7,6 +7,8 @@ use std::time::Duration;
 /// What failed is tried again after this, then after twice as long each time (K8s `DefaultTypedControllerRateLimiter`).
 pub(crate) const RETRY: Duration = Duration::from_millis(5);
 const RETRY_MAX: Duration = Duration::from_secs(1000);
+/// So many keys rest before those are looked for that have rested.
+const HELD: usize = 1000;
 
 #[derive(Debug)]
 pub(crate) struct Queue<K> {
@@ -88,6 +90,15 @@ impl<K: Ord + Clone> Queue<K> {
         self.add_at(now + wait, key);
     }
 
+    /// It is not looked at before this time, whoever asks.
+    pub(crate) fn rest(&mut self, now: Duration, key: K, until: Duration) {
+        // Keys that nobody asked for again.
+        if self.held.len() >= HELD {
+            self.held.retain(|_, until| *until > now);
+        }
+        self.held.insert(key, until);
+    }
+
     /// It is due again, after a pause that is longer the more often this was in a row. It wrote all the time, and each write
     /// asks for another look: not before the pause is over.
     pub(crate) fn more(&mut self, now: Duration, key: K, longest: Duration) {
@@ -149,6 +160,20 @@ mod tests {
         queue.succeeded(&"a");
         queue.failed(now, "a", RETRY);
         assert_eq!(queue.deadline(), Some(now + RETRY));
+    }
+
+    #[test]
+    fn what_rests_waits_whoever_asks_and_others_do_not() {
+        let mut queue = Queue::default();
+        queue.rest(ms(0), "a", ms(20));
+        for key in ["a", "b", "a"] {
+            queue.add(key);
+        }
+        assert_eq!((queue.next(ms(1)), queue.next(ms(1)), queue.deadline()), (Some("b"), None, Some(ms(20))));
+        assert_eq!((queue.next(ms(20)), queue.next(ms(30))), (Some("a"), None));
+        let mut many = Queue::default();
+        (0..HELD + 1).for_each(|key| many.rest(ms(key as u64), key, ms(key as u64 + 5)));
+        assert_eq!(many.held.len(), 6, "those that have rested are forgotten");
     }
 
     #[test]

@@ -112,7 +112,7 @@ impl Course {
                 continue;
             };
             let now = self.now();
-            self.engine.end(task, end, now);
+            self.engine.end(task, end, Duration::ZERO, now);
         }
     }
 
@@ -123,7 +123,7 @@ impl Course {
             let Some(task) = self.engine.next(self.now()) else { return };
             let end = self.sync(&task).unwrap_or(End::Failed);
             let now = self.now();
-            self.engine.end(task, end, now);
+            self.engine.end(task, end, Duration::ZERO, now);
         }
     }
 

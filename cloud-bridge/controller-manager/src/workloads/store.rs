@@ -136,10 +136,16 @@ impl<T: Cached> Store<T> {
         namespace: &'a str,
         wanted: Option<&BTreeMap<String, String>>,
     ) -> Box<dyn Iterator<Item = &'a T> + 'a> {
-        match wanted.filter(|wanted| T::BY_LABELS && !wanted.is_empty()) {
-            Some(_) => Box::new(self.labelled(namespace, wanted).filter(|one| controller_of(one.meta()).is_none())),
-            None => Box::new(self.index.orphans(namespace).filter_map(|key| self.objects.get(key))),
-        }
+        let Some(orphans) = self.index.orphans(namespace) else { return Box::new(std::iter::empty()) };
+        let labelled = match wanted.filter(|wanted| T::BY_LABELS && !wanted.is_empty()) {
+            Some(wanted) => self.index.rarest(namespace, wanted),
+            None => return Box::new(orphans.iter().filter_map(|key| self.objects.get(key))),
+        };
+        // The shorter list: a workload with thousands of pods is not looked through for the few that are nobody's.
+        let Some(labelled) = labelled else { return Box::new(std::iter::empty()) };
+        let keys = if labelled.len() < orphans.len() { labelled } else { orphans };
+        let found = keys.iter().filter_map(|key| self.objects.get(key));
+        Box::new(found.filter(|one| controller_of(one.meta()).is_none()))
     }
 
     /// The objects of a namespace that may have these labels, by name: those that have the rarest of them.
@@ -179,7 +185,11 @@ impl<T: Cached> Store<T> {
         let same = before.filter(|before| uid(before.meta()) == uid(object.meta()));
         object.seen(same, now);
         let quiet = same.is_some_and(|before| object.is_as(before));
-        let key = match self.objects.get_key_value(&key) {
+        let known = self.objects.get_key_value(&key);
+        // Most changes are of a status.
+        let stays = known.is_some_and(|(_, before)| in_same_places(before, &object));
+        let key = match known {
+            Some((key, _)) if stays => Arc::clone(key),
             Some((key, before)) => {
                 self.index.remove(key, before.meta(), T::BY_LABELS);
                 self.index.leave(key, before.node());
@@ -187,8 +197,10 @@ impl<T: Cached> Store<T> {
             }
             None => Arc::new(key),
         };
-        self.index.add(&key, object.meta(), T::BY_LABELS);
-        self.index.place(&key, object.node());
+        if !stays {
+            self.index.add(&key, object.meta(), T::BY_LABELS);
+            self.index.place(&key, object.node());
+        }
         let owner = controller_of(object.meta()).cloned();
         let orphan = owner.is_none().then(|| object.meta().labels.clone().unwrap_or_default());
         owners.extend(owner.filter(|owner| !owners.contains(owner)));
@@ -246,6 +258,14 @@ impl<T: Cached> Store<T> {
         let labels = labels_of(&object).into_iter().collect();
         Some(Seen { key: (*key).clone(), owners, orphan: None, labels, gone: true })
     }
+}
+
+/// Whether both states of an object are found in the same ways.
+fn in_same_places<T: Cached>(before: &T, now: &T) -> bool {
+    let owner = |one: &T| controller_of(one.meta()).map(|owner| (owner.uid.clone(), owner.name.clone()));
+    owner(before) == owner(now)
+        && before.node() == now.node()
+        && (!T::BY_LABELS || before.meta().labels == now.meta().labels)
 }
 
 fn labels_of<T: Cached>(object: &T) -> Option<BTreeMap<String, String>> {
