@@ -213,7 +213,9 @@ async fn keep(inner: Weak<Inner>) {
     loop {
         ticks.tick().await;
         let Some(inner) = inner.upgrade() else { return };
-        inner.store().tick();
+        while inner.store().tick() {
+            tokio::task::yield_now().await;
+        }
         inner.documents.tidy();
     }
 }

@@ -15,6 +15,11 @@ use apimachinery::key::ObjectKey;
 /// A change as its row has it: revision, key, kind, and the state that it replaced.
 type Row = (u64, ObjectKey, i64, Option<Vec<u8>>);
 
+/// Changes that are forgotten in one go, and expired objects that are dropped in one: each is a row with its body and index,
+/// a millisecond for all.
+const TRIM_ROWS: usize = 64;
+const DROPPED: u32 = 16;
+
 /// A revision older than the history that is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Expired {
@@ -115,42 +120,14 @@ impl Store {
         }
     }
 
-    /// Drops expired objects, then history beyond its limits of age, rows and bytes.
-    pub(super) fn trim(&mut self) -> Result<(), StoreError> {
+    /// Drops expired objects and history beyond its limits, some of each: whoever writes waits for it. Whether there is more.
+    pub(super) fn trim(&mut self) -> Result<bool, StoreError> {
         let now = self.clock.now();
-        self.drop_expired(now)?;
-        let age = now.saturating_sub(i64::try_from(self.history.age.as_secs()).unwrap_or(i64::MAX));
-        let newest = |sql: &str, limit: i64| -> Result<Option<i64>, StoreError> {
-            self.conn.query_row(sql, [limit], |row| row.get(0)).optional().map_err(|e| self.sql(e))
-        };
-        let by_age = newest("SELECT rev FROM changes WHERE at < ?1 ORDER BY rev DESC LIMIT 1", age)?;
-        let by_rows =
-            newest("SELECT rev FROM changes ORDER BY rev DESC LIMIT 1 OFFSET ?1", self.history.rows.cast_signed())?;
-        let (by_bytes, kept) = self.over_bytes()?;
-        // The newest row stays.
-        let floor = by_age.max(by_rows).max(by_bytes).map_or(0, i64::cast_unsigned).min(self.written.saturating_sub(1));
-        self.history_bytes = kept;
-        self.compact(floor)
-    }
-
-    /// The newest change before which there are too many bytes of replaced states, and how many bytes come after it. With
-    /// some room, so that this is not asked again at once.
-    fn over_bytes(&self) -> Result<(Option<i64>, u64), StoreError> {
-        let room = self.history.bytes - self.history.bytes / 4;
-        let walk = || {
-            let mut rows = self.conn.prepare_cached("SELECT rev, length(before) FROM changes ORDER BY rev DESC")?;
-            let (mut rows, mut kept) = (rows.query([])?, 0_u64);
-            while let Some(row) = rows.next()? {
-                let bytes: Option<i64> = row.get(1)?;
-                let sum = kept.saturating_add(bytes.map_or(0, i64::cast_unsigned));
-                if sum > room {
-                    return Ok((Some(row.get(0)?), kept));
-                }
-                kept = sum;
-            }
-            Ok((None, kept))
-        };
-        walk().map_err(|e| self.sql(e))
+        let expired = self.drop_expired(now)?;
+        if let Some(last) = self.past.beyond(&self.history, now, TRIM_ROWS) {
+            self.compact(last)?;
+        }
+        Ok(expired || self.past.beyond(&self.history, now, 1).is_some())
     }
 
     /// Forgets the history up to and including `rev`.
@@ -167,21 +144,24 @@ impl Store {
             })
             .map_err(|e| self.sql(e))?;
         self.floor = rev;
+        self.past.forget(rev);
         Ok(())
     }
 
-    fn drop_expired(&mut self, now: i64) -> Result<(), StoreError> {
+    /// Whether there are more than were dropped.
+    fn drop_expired(&mut self, now: i64) -> Result<bool, StoreError> {
         let expired: Vec<(String, ObjectKey)> = self
             .conn
-            .prepare_cached("SELECT storage, ns, name FROM objects WHERE expires < ?1 LIMIT 512")
-            .and_then(|mut statement| statement.query_map([now], place)?.collect())
+            .prepare_cached("SELECT storage, ns, name FROM objects WHERE expires < ?1 LIMIT ?2")
+            .and_then(|mut statement| statement.query_map(params![now, DROPPED], place)?.collect())
             .map_err(|e| self.sql(e))?;
+        let more = expired.len() >= DROPPED as usize;
         for (storage, key) in expired {
             if let Some(stored) = self.get(&storage, &key)? {
                 self.delete(&storage, &stored)?;
             }
         }
-        Ok(())
+        Ok(more)
     }
 }
 

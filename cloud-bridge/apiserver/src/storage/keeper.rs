@@ -5,14 +5,23 @@ use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use rusqlite::Connection;
 
+use super::rows::unsigned;
+
 /// Changed pages that a checkpoint writes at a time, about. Fewer would write the same pages again and again.
 const CHECKPOINT_PAGES: u64 = 2000;
+/// The same once the log has so many pages: the writer that finds it full (`wal_autocheckpoint`) writes back what is left of it
+/// by itself, while everybody waits, and begins it anew.
+const NEARLY_FULL: (u64, u64) = (12_000, 200);
+/// A log of so many pages is cut off once nothing was written for so long: that takes up to 60 ms.
+const LONG: (u64, Duration) = (4000, Duration::from_secs(60));
 /// So many bytes of copies are written in a second on average, whatever the file's size: a card wears out.
 const COPY_BYTES_PER_SECOND: u64 = 1024;
 /// Copies are never closer than this and, while anything changes, never further apart than that.
@@ -21,6 +30,7 @@ const COPY_AFTER: (Duration, Duration) = (Duration::from_secs(600), Duration::fr
 enum Order {
     Checkpoint,
     Copy,
+    Cut,
 }
 
 /// The thread; it ends with this.
@@ -29,6 +39,9 @@ pub(super) struct Keeper {
     thread: Option<JoinHandle<()>>,
     /// Changed pages since the last checkpoint that was ordered.
     pages: u64,
+    /// Pages of the log, as the last checkpoint found it.
+    log: Arc<AtomicU64>,
+    written: Instant,
     /// When to copy next, and whether anything was written since the last time.
     copy_at: Instant,
     changed: bool,
@@ -39,15 +52,18 @@ impl Keeper {
     /// Starts the thread, and makes the first copy when there is none of the last minutes.
     pub(super) fn start(path: &Path) -> io::Result<Self> {
         let (orders, work) = sync_channel(2);
-        let file = path.to_owned();
+        let (file, log) = (path.to_owned(), Arc::<AtomicU64>::default());
+        let found = Arc::clone(&log);
         let thread = std::thread::Builder::new()
             .name("api-keep".to_owned())
             .stack_size(512 * 1024)
-            .spawn(move || run(&file, &work))?;
+            .spawn(move || run(&file, &work, &found))?;
         let keeper = Self {
             orders: Some(orders),
             thread: Some(thread),
             pages: 0,
+            log,
+            written: Instant::now(),
             copy_at: Instant::now() + due_in(path).min(COPY_AFTER.1),
             changed: true,
             path: path.to_owned(),
@@ -60,13 +76,19 @@ impl Keeper {
         // The body, in `objects` and as `before` in the history, and the pages of the tables' indexes.
         self.pages += 2 * (bytes as u64).div_ceil(4096) + 4;
         self.changed = true;
-        if self.pages >= CHECKPOINT_PAGES && self.order(Order::Checkpoint) {
+        self.written = Instant::now();
+        let full = self.log.load(Ordering::Relaxed) >= NEARLY_FULL.0;
+        let most = if full { NEARLY_FULL.1 } else { CHECKPOINT_PAGES };
+        if self.pages >= most && self.order(Order::Checkpoint) {
             self.pages = 0;
         }
     }
 
-    /// Time has passed: orders a copy when one is due.
+    /// Time has passed: orders what is due.
     pub(super) fn tick(&mut self) {
+        if self.log.load(Ordering::Relaxed) >= LONG.0 && self.written.elapsed() >= LONG.1 {
+            self.order(Order::Cut);
+        }
         if self.changed && Instant::now() >= self.copy_at && self.order(Order::Copy) {
             self.changed = false;
             self.copy_at = Instant::now() + interval(&self.path).min(COPY_AFTER.1);
@@ -120,10 +142,19 @@ fn due_in(path: &Path) -> Duration {
     age.map_or(Duration::ZERO, |age| interval(path).saturating_sub(age))
 }
 
-fn run(path: &Path, work: &Receiver<Order>) {
+fn run(path: &Path, work: &Receiver<Order>, log: &AtomicU64) {
     while let Ok(order) = work.recv() {
         let (what, done) = match order {
-            Order::Checkpoint => ("writing the log back into it", checkpoint(path).map_err(io::Error::other)),
+            Order::Checkpoint => {
+                let pages = checkpoint(path, "PASSIVE").map(|pages| log.store(pages, Ordering::Relaxed));
+                ("writing the log back into it", pages.map_err(io::Error::other))
+            }
+            // First what takes long, and keeps nobody waiting.
+            Order::Cut => {
+                let pages = checkpoint(path, "PASSIVE").and_then(|_| checkpoint(path, "TRUNCATE"));
+                let pages = pages.map(|pages| log.store(pages, Ordering::Relaxed));
+                ("cutting its log off", pages.map_err(io::Error::other))
+            }
             Order::Copy => ("copying it", copy(path)),
         };
         if let Err(error) = done {
@@ -140,9 +171,9 @@ fn open(path: &Path) -> rusqlite::Result<Connection> {
     Ok(conn)
 }
 
-/// Writers are not kept waiting: what they add meanwhile is left to the next one.
-fn checkpoint(path: &Path) -> rusqlite::Result<()> {
-    open(path)?.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+/// With `PASSIVE` writers are not kept waiting: what they add meanwhile is left to the next one. How many pages the log has.
+fn checkpoint(path: &Path, mode: &str) -> rusqlite::Result<u64> {
+    open(path)?.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| unsigned(row, 1))
 }
 
 /// Replaces the copy by one of now: complete and on the disk before it takes the name.

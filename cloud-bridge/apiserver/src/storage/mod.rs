@@ -10,6 +10,7 @@ mod history;
 mod keeper;
 mod leases;
 mod open;
+mod past;
 mod read;
 mod rows;
 mod schema;
@@ -35,6 +36,7 @@ use clock::Clock;
 use keeper::Keeper;
 pub(crate) use leases::LEASES;
 use leases::Leases;
+use past::Past;
 use rows::deleted_state;
 pub(crate) use snapshot::{Most, Page};
 pub(crate) use subscribers::{Held, Interest, Subscription, Told, View};
@@ -143,8 +145,7 @@ pub(crate) struct Store {
     /// Changes after this revision are all in `changes`.
     floor: u64,
     history: History,
-    /// Bytes of replaced states in `changes`, about.
-    history_bytes: u64,
+    past: Past,
     /// Bytes of objects that expire.
     expiring: u64,
     writes: u64,
@@ -172,21 +173,25 @@ impl Store {
         self.written
     }
 
-    /// Time has passed: what is due now and then is begun.
-    pub(crate) fn tick(&mut self) {
+    /// Time has passed: what is due now and then is begun. Whether more of it is due at once.
+    pub(crate) fn tick(&mut self) -> bool {
         self.keeper.tick();
-        self.trim_now_and_then(Instant::now());
+        self.trim_now_and_then(Instant::now())
     }
 
     /// Where little is written, time alone makes history too old, and events expire.
-    fn trim_now_and_then(&mut self, now: Instant) {
+    fn trim_now_and_then(&mut self, now: Instant) -> bool {
         if now.saturating_duration_since(self.trimmed) < TRIM_AFTER {
-            return;
+            return false;
         }
-        self.trimmed = now;
-        if let Err(error) = self.trim() {
+        let more = self.trim().unwrap_or_else(|error| {
             log::warn!("{error}");
+            false
+        });
+        if !more {
+            self.trimmed = now;
         }
+        more
     }
 
     pub(crate) fn unsynced(&self, error: &Unsynced) -> StoreError {

@@ -12,6 +12,8 @@ use super::clock::Clock;
 use super::gone;
 use super::keeper::{Keeper, beside, copy_of, sync_folder};
 use super::leases::{LEASES, Leases};
+use super::past::{Past, Row};
+use super::rows::unsigned;
 use super::schema::{self, SchemaError};
 use super::sync::{Sync, Syncer};
 use super::write::set_fact;
@@ -58,7 +60,7 @@ impl Store {
             ceiling: 0,
             floor: 0,
             history,
-            history_bytes: 0,
+            past: Past::default(),
             expiring: 0,
             writes: 0,
             trimmed: Instant::now(),
@@ -87,12 +89,15 @@ impl Store {
         let last = number("SELECT max(rev) FROM changes")?;
         let ceiling = number("SELECT value FROM facts WHERE name = 'ceiling'")?;
         let floor = number("SELECT value FROM facts WHERE name = 'floor'")?;
-        let bytes = number("SELECT sum(length(before)) FROM changes")?;
         let expiring = number("SELECT sum(length(body)) FROM objects WHERE expires IS NOT NULL")?;
         self.rev = ceiling.or(last.map(|last| last + REOPEN_JUMP)).unwrap_or(1).max(last.unwrap_or(0));
         self.written = self.rev;
         self.floor = floor.unwrap_or(0);
-        self.history_bytes = bytes.unwrap_or(0);
+        let mut rows = self.conn.prepare("SELECT rev, at, ifnull(length(before), 0) FROM changes ORDER BY rev")?;
+        let mut rows = rows.query([])?;
+        while let Some(row) = rows.next()? {
+            self.past.add(Row { rev: unsigned(row, 0)?, at: row.get(1)?, bytes: unsigned(row, 2)? });
+        }
         self.expiring = expiring.unwrap_or(0);
         Ok(())
     }

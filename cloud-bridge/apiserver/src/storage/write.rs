@@ -9,13 +9,14 @@ use serde_json::Value;
 
 use super::gone;
 use super::leases::{self, LEASES};
+use super::past::Row;
 use super::rows::{deleted_state, insert_change, owners_of, set_owners};
 use super::{Change, ChangeKind, Store, StoreError, Stored};
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
 
-/// Watch history is trimmed once in so many writes.
-const TRIM_EVERY: u64 = 1024;
+/// Watch history is trimmed once in so many writes: fewer than one trim takes away.
+const TRIM_EVERY: u64 = 32;
 /// The ceiling of revisions is raised by so many at a time.
 const CEILING_STEP: u64 = 1_000_000;
 
@@ -50,7 +51,7 @@ impl Store {
                 set_owners(&tx, storage, &key, &old_owners, &owners)
             };
             put().and_then(|()| tx.commit()).map_err(|e| self.sql(e))?;
-            self.wrote(rev, body.len(), before);
+            self.wrote(storage, (rev, now), body.len(), before);
             if life.is_some() {
                 let less = before.map_or(0, |before| before.body.len() as u64);
                 self.expiring = self.expiring.saturating_sub(less).saturating_add(body.len() as u64);
@@ -97,7 +98,7 @@ impl Store {
         if expires {
             self.expiring = self.expiring.saturating_sub(before.body.len() as u64);
         }
-        self.wrote(rev, 0, Some(before));
+        self.wrote(storage, (rev, now), 0, Some(before));
         self.rev = rev;
         let kind = ChangeKind::Deleted;
         self.announce(
@@ -126,9 +127,11 @@ impl Store {
     }
 
     /// A transaction is in the file.
-    fn wrote(&mut self, rev: u64, bytes: usize, before: Option<&Arc<Stored>>) {
+    fn wrote(&mut self, storage: &str, (rev, at): (u64, i64), bytes: usize, before: Option<&Arc<Stored>>) {
         self.written = rev;
-        self.history_bytes += before.map_or(0, |before| before.body.len() as u64);
+        if storage != LEASES {
+            self.past.add(Row { rev, at, bytes: before.map_or(0, |before| before.body.len() as u64) });
+        }
         self.syncer.wrote(rev);
         self.keeper.wrote(bytes);
     }
@@ -169,8 +172,7 @@ impl Store {
         }
         self.subscribers.send(storage, &change, only_renews);
         self.writes += u64::from(!only_renews);
-        let full = self.history_bytes > self.history.bytes;
-        if !only_renews && (full || self.writes.is_multiple_of(TRIM_EVERY)) {
+        if !only_renews && (self.past.is_too_large(&self.history) || self.writes.is_multiple_of(TRIM_EVERY)) {
             // History that stays too long is no reason to fail the write that found it.
             if let Err(error) = self.trim() {
                 log::warn!("trimming the watch history: {error}");
