@@ -20,6 +20,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::rc::Rc;
 
 use nix::fcntl::AtFlags;
 use nix::sys::stat::{
@@ -137,13 +138,22 @@ impl Unpacker<'_> {
     }
 
     fn opaque(&mut self, dir: &[&[u8]]) -> io::Result<()> {
-        let dir = self.tree.dir(dir)?;
+        let Some(dir) = self.hiding(dir)? else { return Ok(()) };
         xattr::set(dir.as_fd(), xattr::OPAQUE, b"y")
+    }
+
+    /// The folder in which something of the layers below is to be hidden; none where this layer has put a file there, which
+    /// hides all of it (containerd's archive/tar.go, `mkparent`).
+    fn hiding(&mut self, dir: &[&[u8]]) -> io::Result<Option<Rc<OwnedFd>>> {
+        match self.tree.dir(dir) {
+            Err(error) if error.raw_os_error() == Some(nix::libc::ENOTDIR) => Ok(None),
+            dir => dir.map(Some),
+        }
     }
 
     /// A whiteout speaks of the layers below, so what this layer itself put there stays.
     fn whiteout(&mut self, parent: &[&[u8]], name: &[u8]) -> io::Result<()> {
-        let parent = self.tree.dir(parent)?;
+        let Some(parent) = self.hiding(parent)? else { return Ok(()) };
         match Tree::stat(&parent, name)? {
             Some(stat) if is_dir(&stat) => xattr::set(Tree::open_child(&parent, name)?.as_fd(), xattr::OPAQUE, b"y"),
             Some(_) => Ok(()),

@@ -216,8 +216,12 @@ fn whiteouts_become_what_overlayfs_reads() {
         .file(".wh.before", "")
         .dir("before")
         .file(".wh..wh.plnk", "")
+        .file("was a folder", "f")
+        .file("was a folder/.wh.x", "")
+        .file("was a folder/.wh..wh..opq", "")
         .unpack()
         .unwrap();
+    assert_eq!(out.read("was a folder"), "f");
     let whiteout = out.meta("gone/file");
     assert!(whiteout.file_type().is_char_device() && whiteout.rdev() == 0);
     assert_eq!(out.read("kept"), "k", "a whiteout does not hide what its own layer has");
