@@ -181,7 +181,8 @@ pub(super) struct State<'a> {
 }
 
 impl<'a> State<'a> {
-    /// Counts for `pod` what `other` wants, which is on a node with these labels (`by` is 1), or no longer (-1).
+    /// Counts for `pod` what so many pods like `other` want, which are on a node with these labels, or no longer (`by` is less
+    /// than 0).
     pub(super) fn count_theirs(
         &mut self,
         pod: &Pod,
@@ -236,24 +237,38 @@ impl<'a> State<'a> {
 pub(super) struct Preferences<'a>(Counts<'a>);
 
 impl<'a> Preferences<'a> {
-    /// Counts for `pod` what `other` prefers, which is on a node with these labels.
-    pub(super) fn count_theirs(&mut self, pod: &Pod, other: &'a Pod, node: &'a Value, namespaces: &Namespaces) {
-        self.add(&other.affinity.rather_near, pod, node, 1, namespaces);
-        self.add(&other.affinity.rather_apart, pod, node, -1, namespaces);
+    /// Counts for `pod` what `number` pods like `other` prefer, which are on a node with these labels.
+    pub(super) fn count_theirs(
+        &mut self,
+        pod: &Pod,
+        other: &'a Pod,
+        node: &'a Value,
+        number: i64,
+        namespaces: &Namespaces,
+    ) {
+        self.add(&other.affinity.rather_near, pod, node, number, namespaces);
+        self.add(&other.affinity.rather_apart, pod, node, -number, namespaces);
         for term in other.affinity.near.iter().filter(|term| term.matches(pod, namespaces)) {
-            self.0.add(&term.topology_key, node, HARD_WEIGHT);
+            self.0.add(&term.topology_key, node, number.saturating_mul(HARD_WEIGHT));
         }
     }
 
-    /// Counts `other` for what `pod` prefers itself.
-    pub(super) fn count_own(&mut self, pod: &'a Pod, other: &Pod, node: &'a Value, namespaces: &Namespaces) {
-        self.add(&pod.affinity.rather_near, other, node, 1, namespaces);
-        self.add(&pod.affinity.rather_apart, other, node, -1, namespaces);
+    /// Counts them for what `pod` prefers itself.
+    pub(super) fn count_own(
+        &mut self,
+        pod: &'a Pod,
+        other: &Pod,
+        node: &'a Value,
+        number: i64,
+        namespaces: &Namespaces,
+    ) {
+        self.add(&pod.affinity.rather_near, other, node, number, namespaces);
+        self.add(&pod.affinity.rather_apart, other, node, -number, namespaces);
     }
 
-    fn add(&mut self, terms: &'a [Term], of: &Pod, node: &'a Value, sign: i64, namespaces: &Namespaces) {
+    fn add(&mut self, terms: &'a [Term], of: &Pod, node: &'a Value, number: i64, namespaces: &Namespaces) {
         for term in terms.iter().filter(|term| term.matches(of, namespaces)) {
-            self.0.add(&term.topology_key, node, sign.saturating_mul(term.weight));
+            self.0.add(&term.topology_key, node, number.saturating_mul(term.weight));
         }
     }
 

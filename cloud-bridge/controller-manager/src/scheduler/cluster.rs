@@ -89,11 +89,15 @@ impl Cluster {
     /// A pod that has a node came or changed.
     fn placed(&mut self, pod: Pod) {
         self.queue.remove(&pod.key);
+        // Most news of a pod are of its status.
+        if self.picture.placed(&pod.key).is_some_and(|(node, before)| **node == *pod.node && **before == pod) {
+            return;
+        }
         let before = self.picture.leave(&pod.key);
         let pod = Arc::new(pod);
-        self.picture.place(pod.node.clone(), Arc::clone(&pod));
+        self.picture.place(&pod.node, Arc::clone(&pod));
         let Some((node, before)) = before else { return self.came(&pod) };
-        let moved = node != pod.node;
+        let moved = *node != *pod.node;
         if moved || before.needs != pod.needs {
             self.room_on(&node);
         }
@@ -207,7 +211,7 @@ impl Cluster {
                 if let Some(next) = next {
                     self.from = next;
                 }
-                self.picture.place(node.clone(), Arc::clone(&pod));
+                self.picture.place(&node, Arc::clone(&pod));
                 self.came(&pod);
                 Some(Decision::Bind { waiting, node })
             }

@@ -40,8 +40,8 @@ impl<'a> Cycle<'a> {
         for kin in picture.affine() {
             pace.look().await;
             if kin.like.affinity.keeps_off(pod, namespaces) {
-                for (other, node) in picture.located(&kin) {
-                    near.count_theirs(pod, other, &node.labels, 1, namespaces);
+                for (others, node) in picture.located(&kin) {
+                    near.count_theirs(pod, kin.like, &node.labels, number(others), namespaces);
                     pace.look().await;
                 }
             }
@@ -49,8 +49,8 @@ impl<'a> Cycle<'a> {
         for kin in picture.kin_of(&pod.affinity.required_scope()) {
             pace.look().await;
             if pod.affinity.minds(kin.like, namespaces) {
-                for (other, node) in picture.located(&kin) {
-                    near.count_own(pod, other, &node.labels, 1, namespaces);
+                for (others, node) in picture.located(&kin) {
+                    near.count_own(pod, kin.like, &node.labels, number(others), namespaces);
                     pace.look().await;
                 }
             }
@@ -129,7 +129,7 @@ impl<'a> Cycle<'a> {
             return Ok(Choice { node: &node.name, next: None });
         }
         let enough = enough(nodes.len());
-        let (mut fitting, mut objections, mut next) = (Vec::new(), BTreeMap::new(), None);
+        let (mut fitting, mut objections, mut next) = (Vec::new(), Vec::new(), None);
         let behind = (Bound::Included(from), Bound::Unbounded);
         let before = (Bound::Unbounded, Bound::Excluded(from));
         for (name, node) in nodes.range::<str, _>(behind).chain(nodes.range::<str, _>(before)) {
@@ -139,13 +139,17 @@ impl<'a> Cycle<'a> {
             }
             match self.objection(node) {
                 None => fitting.push(node),
-                Some(objection) => drop(objections.insert(node.name.as_str(), objection)),
+                Some(objection) => objections.push((node.name.as_str(), objection)),
             }
             pace.look().await;
         }
         let best = score::best(self.pod, self.picture, &fitting, pace).await;
-        best.map(|node| Choice { node: &node.name, next }).ok_or(objections)
+        best.map(|node| Choice { node: &node.name, next }).ok_or_else(|| objections.into_iter().collect())
     }
+}
+
+pub(super) fn number(pods: &[Arc<Pod>]) -> i64 {
+    i64::try_from(pods.len()).unwrap_or(i64::MAX)
 }
 
 /// A node for a pod, and where the next search begins if this one ended early.

@@ -1,8 +1,7 @@
 //! Pods that are on nodes, those together that no pod can tell apart and that say the same of others: what one pod wants of
 //! others is held against replicas of a controller once. Pure.
 
-use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -28,61 +27,45 @@ impl PartialEq for Like {
 
 impl Eq for Like {}
 
-/// In the order of its key.
-#[derive(Debug)]
-struct ByKey(Arc<Pod>);
-
-impl Ord for ByKey {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.0.key.cmp(&other.0.key)
-    }
-}
-
-impl PartialOrd for ByKey {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for ByKey {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for ByKey {}
-
 /// Pods of one namespace that are alike.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kin<'a> {
     /// Stands for each of them.
     pub(super) like: &'a Pod,
-    pods: &'a BTreeSet<ByKey>,
+    nodes: &'a Nodes,
 }
 
 impl<'a> Kin<'a> {
-    pub(super) fn pods(&self) -> impl Iterator<Item = &'a Pod> + Send + use<'a> {
-        self.pods.iter().map(|pod| &*pod.0)
+    /// The pods on each node that has any, by its name.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = (&'a str, &'a [Arc<Pod>])> + Send + use<'a> {
+        self.nodes.iter().map(|(node, pods)| (&**node, pods.as_slice()))
     }
 }
 
-type Namespace = HashMap<Like, BTreeSet<ByKey>>;
+type Nodes = BTreeMap<Arc<str>, Vec<Arc<Pod>>>;
+type Namespace = HashMap<Like, Nodes>;
 
 #[derive(Debug, Default)]
 pub(super) struct Kins(BTreeMap<String, Namespace>);
 
 impl Kins {
-    pub(super) fn insert(&mut self, pod: &Arc<Pod>) {
+    pub(super) fn insert(&mut self, node: &Arc<str>, pod: &Arc<Pod>) {
         let namespace = self.0.entry(pod.key.0.clone()).or_default();
-        namespace.entry(Like(Arc::clone(pod))).or_default().insert(ByKey(Arc::clone(pod)));
+        let nodes = namespace.entry(Like(Arc::clone(pod))).or_default();
+        nodes.entry(Arc::clone(node)).or_default().push(Arc::clone(pod));
     }
 
-    pub(super) fn remove(&mut self, pod: &Arc<Pod>) {
+    pub(super) fn remove(&mut self, node: &str, pod: &Arc<Pod>) {
         let Some(namespace) = self.0.get_mut(&pod.key.0) else { return };
         let like = Like(Arc::clone(pod));
-        if let Some(pods) = namespace.get_mut(&like) {
-            pods.remove(&ByKey(Arc::clone(pod)));
-            if pods.is_empty() {
+        if let Some(nodes) = namespace.get_mut(&like) {
+            if let Some(pods) = nodes.get_mut(node) {
+                pods.retain(|one| one.key != pod.key);
+                if pods.is_empty() {
+                    nodes.remove(node);
+                }
+            }
+            if nodes.is_empty() {
                 namespace.remove(&like);
             }
         }
@@ -109,7 +92,7 @@ impl Kins {
 }
 
 fn of(namespace: &Namespace) -> impl Iterator<Item = Kin<'_>> + Send {
-    namespace.iter().map(|(like, pods)| Kin { like: &like.0, pods })
+    namespace.iter().map(|(like, nodes)| Kin { like: &like.0, nodes })
 }
 
 #[cfg(test)]
@@ -127,14 +110,18 @@ mod tests {
     fn replicas_are_kin_and_pods_of_others_are_not() {
         let mut kins = Kins::default();
         let web: Vec<_> = (0..100).map(|at| pod(&format!("web-{at}"), "web", "set")).collect();
-        web.iter().for_each(|pod| kins.insert(pod));
-        kins.insert(&pod("other", "web", "other set"));
-        kins.insert(&pod("db", "db", "set"));
-        let mut sizes: Vec<usize> = kins.of_namespace("ns").map(|kin| kin.pods().count()).collect();
-        sizes.sort_unstable();
-        assert_eq!(sizes, [1, 1, 100]);
+        let (one, two) = (Arc::from("one"), Arc::from("two"));
+        let on = |at: usize| if at < 60 { &one } else { &two };
+        web.iter().enumerate().for_each(|(at, pod)| kins.insert(on(at), pod));
+        kins.insert(&one, &pod("other", "web", "other set"));
+        kins.insert(&one, &pod("db", "db", "set"));
+        let sizes = |kin: Kin<'_>| kin.nodes().map(|(node, pods)| (node.to_owned(), pods.len())).collect::<Vec<_>>();
+        let mut all: Vec<_> = kins.of_namespace("ns").map(sizes).collect();
+        all.sort_unstable();
+        let alone = vec![("one".to_owned(), 1)];
+        assert_eq!(all, [alone.clone(), alone, vec![("one".to_owned(), 60), ("two".to_owned(), 40)]]);
         assert_eq!((kins.all().count(), kins.of_namespace("other").count()), (3, 0));
-        web.iter().for_each(|pod| kins.remove(pod));
+        web.iter().enumerate().for_each(|(at, pod)| kins.remove(on(at), pod));
         assert_eq!(kins.of(&Scope::Named(["ns"].into())).count(), 2);
     }
 }

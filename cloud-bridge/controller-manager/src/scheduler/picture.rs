@@ -16,7 +16,7 @@ use super::volumes::Volumes;
 pub(super) struct Picture {
     pub(super) nodes: BTreeMap<String, Node>,
     /// Pods that have a node, known or not: its name is in the first place.
-    placed: BTreeMap<PodKey, (String, Arc<Pod>)>,
+    placed: BTreeMap<PodKey, (Arc<str>, Arc<Pod>)>,
     /// Those of them whose node is not known, by its name.
     strays: HashMap<String, BTreeSet<PodKey>>,
     /// Those of them that say which pods are to be near them or apart, and those that do not.
@@ -57,27 +57,28 @@ impl Picture {
     }
 
     /// The pod is on the node.
-    pub(super) fn place(&mut self, node: String, pod: Arc<Pod>) {
+    pub(super) fn place(&mut self, node: &str, pod: Arc<Pod>) {
         self.leave(&pod.key);
-        self.kins(&pod).insert(&pod);
-        if let Some(known) = self.nodes.get_mut(&node) {
+        let node = Arc::from(node);
+        self.kins(&pod).insert(&node, &pod);
+        if let Some(known) = self.nodes.get_mut(&*node) {
             known.add(Arc::clone(&pod));
         } else {
-            self.strays.entry(node.clone()).or_default().insert(pod.key.clone());
+            self.strays.entry(node.to_string()).or_default().insert(pod.key.clone());
         }
         self.placed.insert(pod.key.clone(), (node, pod));
     }
 
     /// The pod is on no node; what was known of it.
-    pub(super) fn leave(&mut self, key: &PodKey) -> Option<(String, Arc<Pod>)> {
+    pub(super) fn leave(&mut self, key: &PodKey) -> Option<(Arc<str>, Arc<Pod>)> {
         let (node, pod) = self.placed.remove(key)?;
-        self.kins(&pod).remove(&pod);
-        if let Some(known) = self.nodes.get_mut(&node) {
+        self.kins(&pod).remove(&node, &pod);
+        if let Some(known) = self.nodes.get_mut(&*node) {
             known.remove(key);
-        } else if let Some(strays) = self.strays.get_mut(&node) {
+        } else if let Some(strays) = self.strays.get_mut(&*node) {
             strays.remove(key);
             if strays.is_empty() {
-                self.strays.remove(&node);
+                self.strays.remove(&*node);
             }
         }
         Some((node, pod))
@@ -87,7 +88,7 @@ impl Picture {
         if pod.affinity.is_empty() { &mut self.others } else { &mut self.affine }
     }
 
-    pub(super) fn placed(&self, key: &PodKey) -> Option<&(String, Arc<Pod>)> {
+    pub(super) fn placed(&self, key: &PodKey) -> Option<&(Arc<str>, Arc<Pod>)> {
         self.placed.get(key)
     }
 
@@ -110,9 +111,12 @@ impl Picture {
         self.affine.of_namespace(namespace).chain(self.others.of_namespace(namespace))
     }
 
-    /// Those of them that are on known nodes.
-    pub(super) fn located<'a>(&'a self, kin: &Kin<'a>) -> impl Iterator<Item = (&'a Pod, &'a Node)> + Send + use<'a> {
-        kin.pods().filter_map(move |pod| Some((pod, self.nodes.get(&self.placed.get(&pod.key)?.0)?)))
+    /// The known nodes that some of them are on, with these.
+    pub(super) fn located<'a>(
+        &'a self,
+        kin: &Kin<'a>,
+    ) -> impl Iterator<Item = (&'a [Arc<Pod>], &'a Node)> + Send + use<'a> {
+        kin.nodes().filter_map(|(node, pods)| Some((pods, self.nodes.get(node)?)))
     }
 }
 

@@ -12,7 +12,7 @@ use apimachinery::json::{integer, items, present, text};
 /// Namespace and name.
 pub(super) type PodKey = (String, String);
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct Pod {
     pub(super) key: PodKey,
     pub(super) uid: String,

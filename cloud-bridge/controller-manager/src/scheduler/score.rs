@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use super::affinity::Preferences;
+use super::cycle::number;
 use super::fit::Node;
 use super::needs::{Amounts, NonZero};
 use super::picture::Picture;
@@ -96,8 +97,8 @@ async fn pod_affinity(pod: &Pod, picture: &Picture, nodes: &[&Node], pace: &mut 
     for kin in picture.affine() {
         pace.look().await;
         if kin.like.affinity.likes_or_dislikes(pod, namespaces) {
-            for (other, node) in picture.located(&kin) {
-                preferences.count_theirs(pod, other, &node.labels, namespaces);
+            for (others, node) in picture.located(&kin) {
+                preferences.count_theirs(pod, kin.like, &node.labels, number(others), namespaces);
                 pace.look().await;
             }
         }
@@ -105,8 +106,8 @@ async fn pod_affinity(pod: &Pod, picture: &Picture, nodes: &[&Node], pace: &mut 
     for kin in picture.kin_of(&pod.affinity.preferred_scope()) {
         pace.look().await;
         if pod.affinity.likes_or_dislikes(kin.like, namespaces) {
-            for (other, node) in picture.located(&kin) {
-                preferences.count_own(pod, other, &node.labels, namespaces);
+            for (others, node) in picture.located(&kin) {
+                preferences.count_own(pod, kin.like, &node.labels, number(others), namespaces);
                 pace.look().await;
             }
         }

@@ -144,8 +144,10 @@ impl<'a> State<'a> {
         for kin in picture.kin_in(&pod.key.0) {
             pace.look().await;
             if state.constraints.iter().any(|one| one.selects(&pod.key.0, kin.like)) {
-                for (other, node) in picture.located(&kin) {
-                    state.add(pod, node, all, |constraint| constraint.counts(&pod.key.0, other), 1);
+                for (others, node) in picture.located(&kin) {
+                    for other in others {
+                        state.add(pod, node, all, |constraint| constraint.counts(&pod.key.0, other), 1);
+                    }
                     pace.look().await;
                 }
             }
