@@ -12,6 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use futures::future::BoxFuture;
 use serde_json::json;
+use tokio::task::JoinSet;
 
 use crate::accept::Gate;
 use crate::bridge::clients::{Clients, KUBELET};
@@ -193,7 +194,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         ..Config::new(options.state.join("api.db"))
     })?;
     let as_bridge = |agent| local(&api, &UserInfo::master("cloud-bridge"), agent);
-    let (client, controllers) = (as_bridge("cloud-bridge"), as_bridge("kube-controller-manager"));
+    let client = as_bridge("cloud-bridge");
     let clients = {
         let (api, leases) = (api.clone(), api.clone());
         Clients::new(client.clone(), move |node| local(&api, &UserInfo::node(node), KUBELET))
@@ -241,7 +242,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let (kubeconfig, api_address) = (options.state.join("kubeconfig"), calls.local_addr()?);
     write_kubeconfig(&kubeconfig, &authority, api_address)?;
     log::info!("nodes connect to {}, kubectl to {api_url}", about.url);
-    let workloads = workloads::Options { terminated_pod_gc_threshold: options.terminated_pod_gc_threshold };
+    let mut controllers = Controllers::start(&options, &as_bridge, lifecycle, &authority, &bridge);
     let gate = Gate::new();
     let rule_names = options.rules.names(&options.advertise);
     let of_rules = rules::serve(rules_listener, &bridge, &authority, rule_names, client.clone(), Arc::clone(&gate));
@@ -262,14 +263,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         never = Notify::from_env().run() => match never {},
         () = serving.keep_fresh() => {}
         () = keep_kubeconfig(&kubeconfig, &authority, api_address) => {}
-        () = kept("the controllers of workloads", || workloads::run(controllers.clone(), workloads.clone())) => {}
         never = own_endpoints => match never {},
-        () = kept("the signer", || certificates::run(controllers.clone(), Arc::clone(&authority))) => {}
-        () = kept("the end of volumes", || local_volumes::run(controllers.clone(), Arc::new(bridge.clone()))) => {}
-        () = kept("load balancers", || load_balancer::run(controllers.clone())), if options.load_balancer.is_some() => {}
-        () = kept("the autoscaler", || podautoscaler::run(controllers.clone(), options.autoscalers.options())) => {}
-        () = kept("the scheduler", || scheduler::run(as_bridge("kube-scheduler"))) => {}
-        () = kept("the node lifecycle", || node_lifecycle::run(controllers.clone(), BRIDGED_LABEL, lifecycle.clone())) => {}
+        Some(_) = controllers.0.join_next() => {}
         why = api.lost_disk() => anyhow::bail!("{why}: ending, so that a restart reads what the disk has"),
         signal = signal::wait() => log::info!("{} received, ending", signal?),
     }
@@ -284,9 +279,46 @@ impl local_volumes::Nodes for Bridge {
     }
 }
 
-/// As [`panics::keep`], measured as a part of the main task.
-async fn kept<F: Future>(work: &str, begin: impl FnMut() -> F) -> F::Output {
-    steps::part(work, panics::keep(work, begin)).await
+/// The controllers of the embedded API, each a task: work of one of them is no look at all others. They end with this.
+struct Controllers(JoinSet<()>);
+
+impl Controllers {
+    fn start(
+        options: &Options,
+        client: &impl Fn(&'static str) -> kube::Client,
+        lifecycle: node_lifecycle::Settings,
+        authority: &Arc<Authority>,
+        bridge: &Bridge,
+    ) -> Self {
+        let mut all = Self(JoinSet::new());
+        let workloads = workloads::Options { terminated_pod_gc_threshold: options.terminated_pod_gc_threshold };
+        let (authority, bridge, autoscalers) = (Arc::clone(authority), bridge.clone(), options.autoscalers.options());
+        let manager = client("kube-controller-manager");
+        all.keep("the controllers of workloads", &manager, move |client| workloads::run(client, workloads.clone()));
+        all.keep("the signer", &manager, move |client| certificates::run(client, Arc::clone(&authority)));
+        all.keep("the end of volumes", &manager, move |client| local_volumes::run(client, Arc::new(bridge.clone())));
+        if options.load_balancer.is_some() {
+            all.keep("load balancers", &manager, load_balancer::run);
+        }
+        all.keep("the autoscaler", &manager, move |client| podautoscaler::run(client, autoscalers));
+        all.keep("the scheduler", &client("kube-scheduler"), scheduler::run);
+        let lifecycle = move |client| node_lifecycle::run(client, BRIDGED_LABEL, lifecycle.clone());
+        all.keep("the node lifecycle", &manager, lifecycle);
+        all
+    }
+
+    /// As [`panics::keep`], measured by its name.
+    fn keep<F>(
+        &mut self,
+        work: &'static str,
+        client: &kube::Client,
+        mut begin: impl FnMut(kube::Client) -> F + Send + 'static,
+    ) where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let client = client.clone();
+        self.0.spawn(steps::part(work, panics::keep(work, move || begin(client.clone()))));
+    }
 }
 
 /// A client of the API in this process. `agent` names it in `managedFields`, as Kubernetes' parts are named.

@@ -1,16 +1,31 @@
 //! Who is next: each of those who wait in turn, however much one of them asks for.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::task::Poll;
+use std::time::{Duration, Instant};
 
-use futures::{Stream, StreamExt};
-use tokio::task::yield_now;
+use futures::{Stream, stream};
 
-/// The items of a stream, each in a step of the thread of its own: one that has many at hand, as a watch has the page of a
-/// list, holds up nobody else.
-pub fn one_by_one<S: Stream>(items: S) -> impl Stream<Item = S::Item> {
-    items.then(|item| async {
-        yield_now().await;
-        item
+/// What is made of the items of a stream in one step of the thread takes about this long at the most.
+const SLICE: Duration = Duration::from_millis(1);
+
+/// The items of a stream, in time slices: one that has many at hand, as a watch has the page of a list, holds up nobody else for
+/// longer. Not item by item: among a thousand links that are busy, each with a step of its own, it would fall behind for good.
+pub fn in_slices<S: Stream>(items: S) -> impl Stream<Item = S::Item> {
+    slices_of(SLICE, items)
+}
+
+fn slices_of<S: Stream>(slice: Duration, items: S) -> impl Stream<Item = S::Item> {
+    let (mut items, mut since) = (Box::pin(items), None::<Instant>);
+    stream::poll_fn(move |context| {
+        if since.is_some_and(|since| since.elapsed() >= slice) {
+            since = None;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let polled = items.as_mut().poll_next(context);
+        since = polled.is_ready().then(|| since.unwrap_or_else(Instant::now));
+        polled
     })
 }
 
@@ -64,23 +79,35 @@ impl<K: Clone + Ord, T> Turns<K, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::future::ready;
+
+    use futures::StreamExt as _;
+    use tokio::task::yield_now;
+
     use super::*;
 
-    #[tokio::test]
-    async fn others_have_their_turn_between_two_items() {
-        let told = std::cell::RefCell::new(Vec::new());
-        let items = one_by_one(futures::stream::iter(0..3)).for_each(|item| {
+    /// What is told of a stream in such slices, and of another task that is ready all the time.
+    async fn told(slice: Duration) -> Vec<&'static str> {
+        let told = RefCell::new(Vec::new());
+        let items = slices_of(slice, stream::iter(["0", "1", "2"])).for_each(|item| {
             told.borrow_mut().push(item);
-            std::future::ready(())
+            ready(())
         });
         let other = async {
-            for at in [10, 11] {
+            for _ in 0..2 {
                 yield_now().await;
-                told.borrow_mut().push(at);
+                told.borrow_mut().push("other");
             }
         };
         futures::join!(items, other);
-        assert_eq!(*told.borrow(), [0, 10, 1, 11, 2]);
+        told.into_inner()
+    }
+
+    #[tokio::test]
+    async fn others_have_their_turn_when_a_slice_is_over_and_not_before() {
+        assert_eq!(told(Duration::ZERO).await, ["0", "1", "other", "2", "other"]);
+        assert_eq!(told(Duration::MAX).await, ["0", "1", "2", "other", "other"]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::reports::BRIDGED_LABEL;
 use super::shared::Shared;
 use super::sites::Neighbour;
 use super::slim::SlimNode;
-use apimachinery::turns::one_by_one;
+use apimachinery::turns::in_slices;
 use apimachinery::well_known::PAGE;
 
 /// Before a question that the API did not answer is asked again: what is revoked is out within ten seconds.
@@ -28,7 +28,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 pub(super) async fn run(shared: Weak<Shared>, client: Client) {
     let nodes: Api<SlimNode> = Api::all(client);
     let config = watcher::Config::default().page_size(PAGE).labels(BRIDGED_LABEL);
-    let mut events = pin!(one_by_one(watcher(nodes, config).default_backoff()));
+    let mut events = pin!(in_slices(watcher(nodes, config).default_backoff()));
     // Names of a list that is being read.
     let mut listed = HashSet::new();
     // Questions about nodes that are shown no more; each is asked until it is answered, and holds up no other.

@@ -17,7 +17,7 @@ use super::board::{Board, PageNode, PodSeen};
 use super::stream::event;
 use crate::bridge::slim::SlimPod;
 use crate::bridge::{BRIDGED_LABEL, Bridge};
-use apimachinery::turns::one_by_one;
+use apimachinery::turns::in_slices;
 use apimachinery::well_known::PAGE;
 
 /// Between two looks at the links while somebody watches, and while nobody does.
@@ -84,7 +84,7 @@ impl Live {
     pub(super) async fn nodes(&self, client: Client) {
         let nodes: Api<PageNode> = Api::all(client);
         let config = watcher::Config::default().page_size(PAGE).labels(BRIDGED_LABEL);
-        let mut events = pin!(one_by_one(watcher(nodes, config).default_backoff()));
+        let mut events = pin!(in_slices(watcher(nodes, config).default_backoff()));
         let mut listed = HashSet::new();
         while let Some(event) = events.next().await {
             let (mut board, now) = (self.board(), SystemTime::now());

@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::time::Instant;
 
-use apimachinery::turns::one_by_one;
+use apimachinery::turns::in_slices;
 use apimachinery::well_known::PAGE;
 use object::{Node, Service, Slice};
 use slices::Slices;
@@ -52,7 +52,7 @@ where
     T: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
 {
     let all: Api<T> = Api::all(client.clone());
-    let events = one_by_one(watcher(all, watcher::Config::default().page_size(PAGE)).default_backoff());
+    let events = in_slices(watcher(all, watcher::Config::default().page_size(PAGE)).default_backoff());
     events.filter_map(async |event| event.inspect_err(|error| log::warn!("watching {}: {error}", T::kind(&()))).ok())
 }
 

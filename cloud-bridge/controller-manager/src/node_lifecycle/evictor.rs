@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use apimachinery::key::ObjectKey;
-use apimachinery::turns::one_by_one;
+use apimachinery::turns::in_slices;
 use apimachinery::well_known::PAGE;
 use futures::{Stream, StreamExt};
 use jiff::Timestamp;
@@ -127,7 +127,7 @@ async fn evict(client: Client, mut heard: UnboundedReceiver<News>) {
                     evictor.forget_pods();
                 } else if pods.is_none() {
                     let api: Api<SlimPod> = Api::all(evictor.client.clone());
-                    pods = Some(one_by_one(watcher(api, watcher::Config::default().page_size(PAGE)).default_backoff()).boxed());
+                    pods = Some(in_slices(watcher(api, watcher::Config::default().page_size(PAGE)).default_backoff()).boxed());
                 }
             }
             Some(event) = next(&mut pods) => match event {

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::events::{self as recorded, Recorder};
-use apimachinery::turns::one_by_one;
+use apimachinery::turns::in_slices;
 use apimachinery::well_known::PAGE;
 use evictor::Evictors;
 use health::NodeHealthMap;
@@ -55,9 +55,8 @@ pub struct Settings {
 pub async fn run(client: Client, label: &str, settings: Settings) {
     let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
     let api: Api<SlimNode> = Api::all(client.clone());
-    let mut leases = pin!(one_by_one(watcher(leases, watcher::Config::default().page_size(PAGE)).default_backoff()));
-    let mut nodes =
-        pin!(one_by_one(watcher(api.clone(), watcher::Config::default().page_size(PAGE)).default_backoff()));
+    let mut leases = pin!(in_slices(watcher(leases, watcher::Config::default().page_size(PAGE)).default_backoff()));
+    let mut nodes = pin!(in_slices(watcher(api.clone(), watcher::Config::default().page_size(PAGE)).default_backoff()));
     let mut lifecycle = Lifecycle {
         api,
         label,

@@ -39,7 +39,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::pace::Pace;
-use apimachinery::turns::one_by_one;
+use apimachinery::turns::in_slices;
 use apimachinery::well_known::PAGE;
 use cluster::{Cluster, Decision};
 use pod::PodKey;
@@ -78,7 +78,7 @@ impl Kind {
 pub async fn run(client: Client) {
     let watch = |kind: Kind| {
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind.resource());
-        one_by_one(watcher(api, watcher::Config::default().page_size(PAGE)).default_backoff())
+        in_slices(watcher(api, watcher::Config::default().page_size(PAGE)).default_backoff())
             .map(move |event| (kind, event))
             .boxed()
     };

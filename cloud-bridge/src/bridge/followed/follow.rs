@@ -17,7 +17,7 @@ use super::Index;
 use super::known::{Known, lock};
 use super::listing::{Events, Listing, code, resource};
 use crate::bridge::requests::Requests;
-use apimachinery::turns::one_by_one;
+use apimachinery::turns::in_slices;
 use apimachinery::well_known::PAGE;
 
 /// Between two times that nodes are told of changes: what comes meanwhile goes together.
@@ -144,7 +144,7 @@ async fn read<I: Index>(
 ) -> Over {
     let events = |(kind, plural): (&str, &str)| -> Events {
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource(I::API, kind, plural));
-        one_by_one(watcher(api, watcher::Config::default().page_size(PAGE)).default_backoff()).boxed()
+        in_slices(watcher(api, watcher::Config::default().page_size(PAGE)).default_backoff()).boxed()
     };
     let (mut ones, mut others) = (events(I::ONE), events(I::OTHER));
     let (mut all_ones, mut all_others) = (Listing::default(), Listing::default());

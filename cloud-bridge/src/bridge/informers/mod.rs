@@ -47,7 +47,7 @@ use super::slim::{BoundPod, SlimPod};
 use super::world::{Effect, Group, World};
 use admit::{Admission, Admissions};
 use apimachinery::panics;
-use apimachinery::turns::one_by_one;
+use apimachinery::turns::in_slices;
 use apimachinery::well_known::PAGE;
 use ask::{Answer, pods_to_reconcile, reconcile_tolerations, seed, seed_many};
 use command::{Command, Wanted};
@@ -95,7 +95,7 @@ pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mp
         clients,
     };
     let pods: Api<SlimPod> = Api::all(informers.clients.own().clone());
-    let mut pods = pin!(one_by_one(watcher(pods, watcher::Config::default().page_size(PAGE)).default_backoff()));
+    let mut pods = pin!(in_slices(watcher(pods, watcher::Config::default().page_size(PAGE)).default_backoff()));
     loop {
         // Everything that follows from one event comes before the next.
         while !informers.effects.is_empty() {

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use apimachinery::panics;
-use apimachinery::turns::one_by_one;
+use apimachinery::turns::in_slices;
 use apimachinery::well_known::PAGE;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
@@ -134,7 +134,7 @@ impl Drop for Following {
 async fn watch(client: Client, shared: Arc<Shared>) {
     let all = |resource: &ApiResource| {
         let api: Api<DynamicObject> = Api::all_with(client.clone(), resource);
-        one_by_one(watcher(api, watcher::Config::default().page_size(PAGE)).default_backoff())
+        in_slices(watcher(api, watcher::Config::default().page_size(PAGE)).default_backoff())
     };
     let mut namespaces = pin!(all(&ApiResource::erase::<Namespace>(&())));
     let mut pods = pin!(all(&ApiResource::erase::<Pod>(&())));
