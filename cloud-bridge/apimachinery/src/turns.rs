@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures::{Stream, stream};
 
 /// What is made of the items of a stream in one step of the thread takes about this long at the most.
-const SLICE: Duration = Duration::from_millis(1);
+const SLICE: Duration = Duration::from_millis(3);
 
 /// The items of a stream, in time slices: one that has many at hand, as a watch has the page of a list, holds up nobody else for
 /// longer. Not item by item: among a thousand links that are busy, each with a step of its own, it would fall behind for good.

@@ -8,9 +8,11 @@ use kube::Client;
 use kube::api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Request;
 use serde_json::Value;
+use tokio::sync::Mutex;
 
 use super::plan::{Action, Check, Deletion, Failure, Order, Outcome, Plan, Told, Write};
 use crate::events::{Event, Recorder};
+use crate::pace::Pace;
 use crate::podautoscaler;
 
 /// An API that does not answer is given up after this, and asked again later.
@@ -46,6 +48,7 @@ pub(crate) async fn perform<'a>(
     let mut rest = plan.actions.as_slice();
     let mut size = if plan.order == Order::AllAtOnce { AT_ONCE } else { 1 };
     let mut checked = Vec::new();
+    let turns = Mutex::new(Pace::new());
     while !rest.is_empty() {
         let (batch, after) = rest.split_at(size.min(rest.len()));
         // Each is asked once: one object that lives has many dependents.
@@ -58,7 +61,12 @@ pub(crate) async fn perform<'a>(
             }
             checked.push(check);
         }
-        let results = join_all(batch.iter().map(|action| write(client, action))).await;
+        // An API in this process answers at once, as far as the disk is not waited for.
+        let results = join_all(batch.iter().map(|action| async {
+            turns.lock().await.look().await;
+            write(client, action).await
+        }));
+        let results = results.await;
         let mut failed = None;
         for (action, result) in batch.iter().zip(results) {
             if let Some(told) = action.news(&result) {

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use apimachinery::typed::{self, Misfit};
+use apimachinery::well_known::PAGE;
 use futures::stream::{self, BoxStream, Stream, StreamExt as _};
 use kube::api::{Api, ApiResource, ObjectMeta};
 use kube::core::DynamicResourceScope;
@@ -14,8 +15,6 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// Objects that are read at once: each takes more room as JSON than what is kept of it.
-const PAGE: u32 = 50;
 /// After an object of a list that could not be read all is listed again.
 const AGAIN: Duration = Duration::from_secs(10);
 
