@@ -13,6 +13,7 @@
 //! | [`clock`] | the time of day, for what expires |
 //! | [`cron`] | schedules and time zones |
 //! | [`read_as`] | objects of which only a part is read |
+//! | [`pace`] | time slices of the one thread |
 //! | [`flow`], [`turns`] | whom something is counted for, and whose turn it is |
 //! | [`typed`] | JSON read as a type |
 //! | [`panics`] | what a panic ends and how it is told |
@@ -25,6 +26,7 @@ pub mod json;
 pub mod key;
 pub mod meta;
 pub mod names;
+pub mod pace;
 pub mod panics;
 pub mod quantity;
 pub mod selector;

@@ -1,33 +1,6 @@
 //! Who is next: each of those who wait in turn, however much one of them asks for.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::task::Poll;
-use std::time::{Duration, Instant};
-
-use futures::{Stream, stream};
-
-/// What is made of the items of a stream in one step of the thread takes about this long at the most.
-const SLICE: Duration = Duration::from_millis(3);
-
-/// The items of a stream, in time slices: one that has many at hand, as a watch has the page of a list, holds up nobody else for
-/// longer. Not item by item: among a thousand links that are busy, each with a step of its own, it would fall behind for good.
-pub fn in_slices<S: Stream>(items: S) -> impl Stream<Item = S::Item> {
-    slices_of(SLICE, items)
-}
-
-fn slices_of<S: Stream>(slice: Duration, items: S) -> impl Stream<Item = S::Item> {
-    let (mut items, mut since) = (Box::pin(items), None::<Instant>);
-    stream::poll_fn(move |context| {
-        if since.is_some_and(|since| since.elapsed() >= slice) {
-            since = None;
-            context.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        let polled = items.as_mut().poll_next(context);
-        since = polled.is_ready().then(|| since.unwrap_or_else(Instant::now));
-        polled
-    })
-}
 
 /// What waits, by who it is of.
 #[derive(Debug)]
@@ -79,36 +52,7 @@ impl<K: Clone + Ord, T> Turns<K, T> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
-    use std::future::ready;
-
-    use futures::StreamExt as _;
-    use tokio::task::yield_now;
-
     use super::*;
-
-    /// What is told of a stream in such slices, and of another task that is ready all the time.
-    async fn told(slice: Duration) -> Vec<&'static str> {
-        let told = RefCell::new(Vec::new());
-        let items = slices_of(slice, stream::iter(["0", "1", "2"])).for_each(|item| {
-            told.borrow_mut().push(item);
-            ready(())
-        });
-        let other = async {
-            for _ in 0..2 {
-                yield_now().await;
-                told.borrow_mut().push("other");
-            }
-        };
-        futures::join!(items, other);
-        told.into_inner()
-    }
-
-    #[tokio::test]
-    async fn others_have_their_turn_when_a_slice_is_over_and_not_before() {
-        assert_eq!(told(Duration::ZERO).await, ["0", "1", "other", "2", "other"]);
-        assert_eq!(told(Duration::MAX).await, ["0", "1", "2", "other", "other"]);
-    }
 
     #[test]
     fn each_has_its_turn() {

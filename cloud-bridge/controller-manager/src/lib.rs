@@ -5,7 +5,6 @@ mod events;
 pub mod load_balancer;
 pub mod local_volumes;
 pub mod node_lifecycle;
-mod pace;
 mod placement;
 pub mod podautoscaler;
 pub mod scheduler;

@@ -18,7 +18,7 @@ use super::reports::BRIDGED_LABEL;
 use super::shared::Shared;
 use super::sites::Neighbour;
 use super::slim::SlimNode;
-use apimachinery::turns::in_slices;
+use apimachinery::pace::in_slices;
 use apimachinery::well_known::PAGE;
 
 /// Before a question that the API did not answer is asked again: what is revoked is out within ten seconds.

@@ -17,7 +17,7 @@ use super::board::{Board, PageNode, PodSeen};
 use super::stream::event;
 use crate::bridge::slim::SlimPod;
 use crate::bridge::{BRIDGED_LABEL, Bridge};
-use apimachinery::turns::in_slices;
+use apimachinery::pace::in_slices;
 use apimachinery::well_known::PAGE;
 
 /// Between two looks at the links while somebody watches, and while nobody does.

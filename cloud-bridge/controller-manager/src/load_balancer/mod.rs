@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::time::Instant;
 
-use apimachinery::turns::in_slices;
+use apimachinery::pace::in_slices;
 use apimachinery::well_known::PAGE;
 use object::{Node, Service, Slice};
 use slices::Slices;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use apimachinery::key::ObjectKey;
-use apimachinery::turns::in_slices;
+use apimachinery::pace::in_slices;
 use apimachinery::well_known::PAGE;
 use futures::{Stream, StreamExt};
 use jiff::Timestamp;

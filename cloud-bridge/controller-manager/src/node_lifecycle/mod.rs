@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::events::{self as recorded, Recorder};
-use apimachinery::turns::in_slices;
+use apimachinery::pace::in_slices;
 use apimachinery::well_known::PAGE;
 use evictor::Evictors;
 use health::NodeHealthMap;

@@ -14,7 +14,7 @@ use super::pod::{Pod, PodKey};
 use super::preemption::{self, Candidate, Outcome};
 use super::queue::{Hint, Queue, Waiting};
 use super::volumes::Blocked;
-use crate::pace::Pace;
+use apimachinery::pace::Pace;
 
 /// What to do for one pod.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use super::pod::Pod;
 use super::score;
 use super::volumes::{Blocked, Wanted};
 use super::{affinity, spread};
-use crate::pace::Pace;
+use apimachinery::pace::Pace;
 
 /// Pods for which others make room, by node: as if they were there already.
 pub(super) type Nominated = BTreeMap<String, Vec<Arc<Pod>>>;

@@ -38,8 +38,8 @@ use kube::{Client, ResourceExt as _};
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::pace::Pace;
-use apimachinery::turns::in_slices;
+use apimachinery::pace::Pace;
+use apimachinery::pace::in_slices;
 use apimachinery::well_known::PAGE;
 use cluster::{Cluster, Decision};
 use pod::PodKey;
@@ -90,7 +90,7 @@ pub async fn run(client: Client) {
         unlisted: BTreeMap::new(),
         known: HashSet::new(),
     };
-    let mut pace = Pace::new();
+    let mut pace = Pace::default();
     loop {
         // What is known first: a decision on old news is work for nothing. Then bindings: events are only for people.
         tokio::select! {
@@ -217,7 +217,7 @@ impl Scheduler {
 
     /// Does what is to be done for the pod that is next.
     async fn act(&mut self) {
-        match self.cluster.next(self.start.elapsed(), &mut Pace::new()).await {
+        match self.cluster.next(self.start.elapsed(), &mut Pace::default()).await {
             Some(Decision::Bind { waiting, node }) => {
                 if !self.writer.bind(&waiting.pod, &node).await {
                     self.cluster.binding_failed(*waiting, self.start.elapsed());

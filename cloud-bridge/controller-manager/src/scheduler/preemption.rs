@@ -10,7 +10,7 @@ use super::cycle::{Cycle, fit_error};
 use super::fit::{Node, Objection};
 use super::picture::Picture;
 use super::pod::{Pod, PodKey};
-use crate::pace::Pace;
+use apimachinery::pace::Pace;
 
 /// As many nodes are looked at until one is chosen that breaks no budget: so many or a tenth of all, whichever is more (K8s
 /// `minCandidateNodesAbsolute`, `minCandidateNodesPercentage`).

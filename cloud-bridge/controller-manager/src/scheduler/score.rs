@@ -10,8 +10,8 @@ use super::needs::{Amounts, NonZero};
 use super::picture::Picture;
 use super::pod::Pod;
 use super::spread::State;
-use crate::pace::Pace;
 use apimachinery::json::{integer, items};
+use apimachinery::pace::Pace;
 
 /// The best score of a plugin.
 const MAX: i64 = 100;

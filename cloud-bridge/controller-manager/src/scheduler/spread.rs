@@ -9,7 +9,7 @@ use super::fit::Node;
 use super::picture::Picture;
 use super::pod::Pod;
 use super::selector::{is_empty, selects_some};
-use crate::pace::Pace;
+use apimachinery::pace::Pace;
 
 impl Constraint {
     /// What pods of a controller prefer that say nothing themselves (K8s `systemDefaultConstraints`). There pods of a Service

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::cluster::{Cluster, Decision};
 use super::pod::{Pod, PodKey};
 use super::volumes::Claim;
-use crate::pace::Pace;
+use apimachinery::pace::Pace;
 
 /// A cluster of the tests, with a clock of its own.
 #[derive(Default)]
@@ -77,7 +77,7 @@ impl Site {
 
     fn decide(&mut self) -> Vec<Decision> {
         self.now += Duration::from_secs(60);
-        let all = std::iter::from_fn(|| self.slices(Pace::new()).0);
+        let all = std::iter::from_fn(|| self.slices(Pace::default()).0);
         all.filter(|one| !matches!(one, Decision::Nothing)).collect()
     }
 

@@ -51,7 +51,7 @@ use kube::Client;
 use tokio::time::Instant;
 
 use crate::events::Recorder;
-use crate::pace::Pace;
+use apimachinery::pace::Pace;
 use engine::{End, Engine, Now};
 pub use options::Options;
 use perform::perform;
@@ -69,7 +69,7 @@ const EVENTS: usize = 256;
 pub async fn run(client: Client, options: Options) {
     let mut watched = pin!(world::watches(&client));
     let events = Recorder::new(client.clone());
-    let mut pace = Pace::new();
+    let mut pace = Pace::default();
     let mut controllers =
         Controllers { client, start: Instant::now(), engine: Engine::new(&options), events, thought: Duration::ZERO };
     loop {
@@ -117,7 +117,7 @@ impl Controllers {
 
     /// Takes in what the watches have told by now: a plan on old news is work for nothing.
     fn hear(&mut self, mut watched: Pin<&mut impl Stream<Item = News>>) {
-        let pace = Pace::new();
+        let pace = Pace::default();
         for _ in 0..EVENTS {
             if pace.is_over() {
                 return;

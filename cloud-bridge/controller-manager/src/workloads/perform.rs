@@ -12,8 +12,8 @@ use tokio::sync::Mutex;
 
 use super::plan::{Action, Check, Deletion, Failure, Order, Outcome, Plan, Told, Write};
 use crate::events::{Event, Recorder};
-use crate::pace::Pace;
 use crate::podautoscaler;
+use apimachinery::pace::Pace;
 
 /// An API that does not answer is given up after this, and asked again later.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -48,7 +48,7 @@ pub(crate) async fn perform<'a>(
     let mut rest = plan.actions.as_slice();
     let mut size = if plan.order == Order::AllAtOnce { AT_ONCE } else { 1 };
     let mut checked = Vec::new();
-    let turns = Mutex::new(Pace::new());
+    let turns = Mutex::new(Pace::default());
     while !rest.is_empty() {
         let (batch, after) = rest.split_at(size.min(rest.len()));
         // Each is asked once: one object that lives has many dependents.

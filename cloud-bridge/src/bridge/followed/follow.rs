@@ -17,7 +17,7 @@ use super::Index;
 use super::known::{Known, lock};
 use super::listing::{Events, Listing, code, resource};
 use crate::bridge::requests::Requests;
-use apimachinery::turns::in_slices;
+use apimachinery::pace::in_slices;
 use apimachinery::well_known::PAGE;
 
 /// Between two times that nodes are told of changes: what comes meanwhile goes together.

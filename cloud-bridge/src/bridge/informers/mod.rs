@@ -46,8 +46,8 @@ use super::sites::Sites;
 use super::slim::{BoundPod, SlimPod};
 use super::world::{Effect, Group, World};
 use admit::{Admission, Admissions};
+use apimachinery::pace::{Pace, in_slices};
 use apimachinery::panics;
-use apimachinery::turns::in_slices;
 use apimachinery::well_known::PAGE;
 use ask::{Answer, pods_to_reconcile, reconcile_tolerations, seed, seed_many};
 use command::{Command, Wanted};
@@ -96,11 +96,12 @@ pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mp
     };
     let pods: Api<SlimPod> = Api::all(informers.clients.own().clone());
     let mut pods = pin!(in_slices(watcher(pods, watcher::Config::default().page_size(PAGE)).default_backoff()));
+    let mut pace = Pace::default();
     loop {
         // Everything that follows from one event comes before the next.
         while !informers.effects.is_empty() {
             step("what follows from an event", || informers.carry_out());
-            tokio::task::yield_now().await;
+            pace.look().await;
         }
         tokio::select! {
             biased;

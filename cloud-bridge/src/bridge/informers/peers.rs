@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use apimachinery::pace::in_slices;
 use apimachinery::panics;
-use apimachinery::turns::in_slices;
 use apimachinery::well_known::PAGE;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Namespace, Pod};

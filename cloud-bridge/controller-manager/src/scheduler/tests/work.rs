@@ -158,7 +158,7 @@ fn measure_steps_of_the_thread() {
         site.now += Duration::from_secs(1000);
         while site.cluster.deadline().is_some_and(|at| at <= site.now) {
             decisions += 1;
-            site.each_slice(Pace::new(), |took| longest = longest.max(took));
+            site.each_slice(Pace::default(), |took| longest = longest.max(took));
         }
         eprintln!("{what}: {decisions} decisions in {:?}, longest step {longest:?}", start.elapsed());
     };

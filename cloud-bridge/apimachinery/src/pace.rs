@@ -1,0 +1,98 @@
+//! Time slices of those who have much to do at once, as controllers and watches: they share one thread with the links of all
+//! nodes.
+
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use futures::{Stream, stream};
+
+/// Length of one slice.
+const SLICE: Duration = Duration::from_millis(2);
+
+/// Measures the current slice. What is known of the cluster does not change between two slices of one attempt: news wait
+/// in their watches, as kube-scheduler decides on a snapshot.
+#[derive(Debug)]
+pub struct Pace {
+    slice: Duration,
+    since: Instant,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self::with_slice(SLICE)
+    }
+}
+
+impl Pace {
+    pub fn with_slice(slice: Duration) -> Self {
+        Self { slice, since: Instant::now() }
+    }
+
+    /// Whether the slice is over.
+    pub fn is_over(&self) -> bool {
+        self.since.elapsed() >= self.slice
+    }
+
+    /// Marks the end of a small piece of work: one node or one pod was looked at. Gives the thread to others when the slice
+    /// is over.
+    pub async fn look(&mut self) {
+        if self.is_over() {
+            tokio::task::yield_now().await;
+            self.since = Instant::now();
+        }
+    }
+}
+
+/// The items of a stream, in such slices: one that has many at hand, as a watch has the page of a list, holds up nobody else
+/// for longer. Not item by item: among a thousand links that are busy, each with a step of its own, it would fall behind for good.
+pub fn in_slices<S: Stream>(items: S) -> impl Stream<Item = S::Item> {
+    slices_of(SLICE, items)
+}
+
+fn slices_of<S: Stream>(slice: Duration, items: S) -> impl Stream<Item = S::Item> {
+    let (mut items, mut since) = (Box::pin(items), None::<Instant>);
+    stream::poll_fn(move |context| {
+        if since.is_some_and(|since| since.elapsed() >= slice) {
+            since = None;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let polled = items.as_mut().poll_next(context);
+        since = polled.is_ready().then(|| since.unwrap_or_else(Instant::now));
+        polled
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::future::ready;
+
+    use futures::StreamExt as _;
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    /// What is told of a stream in such slices, and of another task that is ready all the time.
+    async fn told(slice: Duration) -> Vec<&'static str> {
+        let told = RefCell::new(Vec::new());
+        let items = slices_of(slice, stream::iter(["0", "1", "2"])).for_each(|item| {
+            told.borrow_mut().push(item);
+            ready(())
+        });
+        let other = async {
+            for _ in 0..2 {
+                yield_now().await;
+                told.borrow_mut().push("other");
+            }
+        };
+        futures::join!(items, other);
+        told.into_inner()
+    }
+
+    #[tokio::test]
+    async fn others_have_their_turn_when_a_slice_is_over_and_not_before() {
+        assert_eq!(told(Duration::ZERO).await, ["0", "1", "other", "2", "other"]);
+        assert_eq!(told(Duration::MAX).await, ["0", "1", "2", "other", "other"]);
+    }
+}
