@@ -77,12 +77,11 @@ pub async fn run(client: Client, options: Options) {
         tokio::select! {
             biased;
             () = sleep_until(due) => controllers.turn(watched.as_mut()).await,
-            Some(event) = watched.next() => {
-                controllers.watched(event);
-                pace.look().await;
-            }
+            Some(event) = watched.next() => controllers.watched(event),
             () = controllers.events.write_next(), if !controllers.events.is_empty() => {}
         }
+        // Hundreds of keys may be due at once, of which none waits for anything.
+        pace.look().await;
     }
 }
 
@@ -195,9 +194,10 @@ impl Controllers {
     /// Does a plan. Whether that changed anything, and what went wrong.
     async fn perform(&mut self, plan: &Plan) -> (bool, Result<(), Failure>) {
         let (done, result) = perform(&self.client, &mut self.events, plan).await;
-        let mut changed = false;
+        let (mut changed, mut pace) = (false, Pace::default());
         for (action, outcome) in done {
             changed |= self.engine.written(action, outcome, self.now());
+            pace.look().await;
         }
         (changed, result)
     }
