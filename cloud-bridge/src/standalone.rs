@@ -268,6 +268,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         why = api.lost_disk() => anyhow::bail!("{why}: ending, so that a restart reads what the disk has"),
         signal = signal::wait() => log::info!("{} received, ending", signal?),
     }
+    // What they write now nobody would read.
+    controllers.0.shutdown().await;
     bridge.close().await;
     api.close().await?;
     Ok(())

@@ -16,8 +16,8 @@ use apimachinery::key::ObjectKey;
 type Row = (u64, ObjectKey, i64, Option<Vec<u8>>);
 
 /// Changes that are forgotten in one go, and expired objects that are dropped in one: each is a row with its body and index,
-/// a millisecond for all.
-const TRIM_ROWS: usize = 64;
+/// a few milliseconds for all.
+const TRIM_ROWS: usize = 96;
 const DROPPED: u32 = 16;
 
 /// A revision older than the history that is kept.
@@ -38,8 +38,8 @@ impl Store {
         Ok(())
     }
 
-    /// The first changes of one storage after `rev` and up to `until`, in order, and after which to ask for the next ones,
-    /// if there are more. Call `knows` first.
+    /// The first changes of one storage after `rev` and up to `until`, in order, and after which revision to ask for the next
+    /// ones, if there may be more. Call `knows` first.
     pub(crate) fn since(
         &self,
         storage: &str,
@@ -55,21 +55,25 @@ impl Store {
         }
         let read = || {
             let mut statement = self.conn.prepare_cached(
-                "SELECT rev, ns, name, kind, before FROM changes WHERE rev > ?1 AND storage = ?2 \
-                 AND (?3 = '' OR ns = ?3) AND rev <= ?4 ORDER BY rev",
+                "SELECT rev, storage, ns, name, kind, before FROM changes WHERE rev > ?1 AND rev <= ?2 ORDER BY rev",
             )?;
-            let mut found =
-                statement.query(params![rev.cast_signed(), storage, namespace.unwrap_or(""), until.cast_signed()])?;
-            let (mut rows, mut walked) = (Vec::<Row>::new(), Walked::default());
+            let mut found = statement.query(params![rev.cast_signed(), until.cast_signed()])?;
+            let (mut rows, mut walked, mut last) = (Vec::<Row>::new(), Walked::default(), rev);
             while let Some(row) = found.next()? {
                 if walked.enough(&most, rows.len()) {
-                    let next = rows.last().map(|(rev, ..)| *rev);
-                    return Ok((rows, next));
+                    return Ok((rows, Some(last)));
                 }
-                let key = ObjectKey { namespace: row.get(1)?, name: row.get(2)? };
-                let before: Option<Vec<u8>> = row.get(4)?;
+                last = unsigned(row, 0)?;
+                let of = (row.get_ref(1)?.as_str()?, row.get_ref(2)?.as_str()?);
+                if of.0 != storage || namespace.is_some_and(|namespace| of.1 != namespace) {
+                    // Changes of others are walked over, too.
+                    walked.over(0);
+                    continue;
+                }
+                let key = ObjectKey { namespace: of.1.to_owned(), name: row.get(3)? };
+                let before: Option<Vec<u8>> = row.get(5)?;
                 walked.over(before.as_ref().map_or(0, Vec::len));
-                rows.push((unsigned(row, 0)?, key, row.get(3)?, before));
+                rows.push((last, key, row.get(4)?, before));
             }
             Ok((rows, None))
         };

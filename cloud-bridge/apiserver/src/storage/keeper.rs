@@ -219,6 +219,26 @@ mod tests {
     }
 
     #[test]
+    fn a_long_log_is_cut_off_once_nothing_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("api.db");
+        let conn = Connection::open(&path).unwrap();
+        conn.execute_batch("PRAGMA journal_mode=WAL; CREATE TABLE t (x); INSERT INTO t VALUES (zeroblob(20 << 20))")
+            .unwrap();
+        let log = || std::fs::metadata(dir.path().join("api.db-wal")).unwrap().len();
+        let mut keeper = Keeper::start(&path).unwrap();
+        keeper.changed = false;
+        keeper.log.store(LONG.0, Ordering::Relaxed);
+        keeper.tick();
+        keeper.written = Instant::now().checked_sub(LONG.1).unwrap();
+        assert!(log() > 20 << 20);
+        keeper.tick();
+        drop(keeper);
+        assert_eq!(log(), 0);
+        assert_eq!(conn.query_row("SELECT length(x) FROM t", [], |row| row.get::<_, u32>(0)).unwrap(), 20 << 20);
+    }
+
+    #[test]
     fn a_copy_is_whole_and_private_and_replaces_the_last() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("api.db");

@@ -11,17 +11,14 @@ use super::rows::unsigned;
 use super::{Store, StoreError, Stored};
 use apimachinery::key::ObjectKey;
 
-/// Objects of a storage after a place, and what was changed there since a revision (`?4`), both in key order.
-const EVERYWHERE: [&str; 2] = [
-    "SELECT ns, name, rev, body FROM objects WHERE storage = ?1 AND (ns, name) > (?2, ?3) AND ?4 = ?4
-     ORDER BY ns, name",
-    "SELECT ns, name, before FROM changes WHERE storage = ?1 AND (ns, name) > (?2, ?3) AND rev > ?4
-     ORDER BY ns, name, rev",
+/// Objects of a storage after a place, and what was changed there, both in key order.
+pub(super) const EVERYWHERE: [&str; 2] = [
+    "SELECT ns, name, rev, body FROM objects WHERE storage = ?1 AND (ns, name) > (?2, ?3) ORDER BY ns, name",
+    "SELECT ns, name, rev, before FROM changes WHERE storage = ?1 AND (ns, name) > (?2, ?3) ORDER BY ns, name, rev",
 ];
 const IN_NAMESPACE: [&str; 2] = [
-    "SELECT ns, name, rev, body FROM objects WHERE storage = ?1 AND ns = ?2 AND name > ?3 AND ?4 = ?4 ORDER BY name",
-    "SELECT ns, name, before FROM changes WHERE storage = ?1 AND ns = ?2 AND name > ?3 AND rev > ?4
-     ORDER BY name, rev",
+    "SELECT ns, name, rev, body FROM objects WHERE storage = ?1 AND ns = ?2 AND name > ?3 ORDER BY name",
+    "SELECT ns, name, rev, before FROM changes WHERE storage = ?1 AND ns = ?2 AND name > ?3 ORDER BY name, rev",
 ];
 
 /// How far one page goes at the most.
@@ -103,11 +100,13 @@ impl Store {
         }
         let run = || {
             let (after_ns, after_name) = after.map_or(("", ""), |key| (key.namespace.as_str(), key.name.as_str()));
-            let place = params![storage, namespace.unwrap_or(after_ns), after_name, rev.cast_signed()];
+            let place = params![storage, namespace.unwrap_or(after_ns), after_name];
             let [objects, changes] = if namespace.is_some() { IN_NAMESPACE } else { EVERYWHERE };
             let (mut objects, mut changes) = (self.conn.prepare_cached(objects)?, self.conn.prepare_cached(changes)?);
             let (mut objects, mut changes) = (objects.query(place)?, changes.query(place)?);
-            let (mut object, mut change) = (next_object(&mut objects)?, next_change(&mut changes, None)?);
+            let mut object = next_object(&mut objects)?;
+            // Most lists are of now, since when nothing was changed.
+            let mut change = if rev < self.written { next_change(&mut changes, rev, None)? } else { None };
             let (mut items, mut walked, mut last) = (Vec::new(), Walked::default(), None);
             loop {
                 let (order, key) = match (&object, &change) {
@@ -116,18 +115,26 @@ impl Store {
                     (None, Some((key, _))) => (Ordering::Greater, key),
                     (Some(object), Some((key, _))) => (object.key.cmp(key), key.min(&object.key)),
                 };
+                if order.is_ge() && matches!(change, Some((_, Then::AsNow))) {
+                    change = next_change(&mut changes, rev, None)?;
+                    continue;
+                }
                 if walked.enough(&most, items.len()) {
                     return Ok(Page { items, next: last });
                 }
                 last = Some(key.clone());
                 // What was changed since is what the first change after `rev` replaced; an addition replaced nothing.
-                let then =
-                    if order.is_lt() { object.take() } else { change.as_mut().and_then(|(_, then)| then.take()) };
+                let mut then = if order.is_lt() { object.take() } else { None };
                 if order.is_le() {
                     object = next_object(&mut objects)?;
                 }
-                if order.is_ge() {
-                    change = next_change(&mut changes, change.map(|(key, _)| key))?;
+                if order.is_ge()
+                    && let Some((key, was)) = change.take()
+                {
+                    if let Then::Was(before) = was {
+                        then = before;
+                    }
+                    change = next_change(&mut changes, rev, Some(&key))?;
                 }
                 walked.over(then.as_ref().map_or(0, |then| then.body.len()));
                 items.extend(then.filter(|then| select(then)).map(|then| then.unparsed()));
@@ -143,15 +150,27 @@ fn next_object(rows: &mut Rows<'_>) -> rusqlite::Result<Option<Stored>> {
     Ok(Some(Stored::new(key, unsigned(row, 2)?, row.get::<_, Vec<u8>>(3)?)))
 }
 
-/// The first change of the next key, and what it replaced.
-fn next_change(rows: &mut Rows<'_>, last: Option<ObjectKey>) -> rusqlite::Result<Option<(ObjectKey, Option<Stored>)>> {
+/// What a change says of its object as it was at a revision.
+enum Then {
+    /// Nothing: it is older.
+    AsNow,
+    /// It replaced this.
+    Was(Option<Stored>),
+}
+
+/// The next change of another key than `done`. Those that say nothing are shown, too: a page goes no further than its objects,
+/// and what was changed since may be thousands of changes behind.
+fn next_change(rows: &mut Rows<'_>, rev: u64, done: Option<&ObjectKey>) -> rusqlite::Result<Option<(ObjectKey, Then)>> {
     while let Some(row) = rows.next()? {
         let key = ObjectKey { namespace: row.get(0)?, name: row.get(1)? };
-        if last.as_ref() == Some(&key) {
+        if done == Some(&key) {
             continue;
         }
-        let before = row.get::<_, Option<Vec<u8>>>(2)?.map(|body| replaced(key.clone(), body));
-        return Ok(Some((key, before)));
+        if unsigned(row, 2)? <= rev {
+            return Ok(Some((key, Then::AsNow)));
+        }
+        let before = row.get::<_, Option<Vec<u8>>>(3)?.map(|body| replaced(key.clone(), body));
+        return Ok(Some((key, Then::Was(before))));
     }
     Ok(None)
 }

@@ -125,6 +125,51 @@ fn pages_of_the_past_are_the_past() {
 }
 
 #[test]
+fn a_page_walks_over_no_more_of_the_past_than_of_its_objects() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(&dir);
+    let first = store.write("things", object("a", "1"), None, None).unwrap();
+    store.write("things", object("b", "1"), None, None).unwrap();
+    for at in 0..500 {
+        store.write("things", object(&format!("z{at}"), "1"), None, None).unwrap();
+    }
+    let rev = store.revision();
+    store.write("things", object("a", "2"), Some(&first), None).unwrap();
+    let steps = |store: &Store, reset: bool| {
+        let statement = store.conn.prepare_cached(super::snapshot::EVERYWHERE[1]).unwrap();
+        let status = rusqlite::StatementStatus::VmStep;
+        if reset { statement.reset_status(status) } else { statement.get_status(status) }
+    };
+    let page = |most| {
+        steps(&store, true);
+        let page = store.list_at("things", None, rev, None, Most::items(most), &|_| true).unwrap().items;
+        (page.len(), steps(&store, false))
+    };
+    let (two, all) = (page(2), page(1000));
+    assert_eq!((two.0, all.0), (2, 502));
+    assert!(two.1 < 200 && all.1 > 2000, "{two:?} {all:?}");
+}
+
+#[test]
+fn changes_of_others_are_walked_over_in_steps() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(&dir);
+    let begin = store.revision();
+    for at in 0..100 {
+        store.write("others", object(&format!("o{at}"), "1"), None, None).unwrap();
+    }
+    let last = store.write("things", object("x", "1"), None, None).unwrap().rev;
+    let (mut from, mut steps, mut seen) = (Some(begin), 0, Vec::new());
+    while let Some(rev) = from {
+        let most = Most { items: 1000, bytes: 10 * 256 };
+        let (changes, next) = store.since("things", None, (rev, last), most).unwrap();
+        seen.extend(changes.iter().map(|change| change.rev));
+        (from, steps) = (next, steps + 1);
+    }
+    assert_eq!((seen, steps), (vec![last], 11));
+}
+
+#[test]
 fn compaction_expires_old_revisions() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = open(&dir);

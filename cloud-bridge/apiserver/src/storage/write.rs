@@ -16,7 +16,7 @@ use apimachinery::key::ObjectKey;
 use apimachinery::meta;
 
 /// Watch history is trimmed once in so many writes: fewer than one trim takes away.
-const TRIM_EVERY: u64 = 32;
+const TRIM_EVERY: u64 = 64;
 /// The ceiling of revisions is raised by so many at a time.
 const CEILING_STEP: u64 = 1_000_000;
 
