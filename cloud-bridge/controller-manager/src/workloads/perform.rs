@@ -151,7 +151,7 @@ fn request(action: &Action) -> Result<http::Request<Vec<u8>>, String> {
     let params = PatchParams::default();
     let built = match &action.write {
         Write::Create(object) => {
-            let body = serde_json::to_vec(object).map_err(|error| error.to_string())?;
+            let body = serde_json::to_vec(&**object).map_err(|error| error.to_string())?;
             request.create(&PostParams::default(), body)
         }
         Write::Delete { uid, version, how } => {

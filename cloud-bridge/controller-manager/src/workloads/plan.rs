@@ -1,5 +1,6 @@
 //! What a controller wants done next: values that say it, and nothing that does it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use apimachinery::key::ObjectKey;
@@ -76,23 +77,14 @@ pub(crate) struct Action {
 
 #[derive(Debug)]
 pub(crate) enum Write {
-    Create(Box<Value>),
+    /// Replicas share theirs.
+    Create(Arc<Value>),
     /// The object with this uid; with a version only if it has that one still.
-    Delete {
-        uid: String,
-        version: Option<String>,
-        how: Deletion,
-    },
+    Delete { uid: String, version: Option<String>, how: Deletion },
     /// A JSON merge patch of the object, or of its subresource.
-    Merge {
-        subresource: Option<&'static str>,
-        patch: Value,
-    },
+    Merge { subresource: Option<&'static str>, patch: Value },
     /// A strategic merge patch of the object, or of its subresource.
-    Strategic {
-        subresource: Option<&'static str>,
-        patch: Value,
-    },
+    Strategic { subresource: Option<&'static str>, patch: Value },
 }
 
 /// What becomes of an object that is deleted, and of its dependents.
@@ -146,7 +138,7 @@ impl Teller {
     }
 
     /// Creates a pod, with the events that all controllers have for it (K8s `PodControl`).
-    pub(crate) fn create_pod(&self, namespace: &str, pod: Value) -> Action {
+    pub(crate) fn create_pod(&self, namespace: &str, pod: impl Into<Arc<Value>>) -> Action {
         Action {
             done: Some(self.normal("SuccessfulCreate", "Created pod: {}")),
             failed: Some(self.warning("FailedCreate", "Error creating: {}")),
@@ -187,10 +179,11 @@ impl Action {
         }
     }
 
-    pub(crate) fn create(kind: Kind, namespace: &str, object: Value) -> Self {
+    pub(crate) fn create(kind: Kind, namespace: &str, object: impl Into<Arc<Value>>) -> Self {
+        let object = object.into();
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let key = ObjectKey { namespace: namespace.to_owned(), name };
-        Self { kind, key, write: Write::Create(Box::new(object)), check: None, done: None, failed: None }
+        Self { kind, key, write: Write::Create(object), check: None, done: None, failed: None }
     }
 
     pub(crate) fn delete(kind: Kind, meta: &ObjectMeta) -> Self {

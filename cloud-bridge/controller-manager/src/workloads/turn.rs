@@ -3,7 +3,8 @@
 use super::engine::End;
 use super::plan::Plan;
 
-/// So many plans, and so many writes in all of them: somebody else's key does not wait for five hundred pods.
+/// So many plans, and so many writes in all of them, where Kubernetes makes 250 (`BurstReplicas`) or 500 pods in one go: the
+/// thread is shared. No plan has more of pods.
 const STEPS: usize = 16;
 pub(crate) const WRITES: usize = 128;
 

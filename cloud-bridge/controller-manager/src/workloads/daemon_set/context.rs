@@ -11,11 +11,10 @@ use crate::workloads::node::Node;
 use crate::workloads::now::Now;
 use crate::workloads::plan::{Plan, Teller};
 use crate::workloads::pod::Pod;
+use crate::workloads::turn::WRITES;
 use crate::workloads::world::{Kind, World};
 
 const COMPONENT: &str = "daemonset-controller";
-/// So many pods are created or deleted in one go (K8s `BurstReplicas`).
-pub(super) const BURST: usize = 250;
 /// The label with the number of the template.
 pub(super) const GENERATION_LABEL: &str = "pod-template-generation";
 const GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.generation";
@@ -85,7 +84,7 @@ impl<'a> Context<'a> {
 
     pub(super) fn delete(&self, pods: &[&Pod]) -> Plan {
         let teller = self.teller();
-        Plan::all_at_once(pods.iter().take(BURST).map(|pod| teller.delete_pod(&pod.metadata)).collect())
+        Plan::all_at_once(pods.iter().take(WRITES).map(|pod| teller.delete_pod(&pod.metadata)).collect())
     }
 }
 

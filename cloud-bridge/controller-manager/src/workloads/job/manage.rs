@@ -9,9 +9,8 @@ use super::{backoff, pods};
 use crate::workloads::plan::Plan;
 use crate::workloads::pod::Pod;
 use crate::workloads::replica_set::victims;
+use crate::workloads::turn::WRITES;
 
-/// So many pods are created or deleted in one go (K8s `MaxPodCreateDeletePerSync`).
-pub(super) const MOST: usize = 500;
 /// A wait that is shorter is as long as this one.
 const SHORTEST: Duration = Duration::from_secs(1);
 
@@ -26,10 +25,10 @@ pub(super) fn step(context: &Context<'_>, progress: &Progress<'_>) -> Plan {
     let wanted = wanted(context, progress, number(active.len()));
     let going = surplus(context, &active, usize::try_from(wanted).unwrap_or_default());
     if !going.is_empty() {
-        return Plan::all_at_once(going.into_iter().take(MOST).map(untrack_active).collect());
+        return Plan::all_at_once(going.into_iter().take(WRITES).map(untrack_active).collect());
     }
     let held = if context.replaces_ended_only() { context.terminating() } else { 0 };
-    let missing = usize::try_from(wanted - held - number(active.len())).unwrap_or_default().min(MOST);
+    let missing = usize::try_from(wanted - held - number(active.len())).unwrap_or_default().min(WRITES);
     if missing == 0 {
         return Plan::default();
     }
@@ -50,7 +49,7 @@ pub(super) fn step(context: &Context<'_>, progress: &Progress<'_>) -> Plan {
 /// Deletes pods.
 pub(super) fn delete(context: &Context<'_>, pods: &[&Pod]) -> Plan {
     let teller = context.teller();
-    Plan::all_at_once(pods.iter().take(MOST).map(|pod| teller.delete_pod(&pod.metadata)).collect())
+    Plan::all_at_once(pods.iter().take(WRITES).map(|pod| teller.delete_pod(&pod.metadata)).collect())
 }
 
 fn wanted(context: &Context<'_>, progress: &Progress<'_>, active: i32) -> i32 {

@@ -23,6 +23,7 @@ use super::plan::{Action, Deletion, Failure, Plan, Told};
 use super::pod::Pod;
 use super::selector::selects;
 use super::store::{controller_of, uid};
+use super::turn::WRITES;
 use super::world::{Kind, World};
 use apimachinery::key::ObjectKey;
 use context::{Context, Progress, number};
@@ -102,7 +103,7 @@ fn released(world: &World, key: &ObjectKey, job: Option<&Job>) -> Vec<Action> {
             })
     };
     let left = world.pods.uids_of(key).filter(|owner| !counts(owner)).flat_map(|owner| world.pods.owned_by(owner));
-    left.filter(free).take(manage::MOST).map(untrack).collect()
+    left.filter(free).take(WRITES).map(untrack).collect()
 }
 
 fn is_managed_elsewhere(job: &Job) -> bool {
@@ -160,7 +161,7 @@ impl Context<'_> {
         if let Some(action) = Action::status(Kind::Job, &self.job.metadata, &old, &status) {
             return Plan::one_by_one(vec![action]).tell(told);
         }
-        Plan::all_at_once(counted.into_iter().take(manage::MOST).map(untrack).collect())
+        Plan::all_at_once(counted.into_iter().take(WRITES).map(untrack).collect())
     }
 
     /// The Job is over.

@@ -6,6 +6,7 @@ mod status;
 mod tests;
 pub(super) mod victims;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use apimachinery::key::ObjectKey;
@@ -19,10 +20,8 @@ use super::plan::{Action, Failure, Plan, Teller};
 use super::pod::Pod;
 use super::selector::selects;
 use super::template;
+use super::turn::WRITES;
 use super::world::{Kind, World};
-
-/// So many pods are created or deleted in one go (K8s `BurstReplicas`).
-const BURST: usize = 500;
 
 /// What is to be done next about a ReplicaSet.
 pub(crate) fn plan(world: &World, back_off: &BackOff, key: &ObjectKey, failure: Option<&Failure>, now: Now) -> Plan {
@@ -100,14 +99,14 @@ fn manage(
         if !wait.is_zero() {
             return Plan::default().again(Some(wait));
         }
-        let most = if back_off.is_trying(meta) { 1 } else { BURST };
+        let most = if back_off.is_trying(meta) { 1 } else { WRITES };
         let prefix = template::prefix(meta.name.as_deref().unwrap_or_default());
-        let pod = template::pod(pod_template, &prefix, &controller_reference(kind, meta));
+        let pod = Arc::new(template::pod(pod_template, &prefix, &controller_reference(kind, meta)));
         let namespace = meta.namespace.as_deref().unwrap_or_default();
         let count = (wanted - pods.len()).min(most);
-        return Plan::slow_start((0..count).map(|_| teller.create_pod(namespace, pod.clone())).collect());
+        return Plan::slow_start((0..count).map(|_| teller.create_pod(namespace, Arc::clone(&pod))).collect());
     }
-    let surplus = (pods.len() - wanted).min(BURST);
+    let surplus = (pods.len() - wanted).min(WRITES);
     if surplus == 0 {
         return Plan::default();
     }
