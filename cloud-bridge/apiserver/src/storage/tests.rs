@@ -136,7 +136,7 @@ fn a_page_walks_over_no_more_of_the_past_than_of_its_objects() {
     let rev = store.revision();
     store.write("things", object("a", "2"), Some(&first), None).unwrap();
     let steps = |store: &Store, reset: bool| {
-        let statement = store.conn.prepare_cached(super::snapshot::EVERYWHERE[1]).unwrap();
+        let statement = store.conn.prepare_cached(snapshot::EVERYWHERE[1]).unwrap();
         let status = rusqlite::StatementStatus::VmStep;
         if reset { statement.reset_status(status) } else { statement.get_status(status) }
     };
