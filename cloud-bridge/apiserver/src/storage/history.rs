@@ -124,13 +124,14 @@ impl Store {
         }
     }
 
-    /// Drops expired objects and history beyond its limits, some of each: whoever writes waits for it. Whether there is more.
+    /// Drops history beyond its limits and expired objects, some of each: whoever writes waits for it. Whether there is more.
     pub(super) fn trim(&mut self) -> Result<bool, StoreError> {
         let now = self.clock.now();
-        let expired = self.drop_expired(now)?;
+        // First what a deletion adds to.
         if let Some(last) = self.past.beyond(&self.history, now, TRIM_ROWS) {
             self.compact(last)?;
         }
+        let expired = self.drop_expired(now)?;
         Ok(expired || self.past.beyond(&self.history, now, 1).is_some())
     }
 
