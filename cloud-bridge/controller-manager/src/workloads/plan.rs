@@ -12,6 +12,10 @@ use serde_json::{Map, Value, json};
 use super::store::{key_of, uid};
 use super::world::Kind;
 
+/// Writes of one turn, where Kubernetes makes 250 (`BurstReplicas`) or 500 pods in one go: the thread is shared. No plan has
+/// more of pods.
+pub(crate) const WRITES: usize = 128;
+
 /// The next step for one key. A controller is asked again as soon as it is done: it ends with a plan without actions.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {

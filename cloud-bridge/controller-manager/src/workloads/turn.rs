@@ -1,12 +1,10 @@
 //! How much is done for one key until others have their turn. Pure.
 
 use super::engine::End;
-use super::plan::Plan;
+use super::plan::{Plan, WRITES};
 
-/// So many plans, and so many writes in all of them, where Kubernetes makes 250 (`BurstReplicas`) or 500 pods in one go: the
-/// thread is shared. No plan has more of pods.
+/// So many plans, and so many writes in all of them.
 const STEPS: usize = 16;
-pub(crate) const WRITES: usize = 128;
 
 /// What is left of a turn.
 #[derive(Debug)]

@@ -9,9 +9,8 @@ use super::fit::{self, Fit};
 use crate::workloads::history::HASH_LABEL;
 use crate::workloads::node::Node;
 use crate::workloads::now::Now;
-use crate::workloads::plan::{Plan, Teller};
+use crate::workloads::plan::{Plan, Teller, WRITES};
 use crate::workloads::pod::Pod;
-use crate::workloads::turn::WRITES;
 use crate::workloads::world::{Kind, World};
 
 const COMPONENT: &str = "daemonset-controller";

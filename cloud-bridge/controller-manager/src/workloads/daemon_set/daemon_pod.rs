@@ -8,9 +8,8 @@ use super::context::{Context, GENERATION_LABEL};
 use super::fit::tolerate;
 use crate::workloads::claim::controller_reference;
 use crate::workloads::history::HASH_LABEL;
-use crate::workloads::plan::Plan;
+use crate::workloads::plan::{Plan, WRITES};
 use crate::workloads::template;
-use crate::workloads::turn::WRITES;
 use crate::workloads::world::Kind;
 
 /// Makes pods for these nodes.

@@ -6,10 +6,9 @@ use std::time::Duration;
 use super::context::{Context, Progress, number};
 use super::marks::{index, is_tracked, untrack_active};
 use super::{backoff, pods};
-use crate::workloads::plan::Plan;
+use crate::workloads::plan::{Plan, WRITES};
 use crate::workloads::pod::Pod;
 use crate::workloads::replica_set::victims;
-use crate::workloads::turn::WRITES;
 
 /// A wait that is shorter is as long as this one.
 const SHORTEST: Duration = Duration::from_secs(1);

@@ -16,11 +16,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::back_off::BackOff;
 use super::claim::{claim, controller_reference};
 use super::now::Now;
-use super::plan::{Action, Failure, Plan, Teller};
+use super::plan::{Action, Failure, Plan, Teller, WRITES};
 use super::pod::Pod;
 use super::selector::selects;
 use super::template;
-use super::turn::WRITES;
 use super::world::{Kind, World};
 
 /// What is to be done next about a ReplicaSet.

@@ -2,9 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::workloads::plan::{Action, Write};
+use crate::workloads::plan::{Action, WRITES, Write};
 use crate::workloads::simulation::{Course, Model, Named, is_empty, key, owned, seeds};
-use crate::workloads::turn::WRITES;
 use crate::workloads::world::Kind;
 
 fn set(replicas: i64) -> Value {
