@@ -35,9 +35,14 @@ pub(super) struct Found {
 /// Reads the folder.
 ///
 /// # Errors
-/// It cannot be listed, as a whole or in part.
+/// It cannot be listed, as a whole or in part, or went away or was hidden meanwhile: then files that are missing say nothing.
 pub(super) fn list(folder: &Path) -> io::Result<Listing> {
-    let meta = fs::metadata(folder)?;
+    list_by(folder, &read)
+}
+
+fn list_by(folder: &Path, read: &dyn Fn(&Path) -> io::Result<Option<String>>) -> io::Result<Listing> {
+    let identity = || fs::metadata(folder).map(|meta| (meta.dev(), meta.ino()));
+    let before = identity()?;
     let mut files = BTreeMap::new();
     for file in fs::read_dir(folder)? {
         let file = file?;
@@ -60,7 +65,10 @@ pub(super) fn list(folder: &Path) -> io::Result<Listing> {
             }
         }
     }
-    Ok(Listing { folder: (meta.dev(), meta.ino()), files })
+    if identity()? != before {
+        return Err(io::Error::other("it was replaced while it was read"));
+    }
+    Ok(Listing { folder: before, files })
 }
 
 /// None for what is no file.
@@ -106,6 +114,25 @@ mod tests {
         let listing = list(&folder).unwrap();
         let expected = [("a.yaml".to_owned(), Some("a".to_owned())), ("b.yaml".to_owned(), None)];
         assert_eq!(listing.files, BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn a_folder_that_goes_while_it_is_read_says_nothing() {
+        let temp = tempfile::tempdir().unwrap();
+        let (folder, away) = (temp.path().join("manifests"), temp.path().join("away"));
+        for replaced in [false, true] {
+            fs::create_dir(&folder).unwrap();
+            fs::write(folder.join("a.yaml"), "a").unwrap();
+            let gone = list_by(&folder, &|file| {
+                fs::rename(&folder, &away)?;
+                if replaced {
+                    fs::create_dir(&folder)?;
+                }
+                read(file)
+            });
+            assert!(gone.is_err(), "replaced: {replaced}");
+            fs::remove_dir_all(&away).unwrap();
+        }
     }
 
     #[test]
