@@ -145,15 +145,11 @@ fn due_in(path: &Path) -> Duration {
 fn run(path: &Path, work: &Receiver<Order>, log: &AtomicU64) {
     while let Ok(order) = work.recv() {
         let (what, done) = match order {
-            Order::Checkpoint => {
-                let pages = checkpoint(path, "PASSIVE").map(|pages| log.store(pages, Ordering::Relaxed));
-                ("writing the log back into it", pages.map_err(io::Error::other))
-            }
+            Order::Checkpoint => ("writing the log back into it", checkpoint(path, "PASSIVE", log)),
             // First what takes long, and keeps nobody waiting.
             Order::Cut => {
-                let pages = checkpoint(path, "PASSIVE").and_then(|_| checkpoint(path, "TRUNCATE"));
-                let pages = pages.map(|pages| log.store(pages, Ordering::Relaxed));
-                ("cutting its log off", pages.map_err(io::Error::other))
+                let cut = checkpoint(path, "PASSIVE", log).and_then(|()| checkpoint(path, "TRUNCATE", log));
+                ("cutting its log off", cut)
             }
             Order::Copy => ("copying it", copy(path)),
         };
@@ -171,9 +167,12 @@ fn open(path: &Path) -> rusqlite::Result<Connection> {
     Ok(conn)
 }
 
-/// With `PASSIVE` writers are not kept waiting: what they add meanwhile is left to the next one. How many pages the log has.
-fn checkpoint(path: &Path, mode: &str) -> rusqlite::Result<u64> {
-    open(path)?.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| unsigned(row, 1))
+/// With `PASSIVE` writers are not kept waiting: what they add meanwhile is left to the next one. Notes how many pages the log has.
+fn checkpoint(path: &Path, mode: &str, log: &AtomicU64) -> io::Result<()> {
+    let pages = open(path)
+        .and_then(|conn| conn.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| unsigned(row, 1)));
+    log.store(pages.map_err(io::Error::other)?, Ordering::Relaxed);
+    Ok(())
 }
 
 /// Replaces the copy by one of now: complete and on the disk before it takes the name.

@@ -39,7 +39,6 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use apimachinery::pace::Pace;
-use apimachinery::pace::in_slices;
 use apimachinery::well_known::PAGE;
 use cluster::{Cluster, Decision};
 use pod::PodKey;
@@ -78,7 +77,8 @@ impl Kind {
 pub async fn run(client: Client) {
     let watch = |kind: Kind| {
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind.resource());
-        in_slices(watcher(api, watcher::Config::default().page_size(PAGE)).default_backoff())
+        watcher(api, watcher::Config::default().page_size(PAGE))
+            .default_backoff()
             .map(move |event| (kind, event))
             .boxed()
     };
