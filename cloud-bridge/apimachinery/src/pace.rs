@@ -1,10 +1,12 @@
 //! Time slices of those who have much to do at once, as controllers and watches: they share one thread with the links of all
 //! nodes.
 
-use std::task::Poll;
+use std::pin::pin;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures::{Stream, stream};
+use tokio::task::coop;
 
 /// Length of one slice.
 const SLICE: Duration = Duration::from_millis(2);
@@ -63,6 +65,39 @@ fn slices_of<S: Stream>(slice: Duration, items: S) -> impl Stream<Item = S::Item
     })
 }
 
+/// Units of tokio's budget for one step of a task (tokio::task::coop), each of which stands for as much of a slice.
+const BUDGET: u32 = 128;
+
+/// Counts the time of `work` against the budget that each step of a task has. When a slice of it is used up, whatever comes next in
+/// the same step waits for another one, as it does behind a busy socket: a hundred requests that nothing keeps waiting are
+/// a hundred steps, whoever has begun them together.
+pub async fn counted<F: Future>(work: F) -> F::Output {
+    coop::consume_budget().await;
+    let mut work = pin!(work);
+    std::future::poll_fn(|context| {
+        let since = Instant::now();
+        let polled = work.as_mut().poll(context);
+        spend(context, units(since.elapsed()));
+        polled
+    })
+    .await
+}
+
+fn units(took: Duration) -> u128 {
+    took.as_nanos() * u128::from(BUDGET) / SLICE.as_nanos()
+}
+
+fn spend(context: &mut Context<'_>, units: u128) {
+    for _ in 0..units.min(BUDGET.into()) {
+        if !coop::has_budget_remaining() {
+            return;
+        }
+        if let Poll::Ready(one) = coop::poll_proceed(context) {
+            one.made_progress();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
@@ -88,6 +123,37 @@ mod tests {
         };
         futures::join!(items, other);
         told.into_inner()
+    }
+
+    #[tokio::test]
+    async fn requests_at_once_are_steps_of_a_slice_each() {
+        let done = RefCell::new(Vec::new());
+        let request = |units| {
+            let done = &done;
+            counted(std::future::poll_fn(move |context| {
+                spend(context, units);
+                done.borrow_mut().push("request");
+                Poll::Ready(())
+            }))
+        };
+        let requests = futures::future::join_all((0..5).map(|_| request(63)));
+        let other = async {
+            for _ in 0..2 {
+                done.borrow_mut().push("other");
+                yield_now().await;
+            }
+        };
+        futures::join!(requests, other);
+        assert_eq!(
+            done.into_inner(),
+            ["request", "request", "other", "request", "request", "other", "request"],
+            "two have room in a slice"
+        );
+    }
+
+    #[test]
+    fn a_slice_is_the_whole_budget() {
+        assert_eq!([units(SLICE), units(SLICE / 2), units(SLICE / 200)], [128, 64, 0]);
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use apimachinery::flow::Flow;
+use apimachinery::pace::counted;
 use apimachinery::turns::Turns;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
@@ -71,7 +72,7 @@ impl Step {
     /// Does what `work` can do before it waits for something in this step, and the rest without.
     pub(crate) fn begin<F: Future>(self, work: F) -> impl Future<Output = F::Output> {
         let mut step = Some(self);
-        async move {
+        counted(async move {
             let mut work = pin!(work);
             std::future::poll_fn(|cx| {
                 let polled = work.as_mut().poll(cx);
@@ -79,7 +80,7 @@ impl Step {
                 polled
             })
             .await
-        }
+        })
     }
 }
 

@@ -48,6 +48,7 @@ use std::time::Duration;
 use futures::{FutureExt as _, Stream, StreamExt as _};
 use jiff::Timestamp;
 use kube::Client;
+use tokio::task::coop;
 use tokio::time::Instant;
 
 use crate::events::Recorder;
@@ -69,9 +70,14 @@ const EVENTS: usize = 256;
 pub async fn run(client: Client, options: Options) {
     let mut watched = pin!(world::watches(&client));
     let events = Recorder::new(client.clone());
-    let mut pace = Pace::default();
-    let mut controllers =
-        Controllers { client, start: Instant::now(), engine: Engine::new(&options), events, thought: Duration::ZERO };
+    let mut controllers = Controllers {
+        client,
+        start: Instant::now(),
+        engine: Engine::new(&options),
+        events,
+        thought: Duration::ZERO,
+        pace: Pace::default(),
+    };
     loop {
         let due = controllers.engine.deadline().and_then(|due| controllers.start.checked_add(due));
         tokio::select! {
@@ -81,7 +87,7 @@ pub async fn run(client: Client, options: Options) {
             () = controllers.events.write_next(), if !controllers.events.is_empty() => {}
         }
         // Hundreds of keys may be due at once, of which none waits for anything.
-        pace.look().await;
+        controllers.pace.look().await;
     }
 }
 
@@ -99,6 +105,7 @@ struct Controllers {
     events: Recorder,
     /// How long the controller of the key at hand has thought about it.
     thought: Duration,
+    pace: Pace,
 }
 
 impl Controllers {
@@ -121,7 +128,8 @@ impl Controllers {
             if pace.is_over() {
                 return;
             }
-            let Some(Some(event)) = watched.next().now_or_never() else { return };
+            // What is at hand is at hand, also when the writes before have used up the step.
+            let Some(Some(event)) = coop::unconstrained(watched.next()).now_or_never() else { return };
             self.watched(event);
         }
     }
@@ -146,6 +154,8 @@ impl Controllers {
             if !self.engine.is_complete() {
                 return End::More;
             }
+            // One that has thousands of pods needs a slice of its own.
+            self.pace.look().await;
             let begun = Instant::now();
             let plan = self.engine.plan(task, None, self.now());
             self.thought += begun.elapsed();

@@ -8,12 +8,10 @@ use kube::Client;
 use kube::api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Request;
 use serde_json::Value;
-use tokio::sync::Mutex;
 
 use super::plan::{Action, Check, Deletion, Failure, Order, Outcome, Plan, Told, Write};
 use crate::events::{Event, Recorder};
 use crate::podautoscaler;
-use apimachinery::pace::Pace;
 
 /// An API that does not answer is given up after this, and asked again later.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -48,7 +46,6 @@ pub(crate) async fn perform<'a>(
     let mut rest = plan.actions.as_slice();
     let mut size = if plan.order == Order::AllAtOnce { AT_ONCE } else { 1 };
     let mut checked = Vec::new();
-    let turns = Mutex::new(Pace::default());
     while !rest.is_empty() {
         let (batch, after) = rest.split_at(size.min(rest.len()));
         // Each is asked once: one object that lives has many dependents.
@@ -61,12 +58,7 @@ pub(crate) async fn perform<'a>(
             }
             checked.push(check);
         }
-        // An API in this process answers at once, as far as the disk is not waited for.
-        let results = join_all(batch.iter().map(|action| async {
-            turns.lock().await.look().await;
-            write(client, action).await
-        }));
-        let results = results.await;
+        let results = join_all(batch.iter().map(|action| write(client, action))).await;
         let mut failed = None;
         for (action, result) in batch.iter().zip(results) {
             if let Some(told) = action.news(&result) {

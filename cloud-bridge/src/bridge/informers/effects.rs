@@ -29,8 +29,8 @@ use crate::bridge::shared::Shared;
 use crate::bridge::sites::SITE_VIEW;
 use crate::bridge::world::Effect;
 
-/// Effects that are carried out in one go.
-const AT_ONCE: usize = 256;
+/// Effects that are carried out in one go. Most take some microseconds; one that tells of an object writes it as text.
+const AT_ONCE: usize = 32;
 
 impl Informers {
     /// Carries out some of what is to be done. An object that ten thousand nodes should hold must not keep them from being

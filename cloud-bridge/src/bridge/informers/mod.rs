@@ -46,7 +46,7 @@ use super::sites::Sites;
 use super::slim::{BoundPod, SlimPod};
 use super::world::{Effect, Group, World};
 use admit::{Admission, Admissions};
-use apimachinery::pace::{Pace, in_slices};
+use apimachinery::pace::Pace;
 use apimachinery::panics;
 use apimachinery::well_known::PAGE;
 use ask::{Answer, pods_to_reconcile, reconcile_tolerations, seed, seed_many};
@@ -95,13 +95,14 @@ pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mp
         clients,
     };
     let pods: Api<SlimPod> = Api::all(informers.clients.own().clone());
-    let mut pods = pin!(in_slices(watcher(pods, watcher::Config::default().page_size(PAGE)).default_backoff()));
+    let mut pods = pin!(watcher(pods, watcher::Config::default().page_size(PAGE)).default_backoff());
     let mut pace = Pace::default();
     loop {
+        pace.look().await;
         // Everything that follows from one event comes before the next.
-        while !informers.effects.is_empty() {
+        if !informers.effects.is_empty() {
             step("what follows from an event", || informers.carry_out());
-            pace.look().await;
+            continue;
         }
         tokio::select! {
             biased;
