@@ -12,6 +12,7 @@ use crate::patch::budget::{Budget, TooManyFields};
 use crate::patch::changes::Changes;
 use crate::patch::field_set::FieldSet;
 use crate::resource::Resource;
+use apimachinery::json::text;
 use apimachinery::meta;
 use entries::{Entries, Operation, Owner};
 
@@ -142,14 +143,24 @@ pub(crate) fn ownable(ctx: &Context<'_>, set: FieldSet) -> FieldSet {
     set
 }
 
-/// Whether two lists of managedFields differ in their times alone.
+/// Whether two lists of managedFields differ in their times alone, and in the order, which follows the times.
 pub(crate) fn same_owners(a: &Value, b: &Value) -> bool {
     let (Some(one), Some(other)) = (a.as_array(), b.as_array()) else { return a == b };
     let same = |(one, other): (&Value, &Value)| match (one.as_object(), other.as_object()) {
         (Some(one), Some(other)) => timeless(one).eq(timeless(other)),
         _ => one == other,
     };
-    one.len() == other.len() && one.iter().zip(other).all(same)
+    one.len() == other.len() && by_owner(one).into_iter().zip(by_owner(other)).all(same)
+}
+
+/// Entries in the order of their owners.
+fn by_owner(entries: &[Value]) -> Vec<&Value> {
+    fn owner(entry: &Value) -> [&str; 4] {
+        ["operation", "manager", "subresource", "apiVersion"].map(|field| text(entry, field))
+    }
+    let mut entries: Vec<&Value> = entries.iter().collect();
+    entries.sort_by(|one, other| owner(one).cmp(&owner(other)));
+    entries
 }
 
 fn timeless(entry: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
@@ -184,6 +195,14 @@ mod tests {
         ] {
             assert!(!same_owners(&one, &other), "{one} {other}");
         }
+    }
+
+    #[test]
+    fn appliers_in_turn_make_no_other_owners() {
+        let entry = |manager: &str, time: &str| json!({"manager": manager, "operation": "Apply", "time": time, "fieldsV1": {"f:a": {}}});
+        let before = json!([entry("a", "1"), entry("b", "2")]);
+        assert!(same_owners(&before, &json!([entry("b", "2"), entry("a", "3")])), "the last one stands last");
+        assert!(!same_owners(&before, &json!([entry("b", "2"), entry("c", "3")])));
     }
 
     #[test]
