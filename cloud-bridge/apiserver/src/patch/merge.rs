@@ -27,9 +27,15 @@ pub(crate) fn merge(live: &mut Value, applied: &Value, shape: Shape<'_>) {
     }
 }
 
-/// Merges lists by key. The applied order wins; what only the live list has keeps its place among the others.
+/// Merges lists by key. The applied order wins; what only the live list has keeps its place among the others. An applied
+/// item takes the place of several live ones with its key, and merges with none of them.
 fn merge_lists(live: Vec<Value>, applied: &[Value], keys: &[&str], shape: Shape<'_>) -> Vec<Value> {
     let steps: Vec<String> = applied.iter().map(|item| shape.element(item, keys)).collect();
+    let live_steps: Vec<String> = live.iter().map(|item| shape.element(item, keys)).collect();
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    for step in &live_steps {
+        *counts.entry(step).or_default() += 1;
+    }
     let mut places: HashMap<&str, usize> = HashMap::new();
     for (place, step) in steps.iter().enumerate() {
         places.entry(step).or_insert(place);
@@ -38,10 +44,12 @@ fn merge_lists(live: Vec<Value>, applied: &[Value], keys: &[&str], shape: Shape<
     // How many applied items precede each of the live ones that stay as they are.
     let mut others: Vec<(usize, Value)> = Vec::new();
     let mut done = 0;
-    for mut item in live {
-        match places.get(shape.element(&item, keys).as_str()) {
+    for (mut item, step) in live.into_iter().zip(&live_steps) {
+        match places.get(step.as_str()) {
             Some(place) => {
-                if let (Some(wanted), Some(out)) = (applied.get(*place), merged.get_mut(*place)) {
+                if counts.get(step.as_str()) == Some(&1)
+                    && let (Some(wanted), Some(out)) = (applied.get(*place), merged.get_mut(*place))
+                {
                     merge(&mut item, wanted, shape.item());
                     *out = item;
                 }
@@ -121,6 +129,18 @@ mod tests {
         let mut other = json!({"spec": {"containers": [{"name": "a"}, {"name": "x"}, {"name": "b"}]}});
         merge(&mut other, &json!({"spec": {"containers": [{"name": "b"}, {"name": "a"}]}}), shape());
         assert_eq!(names(&other), ["b", "a", "x"], "the applied order wins");
+    }
+
+    #[test]
+    fn applied_item_replaces_several_of_its_key() {
+        let live = json!({"spec": {"containers": [
+            {"name": "a", "image": "1"}, {"name": "b"}, {"name": "a", "tty": true}]}});
+        let mut other = live.clone();
+        merge(&mut other, &json!({"spec": {"containers": [{"name": "a", "image": "2"}]}}), shape());
+        assert_eq!(other["spec"]["containers"], json!([{"name": "a", "image": "2"}, {"name": "b"}]));
+        let mut other = live.clone();
+        merge(&mut other, &json!({"spec": {"containers": [{"name": "b"}]}}), shape());
+        assert_eq!(other, live, "they stay while nobody applies their key");
     }
 
     #[test]
