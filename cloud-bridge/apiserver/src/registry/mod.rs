@@ -121,10 +121,12 @@ impl Context<'_> {
         } else {
             None
         };
-        match error {
-            Some(error) => Err(ApiError::options(kind, &error)),
-            None => dry_run(self.query.all("dryRun"), kind),
+        if let Some(error) = error {
+            return Err(ApiError::options(kind, &error));
         }
+        let dry = dry_run(self.query.all("dryRun"), kind)?;
+        field_validation(self.query.text("fieldValidation"), kind)?;
+        Ok(dry)
     }
 
     /// The stored object that the path names.
@@ -307,6 +309,15 @@ pub(crate) fn dry_run<'a>(values: impl Iterator<Item = &'a str>, kind: &str) -> 
     Ok(dry)
 }
 
+/// Refuses an unknown way of field validation (apimachinery pkg/apis/meta/v1/validation `ValidateFieldValidation`).
+fn field_validation(asked: &str, kind: &str) -> ApiResult<()> {
+    const KNOWN: [&str; 4] = ["", "Ignore", "Strict", "Warn"];
+    if KNOWN.contains(&asked) {
+        return Ok(());
+    }
+    Err(ApiError::options(kind, &FieldError::not_supported("fieldValidation", &asked.into(), &KNOWN)))
+}
+
 /// Gets one object.
 pub(crate) fn get(ctx: &Context<'_>) -> ApiResult<Answer> {
     let store = ctx.store();
@@ -316,4 +327,20 @@ pub(crate) fn get(ctx: &Context<'_>) -> ApiResult<Answer> {
         return Err(ApiError::version_too_large(asked, store.revision()));
     }
     Ok(Answer::Stored(200, ctx.current(&store)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_field_validation_is_refused() {
+        for known in ["", "Ignore", "Strict", "Warn"] {
+            assert_eq!(field_validation(known, "CreateOptions"), Ok(()));
+        }
+        let refused = field_validation("strict", "PatchOptions").unwrap_err();
+        let why = "PatchOptions.meta.k8s.io \"\" is invalid: fieldValidation: Unsupported value: \"strict\": \
+            supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"";
+        assert_eq!((refused.code, refused.message.as_str()), (422, why));
+    }
 }
