@@ -16,6 +16,7 @@ use crate::patch::budget::{Budget, TooManyFields};
 use crate::patch::changes::Changes;
 use crate::patch::field_set::FieldSet;
 use crate::patch::merge;
+use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::field::FieldError;
 use apimachinery::meta;
@@ -58,6 +59,7 @@ pub(crate) fn apply(ctx: &mut Context<'_>, body: &Bytes, dry_run: bool) -> ApiRe
             return Err(ApiError::not_found(&resource, &ctx.path.name));
         }
         ctx.may_create()?;
+        not_recreated(&resource, &ctx.path.name, &applied)?;
         let mut entries = Entries::default();
         own(ctx, &mut entries, set)?;
         ctx.managed = Some(entries.write());
@@ -84,6 +86,19 @@ pub(crate) fn apply(ctx: &mut Context<'_>, body: &Bytes, dry_run: bool) -> ApiRe
         meta::set(&mut merged, "uid", uid.into());
     }
     Ok(Answer::Object(200, update::replace(ctx, &mut store, &current, merged, None, dry_run)?))
+}
+
+/// Refuses an object that is meant by its uid and has gone: it is not made anew (apiserver endpoints/handlers/patch.go,
+/// `applyPatch`).
+fn not_recreated(resource: &Resource, name: &str, applied: &Value) -> ApiResult<()> {
+    match meta::text(applied, "uid") {
+        "" => Ok(()),
+        uid => {
+            let why =
+                format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+            Err(ApiError::conflict(resource, name, &why))
+        }
+    }
 }
 
 /// The live object with the applied one in it, and who owns its fields then.
@@ -151,4 +166,19 @@ fn duplicates(ctx: &mut Context<'_>, strict: Result<(), String>) -> ApiResult<()
         _ => ctx.warnings.push(why),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn object_that_is_gone_is_not_made_anew_by_its_uid() {
+        let pods = crate::kinds::resources().into_iter().find(|one| one.kind == "Pod").unwrap();
+        assert_eq!(not_recreated(&pods, "p", &json!({"metadata": {"name": "p"}})), Ok(()));
+        let refused = not_recreated(&pods, "p", &json!({"metadata": {"name": "p", "uid": "u"}})).unwrap_err();
+        let why = "Operation cannot be fulfilled on pods \"p\": uid mismatch: the provided object specified uid u, \
+            and no existing object was found";
+        assert_eq!((refused.code, refused.message.as_str()), (409, why));
+    }
 }
