@@ -27,13 +27,20 @@ pub(super) fn judge(store: &Store, ctx: &Attributes<'_>, new: &Value, old: Optio
         return Ok(Vec::new());
     }
     let namespace = meta::text(new, "name");
-    let pods = store.list("pods", Some(namespace), None, Some(PODS_MAX))?;
-    let mut warnings = warnings(namespace, policy.enforce, pods.iter().map(|pod| pod.value()));
-    if pods.len() == PODS_MAX {
+    // One more than is looked at tells that there are more.
+    let pods = store.list("pods", Some(namespace), None, Some(PODS_MAX + 1))?;
+    let pods: Vec<&Value> = pods.iter().map(|pod| pod.value()).collect();
+    Ok(of_the_first(namespace, policy.enforce, &pods))
+}
+
+/// Warnings about as many pods as are looked at, and about there being more.
+fn of_the_first(namespace: &str, enforce: Standard, pods: &[&Value]) -> Vec<String> {
+    let mut warnings = warnings(namespace, enforce, pods.iter().copied().take(PODS_MAX));
+    if pods.len() > PODS_MAX {
         let why = format!("new PodSecurity enforce level only checked against the first {PODS_MAX} existing pods");
         warnings.insert(0, why);
     }
-    Ok(warnings)
+    warnings
 }
 
 /// Whether pods that kept the old standard could violate the new one.
@@ -111,5 +118,15 @@ mod tests {
             ]
         );
         assert!(warnings("n", standard(Level::Privileged, 36), pods.iter()).is_empty());
+    }
+
+    #[test]
+    fn pods_that_nobody_looked_at_are_told() {
+        let pod = json!({"metadata": {"name": "a"}, "spec": {"hostPID": true}});
+        let told = |count: usize| of_the_first("n", standard(Level::Baseline, 36), &vec![&pod; count]);
+        assert_eq!(told(PODS_MAX).len(), 2, "all of them");
+        let more = told(PODS_MAX + 1);
+        assert_eq!(more[0], "new PodSecurity enforce level only checked against the first 500 existing pods");
+        assert_eq!(more[2], format!("a (and {} other pods): host namespaces", PODS_MAX - 1));
     }
 }
