@@ -190,6 +190,26 @@ async fn a_write_does_not_fail_with_what_follows_it() {
     api.until("/api/v1/namespaces/late/serviceaccounts/default", |answer| answer.code == 200).await;
 }
 
+/// As the ServiceAccount admission of Kubernetes does.
+#[tokio::test]
+async fn a_pod_waits_for_the_account_of_its_namespace() {
+    let api = Api::embedded(|_| {});
+    sql(
+        &api,
+        "CREATE TRIGGER fails BEFORE INSERT ON objects WHEN NEW.storage = 'serviceaccounts'
+             BEGIN SELECT RAISE(ABORT, 'no'); END",
+    );
+    api.post("/api/v1/namespaces", json!({"metadata": {"name": "late"}})).await.ok();
+    let account = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        sql(&api, "DROP TRIGGER fails");
+        // The controller may have made it in this moment.
+        api.post("/api/v1/namespaces/late/serviceaccounts", json!({"metadata": {"name": "default"}})).await
+    };
+    let (made, _) = futures::join!(api.post("/api/v1/namespaces/late/pods", pod("p")), account);
+    made.ok();
+}
+
 #[tokio::test]
 async fn the_next_start_ends_what_a_crash_cut_short() {
     for policy in ["Foreground", "Background", "Orphan"] {

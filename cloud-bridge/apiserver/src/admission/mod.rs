@@ -28,6 +28,9 @@ use apimachinery::meta;
 use apimachinery::well_known::MIRROR_ANNOTATION;
 use attributes::Attributes;
 
+/// The account of pods that name none. Each namespace has it.
+const DEFAULT_ACCOUNT: &str = "default";
+
 /// Before a creation.
 pub(crate) fn create(store: &Store, ctx: &Attributes<'_>, value: &mut Value) -> ApiResult<()> {
     // K8s apiextensions-apiserver customresource_handler.go: forbidCreateAdmission.
@@ -189,13 +192,10 @@ fn pod(store: &Store, ctx: &Attributes<'_>, value: &mut Value) -> ApiResult<()> 
         return Ok(());
     }
     let account =
-        value["spec"]["serviceAccountName"].as_str().filter(|s| !s.is_empty()).unwrap_or("default").to_owned();
+        value["spec"]["serviceAccountName"].as_str().filter(|s| !s.is_empty()).unwrap_or(DEFAULT_ACCOUNT).to_owned();
     let key = ObjectKey { namespace: ctx.path.namespace.clone(), name: account.clone() };
     let Some(found) = store.get("serviceaccounts", &key)? else {
-        let why = format!(
-            "error looking up service account {}/{account}: serviceaccount {account:?} not found",
-            ctx.path.namespace
-        );
+        let why = no_account(&ctx.path.namespace, &account);
         return Err(ApiError::forbidden(&ctx.resource, meta::text(value, "name"), &why));
     };
     value.set_at(&["spec", "serviceAccountName"], account.as_str().into());
@@ -209,6 +209,15 @@ fn pod(store: &Store, ctx: &Attributes<'_>, value: &mut Value) -> ApiResult<()> 
         value.set_at(&["spec", "imagePullSecrets"], secrets.clone());
     }
     Ok(())
+}
+
+fn no_account(namespace: &str, account: &str) -> String {
+    format!("error looking up service account {namespace}/{account}: serviceaccount {account:?} not found")
+}
+
+/// Whether a pod is refused because its namespace does not have the account yet that each has.
+pub(crate) fn lacks_default_account(error: &ApiError, namespace: &str) -> bool {
+    error.code == 403 && error.message.ends_with(&no_account(namespace, DEFAULT_ACCOUNT))
 }
 
 /// Pods stay so long on a node that went NotReady unless they say otherwise (K8s plugin/pkg/admission/
@@ -230,4 +239,18 @@ fn tolerations(value: &mut Value, seconds: Option<i64>) {
         }
     }
     value.set_at(&["spec", "tolerations"], list.into());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_account_that_is_to_come_is_waited_for() {
+        let pods = crate::kinds::resources().into_iter().find(|one| one.kind == "Pod").unwrap();
+        let refused = |account: &str| ApiError::forbidden(&pods, "p", &no_account("n", account));
+        assert!(lacks_default_account(&refused("default"), "n"));
+        assert!(!lacks_default_account(&refused("other"), "n") && !lacks_default_account(&refused("default"), "m"));
+        assert!(!lacks_default_account(&ApiError::no_namespace("n"), "n"));
+    }
 }

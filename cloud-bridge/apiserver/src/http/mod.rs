@@ -42,7 +42,7 @@ use output::Form;
 use crate::codec::yaml::Document;
 use crate::codec::{parse, protobuf};
 use crate::registry::subresource::{eviction, finalize, pod};
-use crate::registry::{cel, metrics, reviews};
+use crate::registry::{account, cel, metrics, reviews};
 use apimachinery::flow::Flow;
 use apimachinery::user::UserInfo;
 use encoding::{Encoding, YAML};
@@ -301,7 +301,7 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
     let answer = if all && (!resource.namespaced || !path.namespace.is_empty()) {
         delete::delete_collection(&mut ctx, &body).await
     } else {
-        cel::answered(&mut ctx, |ctx| verb(ctx, &attributes.verb, &content_type, &body)).await
+        account::awaited(&mut ctx, |ctx| verb(ctx, &attributes.verb, &content_type, &body)).await
     };
     let answer = answer.and_then(|answer| encode(inner, permitted, &ctx, (form, binary), answer));
     let mut response = answer.unwrap_or_else(|error| failure(&error));

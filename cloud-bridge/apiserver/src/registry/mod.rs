@@ -1,6 +1,7 @@
 //! The verbs on stored resources. Each runs to its end under the storage's lock, so that what it read is
 //! still so when it writes; nothing here awaits.
 
+pub(crate) mod account;
 pub(crate) mod apply;
 pub(crate) mod cel;
 pub(crate) mod managed_fields;
