@@ -25,6 +25,47 @@ pub(crate) fn drop_zero(value: &mut Value, fields: &[&str]) {
     }
 }
 
+const READ_ONLY: &[&str] = &["readOnly"];
+const FILE_SYSTEM: &[&str] = &["fsType", "readOnly"];
+const DISK: &[&str] = &["fsType", "partition", "readOnly"];
+
+/// The sources of volumes, with their fields that have no pointer in Go and are left out when zero
+/// (K8s staging/src/k8s.io/api/core/v1/types.go, `VolumeSource` and `PersistentVolumeSource`).
+const SOURCES: &[(&str, &[&str])] = &[
+    ("awsElasticBlockStore", DISK),
+    ("azureFile", READ_ONLY),
+    ("cephfs", &["path", "user", "secretFile", "readOnly"]),
+    ("cinder", FILE_SYSTEM),
+    ("configMap", &["name"]),
+    ("fc", FILE_SYSTEM),
+    ("flexVolume", FILE_SYSTEM),
+    ("flocker", &["datasetName", "datasetUUID"]),
+    ("gcePersistentDisk", DISK),
+    ("gitRepo", &["revision", "directory"]),
+    ("glusterfs", READ_ONLY),
+    ("iscsi", &["iscsiInterface", "fsType", "readOnly", "chapAuthDiscovery", "chapAuthSession"]),
+    ("nfs", READ_ONLY),
+    ("persistentVolumeClaim", READ_ONLY),
+    ("photonPersistentDisk", &["fsType"]),
+    ("portworxVolume", FILE_SYSTEM),
+    ("quobyte", &["readOnly", "user", "group", "tenant"]),
+    ("rbd", &["fsType", "pool", "user", "keyring", "readOnly"]),
+    ("scaleIO", &["sslEnabled", "protectionDomain", "storagePool", "storageMode", "volumeName", "fsType", "readOnly"]),
+    ("secret", &["secretName"]),
+    ("storageos", &["volumeName", "volumeNamespace", "fsType", "readOnly"]),
+    ("vsphereVolume", &["fsType", "storagePolicyName", "storagePolicyID"]),
+];
+
+/// Removes the zero values of the source of a volume, which is one of the fields of `holder`. A client in Go that reads and
+/// writes an object leaves them out: with them, that would be a change of what cannot change.
+pub(crate) fn volume_source(holder: &mut Value) {
+    for (source, fields) in SOURCES {
+        if let Some(source) = holder.get_mut(*source) {
+            drop_zero(source, fields);
+        }
+    }
+}
+
 /// `limits` and `requests` in canonical form; empty lists go.
 pub(crate) fn resource_lists(resources: &mut Value) {
     for list in ["limits", "requests"] {
@@ -37,6 +78,7 @@ pub(crate) fn resource_lists(resources: &mut Value) {
 
 /// The spec of a claim, also of one in a pod.
 pub(crate) fn claim_spec(spec: &mut Value) {
+    drop_zero(spec, &["volumeName"]);
     set_default_text(spec, "volumeMode", "Filesystem");
     if let Some(resources) = spec.get_mut("resources").filter(|r| r.is_object()) {
         resource_lists(resources);

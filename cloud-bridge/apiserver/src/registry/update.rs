@@ -1,6 +1,7 @@
 //! Replacing an object, wholly or in its status, under optimistic concurrency.
 
 use edge_protocol::json::SetField;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -61,7 +62,7 @@ pub(crate) fn replace(
     dry_run: bool,
 ) -> ApiResult<Value> {
     let resource = Arc::clone(&ctx.resource);
-    let old = resource.read(current.value());
+    let old = as_now(&resource, current.value());
     let old = old.as_ref();
     let name = ctx.path.name.clone();
     if let Some(uid) = uid
@@ -129,6 +130,16 @@ pub(crate) fn replace(
     Ok(stored.value().clone())
 }
 
+/// What is stored, by the rules of now: a bridge of an earlier version may have written it, with other defaults. Kubernetes
+/// fills in defaults whenever it reads its storage.
+fn as_now<'a>(resource: &Resource, stored: &'a Value) -> Cow<'a, Value> {
+    let mut read = resource.read(stored);
+    if !resource.is_custom() {
+        resource.strategy().default(read.to_mut());
+    }
+    read
+}
+
 fn check_version(resource: &Resource, current: &Stored, new: &mut Value, name: &str) -> ApiResult<()> {
     let version = meta::text(new, "resourceVersion");
     if version.is_empty() || version == "0" {
@@ -193,4 +204,21 @@ fn validate(resource: &Resource, subresource: &str, new: &Value, old: &Value) ->
 fn should_delete(resource: &Resource, new: &Value, old: &Value) -> bool {
     let held = resource.rules().spec_finalizers && new["spec"]["finalizers"].as_array().is_some_and(|f| !f.is_empty());
     meta::finalizers(new).is_empty() && meta::deleting(old) && meta::grace(old).unwrap_or(0) == 0 && !held
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn defaults_of_now_hold_for_what_was_stored_before() {
+        let volumes = crate::kinds::resources().into_iter().find(|one| one.kind == "PersistentVolume").unwrap();
+        let volume = |share: Value| json!({"metadata": {"name": "v"}, "spec": {"nfs": share}});
+        let stored = volume(json!({"server": "s", "path": "/", "readOnly": false}));
+        let mut new = volume(json!({"server": "s", "path": "/"}));
+        volumes.strategy().default(&mut new);
+        assert_eq!(as_now(&volumes, &stored)["spec"], new["spec"], "a client in Go leaves out what is false");
+    }
 }

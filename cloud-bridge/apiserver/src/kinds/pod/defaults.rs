@@ -3,7 +3,7 @@
 use edge_protocol::json::SetField;
 use serde_json::{Map, Value};
 
-use crate::kinds::defaults::{claim_spec, drop_zero, resource_lists};
+use crate::kinds::defaults::{claim_spec, drop_zero, resource_lists, volume_source};
 use apimachinery::json::{flag, items_mut, object_mut, remove, set_default, set_default_text, text};
 use apimachinery::quantity::canonicalize;
 
@@ -71,6 +71,17 @@ pub(crate) fn pod_spec(spec: &mut Value) {
     }
     for toleration in items_mut(spec, "tolerations") {
         drop_zero(toleration, &["key", "operator", "value", "effect"]);
+    }
+    for secret in items_mut(spec, "imagePullSecrets") {
+        drop_zero(secret, &["name"]);
+    }
+    security(spec);
+}
+
+/// The SELinux options of a pod or container.
+fn security(holder: &mut Value) {
+    if let Some(options) = holder.pointer_mut("/securityContext/seLinuxOptions") {
+        drop_zero(options, &["user", "role", "type", "level"]);
     }
 }
 
@@ -146,6 +157,10 @@ fn container(container: &mut Value) {
     for mount in items_mut(container, "volumeMounts") {
         drop_zero(mount, &["readOnly", "subPath", "subPathExpr"]);
     }
+    for source in items_mut(container, "envFrom") {
+        drop_zero(source, &["prefix"]);
+    }
+    security(container);
     for var in items_mut(container, "env") {
         drop_zero(var, &["value"]);
         if let Some(source) = var.get_mut("valueFrom").filter(|s| s.is_object()) {
@@ -158,8 +173,8 @@ fn container(container: &mut Value) {
         }
     }
     for hook in ["postStart", "preStop"] {
-        if let Some(get) = container.pointer_mut(&format!("/lifecycle/{hook}/httpGet")) {
-            http_get(get);
+        if let Some(hook) = container.pointer_mut(&format!("/lifecycle/{hook}")) {
+            handler(hook);
         }
     }
 }
@@ -177,6 +192,7 @@ fn env_source(source: &mut Value) {
         set_default_text(field, "apiVersion", "v1");
     }
     if let Some(field) = source.get_mut("resourceFieldRef").filter(|f| f.is_object()) {
+        drop_zero(field, &["containerName"]);
         set_default(field, "divisor", "0");
         if let Some(divisor) = field.get_mut("divisor") {
             canonicalize(divisor);
@@ -194,17 +210,23 @@ fn probe(probe: &mut Value) {
     {
         set_default(probe, field, value);
     }
-    if let Some(get) = probe.get_mut("httpGet") {
-        http_get(get);
-    }
+    handler(probe);
     if let Some(grpc) = probe.get_mut("grpc").filter(|g| g.is_object()) {
         set_default(grpc, "service", "");
     }
 }
 
-fn http_get(get: &mut Value) {
-    set_default_text(get, "path", "/");
-    set_default_text(get, "scheme", "HTTP");
+/// What a probe or a hook does.
+fn handler(handler: &mut Value) {
+    for way in ["httpGet", "tcpSocket"] {
+        if let Some(way) = handler.get_mut(way) {
+            drop_zero(way, &["host"]);
+        }
+    }
+    if let Some(get) = handler.get_mut("httpGet") {
+        set_default_text(get, "path", "/");
+        set_default_text(get, "scheme", "HTTP");
+    }
 }
 
 fn volume(volume: &mut Value) {
@@ -213,6 +235,8 @@ fn volume(volume: &mut Value) {
     if map.keys().all(|key| key == "name") {
         map.insert("emptyDir".to_owned(), Value::Object(Map::new()));
     }
+    volume_source(volume);
+    let Some(map) = volume.as_object_mut() else { return };
     for kind in ["configMap", "secret", "downwardAPI", "projected"] {
         if let Some(source) = map.get_mut(kind) {
             set_default(source, "defaultMode", FILE_MODE);
@@ -222,6 +246,7 @@ fn volume(volume: &mut Value) {
     if let Some(projected) = map.get_mut("projected") {
         for source in items_mut(projected, "sources") {
             if let Some(token) = source.get_mut("serviceAccountToken").filter(|t| t.is_object()) {
+                drop_zero(token, &["audience"]);
                 set_default(token, "expirationSeconds", 3600);
             }
             if let Some(downward) = source.get_mut("downwardAPI") {
@@ -297,6 +322,54 @@ mod tests {
         assert_eq!(container["ports"][0]["hostPort"], 80);
         assert_eq!(once["spec"]["volumes"][0]["emptyDir"], json!({}));
         assert_eq!(once["spec"]["volumes"][1]["configMap"]["defaultMode"], 420);
+    }
+
+    #[test]
+    fn zero_values_are_the_same_as_none() {
+        let plain = json!({"spec": {
+            "imagePullSecrets": [{}],
+            "securityContext": {"seLinuxOptions": {"level": "s0"}},
+            "containers": [{
+                "name": "c", "image": "i", "envFrom": [{"secretRef": {"name": "s"}}],
+                "livenessProbe": {"tcpSocket": {"port": 1}},
+                "readinessProbe": {"httpGet": {"port": 1}},
+                "lifecycle": {"preStop": {"httpGet": {"port": 1}}},
+                "env": [{"name": "e", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}}],
+            }],
+            "volumes": [
+                {"name": "a", "persistentVolumeClaim": {"claimName": "c"}},
+                {"name": "b", "nfs": {"server": "s", "path": "/p"}},
+                {"name": "c", "secret": {"optional": true}},
+                {"name": "d", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}},
+                {"name": "e", "csi": {"driver": "d"}},
+            ],
+        }});
+        let filled = |mut pod: Value| {
+            super::pod(&mut pod);
+            pod
+        };
+        let with = |place: &str, field: &str, value: Value| {
+            let mut pod = plain.clone();
+            pod.pointer_mut(place).unwrap().set(field, value);
+            filled(pod)
+        };
+        for (place, field, zero) in [
+            ("/spec/imagePullSecrets/0", "name", json!("")),
+            ("/spec/securityContext/seLinuxOptions", "role", json!("")),
+            ("/spec/containers/0/envFrom/0", "prefix", json!("")),
+            ("/spec/containers/0/livenessProbe/tcpSocket", "host", json!("")),
+            ("/spec/containers/0/readinessProbe/httpGet", "host", json!("")),
+            ("/spec/containers/0/lifecycle/preStop/httpGet", "host", json!("")),
+            ("/spec/containers/0/env/0/valueFrom/resourceFieldRef", "containerName", json!("")),
+            ("/spec/volumes/0/persistentVolumeClaim", "readOnly", json!(false)),
+            ("/spec/volumes/1/nfs", "readOnly", json!(false)),
+            ("/spec/volumes/2/secret", "secretName", json!("")),
+            ("/spec/volumes/3/projected/sources/0/serviceAccountToken", "audience", json!("")),
+        ] {
+            assert_eq!(with(place, field, zero), filled(plain.clone()), "{place} {field}");
+        }
+        let own = with("/spec/volumes/4/csi", "readOnly", json!(false));
+        assert_eq!(own["spec"]["volumes"][4]["csi"]["readOnly"], false, "it is a pointer in Go");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 pub(crate) use warnings::fractions;
 
-use super::defaults::claim_spec;
+use super::defaults::{claim_spec, drop_zero, volume_source};
 use super::kind::{Kind, PLAIN, any_status, keep_status};
 use crate::codec::decode;
 use crate::patch::merge_keys::{CONDITIONS, META, Type, object};
@@ -95,6 +95,11 @@ fn default_volume(volume: &mut Value) {
     let Some(spec) = volume.get_mut("spec").filter(|s| s.is_object()) else { return };
     set_default_text(spec, "persistentVolumeReclaimPolicy", "Retain");
     set_default_text(spec, "volumeMode", "Filesystem");
+    drop_zero(spec, &["storageClassName"]);
+    volume_source(spec);
+    if let Some(driver) = spec.get_mut("csi") {
+        drop_zero(driver, &["fsType", "readOnly"]);
+    }
     if let Some(path) = spec.get_mut("hostPath").filter(|p| p.is_object()) {
         set_default(path, "type", "");
     }
