@@ -3,12 +3,14 @@
 pub(crate) mod approval;
 pub(crate) mod cel;
 pub(crate) mod definition;
+mod lists;
 mod patterns;
 mod scale;
 pub(crate) mod schema;
 pub(crate) mod strategy;
 mod structural;
 pub(crate) mod validate;
+mod walk;
 
 /// Where definitions are stored.
 pub(crate) const STORAGE: &str = "customresourcedefinitions.apiextensions.k8s.io";

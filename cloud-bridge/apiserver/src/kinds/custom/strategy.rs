@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::cel::Validations;
-use super::{scale, schema, validate};
+use super::{lists, scale, schema, validate};
 use crate::codec::decode::{self, Decoded};
 use crate::codec::jsonpath;
 use crate::kinds::columns::human_duration;
@@ -103,19 +103,12 @@ impl Custom {
         }
     }
 
-    fn check(&self, obj: &Value, status_alone: bool) -> Vec<FieldError> {
-        let mut value = obj.clone();
-        if let Some(map) = value.as_object_mut() {
-            map.remove("metadata");
-        }
-        let mut schema = self.schema.clone();
-        // The generic rules judge the metadata; a schema may only restrict its name.
-        if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
-            required.retain(|r| !matches!(r.as_str(), Some("metadata" | "kind" | "apiVersion")));
-        }
+    /// K8s apiextensions-apiserver pkg/registry/customresource/strategy.go.
+    fn check(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = Vec::new();
-        validate::validate(&value, &schema, "", &mut errors);
-        errors.extend(self.scale.iter().flat_map(|paths| scale::validate(obj, paths, status_alone)));
+        validate::validate(new, old, &self.schema, "", &mut errors);
+        errors.extend(self.scale.iter().flat_map(|paths| scale::validate(new, paths, false)));
+        errors.extend(lists::validate(new, old, &self.schema));
         errors
     }
 
@@ -233,15 +226,23 @@ impl Strategy for Custom {
     }
 
     fn validate_create(&self, obj: &Value) -> Vec<FieldError> {
-        self.check(obj, false)
+        self.check(obj, None)
     }
 
-    fn validate_update(&self, new: &Value, _old: &Value) -> Vec<FieldError> {
-        self.check(new, false)
+    fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        self.check(new, Some(old))
     }
 
-    fn validate_status_update(&self, new: &Value, _old: &Value) -> Vec<FieldError> {
-        self.check(new, true)
+    /// Judges the status alone (K8s apiextensions-apiserver pkg/registry/customresource/validator.go, `ValidateStatusUpdate`).
+    fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        if let Some(status) = new.get("status") {
+            let schema = &self.schema["properties"]["status"];
+            validate::validate(status, old.get("status"), schema, "status", &mut errors);
+        }
+        errors.extend(self.scale.iter().flat_map(|paths| scale::validate(new, paths, true)));
+        errors.extend(lists::validate(new, Some(old), &self.schema));
+        errors
     }
 
     fn scale(&self) -> Option<&ScalePaths> {
@@ -293,6 +294,30 @@ impl Strategy for Custom {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn objects_outlive_a_stricter_schema() {
+        let short = json!({"type": "string", "maxLength": 2});
+        let custom = Custom::new(
+            &json!({}),
+            &json!({"schema": {"openAPIV3Schema": {"type": "object", "required": ["kind", "spec"], "properties": {
+                "metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 5}}},
+                "spec": {"type": "object", "properties": {"a": short}},
+                "status": {"type": "object", "properties": {"b": short}},
+            }}}}),
+            false,
+        );
+        let object = |name: &str, finalizers: Value, a: &str, b: &str| json!({"metadata": {"name": name, "finalizers": finalizers}, "spec": {"a": a}, "status": {"b": b}});
+        let fields = |errors: Vec<FieldError>| errors.into_iter().map(|error| error.field).collect::<Vec<_>>();
+        let old = object("n", json!(["x.io/a"]), "long", "long");
+        assert_eq!(fields(custom.validate_create(&old)), ["spec.a", "status.b"]);
+        let free = object("n", json!([]), "long", "long");
+        assert_eq!(fields(custom.validate_update(&free, &old)), [""; 0], "finalizers can be taken off");
+        assert_eq!(fields(custom.validate_update(&object("n", json!([]), "other", "long"), &old)), ["spec.a"]);
+        assert_eq!(fields(custom.validate_status_update(&object("n", json!([]), "long", "ok"), &old)), [""; 0]);
+        assert_eq!(fields(custom.validate_status_update(&object("n", json!([]), "long", "far"), &old)), ["status.b"]);
+        assert_eq!(fields(custom.validate_create(&object("too-long", json!([]), "a", "b"))), ["metadata.name"]);
+    }
 
     #[test]
     fn columns_show_what_fits_their_type() {

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{patterns, schema as structure, validate};
+use super::{lists, patterns, schema as structure, validate};
 use apimachinery::field::{Errors, FieldError};
 use apimachinery::json::{entries, items, present, remove, text};
 
@@ -219,8 +219,9 @@ fn defaults(schema: &Value, path: &str, errors: &mut Errors) {
         }
         structure::default(&mut pruned, schema);
         let mut wrong = Errors::new();
-        validate::validate(&pruned, schema, &at, &mut wrong);
+        validate::validate(&pruned, None, schema, &at, &mut wrong);
         errors.extend(wrong);
+        errors.extend(lists::duplicates(&pruned, schema, &at));
     }
     for (name, inner) in entries(schema, "properties") {
         defaults(inner, &format!("{path}.properties[{name}]"), errors);

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Number, Value};
 
+use super::lists;
 use super::patterns::Patterns;
 use apimachinery::field::{FieldError, FieldErrorKind};
 
@@ -34,18 +35,26 @@ impl Made<'_> {
     }
 }
 
-/// Adds what is wrong with `value` at `path`.
-pub(crate) fn validate(value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
+/// Adds what is wrong with `value` at `path`. What is as it was in `old` is not judged: it may be from before its schema
+/// became what it is (apiextensions-apiserver pkg/apiserver/validation/ratcheting.go).
+pub(crate) fn validate(value: &Value, old: Option<&Value>, schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let mut made = Made::default();
-    judge(value, schema, path, errors, &mut made);
+    judge(value, old, schema, path, errors, &mut made);
     if made.is_spent() {
         let why = "the object is too large to be held against the patterns and alternatives of its schema";
         errors.push(FieldError::forbidden(path, why));
     }
 }
 
-fn judge<'s>(value: &Value, schema: &'s Value, path: &str, errors: &mut Vec<FieldError>, made: &mut Made<'s>) {
-    if value.is_null() && schema["nullable"] == true {
+fn judge<'s>(
+    value: &Value,
+    old: Option<&Value>,
+    schema: &'s Value,
+    path: &str,
+    errors: &mut Vec<FieldError>,
+    made: &mut Made<'s>,
+) {
+    if old == Some(value) || (value.is_null() && schema["nullable"] == true) {
         return;
     }
     made.alternatives += usize::from(made.within > 0);
@@ -59,11 +68,11 @@ fn judge<'s>(value: &Value, schema: &'s Value, path: &str, errors: &mut Vec<Fiel
     match value {
         Value::String(text) => string(text, value, schema, path, errors, made),
         Value::Number(number) => numeric(number, value, schema, path, errors),
-        Value::Array(items) => array(items, schema, path, errors, made),
-        Value::Object(_) => object(value, schema, path, errors, made),
+        Value::Array(items) => array(items, old, schema, path, errors, made),
+        Value::Object(_) => object(value, old, schema, path, errors, made),
         _ => {}
     }
-    combined(value, schema, path, errors, made);
+    combined(value, old, schema, path, errors, made);
 }
 
 fn type_of(value: &Value) -> &'static str {
@@ -192,7 +201,14 @@ fn too_many(path: &str, found: usize, most: u64, what: &str) -> FieldError {
     }
 }
 
-fn array<'s>(items: &[Value], schema: &'s Value, path: &str, errors: &mut Vec<FieldError>, made: &mut Made<'s>) {
+fn array<'s>(
+    items: &[Value],
+    old: Option<&Value>,
+    schema: &'s Value,
+    path: &str,
+    errors: &mut Vec<FieldError>,
+    made: &mut Made<'s>,
+) {
     let count = items.len() as u64;
     if let Some(least) = schema["minItems"].as_u64().filter(|n| count < *n) {
         wrong(path, &count.into(), &format!("should have at least {least} items"), errors);
@@ -200,31 +216,32 @@ fn array<'s>(items: &[Value], schema: &'s Value, path: &str, errors: &mut Vec<Fi
     if let Some(most) = schema["maxItems"].as_u64().filter(|n| count > *n) {
         errors.push(too_many(path, items.len(), most, "items"));
     }
-    let keys: Vec<&str> =
-        schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let set = schema["x-kubernetes-list-type"] == "set" || schema["uniqueItems"] == true;
-    let (mut values, mut named) = (HashSet::new(), HashSet::new());
+    // Items of other lists than maps have no names by which to find what they were.
+    let keys = lists::map_keys(schema);
+    let name = |item: &Value| lists::named(item, &keys).to_string();
+    let before = old.and_then(Value::as_array).filter(|_| !keys.is_empty());
+    let before: HashMap<String, &Value> = before.into_iter().flatten().map(|item| (name(item), item)).collect();
     for (index, item) in items.iter().enumerate() {
         if made.is_spent() {
             return;
         }
-        let key = |item: &Value| keys.iter().map(|k| item[*k].to_string()).collect::<Vec<_>>();
-        let same = set && !values.insert(item.to_string());
-        if !keys.is_empty() && !named.insert(key(item)) || same {
-            let shown = if set {
-                item.clone()
-            } else {
-                keys.iter().map(|k| ((*k).to_owned(), item[*k].clone())).collect::<serde_json::Map<_, _>>().into()
-            };
-            errors.push(FieldError::duplicate(format!("{path}[{index}]"), &shown));
-        }
-        judge(item, &schema["items"], &format!("{path}[{index}]"), errors, made);
+        let old = if before.is_empty() { None } else { before.get(&name(item)).copied() };
+        judge(item, old, &schema["items"], &format!("{path}[{index}]"), errors, made);
     }
 }
 
-fn object<'s>(value: &Value, schema: &'s Value, path: &str, errors: &mut Vec<FieldError>, made: &mut Made<'s>) {
+fn object<'s>(
+    value: &Value,
+    old: Option<&Value>,
+    schema: &'s Value,
+    path: &str,
+    errors: &mut Vec<FieldError>,
+    made: &mut Made<'s>,
+) {
     let child = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
-    for key in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+    // Kind and version of the whole are not stored with it.
+    let stored = |key: &&str| !path.is_empty() || !matches!(*key, "apiVersion" | "kind");
+    for key in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).filter(stored) {
         if value.get(key).is_none() {
             errors.push(FieldError::required(child(key), ""));
         }
@@ -240,17 +257,25 @@ fn object<'s>(value: &Value, schema: &'s Value, path: &str, errors: &mut Vec<Fie
         if made.is_spent() {
             return;
         }
+        let old = old.and_then(|old| old.get(key));
         if let Some(schema) = schema["properties"].get(key) {
-            judge(inner, schema, &child(key), errors, made);
+            judge(inner, old, schema, &child(key), errors, made);
         } else if schema["additionalProperties"].is_object() {
-            judge(inner, &schema["additionalProperties"], &child(key), errors, made);
+            judge(inner, old, &schema["additionalProperties"], &child(key), errors, made);
         }
     }
 }
 
-fn combined<'s>(value: &Value, schema: &'s Value, path: &str, errors: &mut Vec<FieldError>, made: &mut Made<'s>) {
+fn combined<'s>(
+    value: &Value,
+    old: Option<&Value>,
+    schema: &'s Value,
+    path: &str,
+    errors: &mut Vec<FieldError>,
+    made: &mut Made<'s>,
+) {
     for inner in schema["allOf"].as_array().into_iter().flatten() {
-        judge(value, inner, path, errors, made);
+        judge(value, old, inner, path, errors, made);
     }
     let mut fits = |schema: &'s Value| {
         if made.is_spent() {
@@ -258,7 +283,7 @@ fn combined<'s>(value: &Value, schema: &'s Value, path: &str, errors: &mut Vec<F
         }
         let mut errors = Vec::new();
         made.within += 1;
-        judge(value, schema, path, &mut errors, made);
+        judge(value, None, schema, path, &mut errors, made);
         made.within -= 1;
         errors.is_empty()
     };
@@ -292,7 +317,7 @@ mod tests {
 
     fn texts(value: &Value, schema: &Value) -> Vec<String> {
         let mut errors = Vec::new();
-        validate(value, schema, "", &mut errors);
+        validate(value, None, schema, "", &mut errors);
         errors.iter().map(|e| format!("{}: {}", e.field, e.message)).collect()
     }
 
@@ -327,6 +352,32 @@ mod tests {
             ["spec.l: Too many: 2: must have at most 1 items"]
         );
         assert!(texts(&json!({"spec": {"image": "a", "p": "50%", "n": 2}}), &schema).is_empty());
+    }
+
+    #[test]
+    fn what_has_not_changed_is_not_judged() {
+        let short = json!({"type": "string", "maxLength": 2});
+        let item = json!({"type": "object", "properties": {"k": {"type": "string"}, "v": short}});
+        let schema = json!({"type": "object", "required": ["new"], "properties": {
+            "spec": {"type": "object", "required": ["x"], "properties": {"a": short, "b": short}},
+            "map": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": item},
+            "list": {"type": "array", "items": short},
+        }});
+        let fields = |old: &Value, new: Value| {
+            let mut errors = Vec::new();
+            validate(&new, Some(old), &schema, "", &mut errors);
+            errors.into_iter().map(|error| error.field).collect::<Vec<_>>()
+        };
+        let old = json!({"spec": {"a": "long"}, "map": [{"k": "1", "v": "long"}], "list": ["long"]});
+        assert_eq!(fields(&old, old.clone()), [""; 0]);
+        let mut new = old.clone();
+        new["metadata"] = json!({"labels": {"a": "b"}});
+        assert_eq!(fields(&old, new.clone()), ["new"], "the object as a whole has changed");
+        new["spec"]["b"] = "ok".into();
+        assert_eq!(fields(&old, new.clone()), ["new", "spec.x"], "spec.a has not");
+        new = json!({"spec": old["spec"], "map": [{"k": "2", "v": "long"}, {"k": "1", "v": "long"}], "list": ["long", "x"]});
+        let wrong = fields(&old, new);
+        assert_eq!(wrong, ["new", "list[0]", "map[0].v"], "items of maps are found by their keys");
     }
 
     #[test]

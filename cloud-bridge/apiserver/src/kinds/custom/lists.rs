@@ -1,0 +1,102 @@
+//! Lists that are sets, or maps by some fields of their items: nothing stands in them twice
+//! (K8s apiextensions-apiserver pkg/apiserver/schema/listtype/validation.go). Pure.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use super::walk::walk;
+use apimachinery::field::{Errors, FieldError};
+use apimachinery::json::text;
+
+/// Returns what stands twice. A change of an object in which something stood twice before is not judged.
+pub(super) fn validate(new: &Value, old: Option<&Value>, schema: &Value) -> Errors {
+    let errors = duplicates(new, schema, "");
+    if !errors.is_empty() && old.is_some_and(|old| !duplicates(old, schema, "").is_empty()) {
+        return Errors::new();
+    }
+    errors
+}
+
+/// Returns what stands twice in the lists of a value at `path`.
+pub(super) fn duplicates(value: &Value, schema: &Value, path: &str) -> Errors {
+    let mut errors = Errors::new();
+    walk(value, schema, &mut path.to_owned(), &mut |value, schema, path| {
+        let Some(items) = value.as_array() else { return };
+        match text(schema, "x-kubernetes-list-type") {
+            "map" => {
+                let keys = map_keys(schema);
+                twice(items, path, &mut errors, |item| Cow::Owned(named(item, &keys)));
+            }
+            kind if kind == "set" || schema["uniqueItems"] == true => {
+                twice(items, path, &mut errors, |item| Cow::Borrowed(item));
+            }
+            _ => {}
+        }
+    });
+    errors
+}
+
+/// The fields that tell the items of a list apart, if it is a map.
+pub(super) fn map_keys(schema: &Value) -> Vec<&str> {
+    if text(schema, "x-kubernetes-list-type") != "map" {
+        return Vec::new();
+    }
+    schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// The key of an item; fields that it does not have are no part of it.
+pub(super) fn named(item: &Value, keys: &[&str]) -> Value {
+    let of = |key: &&str| Some(((*key).to_owned(), item.get(*key)?.clone()));
+    keys.iter().filter_map(of).collect::<Map<String, Value>>().into()
+}
+
+/// Tells of the second item of each name, not of further ones.
+fn twice(items: &[Value], path: &str, errors: &mut Errors, name: impl Fn(&Value) -> Cow<'_, Value>) {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    for (index, item) in items.iter().enumerate() {
+        let name = name(item);
+        let times = seen.entry(name.to_string()).or_default();
+        *times += 1;
+        if *times == 2 {
+            errors.push(FieldError::duplicate(format!("{path}[{index}]"), &name));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn schema() -> Value {
+        json!({"type": "object", "properties": {
+            "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+            "plain": {"type": "array", "items": {"type": "string"}},
+            "maps": {"additionalProperties": {"type": "array", "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["port", "protocol"], "items": {"type": "object"}}},
+        }})
+    }
+
+    fn texts(errors: &[FieldError]) -> Vec<String> {
+        errors.iter().map(|error| format!("{}: {}", error.field, error.message)).collect()
+    }
+
+    #[test]
+    fn second_of_each_name_is_told() {
+        let value = json!({"set": ["a", "b", "a", "a"], "plain": ["a", "a"],
+            "maps": {"m": [{"port": 1}, {"port": 1, "protocol": "TCP"}, {"port": 1, "x": 2}]}});
+        let told = texts(&validate(&value, None, &schema()));
+        assert_eq!(told, ["maps.m[2]: Duplicate value: {\"port\":1}", "set[2]: Duplicate value: \"a\""]);
+    }
+
+    #[test]
+    fn what_stood_twice_before_may_stay() {
+        let (twice, once) = (json!({"set": ["a", "a"]}), json!({"set": ["a"]}));
+        let more = json!({"set": ["a", "a", "b", "b"]});
+        assert_eq!(validate(&more, Some(&twice), &schema()), []);
+        assert_eq!(validate(&more, Some(&once), &schema()).len(), 2);
+    }
+}
