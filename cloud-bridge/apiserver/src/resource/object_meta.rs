@@ -33,11 +33,33 @@ pub fn validate_object_meta(obj: &Value, resource: &Resource) -> Vec<FieldError>
         (false, "") => {}
         (false, _) => errors.push(FieldError::forbidden("metadata.namespace", "not allowed on this type")),
     }
+    errors.extend(beside_names(meta, resource.group.is_empty() && !resource.is_custom()));
+    errors
+}
+
+/// Validates the metadata of an object within another one, of whose kind nothing is known.
+pub(crate) fn validate_embedded(meta: &Value) -> Errors {
+    let mut errors = Errors::new();
+    let prefix = text(meta, "generateName");
+    invalid_text(&mut errors, "metadata.generateName", prefix, names::path_segment(&mask_trailing_dash(prefix)));
+    let name = text(meta, "name");
+    invalid_text(&mut errors, "metadata.name", name, names::path_segment(name));
+    let namespace = text(meta, "namespace");
+    if !namespace.is_empty() {
+        invalid_text(&mut errors, "metadata.namespace", namespace, names::dns_label(namespace));
+    }
+    errors.extend(beside_names(meta, false));
+    errors
+}
+
+/// What is wrong beside the names. `core` is the group whose finalizers must be known ones.
+fn beside_names(meta: &Value, core: bool) -> Errors {
+    let mut errors = Errors::new();
     not_negative(&mut errors, "metadata.generation".into(), integer(meta, "generation").unwrap_or_default());
     labels(&mut errors, "metadata.labels", meta, "labels");
     annotations(&mut errors, "metadata.annotations", meta);
     owners(&mut errors, meta);
-    finalizers(&mut errors, meta, resource.group.is_empty() && !resource.is_custom());
+    finalizers(&mut errors, meta, core);
     errors
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod approval;
 pub(crate) mod cel;
 pub(crate) mod definition;
+mod embedded;
 mod lists;
 mod patterns;
 mod scale;

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::embedded;
 use crate::codec::parse::{COMPLAINTS_MAX, shown_path};
 
 /// Drops what the schema does not name; `unknown` gets the paths.
@@ -16,19 +17,21 @@ fn prune_in(value: &mut Value, schema: &Value, kept: bool, path: &mut String, un
     let preserve = kept || schema["x-kubernetes-preserve-unknown-fields"] == true;
     match value {
         Value::Object(map) => {
-            let embedded = schema["x-kubernetes-embedded-resource"] == true;
+            let embedded = embedded::is(schema);
             let properties = schema["properties"].as_object();
             let additional = &schema["additionalProperties"];
             let mut dropped = Vec::new();
             for (key, inner) in map.iter_mut() {
-                if embedded && matches!(key.as_str(), "apiVersion" | "kind" | "metadata") {
+                if embedded && matches!(key.as_str(), "apiVersion" | "kind") {
                     continue;
                 }
                 if !path.is_empty() {
                     path.push('.');
                 }
                 path.push_str(key);
-                if let Some(schema) = properties.and_then(|p| p.get(key)) {
+                if embedded && key == "metadata" {
+                    embedded::prune(inner, &shown_path(path), unknown);
+                } else if let Some(schema) = properties.and_then(|p| p.get(key)) {
                     prune_in(inner, schema, false, path, unknown);
                 } else if additional.is_object() {
                     prune_in(inner, additional, false, path, unknown);

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::cel::Validations;
-use super::{lists, scale, schema, validate};
+use super::{embedded, lists, scale, schema, validate};
 use crate::codec::decode::{self, Decoded};
 use crate::codec::jsonpath;
 use crate::kinds::columns::human_duration;
@@ -108,6 +108,7 @@ impl Custom {
         let mut errors = Vec::new();
         validate::validate(new, old, &self.schema, "", &mut errors);
         errors.extend(self.scale.iter().flat_map(|paths| scale::validate(new, paths, false)));
+        errors.extend(embedded::validate(new, &self.schema));
         errors.extend(lists::validate(new, old, &self.schema));
         errors
     }
