@@ -1,5 +1,8 @@
 //! JSON patch (RFC 6902) within the API server's limits. What an operation does is the library's. Pure.
 
+use std::borrow::Cow;
+
+use edge_protocol::json::SetField;
 use json_patch::{PatchOperation, patch_unsafe};
 use serde::Deserialize;
 use serde_json::Value;
@@ -104,7 +107,8 @@ fn apply(target: &mut Value, operation: &Value, limits: &mut Limits) -> Result<(
     if !matches!(verb, "add" | "remove" | "replace" | "test" | "move" | "copy") && operation.is_object() {
         return Err(JsonPatchError::Inapplicable(format!("unexpected kind: {verb}")));
     }
-    let parsed = PatchOperation::deserialize(operation)
+    let operation = from_start(target, operation, verb);
+    let parsed = PatchOperation::deserialize(&*operation)
         .map_err(|error| JsonPatchError::Malformed(format!("error decoding patch: {error}")))?;
     let path = parsed.path().as_str();
     let inapplicable = |verb: &str, at: &str| {
@@ -139,6 +143,39 @@ fn apply(target: &mut Value, operation: &Value, limits: &mut Limits) -> Result<(
     patch_unsafe(target, std::slice::from_ref(&parsed)).map_err(|_| inapplicable(verb, path))
 }
 
+/// The operation with places that are counted from the end of a list (`/-1`) as places from its start. RFC 6902 knows none
+/// of these; Kubernetes keeps them for the clients that use them. A list to which something is added has one place more, and
+/// the target of a move is left alone: it counts after what is moved has gone.
+fn from_start<'a>(target: &Value, operation: &'a Value, verb: &str) -> Cow<'a, Value> {
+    let mut operation = Cow::Borrowed(operation);
+    for field in ["path", "from"] {
+        if field == "path" && verb == "move" {
+            continue;
+        }
+        let more = usize::from(field == "path" && matches!(verb, "add" | "copy"));
+        if let Some(path) = operation[field].as_str().and_then(|path| counted(target, path, more)) {
+            operation.to_mut().set(field, path.into());
+        }
+    }
+    operation
+}
+
+/// The path with places from the start; `None` when it has only such places.
+fn counted(target: &Value, path: &str, more: usize) -> Option<String> {
+    let (mut out, mut found) = (String::new(), false);
+    let mut steps = path.strip_prefix('/')?.split('/').peekable();
+    while let Some(step) = steps.next() {
+        let more = if steps.peek().is_none() { more } else { 0 };
+        let back = step.strip_prefix('-').and_then(|number| number.parse::<usize>().ok()).filter(|back| *back > 0);
+        let length = || target.pointer(&out).and_then(Value::as_array).map(|items| items.len() + more);
+        let place = back.and_then(|back| length()?.checked_sub(back));
+        found |= place.is_some();
+        out.push('/');
+        out += &place.map_or_else(|| step.to_owned(), |place| place.to_string());
+    }
+    found.then_some(out)
+}
+
 /// How many elements of a list change their place when one is put in or taken out at a path.
 fn shifted(target: &Value, path: &str) -> usize {
     let Some((list, place)) = path.rsplit_once('/') else { return 0 };
@@ -168,6 +205,28 @@ mod tests {
         ]);
         json_patch(&mut value, &patch).unwrap();
         assert_eq!(value, json!({"a": [0, 1, 2, 9], "m": {}, "n": 1}));
+    }
+
+    #[test]
+    fn places_may_be_counted_from_the_end() {
+        let patched = |patch: Value| {
+            let mut value = json!({"a": [1, 2, [3, 4]], "m": {"-1": 5}});
+            json_patch(&mut value, &patch).map(|()| value)
+        };
+        for (patch, expected) in [
+            (json!([{"op": "replace", "path": "/a/-1", "value": 9}]), json!([1, 2, 9])),
+            (json!([{"op": "remove", "path": "/a/-3"}]), json!([2, [3, 4]])),
+            (json!([{"op": "add", "path": "/a/-1", "value": 9}]), json!([1, 2, [3, 4], 9])),
+            (json!([{"op": "add", "path": "/a/-2", "value": 9}]), json!([1, 2, 9, [3, 4]])),
+            (json!([{"op": "replace", "path": "/a/-1/-2", "value": 9}]), json!([1, 2, [9, 4]])),
+            (json!([{"op": "copy", "from": "/a/-2", "path": "/a/0"}]), json!([2, 1, 2, [3, 4]])),
+            (json!([{"op": "test", "path": "/a/-2", "value": 2}]), json!([1, 2, [3, 4]])),
+        ] {
+            assert_eq!(patched(patch.clone()).map(|value| value["a"].clone()), Ok(expected), "{patch}");
+        }
+        let field = patched(json!([{"op": "replace", "path": "/m/-1", "value": 6}])).unwrap();
+        assert_eq!(field["m"], json!({"-1": 6}), "in a map it is a name");
+        assert!(patched(json!([{"op": "remove", "path": "/a/-4"}])).is_err());
     }
 
     #[test]
