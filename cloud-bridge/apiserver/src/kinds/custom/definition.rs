@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::{FINALIZER, approval, cel, patterns, scale, structural};
 use crate::codec::decode;
 use crate::kinds::columns::{NAME, name};
+use crate::kinds::defaults::drop_zero;
 use crate::kinds::kind::{Kind, PLAIN, any_status, keep_status, spec_changed};
 use crate::patch::merge_keys::{META, Type, map, object};
 use crate::resource::rules::Rules;
@@ -38,6 +39,7 @@ pub(crate) static KIND: Kind = Kind {
     create: |obj| {
         let mut errors = validate(obj);
         errors.extend(schemas(obj));
+        errors.extend(preserving(obj));
         approval::create(obj, &mut errors);
         errors
     },
@@ -54,6 +56,9 @@ static KEYS: Type = Type { fields: &[META, object("status", &STATUS)] };
 static STATUS: Type = Type { fields: &[map("conditions", &["type"])] };
 
 fn default(obj: &mut Value) {
+    if let Some(spec) = obj.get_mut("spec") {
+        drop_zero(spec, &["preserveUnknownFields"]);
+    }
     let Some(names) = obj.at_mut(&["spec", "names"]).filter(|names| names.is_object()) else { return };
     let kind = names["kind"].as_str().unwrap_or_default().to_owned();
     if names["singular"].as_str().unwrap_or_default().is_empty() {
@@ -89,12 +94,23 @@ fn update(new: &Value, old: &Value) -> Vec<FieldError> {
         errors.extend(schemas(new).into_iter().filter(|error| !before.contains(error)));
     }
     approval::update(new, old, &mut errors);
+    if preserving(old).is_none() {
+        errors.extend(preserving(new));
+    }
     for field in ["group", "scope"] {
         if new["spec"][field] != old["spec"][field] {
             errors.push(FieldError::invalid(format!("spec.{field}"), &new["spec"][field], "field is immutable"));
         }
     }
     errors
+}
+
+/// Refuses the word of v1beta1 for objects without a schema: objects would lose what theirs does not name (K8s
+/// apiextensions-apiserver pkg/apis/apiextensions/validation, `validatePreserveUnknownFields`).
+fn preserving(definition: &Value) -> Option<FieldError> {
+    const FIELD: &str = "preserveUnknownFields";
+    let why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
+    (definition["spec"][FIELD] == true).then(|| FieldError::invalid(format!("spec.{FIELD}"), &true.into(), why))
 }
 
 /// Objects of several versions would have to be converted by a webhook, which is never called here. Of a single one nothing
@@ -206,5 +222,24 @@ fn versions(spec: &Value, errors: &mut Vec<FieldError>) {
             &spec["versions"],
             "must have exactly one version marked as storage version",
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definition_that_would_prune_what_it_preserves_is_refused() {
+        let definition = |preserve: Value| json!({"spec": {"preserveUnknownFields": preserve}});
+        let fields = |errors: Vec<FieldError>| {
+            errors.into_iter().filter(|error| error.field == "spec.preserveUnknownFields").count()
+        };
+        let (yes, no) = (definition(json!(true)), definition(json!(false)));
+        assert_eq!((fields((KIND.create)(&yes)), fields((KIND.create)(&no))), (1, 0));
+        assert_eq!((fields(update(&yes, &no)), fields(update(&yes, &yes))), (1, 0));
+        let mut plain = no;
+        default(&mut plain);
+        assert_eq!(plain, json!({"spec": {}}), "false is what Go leaves out");
     }
 }
