@@ -150,6 +150,24 @@ async fn updates_conflict_with_appliers() {
 }
 
 #[tokio::test]
+async fn scales_are_applied() {
+    let api = Api::open().await;
+    let path = api.group_path("apps/v1", "deployments/d");
+    api.patch(&format!("{path}?fieldManager=gitops"), APPLY, deployment(1)).await.ok();
+    let scale = |replicas: i64| json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"}, "spec": {"replicas": replicas}});
+    let apply = |query: &str| format!("{path}/scale?{query}");
+    api.patch(&apply(""), APPLY, scale(2)).await.fails_with(422, "is required for apply patch");
+    api.patch(&apply("fieldManager=scaler"), APPLY, scale(2)).await.fails_with(409, "conflict with \"gitops\"");
+    let forced = api.patch(&apply("fieldManager=scaler&force=true"), APPLY, scale(2)).await.ok();
+    assert_eq!((&forced["kind"], &forced["spec"]["replicas"]), (&json!("Scale"), &json!(2)));
+    let live = api.get(&path).await.ok();
+    let scaler = entry(&live, "scaler").unwrap();
+    assert_eq!((&scaler["operation"], &scaler["subresource"]), (&json!("Apply"), &json!("scale")));
+    assert_eq!(scaler["fieldsV1"], json!({"f:spec": {"f:replicas": {}}}));
+    assert!(entry(&live, "gitops").unwrap()["fieldsV1"]["f:spec"].get("f:replicas").is_none());
+}
+
+#[tokio::test]
 async fn status_writes_change_no_other_entry() {
     let api = Api::open().await;
     let path = api.group_path("apps/v1", "deployments/d");

@@ -18,7 +18,7 @@ use apimachinery::meta;
 pub(crate) const JSON: &str = "application/json-patch+json";
 pub(crate) const MERGE: &str = "application/merge-patch+json";
 pub(crate) const STRATEGIC: &str = "application/strategic-merge-patch+json";
-const APPLY: &str = "application/apply-patch+yaml";
+pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 
 /// PATCH with the body's content type.
 pub(crate) fn patch(ctx: &mut Context<'_>, content_type: &str, body: &Bytes) -> ApiResult<Answer> {

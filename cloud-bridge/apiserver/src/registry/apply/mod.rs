@@ -27,10 +27,7 @@ const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 /// PATCH with `application/apply-patch+yaml`.
 pub(crate) fn apply(ctx: &mut Context<'_>, body: &Bytes, dry_run: bool) -> ApiResult<Answer> {
-    if ctx.query.text("fieldManager").is_empty() {
-        let error = FieldError::required("fieldManager", "is required for apply patch");
-        return Err(ApiError::options("PatchOptions", &error));
-    }
+    named(ctx)?;
     let Body { object: mut applied, written, strict } = body::read(ctx, body)?;
     if meta::text(&applied, "name").is_empty() {
         let name = ctx.path.name.clone();
@@ -86,6 +83,27 @@ pub(crate) fn apply(ctx: &mut Context<'_>, body: &Bytes, dry_run: bool) -> ApiRe
         meta::set(&mut merged, "uid", uid.into());
     }
     Ok(Answer::Object(200, update::replace(ctx, &mut store, &current, merged, None, dry_run)?))
+}
+
+/// Appliers have a name.
+fn named(ctx: &Context<'_>) -> ApiResult<()> {
+    if ctx.query.text("fieldManager").is_empty() {
+        let error = FieldError::required("fieldManager", "is required for apply patch");
+        return Err(ApiError::options("PatchOptions", &error));
+    }
+    Ok(())
+}
+
+/// Applies a part of the live object, which the context's writer writes by a subresource. Returns the object as it is then,
+/// and its managedFields.
+///
+/// # Errors
+/// An applier without a name, and conflicts.
+pub(crate) fn part(ctx: &Context<'_>, live: &Value, applied: &Value) -> ApiResult<(Value, Value)> {
+    named(ctx)?;
+    let set = FieldSet::of(applied, ctx.resource.strategy().shape(), &mut Budget::default()).map_err(too_many)?;
+    let (merged, entries) = laid_over(ctx, live, applied, set)?;
+    Ok((merged, entries.write()))
 }
 
 /// Refuses an object that is meant by its uid and has gone: it is not made anew (apiserver endpoints/handlers/patch.go,

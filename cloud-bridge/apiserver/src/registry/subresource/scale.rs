@@ -9,17 +9,22 @@ use serde_json::{Value, json};
 
 use crate::codec::jsonpath;
 use crate::codec::parse;
+use crate::codec::yaml::Document;
 use crate::patch::{merge_keys, strategic};
-use crate::registry::patch::{JSON, MERGE, STRATEGIC, apply_to};
-use crate::registry::{Answer, Context, update};
+use crate::registry::patch::{APPLY, JSON, MERGE, STRATEGIC, apply_to};
+use crate::registry::{Answer, Context, apply, update};
 use crate::resource::status::{ApiError, ApiResult};
 use crate::resource::strategy::ScalePaths;
 use crate::resource::typed;
 use apimachinery::field::FieldError;
+use apimachinery::json::text;
 use apimachinery::meta;
 use apimachinery::selector::format_label_selector;
 
-/// GET, PUT and PATCH, but no server-side apply.
+/// Memory that the values of an applied Scale may take.
+const SCALE_MAX: usize = 64 << 10;
+
+/// GET, PUT and PATCH.
 pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes) -> ApiResult<Answer> {
     let inner = ctx.inner;
     let mut store = inner.store();
@@ -38,6 +43,7 @@ pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes
         }
         "get" => return Ok(Answer::Plain(200, shown)),
         "update" => typed::read::<Scale>(body, "Scale")?,
+        "patch" if media == APPLY => applied(body, &ctx.path.name)?,
         "patch" => patched(shown, media, body, resource.is_custom())?,
         _ => return Err(ApiError::method_not_allowed()),
     };
@@ -46,18 +52,8 @@ pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes
         let error = FieldError::invalid("spec.replicas", &replicas.into(), "must be greater than or equal to 0");
         return Err(ApiError::invalid(&ctx.resource, &ctx.path.name, &[error]));
     }
-    let mut new = live.into_owned();
     let place = jsonpath::fields(&paths.spec_replicas).ok_or_else(ApiError::no_resource)?;
     let place: Vec<&str> = place.iter().map(String::as_str).collect();
-    new.set_at(&place, replicas.into());
-    if new.at_mut(&place).is_none_or(|set| *set != replicas) {
-        let why = format!("the object has something other than fields on the way to {}", place.join("."));
-        return Err(ApiError::unprocessable(why));
-    }
-    let version = meta::text(&wanted, "resourceVersion").to_owned();
-    if !version.is_empty() {
-        meta::set(&mut new, "resourceVersion", version.into());
-    }
     let dry_run = ctx.dry_run()?;
     let mut path = ctx.path.clone();
     path.subresource.clear();
@@ -75,15 +71,58 @@ pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes
         strict: None,
         cel: std::mem::take(&mut ctx.cel),
     };
+    let mut new = if media == APPLY {
+        let part = number_at(json!({}), &place, &wanted["spec"]["replicas"])?;
+        let (new, managed) = apply::part(&main, &live, &part)?;
+        main.managed = Some(managed);
+        new
+    } else {
+        number_at(live.into_owned(), &place, &replicas.into())?
+    };
+    let version = meta::text(&wanted, "resourceVersion");
+    if !version.is_empty() {
+        meta::set(&mut new, "resourceVersion", version.into());
+    }
     let stored = update::replace(&mut main, &mut store, &current, new, None, dry_run);
     ctx.cel = main.cel;
     let stored = stored?;
     Ok(Answer::Plain(200, show(&stored, paths)))
 }
 
+/// The object with a number of replicas. Null leaves it as it is.
+fn number_at(mut object: Value, place: &[&str], replicas: &Value) -> ApiResult<Value> {
+    if replicas.is_null() {
+        return Ok(object);
+    }
+    object.set_at(place, replicas.clone());
+    if object.at_mut(place).is_none_or(|set| set != replicas) {
+        let why = format!("the object has something other than fields on the way to {}", place.join("."));
+        return Err(ApiError::unprocessable(why));
+    }
+    Ok(object)
+}
+
+/// The Scale that is applied, with no more than its client wrote.
+fn applied(body: &Bytes, name: &str) -> ApiResult<Value> {
+    let document = Document::read_within(body, SCALE_MAX)
+        .map_err(|why| ApiError::bad_request(format!("error decoding YAML: {why}")))?;
+    let given = |field: &str| text(&document.value, field);
+    if (given("apiVersion"), given("kind")) != ("autoscaling/v1", "Scale") {
+        let (version, kind) = (given("apiVersion"), given("kind"));
+        return Err(ApiError::bad_request(format!("invalid object type: {version}, Kind={kind}")));
+    }
+    let scale = typed::value::<Scale>(document.value, "Scale")?;
+    match meta::text(&scale, "name") {
+        found if found.is_empty() || found == name => Ok(scale),
+        found => Err(ApiError::bad_request(format!(
+            "the name of the object ({found}) does not match the name on the URL ({name})"
+        ))),
+    }
+}
+
 /// The Scale that a patch makes. As for the object itself, custom kinds know no strategic merge.
 fn patched(shown: Value, media: &str, body: &Bytes, custom: bool) -> ApiResult<Value> {
-    let accepted = if custom { &[JSON, MERGE][..] } else { &[JSON, MERGE, STRATEGIC] };
+    let accepted = if custom { &[JSON, MERGE, APPLY][..] } else { &[JSON, MERGE, STRATEGIC, APPLY] };
     if !accepted.contains(&media) {
         return Err(ApiError::unsupported_media_type(&accepted.join(", ")));
     }
@@ -119,4 +158,33 @@ fn show(object: &Value, paths: &ScalePaths) -> Value {
         replicas => json!({ "replicas": replicas }),
     };
     json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn applied_scale_is_what_its_client_wrote() {
+        let read = |text: &'static str| applied(&Bytes::from_static(text.as_bytes()), "d");
+        let scale = read("apiVersion: autoscaling/v1\nkind: Scale\nspec: {replicas: 3}").unwrap();
+        assert_eq!(scale["spec"]["replicas"], 3);
+        assert!(read("{apiVersion: autoscaling/v1, kind: Scale}").unwrap()["spec"]["replicas"].is_null());
+        for wrong in [
+            "{apiVersion: apps/v1, kind: Deployment}",
+            "{apiVersion: autoscaling/v1, kind: Scale, metadata: {name: other}}",
+            "{apiVersion: autoscaling/v1, kind: Scale, spec: {replicas: many}}",
+            "[1]",
+        ] {
+            assert_eq!(read(wrong).unwrap_err().code, 400, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn number_is_put_where_fields_lead() {
+        let place = ["spec", "many", "bulbs"];
+        assert_eq!(number_at(json!({}), &place, &json!(2)), Ok(json!({"spec": {"many": {"bulbs": 2}}})));
+        assert_eq!(number_at(json!({}), &place, &Value::Null), Ok(json!({})), "nothing is applied");
+        assert_eq!(number_at(json!({"spec": {"many": 1}}), &place, &json!(2)).unwrap_err().code, 422);
+    }
 }
