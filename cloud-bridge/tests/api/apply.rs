@@ -247,7 +247,7 @@ async fn a_selector_is_taken_over_as_a_whole() {
 #[tokio::test]
 async fn schemas_of_custom_resources_decide_how_they_merge() {
     let api = Api::embedded(|_| {});
-    let port = json!({"type": "object", "properties": {
+    let port = json!({"type": "object", "required": ["port"], "properties": {
         "port": {"type": "integer"}, "mode": {"type": "string", "default": "plain"}, "v": {"type": "integer"}}});
     let spec = json!({"type": "object", "required": ["files"], "properties": {
         "files": {"type": "array", "items": {"type": "string"}},

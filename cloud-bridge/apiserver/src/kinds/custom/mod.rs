@@ -4,6 +4,7 @@ pub(crate) mod approval;
 pub(crate) mod cel;
 pub(crate) mod definition;
 mod embedded;
+mod list_types;
 mod lists;
 mod patterns;
 mod scale;

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{lists, patterns, schema as structure, validate};
+use super::{list_types, lists, patterns, schema as structure, validate};
 use apimachinery::field::{Errors, FieldError};
 use apimachinery::json::{entries, items, present, remove, text};
 
@@ -71,6 +71,7 @@ fn main(schema: &Value, level: Level, path: &str, programs: &mut usize, errors: 
     if schema[PRESERVE] == false {
         errors.push(wrong(PRESERVE, &schema[PRESERVE], "must be true or undefined"));
     }
+    list_types::check(schema, path, errors);
     combined(schema, (schema, path), path, programs, errors);
     if is(schema, EMBEDDED) && kind != "object" {
         let why = "must be object if x-kubernetes-embedded-resource is true";
