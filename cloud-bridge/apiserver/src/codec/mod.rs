@@ -1,5 +1,6 @@
 //! Bytes and JSON: how bodies are read, checked against types, and written. Knows no resource and no store.
 
+pub(crate) mod bounds;
 pub(crate) mod decode;
 pub(crate) mod jsonpath;
 pub(crate) mod messages;

@@ -7,6 +7,7 @@ use json_patch::{PatchOperation, patch_unsafe};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::codec::bounds::Size;
 use crate::codec::parse::DEPTH_MAX;
 
 /// Why a patch cannot be applied.
@@ -24,8 +25,8 @@ pub(crate) enum JsonPatchError {
 const MAX_OPERATIONS: usize = 10_000;
 /// How much the `copy` operations of one JSON patch may make, as the API server has it: the limit of a request.
 const MAX_COPIED: usize = 3 * 1024 * 1024;
-/// How many values the operations of one JSON patch may move about.
-const MAX_WORK: usize = 10_000_000;
+/// How many values the operations of one JSON patch may move about: some 10 ms.
+const MAX_WORK: usize = 1_000_000;
 
 /// Applies a JSON patch. Where it fails, the target is of no more use.
 pub(crate) fn json_patch(target: &mut Value, patch: &Value) -> Result<(), JsonPatchError> {
@@ -58,7 +59,7 @@ impl Limits {
 
     /// A value that is moved or copied to `path`: counts it, and keeps the object from nesting without end.
     fn carry(&mut self, value: &Value, path: &str, copy: bool) -> Result<(), JsonPatchError> {
-        let size = measure(value, DEPTH_MAX.saturating_sub(path.matches('/').count()))
+        let size = Size::of(value, DEPTH_MAX.saturating_sub(path.matches('/').count()))
             .ok_or_else(|| JsonPatchError::Malformed("the JSON patch nests too deep".into()))?;
         self.work(size.values)?;
         if copy {
@@ -71,34 +72,6 @@ impl Limits {
         }
         Ok(())
     }
-}
-
-#[derive(Default)]
-struct Size {
-    values: usize,
-    /// As text, about.
-    bytes: usize,
-}
-
-/// How large a value is; `None` when it is deeper than `depth`.
-fn measure(value: &Value, depth: usize) -> Option<Size> {
-    fn walk(value: &Value, depth: usize, size: &mut Size) -> Option<()> {
-        size.values += 1;
-        size.bytes += match value {
-            Value::String(text) => text.len() + 3,
-            _ => 4,
-        };
-        match value {
-            Value::Array(items) => items.iter().try_for_each(|item| walk(item, depth.checked_sub(1)?, size)),
-            Value::Object(map) => map.iter().try_for_each(|(key, inner)| {
-                size.bytes += key.len() + 4;
-                walk(inner, depth.checked_sub(1)?, size)
-            }),
-            _ => Some(()),
-        }
-    }
-    let mut size = Size::default();
-    walk(value, depth, &mut size).map(|()| size)
 }
 
 fn apply(target: &mut Value, operation: &Value, limits: &mut Limits) -> Result<(), JsonPatchError> {
@@ -277,5 +250,18 @@ mod tests {
         let value = json!({"a": vec![0; 100_000]});
         let first = json!({"op": "add", "path": "/a/0", "value": 1});
         assert!(refused(&value, &vec![first; 9000].into()).contains("moves too much"));
+    }
+
+    #[test]
+    fn wide_objects_are_moved_some_times_only() {
+        let wide: serde_json::Map<_, _> = (0..30_000).map(|at| (format!("k{at}"), json!("v"))).collect();
+        let value = json!({ "a": wide });
+        let moves = |count: usize| -> Value {
+            let there = json!({"op": "move", "from": "/a", "path": "/b"});
+            let back = json!({"op": "move", "from": "/b", "path": "/a"});
+            [there, back].into_iter().cycle().take(count).collect::<Vec<_>>().into()
+        };
+        json_patch(&mut value.clone(), &moves(32)).unwrap();
+        assert!(refused(&value, &moves(40)).contains("moves too much"));
     }
 }

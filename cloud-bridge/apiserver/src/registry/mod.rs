@@ -28,6 +28,7 @@ use super::storage::{Store, StoreError, Stored};
 use crate::admission::attributes::Attributes;
 use crate::auth::attributes as auth;
 use crate::auth::request_info::{Query, ResourcePath};
+use crate::codec::bounds;
 use crate::codec::decode::{Decoded, quantities};
 use crate::codec::parse;
 use crate::resource::status::{ApiError, ApiResult};
@@ -231,11 +232,21 @@ impl Context<'_> {
         Ok(value)
     }
 
+    /// Refuses an object that is larger than any of the kind may be.
+    ///
+    /// # Errors
+    /// What it has too much of.
+    pub(crate) fn bounded(&self, object: &Value) -> Result<(), String> {
+        let of_tenants = self.resource.decode.is_some() && self.resource.namespaced;
+        bounds::within(object, if of_tenants { bounds::VALUES_MAX } else { usize::MAX })
+    }
+
     /// The object in stored form, and its unknown fields.
     ///
     /// # Errors
-    /// A type error.
+    /// A type error, or the object is too large.
     pub(crate) fn checked(&self, mut value: Value) -> Result<Decoded, String> {
+        self.bounded(&value)?;
         if let Some(map) = value.as_object_mut() {
             map.remove("kind");
             map.remove("apiVersion");

@@ -1,0 +1,96 @@
+//! How large an object may be that somebody writes. It is checked, compared and encoded in one step of the thread, and
+//! patches could make it grow without end. Pure.
+
+use serde_json::Value;
+
+/// Bytes of an object as JSON, about: as many as etcd takes (`--max-request-bytes`).
+pub(crate) const BYTES_MAX: usize = 1536 * 1024;
+/// Values in a namespaced object of a built-in kind, which tenants write: a thousand endpoints have some 20,000.
+pub(crate) const VALUES_MAX: usize = 32 * 1024;
+
+/// Size of a value with all that is in it.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Size {
+    /// Every object, list, text, number and so on.
+    pub(crate) values: usize,
+    /// As text, about.
+    pub(crate) bytes: usize,
+}
+
+impl Size {
+    /// Measures a value; `None` when it is deeper than `depth`.
+    pub(crate) fn of(value: &Value, depth: usize) -> Option<Self> {
+        let mut size = Self::default();
+        size.add(value, depth).map(|()| size)
+    }
+
+    fn add(&mut self, value: &Value, depth: usize) -> Option<()> {
+        self.values += 1;
+        self.bytes += match value {
+            Value::String(text) => text.len() + 3,
+            _ => 4,
+        };
+        match value {
+            Value::Array(items) => items.iter().try_for_each(|item| self.add(item, depth.checked_sub(1)?)),
+            Value::Object(map) => map.iter().try_for_each(|(key, inner)| {
+                self.bytes += key.len() + 4;
+                self.add(inner, depth.checked_sub(1)?)
+            }),
+            _ => Some(()),
+        }
+    }
+}
+
+/// Refuses an object that is too large, or has more than `values` values. Its managedFields have a limit of their own:
+/// see `patch::budget`.
+///
+/// # Errors
+/// What it has too much of.
+pub(crate) fn within(object: &Value, values: usize) -> Result<(), String> {
+    let size = |value| Size::of(value, usize::MAX).unwrap_or_default();
+    let (all, owners) = (size(object), size(&object["metadata"]["managedFields"]));
+    if all.bytes.saturating_sub(owners.bytes) > BYTES_MAX {
+        return Err(format!("the object is too large: limit is {BYTES_MAX} bytes"));
+    }
+    if all.values.saturating_sub(owners.values) > values {
+        return Err(format!("the object has too many values: limit is {values}"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_value_and_key_counts() {
+        assert_eq!(Size::of(&json!({"a": ["xyz", 1]}), 2), Some(Size { values: 4, bytes: 4 + 5 + 4 + 6 + 4 }));
+        assert_eq!(Size::of(&json!({"a": ["xyz", 1]}), 1), None);
+    }
+
+    #[test]
+    fn large_objects_are_refused() {
+        let of = |bytes: usize| json!({"metadata": {"name": "a"}, "data": {"k": "x".repeat(bytes)}});
+        assert_eq!(within(&of(BYTES_MAX - 100), VALUES_MAX), Ok(()));
+        assert_eq!(within(&of(BYTES_MAX), VALUES_MAX).unwrap_err(), "the object is too large: limit is 1572864 bytes");
+    }
+
+    #[test]
+    fn objects_of_many_values_are_refused() {
+        let fields = |count: usize| -> Value {
+            (0..count).map(|at| (format!("k{at}"), json!({}))).collect::<serde_json::Map<_, _>>().into()
+        };
+        assert_eq!(within(&json!({"data": fields(VALUES_MAX - 3)}), VALUES_MAX), Ok(()));
+        let many = json!({"data": fields(VALUES_MAX)});
+        assert_eq!(within(&many, VALUES_MAX).unwrap_err(), "the object has too many values: limit is 32768");
+        assert_eq!(within(&many, usize::MAX), Ok(()));
+    }
+
+    #[test]
+    fn managed_fields_do_not_count() {
+        let owners = json!([{"manager": "x".repeat(BYTES_MAX), "fieldsV1": vec![1; VALUES_MAX]}]);
+        assert_eq!(within(&json!({"metadata": {"managedFields": owners}}), VALUES_MAX), Ok(()));
+    }
+}
