@@ -115,6 +115,30 @@ async fn a_forgotten_snapshot_can_be_gone_on_with() {
 }
 
 /// One that is not at hand is read while it is sent.
+/// In one step of the thread, neither all of a list is read nor many large objects.
+#[tokio::test]
+async fn large_lists_are_no_one_step_in_protobuf_or_with_a_limit() {
+    let api = Api::open().await;
+    if api.real {
+        return;
+    }
+    let path = api.path("configmaps");
+    for n in 0..8 {
+        let mut map = config(&format!("m{n}"), json!({}));
+        map["data"] = json!({ "text": "x".repeat(100_000) });
+        api.post(&path, map).await.ok();
+    }
+    let accept = [("accept", "application/vnd.kubernetes.protobuf")];
+    let (code, kind, bytes) = api.raw("GET", &path, &accept, Vec::new()).await;
+    assert_eq!((code, kind.as_str()), (200, "application/json"));
+    assert_eq!(names(&serde_json::from_slice(&bytes).unwrap()).len(), 8);
+    let first = api.get(&format!("{path}?limit=100")).await.ok();
+    assert_eq!(names(&first), ["m0", "m1", "m2", "m3", "m4", "m5"]);
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    let rest = api.get(&format!("{path}?limit=100&continue={token}")).await.ok();
+    assert_eq!((names(&rest).len(), &rest["metadata"]["continue"]), (2, &Value::Null));
+}
+
 #[tokio::test]
 async fn large_lists_come_in_parts_in_every_form_and_show_one_moment() {
     let api = Api::open().await;

@@ -1,7 +1,7 @@
 //! Answers in protobuf.
 
 use bytes::Bytes;
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
 use http::Response;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use serde_json::Value;
@@ -11,8 +11,11 @@ use super::body::{ApiBody, BodyError};
 use crate::codec::parse;
 use crate::codec::protobuf::{self, MEDIA_TYPE};
 
-/// An answer of JSON in protobuf. A list with more values than a body may have stays as it is: clients decode by the content
-/// type of the answer.
+/// Content type of a watch.
+pub(super) const WATCH: &str = "application/vnd.kubernetes.protobuf;stream=watch";
+
+/// An answer of JSON in protobuf. A list with more values than a body may have stays as it is, and so does one that is read
+/// while it is sent, since in protobuf its length comes first: clients decode by the content type of the answer.
 pub(super) fn encoded(response: Response<ApiBody>) -> Response<ApiBody> {
     let (mut parts, body) = response.into_parts();
     let (body, kind) = match body.into_full() {
@@ -23,13 +26,17 @@ pub(super) fn encoded(response: Response<ApiBody>) -> Response<ApiBody> {
                 None => (ApiBody::full(json), JSON),
             }
         }
-        Err(stream) => {
-            let framed = stream.map(|lines| frames(&lines?));
-            (ApiBody::stream(framed), "application/vnd.kubernetes.protobuf;stream=watch")
-        }
+        Err(stream) => (ApiBody::stream(stream), JSON),
     };
     parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     Response::from_parts(parts, body)
+}
+
+/// A watch in protobuf, of one whose parts are lines of JSON.
+pub(super) fn framed(
+    lines: impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static,
+) -> impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static {
+    lines.map(|lines| frames(&lines?))
 }
 
 /// Events as lines of JSON, which always come whole.

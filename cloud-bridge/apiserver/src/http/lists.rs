@@ -14,7 +14,6 @@ use super::body::BodyError;
 use super::output::{END, Form, list_head, list_item};
 use crate::registry::list::{Large, Listed};
 use crate::resource::Resource;
-use crate::resource::status::{ApiError, ApiResult};
 use crate::state::Inner;
 use crate::storage::{Most, Page, Stored};
 use apimachinery::flow::Flow;
@@ -75,7 +74,7 @@ impl Pages {
             // A selection may pass over many pages; the thread has other work.
             yield_now().await;
             let _step = self.inner.limits.steps.next(&self.flow).await;
-            let page = self.page(place.after.as_ref(), PAGE)?;
+            let page = self.page(place.after.as_ref())?;
             let mut out = Vec::new();
             if !std::mem::replace(&mut place.begun, true) {
                 let metadata = json!({ "resourceVersion": self.large.rev.to_string() });
@@ -93,20 +92,13 @@ impl Pages {
         }
     }
 
-    fn page(&self, after: Option<&ObjectKey>, most: Most) -> Result<Page, BodyError> {
+    fn page(&self, after: Option<&ObjectKey>) -> Result<Page, BodyError> {
         let Large { selection, rev, .. } = &self.large;
         let store = self.inner.store();
         let forgotten = |_| BodyError("the list took longer than its past is kept; ask for it with a limit".to_owned());
         store.knows(&self.resource.storage, *rev).map_err(forgotten)?;
-        let page = selection.page(&store, *rev, after, most);
+        let page = selection.page(&store, *rev, after, PAGE);
         page.map_err(|error| BodyError(error.to_string()))
-    }
-
-    /// All of it, for a form that has the length of the whole before its first item.
-    pub(super) fn at_hand(self) -> ApiResult<Bytes> {
-        let page = self.page(self.large.after.as_ref(), Most::ALL).map_err(|error| ApiError::internal(error.0))?;
-        let listed = Listed { items: page.items, rev: self.large.rev, next: None, remaining: None };
-        Ok(whole(&self.resource, self.form, &listed, self.now))
     }
 }
 

@@ -295,6 +295,9 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
         if streaming::wants_socket(parts) && encoding == Encoding::Json {
             return watch::over_socket(inner, stream, parts, (&permitted.flow, attributes));
         }
+        if binary {
+            return Ok(respond(200, binary::WATCH, ApiBody::stream(binary::framed(stream))));
+        }
         return Ok(respond(200, JSON, ApiBody::stream(stream)));
     }
     let all = attributes.verb == "deletecollection" && path.subresource.is_empty();
@@ -303,7 +306,7 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
     } else {
         account::awaited(&mut ctx, |ctx| verb(ctx, &attributes.verb, &content_type, &body)).await
     };
-    let answer = answer.and_then(|answer| encode(inner, permitted, &ctx, (form, binary), answer));
+    let answer = answer.map(|answer| encode(inner, permitted, &ctx, form, answer));
     let mut response = answer.unwrap_or_else(|error| failure(&error));
     warn(&mut response, &ctx.warnings);
     Ok(response)
@@ -374,24 +377,21 @@ fn encode(
     inner: &Arc<Inner>,
     permitted: &Permitted,
     ctx: &Context<'_>,
-    (form, binary): (Form, bool),
+    form: Form,
     answer: Answer,
-) -> ApiResult<Response<ApiBody>> {
+) -> Response<ApiBody> {
     let resource = &ctx.resource;
-    Ok(match answer {
+    match answer {
         Answer::Object(code, value) => json(code, output::object(resource, form, &value, ctx.now)),
         Answer::Stored(code, stored) => json(code, output::stored(resource, form, &stored, ctx.now)),
         Answer::List(listed) => json(200, lists::whole(resource, form, &listed, ctx.now)),
         Answer::Large(large) => {
             let (inner, resource, flow) = (Arc::clone(inner), Arc::clone(resource), permitted.flow.clone());
             let pages = lists::Pages { inner, resource, large, form, flow, now: ctx.now };
-            match binary {
-                true => json(200, pages.at_hand()?),
-                false => respond(200, JSON, ApiBody::stream(pages.stream())),
-            }
+            respond(200, JSON, ApiBody::stream(pages.stream()))
         }
         Answer::Plain(code, value) => json(code, value.to_string()),
-    })
+    }
 }
 
 /// How long one warning, and all warnings of an answer, may be; as the API server cuts them.

@@ -17,8 +17,9 @@ use apimachinery::selector::{FieldSelector, LabelSelector};
 
 /// The largest list without a limit that is made at once.
 const AT_HAND: Most = Most { items: usize::MAX, bytes: 64 << 10 };
-/// What is looked at for a page with a limit. A server may give fewer than asked for (K8s ListOptions, `limit`).
-const PAGE_BYTES: usize = 4 << 20;
+/// What is looked at for a page with a limit, in one step: rows and other forms are made of parsed objects. A server may give
+/// fewer than asked for (K8s ListOptions, `limit`).
+const PAGE_BYTES: usize = 512 << 10;
 /// How many objects after a page are counted.
 const COUNTED: u64 = 10_000;
 

@@ -30,6 +30,7 @@ pub(crate) struct Most {
     pub bytes: usize,
 }
 
+#[cfg(test)]
 impl Most {
     pub(crate) const ALL: Self = Self::items(usize::MAX);
 
