@@ -31,6 +31,11 @@ impl FieldSelector {
         self.0.is_empty()
     }
 
+    /// Whether it asks for nothing but metadata.
+    pub fn is_of_metadata(&self) -> bool {
+        self.0.iter().all(|(field, _, _)| field.starts_with("metadata."))
+    }
+
     /// The name that an object must have to be selected, if a term says so.
     pub fn name(&self) -> Option<&str> {
         self.wanted("metadata.name")

@@ -78,3 +78,12 @@ fn pods_of_other_nodes_are_told_without_parsing() {
     assert!(selector.may_match(&body("n-1.x")));
     assert!(!selector.may_match(&body("n-1.xy")) && !selector.may_match(&body("")));
 }
+
+#[test]
+fn selectors_of_metadata_need_no_more() {
+    for (selector, alone) in
+        [("", true), ("metadata.name=a,metadata.namespace!=b", true), ("metadata.name=a,type=b", false)]
+    {
+        assert_eq!(FieldSelector::parse(selector).unwrap().is_of_metadata(), alone, "{selector}");
+    }
+}

@@ -116,7 +116,7 @@ fn partial(value: &Value) -> Value {
 pub(crate) fn stored(resource: &Resource, form: Form, stored: &Stored, now: Timestamp) -> Bytes {
     match form {
         Form::Json => join(head(resource), &served(resource, stored)).into(),
-        Form::Metadata => bytes(&partial(stored.value())),
+        Form::Metadata => bytes(&partial(&stored.metadata())),
         Form::Table(include) => table(resource, stored.value(), include, now, &stored.rev.to_string(), true).into(),
     }
 }
@@ -173,7 +173,7 @@ pub(crate) fn list_item(resource: &Resource, form: Form, item: &Stored, now: Tim
         // Items of typed lists carry no kind; custom resources always do.
         Form::Json if resource.is_custom() => join(head(resource), &served(resource, item)),
         Form::Json => served(resource, item).into_owned(),
-        Form::Metadata => partial(item.value()).to_string().into_bytes(),
+        Form::Metadata => partial(&item.metadata()).to_string().into_bytes(),
         Form::Table(include) => row(resource, item.value(), include, now).to_string().into_bytes(),
     }
 }

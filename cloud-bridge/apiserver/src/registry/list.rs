@@ -1,5 +1,6 @@
 //! Lists: selectors, resourceVersion semantics, and pages that stay one consistent snapshot.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -80,10 +81,14 @@ impl Selection {
         if self.namespace.as_ref().is_some_and(|ns| *ns != stored.key.namespace) {
             return false;
         }
-        self.all()
-            || (self.fields.may_match(&stored.body)
-                && self.labels.matches(stored.value())
-                && self.fields.matches(stored.value(), |object, label| self.resource.strategy().field(object, label)))
+        if !self.fields.may_match(&stored.body) || !self.labels.is_empty() && !self.labels.matches(&stored.metadata()) {
+            return false;
+        }
+        if self.fields.is_empty() {
+            return true;
+        }
+        let object = if self.fields.is_of_metadata() { stored.metadata() } else { Cow::Borrowed(stored.value()) };
+        self.fields.matches(object.as_ref(), |object, label| self.resource.strategy().field(object, label))
     }
 
     /// The only object that can be selected, if the selector names one: a node's watch of one ConfigMap must not

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, params};
 
+use super::body::revision;
 use super::leases::LEASES;
 use super::rows::{deleted_state, place, unsigned};
 use super::snapshot::{Most, Walked};
@@ -195,7 +196,5 @@ impl Store {
 
 /// A state that was replaced; its revision is in its body only.
 pub(super) fn replaced(key: ObjectKey, body: Vec<u8>) -> Stored {
-    let stored = Stored::new(key, 0, body);
-    let rev = stored.value()["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
-    Stored::new(stored.key, rev.unwrap_or(0), stored.body)
+    Stored::new(key, revision(&body), body)
 }

@@ -4,6 +4,7 @@
 //! returns, and on the disk when `durable` says so; nobody is shown it before. Knows keys, bodies and revisions; the
 //! only fields of an object that it reads are in `metadata`, and the time of a Lease.
 
+mod body;
 mod clock;
 mod gone;
 mod history;
@@ -21,6 +22,7 @@ mod sync;
 mod tests;
 mod write;
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -94,6 +96,11 @@ impl Stored {
     /// The parsed body. Null when the row is damaged, which `quick_check` at opening makes improbable.
     pub(crate) fn value(&self) -> &Value {
         self.value.get_or_init(|| serde_json::from_slice(&self.body).unwrap_or_default())
+    }
+
+    /// The object, of which the metadata is there at least: no more is parsed for it.
+    pub(crate) fn metadata(&self) -> Cow<'_, Value> {
+        self.value.get().map_or_else(|| Cow::Owned(body::metadata(&self.body)), Cow::Borrowed)
     }
 }
 
