@@ -296,6 +296,30 @@ async fn reviews_are_found_and_can_only_be_asked() {
     }
 }
 
+/// Made once, when the object is stored.
+#[tokio::test]
+async fn writes_answer_with_the_bytes_that_a_get_gives() {
+    let api = Api::open().await;
+    let (path, one) = (api.path("configmaps"), api.path("configmaps/same"));
+    let object = |data: Value| {
+        let mut map = config("same", json!({}));
+        map["data"] = data;
+        map.to_string().into_bytes()
+    };
+    let labelled = json!({"metadata": {"labels": {"a": "b"}}}).to_string().into_bytes();
+    for (method, path, kind, body) in [
+        ("POST", &path, "application/json", object(json!({"k": "1"}))),
+        ("PUT", &one, "application/json", object(json!({"k": "2"}))),
+        ("PATCH", &one, "application/merge-patch+json", labelled.clone()),
+        ("PATCH", &one, "application/merge-patch+json", labelled),
+    ] {
+        let (code, _, answer) = api.raw(method, path, &[("content-type", kind)], body).await;
+        assert!((200..300).contains(&code), "{method}: {code}");
+        let (_, _, got) = api.raw("GET", &one, &[], Vec::new()).await;
+        assert_eq!(String::from_utf8_lossy(&answer), String::from_utf8_lossy(&got), "{method}");
+    }
+}
+
 /// What was got in protobuf and is put in protobuf changes nothing: both ways tell all of an object.
 #[tokio::test]
 async fn who_takes_protobuf_alone_gets_it() {

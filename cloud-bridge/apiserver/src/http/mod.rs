@@ -382,7 +382,6 @@ fn encode(
 ) -> Response<ApiBody> {
     let resource = &ctx.resource;
     match answer {
-        Answer::Object(code, value) => json(code, output::object(resource, form, &value, ctx.now)),
         Answer::Stored(code, stored) => json(code, output::stored(resource, form, &stored, ctx.now)),
         Answer::List(listed) => json(200, lists::whole(resource, form, &listed, ctx.now)),
         Answer::Large(large) => {

@@ -117,24 +117,15 @@ pub(crate) fn stored(resource: &Resource, form: Form, stored: &Stored, now: Time
     match form {
         Form::Json => join(head(resource), &served(resource, stored)).into(),
         Form::Metadata => bytes(&partial(&stored.metadata())),
-        Form::Table(include) => table(resource, stored.value(), include, now, &stored.rev.to_string(), true).into(),
-    }
-}
-
-/// One object in stored form.
-pub(crate) fn object(resource: &Resource, form: Form, value: &Value, now: Timestamp) -> Bytes {
-    match form {
-        Form::Json => bytes(&full(resource, value)),
-        Form::Metadata => bytes(&partial(value)),
         Form::Table(include) => {
-            let version = meta::text(value, "resourceVersion");
-            table(resource, value, include, now, version, true).into()
+            let value = stored.value();
+            table(resource, value, include, now, meta::text(value, "resourceVersion"), true).into()
         }
     }
 }
 
 /// The object as served, with kind and apiVersion.
-pub(crate) fn full(resource: &Resource, value: &Value) -> Value {
+fn full(resource: &Resource, value: &Value) -> Value {
     let mut value = value.clone();
     resource.to_served(&mut value);
     let mut map = Map::new();

@@ -1,5 +1,7 @@
 //! Creating an object.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde_json::Value;
 
@@ -8,7 +10,7 @@ use super::{cel, managed_fields};
 use crate::admission::{self, resource_quota};
 use crate::resource::object_meta;
 use crate::resource::status::{ApiError, ApiResult};
-use crate::storage::Store;
+use crate::storage::{Store, Stored};
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
 
@@ -21,7 +23,7 @@ pub(crate) fn create(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     let dry_run = ctx.dry_run()?;
     let inner = ctx.inner;
     let created = create_value(ctx, &mut inner.store(), value, dry_run)?;
-    Ok(Answer::Object(201, created))
+    Ok(Answer::Stored(201, created))
 }
 
 /// Creates a decoded object.
@@ -30,8 +32,8 @@ pub(crate) fn create_value(
     store: &mut Store,
     mut value: Value,
     dry_run: bool,
-) -> ApiResult<Value> {
-    let resource = std::sync::Arc::clone(&ctx.resource);
+) -> ApiResult<Arc<Stored>> {
+    let resource = Arc::clone(&ctx.resource);
     ctx.match_namespace(&mut value)?;
     if !meta::text(&value, "resourceVersion").is_empty() {
         return Err(ApiError::unknown("resourceVersion should not be set on objects to be created"));
@@ -64,7 +66,7 @@ pub(crate) fn create_value(
     meta::set(&mut value, "managedFields", managed);
     let value = named(ctx, store, value, generated)?;
     if dry_run {
-        return Ok(value);
+        return Ok(Stored::unwritten(value));
     }
     ctx.inner.quotas.admit(ctx.user, &ctx.resource)?;
     resource_quota::write(store, charges)?;
@@ -91,8 +93,8 @@ fn named(ctx: &Context<'_>, store: &Store, mut value: Value, generated: bool) ->
     Ok(value)
 }
 
-fn insert(ctx: &Context<'_>, store: &mut Store, value: Value) -> ApiResult<Value> {
+fn insert(ctx: &Context<'_>, store: &mut Store, value: Value) -> ApiResult<Arc<Stored>> {
     let stored = store.write(&ctx.resource.storage, value, None, ctx.resource.life())?;
     ctx.inner.quotas.charge(ctx.user, &ctx.resource, &stored);
-    Ok(stored.value().clone())
+    Ok(stored)
 }

@@ -60,9 +60,7 @@ pub(crate) struct Context<'a> {
 
 /// What a verb answers.
 pub(crate) enum Answer {
-    /// An object of the resource with its HTTP code. The value is in the stored form.
-    Object(u16, Value),
-    /// An object at hand in stored form, not parsed.
+    /// An object of the resource with its HTTP code, whose bytes are at hand.
     Stored(u16, Arc<Stored>),
     /// A list of objects.
     List(list::Listed),

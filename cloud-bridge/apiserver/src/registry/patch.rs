@@ -63,7 +63,7 @@ pub(crate) fn patch(ctx: &mut Context<'_>, content_type: &str, body: &Bytes) -> 
     }
     ctx.match_namespace(&mut patched)?;
     // A uid in a patch is no precondition, as it is in a PUT: it is a change that validation refuses.
-    Ok(Answer::Object(200, update::replace(ctx, &mut store, &current, patched, None, dry_run)?))
+    Ok(Answer::Stored(200, update::replace(ctx, &mut store, &current, patched, None, dry_run)?))
 }
 
 fn typed(

@@ -29,13 +29,13 @@ pub(crate) fn update(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     let Some(current) = current else {
         if ctx.path.subresource.is_empty() && ctx.resource.rules().allow_create_on_update {
             ctx.may_create()?;
-            return Ok(Answer::Object(201, create::create_value(ctx, &mut store, value, dry_run)?));
+            return Ok(Answer::Stored(201, create::create_value(ctx, &mut store, value, dry_run)?));
         }
         return Err(ApiError::not_found(&ctx.resource, &ctx.path.name));
     };
     let uid = meta::text(&value, "uid").to_owned();
     let uid = (!uid.is_empty()).then_some(uid);
-    Ok(Answer::Object(200, replace(ctx, &mut store, &current, value, uid.as_deref(), dry_run)?))
+    Ok(Answer::Stored(200, replace(ctx, &mut store, &current, value, uid.as_deref(), dry_run)?))
 }
 
 fn check_name(ctx: &Context<'_>, value: &mut Value) -> ApiResult<()> {
@@ -60,7 +60,7 @@ pub(crate) fn replace(
     mut new: Value,
     uid: Option<&str>,
     dry_run: bool,
-) -> ApiResult<Value> {
+) -> ApiResult<Arc<Stored>> {
     let resource = Arc::clone(&ctx.resource);
     let old = as_now(&resource, current.value());
     let old = old.as_ref();
@@ -111,23 +111,23 @@ pub(crate) fn replace(
     meta::set(&mut new, "managedFields", owners.clone());
     let managed = ctx.managed.take().unwrap_or_else(|| managed_fields::updated(ctx, &sent, &new, old));
     if new == *old && managed_fields::same_owners(&managed, owners) {
-        return Ok(new);
+        return Ok(Stored::unwritten(new));
     }
     meta::set(&mut new, "managedFields", managed);
     if should_delete(&resource, &new, old) {
         if !dry_run {
             store.delete(&resource.storage, current)?;
         }
-        return Ok(new);
+        return Ok(Stored::unwritten(new));
     }
     if dry_run {
-        return Ok(new);
+        return Ok(Stored::unwritten(new));
     }
     ctx.inner.quotas.admit(ctx.user, &ctx.resource)?;
     resource_quota::write(store, charges)?;
     let stored = store.write(&resource.storage, new, Some(current), resource.life())?;
     ctx.inner.quotas.charge(ctx.user, &ctx.resource, &stored);
-    Ok(stored.value().clone())
+    Ok(stored)
 }
 
 /// What is stored, by the rules of now: a bridge of an earlier version may have written it, with other defaults. Kubernetes

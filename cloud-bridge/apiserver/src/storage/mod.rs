@@ -83,6 +83,15 @@ impl Stored {
         Self { key, rev, body: body.into(), value: OnceLock::new() }
     }
 
+    /// The object as it would be stored: of a dry run, or of a write that changes nothing.
+    pub(crate) fn unwritten(value: Value) -> Arc<Self> {
+        let body = serde_json::to_vec(&value).unwrap_or_default();
+        let rev = value["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
+        let stored = Self::new(ObjectKey::of(&value), rev.unwrap_or_default(), body);
+        let _ = stored.value.set(value);
+        Arc::new(stored)
+    }
+
     /// This state as if it had been written at `rev`: what a watch shows of an object that left it.
     pub(crate) fn at(&self, rev: u64) -> Arc<Self> {
         deleted_state(self, rev)

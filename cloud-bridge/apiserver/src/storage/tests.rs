@@ -379,6 +379,14 @@ fn what_waits_for_a_watcher_is_not_parsed() {
 }
 
 #[test]
+fn unwritten_object_has_its_bytes_and_revision() {
+    let value = json!({"metadata": {"name": "x", "namespace": "a", "resourceVersion": "7"}});
+    let stored = Stored::unwritten(value.clone());
+    assert_eq!((stored.rev, stored.key.name.as_str(), stored.value()), (7, "x", &value));
+    assert_eq!(stored.body, value.to_string());
+}
+
+#[test]
 fn renewals_are_seen_at_once_and_written_at_an_orderly_end() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = open(&dir);

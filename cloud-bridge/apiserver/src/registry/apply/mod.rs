@@ -61,7 +61,7 @@ pub(crate) fn apply(ctx: &mut Context<'_>, body: &Bytes, dry_run: bool) -> ApiRe
         own(ctx, &mut entries, set)?;
         ctx.managed = Some(entries.write());
         duplicates(ctx, strict)?;
-        return Ok(Answer::Object(201, create::create_value(ctx, &mut store, applied, dry_run)?));
+        return Ok(Answer::Stored(201, create::create_value(ctx, &mut store, applied, dry_run)?));
     };
     let live = resource.read(current.value());
     let (mut merged, entries) = laid_over(ctx, live.as_ref(), &applied, set)?;
@@ -83,7 +83,7 @@ pub(crate) fn apply(ctx: &mut Context<'_>, body: &Bytes, dry_run: bool) -> ApiRe
         // What is merged has the live object's: validation refuses any other.
         meta::set(&mut merged, "uid", uid.into());
     }
-    Ok(Answer::Object(200, update::replace(ctx, &mut store, &current, merged, None, dry_run)?))
+    Ok(Answer::Stored(200, update::replace(ctx, &mut store, &current, merged, None, dry_run)?))
 }
 
 /// Appliers have a name.

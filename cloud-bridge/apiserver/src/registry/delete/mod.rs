@@ -30,7 +30,7 @@ const SHOWN: usize = 1 << 20;
 /// What became of the object.
 pub(crate) struct Outcome {
     /// Its last or present state.
-    pub object: Value,
+    pub object: Arc<Stored>,
     /// False while grace or finalizers hold it.
     pub deleted: bool,
 }
@@ -57,12 +57,12 @@ fn warn_of_orphans(ctx: &mut Context<'_>, options: &Options) {
 
 fn answer(resource: &Resource, outcome: Outcome) -> Answer {
     if !outcome.deleted || resource.rules().return_deleted_object {
-        return Answer::Object(200, outcome.object);
+        return Answer::Stored(200, outcome.object);
     }
     let mut details = json!({
-        "name": meta::text(&outcome.object, "name"),
+        "name": outcome.object.key.name,
         "kind": resource.plural,
-        "uid": meta::text(&outcome.object, "uid"),
+        "uid": meta::text(outcome.object.value(), "uid"),
     });
     if !resource.group.is_empty() {
         details.set("group", resource.group.as_ref().into());
@@ -141,7 +141,7 @@ pub(crate) fn remove(
     }
     let mut object = current.value().clone();
     let graceful = match before(resource, &mut object, &mut options, now) {
-        Graceful::Pending => return Ok(Outcome { object: current.value().clone(), deleted: false }),
+        Graceful::Pending => return Ok(Outcome { object: Arc::clone(current), deleted: false }),
         Graceful::No => false,
         Graceful::Yes => true,
     };
@@ -159,7 +159,7 @@ pub(crate) fn remove(
         return mark(store, resource, current, object, options.dry_run);
     }
     if options.dry_run {
-        return Ok(Outcome { object, deleted: true });
+        return Ok(Outcome { object: Stored::unwritten(object), deleted: true });
     }
     let mut last = Arc::clone(current);
     if graceful {
@@ -167,7 +167,7 @@ pub(crate) fn remove(
         last = store.write(&resource.storage, object, Some(current), None)?;
     }
     let last = store.delete(&resource.storage, &last)?;
-    Ok(Outcome { object: last.value().clone(), deleted: true })
+    Ok(Outcome { object: last, deleted: true })
 }
 
 fn mark(
@@ -178,10 +178,10 @@ fn mark(
     dry_run: bool,
 ) -> ApiResult<Outcome> {
     if dry_run || object == *current.value() {
-        return Ok(Outcome { object, deleted: false });
+        return Ok(Outcome { object: Stored::unwritten(object), deleted: false });
     }
     let stored = store.write(&resource.storage, object, Some(current), None)?;
-    Ok(Outcome { object: stored.value().clone(), deleted: false })
+    Ok(Outcome { object: stored, deleted: false })
 }
 
 /// Whether it is the object, and the version, that the client means.
@@ -221,20 +221,21 @@ fn remove_namespace(
     options: &Options,
     now: Timestamp,
 ) -> ApiResult<Outcome> {
-    let mut object = current.value().clone();
-    if !meta::deleting(&object) {
+    let object = current.value();
+    if !meta::deleting(object) {
+        let mut object = object.clone();
         meta::set(&mut object, "deletionTimestamp", meta::rfc3339(now).into());
         object.set_at(&["status", "phase"], "Terminating".into());
         let finalizers = collector_finalizers(resource, &object, options);
         meta::set_finalizers(&mut object, &finalizers);
         return mark(store, resource, current, object, options.dry_run);
     }
-    if object["spec"]["finalizers"].as_array().is_some_and(|f| !f.is_empty()) || !meta::finalizers(&object).is_empty() {
-        return Ok(Outcome { object, deleted: false });
+    if object["spec"]["finalizers"].as_array().is_some_and(|f| !f.is_empty()) || !meta::finalizers(object).is_empty() {
+        return Ok(Outcome { object: Arc::clone(current), deleted: false });
     }
     if options.dry_run {
-        return Ok(Outcome { object, deleted: true });
+        return Ok(Outcome { object: Arc::clone(current), deleted: true });
     }
     let last = store.delete(&resource.storage, current)?;
-    Ok(Outcome { object: last.value().clone(), deleted: true })
+    Ok(Outcome { object: last, deleted: true })
 }

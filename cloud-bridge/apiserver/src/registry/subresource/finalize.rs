@@ -7,6 +7,7 @@ use crate::registry::write;
 use crate::registry::{Answer, Context};
 use crate::resource::status::{ApiError, ApiResult};
 use crate::state;
+use crate::storage::Stored;
 use apimachinery::meta;
 
 /// PUT of `namespaces/NAME/finalize`: replaces `spec.finalizers` only.
@@ -26,9 +27,9 @@ pub(crate) fn finalize(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer>
         new.set("spec", serde_json::json!({}));
     }
     if dry_run {
-        return Ok(Answer::Object(200, new));
+        return Ok(Answer::Stored(200, Stored::unwritten(new)));
     }
     write::rewrite(&mut store, &ctx.resource, &current, new.clone())?;
     let stored = store.get(&ctx.resource.storage, &current.key)?;
-    Ok(stored.map_or(Answer::Object(200, new), |stored| Answer::Stored(200, stored)))
+    Ok(Answer::Stored(200, stored.unwrap_or_else(|| Stored::unwritten(new))))
 }

@@ -86,7 +86,7 @@ pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes
     let stored = update::replace(&mut main, &mut store, &current, new, None, dry_run);
     ctx.cel = main.cel;
     let stored = stored?;
-    Ok(Answer::Plain(200, show(&stored, paths)))
+    Ok(Answer::Plain(200, show(stored.value(), paths)))
 }
 
 /// The object with a number of replicas. Null leaves it as it is.
