@@ -12,6 +12,8 @@ use serde_json::{Map, Value};
 pub(crate) const DEPTH_MAX: usize = 96;
 /// What the values of one body may take in memory, roughly: a text of 3 MiB can ask for a hundred times its size.
 pub(crate) const MEMORY_MAX: usize = 48 * 1024 * 1024;
+/// The same of a body for a kind that tenants write: what an object of it may have (`bounds`), and its managedFields.
+pub(crate) const TENANT_MEMORY_MAX: usize = 16 * 1024 * 1024;
 /// One value, and one object with the room that it makes for its first fields and its typed form.
 const VALUE_COST: usize = 32;
 const OBJECT_COST: usize = 640;
@@ -36,7 +38,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), serde_json::Er
 /// # Errors
 /// As `parse`.
 pub(crate) fn parse_within(bytes: &[u8], memory: usize) -> Result<(Value, Vec<String>), serde_json::Error> {
-    let mut reading = Reading { budget: Budget(memory), ..Reading::default() };
+    let mut reading = Reading { budget: Budget::of(memory), ..Reading::default() };
     let value = read(bytes, &mut reading)?;
     Ok((value, reading.duplicates))
 }
@@ -91,6 +93,11 @@ impl Default for Budget {
 }
 
 impl Budget {
+    /// A budget of so much memory.
+    pub(crate) fn of(memory: usize) -> Self {
+        Self(memory)
+    }
+
     /// Charges for a value and the text that it holds.
     ///
     /// # Errors
@@ -249,6 +256,7 @@ impl<'de> Visitor<'de> for Node<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::bounds;
     use super::*;
 
     fn error(body: &str) -> String {
@@ -275,6 +283,16 @@ mod tests {
             assert!(error(&body).starts_with("the body has too many values"), "{element}");
         }
         assert!(parse(format!("\"{}\"", "x".repeat(3_000_000)).as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn bodies_for_tenants_kinds_have_fewer_values() {
+        let fields = |count: usize| {
+            let fields: Vec<String> = (0..count).map(|at| format!("\"k{at}\":\"\"")).collect();
+            parse_within(format!("{{{}}}", fields.join(",")).as_bytes(), TENANT_MEMORY_MAX).map(drop)
+        };
+        assert!(fields(bounds::VALUES_MAX).is_ok());
+        assert!(fields(200_000).unwrap_err().to_string().starts_with(TOO_MANY));
     }
 
     #[test]

@@ -55,8 +55,6 @@ const JSON: &str = "application/json";
 /// The content types of objects, and of custom ones.
 const OBJECTS: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 const CUSTOM: &str = "application/json, application/yaml";
-/// Memory that the values of a body in YAML may take: it is read twice.
-const YAML_MEMORY: usize = parse::MEMORY_MAX / 2;
 
 /// A request that its user may make. Its body, which may be large, is read only now.
 pub(crate) struct Permitted {
@@ -190,14 +188,15 @@ struct Sent {
     strict: Option<String>,
 }
 
-/// The body as JSON, and its content type. Typed Go clients send protobuf for built-in kinds. `kind` names the object in errors.
-fn body_as_json(parts: &Parts, body: Bytes, most: usize, kind: &str) -> ApiResult<Sent> {
+/// The body as JSON, and its content type. Typed Go clients send protobuf for built-in kinds. `kind` names the object in errors;
+/// its values may take so much `memory`.
+fn body_as_json(parts: &Parts, body: Bytes, most: usize, kind: &str, memory: usize) -> ApiResult<Sent> {
     let content_type = header(&parts.headers, &CONTENT_TYPE);
     let sent = |json, strict| Sent { json, content_type: JSON.to_owned(), strict };
     match encoding::media(content_type) {
         _ if body.is_empty() => {}
         protobuf::MEDIA_TYPE => {
-            return match protobuf::decode(&body) {
+            return match protobuf::decode_within(&body, memory) {
                 Ok(object) => Ok(sent(object.to_string().into(), None)),
                 Err(protobuf::DecodeError::UnknownKind { .. }) => Err(ApiError::unsupported_media_type(OBJECTS)),
                 Err(error) => Err(ApiError::bad_request(error.to_string())),
@@ -211,7 +210,8 @@ fn body_as_json(parts: &Parts, body: Bytes, most: usize, kind: &str) -> ApiResul
                 let why = bare(why);
                 ApiError::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why}"))
             };
-            let document = Document::read_within(&body, YAML_MEMORY).map_err(refuse)?;
+            // It is read twice.
+            let document = Document::read_within(&body, memory / 2).map_err(refuse)?;
             // Aliases can make much of a short text.
             let json = document.value.to_string();
             if json.len() > most {
@@ -244,7 +244,8 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
     let sent = if serves == Some(Serves::PodProxy) { body.clone() } else { Bytes::new() };
     let body = if sent.is_empty() { body } else { Bytes::new() };
     let kind = resource.as_deref().map_or(path.resource.as_str(), |resource| &resource.kind);
-    let Sent { json: body, content_type, strict } = body_as_json(parts, body, permitted.body_max(), kind)?;
+    let memory = resource.as_deref().map_or(parse::TENANT_MEMORY_MAX, Resource::body_memory);
+    let Sent { json: body, content_type, strict } = body_as_json(parts, body, permitted.body_max(), kind, memory)?;
     if reviews::is(path) && Form::negotiate(accepted, query)? != Form::Json {
         // A review has no metadata that could be shown alone, and makes no rows.
         return Err(ApiError::not_acceptable());

@@ -139,7 +139,8 @@ impl Context<'_> {
     /// Reads a body as an object of the resource, in stored form: typed, without kind and apiVersion.
     pub(crate) fn decode(&mut self, body: &Bytes) -> ApiResult<Value> {
         let resource = Arc::clone(&self.resource);
-        let (value, duplicates) = parse::parse(body).map_err(|e| self.unrecognized(&parse::reason(&e), body))?;
+        let read = parse::parse_within(body, resource.body_memory());
+        let (value, duplicates) = read.map_err(|e| self.unrecognized(&parse::reason(&e), body))?;
         self.check_kind(&value, body)?;
         self.typed(value, duplicates, Some(body)).map_err(|text| {
             ApiError::bad_request(format!(
@@ -235,8 +236,7 @@ impl Context<'_> {
     /// # Errors
     /// What it has too much of.
     pub(crate) fn bounded(&self, object: &Value) -> Result<(), String> {
-        let of_tenants = self.resource.decode.is_some() && self.resource.namespaced;
-        bounds::within(object, if of_tenants { bounds::VALUES_MAX } else { usize::MAX })
+        bounds::within(object, if self.resource.is_of_tenants() { bounds::VALUES_MAX } else { usize::MAX })
     }
 
     /// The object in stored form, and its unknown fields.

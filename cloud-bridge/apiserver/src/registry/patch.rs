@@ -39,7 +39,7 @@ pub(crate) fn patch(ctx: &mut Context<'_>, content_type: &str, body: &Bytes) -> 
         let error = FieldError::forbidden("force", "may not be specified for non-apply patch");
         return Err(ApiError::options("PatchOptions", &error));
     }
-    let (patch, duplicates) = parse::parse(body)
+    let (patch, duplicates) = parse::parse_within(body, resource.body_memory())
         .map_err(|e| ApiError::bad_request(format!("error decoding patch: {}", parse::reason(&e))))?;
     let inner = ctx.inner;
     let mut store = inner.store();

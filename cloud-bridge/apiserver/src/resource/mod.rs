@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::codec::decode;
+use crate::codec::{decode, parse};
 use rules::Rules;
 use strategy::Strategy;
 
@@ -143,6 +143,16 @@ impl Resource {
     /// A stored object by the rules of now.
     pub(crate) fn read<'a>(&self, stored: &'a Value) -> Cow<'a, Value> {
         self.strategy().read(stored).map_or(Cow::Borrowed(stored), Cow::Owned)
+    }
+
+    /// Whether tenants write it: a built-in kind in a namespace.
+    pub(crate) fn is_of_tenants(&self) -> bool {
+        self.decode.is_some() && self.namespaced
+    }
+
+    /// What the values of a body may take in memory, in bytes.
+    pub(crate) fn body_memory(&self) -> usize {
+        if self.is_of_tenants() { parse::TENANT_MEMORY_MAX } else { parse::MEMORY_MAX }
     }
 
     /// For how long an object stays without another write, if not for ever.

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::status::{ApiError, ApiResult};
 use crate::codec::decode::check;
-use crate::codec::parse::{parse, reason, shown_path};
+use crate::codec::parse::{TENANT_MEMORY_MAX, parse_within, reason, shown_path};
 
 /// Reads the body of a subresource or of options as the type `T`, which has no unknown fields then.
 ///
@@ -15,7 +15,7 @@ use crate::codec::parse::{parse, reason, shown_path};
 /// 400: it is no JSON object, or a field has the wrong type.
 pub(crate) fn read<T: DeserializeOwned + Serialize>(body: &Bytes, kind: &str) -> ApiResult<Value> {
     let refuse = |why: String| ApiError::bad_request(format!("the body cannot be handled as a {kind}: {why}"));
-    let (value, _) = parse(body).map_err(|e| refuse(reason(&e)))?;
+    let (value, _) = parse_within(body, TENANT_MEMORY_MAX).map_err(|e| refuse(reason(&e)))?;
     self::value::<T>(value, kind)
 }
 

@@ -38,7 +38,16 @@ pub(crate) enum DecodeError {
 ///
 /// # Errors
 /// See `DecodeError`.
-pub(crate) fn decode(body: &[u8]) -> Result<Value, DecodeError> {
+#[cfg(test)]
+fn decode(body: &[u8]) -> Result<Value, DecodeError> {
+    decode_within(body, parse::MEMORY_MAX)
+}
+
+/// The same of a body whose values may take so much memory.
+///
+/// # Errors
+/// See `DecodeError`.
+pub(crate) fn decode_within(body: &[u8], memory: usize) -> Result<Value, DecodeError> {
     let body = body.strip_prefix(MAGIC).ok_or(DecodeError::NoMagic)?;
     let (mut api_version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
     for field in wire::fields(body) {
@@ -60,7 +69,7 @@ pub(crate) fn decode(body: &[u8]) -> Result<Value, DecodeError> {
     let Some(message) = messages::message(&messages::message_name(group, version, &kind)) else {
         return Err(DecodeError::UnknownKind { api_version, kind });
     };
-    let mut object = Reader::default().read(message, raw, 0)?;
+    let mut object = Reader(Budget::of(memory)).read(message, raw, 0)?;
     object.insert("apiVersion".to_owned(), api_version.into());
     object.insert("kind".to_owned(), kind.into());
     Ok(Value::Object(object))
@@ -273,6 +282,8 @@ mod tests {
             assert!(body.len() < 3_200_000);
             assert_eq!(decode(&body), Err(DecodeError::Exhausted(Exhausted)), "{element:?}");
         }
+        let few = body("v1", "ConfigMap", &field(1, &reference.repeat(20)));
+        assert!(decode_within(&few, 30_000).is_ok() && decode_within(&few, 2_000).is_err());
         let json = [b"[".to_vec(), b"{},".repeat(100_000), b"0]".to_vec()].concat();
         assert!(Reader::default().json(&[&[0x0a][..], &varint(json.len()), &json].concat()).is_err());
     }

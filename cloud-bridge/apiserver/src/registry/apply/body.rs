@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::codec::decode::Decoded;
-use crate::codec::parse::{COMPLAINTS_MAX, MEMORY_MAX, TOO_MANY};
+use crate::codec::parse::{COMPLAINTS_MAX, TOO_MANY};
 use crate::codec::yaml::Document;
 use crate::patch::budget::Budget;
 use crate::patch::field_set::{self, FieldSet};
@@ -15,10 +15,6 @@ use crate::patch::shape::Shape;
 use crate::registry::Context;
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::{json, meta};
-
-/// Memory that the values of an applied object may take: the live object, the merged one and what is stored are there at
-/// the same time.
-const APPLIED_MAX: usize = MEMORY_MAX / 2;
 
 /// What a client applies.
 pub(super) struct Body {
@@ -40,7 +36,8 @@ pub(super) fn read(ctx: &Context<'_>, body: &Bytes) -> ApiResult<Body> {
         TOO_MANY => too_large("values"),
         _ => ApiError::bad_request(format!("error decoding YAML: {why}")),
     };
-    let document = Document::read_within(body, APPLIED_MAX).map_err(|why| refuse(&why))?;
+    // The live object, the merged one and what is stored are there at the same time.
+    let document = Document::read_within(body, ctx.resource.body_memory() / 2).map_err(|why| refuse(&why))?;
     let strict = document.strict();
     let kind = match &document.value {
         Value::Object(_) | Value::Null => kind_of(json::text(&document.value, "apiVersion"), &document.value),

@@ -126,7 +126,7 @@ fn patched(shown: Value, media: &str, body: &Bytes, custom: bool) -> ApiResult<V
     if !accepted.contains(&media) {
         return Err(ApiError::unsupported_media_type(&accepted.join(", ")));
     }
-    let (change, _) = parse::parse(body)
+    let (change, _) = parse::parse_within(body, parse::TENANT_MEMORY_MAX)
         .map_err(|e| ApiError::bad_request(format!("error decoding patch: {}", parse::reason(&e))))?;
     let wanted = apply_to(shown, &change, media, |shown, change| strategic::apply(&merge_keys::OBJECT, shown, change))?;
     typed::value::<Scale>(wanted, "Scale")
