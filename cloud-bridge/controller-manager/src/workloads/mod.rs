@@ -17,6 +17,7 @@ mod engine;
 mod history;
 mod index;
 mod job;
+mod limit;
 mod node;
 mod now;
 mod options;

@@ -8,15 +8,16 @@ use super::context::{Context, GENERATION_LABEL};
 use super::fit::tolerate;
 use crate::workloads::claim::controller_reference;
 use crate::workloads::history::HASH_LABEL;
-use crate::workloads::plan::{Plan, WRITES};
+use crate::workloads::limit::limited;
+use crate::workloads::plan::Plan;
 use crate::workloads::template;
 use crate::workloads::world::Kind;
 
 /// Makes pods for these nodes.
 pub(super) fn create_on(context: &Context<'_>, nodes: &[&str]) -> Plan {
     let namespace = context.set.metadata.namespace.as_deref().unwrap_or_default();
-    let pods = nodes.iter().take(WRITES).map(|node| pod(context, node));
-    Plan::slow_start(pods.map(|pod| context.teller().create_pod(namespace, pod)).collect())
+    let pods = nodes.iter().map(|node| pod(context, node));
+    Plan::slow_start(limited(pods.map(|pod| context.teller().create_pod(namespace, pod))))
 }
 
 /// The pod for a node.

@@ -1,11 +1,15 @@
 //! The pods of a Job: their indexes, and how they are made of its template (K8s pkg/controller/job/indexed_job_utils.go).
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSelector, PodTemplateSpec};
+use serde_json::Value;
 
 use super::context::{Context, Progress};
 use super::marks::{FAILURES, Failures, IGNORED_FAILURES, INDEX, TRACKING, failures_of_index};
 use super::policy::{self, Verdict};
 use crate::workloads::claim::controller_reference;
+use crate::workloads::limit::limited;
 use crate::workloads::plan::Action;
 use crate::workloads::pod::Pod;
 use crate::workloads::template;
@@ -17,10 +21,11 @@ const PREFIX_MAX: usize = 58;
 /// Makes pods without an index.
 pub(super) fn create(context: &Context<'_>, count: usize) -> Vec<Action> {
     let prefix = template::prefix(name(context));
-    (0..count).map(|_| create_one(context, &tracked(context), &prefix)).collect()
+    let pod = Arc::new(pod(context, &tracked(context), &prefix));
+    (0..count).map(|_| create_one(context, Arc::clone(&pod))).collect()
 }
 
-/// Makes a pod for each of the indexes.
+/// Makes a pod for each of the indexes, as far as one plan goes.
 pub(super) fn create_indexed(context: &Context<'_>, progress: &Progress<'_>, indexes: &[i32]) -> Vec<Action> {
     let mut base = tracked(context);
     if let Some(spec) = &mut base.spec {
@@ -42,9 +47,9 @@ pub(super) fn create_indexed(context: &Context<'_>, progress: &Progress<'_>, ind
         if let Some(spec) = &mut template.spec {
             spec.hostname = Some(format!("{}-{index}", name(context)));
         }
-        create_one(context, &template, &prefix(name(context), *index))
+        create_one(context, pod(context, &template, &prefix(name(context), *index)))
     };
-    indexes.iter().map(one).collect()
+    limited(indexes.iter().map(one))
 }
 
 /// The failures of an index after the end of its last pod.
@@ -73,10 +78,12 @@ fn tracked(context: &Context<'_>) -> PodTemplateSpec {
     template
 }
 
-fn create_one(context: &Context<'_>, template: &PodTemplateSpec, prefix: &str) -> Action {
-    let meta = &context.job.metadata;
-    let pod = template::pod(template, prefix, &controller_reference(Kind::Job, meta));
-    context.teller().create_pod(meta.namespace.as_deref().unwrap_or_default(), pod)
+fn pod(context: &Context<'_>, template: &PodTemplateSpec, prefix: &str) -> Value {
+    template::pod(template, prefix, &controller_reference(Kind::Job, &context.job.metadata))
+}
+
+fn create_one(context: &Context<'_>, pod: impl Into<Arc<Value>>) -> Action {
+    context.teller().create_pod(context.job.metadata.namespace.as_deref().unwrap_or_default(), pod)
 }
 
 fn add_index_variable(container: &mut Container) {

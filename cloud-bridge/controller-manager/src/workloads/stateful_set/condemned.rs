@@ -1,14 +1,14 @@
 //! The pods beyond those that are wanted: the highest ordinal goes first (K8s
 //! pkg/controller/statefulset/stateful_set_control.go `processCondemned`).
 
-use super::context::{BATCH, Context, Step};
-use crate::workloads::plan::Plan;
+use super::context::{Context, Step};
+use crate::workloads::plan::{Plan, WRITES};
 use crate::workloads::world::World;
 
 pub(super) fn step(context: &Context<'_>, _world: &World) -> Step {
     let going = context.condemned.values().rev();
     if !context.is_ordered() {
-        let alive = going.filter(|pod| !pod.is_deleting()).take(BATCH);
+        let alive = going.filter(|pod| !pod.is_deleting()).take(WRITES);
         return Step::of(alive.map(|pod| context.delete(pod)).collect());
     }
     let Some(last) = context.condemned.values().next_back() else { return Step::Done };

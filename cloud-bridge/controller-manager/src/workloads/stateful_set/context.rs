@@ -16,8 +16,6 @@ use crate::workloads::pod::Pod;
 use crate::workloads::world::Kind;
 
 const COMPONENT: &str = "statefulset-controller";
-/// So many writes are made in one go (K8s `MaxBatchSize`).
-pub(super) const BATCH: usize = 500;
 
 /// What a step comes to.
 pub(super) enum Step {

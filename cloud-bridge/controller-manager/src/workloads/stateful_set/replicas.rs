@@ -1,8 +1,9 @@
 //! The pods that are wanted: made one after the other, or all at once (K8s
 //! pkg/controller/statefulset/stateful_set_control.go `processReplica`).
 
-use super::context::{BATCH, Context, Step, is_running_and_ready};
+use super::context::{Context, Step, is_running_and_ready};
 use super::{claims, retention, stateful_pod};
+use crate::workloads::limit::limited;
 use crate::workloads::plan::Plan;
 use crate::workloads::pod::Pod;
 use crate::workloads::world::World;
@@ -30,20 +31,15 @@ fn in_order(context: &Context<'_>, world: &World) -> Step {
 
 /// All of them, and first the claims that they mount.
 fn at_once(context: &Context<'_>, world: &World) -> Step {
-    let mut plans = Vec::new();
-    for ordinal in context.ordinals() {
-        let step = match context.replicas.get(&ordinal) {
-            None => missing(context, world, ordinal),
-            Some(pod) => present(context, world, ordinal, pod),
-        };
-        if let Step::Do(plan) = step {
-            plans.push(plan);
-        }
-        if plans.len() == BATCH {
-            break;
-        }
-    }
-    Step::of(plans.into_iter().flat_map(|plan| plan.actions).collect())
+    let steps = context.ordinals().map(|ordinal| match context.replicas.get(&ordinal) {
+        None => missing(context, world, ordinal),
+        Some(pod) => present(context, world, ordinal, pod),
+    });
+    let actions = steps.flat_map(|step| match step {
+        Step::Do(plan) => plan.actions,
+        Step::Wait | Step::Done => Vec::new(),
+    });
+    Step::of(limited(actions))
 }
 
 /// Makes the claims of a pod, then the pod.
