@@ -63,7 +63,26 @@ pub(super) fn attacks(tenant: &Tenant) -> Vec<Attack<'_>> {
     let moved = Value::from(moved).to_string().into_bytes();
     let apps = path("apps/v1/deployments");
     let strategic = deployment("strategic", 3_000);
+    let there = json!({"op": "move", "from": "/data", "path": "/other"});
+    let back = json!({"op": "move", "from": "/other", "path": "/data"});
+    let moves: Vec<Value> = (0..400).map(|at| if at % 2 == 0 { there.clone() } else { back.clone() }).collect();
+    let moves = Value::from(moves).to_string().into_bytes();
+    let moved_about = keys(30_000, 0);
+    let longer = "x".repeat(500_000);
     vec![
+        tenant.making("moves of wide objects", maps, move |asker, random| {
+            let name = named(random, 5);
+            asker.ask("POST", &path("configmaps"), JSON, &map(&name, &moved_about));
+            asker.ask("PATCH", &format!("{}/{name}", path("configmaps")), OPERATIONS, &moves)
+        }),
+        tenant.making("objects that grow", &["apps/v1/deployments"], move |asker, random| {
+            let name = named(random, 5);
+            asker.ask("POST", &path("apps/v1/deployments"), JSON, deployment(&name, 1).to_string().as_bytes());
+            let more = json!([{"op": "add", "path": "/spec/template/spec/containers/0/env/-",
+                "value": {"name": named(random, 1_000_000), "value": longer}}]);
+            let object = format!("{}/{name}", path("apps/v1/deployments"));
+            asker.ask("PATCH", &object, OPERATIONS, more.to_string().as_bytes())
+        }),
         tenant.repeated("protobuf bombs", move |asker, random| {
             asker.ask(random.one(&["POST", "GET", "PUT"]), &path("configmaps"), PROTOBUF, &bombs)
         }),

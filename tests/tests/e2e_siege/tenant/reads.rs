@@ -2,9 +2,16 @@
 
 use serde_json::json;
 
-use super::{Tenant, named, path};
+use super::{JSON, Tenant, named, path};
 use crate::siege::Attack;
 
+/// Content types with an `Accept` header behind them.
+const FORMS: [&str; 4] = [
+    JSON,
+    "application/json\r\naccept: application/vnd.kubernetes.protobuf",
+    "application/json\r\naccept: application/yaml",
+    "application/json\r\naccept: application/json;as=Table;v=v1;g=meta.k8s.io",
+];
 /// Below the limit of a request's head.
 const LONG: usize = 5_000;
 
@@ -16,7 +23,15 @@ pub(super) fn attacks(tenant: &Tenant) -> Vec<Attack<'_>> {
     let documents = ["/openapi/v2", "/openapi/v3", "/openapi/v3/apis/apps/v1", "/openapi/v3/api/v1", "/apis", "/api"];
     let listed = ["configmaps", "events", "pods", "services", "secrets", "apps/v1/replicasets"];
     let reviews = ["selfsubjectaccessreviews", "selfsubjectrulesreviews"];
+    let wide: serde_json::Map<_, _> = (0..30_000).map(|at| (format!("k{at}"), json!("v"))).collect();
     vec![
+        tenant.making("large objects in every form", &["configmaps"], move |asker, random| {
+            let map = json!({"metadata": {"name": named(random, 40)}, "data": wide});
+            asker.post(&path("configmaps"), &map);
+            let query =
+                random.one(&["", "?limit=500", "?labelSelector=a", "?watch=1&timeoutSeconds=1&labelSelector=!a"]);
+            asker.ask("GET", &format!("{}{query}", path("configmaps")), random.one(&FORMS), b"")
+        }),
         tenant.repeated("selectors", move |asker, random| {
             let collection = path(random.one(&listed));
             let query =

@@ -140,6 +140,35 @@ pub(super) fn attacks(tenant: &Tenant) -> Vec<Attack<'_>> {
                 "spec": {"minAvailable": "50%", "selector": {}}});
             asker.post(&path("policy/v1/poddisruptionbudgets"), &budget)
         }),
+        tenant.making(
+            "replicas of large templates",
+            &["apps/v1/statefulsets", "batch/v1/jobs", "apps/v1/controllerrevisions", "pods"],
+            |asker, random| {
+                let name = named(random, 5);
+                let env: Vec<Value> = (0..3_000).map(|at| json!({"name": format!("V{at}"), "value": "v"})).collect();
+                let containers: Vec<Value> = (0..3)
+                    .map(|at| json!({"name": format!("c{at}"), "image": "none.example/none", "env": env}))
+                    .collect();
+                let mut set = workload(&name, 200, json!({"containers": containers}));
+                set["spec"]["podManagementPolicy"] = json!("Parallel");
+                asker.post(&path("apps/v1/statefulsets"), &set);
+                let mut pod = template(&name, json!({"containers": containers, "restartPolicy": "Never"}));
+                pod["metadata"] = json!({});
+                let job = json!({"metadata": {"name": name}, "spec": {"parallelism": 200, "completions": 200,
+                    "completionMode": "Indexed", "template": pod}});
+                asker.post(&path("batch/v1/jobs"), &job)
+            },
+        ),
+        tenant.making("revisions of large templates", APPS, |asker, random| {
+            let name = named(random, 5);
+            let mut deployment = workload(&name, 0, json!({}));
+            deployment["spec"]["revisionHistoryLimit"] = json!(400);
+            asker.post(&path("apps/v1/deployments"), &deployment);
+            let env = json!([{"name": "A", "value": format!("{}{}", random.below(1_000_000), "x".repeat(1_000_000))}]);
+            let containers = json!([{"name": "c", "image": "none.example/none", "env": env}]);
+            let patch = json!({"spec": {"template": {"spec": {"containers": containers}}}}).to_string();
+            asker.ask("PATCH", &format!("{}/{name}", path("apps/v1/deployments")), MERGE, patch.as_bytes())
+        }),
         tenant.making("claims", &["persistentvolumeclaims"], |asker, random| {
             let claim = json!({"metadata": {"name": named(random, 500)}, "spec": {"accessModes": ["ReadWriteOnce"],
                 "storageClassName": named(random, 9), "resources": {"requests": {"storage": "1Gi"}}}});
