@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Tenant, named, path};
+use super::{POD, Tenant, named, path};
 use crate::siege::Attack;
 
 const MERGE: &str = "application/merge-patch+json";
@@ -168,6 +168,16 @@ pub(super) fn attacks(tenant: &Tenant) -> Vec<Attack<'_>> {
             let containers = json!([{"name": "c", "image": "none.example/none", "env": env}]);
             let patch = json!({"spec": {"template": {"spec": {"containers": containers}}}}).to_string();
             asker.ask("PATCH", &format!("{}/{name}", path("apps/v1/deployments")), MERGE, patch.as_bytes())
+        }),
+        tenant.making("large ConfigMaps that a pod names", &["configmaps"], |asker, random| {
+            let map = json!({"metadata": {"name": named(random, 60)}, "data": {"a": "x".repeat(1_000_000)}});
+            asker.post(&path("configmaps"), &map);
+            let (_, bait) = asker.answer("GET", &format!("{}/{POD}", path("pods")), "", b"")?;
+            let bait: Value = serde_json::from_slice(&bait).ok()?;
+            let volume = |at: usize| json!({"name": format!("v{at}"), "configMap": {"name": format!("x-{at}"), "optional": true}});
+            let volumes: Vec<Value> = (0..60).map(volume).collect();
+            let spec = template("x", json!({"nodeName": bait["spec"]["nodeName"], "volumes": volumes}))["spec"].take();
+            asker.post(&path("pods"), &json!({"metadata": {"name": "names-all"}, "spec": spec}))
         }),
         tenant.making("claims", &["persistentvolumeclaims"], |asker, random| {
             let claim = json!({"metadata": {"name": named(random, 500)}, "spec": {"accessModes": ["ReadWriteOnce"],
