@@ -277,9 +277,12 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
             let place = inner.limits.enter(&permitted.flow, attributes).ok_or_else(ApiError::busy)?;
             return connect::connect(inner, &ctx, attributes, parts, place).await;
         }
-        Some(Serves::PodProxy) => return pod_proxy::answer(inner, &ctx, parts, sent).await,
+        Some(Serves::PodProxy) => {
+            let of = (&permitted.flow, attributes);
+            return pod_proxy::answer(inner, &ctx, parts, sent, of).await;
+        }
         Some(Serves::Proxy) => return node_proxy::answer(&ctx, parts).await,
-        Some(Serves::Log) => return log(inner, &ctx, parts).await,
+        Some(Serves::Log) => return log(inner, &ctx, parts, (&permitted.flow, attributes)).await,
         _ => {}
     }
     let form = Form::negotiate(accepted, query)?;
@@ -415,7 +418,12 @@ fn warn(response: &mut Response<ApiBody>, warnings: &[String]) {
     }
 }
 
-async fn log(inner: &Arc<Inner>, ctx: &Context<'_>, parts: &Parts) -> ApiResult<Response<ApiBody>> {
+async fn log(
+    inner: &Arc<Inner>,
+    ctx: &Context<'_>,
+    parts: &Parts,
+    (flow, attributes): (&Flow, &Attributes),
+) -> ApiResult<Response<ApiBody>> {
     if !matches!(parts.method, Method::GET | Method::HEAD) {
         return Err(ApiError::method_not_allowed());
     }
@@ -423,9 +431,12 @@ async fn log(inner: &Arc<Inner>, ctx: &Context<'_>, parts: &Parts) -> ApiResult<
         return Ok(typed(204, "text/plain", Bytes::new()));
     };
     let backend = inner.backend.get().ok_or_else(|| ApiError::unavailable("no node is connected"))?;
+    // The request ends with its answer, the log over a socket does not.
+    let place = streaming::wants_socket(parts).then(|| inner.limits.enter(flow, attributes).ok_or_else(ApiError::busy));
+    let place = place.transpose()?;
     let stream = backend.logs(pod, options).await.map_err(|e| pod::backend_error(&e))?;
-    if streaming::wants_socket(parts) {
-        let answer = streaming::log(stream, parts).map_err(connect::refusal)?;
+    if let Some(place) = place {
+        let answer = streaming::log(stream, parts, place).map_err(connect::refusal)?;
         return Ok(answer.map(|()| ApiBody::full(Vec::new())));
     }
     let stream = futures::StreamExt::map(stream, |item| item.map_err(|e| BodyError(e.to_string())));

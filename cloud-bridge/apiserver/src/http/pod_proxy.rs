@@ -13,11 +13,14 @@ use kubelet_api::streaming::{OnUpgrade, proxy};
 
 use super::body::{ApiBody, BodyError};
 use super::links;
+use crate::auth::Attributes;
 use crate::registry::Context;
 use crate::registry::subresource::pod::{self, Proxied};
 use crate::registry::subresource::service;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::state::Inner;
+use crate::state::shares::Share;
+use apimachinery::flow::Flow;
 
 /// Segments of a path before the one that the pod is asked for: `api/v1/namespaces/NAMESPACE/pods/NAME/proxy`.
 const SEGMENTS: usize = 7;
@@ -43,6 +46,7 @@ pub(crate) async fn answer(
     ctx: &Context<'_>,
     parts: &Parts,
     body: Bytes,
+    (flow, attributes): (&Flow, &Attributes),
 ) -> ApiResult<Response<ApiBody>> {
     if ctx.verb.is_empty() && parts.method != Method::OPTIONS {
         return Err(ApiError::method_not_allowed());
@@ -68,13 +72,28 @@ pub(crate) async fn answer(
     let request = request.body(Full::new(body)).map_err(|error| ApiError::bad_request(error.to_string()))?;
     let backend = inner.backend.get().ok_or_else(|| ApiError::unavailable("no node is connected"))?;
     let client = upgrade.and_then(|_| parts.extensions.get::<OnUpgrade>().cloned());
-    let answer = proxy::request(Arc::clone(backend), pod, port, request, client).await;
+    // The request ends with its answer, an upgraded connection does not.
+    let place = client.as_ref().map(|_| inner.limits.enter(flow, attributes).ok_or_else(ApiError::busy)).transpose()?;
+    let answer = proxy::request(Arc::clone(backend), pod, port, request, client, place).await;
     let answer = answer.map_err(|why| ApiError::unavailable(format!("error trying to reach service: {why}")))?;
-    Ok(shown(answer, prefix, host).await)
+    let mut read: Option<Share> = None;
+    let room = |bytes: usize| {
+        if let Some(read) = &mut read {
+            return read.grow(bytes);
+        }
+        read = inner.limits.answers.take(flow, bytes);
+        read.is_some()
+    };
+    Ok(shown(answer, prefix, host, room).await)
 }
 
-/// What the pod answered, as the client gets it.
-async fn shown<B>(answer: Response<B>, prefix: String, host: String) -> Response<ApiBody>
+/// What the pod answered, as the client gets it. `room` is asked for what is read before any of it is sent.
+async fn shown<B>(
+    answer: Response<B>,
+    prefix: String,
+    host: String,
+    room: impl FnMut(usize) -> bool,
+) -> Response<ApiBody>
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: std::fmt::Display + Send + 'static,
@@ -97,7 +116,7 @@ where
         return Response::from_parts(head, ApiBody::stream(body));
     }
     head.headers.remove(header::CONTENT_LENGTH);
-    Response::from_parts(head, page(Box::pin(body), |link| through(link, &host, &prefix)).await)
+    Response::from_parts(head, page(Box::pin(body), room, |link| through(link, &host, &prefix)).await)
 }
 
 /// Whether what follows is a page that can be read.
@@ -107,9 +126,9 @@ fn is_page(headers: &HeaderMap) -> bool {
     kind == "text/html" && !headers.contains_key(header::CONTENT_ENCODING)
 }
 
-/// A page with its links led through here. One that is larger than anybody reads is passed on as it is, and so is one
-/// that breaks off.
-async fn page<S>(mut body: S, lead: impl Fn(&str) -> Option<String>) -> ApiBody
+/// A page with its links led through here. One that is larger than anybody reads, or for which there is no room while it
+/// comes, is passed on as it is, and so is one that breaks off.
+async fn page<S>(mut body: S, mut room: impl FnMut(usize) -> bool, lead: impl Fn(&str) -> Option<String>) -> ApiBody
 where
     S: Stream<Item = Result<Bytes, BodyError>> + Send + Unpin + 'static,
 {
@@ -117,7 +136,7 @@ where
     loop {
         match body.next().await {
             None => return ApiBody::full(links::rewritten(&read, lead)),
-            Some(Ok(more)) if read.len() + more.len() <= PAGE => read.extend_from_slice(&more),
+            Some(Ok(more)) if read.len() + more.len() <= PAGE && room(more.len()) => read.extend_from_slice(&more),
             Some(last) => {
                 let before = stream::iter([Ok(Bytes::from(read)), last]);
                 return ApiBody::stream(before.chain(body));
@@ -212,7 +231,26 @@ fn through(location: &str, host: &str, prefix: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::BodyExt;
+
     use super::*;
+
+    #[tokio::test]
+    async fn page_without_room_is_passed_on_as_it_comes() {
+        let body = async |most: usize| {
+            let parts = ["<a href=", "/x", ">"].map(|part| Ok(Bytes::from(part)));
+            let (mut left, mut asked) = (most, 0);
+            let room = |bytes: usize| {
+                asked += bytes;
+                left.checked_sub(bytes).inspect(|rest| left = *rest).is_some()
+            };
+            let page = page(stream::iter(parts), room, |link| Some(format!("/p{link}"))).await;
+            (page.collect().await.unwrap().to_bytes(), asked)
+        };
+        assert_eq!(body(100).await, (Bytes::from("<a href=/p/x>"), 11));
+        assert_eq!(body(9).await, (Bytes::from("<a href=/x>"), 10), "what follows is read as it is sent");
+        assert_eq!(body(0).await, (Bytes::from("<a href=/x>"), 8));
+    }
 
     #[test]
     fn the_path_of_the_pod_is_what_follows() {

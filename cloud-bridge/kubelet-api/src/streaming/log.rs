@@ -24,12 +24,16 @@ fn message(bytes: Bytes, base64: bool) -> Message {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use bytes::Bytes;
     use futures::{StreamExt, stream};
+    use http::request::Parts;
 
     use crate::streaming::messages::tests::got;
 
     async fn log(protocol: &str) -> Vec<u8> {
-        let answer = |parts: &_| crate::streaming::log(stream::iter([Ok("ab".into())]).boxed(), parts);
+        let answer = |parts: &_| crate::streaming::log(stream::iter([Ok("ab".into())]).boxed(), parts, ());
         let got = got(protocol, answer).await;
         assert!(got.starts_with(b"HTTP/1.1 101"));
         got
@@ -41,5 +45,22 @@ mod tests {
         let text = log("sec-websocket-protocol: base64.binary.k8s.io\r\n").await;
         assert!(text.ends_with(b"\r\n\r\n\x81\x00\x81\x04YWI=\x88\x02\x03\xe8"));
         assert!(String::from_utf8_lossy(&text).contains("sec-websocket-protocol: base64.binary.k8s.io"));
+    }
+
+    #[tokio::test]
+    async fn log_over_a_socket_keeps_its_place_to_the_end() {
+        let place = Arc::new(());
+        let (kept, place) = (Arc::downgrade(&place), Mutex::new(Some(place)));
+        let seen = kept.clone();
+        let answer = move |parts: &Parts| {
+            let seen = seen.clone();
+            let log =
+                stream::once(async move { Ok(Bytes::from(if seen.strong_count() == 1 { "kept" } else { "lost" })) });
+            crate::streaming::log(log.boxed(), parts, place.lock().unwrap().take())
+        };
+        assert!(got("", answer).await.ends_with(b"\x82\x04kept\x88\x02\x03\xe8"));
+        while kept.strong_count() > 0 {
+            tokio::task::yield_now().await;
+        }
     }
 }

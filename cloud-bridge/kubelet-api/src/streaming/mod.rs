@@ -142,10 +142,10 @@ pub async fn upgrade(
     }
 }
 
-/// Sends a log over a WebSocket if the client asks for one: 101, or why not.
-pub fn log(stream: LogStream, parts: &Parts) -> Result<Response<()>, ErrorResponse> {
+/// Sends a log over a WebSocket if the client asks for one: 101, or why not. `place` is kept until the end.
+pub fn log(stream: LogStream, parts: &Parts, place: impl Send + 'static) -> Result<Response<()>, ErrorResponse> {
     let Agreed { headers, version, .. } = negotiate::log(&parts.headers)?;
-    tell("a log", log::messages(stream, version == negotiate::BASE64), headers, parts, ())
+    tell("a log", log::messages(stream, version == negotiate::BASE64), headers, parts, place)
 }
 
 /// Sends a watch over a WebSocket: 101, or why not. Each item of the stream is one or more whole lines; `place` is kept until the

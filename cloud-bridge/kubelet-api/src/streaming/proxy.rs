@@ -33,7 +33,7 @@ pub struct Port {
 }
 
 /// Asks and gives the answer, whose body comes as it is read. A request that upgrades its connection names the
-/// client's; once the pod agrees, bytes go both ways until one side closes.
+/// client's; once the pod agrees, bytes go both ways until one side closes, and `place` is kept until then.
 ///
 /// # Errors
 /// Nobody answers there, in words for the client.
@@ -43,6 +43,7 @@ pub async fn request<B>(
     port: Port,
     request: Request<B>,
     client: Option<OnUpgrade>,
+    place: impl Send + 'static,
 ) -> Result<Response<Incoming>, String>
 where
     B: Body<Data = Bytes> + Send + 'static,
@@ -66,7 +67,11 @@ where
     let mut answer = sent.map_err(|error| told.try_recv().unwrap_or_else(|_| error.to_string()))?;
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
         let client = client.ok_or("the pod switches protocols, unasked")?;
-        tokio::spawn(join(client, hyper::upgrade::on(&mut answer)));
+        let pod = hyper::upgrade::on(&mut answer);
+        tokio::spawn(async move {
+            join(client, pod).await;
+            drop(place);
+        });
     }
     Ok(answer)
 }

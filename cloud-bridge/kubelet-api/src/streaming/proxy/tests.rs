@@ -76,7 +76,7 @@ async fn ask(answer: Vec<Result<Record, BackendError>>) -> (Answered, mpsc::Unbo
     let (seen, heard) = mpsc::unbounded();
     let place = PodOnNode { node: "n".into(), namespace: "a".into(), pod: "p".into(), uid: "u".into() };
     let asked = Request::builder().uri("/x?y=1").header("host", "api").body(String::new()).unwrap();
-    (request(Arc::new(Pod(answer, seen)), place, Port { number: 80, tls: false }, asked, None).await, heard)
+    (request(Arc::new(Pod(answer, seen)), place, Port { number: 80, tls: false }, asked, None, ()).await, heard)
 }
 
 #[tokio::test]
