@@ -306,7 +306,7 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
     }
     let all = attributes.verb == "deletecollection" && path.subresource.is_empty();
     let answer = if all && (!resource.namespaced || !path.namespace.is_empty()) {
-        delete::delete_collection(&mut ctx, &body).await
+        delete::delete_collection(&mut ctx, &body, &permitted.flow).await
     } else {
         account::awaited(&mut ctx, |ctx| verb(ctx, &attributes.verb, &content_type, &body)).await
     };

@@ -79,7 +79,7 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    fn new(key: ObjectKey, rev: u64, body: impl Into<Bytes>) -> Self {
+    pub(crate) fn new(key: ObjectKey, rev: u64, body: impl Into<Bytes>) -> Self {
         Self { key, rev, body: body.into(), value: OnceLock::new() }
     }
 
@@ -98,7 +98,7 @@ impl Stored {
     }
 
     /// The same without its parsed body.
-    fn unparsed(&self) -> Arc<Self> {
+    pub(crate) fn unparsed(&self) -> Arc<Self> {
         Arc::new(Self::new(self.key.clone(), self.rev, self.body.clone()))
     }
 

@@ -20,12 +20,14 @@ use crate::admission;
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::storage::{Most, Store, Stored};
+use apimachinery::flow::Flow;
 use apimachinery::meta;
 
 /// What is deleted at a time while requests wait.
 const SLICE: Most = Most { items: 100, bytes: 64 << 10 };
-/// Bytes of deleted objects that an answer shows. Of more it says that they are deleted: no client reads the list.
-const SHOWN: usize = 1 << 20;
+/// Bytes of deleted objects that an answer shows. Of more it says that they are deleted: no client reads the list, and nobody
+/// counts what it keeps until then.
+const SHOWN: usize = 128 << 10;
 
 /// What became of the object.
 pub(crate) struct Outcome {
@@ -73,15 +75,19 @@ fn answer(resource: &Resource, outcome: Outcome) -> Answer {
     )
 }
 
-/// DELETE of a collection, some at a time: others have their turn between. What was there when it began goes.
-pub(crate) async fn delete_collection(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
+/// DELETE of a collection, some at a time: others have their turn between, whatever else this client asks for. What was
+/// there when it began goes.
+pub(crate) async fn delete_collection(ctx: &mut Context<'_>, body: &Bytes, flow: &Flow) -> ApiResult<Answer> {
     let options = Options::read(body, ctx.query)?;
     warn_of_orphans(ctx, &options);
     let selection = list::Selection::new(ctx)?;
     let inner = ctx.inner;
     let mut rev = inner.store().revision();
-    let (mut after, mut items, mut bytes) = (None, Vec::new(), 0_usize);
+    let (mut after, mut shown) = (None, Some(Shown::default()));
     loop {
+        // Each slice is a step: many such requests of one client do not stand before others.
+        tokio::task::yield_now().await;
+        let _step = inner.limits.steps.next(flow).await;
         let page = {
             let store = inner.store();
             if store.knows(&ctx.resource.storage, rev).is_err() {
@@ -91,24 +97,42 @@ pub(crate) async fn delete_collection(ctx: &mut Context<'_>, body: &Bytes) -> Ap
             selection.page(&store, rev, after.as_ref(), SLICE)?
         };
         remove_slice(ctx, &page.items, &options)?;
-        bytes = page.items.iter().fold(bytes, |bytes, stored| bytes.saturating_add(stored.body.len()));
-        if bytes <= SHOWN {
-            items.extend(page.items);
-        }
+        shown = shown.and_then(|shown| shown.with(page.items));
         after = page.next;
         if after.is_none() {
             break;
         }
-        tokio::task::yield_now().await;
     }
-    if bytes > SHOWN {
+    let Some(Shown { items, .. }) = shown else {
         return Ok(Answer::Plain(
             200,
             json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success" }),
         ));
-    }
+    };
     let rev = inner.store().revision();
     Ok(Answer::List(list::Listed { items, rev, next: None, remaining: None }))
+}
+
+/// Deleted objects that the answer is to show.
+#[derive(Default)]
+struct Shown {
+    items: Vec<Arc<Stored>>,
+    bytes: usize,
+}
+
+impl Shown {
+    /// With these, too; `None` when they are more than an answer shows. Kept as bytes: an object that was looked at takes
+    /// many times as much.
+    fn with(mut self, items: Vec<Arc<Stored>>) -> Option<Self> {
+        for stored in items {
+            self.bytes = self.bytes.saturating_add(stored.body.len());
+            if self.bytes > SHOWN {
+                return None;
+            }
+            self.items.push(stored.unparsed());
+        }
+        Some(self)
+    }
 }
 
 fn remove_slice(ctx: &Context<'_>, slice: &[Arc<Stored>], options: &Options) -> ApiResult<()> {

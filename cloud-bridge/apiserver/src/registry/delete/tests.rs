@@ -7,8 +7,11 @@ use serde_json::{Value, json};
 
 use super::grace::{Graceful, before, collector_finalizers};
 use super::options::Options;
+use super::{SHOWN, Shown};
 use crate::kinds;
 use crate::resource::Resource;
+use crate::storage::Stored;
+use apimachinery::key::ObjectKey;
 use apimachinery::meta;
 
 fn pods() -> Arc<Resource> {
@@ -79,4 +82,19 @@ fn some_kinds_leave_their_dependents_unless_told_otherwise() {
     for plural in ["replicasets", "daemonsets", "statefulsets", "deployments", "cronjobs"] {
         assert!(with(plural, json!([]), None).is_empty(), "{plural}");
     }
+}
+
+#[test]
+fn large_collections_are_not_kept_for_the_answer() {
+    let page = |bytes: usize| {
+        let body = serde_json::to_vec(&json!("x".repeat(bytes))).unwrap();
+        let stored = Arc::new(Stored::new(ObjectKey::cluster("c"), 1, body));
+        assert!(stored.value().is_string());
+        vec![stored]
+    };
+    let first = page(SHOWN / 2);
+    let weak = Arc::downgrade(&first[0]);
+    let shown = Shown::default().with(first).unwrap();
+    assert_eq!((shown.items.len(), weak.strong_count()), (1, 0), "it is kept without its parsed body");
+    assert!(shown.with(page(SHOWN / 2)).is_none(), "with the quotes it is too much");
 }
