@@ -270,7 +270,7 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
         cel: cel::Asked::default(),
     };
     if matches!(resource.hooks, Hooks::Measured) {
-        return Ok(json(200, metrics::answer(&ctx).await?.to_string()));
+        return Ok(json(200, metrics::answer(&ctx, &permitted.flow).await?.to_string()));
     }
     match resource.subresource(&path.subresource) {
         Some(Serves::Connect) => {

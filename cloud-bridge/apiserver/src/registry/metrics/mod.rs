@@ -4,19 +4,23 @@
 mod usage;
 
 use edge_protocol::json::SetField;
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use futures::StreamExt;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio::task::yield_now;
 
 use super::Context;
 use crate::kinds::metrics::VERBS;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::state::samples::Measured;
+use crate::state::shares::Share;
 use crate::storage::Stored;
+use apimachinery::flow::Flow;
+use apimachinery::json::text;
+use apimachinery::key::ObjectKey;
 use apimachinery::meta;
 use apimachinery::selector::{FieldSelector, LabelSelector};
 use usage::Usage;
@@ -24,31 +28,26 @@ use usage::Usage;
 const API_VERSION: &str = "metrics.k8s.io/v1beta1";
 /// Nodes asked at the same time.
 const CONCURRENCY: usize = 16;
+/// Objects that are read at a time.
+const PAGE: usize = 100;
 
-/// GET of these resources.
+/// GET of these resources. What is kept while nodes are asked counts for `flow`.
 ///
 /// # Errors
-/// No such object, a selector that cannot be read, or another method.
-pub(crate) async fn answer(ctx: &Context<'_>) -> ApiResult<Value> {
+/// No such object, a selector that cannot be read, another method, or too much is kept for this client already.
+pub(crate) async fn answer(ctx: &Context<'_>, flow: &Flow) -> ApiResult<Value> {
     if !VERBS.contains(&ctx.verb.as_str()) || !ctx.path.subresource.is_empty() {
         return Err(ApiError::method_not_allowed());
     }
     let backend = ctx.inner.backend.get().ok_or_else(|| ApiError::unavailable("no node is connected"))?;
-    let objects = selected(ctx)?;
-    let nodes: Vec<String> = {
-        let name = |object: &Arc<Stored>| match ctx.resource.namespaced {
-            true => object.value()["spec"]["nodeName"].as_str().unwrap_or_default().to_owned(),
-            false => object.key.name.clone(),
-        };
-        let mut nodes: Vec<String> = objects.iter().map(name).filter(|name| !name.is_empty()).collect();
-        nodes.sort();
-        nodes.dedup();
-        nodes
-    };
-    let measured: HashMap<String, Measured> = futures::stream::iter(nodes)
+    let (objects, _kept) = selected(ctx, flow).await?;
+    let nodes: BTreeSet<String> =
+        objects.iter().map(|object| object.node.clone()).filter(|name| !name.is_empty()).collect();
+    let of_pods = ctx.resource.namespaced;
+    let measured: HashMap<String, OfNode> = futures::stream::iter(nodes)
         .map(|node| async move {
             match ctx.inner.samples.measure(backend.as_ref(), &node).await {
-                Ok(measured) => Some((node, measured)),
+                Ok(measured) => Some((node, OfNode::new(&measured, of_pods))),
                 Err(error) => {
                     log::debug!("no measurements of node {node}: {error}");
                     None
@@ -59,76 +58,127 @@ pub(crate) async fn answer(ctx: &Context<'_>) -> ApiResult<Value> {
         .filter_map(|found| async { found })
         .collect()
         .await;
-    let items = if ctx.resource.namespaced { of_pods(&objects, &measured) } else { of_nodes(&objects, &measured) };
+    let items = objects.iter().filter_map(|object| {
+        let found = measured.get(&object.node)?;
+        if of_pods { found.of_pod(object) } else { found.of_node(object) }
+    });
+    let mut items: Vec<Value> = items.collect();
     if !ctx.path.name.is_empty() {
-        let found = items.into_iter().next().ok_or_else(|| ApiError::not_found(&ctx.resource, &ctx.path.name))?;
-        return Ok(found);
+        return items.pop().ok_or_else(|| ApiError::not_found(&ctx.resource, &ctx.path.name));
     }
-    let items: Vec<Value> = items
-        .into_iter()
-        .map(|mut item| {
-            // Items of a list say their kind on the list.
-            item.as_object_mut().map(|item| (item.remove("kind"), item.remove("apiVersion")));
-            item
-        })
-        .collect();
+    for item in &mut items {
+        // Items of a list say their kind on the list.
+        item.as_object_mut().map(|item| (item.remove("kind"), item.remove("apiVersion")));
+    }
     Ok(json!({"kind": ctx.resource.list_kind, "apiVersion": API_VERSION, "metadata": {}, "items": items}))
 }
 
-/// The nodes or pods that are asked about.
-fn selected(ctx: &Context<'_>) -> ApiResult<Vec<Arc<Stored>>> {
+/// A node or a pod that is asked about: what is kept of it while nodes are asked.
+struct Object {
+    key: ObjectKey,
+    uid: String,
+    node: String,
+    labels: Value,
+}
+
+impl Object {
+    fn new(stored: &Stored, of_pods: bool) -> Self {
+        let value = stored.value();
+        let node = if of_pods { text(&value["spec"], "nodeName") } else { stored.key.name.as_str() };
+        Self {
+            key: stored.key.clone(),
+            uid: meta::text(value, "uid").to_owned(),
+            node: node.to_owned(),
+            labels: value["metadata"]["labels"].clone(),
+        }
+    }
+
+    /// What it takes, and what is told of it, in bytes, roughly.
+    fn cost(&self) -> usize {
+        const OBJECT: usize = 512;
+        const LABEL: usize = 128;
+        let labels = self.labels.as_object().into_iter().flatten();
+        labels.map(|(key, value)| LABEL + key.len() + value.as_str().map_or(0, str::len)).sum::<usize>() + OBJECT
+    }
+}
+
+/// The nodes or pods that are asked about, some at a time, and the share that they count for.
+async fn selected(ctx: &Context<'_>, flow: &Flow) -> ApiResult<(Vec<Object>, Option<Share>)> {
     let labels = LabelSelector::parse(ctx.query.text("labelSelector"))
         .map_err(|why| ApiError::bad_request(format!("unable to parse requirement: {why}")))?;
     let fields = FieldSelector::parse(ctx.query.text("fieldSelector")).map_err(ApiError::bad_request)?;
     if let Some(field) = fields.unsupported(ctx.resource.namespaced, |_, _| None) {
         return Err(ApiError::bad_request(format!("field label not supported: {field}")));
     }
-    let store = ctx.store();
-    let namespace = Some(ctx.path.namespace.as_str()).filter(|namespace| !namespace.is_empty());
-    let mut objects = store.list(&ctx.resource.plural, namespace, None, None)?;
-    let name = ctx.path.name.as_str();
-    objects.retain(|object| {
-        (name.is_empty() || object.key.name == name)
-            && labels.matches(object.value())
-            && fields.matches(object.value(), |_, _| None)
-    });
-    Ok(objects)
-}
-
-fn of_nodes(nodes: &[Arc<Stored>], measured: &HashMap<String, Measured>) -> Vec<Value> {
-    let usage = |node: &Arc<Stored>| {
-        let Measured { before, now, between } = measured.get(&node.key.name)?;
-        let mut item = item("NodeMetrics", node, *between);
-        item.set("usage", quantities(usage::node(before, now, *between)?));
-        Some(item)
-    };
-    nodes.iter().filter_map(usage).collect()
-}
-
-fn of_pods(pods: &[Arc<Stored>], measured: &HashMap<String, Measured>) -> Vec<Value> {
-    let mut by_node = HashMap::new();
-    for (node, Measured { before, now, between }) in measured {
-        by_node.insert(node.as_str(), (usage::pods(before, now, *between), *between));
+    let of_pods = ctx.resource.namespaced;
+    let matches = |stored: &Stored| labels.matches(stored.value()) && fields.matches(stored.value(), |_, _| None);
+    if !ctx.path.name.is_empty() {
+        let found = ctx.store().get(&ctx.resource.plural, &ctx.key())?.filter(|stored| matches(stored));
+        return Ok((found.iter().map(|stored| Object::new(stored, of_pods)).collect(), None));
     }
-    let usage = |pod: &Arc<Stored>| {
-        let (pods, between) = by_node.get(pod.value()["spec"]["nodeName"].as_str()?)?;
-        let containers = pods.get(meta::text(pod.value(), "uid"))?;
+    let namespace = Some(ctx.path.namespace.as_str()).filter(|namespace| !namespace.is_empty());
+    let (mut objects, mut kept, mut after) = (Vec::new(), None::<Share>, None);
+    loop {
+        yield_now().await;
+        let _step = ctx.inner.limits.steps.next(flow).await;
+        let page = ctx.store().list(&ctx.resource.plural, namespace, after.as_ref(), Some(PAGE))?;
+        let Some(last) = page.last() else { return Ok((objects, kept)) };
+        after = Some(last.key.clone());
+        let before = objects.len();
+        objects.extend(page.iter().filter(|stored| matches(stored)).map(|stored| Object::new(stored, of_pods)));
+        let cost = objects.iter().skip(before).map(Object::cost).sum();
+        let room = if let Some(kept) = &mut kept {
+            kept.grow(cost)
+        } else {
+            kept = ctx.inner.limits.answers.take(flow, cost);
+            kept.is_some()
+        };
+        if !room {
+            return Err(ApiError::busy());
+        }
+    }
+}
+
+/// What is used on a node: of the measurements, which are large, nothing else is kept.
+struct OfNode {
+    between: Duration,
+    node: Option<Usage>,
+    pods: HashMap<String, usage::PodUsage>,
+}
+
+impl OfNode {
+    fn new(Measured { before, now, between }: &Measured, of_pods: bool) -> Self {
+        let (mut node, mut pods) = (None, HashMap::new());
+        match of_pods {
+            true => pods = usage::pods(before, now, *between),
+            false => node = usage::node(before, now, *between),
+        }
+        Self { between: *between, node, pods }
+    }
+
+    fn of_node(&self, object: &Object) -> Option<Value> {
+        let mut item = item("NodeMetrics", object, self.between);
+        item.set("usage", quantities(self.node?));
+        Some(item)
+    }
+
+    fn of_pod(&self, object: &Object) -> Option<Value> {
+        let containers = self.pods.get(&object.uid)?;
         let containers: Vec<Value> =
             containers.iter().map(|(name, usage)| json!({"name": name, "usage": quantities(*usage)})).collect();
-        let mut item = item("PodMetrics", pod, *between);
+        let mut item = item("PodMetrics", object, self.between);
         item.set("containers", containers.into());
         Some(item)
-    };
-    pods.iter().filter_map(usage).collect()
+    }
 }
 
-fn item(kind: &str, object: &Stored, window: Duration) -> Value {
+fn item(kind: &str, object: &Object, window: Duration) -> Value {
     let now = meta::rfc3339(Timestamp::now());
     let mut metadata = json!({"name": object.key.name, "creationTimestamp": now});
     if !object.key.namespace.is_empty() {
         metadata.set("namespace", object.key.namespace.as_str().into());
     }
-    if let labels @ Value::Object(_) = &object.value()["metadata"]["labels"] {
+    if let labels @ Value::Object(_) = &object.labels {
         metadata.set("labels", labels.clone());
     }
     let window = format!("{}ms", window.as_millis());
@@ -141,4 +191,22 @@ fn quantities(usage: Usage) -> Value {
         quantities.set("memory", format!("{}Ki", bytes.div_ceil(1024)).into());
     }
     quantities
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_told_of_a_pod_is_kept() {
+        let containers = json!([{"name": "c", "image": "x".repeat(100_000)}]);
+        let pod = json!({"metadata": {"name": "p", "namespace": "a", "uid": "u", "labels": {"k": "v"}},
+            "spec": {"nodeName": "n", "containers": containers}});
+        let stored = Stored::new(ObjectKey::of(&pod), 1, serde_json::to_vec(&pod).unwrap());
+        let object = Object::new(&stored, true);
+        let known = (object.node.as_str(), object.uid.as_str(), &object.labels);
+        assert_eq!(known, ("n", "u", &json!({"k": "v"})));
+        assert!(object.cost() < 1000, "{}", object.cost());
+        assert_eq!(Object::new(&stored, false).node, "p");
+    }
 }
