@@ -4,15 +4,27 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+use super::SIZE_MAX;
+
 /// A field selector; empty matches all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldSelector(Vec<(String, bool, String)>);
 
 impl FieldSelector {
-    /// Parses `a=b,c!=d` with `\\`, `\,` and `\=` as escapes.
+    /// Parses `a=b,c!=d` with `\\`, `\,` and `\=` as escapes. Terms are in their order by text (K8s apimachinery
+    /// pkg/fields/selector.go), each once.
+    ///
+    /// # Errors
+    /// A text like the API server's, or that the selector is too large.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut terms = Vec::new();
-        for term in split_terms(text) {
+        let mut texts = split_terms(text);
+        texts.sort_unstable();
+        texts.dedup();
+        if texts.len() > SIZE_MAX {
+            return Err(format!("the selector has {} terms, more than {SIZE_MAX}", texts.len()));
+        }
+        for term in texts {
             if term.is_empty() {
                 continue;
             }

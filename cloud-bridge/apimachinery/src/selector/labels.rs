@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
+use super::SIZE_MAX;
 use crate::json::{items, text, text_entries};
-
 use crate::names;
 
 /// What is asked of the value of a label.
@@ -59,6 +59,12 @@ pub fn selects(selector: &Value, labels: &Value) -> bool {
         && items(selector, "matchExpressions").iter().all(|one| meets(one, own(text(one, "key"))))
 }
 
+/// How many requirements a LabelSelector as objects carry it has, with the values in them.
+pub fn size(selector: &Value) -> usize {
+    let expressions = items(selector, "matchExpressions").iter().map(|one| 1 + items(one, "values").len());
+    text_entries(selector, "matchLabels").count() + expressions.sum::<usize>()
+}
+
 /// A `LabelSelector` as one writes it: `app=web,tier in (a,b),!old`, by key.
 #[must_use]
 pub fn format_label_selector(selector: &Value) -> String {
@@ -103,15 +109,20 @@ impl LabelSelector {
     /// Parses `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`.
     ///
     /// # Errors
-    /// A text like the API server's.
+    /// A text like the API server's, or that the selector is too large.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut tokens = Tokens { rest: text };
-        let mut requirements = Vec::new();
+        let (mut requirements, mut size) = (Vec::new(), 0);
         if text.trim().is_empty() {
             return Ok(Self::default());
         }
         loop {
-            requirements.push(tokens.requirement()?);
+            let requirement = tokens.requirement()?;
+            size += 1 + requirement.values.len();
+            if size > SIZE_MAX {
+                return Err(format!("the selector has more than {SIZE_MAX} requirements and values"));
+            }
+            requirements.push(requirement);
             match tokens.next() {
                 Token::End => return Ok(Self(requirements)),
                 Token::Symbol(",") => match tokens.peek() {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
-use super::{FieldSelector, LabelSelector};
+use super::{FieldSelector, LabelSelector, SIZE_MAX, size};
 use crate::json::text;
 
 /// A kind without fields to select by.
@@ -86,4 +86,28 @@ fn selectors_of_metadata_need_no_more() {
     {
         assert_eq!(FieldSelector::parse(selector).unwrap().is_of_metadata(), alone, "{selector}");
     }
+}
+
+#[test]
+fn selectors_are_bounded() {
+    let of = |count: usize, term: &dyn Fn(usize) -> String| (0..count).map(term).collect::<Vec<_>>().join(",");
+    let absent = |n: usize| format!("!k{n}");
+    assert!(LabelSelector::parse(&of(SIZE_MAX, &absent)).is_ok());
+    let error = LabelSelector::parse(&of(SIZE_MAX + 1, &absent)).unwrap_err();
+    assert!(error.contains("more than 4096"), "{error}");
+    let value = |n: usize| format!("v{n}");
+    assert!(LabelSelector::parse(&format!("k in ({})", of(SIZE_MAX - 1, &value))).is_ok());
+    assert!(LabelSelector::parse(&format!("k in ({})", of(SIZE_MAX, &value))).is_err());
+    let other = |n: usize| format!("metadata.name!=x{n}");
+    assert!(FieldSelector::parse(&of(SIZE_MAX + 1, &other)).is_err());
+    let same = |_: usize| "spec.nodeName=n".to_owned();
+    let repeated = FieldSelector::parse(&of(SIZE_MAX + 1, &same)).unwrap();
+    assert_eq!(repeated, FieldSelector::parse("spec.nodeName=n").unwrap(), "each term is asked for once");
+}
+
+#[test]
+fn size_counts_requirements_and_values() {
+    let selector = json!({"matchLabels": {"a": "b"}, "matchExpressions": [
+        {"key": "c", "operator": "In", "values": ["d", "e"]}, {"key": "f", "operator": "Exists"}]});
+    assert_eq!((size(&selector), size(&Value::Null)), (5, 0));
 }

@@ -3,14 +3,20 @@
 use serde_json::{Value, json};
 
 use crate::resource::object_meta;
-use apimachinery::field::{Errors, FieldError, invalid_text};
+use apimachinery::field::{Errors, FieldError, invalid_text, too_many};
 use apimachinery::json::{items, text};
 use apimachinery::names;
-use apimachinery::selector::selects;
+use apimachinery::selector::{SIZE_MAX, selects, size};
 
-/// Whether a selector can be read at all.
+/// Whether a selector can be read at all. Kubernetes has no limit for its size but that of the object, and looks values up;
+/// here each pod that is looked at is held against all of them.
 pub(crate) fn selector(errors: &mut Errors, path: &str, selector: &Value) -> bool {
     let before = errors.len();
+    let size = size(selector);
+    if size > SIZE_MAX {
+        errors.push(too_many(path, size, SIZE_MAX));
+        return false;
+    }
     object_meta::labels(errors, &format!("{path}.matchLabels"), selector, "matchLabels");
     for (i, requirement) in items(selector, "matchExpressions").iter().enumerate() {
         self::requirement(errors, &format!("{path}.matchExpressions[{i}]"), requirement);
@@ -63,4 +69,22 @@ pub(crate) fn not_empty(errors: &mut Errors, selector: &Value, kind: &str) {
 /// Whether labels are found. A selector that is missing finds nothing, an empty one everything.
 pub(crate) fn finds(selector: &Value, labels: &Value) -> bool {
     selector.is_object() && selects(selector, labels)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_selector_is_refused() {
+        let of = |count: usize| {
+            let values: Value = (0..count).map(|n| format!("v{n}")).collect();
+            json!({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": values}]})
+        };
+        let mut errors = Errors::new();
+        assert!(selector(&mut errors, "spec.selector", &of(SIZE_MAX - 1)) && errors.is_empty());
+        assert!(!selector(&mut errors, "spec.selector", &of(SIZE_MAX)));
+        let message = format!("Too many: {}: must have at most {SIZE_MAX} items", SIZE_MAX + 1);
+        assert_eq!((errors[0].field.as_str(), errors[0].message.as_str()), ("spec.selector", message.as_str()));
+    }
 }

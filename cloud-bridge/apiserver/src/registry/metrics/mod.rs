@@ -126,7 +126,7 @@ async fn selected(ctx: &Context<'_>, flow: &Flow) -> ApiResult<(Vec<Object>, Opt
         after = Some(last.key.clone());
         let before = objects.len();
         objects.extend(page.iter().filter(|stored| matches(stored)).map(|stored| Object::new(stored, of_pods)));
-        let cost = objects.iter().skip(before).map(Object::cost).sum();
+        let cost: usize = objects.iter().skip(before).map(Object::cost).sum();
         let room = if let Some(kept) = &mut kept {
             kept.grow(cost)
         } else {

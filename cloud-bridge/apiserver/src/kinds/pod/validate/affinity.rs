@@ -4,9 +4,10 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use apimachinery::field::{Errors, FieldError, FieldErrorKind, invalid_text};
+use apimachinery::field::{Errors, FieldError, FieldErrorKind, invalid_text, too_many};
 use apimachinery::json::{integer, items, present, text};
 use apimachinery::names;
+use apimachinery::selector::{SIZE_MAX, size};
 
 const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
@@ -28,17 +29,28 @@ pub(crate) fn affinity(errors: &mut Errors, path: &str, affinity: &Value) {
     for kind in ["podAffinity", "podAntiAffinity"] {
         let Some(pods) = present(affinity, kind) else { continue };
         let path = format!("{path}.{kind}");
+        let mut all = 0;
         let required = "requiredDuringSchedulingIgnoredDuringExecution";
         for (i, term) in items(pods, required).iter().enumerate() {
             topology_key(errors, &format!("{path}.{required}[{i}]"), term);
+            all += term_size(term);
         }
         let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
         for (i, term) in items(pods, preferred).iter().enumerate() {
             let path = format!("{path}.{preferred}[{i}]");
             weight(errors, &path, term);
             topology_key(errors, &format!("{path}.podAffinityTerm"), &term["podAffinityTerm"]);
+            all += term_size(&term["podAffinityTerm"]);
+        }
+        if all > SIZE_MAX {
+            errors.push(too_many(path, all, SIZE_MAX));
         }
     }
+}
+
+/// What other pods are held against when one of them is placed, as the size of a selector.
+fn term_size(term: &Value) -> usize {
+    1 + size(&term["labelSelector"]) + size(&term["namespaceSelector"])
 }
 
 fn weight(errors: &mut Errors, path: &str, term: &Value) {
@@ -192,5 +204,30 @@ pub(crate) fn taints(errors: &mut Errors, path: &str, list: &[Value]) {
                 ),
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn terms_are_bounded_all_together() {
+        let values = |count: usize| (0..count).map(|n| format!("v{n}")).collect::<Value>();
+        let term = |count: usize| {
+            let expression = json!({"key": "a", "operator": "NotIn", "values": values(count)});
+            json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchExpressions": [expression]}})
+        };
+        let wrong = |counts: &[usize]| {
+            let terms: Value = counts.iter().map(|count| term(*count)).collect();
+            let pods = json!({"requiredDuringSchedulingIgnoredDuringExecution": terms});
+            let mut errors = Errors::new();
+            affinity(&mut errors, "spec.affinity", &json!({ "podAntiAffinity": pods }));
+            errors.into_iter().map(|error| error.field).collect::<Vec<_>>()
+        };
+        assert!(wrong(&[SIZE_MAX / 2 - 2, SIZE_MAX / 2 - 2]).is_empty());
+        assert_eq!(wrong(&[SIZE_MAX / 2, SIZE_MAX / 2]), ["spec.affinity.podAntiAffinity"]);
     }
 }
