@@ -44,8 +44,20 @@ pub(super) fn sorted(mut ports: Vec<EndpointPort>) -> Vec<EndpointPort> {
 
 type PortKey<'a> = (Option<&'a str>, Option<&'a str>, Option<i32>, Option<&'a str>);
 
-pub(super) fn port_key(port: &EndpointPort) -> PortKey<'_> {
+fn port_key(port: &EndpointPort) -> PortKey<'_> {
     (port.name.as_deref(), port.protocol.as_deref(), port.port, port.app_protocol.as_deref())
+}
+
+/// Stands for a set of ports, whatever their order.
+pub(super) type Ports = Vec<(Option<String>, Option<String>, Option<i32>, Option<String>)>;
+
+pub(super) fn ports_key(ports: &[EndpointPort]) -> Ports {
+    let owned = |text: Option<&str>| text.map(str::to_owned);
+    let key = |port| {
+        let (name, protocol, number, app) = port_key(port);
+        (owned(name), owned(protocol), number, owned(app))
+    };
+    sorted(ports.to_vec()).iter().map(key).collect()
 }
 
 /// The endpoint of a pod in a family; None if it has no address there.

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
 
 use super::member::{Member, members};
-use super::slice::{Identity, endpoint, identity, is_owned, is_same, labels, new_slice, port_key, ports, sorted};
+use super::slice::{Identity, Ports, endpoint, identity, is_owned, is_same, labels, new_slice, ports, ports_key};
 use super::words::{SLICE_CONTROLLER, TRIGGERED, service_of, slices_named, stamp};
 use crate::workloads::service::{Family, Service};
 use crate::workloads::world::World;
@@ -29,18 +29,6 @@ pub(super) struct Changes<'a> {
 struct Group {
     ports: Vec<EndpointPort>,
     wanted: BTreeMap<Identity, (Endpoint, Option<Timestamp>)>,
-}
-
-/// Stands for a set of ports, whatever their order.
-type Ports = Vec<(Option<String>, Option<String>, Option<i32>, Option<String>)>;
-
-fn key(ports: &[EndpointPort]) -> Ports {
-    let owned = |text: Option<&str>| text.map(str::to_owned);
-    let key = |port| {
-        let (name, protocol, number, app) = port_key(port);
-        (owned(name), owned(protocol), number, owned(app))
-    };
-    sorted(ports.to_vec()).iter().map(key).collect()
 }
 
 pub(super) fn changes<'a>(world: &'a World, service: &'a Service) -> Changes<'a> {
@@ -94,7 +82,7 @@ fn groups(service: &Service, family: Family, members: &[Member<'_>]) -> BTreeMap
     let mut groups: BTreeMap<Ports, Group> = BTreeMap::new();
     for member in members {
         let ports = ports(member, service);
-        let group = groups.entry(key(&ports)).or_insert_with(|| Group { ports, wanted: BTreeMap::new() });
+        let group = groups.entry(ports_key(&ports)).or_insert_with(|| Group { ports, wanted: BTreeMap::new() });
         if let Some(endpoint) = endpoint(member, service, family) {
             group.wanted.insert(identity(&endpoint), (endpoint, member.since()));
         }
@@ -113,7 +101,7 @@ fn of_family_changes<'a>(
     let mut by_ports: BTreeMap<Ports, Vec<&EndpointSlice>> = BTreeMap::new();
     for slice in existing {
         if is_owned(slice, service) {
-            by_ports.entry(key(slice.ports.as_deref().unwrap_or_default())).or_default().push(slice);
+            by_ports.entry(ports_key(slice.ports.as_deref().unwrap_or_default())).or_default().push(slice);
         } else {
             changes.delete.push(slice);
         }
