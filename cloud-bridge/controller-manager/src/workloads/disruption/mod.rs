@@ -5,7 +5,7 @@ mod scales;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use apimachinery::key::ObjectKey;
@@ -62,14 +62,9 @@ fn strangers(spec: &PodDisruptionBudgetSpec, pods: &[&Pod]) -> Vec<OwnerReferenc
     if spec.max_unavailable.is_none() && !matches!(spec.min_available, Some(IntOrString::String(_))) {
         return Vec::new();
     }
-    let mut strangers: Vec<OwnerReference> = Vec::new();
-    for pod in pods {
-        let Some(owner) = controller_of(&pod.metadata).filter(|owner| !is_ours(owner)) else { continue };
-        if strangers.iter().all(|known| known.uid != owner.uid) {
-            strangers.push(owner.clone());
-        }
-    }
-    strangers
+    let mut known: BTreeSet<&str> = BTreeSet::new();
+    let owners = pods.iter().filter_map(|pod| controller_of(&pod.metadata)).filter(|owner| !is_ours(owner));
+    owners.filter(|owner| known.insert(&owner.uid)).cloned().collect()
 }
 
 /// Whether a store here has the controllers of this kind.
@@ -175,9 +170,15 @@ fn left(time: Timestamp, now: Timestamp) -> Option<Duration> {
 
 /// The evictions that were allowed and are still awaited.
 fn still_disrupted(old: &PodDisruptionBudgetStatus, pods: &[&Pod], now: Timestamp) -> BTreeMap<String, Time> {
-    let told = old.disrupted_pods.clone().unwrap_or_default().into_iter();
-    let awaited = |name: &str| pods.iter().any(|pod| pod.metadata.name.as_deref() == Some(name) && !pod.is_deleting());
-    told.filter(|(name, time)| left(time.0, now).is_some() && awaited(name)).collect()
+    let mut told = old.disrupted_pods.clone().unwrap_or_default();
+    told.retain(|_, time| left(time.0, now).is_some());
+    if told.is_empty() {
+        return told;
+    }
+    let staying = pods.iter().filter(|pod| !pod.is_deleting());
+    let awaited: BTreeSet<&str> = staying.filter_map(|pod| pod.metadata.name.as_deref()).collect();
+    told.retain(|name, _| awaited.contains(name.as_str()));
+    told
 }
 
 fn counted(

@@ -1,7 +1,15 @@
 //! Budgets in the model of the API.
 
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::policy::v1::{PodDisruptionBudgetSpec, PodDisruptionBudgetStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::{Value, json};
 
+use super::{still_disrupted, strangers};
+use crate::workloads::pod::Pod;
 use crate::workloads::selector::ASKED;
 use crate::workloads::simulation::{Course, Model, key};
 use crate::workloads::world::Kind;
@@ -158,4 +166,34 @@ fn fifty_workloads_in_a_namespace_do_not_look_at_each_others_pods() {
     course.step(5);
     // Each pod looks for its budget among fifty; each set and each budget then looks at its ten pods.
     assert!(ASKED.get() < 30_000, "asked {} times", ASKED.get());
+}
+
+/// Time of the processor that this thread has had.
+fn spent() -> Duration {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(stat.split_whitespace().next().unwrap().parse().unwrap())
+}
+
+#[test]
+fn pods_and_their_controllers_are_looked_up() {
+    const MANY: usize = 10_000;
+    let now = Timestamp::UNIX_EPOCH;
+    let pods: Vec<Pod> = (0..MANY)
+        .map(|n| {
+            let owner =
+                json!([{"apiVersion": "x/v1", "kind": "X", "name": "x", "uid": format!("u{n}"), "controller": true}]);
+            let metadata = json!({"name": format!("p{n}"), "namespace": "a", "ownerReferences": owner});
+            serde_json::from_value(json!({"metadata": metadata, "spec": {"containers": []}})).unwrap()
+        })
+        .collect();
+    let pods: Vec<&Pod> = pods.iter().collect();
+    let disrupted = (0..2000).map(|n| (format!("p{}", MANY - 1 - n), Time(now))).collect();
+    let status = PodDisruptionBudgetStatus { disrupted_pods: Some(disrupted), ..PodDisruptionBudgetStatus::default() };
+    let spec =
+        PodDisruptionBudgetSpec { max_unavailable: Some(IntOrString::Int(1)), ..PodDisruptionBudgetSpec::default() };
+    let before = spent();
+    assert_eq!(strangers(&spec, &pods).len(), MANY);
+    assert_eq!(still_disrupted(&status, &pods, now).len(), 2000);
+    let took = spent() - before;
+    assert!(took < Duration::from_secs(1), "{took:?}");
 }
