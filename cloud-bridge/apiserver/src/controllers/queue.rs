@@ -16,8 +16,10 @@ struct Items<K> {
     order: VecDeque<K>,
     /// The same keys: there are no more of them than objects, whatever is written.
     waiting: BTreeSet<K>,
-    /// What failed, and when it is due again.
+    /// What is to be looked at later, by when it is due and by key: quotas without number wait here, and each change of what
+    /// they count asks.
     later: BTreeSet<(Instant, K)>,
+    due: BTreeMap<K, Instant>,
     /// How often each has failed in a row.
     failures: BTreeMap<K, u32>,
     closed: bool,
@@ -30,10 +32,24 @@ impl<K: Ord + Clone> Items<K> {
         }
     }
 
+    /// Adds it at that time, if nothing adds it before.
+    fn add_at(&mut self, due: Instant, key: K) {
+        match self.due.get(&key).copied() {
+            Some(known) if known <= due => return,
+            Some(known) => {
+                self.later.remove(&(known, key.clone()));
+            }
+            None => {}
+        }
+        self.due.insert(key.clone(), due);
+        self.later.insert((due, key));
+    }
+
     fn pop(&mut self) -> Option<K> {
         let now = Instant::now();
         while self.later.first().is_some_and(|(due, _)| *due <= now) {
             if let Some((_, key)) = self.later.pop_first() {
+                self.due.remove(&key);
                 self.add(key);
             }
         }
@@ -75,6 +91,7 @@ impl<K: Ord + Clone> Queue<K> {
             order: VecDeque::new(),
             waiting: BTreeSet::new(),
             later: BTreeSet::new(),
+            due: BTreeMap::new(),
             failures: BTreeMap::new(),
             closed: false,
         };
@@ -90,11 +107,11 @@ impl<K: Ord + Clone> Queue<K> {
     /// Has this looked at after a while, together with all that is added of it until then.
     pub(super) fn add_after(&self, key: K, wait: Duration) {
         let mut items = self.items();
-        let known = items.waiting.contains(&key) || items.later.iter().any(|(_, later)| *later == key);
+        let known = items.waiting.contains(&key) || items.due.contains_key(&key);
         if let Some(due) = Instant::now().checked_add(wait)
             && !known
         {
-            items.later.insert((due, key));
+            items.add_at(due, key);
         }
         drop(items);
         self.0.wake.notify_one();
@@ -136,7 +153,7 @@ impl<K: Ord + Clone> Queue<K> {
         let count = items.failures.entry(key.clone()).or_default();
         let wait = RETRY_MAX.min(RETRY * (1 << (*count).min(10)));
         *count = count.saturating_add(1);
-        items.later.insert((Instant::now() + wait.min(RETRY_MAX), key));
+        items.add_at(Instant::now() + wait.min(RETRY_MAX), key);
         wait
     }
 }
@@ -173,7 +190,18 @@ mod tests {
         queue.add("a");
         queue.add_after("a", wait);
         assert_eq!(queue.next().await, Some("a"), "it waits already");
-        assert!(queue.items().later.is_empty());
+        assert!(queue.items().later.is_empty() && queue.items().due.is_empty());
+    }
+
+    #[test]
+    fn what_waits_twice_comes_once_at_the_earlier_time() {
+        let queue = Queue::new();
+        let (now, second) = (Instant::now(), Duration::from_secs(1));
+        let mut items = queue.items();
+        for wait in [3, 2, 4] {
+            items.add_at(now + second * wait, "a");
+        }
+        assert_eq!((items.later.len(), items.due.get("a")), (1, Some(&(now + second * 2))));
     }
 
     #[tokio::test]
