@@ -16,6 +16,7 @@ use super::conditions::{ABLE_TO_SCALE, Conditions, SCALING_ACTIVE};
 use super::limits::{Bounds, normalize};
 use super::memory::Memory;
 use super::options::Options;
+use super::pods::by_labels;
 use super::replica_calculator::{Question, Target, Tolerances};
 use super::seen::{Scale, Seen};
 use super::source::compute;
@@ -249,6 +250,7 @@ fn select(
         Ok(pods) => pods,
         Err(why) => return Err(("FailedListPods", "FailedListPods", why.clone())),
     };
+    let pods = by_labels(pods);
     let selects = |one: &LabelSelector| pods.iter().any(|pod| one.matches(&pod.object));
     let mut names: Vec<&str> = others.iter().filter(|(_, one)| selects(one)).map(|(name, _)| name.as_str()).collect();
     if names.is_empty() {

@@ -182,10 +182,10 @@ impl Controller {
     }
 
     fn decide(&mut self, key: &ObjectKey, object: &HorizontalPodAutoscaler, seen: &Seen, now: Now) -> Option<Decision> {
-        let others: Vec<(String, LabelSelector)> = self
-            .known
-            .iter()
-            .filter(|(other, _)| other.namespace == key.namespace && *other != key)
+        let first = ObjectKey { namespace: key.namespace.clone(), name: String::new() };
+        let of_namespace = self.known.range(first..).take_while(|(other, _)| other.namespace == key.namespace);
+        let others: Vec<(String, LabelSelector)> = of_namespace
+            .filter(|(other, _)| *other != key)
             .filter_map(|(other, known)| Some((other.name.clone(), known.memory.selector.clone()?)))
             .collect();
         let (known, options) = (self.known.get_mut(key)?, self.options);

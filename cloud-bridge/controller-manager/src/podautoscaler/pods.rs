@@ -110,6 +110,13 @@ pub(crate) fn requests(pods: &[Pod], resource: &str, container: &str) -> Result<
     pods.iter().map(|pod| Ok((pod.name().to_owned(), pod.request(resource, container)?))).collect()
 }
 
+/// A pod for each set of labels: most pods of a target have the same, and each autoscaler of a namespace is held against
+/// those of all others.
+pub(crate) fn by_labels(pods: &[Pod]) -> Vec<&Pod> {
+    let labels = |pod: &Pod| pod.object["metadata"]["labels"].to_string();
+    pods.iter().map(|pod| (labels(pod), pod)).collect::<BTreeMap<_, _>>().into_values().collect()
+}
+
 /// The pods by what is known of them, by name.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Groups {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::decide::{Decision, Now, decide};
 use super::memory::Memory;
 use super::options::Options;
-use super::pods::Pod;
+use super::pods::{Pod, by_labels};
 use super::seen::{Scale, Seen};
 
 /// A target with its autoscaler, and a clock.
@@ -321,4 +321,13 @@ fn use_is_told_as_it_is() {
         ])
     );
     assert!(case.decide().status(&case.autoscaler, case.now).is_none(), "nothing has changed");
+}
+
+#[test]
+fn pods_with_the_same_labels_are_held_against_selectors_once() {
+    let mut other = pod("c");
+    other["metadata"]["labels"]["canary"] = json!("true");
+    let pods = [pod("a"), pod("b"), other].map(Pod::new);
+    let names: Vec<&str> = by_labels(&pods).into_iter().map(Pod::name).collect();
+    assert_eq!(names, ["b", "c"]);
 }
