@@ -1,10 +1,11 @@
-//! The keys of objects by what controllers look for: whose they are, that they are nobody's, their labels and their node. Pure.
+//! The keys of objects by what controllers look for: whose they are, that they are nobody's, their labels, their node and the
+//! claims that they use. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use apimachinery::key::ObjectKey;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::store::controller_of;
 
@@ -26,6 +27,8 @@ pub(super) struct Index {
     labels: BTreeMap<Label, Keys>,
     /// By node.
     nodes: BTreeMap<String, Keys>,
+    /// By the claim that they use.
+    users: BTreeMap<ObjectKey, Keys>,
 }
 
 impl Index {
@@ -42,15 +45,25 @@ impl Index {
         self.nodes.get(node)
     }
 
-    pub(super) fn place(&mut self, key: &Key, node: Option<&str>) {
+    pub(super) fn using(&self, claim: &ObjectKey) -> Option<&Keys> {
+        self.users.get(claim)
+    }
+
+    pub(super) fn place(&mut self, key: &Key, node: Option<&str>, claims: &[String]) {
         if let Some(node) = node {
             self.nodes.entry(node.to_owned()).or_default().insert(Arc::clone(key));
         }
+        for claim in claims {
+            self.users.entry(beside(key, claim)).or_default().insert(Arc::clone(key));
+        }
     }
 
-    pub(super) fn leave(&mut self, key: &Key, node: Option<&str>) {
+    pub(super) fn leave(&mut self, key: &Key, node: Option<&str>, claims: &[String]) {
         if let Some(node) = node {
             remove(&mut self.nodes, &node.to_owned(), key);
+        }
+        for claim in claims {
+            remove(&mut self.users, &beside(key, claim), key);
         }
     }
 
@@ -70,7 +83,7 @@ impl Index {
         match controller_of(meta) {
             Some(owner) => {
                 self.owned.entry(owner.uid.clone()).or_default().insert(Arc::clone(key));
-                let uids = self.uids.entry(named(key, owner)).or_default();
+                let uids = self.uids.entry(beside(key, &owner.name)).or_default();
                 *uids.entry(owner.uid.clone()).or_default() += 1;
             }
             None => drop(self.orphans.entry(key.namespace.clone()).or_default().insert(Arc::clone(key))),
@@ -84,7 +97,7 @@ impl Index {
         match controller_of(meta) {
             Some(owner) => {
                 remove(&mut self.owned, &owner.uid, key);
-                let name = named(key, owner);
+                let name = beside(key, &owner.name);
                 let Some(uids) = self.uids.get_mut(&name) else { return };
                 if let Some(count) = uids.get_mut(&owner.uid) {
                     *count = count.saturating_sub(1);
@@ -102,8 +115,9 @@ impl Index {
     }
 }
 
-fn named(key: &Key, owner: &OwnerReference) -> ObjectKey {
-    ObjectKey { namespace: key.namespace.clone(), name: owner.name.clone() }
+/// Another object of its namespace.
+fn beside(key: &Key, name: &str) -> ObjectKey {
+    ObjectKey { namespace: key.namespace.clone(), name: name.to_owned() }
 }
 
 fn labels(key: &Key, meta: &ObjectMeta, wanted: bool) -> impl Iterator<Item = Label> {

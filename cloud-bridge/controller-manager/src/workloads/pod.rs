@@ -122,6 +122,10 @@ impl Cached for Pod {
         self.spec.node_name.as_deref().filter(|name| !name.is_empty())
     }
 
+    fn claims(&self) -> &[String] {
+        &self.spec.claims
+    }
+
     fn meta(&self) -> &ObjectMeta {
         &self.metadata
     }

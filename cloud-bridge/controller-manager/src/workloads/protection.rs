@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 
 use super::plan::{Action, Plan};
+use super::store::key_of;
 use super::world::{Change, Kind, Task, World};
 use super::{volume, volume_claim};
 
@@ -16,18 +17,23 @@ pub(crate) fn tasks(world: &World, change: &Change) -> Vec<Task> {
     match change.kind {
         Kind::Pod => {
             let claims = world.claims.in_namespace(&key.namespace).filter(|claim| claim.is_protected());
-            claims.map(|claim| (Kind::PersistentVolumeClaim, super::store::key_of(&claim.metadata))).collect()
+            let free = claims.map(|claim| key_of(&claim.metadata)).filter(|claim| !is_used(world, claim));
+            free.map(|claim| (Kind::PersistentVolumeClaim, claim)).collect()
         }
         Kind::PersistentVolume if !change.seen.gone => vec![(Kind::PersistentVolume, key.clone())],
         _ => Vec::new(),
     }
 }
 
-/// Lets a claim go that no pod uses. One that has no node yet does not count: no node starts a pod with a claim that goes.
+/// Whether a pod uses a claim. One that has no node yet does not count: no node starts a pod with a claim that goes.
+fn is_used(world: &World, claim: &ObjectKey) -> bool {
+    world.pods.using(claim).any(|pod| pod.spec.node_name.is_some())
+}
+
+/// Lets a claim go that no pod uses.
 pub(crate) fn of_claim(world: &World, key: &ObjectKey) -> Plan {
     let Some(claim) = world.claims.get(key).filter(|claim| claim.is_protected()) else { return Plan::default() };
-    let mut placed = world.pods.in_namespace(&key.namespace).filter(|pod| pod.spec.node_name.is_some());
-    if placed.any(|pod| pod.spec.claims.contains(&key.name)) {
+    if is_used(world, key) {
         return Plan::default();
     }
     Plan::one_by_one(vec![release(Kind::PersistentVolumeClaim, &claim.metadata, volume_claim::PROTECTION)])
@@ -50,6 +56,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::workloads::now::Now;
     use crate::workloads::simulation::{Course, key};
 
     fn deleted(finalizer: &str, phase: &str) -> Value {
@@ -82,6 +89,19 @@ mod tests {
         course.model.end(Kind::Pod, &key("user"));
         course.step(1);
         assert_eq!(finalizers(&course, Kind::PersistentVolumeClaim), json!(["example.com/own"]));
+    }
+
+    #[test]
+    fn change_of_a_pod_concerns_claims_that_no_pod_uses() {
+        let (mut world, now) = (World::default(), Now::default());
+        world.written(Kind::PersistentVolumeClaim, deleted(volume_claim::PROTECTION, "Bound"), now);
+        let volume = json!({"name": "v", "persistentVolumeClaim": {"claimName": "data"}});
+        let spec = json!({"nodeName": "node", "containers": [], "volumes": [volume]});
+        let change = world.written(Kind::Pod, json!({"metadata": {"name": "user", "uid": "u"}, "spec": spec}), now);
+        assert!(tasks(&world, &change.unwrap()).is_empty());
+        let change = world.removed(Kind::Pod, &ObjectKey::cluster("user"), "u");
+        let claim = (Kind::PersistentVolumeClaim, ObjectKey::cluster("data"));
+        assert_eq!(tasks(&world, &change.unwrap()), [claim]);
     }
 
     #[test]

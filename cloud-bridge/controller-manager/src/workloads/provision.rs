@@ -9,7 +9,6 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use serde_json::json;
 
 use super::plan::{Action, Failure, Plan, Teller, Told};
-use super::pod::Pod;
 use super::store::{key_of, uid};
 use super::volume_claim::{Claim, SELECTED_NODE};
 use super::world::{Change, Kind, Task, World};
@@ -118,8 +117,7 @@ fn named_node(world: &World, claim: &ObjectKey, class: &StorageClass) -> Option<
     if class.provisioner != local_volumes::PROVISIONER {
         return None;
     }
-    let uses = |pod: &&Pod| pod.is_active() && pod.spec.claims.contains(&claim.name);
-    let pods = world.pods.in_namespace(&claim.namespace).filter(uses);
+    let pods = world.pods.using(claim).filter(|pod| pod.is_active());
     let mut nodes = pods.filter_map(|pod| pod.spec.node_name.as_deref());
     nodes.find(|node| world.nodes.get(&ObjectKey::cluster(node)).is_some()).map(str::to_owned)
 }

@@ -21,6 +21,11 @@ pub(crate) trait Cached {
         None
     }
 
+    /// The claims of its namespace by which they are looked for.
+    fn claims(&self) -> &[String] {
+        &[]
+    }
+
     fn meta(&self) -> &ObjectMeta;
 
     fn meta_mut(&mut self) -> &mut ObjectMeta;
@@ -125,6 +130,11 @@ impl<T: Cached> Store<T> {
         self.index.on_node(node).into_iter().flatten().filter_map(|key| self.objects.get(key))
     }
 
+    /// The objects that use a claim, by name.
+    pub(crate) fn using<'a>(&'a self, claim: &ObjectKey) -> impl Iterator<Item = &'a T> + use<'a, T> {
+        self.index.using(claim).into_iter().flatten().filter_map(|key| self.objects.get(key))
+    }
+
     /// The uids that controllers of this name have or had, as far as anything is still theirs.
     pub(crate) fn uids_of(&self, controller: &ObjectKey) -> impl Iterator<Item = &str> {
         self.index.uids_of(controller)
@@ -192,14 +202,14 @@ impl<T: Cached> Store<T> {
             Some((key, _)) if stays => Arc::clone(key),
             Some((key, before)) => {
                 self.index.remove(key, before.meta(), T::BY_LABELS);
-                self.index.leave(key, before.node());
+                self.index.leave(key, before.node(), before.claims());
                 Arc::clone(key)
             }
             None => Arc::new(key),
         };
         if !stays {
             self.index.add(&key, object.meta(), T::BY_LABELS);
-            self.index.place(&key, object.node());
+            self.index.place(&key, object.node(), object.claims());
         }
         let owner = controller_of(object.meta()).cloned();
         let orphan = owner.is_none().then(|| object.meta().labels.clone().unwrap_or_default());
@@ -253,7 +263,7 @@ impl<T: Cached> Store<T> {
     fn forget(&mut self, key: &ObjectKey) -> Option<Seen> {
         let (key, object) = self.objects.remove_entry(key)?;
         self.index.remove(&key, object.meta(), T::BY_LABELS);
-        self.index.leave(&key, object.node());
+        self.index.leave(&key, object.node(), object.claims());
         let owners = controller_of(object.meta()).cloned().into_iter().collect();
         let labels = labels_of(&object).into_iter().collect();
         Some(Seen { key: (*key).clone(), owners, orphan: None, labels, gone: true })
@@ -265,6 +275,7 @@ fn in_same_places<T: Cached>(before: &T, now: &T) -> bool {
     let owner = |one: &T| controller_of(one.meta()).map(|owner| (owner.uid.clone(), owner.name.clone()));
     owner(before) == owner(now)
         && before.node() == now.node()
+        && before.claims() == now.claims()
         && (!T::BY_LABELS || before.meta().labels == now.meta().labels)
 }
 
