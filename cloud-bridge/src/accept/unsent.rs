@@ -1,4 +1,4 @@
-//! Answers of known length that their client has not taken yet, and when it last took a part of one.
+//! Answers with an end that their client has not taken yet, and when it last took a part of one.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ pub(super) struct Unsent {
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    /// By number: when the last part of it was taken.
+    /// By number: when the last part of it was taken, or asked for.
     answers: BTreeMap<u64, Instant>,
 }
 
@@ -30,10 +30,10 @@ impl Unsent {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Follows a body until its last byte is written to the socket. Streams have no end to wait for, and are not followed.
+    /// Follows a body until its last byte is written to the socket. One that may be empty, as a watch, has no end to wait for,
+    /// and is not followed.
     pub(super) fn follow<B: Body>(self: &Arc<Self>, body: B) -> Followed<B> {
-        let length = body.size_hint().exact().filter(|length| *length > 0);
-        let answer = length.map(|_| {
+        let answer = (body.size_hint().lower() > 0).then(|| {
             let mut state = self.state();
             state.next += 1;
             let number = state.next;
@@ -63,6 +63,14 @@ struct Answer {
     number: u64,
 }
 
+impl Answer {
+    fn moves(&self) {
+        if let Some(since) = self.of.state().answers.get_mut(&self.number) {
+            *since = Instant::now();
+        }
+    }
+}
+
 impl Drop for Answer {
     fn drop(&mut self) {
         self.of.state().answers.remove(&self.number);
@@ -80,9 +88,7 @@ impl AsRef<[u8]> for Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        if let Some(since) = self.1.of.state().answers.get_mut(&self.1.number) {
-            *since = Instant::now();
-        }
+        self.1.moves();
     }
 }
 
@@ -107,6 +113,8 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Followed<B> {
         let Self { body, answer } = &mut *self;
         let Some(body) = body else { return Poll::Ready(None) };
         let Some(answer) = answer else { return Pin::new(body).poll_frame(cx) };
+        // Its client has room for more: if there is none yet, that is not its fault.
+        answer.moves();
         let followed = |bytes| Bytes::from_owner(Part(bytes, Arc::clone(answer)));
         Pin::new(body).poll_frame(cx).map(|frame| frame.map(|frame| frame.map(|frame| frame.map_data(followed))))
     }
@@ -127,6 +135,50 @@ mod tests {
     use super::*;
 
     const PATIENCE: Duration = Duration::from_millis(200);
+
+    /// A part, and then nothing yet.
+    struct Endless(u64, Option<Bytes>);
+
+    impl Body for Endless {
+        type Data = Bytes;
+        type Error = std::convert::Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+            self.1.take().map_or(Poll::Pending, |part| Poll::Ready(Some(Ok(Frame::data(part)))))
+        }
+
+        fn size_hint(&self) -> SizeHint {
+            let mut hint = SizeHint::new();
+            hint.set_lower(self.0);
+            hint
+        }
+    }
+
+    #[tokio::test]
+    async fn stream_with_an_end_stalls_unless_it_is_asked_for_more() {
+        let unsent = Arc::new(Unsent::default());
+        let stalled = || tokio::time::timeout(PATIENCE * 3, unsent.stalled(PATIENCE));
+        let watch = unsent.follow(Endless(0, Some("x".into())));
+        assert!(stalled().await.is_err(), "it has no end");
+        let mut list = unsent.follow(Endless(1, Some("x".into())));
+        assert!(stalled().await.is_ok(), "nobody takes it");
+        drop(list.frame().await);
+        let asking = async {
+            for _ in 0..40 {
+                assert!(futures::poll!(list.frame()).is_pending());
+                tokio::time::sleep(PATIENCE / 4).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = asking => panic!("it is awaited for too long"),
+            stalled = stalled() => assert!(stalled.is_err(), "what comes next is awaited"),
+        }
+        drop(watch);
+    }
 
     #[tokio::test]
     async fn unread_answer_stalls_and_a_moving_one_does_not() {

@@ -26,7 +26,7 @@ pub(super) fn encoded(response: Response<ApiBody>) -> Response<ApiBody> {
                 None => (ApiBody::full(json), JSON),
             }
         }
-        Err(stream) => (ApiBody::stream(stream), JSON),
+        Err(list) => (list, JSON),
     };
     parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     Response::from_parts(parts, body)

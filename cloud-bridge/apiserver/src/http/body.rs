@@ -27,6 +27,8 @@ enum Kind {
 /// A response body.
 pub struct ApiBody {
     kind: Kind,
+    /// A stream that somebody waits to end, as a list, and not as a watch. Its size hint tells: it is not empty.
+    ends: bool,
     /// Given back with the stream.
     _held: Option<Box<dyn Any + Send>>,
 }
@@ -48,12 +50,17 @@ pub(crate) fn held<G: Send + 'static>(bytes: Bytes, guard: G) -> Bytes {
 impl ApiBody {
     /// All at once.
     pub fn full(bytes: impl Into<Bytes>) -> Self {
-        Self { kind: Kind::Full(bytes.into()), _held: None }
+        Self { kind: Kind::Full(bytes.into()), ends: true, _held: None }
     }
 
     /// As it comes.
     pub fn stream(stream: impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static) -> Self {
-        Self { kind: Kind::Stream(Box::pin(stream), Bytes::new()), _held: None }
+        Self { kind: Kind::Stream(Box::pin(stream), Bytes::new()), ends: false, _held: None }
+    }
+
+    /// As it comes, and no longer than its client takes it: not empty, and with an end.
+    pub(super) fn list(stream: impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static) -> Self {
+        Self { ends: true, ..Self::stream(stream) }
     }
 
     /// The same, which keeps `guard` until it is sent.
@@ -61,7 +68,9 @@ impl ApiBody {
         match self.kind {
             Kind::Full(bytes) if bytes.is_empty() => Self::full(bytes),
             Kind::Full(bytes) => Self::full(held(bytes, guard)),
-            stream @ Kind::Stream(..) => Self { kind: stream, _held: Some(Box::new((self._held, guard))) },
+            stream @ Kind::Stream(..) => {
+                Self { kind: stream, ends: self.ends, _held: Some(Box::new((self._held, guard))) }
+            }
         }
     }
 
@@ -79,7 +88,7 @@ impl ApiBody {
             let guard = take(part.len()).ok_or_else(unread)?;
             Ok(held(part, guard))
         });
-        Self { kind: Kind::Stream(Box::pin(counted), Bytes::new()), _held: self._held }
+        Self { kind: Kind::Stream(Box::pin(counted), Bytes::new()), ends: self.ends, _held: self._held }
     }
 
     /// How many bytes are at hand.
@@ -90,11 +99,11 @@ impl ApiBody {
         }
     }
 
-    /// The bytes at hand, or the stream.
-    pub(super) fn into_full(self) -> Result<Bytes, BoxStream> {
+    /// The bytes at hand, or the body that is a stream.
+    pub(super) fn into_full(self) -> Result<Bytes, Self> {
         match self.kind {
             Kind::Full(bytes) => Ok(bytes),
-            Kind::Stream(stream, _) => Err(stream),
+            stream @ Kind::Stream(..) => Err(Self { kind: stream, ..self }),
         }
     }
 }
@@ -128,7 +137,11 @@ impl Body for ApiBody {
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Kind::Stream(..) => SizeHint::default(),
+            Kind::Stream(..) => {
+                let mut hint = SizeHint::default();
+                hint.set_lower(u64::from(self.ends));
+                hint
+            }
         }
     }
 }
@@ -155,6 +168,14 @@ mod tests {
         }
         assert_eq!(lengths, [PIECE, 1, 3]);
         assert!(body.frame().await.is_none());
+    }
+
+    #[test]
+    fn stream_that_ends_says_so_whatever_is_done_with_it() {
+        let parts = || futures::stream::iter([Ok(Bytes::from("x"))]);
+        let done = |body: ApiBody| body.into_full().err().unwrap().counted(|_| Some(())).holding(()).size_hint();
+        let hints = [done(ApiBody::list(parts())), done(ApiBody::stream(parts()))];
+        assert_eq!(hints.map(|hint| (hint.lower(), hint.exact())), [(1, None), (0, None)]);
     }
 
     #[tokio::test]

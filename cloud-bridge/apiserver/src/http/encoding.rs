@@ -77,7 +77,7 @@ fn in_yaml(response: Response<ApiBody>) -> Response<ApiBody> {
     let body = match body.into_full() {
         Ok(json) => ApiBody::full(write::from_json(&json).map_or(json, Into::into)),
         // A long list, which is read while it is sent. JSON is YAML, too.
-        Err(stream) => ApiBody::stream(stream),
+        Err(list) => list,
     };
     Response::from_parts(parts, body)
 }

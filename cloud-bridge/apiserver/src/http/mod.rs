@@ -391,7 +391,7 @@ fn encode(
         Answer::Large(large) => {
             let (inner, resource, flow) = (Arc::clone(inner), Arc::clone(resource), permitted.flow.clone());
             let pages = lists::Pages { inner, resource, large, form, flow, now: ctx.now };
-            respond(200, JSON, ApiBody::stream(pages.stream()))
+            respond(200, JSON, ApiBody::list(pages.stream()))
         }
         Answer::Plain(code, value) => json(code, value.to_string()),
     }
