@@ -328,6 +328,7 @@ fn pods_with_the_same_labels_are_held_against_selectors_once() {
     let mut other = pod("c");
     other["metadata"]["labels"]["canary"] = json!("true");
     let pods = [pod("a"), pod("b"), other].map(Pod::new);
-    let names: Vec<&str> = by_labels(&pods).into_iter().map(Pod::name).collect();
+    let mut names: Vec<&str> = by_labels(&pods).into_iter().map(Pod::name).collect();
+    names.sort_unstable();
     assert_eq!(names, ["b", "c"]);
 }
