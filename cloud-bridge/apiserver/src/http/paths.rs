@@ -27,7 +27,7 @@ pub(crate) fn answer(inner: &Arc<Inner>, path: &str, parts: &Parts, query: &Quer
     if !matches!(parts.method, Method::GET | Method::HEAD) {
         return Err(ApiError::method_not_allowed());
     }
-    let segments: Vec<&str> = path.split('/').filter(|s| !s.is_empty()).collect();
+    let segments = segments(path);
     match segments.as_slice() {
         ["version"] => return Ok(json(200, discovery::version().to_string())),
         [path @ ("healthz" | "livez" | "readyz"), checks @ ..] => {
@@ -42,9 +42,17 @@ pub(crate) fn answer(inner: &Arc<Inner>, path: &str, parts: &Parts, query: &Quer
     }
     let (resources, accept) = (inner.registry.all(), accept(&parts.headers));
     let form = (discovery::wants_aggregated(&accept), openapi::wants_protobuf(&accept));
-    let name = format!("{path} {form:?}");
-    let document = inner.documents.get(&resources, name, || document(&resources, &segments, form));
+    let document = inner.documents.get(&resources, name(&segments, form), || document(&resources, &segments, form));
     Ok(document.map_or_else(no_page, |document| deliver(&document, &parts.headers)))
+}
+
+fn segments(path: &str) -> Vec<&str> {
+    path.split('/').filter(|segment| !segment.is_empty()).collect()
+}
+
+/// What a document is kept by. Not its path: with more slashes there are paths without number to one document of megabytes.
+fn name(segments: &[&str], form: (bool, bool)) -> String {
+    format!("{} {form:?}", segments.join("/"))
 }
 
 /// A document about what is served; `form`: aggregated discovery, and OpenAPI as protobuf.
@@ -150,6 +158,13 @@ mod tests {
         let answer = deliver(&document, &headers);
         assert_eq!((answer.status().as_u16(), answer.body().bytes()), (304, 0));
         assert_eq!(answer.headers()[ETAG], document.etag);
+    }
+
+    #[test]
+    fn document_is_kept_once_for_all_spellings_of_its_path() {
+        let name = |path: &str| name(&segments(path), (false, false));
+        assert_eq!(name("/openapi/////v2"), name("/openapi/v2"));
+        assert_ne!(name("/openapi/v2"), name("/openapi/v3"));
     }
 
     #[test]
