@@ -171,7 +171,7 @@ async fn over_socket(
     pod: PodOnNode,
     ports: &[u16],
 ) -> io::Result<()> {
-    let (mut sender, mut receiver) = wire::websocket(upgraded).await;
+    let (mut sender, mut receiver) = wire::websocket(upgraded, wire::MAX_MESSAGE).await;
     let (out, mut queue) = mpsc::channel::<Message>(QUEUE);
     let mut tasks = JoinSet::new();
     let budget = Budget::default();

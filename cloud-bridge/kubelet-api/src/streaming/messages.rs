@@ -10,7 +10,7 @@ use super::wire::{self, SocketIn, SocketOut};
 
 /// Sends the messages to their end, or until the client has gone.
 pub(super) async fn serve(upgraded: Upgraded, messages: impl Stream<Item = Message> + Send) {
-    let (mut out, mut client) = wire::websocket(upgraded).await;
+    let (mut out, mut client) = wire::websocket(upgraded, wire::MAX_IGNORED).await;
     tokio::select! {
         sent = send(&mut out, messages) => {
             if sent.is_some() {
@@ -51,9 +51,27 @@ pub(super) mod tests {
 
     use crate::streaming::ErrorResponse;
 
+    #[tokio::test]
+    async fn client_that_says_much_is_left() {
+        let answer = |parts: &Parts| crate::streaming::events(futures::stream::pending(), parts, ());
+        // A binary message of 1 MiB begins.
+        let said = [&[0x82_u8, 0xff][..], &(1_u64 << 20).to_be_bytes(), &[0; 4]].concat();
+        let got = tokio::time::timeout(std::time::Duration::from_secs(10), exchange("", &said, answer)).await;
+        assert!(got.is_ok_and(|got| got.starts_with(b"HTTP/1.1 101")));
+    }
+
     /// All bytes that a client gets who asks `answer` for these protocols (a line of the header, or nothing).
     pub(crate) async fn got(
         protocols: &str,
+        answer: impl Fn(&Parts) -> Result<Response<()>, ErrorResponse> + Send + 'static,
+    ) -> Vec<u8> {
+        exchange(protocols, &[], answer).await
+    }
+
+    /// The same for a client that says this, too.
+    async fn exchange(
+        protocols: &str,
+        said: &[u8],
         answer: impl Fn(&Parts) -> Result<Response<()>, ErrorResponse> + Send + 'static,
     ) -> Vec<u8> {
         let (mut client, server) = tokio::io::duplex(4096);
@@ -69,7 +87,7 @@ pub(super) mod tests {
             "GET / HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
              sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n{protocols}\r\n"
         );
-        client.write_all(ask.as_bytes()).await.unwrap();
+        client.write_all(&[ask.as_bytes(), said].concat()).await.unwrap();
         let mut got = Vec::new();
         client.read_to_end(&mut got).await.unwrap();
         got

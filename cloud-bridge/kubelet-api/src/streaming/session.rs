@@ -53,7 +53,7 @@ async fn over_socket(
     channels: Channels,
     options: &SessionOptions,
 ) -> io::Result<()> {
-    let (sender, mut receiver) = wire::websocket(upgraded).await;
+    let (sender, mut receiver) = wire::websocket(upgraded, wire::MAX_MESSAGE).await;
     let (out, queue) = mpsc::channel(QUEUE);
     let writer = tokio::spawn(write(sender, queue));
     let client = Client::Socket { out, codec };

@@ -18,21 +18,23 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 /// Bytes that are read at once, so also of one piece of a stream.
 const READ: usize = 16 << 10;
 /// Bytes of one message of a client, which wait here until it is whole. Clients copy their input in pieces of 32 KiB.
-const MAX_MESSAGE: usize = 4 << 20;
+pub(super) const MAX_MESSAGE: usize = 4 << 20;
+/// The same where what a client says means nothing: pings and a close have 125 bytes.
+pub(super) const MAX_IGNORED: usize = 16 << 10;
 
 /// What is below: TLS or, in tests, anything.
 pub(super) type Io = TokioIo<Upgraded>;
 pub(super) type SocketIn = WebSocketReceiver<TokioAdapter<Io>>;
 pub(super) type SocketOut = WebSocketSender<TokioAdapter<Io>>;
 
-/// Speaks WebSocket as the server; the handshake is over.
-pub(super) async fn websocket(upgraded: Upgraded) -> (SocketOut, SocketIn) {
+/// Speaks WebSocket as the server; the handshake is over. A message of a client has `most` bytes.
+pub(super) async fn websocket(upgraded: Upgraded, most: usize) -> (SocketOut, SocketIn) {
     let config = WebSocketConfig::default()
         .read_buffer_size(READ)
         .write_buffer_size(0)
         .max_write_buffer_size(4 << 20)
-        .max_message_size(Some(MAX_MESSAGE))
-        .max_frame_size(Some(MAX_MESSAGE));
+        .max_message_size(Some(most))
+        .max_frame_size(Some(most));
     let stream = TokioAdapter::new(TokioIo::new(upgraded));
     WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await.split()
 }
@@ -98,7 +100,7 @@ pub(super) enum WireOut {
 /// Both ways of an upgraded connection.
 pub(super) async fn wire(upgraded: Upgraded, tunnel: bool) -> (WireIn, WireOut) {
     if tunnel {
-        let (out, incoming) = websocket(upgraded).await;
+        let (out, incoming) = websocket(upgraded, MAX_MESSAGE).await;
         return (WireIn::Tunnel(Box::new(incoming)), WireOut::Tunnel(Box::new(out)));
     }
     let (read, write) = tokio::io::split(TokioIo::new(upgraded));
