@@ -136,7 +136,7 @@ pub(crate) fn allocate(ctx: &Attributes<'_>, store: &Store, new: &mut Value, old
         && old["spec"] != new["spec"]
     {
         cluster_ip::update(range, store, &ctx.resource, new, old)?;
-        node_port::allocate(store, &ctx.resource, new)?;
+        node_port::update(store, &ctx.resource, new, old)?;
     }
     Ok(())
 }

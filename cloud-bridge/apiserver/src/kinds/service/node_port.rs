@@ -71,6 +71,26 @@ pub(crate) fn allocate(store: &Store, resource: &Resource, service: &mut Value) 
     if wrong.is_empty() { Ok(()) } else { Err(ApiError::invalid(resource, meta::text(service, "name"), &wrong)) }
 }
 
+/// The same for an update. All other Services are read for what is new alone: what a Service had nobody else has.
+pub(crate) fn update(store: &Store, resource: &Resource, new: &mut Value, old: &Value) -> ApiResult<()> {
+    if has_all(&new["spec"], &old["spec"]) { Ok(()) } else { allocate(store, resource, new) }
+}
+
+/// Whether a Service asks for node ports that it had, and needs no others.
+fn has_all(new: &Value, old: &Value) -> bool {
+    let had: Taken = held(old).collect();
+    let whole = !needs(new) || items(new, "ports").iter().all(|port| asked(port).is_some());
+    let checked = !needs_health_check(new) || integer(new, "healthCheckNodePort").is_some_and(|port| port != 0);
+    whole && checked && held(new).all(|port| had.contains(&port))
+}
+
+/// The node ports that a Service has.
+fn held(spec: &Value) -> impl Iterator<Item = (String, i64)> {
+    let ports = items(spec, "ports").iter().filter_map(|port| Some((text(port, "protocol").to_owned(), asked(port)?)));
+    let check = integer(spec, "healthCheckNodePort").filter(|port| *port != 0);
+    ports.chain(check.map(|port| ("TCP".to_owned(), port)))
+}
+
 /// What an update leaves out was given before and stays; what its new type has no use for goes, unless somebody asks for it.
 pub(super) fn inherit(new: &mut Value, old: &Value) {
     let (had, wants) = (needs(&old["spec"]), needs(&new["spec"]));
@@ -131,13 +151,27 @@ fn asked(port: &Value) -> Option<i64> {
 fn taken(store: &Store, own: &ObjectKey) -> Result<Taken, StoreError> {
     let mut taken = Taken::new();
     for service in store.list("services", None, None, None)?.iter().filter(|service| service.key != *own) {
-        let spec = &service.value()["spec"];
-        let ports =
-            items(spec, "ports").iter().filter_map(|port| Some((text(port, "protocol").to_owned(), asked(port)?)));
-        taken.extend(ports);
-        taken.extend(
-            integer(spec, "healthCheckNodePort").filter(|port| *port != 0).map(|port| ("TCP".to_owned(), port)),
-        );
+        taken.extend(held(&service.value()["spec"]));
     }
     Ok(taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_that_a_service_had_need_no_look_at_others() {
+        let spec = |kind: &str, port: Value| json!({"type": kind, "ports": [{"port": 80, "protocol": "TCP", "nodePort": port}]});
+        let old = spec("NodePort", json!(30_001));
+        assert!(has_all(&old, &old) && has_all(&spec("ClusterIP", Value::Null), &old));
+        assert!(!has_all(&spec("NodePort", json!(30_002)), &old), "another one");
+        assert!(!has_all(&spec("NodePort", Value::Null), &old), "one is to be given");
+        assert!(!has_all(&old, &spec("ClusterIP", Value::Null)), "it had none");
+        let mut local = spec("LoadBalancer", json!(30_001));
+        local["externalTrafficPolicy"] = "Local".into();
+        assert!(!has_all(&local, &old), "the port of its health check is to be given");
+        local["healthCheckNodePort"] = json!(30_003);
+        assert!(!has_all(&local, &old) && has_all(&local, &local));
+    }
 }
