@@ -65,10 +65,12 @@ fn slices_of<S: Stream>(slice: Duration, items: S) -> impl Stream<Item = S::Item
     })
 }
 
-/// Units of tokio's budget for one step of a task (tokio::task::coop), each of which stands for as much of a slice.
+/// How long requests may take of one step: the last of them, and what else the step does, come on top.
+const REQUESTS: Duration = Duration::from_millis(1);
+/// Units of tokio's budget for one step of a task (tokio::task::coop), each of which stands for as much of that time.
 const BUDGET: u32 = 128;
 
-/// Counts the time of `work` against the budget that each step of a task has. When a slice of it is used up, whatever comes next in
+/// Counts the time of `work` against the budget that each step of a task has. When [`REQUESTS`] is used up, whatever comes next in
 /// the same step waits for another one, as it does behind a busy socket: a hundred requests that nothing keeps waiting are
 /// a hundred steps, whoever has begun them together.
 pub async fn counted<F: Future>(work: F) -> F::Output {
@@ -84,7 +86,7 @@ pub async fn counted<F: Future>(work: F) -> F::Output {
 }
 
 fn units(took: Duration) -> u128 {
-    took.as_nanos() * u128::from(BUDGET) / SLICE.as_nanos()
+    took.as_nanos() * u128::from(BUDGET) / REQUESTS.as_nanos()
 }
 
 fn spend(context: &mut Context<'_>, units: u128) {
@@ -126,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn requests_at_once_are_steps_of_a_slice_each() {
+    async fn requests_that_begin_together_are_several_steps() {
         let done = RefCell::new(Vec::new());
         let request = |units| {
             let done = &done;
@@ -147,13 +149,13 @@ mod tests {
         assert_eq!(
             done.into_inner(),
             ["request", "request", "other", "request", "request", "other", "request"],
-            "two have room in a slice"
+            "two have room in a step"
         );
     }
 
     #[test]
-    fn a_slice_is_the_whole_budget() {
-        assert_eq!([units(SLICE), units(SLICE / 2), units(SLICE / 200)], [128, 64, 0]);
+    fn budget_is_as_long_as_requests_may_take() {
+        assert_eq!([units(REQUESTS), units(REQUESTS / 2), units(REQUESTS / 200)], [128, 64, 0]);
     }
 
     #[tokio::test]
