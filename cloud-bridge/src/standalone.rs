@@ -40,6 +40,9 @@ use controller_manager::{local_volumes, podautoscaler, scheduler, workloads};
 /// The user and the group of the administrator's certificate.
 const ADMIN: (&str, &str) = ("sampan-admin", "system:masters");
 
+/// See [`Settings::api_turns`].
+const API_TURNS: usize = 16;
+
 /// Flags of `standalone`.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
@@ -229,6 +232,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         deleted_nodes_return: options.nodes.deleted_nodes_return,
         devices_unknown_when_silent: options.nodes.devices_unknown_when_silent,
         replicated: false,
+        api_turns: API_TURNS,
         is_master: true,
         mirror_namespaces: options.nodes.mirror_namespace.clone().into(),
         lists_withheld: options.restore,

@@ -95,9 +95,6 @@ pub use settings::{ApiAddress, EndpointOf, Gone, PodsSeen, Settings};
 /// How long connections may take to close when the bridge ends.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// Requests of all nodes that are at the API at the same time, of leases and of reports each.
-const API_TURNS: usize = 64;
-
 /// Nodes to which a large object (up to 8 MiB) is on its way at the same time: what one heartbeat may have to wait for,
 /// and what may lie in buffers of the kernel.
 const LARGE_TURNS: usize = 64;
@@ -115,6 +112,8 @@ impl Bridge {
         let (sender, commands) = mpsc::unbounded_channel();
         let jobs = Arc::new(Jobs::new(sender.clone()));
         let poster = Poster::new(&settings.rule_authorities);
+        let turns = || Arc::new(Semaphore::new(settings.api_turns));
+        let (leases, writes) = (turns(), turns());
         let shared = Arc::new(Shared {
             api_health: ApiHealth::default(),
             autonomy: Autonomy::new(settings.toleration_seconds),
@@ -123,8 +122,8 @@ impl Bridge {
             settings,
             nodes: Mutex::default(),
             sessions: Mutex::default(),
-            leases: Arc::new(Semaphore::new(API_TURNS)),
-            writes: Arc::new(Semaphore::new(API_TURNS)),
+            leases,
+            writes,
             large: Arc::new(Semaphore::new(LARGE_TURNS)),
             report_pool: Arc::default(),
             pod_ranges: Arc::default(),

@@ -25,6 +25,9 @@ pub struct Settings {
     /// How often a node says that it lives.
     pub heartbeat: Duration,
     pub kubelet: Option<Arc<EndpointOf>>,
+    /// Requests of all nodes that are at the API at the same time, of leases and of reports each. An API on another host is waited
+    /// for; one in this process does them one after the other, and they compete with those who follow what they write.
+    pub api_turns: usize,
     /// Told of a node that is gone for good.
     pub gone: Option<Arc<Gone>>,
     /// Where clients in pods find the API, for one whose cluster addresses nobody routes.
@@ -65,6 +68,7 @@ impl Default for Settings {
         Self {
             heartbeat: edge_protocol::HEARTBEAT,
             kubelet: None,
+            api_turns: 64,
             gone: None,
             api: None,
             service_scope: ServiceScope::default(),
