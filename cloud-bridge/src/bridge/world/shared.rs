@@ -53,7 +53,7 @@ impl World {
 
     /// A ConfigMap or Secret was read.
     pub fn object_present(&mut self, object: Object) -> Vec<Effect> {
-        let object = Told::new(object);
+        let object = Told::packed(object);
         let key = object.digest.key.clone();
         self.resolve(&key, |users, old, effects| {
             let replaced = match old {
