@@ -66,8 +66,8 @@ impl Config {
             tokens: Vec::new(),
             // As long as Kubernetes keeps it at the least: there etcd is compacted every five minutes.
             history: Duration::from_secs(300),
-            history_rows: 10_000,
-            history_bytes: 64 << 20,
+            history_rows: 50_000,
+            history_bytes: 128 << 20,
             bookmark_interval: Duration::from_secs(60),
             // K8s pkg/controller/resourcequota/config/v1alpha1/defaults.go.
             quota_resync: Duration::from_secs(300),

@@ -43,13 +43,12 @@ pub(super) fn validate(value: &Value, schema: &Value) -> Errors {
 }
 
 fn object(object: &Value, path: &str, errors: &mut Errors) {
-    let rules: [(&str, fn(&str) -> Option<String>); 2] = [("apiVersion", api_version), ("kind", kind)];
-    for (field, rule) in rules {
+    for (field, wrong) in [("apiVersion", api_version as fn(&str) -> _), ("kind", kind)] {
         let at = format!("{path}.{field}");
         match object.get(field) {
             None => errors.push(FieldError::required(at, "")),
             Some(Value::String(text)) => {
-                let why = if text.is_empty() { Some("must not be empty".to_owned()) } else { rule(text) };
+                let why = if text.is_empty() { Some("must not be empty".to_owned()) } else { wrong(text) };
                 errors.extend(why.map(|why| FieldError::invalid(at, &object[field], &why)));
             }
             Some(other) => errors.push(FieldError::invalid(at, other, "must be a string")),
