@@ -43,7 +43,7 @@ async fn what_an_update_may_keep_is_looked_up() {
             format!("10.{at}.{}.{}/32", n / 256, n % 256).into()
         })}}]})
     };
-    let policy = json!({"metadata": {"name": "n"}, "spec": {"ingress": many(12, wide)}});
+    let policy = json!({"metadata": {"name": "n"}, "spec": {"ingress": many(7, wide)}});
     let path = api.group_path("networking.k8s.io/v1", "networkpolicies");
     quick(&api, "POST", &path, JSON, &policy).await.ok();
     let mut other = policy.clone();
@@ -89,13 +89,14 @@ async fn pods_and_their_templates_of_thousands_of_parts() {
 
     // Claims and gates that containers and conditions name.
     let mut one = pod("claims");
-    let wrong = many(900, |n| json!({"name": format!("x{n}")}));
+    let wrong = many(300, |n| json!({"name": format!("x{n}")}));
     let container = |n: usize| json!({"name": format!("c{n}"), "image": "i", "resources": {"claims": wrong}});
-    one["spec"]["containers"] = many(100, container);
+    one["spec"]["containers"] = many(20, container);
     one["spec"]["resourceClaims"] = many(MANY, |n| json!({"name": format!("claim-{n}"), "resourceClaimName": "r"}));
     quick(&api, "POST", &path, JSON, &one).await;
 
-    let volumes = many(MANY, |n| json!({"name": format!("v{n}"), "emptyDir": {}}));
+    // As many as an object has values for.
+    let volumes = many(MANY / 2, |n| json!({"name": format!("v{n}"), "emptyDir": {}}));
     let claim = |n: usize| {
         let wanted = json!({"requests": {"storage": "1Gi"}});
         json!({"metadata": {"name": format!("c{n}")}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": wanted}})
@@ -103,11 +104,11 @@ async fn pods_and_their_templates_of_thousands_of_parts() {
     let template = json!({"metadata": {"labels": {"a": "b"}},
         "spec": {"containers": [{"name": "c", "image": "i"}], "volumes": volumes}});
     let set = json!({"metadata": {"name": "s"}, "spec": {"serviceName": "s", "selector": {"matchLabels": {"a": "b"}},
-        "template": template, "volumeClaimTemplates": many(MANY, claim)}});
+        "template": template, "volumeClaimTemplates": many(MANY / 2, claim)}});
     quick(&api, "POST", &api.group_path("apps/v1", "statefulsets"), JSON, &set).await.ok();
 
     let rule = |n: usize| json!({"action": "FailJob", "onExitCodes": {"containerName": format!("x{n}"), "operator": "In", "values": [1]}});
-    let containers = many(MANY, |n| json!({"name": format!("c{n}"), "image": "i"}));
+    let containers = many(MANY / 4, |n| json!({"name": format!("c{n}"), "image": "i"}));
     let job = json!({"metadata": {"name": "j"}, "spec": {"podFailurePolicy": {"rules": many(MANY, rule)},
         "template": {"spec": {"restartPolicy": "Never", "containers": containers}}}});
     quick(&api, "POST", &api.group_path("batch/v1", "jobs"), JSON, &job).await.fails_with(422, "Too many: 4096");
