@@ -25,6 +25,8 @@ pub(crate) fn controller_reference(kind: Kind, meta: &ObjectMeta) -> OwnerRefere
 /// What belongs to a controller, and what has first to be done so that it does.
 pub(crate) struct Claim<'a, T> {
     pub(crate) claimed: Vec<&'a T>,
+    /// What names the controller and does not count.
+    pub(crate) uncounted: Vec<&'a T>,
     pub(crate) actions: Vec<Action>,
 }
 
@@ -40,9 +42,11 @@ pub(crate) fn claim<'a, T: Cached>(
 ) -> Claim<'a, T> {
     let (owner_kind, owner) = owner;
     let deleting = owner.deletion_timestamp.is_some();
-    let mut claim = Claim { claimed: Vec::new(), actions: Vec::new() };
-    for object in store.owned_by(uid(owner)).filter(|object| counts(object)) {
-        if selects(object.meta()) {
+    let mut claim = Claim { claimed: Vec::new(), uncounted: Vec::new(), actions: Vec::new() };
+    for object in store.owned_by(uid(owner)) {
+        if !counts(object) {
+            claim.uncounted.push(object);
+        } else if selects(object.meta()) {
             claim.claimed.push(object);
         } else if !deleting {
             let reference = json!([{"$patch": "delete", "uid": uid(owner)}]);

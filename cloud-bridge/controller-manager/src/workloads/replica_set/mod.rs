@@ -57,6 +57,7 @@ fn plan_for(
     if !pods.actions.is_empty() && failure.is_none() {
         return Plan::one_by_one(pods.actions);
     }
+    let terminating = pods.uncounted.iter().filter(|pod| pod.is_terminating() && selected(&pod.metadata)).count();
     let pods = pods.claimed;
     let mut again = None;
     if meta.deletion_timestamp.is_none() && failure.is_none() {
@@ -66,8 +67,6 @@ fn plan_for(
         }
         again = plan.again;
     }
-    let terminating = world.pods.owned_by(super::store::uid(meta)).filter(|pod| pod.is_terminating());
-    let terminating = terminating.filter(|pod| selected(&pod.metadata)).count();
     let old = set.status.clone().unwrap_or_default();
     let mut new = status::status(set, spec, &old, status::Pods { active: &pods, terminating }, failure, now);
     if kind == Kind::ReplicationController {
