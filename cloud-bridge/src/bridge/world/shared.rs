@@ -1,6 +1,6 @@
 //! ConfigMaps, Secrets and whatever else pods name: who uses each, what is known of it, and how fresh that is. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use edge_protocol::message::{Object, ObjectKey};
@@ -8,6 +8,11 @@ use edge_protocol::message::{Object, ObjectKey};
 use super::admission::{Standing, User, is_guarded};
 use super::{Effect, Group, Told, World};
 use crate::bridge::pod_references::SERVICE_LINKS;
+
+/// Bytes of large objects that the pods of one node may name in a namespace: whatever they name is kept here, and on the device.
+const NAMED_MAX: usize = 16 << 20;
+/// What is smaller does not count.
+const LARGE: usize = 64 << 10;
 
 /// One of them.
 #[derive(Debug)]
@@ -51,10 +56,17 @@ impl World {
         self.shared.get(key).is_some_and(|shared| shared.users.contains_key(node))
     }
 
-    /// A ConfigMap or Secret was read.
+    /// A ConfigMap or Secret was read. One that is too much beside what else the pods of the node name is as good as missing.
     pub fn object_present(&mut self, object: Object) -> Vec<Effect> {
         let object = Told::packed(object);
         let key = object.digest.key.clone();
+        if !self.has_room(&object) {
+            let ObjectKey { kind, namespace, name } = &key;
+            log::warn!(
+                "{kind} {namespace}/{name} is kept from nodes: pods of one node name more than {NAMED_MAX} bytes"
+            );
+            return self.object_absent(&key);
+        }
         self.resolve(&key, |users, old, effects| {
             let replaced = match old {
                 Value::Present(old) if old.digest.uid != object.digest.uid => Some(old.digest.uid.clone()),
@@ -68,6 +80,20 @@ impl World {
             }
             Value::Present(Arc::clone(&object))
         })
+    }
+
+    /// Whether an object fits beside what pods name on the node in whose name it was read.
+    fn has_room(&self, object: &Told) -> bool {
+        let (key, size) = (&object.digest.key, object.text().text().len());
+        let Some(shared) = self.shared.get(key).filter(|_| size >= LARGE) else { return true };
+        let pods = self.nodes.get(&shared.reader).into_iter().flat_map(|view| view.pods.values());
+        let named = pods.filter(|pod| pod.key.namespace == key.namespace).flat_map(|pod| &pod.refs);
+        let others: BTreeSet<&Arc<ObjectKey>> = named.filter(|name| ***name != *key).collect();
+        let large = |name: &Arc<ObjectKey>| match &self.shared.get(name)?.value {
+            Value::Present(object) => Some(object.text().text().len()).filter(|size| *size >= LARGE),
+            _ => None,
+        };
+        others.into_iter().filter_map(large).sum::<usize>() + size <= NAMED_MAX
     }
 
     /// The node holds this, which is of the bridge's own making, and no list names it: it has no use for it, unless it has

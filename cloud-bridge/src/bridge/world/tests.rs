@@ -97,6 +97,30 @@ fn a_pod_waits_for_what_it_names() {
 }
 
 #[test]
+fn pods_of_a_node_name_a_bounded_number_of_bytes() {
+    let mut world = world(&["a", "b"]);
+    let names: Vec<String> = (0..17).map(|at| format!("m{at:02}")).collect();
+    world.pod_applied(pod("a", "p", &names.iter().map(String::as_str).collect::<Vec<_>>()));
+    let large = |name: &str| {
+        let text = "x".repeat((1 << 20) - 100);
+        Object { body: json!({"data": {"k": text}}), ..object("ConfigMap", name, name) }
+    };
+    for name in &names[..16] {
+        assert!(words(&world.object_present(large(name))).contains(&format!("set a {name} {name}")));
+    }
+    let effects = world.object_present(large("m16"));
+    assert_eq!(words(&effects), ["set a p uid-p"], "it is as good as missing: the pod does not wait for it");
+    assert!(words(&world.object_present(large("m00"))).contains(&"set a m00 m00".to_owned()), "it has its room");
+    assert_eq!(
+        words(&world.object_present(object("ConfigMap", "m16", "m16"))),
+        ["set a m16 m16"],
+        "small ones do not count"
+    );
+    world.pod_applied(pod("b", "q", &["other"]));
+    assert!(words(&world.object_present(large("other"))).contains(&"set b other other".to_owned()));
+}
+
+#[test]
 fn a_pod_does_not_wait_for_what_is_missing_or_cannot_be_read() {
     let mut world = world(&["a"]);
     world.pod_applied(pod("a", "p", &["m", "n"]));
