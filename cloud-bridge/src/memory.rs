@@ -7,10 +7,11 @@ use std::time::Duration;
 
 /// Between looks.
 const LOOK: Duration = Duration::from_secs(5);
-/// Growth since the last time that is worth a walk over the heap (tens of milliseconds for half a gigabyte).
-const GROWN: u64 = 32 << 20;
+/// Growth since the last time that is worth a walk over the heap, which nobody can interrupt (30 ms for a gigabyte): so much,
+/// or a part of what was left, whichever is more.
+const GROWN: (u64, u64) = (32 << 20, 8);
 /// Growth that is worth one at rest, [`REST`] looks after the last.
-const GROWN_AT_REST: u64 = 4 << 20;
+const GROWN_AT_REST: (u64, u64) = (4 << 20, 64);
 /// Looks after which the little that came is asked for as well: what is used each minute stays.
 const REST: u32 = 12;
 /// Growth between two looks that is no rest.
@@ -52,10 +53,11 @@ impl Size {
         self.looks = self.looks.saturating_add(1);
         // What was given back otherwise is no room to grow in.
         self.after_trim = self.after_trim.min(now);
+        let worth = |(least, part): (u64, u64)| least.max(self.after_trim / part);
         let grown = match steady {
-            true if self.looks >= REST => GROWN_AT_REST,
-            true => GROWN,
-            false => 2 * GROWN,
+            true if self.looks >= REST => worth(GROWN_AT_REST),
+            true => worth(GROWN),
+            false => 2 * worth(GROWN),
         };
         now > self.after_trim.saturating_add(grown)
     }
@@ -137,7 +139,7 @@ mod tests {
                 walks += 1;
             }
         }
-        assert_eq!(walks, 900 / 70, "each time it has grown by more than 64 MiB");
+        assert_eq!(walks, 8, "each time it has grown by more than 64 MiB, or by a quarter");
     }
 
     #[test]

@@ -325,8 +325,10 @@ impl Search<'_> {
             }
             Err(objections) => objections,
         };
+        pace.look().await;
         let reasons = objections.values().flat_map(|one| &one.reasons);
         let message = fit_error(nodes, reasons.map(|reason| (&**reason, 1)));
+        pace.look().await;
         let kept_off_by_pods = objections.values().all(|one| one.by_pods);
         let outcome = preemption::preempt(&mut cycle, own, &objections, pace).await;
         Err(with(message, outcome, kept_off_by_pods))

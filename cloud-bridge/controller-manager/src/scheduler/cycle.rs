@@ -143,6 +143,9 @@ impl<'a> Cycle<'a> {
             }
             pace.look().await;
         }
+        if fitting.is_empty() {
+            pace.look().await;
+        }
         let best = score::best(self.pod, self.picture, &fitting, pace).await;
         best.map(|node| Choice { node: &node.name, next }).ok_or_else(|| objections.into_iter().collect())
     }

@@ -69,6 +69,7 @@ pub(super) async fn preempt(
     let mut reasons: Vec<Cow<'static, str>> = Vec::new();
     let mut looked_at = 0;
     for node in picture.nodes.values() {
+        pace.look().await;
         if objections.get(node.name.as_str()).is_none_or(|objection| !objection.resolvable) {
             continue;
         }
@@ -77,7 +78,6 @@ pub(super) async fn preempt(
             Ok(candidate) => candidates.push(candidate),
             Err(objection) => reasons.extend(objection.reasons),
         }
-        pace.look().await;
         if candidates.len() >= enough && candidates.iter().any(|one| one.violations == 0) {
             break;
         }

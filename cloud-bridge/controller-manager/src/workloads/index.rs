@@ -1,7 +1,7 @@
 //! The keys of objects by what controllers look for: whose they are, that they are nobody's, their labels, their node and the
 //! claims that they use. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use apimachinery::key::ObjectKey;
@@ -11,7 +11,8 @@ use super::store::controller_of;
 
 /// A key that all of its places share.
 pub(super) type Key = Arc<ObjectKey>;
-type Keys = BTreeSet<Key>;
+/// Keys in order, and the places of their objects.
+pub(super) type Keys = BTreeMap<Key, usize>;
 /// A namespace, the name of a label, and its value.
 type Label = (String, String, String);
 
@@ -49,12 +50,12 @@ impl Index {
         self.users.get(claim)
     }
 
-    pub(super) fn place(&mut self, key: &Key, node: Option<&str>, claims: &[String]) {
+    pub(super) fn place(&mut self, (key, at): (&Key, usize), node: Option<&str>, claims: &[String]) {
         if let Some(node) = node {
-            self.nodes.entry(node.to_owned()).or_default().insert(Arc::clone(key));
+            self.nodes.entry(node.to_owned()).or_default().insert(Arc::clone(key), at);
         }
         for claim in claims {
-            self.users.entry(beside(key, claim)).or_default().insert(Arc::clone(key));
+            self.users.entry(beside(key, claim)).or_default().insert(Arc::clone(key), at);
         }
     }
 
@@ -79,17 +80,17 @@ impl Index {
         all?.into_iter().min_by_key(|keys| keys.len())
     }
 
-    pub(super) fn add(&mut self, key: &Key, meta: &ObjectMeta, with_labels: bool) {
+    pub(super) fn add(&mut self, (key, at): (&Key, usize), meta: &ObjectMeta, with_labels: bool) {
         match controller_of(meta) {
             Some(owner) => {
-                self.owned.entry(owner.uid.clone()).or_default().insert(Arc::clone(key));
+                self.owned.entry(owner.uid.clone()).or_default().insert(Arc::clone(key), at);
                 let uids = self.uids.entry(beside(key, &owner.name)).or_default();
                 *uids.entry(owner.uid.clone()).or_default() += 1;
             }
-            None => drop(self.orphans.entry(key.namespace.clone()).or_default().insert(Arc::clone(key))),
+            None => drop(self.orphans.entry(key.namespace.clone()).or_default().insert(Arc::clone(key), at)),
         }
         for label in labels(key, meta, with_labels) {
-            self.labels.entry(label).or_default().insert(Arc::clone(key));
+            self.labels.entry(label).or_default().insert(Arc::clone(key), at);
         }
     }
 

@@ -8,7 +8,7 @@ use apimachinery::key::ObjectKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::runtime::watcher::Event;
 
-use super::index::{Index, Key};
+use super::index::{Index, Key, Keys};
 use super::now::Now;
 
 /// What is kept in a store.
@@ -75,7 +75,10 @@ pub(crate) struct Seen {
 
 #[derive(Debug)]
 pub(crate) struct Store<T> {
-    objects: BTreeMap<Key, T>,
+    /// In places that do not change: who knows one needs no search by name, which is what a look at thousands of pods takes.
+    places: Vec<Option<T>>,
+    free: Vec<usize>,
+    names: Keys,
     index: Index,
     /// The uids of objects that a write removed and of which the watch has yet to tell.
     removed: BTreeSet<String>,
@@ -87,7 +90,9 @@ pub(crate) struct Store<T> {
 impl<T> Default for Store<T> {
     fn default() -> Self {
         Self {
-            objects: BTreeMap::new(),
+            places: Vec::new(),
+            free: Vec::new(),
+            names: Keys::new(),
             index: Index::default(),
             removed: BTreeSet::new(),
             unlisted: None,
@@ -103,36 +108,45 @@ impl<T: Cached> Store<T> {
     }
 
     pub(crate) fn get(&self, key: &ObjectKey) -> Option<&T> {
-        self.objects.get(key)
+        self.at(*self.names.get(key)?)
+    }
+
+    fn at(&self, place: usize) -> Option<&T> {
+        self.places.get(place)?.as_ref()
+    }
+
+    /// The objects of these keys, in order.
+    fn of<'a>(&'a self, keys: Option<&'a Keys>) -> impl Iterator<Item = &'a T> + use<'a, T> {
+        keys.into_iter().flat_map(Keys::values).filter_map(|place| self.at(*place))
     }
 
     /// All objects, by namespace and name.
     pub(crate) fn all(&self) -> impl Iterator<Item = &T> {
-        self.objects.values()
+        self.of(Some(&self.names))
     }
 
     /// The objects of a namespace, by name.
     pub(crate) fn in_namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a T> {
         let first = ObjectKey { namespace: namespace.to_owned(), name: String::new() };
-        self.objects
+        self.names
             .range::<ObjectKey, _>(first..)
             .take_while(move |(key, _)| key.namespace == namespace)
-            .map(|(_, object)| object)
+            .filter_map(|(_, place)| self.at(*place))
     }
 
     /// The objects whose controller has this uid, by name.
     pub(crate) fn owned_by<'a>(&'a self, uid: &str) -> impl Iterator<Item = &'a T> + use<'a, T> {
-        self.index.owned_by(uid).into_iter().flatten().filter_map(|key| self.objects.get(key))
+        self.of(self.index.owned_by(uid))
     }
 
     /// The objects of a node, by namespace and name.
     pub(crate) fn on_node<'a>(&'a self, node: &str) -> impl Iterator<Item = &'a T> + use<'a, T> {
-        self.index.on_node(node).into_iter().flatten().filter_map(|key| self.objects.get(key))
+        self.of(self.index.on_node(node))
     }
 
     /// The objects that use a claim, by name.
     pub(crate) fn using<'a>(&'a self, claim: &ObjectKey) -> impl Iterator<Item = &'a T> + use<'a, T> {
-        self.index.using(claim).into_iter().flatten().filter_map(|key| self.objects.get(key))
+        self.of(self.index.using(claim))
     }
 
     /// The uids that controllers of this name have or had, as far as anything is still theirs.
@@ -149,13 +163,12 @@ impl<T: Cached> Store<T> {
         let Some(orphans) = self.index.orphans(namespace) else { return Box::new(std::iter::empty()) };
         let labelled = match wanted.filter(|wanted| T::BY_LABELS && !wanted.is_empty()) {
             Some(wanted) => self.index.rarest(namespace, wanted),
-            None => return Box::new(orphans.iter().filter_map(|key| self.objects.get(key))),
+            None => return Box::new(self.of(Some(orphans))),
         };
         // The shorter list: a workload with thousands of pods is not looked through for the few that are nobody's.
         let Some(labelled) = labelled else { return Box::new(std::iter::empty()) };
         let keys = if labelled.len() < orphans.len() { labelled } else { orphans };
-        let found = keys.iter().filter_map(|key| self.objects.get(key));
-        Box::new(found.filter(|one| controller_of(one.meta()).is_none()))
+        Box::new(self.of(Some(keys)).filter(|one| controller_of(one.meta()).is_none()))
     }
 
     /// The objects of a namespace that may have these labels, by name: those that have the rarest of them.
@@ -165,10 +178,7 @@ impl<T: Cached> Store<T> {
         wanted: Option<&BTreeMap<String, String>>,
     ) -> Box<dyn Iterator<Item = &'a T> + 'a> {
         match wanted.filter(|wanted| T::BY_LABELS && !wanted.is_empty()) {
-            Some(wanted) => {
-                let keys = self.index.rarest(namespace, wanted).into_iter().flatten();
-                Box::new(keys.filter_map(|key| self.objects.get(key)))
-            }
+            Some(wanted) => Box::new(self.of(self.index.rarest(namespace, wanted))),
             None => Box::new(self.in_namespace(namespace)),
         }
     }
@@ -182,7 +192,8 @@ impl<T: Cached> Store<T> {
         if self.removed.contains(uid(meta)) {
             return None;
         }
-        let before = self.objects.get(&key);
+        let known = self.names.get_key_value(&key).map(|(key, place)| (Arc::clone(key), *place));
+        let before = known.as_ref().and_then(|(_, place)| self.at(*place));
         if before.is_some_and(|before| version(before.meta()) >= version(object.meta())) {
             return None;
         }
@@ -195,34 +206,42 @@ impl<T: Cached> Store<T> {
         let same = before.filter(|before| uid(before.meta()) == uid(object.meta()));
         object.seen(same, now);
         let quiet = same.is_some_and(|before| object.is_as(before));
-        let known = self.objects.get_key_value(&key);
         // Most changes are of a status.
-        let stays = known.is_some_and(|(_, before)| in_same_places(before, &object));
-        let key = match known {
-            Some((key, _)) if stays => Arc::clone(key),
-            Some((key, before)) => {
-                self.index.remove(key, before.meta(), T::BY_LABELS);
-                self.index.leave(key, before.node(), before.claims());
-                Arc::clone(key)
-            }
-            None => Arc::new(key),
-        };
+        let stays = before.is_some_and(|before| in_same_places(before, &object));
+        let (key, place) = known.unwrap_or_else(|| self.room(key));
         if !stays {
-            self.index.add(&key, object.meta(), T::BY_LABELS);
-            self.index.place(&key, object.node(), object.claims());
+            if let Some(before) = self.places.get(place).and_then(Option::as_ref) {
+                self.index.remove(&key, before.meta(), T::BY_LABELS);
+                self.index.leave(&key, before.node(), before.claims());
+            }
+            self.index.add((&key, place), object.meta(), T::BY_LABELS);
+            self.index.place((&key, place), object.node(), object.claims());
         }
         let owner = controller_of(object.meta()).cloned();
         let orphan = owner.is_none().then(|| object.meta().labels.clone().unwrap_or_default());
         owners.extend(owner.filter(|owner| !owners.contains(owner)));
         labels.extend(labels_of(&object).filter(|now| !labels.contains(now)));
         let seen = Seen { key: (*key).clone(), owners, orphan, labels, gone: false };
-        self.objects.insert(key, object);
+        if let Some(there) = self.places.get_mut(place) {
+            *there = Some(object);
+        }
         (!quiet).then_some(seen)
+    }
+
+    /// A place for a new object.
+    fn room(&mut self, key: ObjectKey) -> (Key, usize) {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            self.places.len() - 1
+        });
+        let key = Arc::new(key);
+        self.names.insert(Arc::clone(&key), place);
+        (key, place)
     }
 
     /// A write removed the object with this uid.
     pub(crate) fn remove(&mut self, key: &ObjectKey, removed: &str) -> Option<Seen> {
-        if uid(self.objects.get(key)?.meta()) != removed {
+        if uid(self.get(key)?.meta()) != removed {
             return None;
         }
         self.removed.insert(removed.to_owned());
@@ -233,7 +252,7 @@ impl<T: Cached> Store<T> {
     pub(crate) fn watched(&mut self, event: Event<T>, now: Now) -> Vec<Seen> {
         match event {
             Event::Init => {
-                self.unlisted = Some(self.objects.keys().cloned().collect());
+                self.unlisted = Some(self.names.keys().cloned().collect());
                 Vec::new()
             }
             Event::InitApply(object) => {
@@ -254,14 +273,16 @@ impl<T: Cached> Store<T> {
                 let meta = object.meta();
                 self.removed.remove(uid(meta));
                 let key = key_of(meta);
-                let same = self.objects.get(&key).is_some_and(|known| uid(known.meta()) == uid(meta));
+                let same = self.get(&key).is_some_and(|known| uid(known.meta()) == uid(meta));
                 if same { self.forget(&key).into_iter().collect() } else { Vec::new() }
             }
         }
     }
 
     fn forget(&mut self, key: &ObjectKey) -> Option<Seen> {
-        let (key, object) = self.objects.remove_entry(key)?;
+        let (key, place) = self.names.remove_entry(key)?;
+        self.free.push(place);
+        let object = self.places.get_mut(place)?.take()?;
         self.index.remove(&key, object.meta(), T::BY_LABELS);
         self.index.leave(&key, object.node(), object.claims());
         let owners = controller_of(object.meta()).cloned().into_iter().collect();
