@@ -292,7 +292,8 @@ async fn make_many(api: &Api, path: &str, owner: Option<&Value>) {
 async fn looks(api: &Api, path: &str) -> Vec<usize> {
     let mut left = Vec::new();
     while left.last() != Some(&0) {
-        let list = api.get(path).await.ok();
+        // At once: a long list without a limit is read in turns itself.
+        let list = api.get(&format!("{path}?limit=500")).await.ok();
         let names = list["items"].as_array().unwrap().iter().map(|c| c["metadata"]["name"].as_str().unwrap());
         left.push(names.filter(|name| name.starts_with('c')).count());
     }

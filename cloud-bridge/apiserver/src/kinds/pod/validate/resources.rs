@@ -138,8 +138,9 @@ pub(crate) fn container_name(errors: &mut Errors, path: &str, name: &str) {
 }
 
 fn claim_names(errors: &mut Errors, path: &str, resources: &Value, claims: &BTreeSet<&str>) {
-    // More than are told of: the names are many, too.
-    const TOLD: usize = 512;
+    // The names may be many, and the complaints, too: the first ones name them, if that is of use to anybody.
+    const TOLD: usize = 16;
+    const NAMED: usize = 64;
     for (i, claim) in items(resources, "claims").iter().enumerate() {
         let path = format!("{path}.claims[{i}]");
         let name = text(claim, "name");
@@ -148,7 +149,7 @@ fn claim_names(errors: &mut Errors, path: &str, resources: &Value, claims: &BTre
         } else if !claims.contains(name) {
             let known = match errors.len() {
                 _ if claims.is_empty() => " which is empty".to_owned(),
-                0..TOLD => format!(": {}", claims.iter().copied().collect::<Vec<_>>().join(", ")),
+                0..TOLD if claims.len() <= NAMED => format!(": {}", claims.iter().copied().collect::<Vec<_>>().join(", ")),
                 _ => String::new(),
             };
             let detail = format!("must be one of the names in pod.spec.resourceClaims{known}");
