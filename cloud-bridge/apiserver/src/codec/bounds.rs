@@ -41,21 +41,27 @@ impl Size {
     }
 }
 
-/// Refuses an object that is too large, or has more than `values` values. Its managedFields have a limit of their own:
-/// see `patch::budget`.
+/// Refuses an object that is too large, or has more than `values` values, unless it had as much before: it must be possible
+/// to let it go. Its managedFields have a limit of their own: see `patch::budget`.
 ///
 /// # Errors
 /// What it has too much of.
-pub(crate) fn within(object: &Value, values: usize) -> Result<(), String> {
-    let size = |value| Size::of(value, usize::MAX).unwrap_or_default();
-    let (all, owners) = (size(object), size(&object["metadata"]["managedFields"]));
-    if all.bytes.saturating_sub(owners.bytes) > BYTES_MAX {
+pub(crate) fn within(object: &Value, before: Option<&Value>, values: usize) -> Result<(), String> {
+    let (now, had) = (own(object), || before.map(own).unwrap_or_default());
+    if now.bytes > BYTES_MAX && now.bytes > had().bytes {
         return Err(format!("the object is too large: limit is {BYTES_MAX} bytes"));
     }
-    if all.values.saturating_sub(owners.values) > values {
+    if now.values > values && now.values > had().values {
         return Err(format!("the object has too many values: limit is {values}"));
     }
     Ok(())
+}
+
+/// The size of an object without its managedFields.
+fn own(object: &Value) -> Size {
+    let size = |value| Size::of(value, usize::MAX).unwrap_or_default();
+    let (all, owners) = (size(object), size(&object["metadata"]["managedFields"]));
+    Size { values: all.values.saturating_sub(owners.values), bytes: all.bytes.saturating_sub(owners.bytes) }
 }
 
 #[cfg(test)]
@@ -73,8 +79,10 @@ mod tests {
     #[test]
     fn large_objects_are_refused() {
         let of = |bytes: usize| json!({"metadata": {"name": "a"}, "data": {"k": "x".repeat(bytes)}});
-        assert_eq!(within(&of(BYTES_MAX - 100), VALUES_MAX), Ok(()));
-        assert_eq!(within(&of(BYTES_MAX), VALUES_MAX).unwrap_err(), "the object is too large: limit is 1572864 bytes");
+        assert_eq!(within(&of(BYTES_MAX - 100), None, VALUES_MAX), Ok(()));
+        let refused = within(&of(BYTES_MAX), Some(&of(BYTES_MAX - 1)), VALUES_MAX);
+        assert_eq!(refused.unwrap_err(), "the object is too large: limit is 1572864 bytes");
+        assert_eq!(within(&of(BYTES_MAX), Some(&of(BYTES_MAX)), VALUES_MAX), Ok(()), "it was as large");
     }
 
     #[test]
@@ -82,15 +90,16 @@ mod tests {
         let fields = |count: usize| -> Value {
             (0..count).map(|at| (format!("k{at}"), json!({}))).collect::<serde_json::Map<_, _>>().into()
         };
-        assert_eq!(within(&json!({"data": fields(VALUES_MAX - 3)}), VALUES_MAX), Ok(()));
+        assert_eq!(within(&json!({"data": fields(VALUES_MAX - 3)}), None, VALUES_MAX), Ok(()));
         let many = json!({"data": fields(VALUES_MAX)});
-        assert_eq!(within(&many, VALUES_MAX).unwrap_err(), "the object has too many values: limit is 32768");
-        assert_eq!(within(&many, usize::MAX), Ok(()));
+        assert_eq!(within(&many, None, VALUES_MAX).unwrap_err(), "the object has too many values: limit is 32768");
+        assert_eq!(within(&many, None, usize::MAX), Ok(()));
+        assert_eq!(within(&many, Some(&many), VALUES_MAX), Ok(()), "finalizers of it can go");
     }
 
     #[test]
     fn managed_fields_do_not_count() {
         let owners = json!([{"manager": "x".repeat(BYTES_MAX), "fieldsV1": vec![1; VALUES_MAX]}]);
-        assert_eq!(within(&json!({"metadata": {"managedFields": owners}}), VALUES_MAX), Ok(()));
+        assert_eq!(within(&json!({"metadata": {"managedFields": owners}}), None, VALUES_MAX), Ok(()));
     }
 }

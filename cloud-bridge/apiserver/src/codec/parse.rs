@@ -13,7 +13,7 @@ pub(crate) const DEPTH_MAX: usize = 96;
 /// What the values of one body may take in memory, roughly: a text of 3 MiB can ask for a hundred times its size.
 pub(crate) const MEMORY_MAX: usize = 48 * 1024 * 1024;
 /// The same of a body for a kind that tenants write: what an object of it may have (`bounds`), and its managedFields.
-pub(crate) const TENANT_MEMORY_MAX: usize = 16 * 1024 * 1024;
+pub(crate) const TENANT_MEMORY_MAX: usize = 32 * 1024 * 1024;
 /// One value, and one object with the room that it makes for its first fields and its typed form.
 const VALUE_COST: usize = 32;
 const OBJECT_COST: usize = 640;
@@ -292,7 +292,7 @@ mod tests {
             parse_within(format!("{{{}}}", fields.join(",")).as_bytes(), TENANT_MEMORY_MAX).map(drop)
         };
         assert!(fields(bounds::VALUES_MAX).is_ok());
-        assert!(fields(200_000).unwrap_err().to_string().starts_with(TOO_MANY));
+        assert!(fields(400_000).unwrap_err().to_string().starts_with(TOO_MANY));
     }
 
     #[test]

@@ -92,6 +92,8 @@ impl<'s> Shape<'s> {
         }
         let default = |key: &str| match self {
             Self::Built { .. } if key == "protocol" => "TCP".into(),
+            // Of references to objects of the namespace, which leave out an empty one.
+            Self::Built { .. } if key == "name" => "".into(),
             Self::Built { .. } => Value::Null,
             Self::Custom(schema) | Self::Schema(schema) => schema["items"]["properties"][key]["default"].clone(),
         };

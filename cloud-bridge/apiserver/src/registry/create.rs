@@ -34,6 +34,7 @@ pub(crate) fn create_value(
     dry_run: bool,
 ) -> ApiResult<Arc<Stored>> {
     let resource = Arc::clone(&ctx.resource);
+    ctx.bounded(&value, None)?;
     ctx.match_namespace(&mut value)?;
     if !meta::text(&value, "resourceVersion").is_empty() {
         return Err(ApiError::unknown("resourceVersion should not be set on objects to be created"));

@@ -231,20 +231,24 @@ impl Context<'_> {
         Ok(value)
     }
 
-    /// Refuses an object that is larger than any of the kind may be.
+    /// Refuses an object that is larger than any of the kind may be, and than it was before.
     ///
     /// # Errors
-    /// What it has too much of.
-    pub(crate) fn bounded(&self, object: &Value) -> Result<(), String> {
-        bounds::within(object, if self.resource.is_of_tenants() { bounds::VALUES_MAX } else { usize::MAX })
+    /// 413 with what it has too much of.
+    pub(crate) fn bounded(&self, object: &Value, before: Option<&Value>) -> ApiResult<()> {
+        let values = if self.resource.is_of_tenants() { bounds::VALUES_MAX } else { usize::MAX };
+        bounds::within(object, before, values).map_err(|why| {
+            let mut error = ApiError::too_large(0);
+            error.message = why;
+            error
+        })
     }
 
     /// The object in stored form, and its unknown fields.
     ///
     /// # Errors
-    /// A type error, or the object is too large.
+    /// A type error.
     pub(crate) fn checked(&self, mut value: Value) -> Result<Decoded, String> {
-        self.bounded(&value)?;
         if let Some(map) = value.as_object_mut() {
             map.remove("kind");
             map.remove("apiVersion");

@@ -62,8 +62,11 @@ pub(crate) fn replace(
     dry_run: bool,
 ) -> ApiResult<Arc<Stored>> {
     let resource = Arc::clone(&ctx.resource);
-    let old = as_now(&resource, current.value());
+    let status = ctx.path.subresource == "status";
+    // Who writes a status leaves the rest as it is stored, to the letter: templates are compared.
+    let old = if status { resource.read(current.value()) } else { as_now(&resource, current.value()) };
     let old = old.as_ref();
+    ctx.bounded(&new, Some(old))?;
     let name = ctx.path.name.clone();
     if let Some(uid) = uid
         && uid != meta::text(old, "uid")
@@ -71,7 +74,6 @@ pub(crate) fn replace(
         return Err(ApiError::conflict(&resource, &name, &precondition(&resource, current, uid)));
     }
     check_version(&resource, current, &mut new, &name)?;
-    let status = ctx.path.subresource == "status";
     let strategy = resource.strategy();
     let sent = new["metadata"]["managedFields"].clone();
     strategy.default(&mut new);

@@ -76,7 +76,7 @@ pub(crate) struct Seen {
 #[derive(Debug)]
 pub(crate) struct Store<T> {
     /// In places that do not change: who knows one needs no search by name, which is what a look at thousands of pods takes.
-    places: Vec<Option<T>>,
+    places: Vec<Option<Box<T>>>,
     free: Vec<usize>,
     names: Keys,
     index: Index,
@@ -112,7 +112,7 @@ impl<T: Cached> Store<T> {
     }
 
     fn at(&self, place: usize) -> Option<&T> {
-        self.places.get(place)?.as_ref()
+        self.places.get(place)?.as_deref()
     }
 
     /// The objects of these keys, in order.
@@ -223,7 +223,7 @@ impl<T: Cached> Store<T> {
         labels.extend(labels_of(&object).filter(|now| !labels.contains(now)));
         let seen = Seen { key: (*key).clone(), owners, orphan, labels, gone: false };
         if let Some(there) = self.places.get_mut(place) {
-            *there = Some(object);
+            *there = Some(Box::new(object));
         }
         (!quiet).then_some(seen)
     }

@@ -1,6 +1,6 @@
 //! ConfigMaps, Secrets and whatever else pods name: who uses each, what is known of it, and how fresh that is. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use edge_protocol::message::{Object, ObjectKey};
@@ -65,7 +65,7 @@ impl World {
             log::warn!(
                 "{kind} {namespace}/{name} is kept from nodes: pods of one node name more than {NAMED_MAX} bytes"
             );
-            return self.object_absent(&key);
+            return self.absent(&key, true);
         }
         self.resolve(&key, |users, old, effects| {
             let replaced = match old {
@@ -86,14 +86,14 @@ impl World {
     fn has_room(&self, object: &Told) -> bool {
         let (key, size) = (&object.digest.key, object.text().text().len());
         let Some(shared) = self.shared.get(key).filter(|_| size >= LARGE) else { return true };
-        let pods = self.nodes.get(&shared.reader).into_iter().flat_map(|view| view.pods.values());
-        let named = pods.filter(|pod| pod.key.namespace == key.namespace).flat_map(|pod| &pod.refs);
-        let others: BTreeSet<&Arc<ObjectKey>> = named.filter(|name| ***name != *key).collect();
-        let large = |name: &Arc<ObjectKey>| match &self.shared.get(name)?.value {
+        let others = self.shared.iter().filter(|(name, other)| {
+            name.namespace == key.namespace && ***name != *key && other.users.contains_key(&shared.reader)
+        });
+        let large = |other: &Shared| match &other.value {
             Value::Present(object) => Some(object.text().text().len()).filter(|size| *size >= LARGE),
             _ => None,
         };
-        others.into_iter().filter_map(large).sum::<usize>() + size <= NAMED_MAX
+        others.filter_map(|(_, other)| large(other)).sum::<usize>() + size <= NAMED_MAX
     }
 
     /// The node holds this, which is of the bridge's own making, and no list names it: it has no use for it, unless it has
@@ -138,12 +138,18 @@ impl World {
 
     /// A ConfigMap or Secret is not there.
     pub fn object_absent(&mut self, key: &ObjectKey) -> Vec<Effect> {
+        self.absent(key, false)
+    }
+
+    /// It is not there for nodes. If it lives on, it may come again.
+    fn absent(&mut self, key: &ObjectKey, lives: bool) -> Vec<Effect> {
         self.resolve(key, |users, old, effects| {
             if let Value::Present(old) = old {
                 effects.extend(users.admitted().cloned().map(|node| {
                     let (key, uid) = (key.clone(), old.digest.uid.clone());
                     // Made of others' objects, it has one uid for ever.
                     match key.kind.as_str() {
+                        _ if lives => Effect::Withdraw { node, key, uid },
                         SERVICE_LINKS => Effect::Withdraw { node, key, uid },
                         _ => Effect::Remove { node, key, uid },
                     }

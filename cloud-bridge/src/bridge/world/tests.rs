@@ -116,6 +116,13 @@ fn pods_of_a_node_name_a_bounded_number_of_bytes() {
         ["set a m16 m16"],
         "small ones do not count"
     );
+    assert_eq!(
+        words(&world.object_present(large("m16"))),
+        ["withdraw a m16 m16"],
+        "it lives on, and may be told again"
+    );
+    world.object_absent(&key("ConfigMap", "m00"));
+    assert_eq!(words(&world.object_present(large("m16"))), ["set a m16 m16"]);
     world.pod_applied(pod("b", "q", &["other"]));
     assert!(words(&world.object_present(large("other"))).contains(&"set b other other".to_owned()));
 }

@@ -108,7 +108,9 @@ impl Custom {
         let mut errors = Vec::new();
         validate::validate(new, old, &self.schema, "", &mut errors);
         errors.extend(self.scale.iter().flat_map(|paths| scale::validate(new, paths, false)));
-        errors.extend(embedded::validate(new, &self.schema));
+        if old.is_none_or(|old| embedded::validate(old, &self.schema).is_empty()) {
+            errors.extend(embedded::validate(new, &self.schema));
+        }
         errors.extend(lists::validate(new, old, &self.schema));
         errors
     }

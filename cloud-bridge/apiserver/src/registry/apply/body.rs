@@ -50,7 +50,6 @@ pub(super) fn read(ctx: &Context<'_>, body: &Bytes) -> ApiResult<Body> {
     if !document.value["metadata"]["managedFields"].is_null() {
         return Err(ApiError::bad_request("metadata.managedFields must be nil"));
     }
-    ctx.bounded(&document.value).map_err(beyond)?;
     let shape = ctx.resource.strategy().shape();
     let (mut sent, mut kept) = (Budget::default(), Budget::default());
     let set = FieldSet::of(&document.value, shape, &mut sent).map_err(|_| too_large("fields"))?;
@@ -102,15 +101,10 @@ fn twice(value: &Value, shape: Shape<'_>, path: &str, told: &mut Vec<String>) {
 
 /// 413 for an object that has too much of something.
 pub(super) fn too_large(what: &str) -> ApiError {
-    beyond(format!(
-        "the object has too many {what} for server-side apply: write it with create or update instead, or make several of it"
-    ))
-}
-
-/// 413 for an object that is larger than it may be.
-pub(super) fn beyond(why: String) -> ApiError {
     let mut error = ApiError::too_large(0);
-    error.message = why;
+    error.message = format!(
+        "the object has too many {what} for server-side apply: write it with create or update instead, or make several of it"
+    );
     error
 }
 

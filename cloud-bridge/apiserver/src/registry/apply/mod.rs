@@ -65,7 +65,6 @@ pub(crate) fn apply(ctx: &mut Context<'_>, body: &Bytes, dry_run: bool) -> ApiRe
     };
     let live = resource.read(current.value());
     let (mut merged, entries) = laid_over(ctx, live.as_ref(), &applied, set)?;
-    ctx.bounded(&merged).map_err(body::beyond)?;
     if ctx.writer.manager() == last_applied::MANAGER {
         last_applied::refresh(&mut merged, &written);
     }

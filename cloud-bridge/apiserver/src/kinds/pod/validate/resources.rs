@@ -149,7 +149,9 @@ fn claim_names(errors: &mut Errors, path: &str, resources: &Value, claims: &BTre
         } else if !claims.contains(name) {
             let known = match errors.len() {
                 _ if claims.is_empty() => " which is empty".to_owned(),
-                0..TOLD if claims.len() <= NAMED => format!(": {}", claims.iter().copied().collect::<Vec<_>>().join(", ")),
+                0..TOLD if claims.len() <= NAMED => {
+                    format!(": {}", claims.iter().copied().collect::<Vec<_>>().join(", "))
+                }
                 _ => String::new(),
             };
             let detail = format!("must be one of the names in pod.spec.resourceClaims{known}");
