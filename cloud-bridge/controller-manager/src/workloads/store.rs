@@ -282,7 +282,7 @@ impl<T: Cached> Store<T> {
     fn forget(&mut self, key: &ObjectKey) -> Option<Seen> {
         let (key, place) = self.names.remove_entry(key)?;
         self.free.push(place);
-        let object = self.places.get_mut(place)?.take()?;
+        let object = *self.places.get_mut(place)?.take()?;
         self.index.remove(&key, object.meta(), T::BY_LABELS);
         self.index.leave(&key, object.node(), object.claims());
         let owners = controller_of(object.meta()).cloned().into_iter().collect();
