@@ -48,7 +48,8 @@ fn reaches(node: &EdgeNode, pod: &str, url: &str) -> Result<bool, String> {
 /// Waits until that is so three times in a row.
 fn wait_reaches(node: &EdgeNode, pod: &str, url: &str, wanted: bool) {
     let what = format!("{pod} {} {url}", if wanted { "reaches" } else { "does not reach" });
-    until(Duration::from_secs(20), &what, || {
+    // A bridge without optimization rests for seconds after it has read thousands of ranges.
+    until(Duration::from_secs(60), &what, || {
         for _ in 0..3 {
             if reaches(node, pod, url)? != wanted {
                 return Err(rules());
