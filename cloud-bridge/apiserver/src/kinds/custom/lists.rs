@@ -6,17 +6,13 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::walk::walk;
+use super::walk::{since, walk};
 use apimachinery::field::{Errors, FieldError};
 use apimachinery::json::text;
 
 /// Returns what stands twice. A change of an object in which something stood twice before is not judged.
 pub(super) fn validate(new: &Value, old: Option<&Value>, schema: &Value) -> Errors {
-    let errors = duplicates(new, schema, "");
-    if !errors.is_empty() && old.is_some_and(|old| !duplicates(old, schema, "").is_empty()) {
-        return Errors::new();
-    }
-    errors
+    since(new, old, |value| duplicates(value, schema, ""))
 }
 
 /// Returns what stands twice in the lists of a value at `path`.

@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::cel::Validations;
+use super::walk::since;
 use super::{embedded, lists, scale, schema, validate};
 use crate::codec::decode::{self, Decoded};
 use crate::codec::jsonpath;
@@ -108,9 +109,7 @@ impl Custom {
         let mut errors = Vec::new();
         validate::validate(new, old, &self.schema, "", &mut errors);
         errors.extend(self.scale.iter().flat_map(|paths| scale::validate(new, paths, false)));
-        if old.is_none_or(|old| embedded::validate(old, &self.schema).is_empty()) {
-            errors.extend(embedded::validate(new, &self.schema));
-        }
+        errors.extend(since(new, old, |value| embedded::validate(value, &self.schema)));
         errors.extend(lists::validate(new, old, &self.schema));
         errors
     }
