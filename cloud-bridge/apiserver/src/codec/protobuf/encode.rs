@@ -189,7 +189,7 @@ fn varint(out: &mut Vec<u8>, mut value: u64) {
 mod tests {
     use serde_json::json;
 
-    use super::super::decode;
+    use super::super::tests::decode;
     use super::*;
 
     fn comes_back(object: &Value) {

@@ -34,16 +34,7 @@ pub(crate) enum DecodeError {
     Exhausted(#[from] Exhausted),
 }
 
-/// The object of a body, as JSON would have it.
-///
-/// # Errors
-/// See `DecodeError`.
-#[cfg(test)]
-fn decode(body: &[u8]) -> Result<Value, DecodeError> {
-    decode_within(body, parse::MEMORY_MAX)
-}
-
-/// The same of a body whose values may take so much memory.
+/// The object of a body, as JSON would have it. Its values may take so much `memory`.
 ///
 /// # Errors
 /// See `DecodeError`.
@@ -243,6 +234,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    pub(super) fn decode(body: &[u8]) -> Result<Value, DecodeError> {
+        decode_within(body, parse::MEMORY_MAX)
+    }
 
     pub(super) fn field(number: u8, content: &[u8]) -> Vec<u8> {
         let length = content.len();

@@ -62,8 +62,9 @@ pub(super) fn write_union(out: &mut Vec<u8>, kind: &str, value: &Value) -> Optio
 mod tests {
     use serde_json::json;
 
+    use super::super::DecodeError;
+    use super::super::tests::decode;
     use super::super::tests::{body, field};
-    use super::super::{DecodeError, decode};
     use super::*;
 
     /// A definition whose only version has this schema.
