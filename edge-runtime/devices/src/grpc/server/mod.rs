@@ -2,6 +2,7 @@
 //!
 //! | file | owns |
 //! |---|---|
+//! | `door` | how many connections a process may make |
 //! | `room` | memory for messages, and how much of it there is for all connections |
 //! | `streams` | the requests of one connection, from their first field to the last byte of the answer |
 //! | `exchange` | one connection without its socket |
@@ -9,20 +10,23 @@
 //! | `connection` | one connection: its socket, its clocks, its calls |
 
 mod connection;
+mod door;
 pub(super) mod exchange;
 mod flights;
 pub(super) mod room;
 mod streams;
 
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tokio::net::UnixListener;
+use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout};
 
+use self::door::Door;
 use self::room::Rooms;
 use super::Status;
 
@@ -73,6 +77,7 @@ pub async fn serve(listener: UnixListener, calls: mpsc::Sender<Call>) {
         crowded: Notify::new(),
     });
     let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut door = Door::default();
     loop {
         let place = loop {
             match timeout(PAUSE, Arc::clone(&places).acquire_owned()).await {
@@ -80,8 +85,8 @@ pub async fn serve(listener: UnixListener, calls: mpsc::Sender<Call>) {
                 Err(_) => shared.crowded.notify_waiters(),
             }
         };
-        match listener.accept().await {
-            Ok((stream, _)) => {
+        match accept(&listener, &mut door).await {
+            Ok(stream) => {
                 let shared = Rc::clone(&shared);
                 spawn_local(async move {
                     connection::serve(stream, &shared).await;
@@ -92,6 +97,17 @@ pub async fn serve(listener: UnixListener, calls: mpsc::Sender<Call>) {
                 log::warn!("no gRPC connection can be taken: {error}");
                 sleep(PAUSE).await;
             }
+        }
+    }
+}
+
+/// The next connection of a process that has not made too many. Whoever has is told nothing but the end.
+async fn accept(listener: &UnixListener, door: &mut Door) -> io::Result<UnixStream> {
+    loop {
+        let (stream, _) = listener.accept().await?;
+        let pid = stream.peer_cred().ok().and_then(|peer| peer.pid()).unwrap_or_default();
+        if door.opens(pid, Instant::now()) {
+            return Ok(stream);
         }
     }
 }
