@@ -491,9 +491,11 @@ async fn a_node_that_is_lost() {
     let names = ["first", "second"].map(|name| format!("{}-{name}", stage.namespace));
     for name in &names {
         stage.names.lock().expect("no panic").insert(name.clone(), "NODE".to_owned());
-        let node = serde_json::from_value(json!({"metadata": {"name": name}})).expect("a node");
+        // Ready from the first: one that nothing was heard of has pods go, and it is chance which pods see that.
+        let mut node = state("True");
+        node["metadata"] = json!({"name": name});
+        let node = serde_json::from_value(node).expect("a node");
         nodes.create(&PostParams::default(), &node).await.expect("created");
-        nodes.patch_status(name, &PatchParams::default(), &Patch::Strategic(state("True"))).await.expect("patched");
     }
     let patience = ["unreachable", "not-ready"].map(|taint| {
         json!({"key": format!("node.kubernetes.io/{taint}"), "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 2})

@@ -177,6 +177,10 @@ impl Lifecycle<'_> {
             }
             Event::Apply(node) => {
                 let name = node.name().to_owned();
+                // What was written here is known from its answer: the watch may tell of the versions before it later.
+                if self.nodes.get(&name).is_some_and(|known| node.is_before(known)) {
+                    return;
+                }
                 self.put(node);
                 self.write(&name).await;
                 self.look_around().await;

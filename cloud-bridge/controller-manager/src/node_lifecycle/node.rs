@@ -66,8 +66,36 @@ impl SlimNode {
         self.status.conditions.iter().find(|one| one.kind == "Ready").map_or("", |one| &one.status)
     }
 
+    /// Whether this is an older version of the same node (K8s staging/src/k8s.io/apimachinery/pkg/util/resourceversion,
+    /// `CompareResourceVersion`).
+    pub(super) fn is_before(&self, other: &Self) -> bool {
+        let version = |node: &Self| node.metadata.resource_version.as_ref()?.parse::<u64>().ok();
+        self.metadata.uid == other.metadata.uid
+            && version(self).zip(version(other)).is_some_and(|(own, other)| own < other)
+    }
+
     /// The API says something else of it than that nothing is known.
     pub(super) fn is_believed(&self) -> bool {
         self.ready() != "Unknown"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn older_version_of_the_same_node_is_told_from_another_node() {
+        let node = |uid: &str, version: &str| -> SlimNode {
+            serde_json::from_value(json!({"metadata": {"name": "n", "uid": uid, "resourceVersion": version}})).unwrap()
+        };
+        let known = node("a", "100");
+        let cases =
+            [("a", "99", true), ("a", "100", false), ("a", "101", false), ("b", "99", false), ("a", "x", false)];
+        for (uid, version, before) in cases {
+            assert_eq!(node(uid, version).is_before(&known), before, "{uid} {version}");
+        }
     }
 }
