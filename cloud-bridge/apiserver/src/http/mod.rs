@@ -32,9 +32,10 @@ use jiff::Timestamp;
 use super::auth::{Attributes, impersonation};
 use super::resource::{Hooks, Resource, Serves};
 use super::state::Inner;
+use super::state::apart::{self, is_large};
 use super::state::shares::Share;
 use crate::auth::request_info::{Query, ResourcePath, Target, target};
-use crate::registry::{self, Answer, Context, create, delete, list, patch, update};
+use crate::registry::{self, Answer, Context, create, delete, draft, list, patch, update};
 use crate::resource::status::{ApiError, ApiResult};
 use body::ApiBody;
 use output::Form;
@@ -123,7 +124,14 @@ pub(crate) async fn answer(
     let answer = route(inner, permitted, parts, body).await;
     let mut response = answer.unwrap_or_else(|error| failure(&error));
     if permitted.encodes() {
-        response = encoding::encoded(response, permitted.encoding);
+        let (bytes, encoding) = (response.body().bytes(), permitted.encoding);
+        response = if encoding != Encoding::Json && is_large(bytes) {
+            let turns = &inner.limits.apart;
+            let encoded = apart::run(turns, &permitted.flow, move || encoding::encoded(response, encoding)).await;
+            encoded.unwrap_or_else(|error| failure(&error))
+        } else {
+            encoding::encoded(response, encoding)
+        };
     }
     if !share.grow(response.body().bytes()) {
         response = failure(&ApiError::busy());
@@ -190,8 +198,14 @@ struct Sent {
 
 /// The body as JSON, and its content type. Typed Go clients send protobuf for built-in kinds. `kind` names the object in errors;
 /// its values may take so much `memory`.
-fn body_as_json(parts: &Parts, body: Bytes, most: usize, kind: &str, memory: usize) -> ApiResult<Sent> {
-    let content_type = header(&parts.headers, &CONTENT_TYPE);
+fn body_as_json(
+    method: &Method,
+    content_type: &str,
+    body: Bytes,
+    most: usize,
+    kind: &str,
+    memory: usize,
+) -> ApiResult<Sent> {
     let sent = |json, strict| Sent { json, content_type: JSON.to_owned(), strict };
     match encoding::media(content_type) {
         _ if body.is_empty() => {}
@@ -203,7 +217,7 @@ fn body_as_json(parts: &Parts, body: Bytes, most: usize, kind: &str, memory: usi
             };
         }
         // For patches Kubernetes knows other types.
-        YAML if parts.method != Method::PATCH => {
+        YAML if *method != Method::PATCH => {
             // In the words of YAMLToJSON, which apply wraps into others.
             let bare = |why: String| why.replacen("error converting YAML to JSON: ", "", 1);
             let refuse = |why: String| {
@@ -245,7 +259,12 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
     let body = if sent.is_empty() { body } else { Bytes::new() };
     let kind = resource.as_deref().map_or(path.resource.as_str(), |resource| &resource.kind);
     let memory = resource.as_deref().map_or(parse::TENANT_MEMORY_MAX, Resource::body_memory);
-    let Sent { json: body, content_type, strict } = body_as_json(parts, body, permitted.body_max(), kind, memory)?;
+    let (method, most, kind) = (parts.method.clone(), permitted.body_max(), kind.to_owned());
+    let sent_as = header(&parts.headers, &CONTENT_TYPE).to_owned();
+    let aside = !matches!(encoding::media(&sent_as), JSON | "") && is_large(body.len());
+    let read = move || body_as_json(&method, &sent_as, body, most, &kind, memory);
+    let read = if aside { apart::run(&inner.limits.apart, &permitted.flow, read).await? } else { read() };
+    let Sent { json: body, content_type, strict } = read?;
     if reviews::is(path) && Form::negotiate(accepted, query)? != Form::Json {
         // A review has no metadata that could be shown alone, and makes no rows.
         return Err(ApiError::not_acceptable());
@@ -258,6 +277,7 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
     let mut ctx = Context {
         inner,
         user,
+        flow: &permitted.flow,
         resource: Arc::clone(&resource),
         path,
         query,
@@ -265,9 +285,10 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
         now: Timestamp::now(),
         warnings: resource.strategy().deprecation().into_iter().collect(),
         writer: Writer::new(query.text("fieldManager"), header(&parts.headers, &USER_AGENT), &path.subresource),
-        managed: None,
         strict,
         cel: cel::Asked::default(),
+        aside: draft::Aside::default(),
+        foresees: false,
     };
     if matches!(resource.hooks, Hooks::Measured) {
         return Ok(json(200, metrics::answer(&ctx, &permitted.flow).await?.to_string()));
@@ -352,22 +373,24 @@ fn verb(ctx: &mut Context<'_>, verb: &str, content_type: &str, body: &Bytes) -> 
     }
     let in_place = !ctx.resource.namespaced || !ctx.path.namespace.is_empty();
     let named = !ctx.path.name.is_empty();
+    let sent = draft::Sent { body: body.clone(), media };
     match verb {
         "get" => registry::get(ctx),
         "list" if ctx.path.namespace.is_empty() || ctx.resource.namespaced => list::list(ctx),
-        "create" if !named && in_place => create::create(ctx, body),
-        "update" if named => update::update(ctx, body),
-        "patch" if named => patch::patch(ctx, &media, body),
+        "create" if !named && in_place => draft::write(ctx, sent, create::draft),
+        "update" if named => draft::write(ctx, sent, update::draft),
+        "patch" if named => draft::write(ctx, sent, patch::draft),
         "delete" => delete::delete(ctx, body),
         _ => Err(ApiError::method_not_allowed()),
     }
 }
 
 fn subresource(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes) -> ApiResult<Answer> {
+    let sent = || draft::Sent { body: body.clone(), media: media.to_owned() };
     match (verb, ctx.resource.subresource(&ctx.path.subresource)) {
         ("get", Some(Serves::Part)) => registry::get(ctx),
-        ("update", Some(Serves::Part)) => update::update(ctx, body),
-        ("patch", Some(Serves::Part)) => patch::patch(ctx, media, body),
+        ("update", Some(Serves::Part)) => draft::write(ctx, sent(), update::draft),
+        ("patch", Some(Serves::Part)) => draft::write(ctx, sent(), patch::draft),
         ("create", Some(Serves::Binding)) => pod::bind(ctx, body),
         ("create", Some(Serves::Eviction)) => eviction::evict(ctx, body),
         ("create", Some(Serves::Token)) => token::create(ctx, body),

@@ -25,7 +25,6 @@ pub(crate) async fn awaited(
             return outcome;
         }
         ctx.warnings.truncate(warnings);
-        ctx.managed = None;
         tokio::time::sleep(PAUSE).await;
     }
     cel::answered(ctx, verb).await

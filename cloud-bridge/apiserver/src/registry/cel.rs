@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{Answer, Context};
+use super::{Answer, Context, draft};
 use crate::resource::cel::{CelQuestion, Verdict};
 use crate::resource::status::{ApiError, ApiResult};
 use crate::resource::strategy::Strategy;
@@ -102,10 +102,9 @@ pub(crate) async fn answered(
 ) -> ApiResult<Answer> {
     let warnings = ctx.warnings.len();
     for _ in 1..ATTEMPTS {
-        let outcome = verb(ctx);
+        let outcome = draft::awaited(ctx, &mut verb).await;
         let Some(question) = ctx.cel.pending.take() else { return outcome };
         ctx.warnings.truncate(warnings);
-        ctx.managed = None;
         let verdict = ctx.inner.cel.ask(&ctx.user.name, &question).await?;
         ctx.cel.answered = Some((question, verdict));
         // The definition may have changed meanwhile, or gone.
@@ -113,6 +112,6 @@ pub(crate) async fn answered(
         let found = ctx.inner.registry.find(&path.group, &path.version, &path.resource);
         ctx.resource = found.ok_or_else(ApiError::no_resource)?;
     }
-    let outcome = verb(ctx);
+    let outcome = draft::awaited(ctx, &mut verb).await;
     if ctx.cel.pending.take().is_none() { outcome } else { Err(ApiError::modified(&ctx.resource, &ctx.path.name)) }
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use serde_json::Value;
 
-use super::{Answer, Context};
+use super::Context;
+use super::draft::{Draft, Drafted, Sent};
 use super::{cel, managed_fields};
 use crate::admission::{self, resource_quota};
 use crate::resource::object_meta;
@@ -17,31 +17,36 @@ use apimachinery::meta;
 /// How often a generated name may collide before the client hears of it.
 const NAME_ATTEMPTS: usize = 8;
 
-/// POST.
-pub(crate) fn create(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
-    let value = ctx.decode(body)?;
-    let dry_run = ctx.dry_run()?;
-    let inner = ctx.inner;
-    let created = create_value(ctx, &mut inner.store(), value, dry_run)?;
-    Ok(Answer::Stored(201, created))
+/// A new object, as far as it is known without the storage.
+pub(crate) struct New {
+    value: Value,
+    managed: Value,
 }
 
-/// Creates a decoded object.
-pub(crate) fn create_value(
-    ctx: &mut Context<'_>,
-    store: &mut Store,
-    mut value: Value,
-    dry_run: bool,
-) -> ApiResult<Arc<Stored>> {
-    let resource = Arc::clone(&ctx.resource);
+/// POST.
+pub(crate) fn draft(ctx: &mut Context<'_>, sent: &Sent, _current: Option<&Arc<Stored>>) -> ApiResult<Drafted> {
+    let value = ctx.decode(&sent.body)?;
+    let dry_run = ctx.dry_run()?;
+    Ok(Drafted { draft: new(ctx, value, None)?, dry_run })
+}
+
+/// The draft of a decoded object, with the managedFields that server-side apply has worked out.
+pub(crate) fn new(ctx: &Context<'_>, mut value: Value, managed: Option<Value>) -> ApiResult<Draft> {
     ctx.bounded(&value, None)?;
     ctx.match_namespace(&mut value)?;
     if !meta::text(&value, "resourceVersion").is_empty() {
         return Err(ApiError::unknown("resourceVersion should not be set on objects to be created"));
     }
+    ctx.resource.strategy().default(&mut value);
+    let managed = managed.unwrap_or_else(|| managed_fields::created(ctx, &value));
+    Ok(Draft::New(New { value, managed }))
+}
+
+/// Creates an object.
+pub(crate) fn insert(ctx: &mut Context<'_>, store: &mut Store, new: New, dry_run: bool) -> ApiResult<Arc<Stored>> {
+    let New { mut value, managed } = new;
+    let resource = Arc::clone(&ctx.resource);
     let strategy = resource.strategy();
-    strategy.default(&mut value);
-    let managed = ctx.managed.take().unwrap_or_else(|| managed_fields::created(ctx, &value));
     admission::create(store, &ctx.attributes(), &mut value)?;
     meta::fill_new(&mut value, ctx.now);
     let generated = meta::text(&value, "name").is_empty() && !meta::text(&value, "generateName").is_empty();
@@ -71,7 +76,9 @@ pub(crate) fn create_value(
     }
     ctx.inner.quotas.admit(ctx.user, &ctx.resource)?;
     resource_quota::write(store, charges)?;
-    insert(ctx, store, value)
+    let stored = store.write(&resource.storage, value, None, resource.life())?;
+    ctx.inner.quotas.charge(ctx.user, &resource, &stored);
+    Ok(stored)
 }
 
 /// The object with a name that is free.
@@ -92,10 +99,4 @@ fn named(ctx: &Context<'_>, store: &Store, mut value: Value, generated: bool) ->
         return Err(error);
     }
     Ok(value)
-}
-
-fn insert(ctx: &Context<'_>, store: &mut Store, value: Value) -> ApiResult<Arc<Stored>> {
-    let stored = store.write(&ctx.resource.storage, value, None, ctx.resource.life())?;
-    ctx.inner.quotas.charge(ctx.user, &ctx.resource, &stored);
-    Ok(stored)
 }

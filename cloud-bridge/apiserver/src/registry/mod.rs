@@ -12,6 +12,7 @@ pub(crate) mod write;
 
 pub(crate) mod create;
 pub(crate) mod delete;
+pub(crate) mod draft;
 pub(crate) mod list;
 pub(crate) mod patch;
 pub(crate) mod update;
@@ -33,13 +34,16 @@ use crate::codec::decode::{Decoded, quantities};
 use crate::codec::parse;
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::field::FieldError;
+use apimachinery::flow::Flow;
 use apimachinery::key::ObjectKey;
 use apimachinery::user::UserInfo;
 
 /// One request on one resource.
 pub(crate) struct Context<'a> {
-    pub(crate) inner: &'a Inner,
+    pub(crate) inner: &'a Arc<Inner>,
     pub user: &'a UserInfo,
+    /// Whose turns it takes.
+    pub(crate) flow: &'a Flow,
     pub resource: Arc<Resource>,
     pub path: &'a ResourcePath,
     pub query: &'a Query,
@@ -50,12 +54,14 @@ pub(crate) struct Context<'a> {
     pub warnings: Vec<String>,
     /// Who writes, for managedFields.
     pub(crate) writer: managed_fields::Writer,
-    /// The managedFields that server-side apply worked out.
-    pub(crate) managed: Option<Value>,
     /// What strict reading says of the text of the body.
     pub(crate) strict: Option<String>,
     /// What was asked about validation rules.
     pub(crate) cel: cel::Asked,
+    /// What is worked out beside the thread.
+    pub(crate) aside: draft::Aside,
+    /// This is worked out beside the thread: whatever can be known beforehand is.
+    pub(crate) foresees: bool,
 }
 
 /// What a verb answers.

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::apply;
-use super::{Answer, Context, update};
+use super::draft::{Drafted, Sent};
+use super::{Context, apply, update};
 use crate::codec::parse;
 use crate::patch::json::{JsonPatchError, json_patch};
 use crate::patch::strategic::PatchError;
 use crate::resource::status::{ApiError, ApiResult};
+use crate::storage::Stored;
 use apimachinery::field::FieldError;
 use apimachinery::meta;
 
@@ -21,18 +22,19 @@ pub(crate) const STRATEGIC: &str = "application/strategic-merge-patch+json";
 pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 
 /// PATCH with the body's content type.
-pub(crate) fn patch(ctx: &mut Context<'_>, content_type: &str, body: &Bytes) -> ApiResult<Answer> {
+pub(crate) fn draft(ctx: &mut Context<'_>, sent: &Sent, current: Option<&Arc<Stored>>) -> ApiResult<Drafted> {
     let resource = Arc::clone(&ctx.resource);
+    let Sent { body, media } = sent;
     let accepted = if resource.is_custom() {
         format!("{JSON}, {MERGE}, {APPLY}")
     } else {
         format!("{JSON}, {MERGE}, {STRATEGIC}, {APPLY}")
     };
     let dry_run = ctx.dry_run()?;
-    match content_type {
+    match media.as_str() {
         JSON | MERGE => {}
         STRATEGIC if !resource.is_custom() => {}
-        APPLY => return apply::apply(ctx, body, dry_run),
+        APPLY => return Ok(Drafted { draft: apply::draft(ctx, body, current)?, dry_run }),
         _ => return Err(ApiError::unsupported_media_type(&accepted)),
     }
     if !ctx.query.text("force").is_empty() {
@@ -41,17 +43,13 @@ pub(crate) fn patch(ctx: &mut Context<'_>, content_type: &str, body: &Bytes) -> 
     }
     let (patch, duplicates) = parse::parse_within(body, resource.body_memory())
         .map_err(|e| ApiError::bad_request(format!("error decoding patch: {}", parse::reason(&e))))?;
-    let inner = ctx.inner;
-    let mut store = inner.store();
-    let current = ctx.current(&store)?;
+    let current = current.ok_or_else(|| ApiError::not_found(&resource, &ctx.path.name))?;
     let mut shown = resource.read(current.value()).into_owned();
     resource.to_served(&mut shown);
     shown.set("kind", resource.kind.as_ref().into());
     shown.set("apiVersion", resource.api_version().into());
-    let patched =
-        apply_to(shown, &patch, content_type, |shown, patch| resource.strategy().strategic_merge(shown, patch))?;
-    let patched = typed(ctx, patched, &patch, duplicates, body)?;
-    let mut patched = patched;
+    let patched = apply_to(shown, &patch, media, |shown, patch| resource.strategy().strategic_merge(shown, patch))?;
+    let mut patched = typed(ctx, patched, &patch, duplicates, body)?;
     if meta::text(&patched, "name") != ctx.path.name && resource.rules().patch_keeps_name {
         let mut error = ApiError::bad_request(format!(
             "the name of the object ({}) does not match the name on the URL ({})",
@@ -63,7 +61,7 @@ pub(crate) fn patch(ctx: &mut Context<'_>, content_type: &str, body: &Bytes) -> 
     }
     ctx.match_namespace(&mut patched)?;
     // A uid in a patch is no precondition, as it is in a PUT: it is a change that validation refuses.
-    Ok(Answer::Stored(200, update::replace(ctx, &mut store, &current, patched, None, dry_run)?))
+    Ok(Drafted { draft: update::change(ctx, current, patched, None, None)?, dry_run })
 }
 
 fn typed(

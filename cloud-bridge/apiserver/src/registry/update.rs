@@ -4,10 +4,10 @@ use edge_protocol::json::SetField;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use serde_json::Value;
 
-use super::{Answer, Context, create};
+use super::draft::{Draft, Drafted, Sent};
+use super::{Context, create};
 use super::{cel, managed_fields};
 use crate::admission::{self, resource_quota};
 use crate::resource::Resource;
@@ -17,25 +17,42 @@ use crate::storage::{Store, Stored};
 use apimachinery::field::FieldError;
 use apimachinery::meta;
 
+/// A change of an object, as far as it is known without the storage.
+pub(crate) struct Change {
+    current: Arc<Stored>,
+    /// The object by the rules of now, where it is stored otherwise.
+    old: Option<Value>,
+    new: Value,
+    /// The managedFields that the client sent.
+    sent: Value,
+    owners: Owners,
+}
+
+/// The managedFields after a change.
+enum Owners {
+    /// Server-side apply has worked them out.
+    Applied(Value),
+    /// Those of an object that is stored like this: admission may change it.
+    Foreseen(Value, Value),
+    Unknown,
+}
+
 /// PUT.
-pub(crate) fn update(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
-    let mut value = ctx.decode(body)?;
+pub(crate) fn draft(ctx: &mut Context<'_>, sent: &Sent, current: Option<&Arc<Stored>>) -> ApiResult<Drafted> {
+    let mut value = ctx.decode(&sent.body)?;
     let dry_run = ctx.dry_run()?;
     check_name(ctx, &mut value)?;
     ctx.match_namespace(&mut value)?;
-    let inner = ctx.inner;
-    let mut store = inner.store();
-    let current = store.get(&ctx.resource.storage, &ctx.key())?;
     let Some(current) = current else {
         if ctx.path.subresource.is_empty() && ctx.resource.rules().allow_create_on_update {
             ctx.may_create()?;
-            return Ok(Answer::Stored(201, create::create_value(ctx, &mut store, value, dry_run)?));
+            return Ok(Drafted { draft: create::new(ctx, value, None)?, dry_run });
         }
         return Err(ApiError::not_found(&ctx.resource, &ctx.path.name));
     };
     let uid = meta::text(&value, "uid").to_owned();
     let uid = (!uid.is_empty()).then_some(uid);
-    Ok(Answer::Stored(200, replace(ctx, &mut store, &current, value, uid.as_deref(), dry_run)?))
+    Ok(Drafted { draft: change(ctx, current, value, uid.as_deref(), None)?, dry_run })
 }
 
 fn check_name(ctx: &Context<'_>, value: &mut Value) -> ApiResult<()> {
@@ -52,51 +69,91 @@ fn check_name(ctx: &Context<'_>, value: &mut Value) -> ApiResult<()> {
     Ok(())
 }
 
-/// Replaces `current` by `new` as the path's subresource allows, and returns what is stored then.
-pub(crate) fn replace(
-    ctx: &mut Context<'_>,
-    store: &mut Store,
+/// The draft of a change of `current` to `new`, as the path's subresource allows it, with the managedFields that server-side apply
+/// has worked out.
+pub(crate) fn change(
+    ctx: &Context<'_>,
     current: &Arc<Stored>,
     mut new: Value,
     uid: Option<&str>,
-    dry_run: bool,
-) -> ApiResult<Arc<Stored>> {
-    let resource = Arc::clone(&ctx.resource);
-    let status = ctx.path.subresource == "status";
+    managed: Option<Value>,
+) -> ApiResult<Draft> {
+    let (resource, name) = (&ctx.resource, &ctx.path.name);
     // Who writes a status leaves the rest as it is stored, to the letter: templates are compared.
-    let old = if status { resource.read(current.value()) } else { as_now(&resource, current.value()) };
-    let old = old.as_ref();
-    ctx.bounded(&new, Some(old))?;
-    let name = ctx.path.name.clone();
+    let old = match ctx.path.subresource.as_str() {
+        "status" => resource.read(current.value()),
+        _ => as_now(resource, current.value()),
+    };
+    ctx.bounded(&new, Some(&old))?;
     if let Some(uid) = uid
-        && uid != meta::text(old, "uid")
+        && uid != meta::text(&old, "uid")
     {
-        return Err(ApiError::conflict(&resource, &name, &precondition(&resource, current, uid)));
+        return Err(ApiError::conflict(resource, name, &precondition(resource, current, uid)));
     }
-    check_version(&resource, current, &mut new, &name)?;
-    let strategy = resource.strategy();
+    check_version(resource, current, &mut new, name)?;
     let sent = new["metadata"]["managedFields"].clone();
-    strategy.default(&mut new);
-    admission::update(store, &ctx.attributes(), &mut new, old)?;
-    meta::set(&mut new, "generation", old["metadata"]["generation"].clone());
-    if status {
-        strategy.prepare_status_update(&mut new, old);
-    } else if ctx.path.subresource.is_empty() {
-        strategy.prepare_update(&mut new, old);
-        raise_generation(&resource, &mut new, old);
-    } else {
-        strategy.prepare_part_update(&ctx.path.subresource, &mut new, old);
-        raise_generation(&resource, &mut new, old);
+    resource.strategy().default(&mut new);
+    let owners = match managed {
+        Some(managed) => Owners::Applied(managed),
+        None if ctx.foresees => foreseen(ctx, &sent, new.clone(), &old),
+        None => Owners::Unknown,
+    };
+    let old = match old {
+        Cow::Owned(old) => Some(old),
+        Cow::Borrowed(_) => None,
+    };
+    Ok(Draft::Change(Box::new(Change { current: Arc::clone(current), old, new, sent, owners })))
+}
+
+/// The owners of what will be stored if admission changes nothing.
+fn foreseen(ctx: &Context<'_>, sent: &Value, mut new: Value, old: &Value) -> Owners {
+    prepare(ctx, &mut new, old);
+    keep(ctx, &mut new, old);
+    meta::set(&mut new, "managedFields", old["metadata"]["managedFields"].clone());
+    let managed = managed_fields::updated(ctx, sent, &new, old);
+    Owners::Foreseen(new, managed)
+}
+
+/// What a client writes of an object by this path; the rest stays as it is.
+fn prepare(ctx: &Context<'_>, new: &mut Value, old: &Value) {
+    let strategy = ctx.resource.strategy();
+    meta::set(new, "generation", old["metadata"]["generation"].clone());
+    match ctx.path.subresource.as_str() {
+        "status" => return strategy.prepare_status_update(new, old),
+        "" => strategy.prepare_update(new, old),
+        part => strategy.prepare_part_update(part, new, old),
     }
-    // After what the request leaves out was taken over: only then is it known what is wanted anew.
-    admission::allocate(&ctx.attributes(), store, &mut new, old)?;
-    meta::keep_old(&mut new, old);
-    if status {
+    raise_generation(&ctx.resource, new, old);
+}
+
+/// What no client writes stays as it is.
+fn keep(ctx: &Context<'_>, new: &mut Value, old: &Value) {
+    meta::keep_old(new, old);
+    if ctx.path.subresource == "status" {
         // Subresource updates end where the main resource's deletion rules begin.
         for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences"] {
-            meta::set(&mut new, field, old["metadata"][field].clone());
+            meta::set(new, field, old["metadata"][field].clone());
         }
     }
+}
+
+/// Replaces an object, and returns what is stored then.
+pub(crate) fn replace(
+    ctx: &mut Context<'_>,
+    store: &mut Store,
+    change: Change,
+    dry_run: bool,
+) -> ApiResult<Arc<Stored>> {
+    let Change { current, old, mut new, sent, owners } = change;
+    let (current, old) = (&current, old.as_ref().unwrap_or_else(|| current.value()));
+    let resource = Arc::clone(&ctx.resource);
+    let name = ctx.path.name.clone();
+    let strategy = resource.strategy();
+    admission::update(store, &ctx.attributes(), &mut new, old)?;
+    prepare(ctx, &mut new, old);
+    // After what the request leaves out was taken over: only then is it known what is wanted anew.
+    admission::allocate(&ctx.attributes(), store, &mut new, old)?;
+    keep(ctx, &mut new, old);
     let mut errors = validate(&resource, &ctx.path.subresource, &new, old);
     cel::check(ctx, &new, Some(old), &mut errors)?;
     if !errors.is_empty() {
@@ -109,10 +166,14 @@ pub(crate) fn replace(
     }
     ctx.warnings.extend(strategy.notice());
     let charges = resource_quota::admit(store, &ctx.attributes(), &new, Some(old), ctx.now)?;
-    let owners = &old["metadata"]["managedFields"];
-    meta::set(&mut new, "managedFields", owners.clone());
-    let managed = ctx.managed.take().unwrap_or_else(|| managed_fields::updated(ctx, &sent, &new, old));
-    if new == *old && managed_fields::same_owners(&managed, owners) {
+    let owned = &old["metadata"]["managedFields"];
+    meta::set(&mut new, "managedFields", owned.clone());
+    let managed = match owners {
+        Owners::Applied(managed) => managed,
+        Owners::Foreseen(foreseen, managed) if foreseen == new => managed,
+        _ => managed_fields::updated(ctx, &sent, &new, old),
+    };
+    if new == *old && managed_fields::same_owners(&managed, owned) {
         return Ok(Stored::unwritten(new));
     }
     meta::set(&mut new, "managedFields", managed);

@@ -31,6 +31,8 @@ pub(crate) struct Limits {
     pub(crate) bodies: Arc<Shares>,
     pub(crate) answers: Arc<Shares>,
     pub(crate) steps: Arc<Steps>,
+    /// Of the work beside the thread.
+    pub(crate) apart: Arc<Steps>,
 }
 
 impl Default for Limits {
@@ -43,6 +45,7 @@ impl Default for Limits {
             bodies: shares(BODIES),
             answers: shares(ANSWERS),
             steps: Arc::default(),
+            apart: Arc::default(),
         }
     }
 }

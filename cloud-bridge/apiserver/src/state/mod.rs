@@ -1,6 +1,7 @@
 //! What every part of the server shares: how it was opened, the store, and what is kept beside it.
 
 pub(crate) mod access;
+pub(crate) mod apart;
 pub(crate) mod documents;
 pub(crate) mod limits;
 pub(crate) mod quota;

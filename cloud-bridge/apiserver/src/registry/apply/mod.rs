@@ -5,12 +5,15 @@ mod body;
 mod conflict;
 mod last_applied;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use super::draft::Draft;
 use super::managed_fields::entries::{Entries, Operation, Owner};
 use super::managed_fields::{self, Writer};
-use super::{Answer, Context, create, update};
+use super::{Context, create, update};
 use crate::codec::decode;
 use crate::patch::budget::{Budget, TooManyFields};
 use crate::patch::changes::Changes;
@@ -18,6 +21,7 @@ use crate::patch::field_set::FieldSet;
 use crate::patch::merge;
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
+use crate::storage::Stored;
 use apimachinery::field::FieldError;
 use apimachinery::meta;
 use body::Body;
@@ -26,7 +30,7 @@ use body::Body;
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 /// PATCH with `application/apply-patch+yaml`.
-pub(crate) fn apply(ctx: &mut Context<'_>, body: &Bytes, dry_run: bool) -> ApiResult<Answer> {
+pub(crate) fn draft(ctx: &mut Context<'_>, body: &Bytes, current: Option<&Arc<Stored>>) -> ApiResult<Draft> {
     named(ctx)?;
     let Body { object: mut applied, written, strict } = body::read(ctx, body)?;
     if meta::text(&applied, "name").is_empty() {
@@ -41,16 +45,13 @@ pub(crate) fn apply(ctx: &mut Context<'_>, body: &Bytes, dry_run: bool) -> ApiRe
         )));
     }
     ctx.match_namespace(&mut applied)?;
-    let resource = std::sync::Arc::clone(&ctx.resource);
+    let resource = Arc::clone(&ctx.resource);
     // Structures that are always there are nobody's wish.
     if let Some(map) = applied.as_object_mut() {
         let always = |name: &str| resource.rules().structures.contains(&name);
         map.retain(|name, value| !always(name) || value.as_object().is_none_or(|fields| !fields.is_empty()));
     }
     let set = FieldSet::of(&applied, resource.strategy().shape(), &mut Budget::default()).map_err(too_many)?;
-    let inner = ctx.inner;
-    let mut store = inner.store();
-    let current = store.get(&resource.storage, &ctx.key())?;
     let Some(current) = current else {
         if !ctx.path.subresource.is_empty() {
             return Err(ApiError::not_found(&resource, &ctx.path.name));
@@ -59,9 +60,8 @@ pub(crate) fn apply(ctx: &mut Context<'_>, body: &Bytes, dry_run: bool) -> ApiRe
         not_recreated(&resource, &ctx.path.name, &applied)?;
         let mut entries = Entries::default();
         own(ctx, &mut entries, set)?;
-        ctx.managed = Some(entries.write());
         duplicates(ctx, strict)?;
-        return Ok(Answer::Stored(201, create::create_value(ctx, &mut store, applied, dry_run)?));
+        return create::new(ctx, applied, Some(entries.write()));
     };
     let live = resource.read(current.value());
     let (mut merged, entries) = laid_over(ctx, live.as_ref(), &applied, set)?;
@@ -76,13 +76,12 @@ pub(crate) fn apply(ctx: &mut Context<'_>, body: &Bytes, dry_run: bool) -> ApiRe
         meta::set(&mut merged, "resourceVersion", current.rev.to_string().into());
     }
     duplicates(ctx, strict)?;
-    ctx.managed = Some(entries.write());
     let uid = meta::text(&applied, "uid");
     if !uid.is_empty() {
         // What is merged has the live object's: validation refuses any other.
         meta::set(&mut merged, "uid", uid.into());
     }
-    Ok(Answer::Stored(200, update::replace(ctx, &mut store, &current, merged, None, dry_run)?))
+    update::change(ctx, current, merged, None, Some(entries.write()))
 }
 
 /// Appliers have a name.

@@ -11,11 +11,13 @@ use crate::codec::jsonpath;
 use crate::codec::parse;
 use crate::codec::yaml::Document;
 use crate::patch::{merge_keys, strategic};
+use crate::registry::draft::{self, Drafted, Make, Sent};
 use crate::registry::patch::{APPLY, JSON, MERGE, STRATEGIC, apply_to};
 use crate::registry::{Answer, Context, apply, update};
 use crate::resource::status::{ApiError, ApiResult};
 use crate::resource::strategy::ScalePaths;
 use crate::resource::typed;
+use crate::storage::Stored;
 use apimachinery::field::FieldError;
 use apimachinery::json::text;
 use apimachinery::meta;
@@ -26,67 +28,92 @@ const SCALE_MAX: usize = 64 << 10;
 
 /// GET, PUT and PATCH.
 pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes) -> ApiResult<Answer> {
-    let inner = ctx.inner;
-    let mut store = inner.store();
-    let current = ctx.current(&store)?;
     let resource = Arc::clone(&ctx.resource);
     let paths = resource.strategy().scale().ok_or_else(ApiError::no_resource)?;
-    let live = resource.read(current.value());
-    let shown = show(&live, paths);
-    let wanted = match verb {
-        // Of a custom resource it may not be there (K8s registry/customresource/etcd.go, `ScaleREST`); a write makes it.
-        "get" if jsonpath::find(&live, &paths.spec_replicas).is_empty() => {
-            return Err(ApiError::internal(format!(
-                "the spec replicas field {:?} does not exist",
-                paths.spec_replicas
-            )));
+    let make: Make = match verb {
+        "get" => {
+            let current = ctx.current(&ctx.store())?;
+            let live = resource.read(current.value());
+            // Of a custom resource it may not be there (K8s registry/customresource/etcd.go, `ScaleREST`); a write makes it.
+            if jsonpath::find(&live, &paths.spec_replicas).is_empty() {
+                let why = format!("the spec replicas field {:?} does not exist", paths.spec_replicas);
+                return Err(ApiError::internal(why));
+            }
+            return Ok(Answer::Plain(200, show(&live, paths)));
         }
-        "get" => return Ok(Answer::Plain(200, shown)),
-        "update" => typed::read::<Scale>(body, "Scale")?,
-        "patch" if media == APPLY => applied(body, &ctx.path.name)?,
-        "patch" => patched(shown, media, body, resource.is_custom())?,
+        "update" => updated,
+        "patch" => patched,
         _ => return Err(ApiError::method_not_allowed()),
     };
-    let replicas = wanted["spec"]["replicas"].as_i64().unwrap_or(0);
-    if replicas < 0 {
-        let error = FieldError::invalid("spec.replicas", &replicas.into(), "must be greater than or equal to 0");
-        return Err(ApiError::invalid(&ctx.resource, &ctx.path.name, &[error]));
-    }
-    let place = jsonpath::fields(&paths.spec_replicas).ok_or_else(ApiError::no_resource)?;
-    let place: Vec<&str> = place.iter().map(String::as_str).collect();
-    let dry_run = ctx.dry_run()?;
+    // What is written is the object itself.
     let mut path = ctx.path.clone();
     path.subresource.clear();
     let mut main = Context {
-        inner,
+        inner: ctx.inner,
         user: ctx.user,
-        resource: ctx.resource.clone(),
+        flow: ctx.flow,
+        resource: Arc::clone(&resource),
         path: &path,
         query: ctx.query,
         verb: ctx.verb.clone(),
         now: ctx.now,
         warnings: Vec::new(),
         writer: ctx.writer.clone(),
-        managed: None,
         strict: None,
         cel: std::mem::take(&mut ctx.cel),
+        aside: std::mem::take(&mut ctx.aside),
+        foresees: ctx.foresees,
     };
-    let mut new = if media == APPLY {
+    let sent = Sent { body: body.clone(), media: media.to_owned() };
+    let outcome = draft::write(&mut main, sent, make);
+    (ctx.cel, ctx.aside) = (main.cel, main.aside);
+    match outcome? {
+        Answer::Stored(code, stored) => Ok(Answer::Plain(code, show(stored.value(), paths))),
+        other => Ok(other),
+    }
+}
+
+fn updated(ctx: &mut Context<'_>, sent: &Sent, current: Option<&Arc<Stored>>) -> ApiResult<Drafted> {
+    let current = current.ok_or_else(|| ApiError::not_found(&ctx.resource, &ctx.path.name))?;
+    scaled(ctx, current, &typed::read::<Scale>(&sent.body, "Scale")?, false)
+}
+
+fn patched(ctx: &mut Context<'_>, sent: &Sent, current: Option<&Arc<Stored>>) -> ApiResult<Drafted> {
+    let current = current.ok_or_else(|| ApiError::not_found(&ctx.resource, &ctx.path.name))?;
+    if sent.media == APPLY {
+        return scaled(ctx, current, &applied(&sent.body, &ctx.path.name)?, true);
+    }
+    let resource = Arc::clone(&ctx.resource);
+    let paths = resource.strategy().scale().ok_or_else(ApiError::no_resource)?;
+    let shown = show(&resource.read(current.value()), paths);
+    scaled(ctx, current, &merged(shown, &sent.media, &sent.body, resource.is_custom())?, false)
+}
+
+/// The object with the replicas of a Scale.
+fn scaled(ctx: &mut Context<'_>, current: &Arc<Stored>, wanted: &Value, applies: bool) -> ApiResult<Drafted> {
+    let resource = Arc::clone(&ctx.resource);
+    let paths = resource.strategy().scale().ok_or_else(ApiError::no_resource)?;
+    let replicas = wanted["spec"]["replicas"].as_i64().unwrap_or(0);
+    if replicas < 0 {
+        let error = FieldError::invalid("spec.replicas", &replicas.into(), "must be greater than or equal to 0");
+        return Err(ApiError::invalid(&resource, &ctx.path.name, &[error]));
+    }
+    let place = jsonpath::fields(&paths.spec_replicas).ok_or_else(ApiError::no_resource)?;
+    let place: Vec<&str> = place.iter().map(String::as_str).collect();
+    let dry_run = ctx.dry_run()?;
+    let live = resource.read(current.value());
+    let (mut new, managed) = if applies {
         let part = number_at(json!({}), &place, &wanted["spec"]["replicas"])?;
-        let (new, managed) = apply::part(&main, &live, &part)?;
-        main.managed = Some(managed);
-        new
+        let (new, managed) = apply::part(ctx, &live, &part)?;
+        (new, Some(managed))
     } else {
-        number_at(live.into_owned(), &place, &replicas.into())?
+        (number_at(live.into_owned(), &place, &replicas.into())?, None)
     };
-    let version = meta::text(&wanted, "resourceVersion");
+    let version = meta::text(wanted, "resourceVersion");
     if !version.is_empty() {
         meta::set(&mut new, "resourceVersion", version.into());
     }
-    let stored = update::replace(&mut main, &mut store, &current, new, None, dry_run);
-    ctx.cel = main.cel;
-    let stored = stored?;
-    Ok(Answer::Plain(200, show(stored.value(), paths)))
+    Ok(Drafted { draft: update::change(ctx, current, new, None, managed)?, dry_run })
 }
 
 /// The object with a number of replicas. Null leaves it as it is.
@@ -121,7 +148,7 @@ fn applied(body: &Bytes, name: &str) -> ApiResult<Value> {
 }
 
 /// The Scale that a patch makes. As for the object itself, custom kinds know no strategic merge.
-fn patched(shown: Value, media: &str, body: &Bytes, custom: bool) -> ApiResult<Value> {
+fn merged(shown: Value, media: &str, body: &Bytes, custom: bool) -> ApiResult<Value> {
     let accepted = if custom { &[JSON, MERGE, APPLY][..] } else { &[JSON, MERGE, STRATEGIC, APPLY] };
     if !accepted.contains(&media) {
         return Err(ApiError::unsupported_media_type(&accepted.join(", ")));

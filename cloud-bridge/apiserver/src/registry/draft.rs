@@ -1,0 +1,169 @@
+//! What a write is to be, worked out without the storage: the body is read, typed and laid over what is stored, defaults are
+//! filled in, and its fields get their owners. That is most of the work of a large object, so it is done beside the thread
+//! (`state::apart`), which meanwhile answers others. A verb that needs it ends; when it is done, the verb runs again, and takes
+//! it if the object is still the one that it was made for, as the API server tries a patch again (apiserver
+//! pkg/endpoints/handlers/patch.go, `patchResource`).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+
+use super::managed_fields::Writer;
+use super::{Answer, Context, cel, create, update};
+use crate::auth::request_info::{Query, ResourcePath};
+use crate::resource::Resource;
+use crate::resource::status::{ApiError, ApiResult};
+use crate::state::Inner;
+use crate::state::apart::{self, is_large};
+use crate::storage::Stored;
+use apimachinery::flow::Flow;
+use apimachinery::user::UserInfo;
+
+/// How often an object may have changed while the draft of a write was made; as often as the API server tries a patch.
+const ATTEMPTS: usize = 5;
+
+/// A write, as far as it is known without the storage.
+pub(crate) enum Draft {
+    New(create::New),
+    Change(Box<update::Change>),
+}
+
+/// What a request says of a write.
+#[derive(Clone)]
+pub(crate) struct Sent {
+    pub(crate) body: Bytes,
+    pub(crate) media: String,
+}
+
+/// How a verb makes its draft, of what was sent and the object that the path names.
+pub(crate) type Make = fn(&mut Context<'_>, &Sent, Option<&Arc<Stored>>) -> ApiResult<Drafted>;
+
+pub(crate) struct Drafted {
+    pub(crate) draft: Draft,
+    pub(crate) dry_run: bool,
+}
+
+/// A draft that is to be made beside the thread, and one that was.
+#[derive(Default)]
+pub(crate) struct Aside {
+    pending: Option<Pending>,
+    done: Option<Done>,
+}
+
+struct Pending {
+    request: Request,
+    make: Make,
+    sent: Sent,
+    current: Option<Arc<Stored>>,
+}
+
+struct Done {
+    /// The revision that it was made for.
+    rev: Option<u64>,
+    outcome: ApiResult<Drafted>,
+    warnings: Vec<String>,
+}
+
+/// A verb that writes.
+pub(crate) fn write(ctx: &mut Context<'_>, sent: Sent, make: Make) -> ApiResult<Answer> {
+    let inner = Arc::clone(ctx.inner);
+    let mut store = inner.store();
+    let current = match ctx.path.name.as_str() {
+        "" => None,
+        _ => store.get(&ctx.resource.storage, &ctx.key())?,
+    };
+    let Drafted { draft, dry_run } = drafted(ctx, sent, current.as_ref(), make)?;
+    match draft {
+        Draft::New(new) => Ok(Answer::Stored(201, create::insert(ctx, &mut store, new, dry_run)?)),
+        Draft::Change(change) => Ok(Answer::Stored(200, update::replace(ctx, &mut store, *change, dry_run)?)),
+    }
+}
+
+fn drafted(ctx: &mut Context<'_>, sent: Sent, current: Option<&Arc<Stored>>, make: Make) -> ApiResult<Drafted> {
+    let rev = current.map(|current| current.rev);
+    if let Some(done) = ctx.aside.done.take_if(|done| done.rev == rev) {
+        ctx.warnings.extend(done.warnings);
+        return done.outcome;
+    }
+    if !is_large(sent.body.len() + current.map_or(0, |current| current.body.len())) {
+        return make(ctx, &sent, current);
+    }
+    ctx.aside.pending = Some(Pending { request: Request::of(ctx), make, sent, current: current.cloned() });
+    Err(ApiError::internal("the draft was not made"))
+}
+
+/// Runs a verb, and again whenever it has needed a draft and that was made.
+pub(crate) async fn awaited(
+    ctx: &mut Context<'_>,
+    verb: &mut impl FnMut(&mut Context<'_>) -> ApiResult<Answer>,
+) -> ApiResult<Answer> {
+    let mut outcome = verb(ctx);
+    for _ in 0..ATTEMPTS {
+        let Some(pending) = ctx.aside.pending.take() else { return outcome };
+        ctx.aside.done = Some(apart::run(&ctx.inner.limits.apart, ctx.flow, move || pending.done()).await?);
+        // It has its turn again.
+        let _turn = ctx.inner.limits.steps.next(ctx.flow).await;
+        outcome = verb(ctx);
+    }
+    if ctx.aside.pending.take().is_none() { outcome } else { Err(ApiError::modified(&ctx.resource, &ctx.path.name)) }
+}
+
+impl Pending {
+    fn done(self) -> Done {
+        let Self { request, make, sent, current } = self;
+        let mut ctx = request.context();
+        let outcome = make(&mut ctx, &sent, current.as_ref());
+        Done { rev: current.map(|current| current.rev), outcome, warnings: ctx.warnings }
+    }
+}
+
+/// A request that somebody else works on.
+struct Request {
+    inner: Arc<Inner>,
+    user: UserInfo,
+    flow: Flow,
+    resource: Arc<Resource>,
+    path: ResourcePath,
+    query: Query,
+    verb: String,
+    now: Timestamp,
+    writer: Writer,
+    strict: Option<String>,
+}
+
+impl Request {
+    fn of(ctx: &Context<'_>) -> Self {
+        Self {
+            inner: Arc::clone(ctx.inner),
+            user: ctx.user.clone(),
+            flow: ctx.flow.clone(),
+            resource: Arc::clone(&ctx.resource),
+            path: ctx.path.clone(),
+            query: ctx.query.clone(),
+            verb: ctx.verb.clone(),
+            now: ctx.now,
+            writer: ctx.writer.clone(),
+            strict: ctx.strict.clone(),
+        }
+    }
+
+    fn context(&self) -> Context<'_> {
+        Context {
+            inner: &self.inner,
+            user: &self.user,
+            flow: &self.flow,
+            resource: Arc::clone(&self.resource),
+            path: &self.path,
+            query: &self.query,
+            verb: self.verb.clone(),
+            now: self.now,
+            warnings: Vec::new(),
+            writer: self.writer.clone(),
+            strict: self.strict.clone(),
+            cel: cel::Asked::default(),
+            aside: Aside::default(),
+            foresees: true,
+        }
+    }
+}
