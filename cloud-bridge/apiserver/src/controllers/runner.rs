@@ -6,13 +6,12 @@ use std::fmt::Debug;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio::time::Instant;
 
 use super::queue::Queue;
 use crate::resource::status::ApiResult;
 use crate::state::Inner;
-use crate::storage::{Store, StoreError};
+use crate::storage::{Store, StoreError, Stored};
 use apimachinery::key::ObjectKey;
 use apimachinery::panics;
 use sampan_log::printable::printable;
@@ -27,9 +26,9 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(super) struct Seen<'a> {
     pub(super) storage: &'a str,
     pub(super) key: &'a ObjectKey,
-    pub(super) before: Option<&'a Value>,
+    pub(super) before: Option<&'a Stored>,
     /// `None` when it is gone.
-    pub(super) after: Option<&'a Value>,
+    pub(super) after: Option<&'a Stored>,
 }
 
 /// Looks after one thing. What it remembers it can find out again.
@@ -91,8 +90,8 @@ pub(super) fn start<C: Controller>(inner: &Arc<Inner>) {
     let (observer, weak) = (Observer(queue.clone()), Arc::downgrade(inner));
     inner.store().observe(Box::new(move |storage, change| {
         let Some(inner) = weak.upgrade() else { return };
-        let before = change.before.as_ref().map(|before| before.value());
-        let seen = Seen { storage, key: &change.object.key, before, after: change.after() };
+        let before = change.before.as_deref();
+        let seen = Seen { storage, key: &change.object.key, before, after: change.now() };
         C::keys(&inner, &seen, &observer.0);
     }));
     let weak = Arc::downgrade(inner);
@@ -163,7 +162,7 @@ fn page<C: Controller>(
     loop {
         let next = inner.store().list(storage, None, after.as_ref(), Some(1))?.pop();
         let Some(stored) = next else { return Ok(false) };
-        let seen = Seen { storage, key: &stored.key, before: None, after: Some(stored.value()) };
+        let seen = Seen { storage, key: &stored.key, before: None, after: Some(&stored) };
         C::keys(inner, &seen, queue);
         *after = Some(stored.key.clone());
         if Instant::now() >= end {

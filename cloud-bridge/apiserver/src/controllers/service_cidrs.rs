@@ -4,8 +4,6 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::queue::Queue;
 use super::runner::{Controller, Seen, Turn};
 use crate::kinds::cidr;
@@ -32,7 +30,7 @@ impl Controller for ServiceCidrs {
     }
 
     fn keys(_: &Inner, seen: &Seen<'_>, queue: &Queue<()>) {
-        let address = |service: &Value| text(&service["spec"], "clusterIP").to_owned();
+        let address = |service: &Stored| text(&service.value()["spec"], "clusterIP").to_owned();
         let gave_back = || seen.before.map(address).is_some_and(|had| seen.after.map(address) != Some(had));
         if seen.storage == STORAGE || seen.storage == SERVICES && gave_back() {
             queue.add(());

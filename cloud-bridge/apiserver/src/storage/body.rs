@@ -1,6 +1,7 @@
 //! Parts of a stored body, read without the rest: a megabyte of short fields takes 50 ms to parse, and 3 ms to walk over.
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 #[derive(Deserialize)]
@@ -26,6 +27,17 @@ pub(super) fn metadata(body: &[u8]) -> Value {
     json!({ "metadata": read.map(|body| body.metadata) })
 }
 
+/// The body with other metadata. What else is in it stays as it is, to the letter.
+pub(super) fn with_metadata(body: &[u8], change: impl FnOnce(&mut Value)) -> Option<Vec<u8>> {
+    let text = serde_json::from_slice::<Body<&RawValue>>(body).ok()?.metadata.get();
+    let mut metadata = serde_json::from_str(text).ok()?;
+    change(&mut metadata);
+    // It is a part of the body itself.
+    let at = text.as_ptr().addr().checked_sub(body.as_ptr().addr())?;
+    let (before, after) = (body.get(..at)?, body.get(at.checked_add(text.len())?..)?);
+    Some([before, metadata.to_string().as_bytes(), after].concat())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -39,6 +51,16 @@ mod tests {
         assert_eq!(revision(BODY), 7);
         let metadata = metadata(BODY);
         assert_eq!(metadata, json!({"metadata": {"labels": {"l": "m"}, "resourceVersion": "7"}}));
+    }
+
+    #[test]
+    fn metadata_is_changed_and_nothing_else() {
+        let at = |rev: &'static str| move |metadata: &mut Value| metadata["resourceVersion"] = rev.into();
+        let changed = with_metadata(BODY, at("8")).unwrap();
+        assert_eq!(changed, String::from_utf8_lossy(BODY).replace("\"7\"", "\"8\"").as_bytes());
+        for body in [&b"{}"[..], b"[]", b"x", b""] {
+            assert_eq!(with_metadata(body, at("8")), None);
+        }
     }
 
     #[test]

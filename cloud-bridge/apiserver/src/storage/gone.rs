@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, params};
 use serde_json::Value;
 
+use super::Stored;
 use super::keeper::beside;
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
@@ -17,8 +18,8 @@ use apimachinery::meta;
 const JOIN_TOKEN: &str = "sampan.dev/join-token";
 
 /// Whether a deletion of this object is final.
-pub(super) fn is_final(storage: &str, object: &Value) -> bool {
-    storage == "nodes" || (storage == "secrets" && object["type"] == JOIN_TOKEN)
+pub(super) fn is_final(storage: &str, object: &Stored) -> bool {
+    storage == "nodes" || (storage == "secrets" && object.value()["type"] == JOIN_TOKEN)
 }
 
 /// Where the file lies.

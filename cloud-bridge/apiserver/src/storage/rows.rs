@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, Row, params};
 use serde_json::Value;
 
-use super::{ChangeKind, Place, Stored};
+use super::{ChangeKind, Place, Stored, body};
 use apimachinery::key::ObjectKey;
 
 pub(super) fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
@@ -67,10 +67,6 @@ pub(super) fn insert_change(
 
 /// The last state of an object as its deletion event shows it.
 pub(super) fn deleted_state(before: &Stored, rev: u64) -> Arc<Stored> {
-    let mut value = before.value().clone();
-    value.set_at(&["metadata", "resourceVersion"], rev.to_string().into());
-    let body = serde_json::to_vec(&value).unwrap_or_default();
-    let stored = Stored::new(before.key.clone(), rev, body);
-    let _ = stored.value.set(value);
-    Arc::new(stored)
+    let body = body::with_metadata(&before.body, |metadata| metadata.set("resourceVersion", rev.to_string().into()));
+    Arc::new(Stored::new(before.key.clone(), rev, body.unwrap_or_default()))
 }

@@ -107,8 +107,13 @@ impl Subscribers {
 
 impl Change {
     /// What is there now; `None` after a deletion.
+    pub(crate) fn now(&self) -> Option<&Stored> {
+        (self.kind != ChangeKind::Deleted).then(|| self.object.as_ref())
+    }
+
+    /// The same, parsed.
     pub(crate) fn after(&self) -> Option<&Value> {
-        (self.kind != ChangeKind::Deleted).then(|| self.object.value())
+        self.now().map(Stored::value)
     }
 
     /// As a watcher with this view is told of it.

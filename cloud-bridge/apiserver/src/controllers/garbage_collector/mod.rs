@@ -65,23 +65,26 @@ impl Controller for GarbageCollector {
         if !inner.registry.by_storage(seen.storage).is_none_or(takes_part) {
             return;
         }
-        let Some(now) = seen.after else {
-            let Some(gone) = seen.before else { return };
+        let before = seen.before.map(Stored::metadata);
+        let before = before.as_deref();
+        let Some(now) = seen.after.map(Stored::metadata) else {
+            let Some(gone) = before else { return };
             queue.add(Key::Owner(Owner::new(seen.key, gone), None));
             return blocked(gone, queue);
         };
+        let now = now.as_ref();
         let involves = |object: &Value| meta::deleting(object).then(|| finalizer(object)).flatten();
         let involved = involves(now);
-        if involved.is_some() && seen.before.and_then(involves) != involved {
+        if involved.is_some() && before.and_then(involves) != involved {
             queue.add(Key::Owner(Owner::new(seen.key, now), None));
         }
         let references = &now["metadata"]["ownerReferences"];
-        let old = seen.before.map(|before| &before["metadata"]["ownerReferences"]);
+        let old = before.map(|before| &before["metadata"]["ownerReferences"]);
         if old.unwrap_or(&Value::Null) == references {
             return;
         }
         // Whom it names no more does not wait for it.
-        seen.before.into_iter().for_each(|before| blocked(before, queue));
+        before.into_iter().for_each(|before| blocked(before, queue));
         if !references.is_null() {
             let place = (seen.storage.to_owned(), seen.key.clone());
             if seen.key.namespace.is_empty() && dependent::misplaced(inner, now).is_some() {

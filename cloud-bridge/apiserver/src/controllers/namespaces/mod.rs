@@ -72,7 +72,7 @@ impl Controller for Namespaces {
     }
 
     fn keys(_: &Inner, seen: &Seen<'_>, queue: &Queue<Key>) {
-        let going = |namespace: &Value| meta::deleting(namespace);
+        let going = |namespace: &Stored| meta::deleting(&namespace.metadata());
         if seen.storage == STORAGE {
             if seen.after.is_some_and(going) && !seen.before.is_some_and(going) {
                 queue.add(Key::Contents(seen.key.name.clone(), Step::Pods, None));

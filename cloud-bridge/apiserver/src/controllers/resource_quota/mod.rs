@@ -18,6 +18,7 @@ use crate::kinds::resource_quota::usage::pod_counts;
 use crate::kinds::{event, volume};
 use crate::resource::status::ApiResult;
 use crate::state::Inner;
+use crate::storage::Stored;
 use apimachinery::key::ObjectKey;
 use count::Count;
 
@@ -144,8 +145,8 @@ impl ResourceQuota {
 /// Whether a quota is new, limits something else than before, or does not say what it limits. That something was charged to
 /// it is no reason to count.
 fn limits_anew(seen: &Seen<'_>) -> bool {
-    let Some(after) = seen.after else { return false };
-    let same = seen.before.is_some_and(|before| before["spec"] == after["spec"]);
+    let Some(after) = seen.after.map(Stored::value) else { return false };
+    let same = seen.before.is_some_and(|before| before.value()["spec"] == after["spec"]);
     let hard = |part: &str| amounts(&after[part], "hard");
     !same || hard("spec") != hard("status") || !after["status"]["used"].is_object()
 }
@@ -154,6 +155,10 @@ fn limits_anew(seen: &Seen<'_>) -> bool {
 fn frees(seen: &Seen<'_>) -> bool {
     let (Some(before), after) = (seen.before, seen.after) else { return false };
     let Some(after) = after else { return seen.storage != event::STORAGE };
+    if !["pods", "services", volume::CLAIMS].contains(&seen.storage) {
+        return false;
+    }
+    let (before, after) = (before.value(), after.value());
     match seen.storage {
         "pods" => {
             let now = Timestamp::now();

@@ -64,7 +64,7 @@ fn answer(resource: &Resource, outcome: Outcome) -> Answer {
     let mut details = json!({
         "name": outcome.object.key.name,
         "kind": resource.plural,
-        "uid": meta::text(outcome.object.value(), "uid"),
+        "uid": meta::text(&outcome.object.metadata(), "uid"),
     });
     if !resource.group.is_empty() {
         details.set("group", resource.group.as_ref().into());
@@ -140,7 +140,7 @@ fn remove_slice(ctx: &Context<'_>, slice: &[Arc<Stored>], options: &Options) -> 
     for stored in slice {
         // Somebody may have removed it meanwhile, and made another of that name.
         let Some(current) = store.get(&ctx.resource.storage, &stored.key)? else { continue };
-        if meta::text(current.value(), "uid") != meta::text(stored.value(), "uid") {
+        if meta::text(&current.metadata(), "uid") != meta::text(&stored.metadata(), "uid") {
             continue;
         }
         admission::delete(&ctx.attributes(), &current)?;
@@ -163,7 +163,11 @@ pub(crate) fn remove(
     if resource.rules().spec_finalizers {
         return remove_namespace(store, resource, current, &options, now);
     }
-    let mut object = current.value().clone();
+    // Of a large object whose kind knows no grace nothing but its metadata is looked at.
+    let mut object = match resource.rules().grace_period {
+        Some(_) => current.value().clone(),
+        None => current.metadata().into_owned(),
+    };
     let graceful = match before(resource, &mut object, &mut options, now) {
         Graceful::Pending => return Ok(Outcome { object: Arc::clone(current), deleted: false }),
         Graceful::No => false,
@@ -180,10 +184,10 @@ pub(crate) fn remove(
     }
     if held {
         mark_now(&mut object, now);
-        return mark(store, resource, current, object, options.dry_run);
+        return mark(store, resource, current, whole(current, object), options.dry_run);
     }
     if options.dry_run {
-        return Ok(Outcome { object: Stored::unwritten(object), deleted: true });
+        return Ok(Outcome { object: Stored::unwritten(whole(current, object)), deleted: true });
     }
     let mut last = Arc::clone(current);
     if graceful {
@@ -192,6 +196,13 @@ pub(crate) fn remove(
     }
     let last = store.delete(&resource.storage, &last)?;
     Ok(Outcome { object: last, deleted: true })
+}
+
+/// The object with the metadata of another one.
+fn whole(current: &Stored, mut changed: Value) -> Value {
+    let mut object = current.value().clone();
+    object.set("metadata", changed["metadata"].take());
+    object
 }
 
 fn mark(
@@ -210,7 +221,7 @@ fn mark(
 
 /// Whether it is the object, and the version, that the client means.
 pub(crate) fn preconditions(resource: &Resource, current: &Stored, options: &Options) -> ApiResult<()> {
-    let value = current.value();
+    let value = current.metadata();
     // The API server names the kind here, not the plural.
     let conflict = |why: String| {
         let mut error = ApiError::conflict(resource, &current.key.name, &why);
@@ -218,7 +229,7 @@ pub(crate) fn preconditions(resource: &Resource, current: &Stored, options: &Opt
         error.details.set("kind", resource.kind.as_ref().into());
         Err(error)
     };
-    let uid = meta::text(value, "uid");
+    let uid = meta::text(&value, "uid");
     if let Some(asked) = options.uid.as_deref()
         && asked != uid
     {
