@@ -13,8 +13,10 @@
 mod admission;
 mod interests;
 mod jobs;
+mod objects;
 mod orders;
 mod policies;
+mod room;
 mod services;
 mod shared;
 mod told;
@@ -30,6 +32,7 @@ use super::pod_references::ServiceScope;
 use super::slim::BoundPod;
 use interests::Interests;
 use orders::Orders;
+use room::Rooms;
 use shared::Shared;
 pub use told::{Group, Told};
 
@@ -67,6 +70,7 @@ pub enum Effect {
 pub struct World {
     nodes: HashMap<String, Node>,
     shared: HashMap<Arc<ObjectKey>, Shared>,
+    rooms: Rooms,
     /// Number of the newest round of readings.
     round: u64,
     service_scope: ServiceScope,
@@ -146,6 +150,7 @@ impl World {
     pub fn drop_node(&mut self, node: &str) -> Vec<Effect> {
         let mut effects = Vec::new();
         let view = self.nodes.remove(node).unwrap_or_default();
+        self.rooms.forget(node);
         for refs in view.pods.into_values().map(|pod| pod.refs).chain([view.own, view.behind]) {
             self.release(node, &refs, &mut effects);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use edge_protocol::message::ObjectKey;
 
-use super::shared::{Shared, Value};
+use super::shared::{Shared, Value, size};
 use super::{Effect, World};
 use crate::bridge::pod_references::{
     DEVICE_VIEWS, NODE_LABELS, POLICY_VIEWS, RULE_VIEWS, RUNTIME_CLASS, SERVICE_LINKS, SERVICE_VIEWS,
@@ -47,8 +47,15 @@ impl World {
         let Some(user) = shared.users.get_mut(node) else { return effects };
         if user.standing != Standing::Admitted {
             user.standing = Standing::Admitted;
-            if let Value::Present(object) = &shared.value {
-                effects.push(Effect::Set { node: node.to_owned(), object: Arc::clone(object) });
+            match &shared.value {
+                Value::Present(object) if self.rooms.take(node, key, size(object)) => {
+                    effects.push(Effect::Set { node: node.to_owned(), object: Arc::clone(object) });
+                }
+                // It was dropped, because those who named it before had no room for it.
+                Value::Absent if self.rooms.waits(&shared.reader, key) => {
+                    shared.read_again(self.round, key, &mut effects);
+                }
+                _ => {}
             }
             // Who reads for all should be somebody who may.
             let reader = shared.reader.clone();
@@ -126,7 +133,7 @@ impl Shared {
         self.told < round || self.standing(node).is_some_and(|standing| standing != Standing::Admitted)
     }
 
-    fn standing(&self, node: &str) -> Option<Standing> {
+    pub(super) fn standing(&self, node: &str) -> Option<Standing> {
         self.users.get(node).map(|user| user.standing)
     }
 }

@@ -1,18 +1,12 @@
 //! ConfigMaps, Secrets and whatever else pods name: who uses each, what is known of it, and how fresh that is. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use edge_protocol::message::{Object, ObjectKey};
+use edge_protocol::message::ObjectKey;
 
 use super::admission::{Standing, User, is_guarded};
 use super::{Effect, Group, Told, World};
-use crate::bridge::pod_references::SERVICE_LINKS;
-
-/// Bytes of large objects that the pods of one node may name in a namespace: whatever they name is kept here, and on the device.
-const NAMED_MAX: usize = 16 << 20;
-/// What is smaller does not count.
-const LARGE: usize = 64 << 10;
 
 /// One of them.
 #[derive(Debug)]
@@ -56,46 +50,6 @@ impl World {
         self.shared.get(key).is_some_and(|shared| shared.users.contains_key(node))
     }
 
-    /// A ConfigMap or Secret was read. One that is too much beside what else the pods of the node name is as good as missing.
-    pub fn object_present(&mut self, object: Object) -> Vec<Effect> {
-        let object = Told::packed(object);
-        let key = object.digest.key.clone();
-        if !self.has_room(&object) {
-            let ObjectKey { kind, namespace, name } = &key;
-            log::warn!(
-                "{kind} {namespace}/{name} is kept from nodes: pods of one node name more than {NAMED_MAX} bytes"
-            );
-            return self.absent(&key, true);
-        }
-        self.resolve(&key, |users, old, effects| {
-            let replaced = match old {
-                Value::Present(old) if old.digest.uid != object.digest.uid => Some(old.digest.uid.clone()),
-                _ => None,
-            };
-            for node in users.admitted() {
-                if let Some(uid) = &replaced {
-                    effects.push(Effect::Remove { node: node.clone(), key: key.clone(), uid: uid.clone() });
-                }
-                effects.push(Effect::Set { node: node.clone(), object: Arc::clone(&object) });
-            }
-            Value::Present(Arc::clone(&object))
-        })
-    }
-
-    /// Whether an object fits beside what pods name on the node in whose name it was read.
-    fn has_room(&self, object: &Told) -> bool {
-        let (key, size) = (&object.digest.key, object.text().text().len());
-        let Some(shared) = self.shared.get(key).filter(|_| size >= LARGE) else { return true };
-        let others = self.shared.iter().filter(|(name, other)| {
-            name.namespace == key.namespace && ***name != *key && other.users.contains_key(&shared.reader)
-        });
-        let large = |other: &Shared| match &other.value {
-            Value::Present(object) => Some(object.text().text().len()).filter(|size| *size >= LARGE),
-            _ => None,
-        };
-        others.filter_map(|(_, other)| large(other)).sum::<usize>() + size <= NAMED_MAX
-    }
-
     /// The node holds this, which is of the bridge's own making, and no list names it: it has no use for it, unless it has
     /// been told since. It may come again, for as long as lives what it is made of.
     pub fn unlisted(&self, node: &str, key: &ObjectKey, uid: &str) -> Vec<Effect> {
@@ -136,29 +90,6 @@ impl World {
         })
     }
 
-    /// A ConfigMap or Secret is not there.
-    pub fn object_absent(&mut self, key: &ObjectKey) -> Vec<Effect> {
-        self.absent(key, false)
-    }
-
-    /// It is not there for nodes. If it lives on, it may come again.
-    fn absent(&mut self, key: &ObjectKey, lives: bool) -> Vec<Effect> {
-        self.resolve(key, |users, old, effects| {
-            if let Value::Present(old) = old {
-                effects.extend(users.admitted().cloned().map(|node| {
-                    let (key, uid) = (key.clone(), old.digest.uid.clone());
-                    // Made of others' objects, it has one uid for ever.
-                    match key.kind.as_str() {
-                        _ if lives => Effect::Withdraw { node, key, uid },
-                        SERVICE_LINKS => Effect::Withdraw { node, key, uid },
-                        _ => Effect::Remove { node, key, uid },
-                    }
-                }));
-            }
-            Value::Absent
-        })
-    }
-
     /// The API did not tell whether a ConfigMap or Secret is there. What is known of it stays.
     pub fn object_failed(&mut self, key: &ObjectKey) -> Vec<Effect> {
         let Some(shared) = self.shared.get_mut(key) else { return Vec::new() };
@@ -173,7 +104,7 @@ impl World {
         self.settle_users(key, Vec::new())
     }
 
-    fn resolve<F>(&mut self, key: &ObjectKey, change: F) -> Vec<Effect>
+    pub(super) fn resolve<F>(&mut self, key: &ObjectKey, change: F) -> Vec<Effect>
     where
         F: FnOnce(&Users<'_>, &Value, &mut Vec<Effect>) -> Value,
     {
@@ -189,11 +120,15 @@ impl World {
     }
 
     pub(super) fn settle_users(&mut self, key: &ObjectKey, mut effects: Vec<Effect>) -> Vec<Effect> {
-        let users = self.shared.get(key).map(|shared| shared.users.keys().cloned().collect::<Vec<_>>());
-        for node in users.into_iter().flatten() {
+        for node in self.users_of(key) {
             self.settle(&node, &mut effects);
         }
         effects
+    }
+
+    /// The nodes whose pods name an object.
+    pub(super) fn users_of(&self, key: &ObjectKey) -> Vec<String> {
+        self.shared.get(key).into_iter().flat_map(|shared| shared.users.keys().cloned()).collect()
     }
 
     pub(super) fn need(&mut self, node: &str, name: Arc<ObjectKey>, effects: &mut Vec<Effect>) {
@@ -248,7 +183,9 @@ impl World {
                 }
                 _ => shared.users.remove(node),
             };
-            if left.is_some_and(|user| user.standing == Standing::Admitted) {
+            let told = !self.rooms.waits(node, key);
+            self.rooms.leave(node, key);
+            if told && left.is_some_and(|user| user.standing == Standing::Admitted) {
                 let withdraw = |object: &Arc<Told>| {
                     let digest = object.digest.clone();
                     Effect::Withdraw { node: node.to_owned(), key: digest.key, uid: digest.uid }
@@ -258,20 +195,41 @@ impl World {
             if shared.users.is_empty() {
                 self.shared.remove(key);
                 effects.push(Effect::Unwatch { key: ObjectKey::clone(key) });
-            } else if shared.reader == node {
+                continue;
+            }
+            if matches!(shared.value, Value::Present(_)) && shared.users.keys().all(|user| self.rooms.waits(user, key))
+            {
+                shared.value = Value::Absent;
+            }
+            if shared.reader == node {
                 // The API server lets a node read only what its own pods name: read on for another one.
                 shared.read_by_another(self.round, key, effects);
             }
         }
+        let namespaces: BTreeSet<&str> = refs.iter().map(|key| key.namespace.as_str()).collect();
+        namespaces.into_iter().for_each(|namespace| self.refill(node, namespace, effects));
     }
 }
 
+impl Shared {
+    /// Has an object read that was dropped. Pods wait for it as for one that was never read.
+    pub(super) fn read_again(&mut self, round: u64, key: &ObjectKey, effects: &mut Vec<Effect>) {
+        (self.value, self.started) = (Value::Pending, round);
+        effects.push(Effect::Watch { key: key.clone(), node: self.reader.clone() });
+    }
+}
+
+/// Bytes of an object that take room: none of those that every node may read.
+pub(super) fn size(object: &Told) -> usize {
+    if is_guarded(&object.digest.key) { object.text().text().len() } else { 0 }
+}
+
 /// The nodes that use an object.
-struct Users<'a>(&'a BTreeMap<String, User>);
+pub(super) struct Users<'a>(&'a BTreeMap<String, User>);
 
 impl Users<'_> {
     /// Those to whom it may be told.
-    fn admitted(&self) -> impl Iterator<Item = &String> {
+    pub(super) fn admitted(&self) -> impl Iterator<Item = &String> {
         self.0.iter().filter(|(_, user)| user.standing == Standing::Admitted).map(|(node, _)| node)
     }
 }

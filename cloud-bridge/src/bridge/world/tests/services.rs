@@ -1,0 +1,129 @@
+//! What nodes are told of Services and of their neighbours.
+
+use super::*;
+use crate::bridge::pod_references::service_views;
+
+/// The three groups of a pod's namespace, in order.
+fn groups() -> [ObjectKey; 3] {
+    let mut groups: [ObjectKey; 3] = service_views("ns", ServiceScope::Namespaces, None).try_into().expect("three");
+    groups.sort();
+    groups
+}
+
+/// Tells that the two groups which every pod may use are empty.
+fn nothing_else(world: &mut World) -> Vec<Effect> {
+    let others = groups().into_iter().filter(|group| group.namespace != "ns");
+    others.flat_map(|group| world.group_present(&group, Group::new())).collect()
+}
+
+#[test]
+fn services_go_to_nodes_that_want_them_and_have_a_pod_beside_them() {
+    let mut world = world(&["a", "b"]);
+    let _ = world.wants("a", SERVICES, None);
+    let all = service_views("ns", ServiceScope::Namespaces, None)[0].clone();
+    let watches = words(&world.pod_applied(pod("a", "p", &[])));
+    assert_eq!(watches, ["watch kubernetes for a", "watch kube-dns for a", "watch all for a"]);
+    assert_eq!(words(&world.pod_applied(pod("b", "q", &[]))), ["set b q uid-q"], "it does not want to know");
+    assert!(nothing_else(&mut world).is_empty());
+    // The pod waits for what it may ask for.
+    let told = words(&world.group_present(&all, views(&[("web", "u1"), ("db", "u2")])));
+    assert_eq!(told, ["set a db u2", "set a web u1", "set a p uid-p"]);
+    assert_eq!(words(&world.wants("b", SERVICES, None)), ["set b db u2", "set b web u1"]);
+    // What changes, and no more.
+    let told = words(&world.group_present(&all, views(&[("web", "u3")])));
+    let of =
+        |node: &str| [format!("withdraw {node} db u2"), format!("remove {node} web u1"), format!("set {node} web u3")];
+    assert_eq!(told, [of("a"), of("b")].concat());
+    assert!(world.group_present(&all, views(&[("web", "u3")])).is_empty());
+    // Nobody there any more, or nobody who wants to know.
+    let told = words(&world.pod_deleted("a", &key("Pod", "p"), "uid-p"));
+    assert_eq!(told, ["remove a p uid-p", "withdraw a web u3"]);
+    let told = words(&world.wants("b", Wants::default(), None));
+    assert_eq!(told, ["unwatch kubernetes", "unwatch kube-dns", "withdraw b web u3", "unwatch all"]);
+}
+
+#[test]
+fn a_list_waits_for_services_and_takes_none_for_an_answer() {
+    let mut world = World::default();
+    let round = hello(&mut world, "a");
+    let _ = world.wants("a", SERVICES, None);
+    let told = words(&world.seed("a", round, vec![pod("a", "p", &[])], None));
+    assert!(!told.iter().any(|word| word.starts_with("set") || word.starts_with("listed")), "{told:?}");
+    assert!(nothing_else(&mut world).is_empty());
+    let told = words(&world.group_present(&service_views("ns", ServiceScope::Namespaces, None)[0], Group::new()));
+    assert_eq!(told, ["set a p uid-p", "listed a 1"]);
+}
+
+#[test]
+fn the_list_of_a_node_with_routes_waits_until_it_is_known_where_it_is() {
+    let mut world = World::default();
+    let round = hello(&mut world, "a");
+    assert!(world.wants("a", ROUTES, None).is_empty());
+    assert!(world.seed("a", round, vec![], None).is_empty(), "it may hold a site from before");
+    let watches = words(&world.located("a", Some("hall")));
+    assert_eq!(watches, ["watch hall for a"]);
+    assert!(world.all_located().is_empty(), "the site itself is not known yet");
+    let mut site = object("SiteView", "hall", "site-hall");
+    site.digest.key.namespace.clear();
+    let told = words(&world.object_present(site));
+    assert_eq!(told, ["set a hall site-hall", "listed a 1"]);
+}
+
+#[test]
+fn a_node_of_no_site_waits_for_none() {
+    let mut world = World::default();
+    let round = hello(&mut world, "a");
+    let _ = world.wants("a", ROUTES, None);
+    let _ = world.seed("a", round, vec![], None);
+    assert_eq!(words(&world.all_located()), ["listed a 1"]);
+    let mut plain = World::default();
+    let round = hello(&mut plain, "a");
+    let _ = plain.wants("a", Wants::default(), Some("hall"));
+    assert_eq!(words(&plain.seed("a", round, vec![], None)), ["listed a 1"], "it has not asked");
+}
+
+#[test]
+fn who_moves_to_another_site_has_the_endpoints_of_that_one_alone() {
+    let mut world = world(&["a", "b"]);
+    let _ = world.all_located();
+    let _ = world.wants("a", ROUTES, Some("hall"));
+    let _ = world.wants("b", ROUTES, Some("yard"));
+    let _ = world.pod_applied(pod("a", "p", &[]));
+    let _ = world.pod_applied(pod("b", "q", &[]));
+    let of = |site: &str| service_views("ns", ServiceScope::Namespaces, Some(site))[0].clone();
+    assert_eq!(of("hall").name, "all@hall");
+    let _ = world.group_present(&of("hall"), views(&[("web", "u1")]));
+    let _ = world.group_present(&of("yard"), views(&[("web", "u1"), ("db", "u2")]));
+    let told = words(&world.located("a", Some("yard")));
+    let news: Vec<&String> = told.iter().filter(|word| word.contains("web") || word.contains("db")).collect();
+    assert_eq!(news, ["withdraw a web u1", "set a db u2", "set a web u1"], "what stays is said last");
+    assert!(told.contains(&"unwatch all@hall".to_owned()) && told.contains(&"unwatch hall".to_owned()), "{told:?}");
+}
+
+#[test]
+fn who_leads_to_a_neighbours_pods_is_told_all_services_without_pods_of_its_own() {
+    let mut world = World::new(ServiceScope::All);
+    ["a", "b"].into_iter().for_each(|node| world.add_node(node));
+    let all = service_views("", ServiceScope::All, Some("hall"))[0].clone();
+    assert_eq!(words(&world.wants("a", ROUTES, Some("hall"))), ["watch all@hall for a", "watch hall for a"]);
+    assert!(world.wants("b", SERVICES, None).is_empty(), "without routes it leads to its own pods alone");
+    assert_eq!(words(&world.group_present(&all, views(&[("web", "u1")]))), ["set a web u1"]);
+    assert_eq!(words(&world.pod_applied(pod("a", "p", &[]))), ["set a p uid-p"]);
+    assert_eq!(words(&world.pod_deleted("a", &key("Pod", "p"), "uid-p")), ["remove a p uid-p"], "the view stays");
+    let told = words(&world.located("a", None));
+    assert_eq!(told, ["withdraw a web u1", "unwatch all@hall", "unwatch hall"]);
+}
+
+#[test]
+fn what_a_node_holds_of_services_is_taken_back_unless_it_has_been_told_since() {
+    let mut world = world(&["a"]);
+    let _ = world.wants("a", SERVICES, None);
+    let view = key("ServiceView", "web");
+    assert_eq!(words(&world.unlisted("a", &view, "u1")), ["withdraw a web u1"], "it has no pod there");
+    let _ = world.pod_applied(pod("a", "p", &[]));
+    let all = service_views("ns", ServiceScope::Namespaces, None)[0].clone();
+    let _ = world.group_present(&all, views(&[("web", "u1")]));
+    assert!(world.unlisted("a", &view, "u1").is_empty(), "a pod has come meanwhile");
+    assert_eq!(words(&world.unlisted("a", &view, "u0")), ["withdraw a web u0"], "an earlier one of that name");
+    assert_eq!(words(&world.unlisted("b", &view, "u1")), ["withdraw b web u1"]);
+}
