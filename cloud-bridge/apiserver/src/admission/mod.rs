@@ -25,11 +25,7 @@ use crate::kinds::volume;
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
-use apimachinery::well_known::MIRROR_ANNOTATION;
 use attributes::Attributes;
-
-/// The account of pods that name none. Each namespace has it.
-const DEFAULT_ACCOUNT: &str = "default";
 
 /// Before a creation.
 pub(crate) fn create(store: &Store, ctx: &Attributes<'_>, value: &mut Value) -> ApiResult<()> {
@@ -184,18 +180,18 @@ fn pod(store: &Store, ctx: &Attributes<'_>, value: &mut Value) -> ApiResult<()> 
     priority::create_pod(store, ctx, value)?;
     tolerations(value, ctx.inner.config.toleration_seconds);
     runtime_class::apply(store, ctx, value)?;
-    let mirror = value["metadata"]["annotations"][MIRROR_ANNOTATION].is_string();
-    if mirror {
+    let Some(account) = service_account::of(value).map(str::to_owned) else {
         if let Some(why) = node::references::forbidden_in_mirror(value) {
             return Err(ApiError::forbidden(&ctx.resource, meta::text(value, "name"), why));
         }
         return Ok(());
-    }
-    let account =
-        value["spec"]["serviceAccountName"].as_str().filter(|s| !s.is_empty()).unwrap_or(DEFAULT_ACCOUNT).to_owned();
+    };
     let key = ObjectKey { namespace: ctx.path.namespace.clone(), name: account.clone() };
     let Some(found) = store.get("serviceaccounts", &key)? else {
-        let why = no_account(&ctx.path.namespace, &account);
+        let why = format!(
+            "error looking up service account {}/{account}: serviceaccount {account:?} not found",
+            key.namespace
+        );
         return Err(ApiError::forbidden(&ctx.resource, meta::text(value, "name"), &why));
     };
     value.set_at(&["spec", "serviceAccountName"], account.as_str().into());
@@ -211,13 +207,19 @@ fn pod(store: &Store, ctx: &Attributes<'_>, value: &mut Value) -> ApiResult<()> 
     Ok(())
 }
 
-fn no_account(namespace: &str, account: &str) -> String {
-    format!("error looking up service account {namespace}/{account}: serviceaccount {account:?} not found")
+/// Whether a pod that was refused is of the account that its namespace does not have yet, but will in a moment.
+pub(crate) fn awaits_account(store: &Store, ctx: &Attributes<'_>, pod: &Value) -> ApiResult<bool> {
+    let waits = ctx.resource.rules().admit_pods && service_account::is_of_default(pod);
+    if !waits || namespace_lives(store, ctx, pod).is_err() {
+        return Ok(false);
+    }
+    Ok(!has_default_account(store, &ctx.path.namespace)?)
 }
 
-/// Whether a pod is refused because its namespace does not have the account yet that each has.
-pub(crate) fn lacks_default_account(error: &ApiError, namespace: &str) -> bool {
-    error.code == 403 && error.message.ends_with(&no_account(namespace, DEFAULT_ACCOUNT))
+/// Whether a namespace has the account that each has.
+pub(crate) fn has_default_account(store: &Store, namespace: &str) -> ApiResult<bool> {
+    let key = ObjectKey { namespace: namespace.to_owned(), name: service_account::DEFAULT.to_owned() };
+    Ok(store.get("serviceaccounts", &key)?.is_some())
 }
 
 /// Pods stay so long on a node that went NotReady unless they say otherwise (K8s plugin/pkg/admission/
@@ -239,18 +241,4 @@ fn tolerations(value: &mut Value, seconds: Option<i64>) {
         }
     }
     value.set_at(&["spec", "tolerations"], list.into());
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_account_that_is_to_come_is_waited_for() {
-        let pods = crate::kinds::resources().into_iter().find(|one| one.kind == "Pod").unwrap();
-        let refused = |account: &str| ApiError::forbidden(&pods, "p", &no_account("n", account));
-        assert!(lacks_default_account(&refused("default"), "n"));
-        assert!(!lacks_default_account(&refused("other"), "n") && !lacks_default_account(&refused("default"), "m"));
-        assert!(!lacks_default_account(&ApiError::no_namespace("n"), "n"));
-    }
 }

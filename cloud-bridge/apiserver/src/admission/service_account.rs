@@ -7,6 +7,23 @@ use serde_json::{Value, json};
 use crate::auth::accounts::ROOT_CA;
 use apimachinery::json::{items, items_mut, present, text};
 use apimachinery::meta;
+use apimachinery::well_known::MIRROR_ANNOTATION;
+
+/// The account of pods that name none. Each namespace has it.
+pub(super) const DEFAULT: &str = "default";
+
+/// Returns the account of a new pod; a mirror pod has none.
+pub(super) fn of(pod: &Value) -> Option<&str> {
+    if pod["metadata"]["annotations"][MIRROR_ANNOTATION].is_string() {
+        return None;
+    }
+    Some(pod["spec"]["serviceAccountName"].as_str().filter(|name| !name.is_empty()).unwrap_or(DEFAULT))
+}
+
+/// Whether a new pod is of the account that its namespace has a moment after it was made.
+pub(super) fn is_of_default(pod: &Value) -> bool {
+    pod["spec"].is_object() && of(pod) == Some(DEFAULT)
+}
 
 /// Where programs look for their account.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -134,6 +151,16 @@ fn variable(account: &Value, pod: &Value, list: &str, what: &str) -> Option<Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_account_that_is_to_come_is_waited_for() {
+        let of = |pod: Value| is_of_default(&pod);
+        assert!(of(json!({"spec": {}})) && of(json!({"spec": {"serviceAccountName": ""}})));
+        assert!(of(json!({"spec": {"serviceAccountName": "default"}})));
+        assert!(!of(json!({"spec": {"serviceAccountName": "app"}})));
+        assert!(!of(json!({"spec": {}, "metadata": {"annotations": {MIRROR_ANNOTATION: "x"}}})), "it has none");
+        assert!(!of(json!({})), "it is refused for another reason");
+    }
 
     #[test]
     fn account_that_limits_secrets_allows_its_own_alone() {

@@ -289,6 +289,7 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
         cel: cel::Asked::default(),
         aside: draft::Aside::default(),
         foresees: false,
+        awaits_account: false,
     };
     if matches!(resource.hooks, Hooks::Measured) {
         return Ok(json(200, metrics::answer(&ctx, &permitted.flow).await?.to_string()));

@@ -12,20 +12,24 @@ const ATTEMPTS: u32 = 10;
 /// The time between two of them, the mean of Kubernetes'.
 const PAUSE: Duration = Duration::from_millis(150);
 
-/// Runs a verb, and again for a second and a half while it is refused for want of the `default` account.
+/// Runs a verb, and again when the `default` account has come that it lacked. Each look takes a turn of the client.
 pub(crate) async fn awaited(
     ctx: &mut Context<'_>,
     mut verb: impl FnMut(&mut Context<'_>) -> ApiResult<Answer>,
 ) -> ApiResult<Answer> {
     let warnings = ctx.warnings.len();
-    for _ in 1..ATTEMPTS {
-        let outcome = cel::answered(ctx, &mut verb).await;
-        let waits = |error| admission::lacks_default_account(error, &ctx.path.namespace);
-        if !outcome.as_ref().is_err_and(waits) {
-            return outcome;
-        }
-        ctx.warnings.truncate(warnings);
-        tokio::time::sleep(PAUSE).await;
+    let refused = cel::answered(ctx, &mut verb).await;
+    if !std::mem::take(&mut ctx.awaits_account) {
+        return refused;
     }
-    cel::answered(ctx, verb).await
+    for _ in 1..ATTEMPTS {
+        tokio::time::sleep(PAUSE).await;
+        let step = ctx.inner.limits.steps.next(ctx.flow).await;
+        let found = admission::has_default_account(&ctx.store(), &ctx.path.namespace)?;
+        if found {
+            ctx.warnings.truncate(warnings);
+            return step.begin(cel::answered(ctx, verb)).await;
+        }
+    }
+    refused
 }

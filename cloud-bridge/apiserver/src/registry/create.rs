@@ -47,7 +47,11 @@ pub(crate) fn insert(ctx: &mut Context<'_>, store: &mut Store, new: New, dry_run
     let New { mut value, managed } = new;
     let resource = Arc::clone(&ctx.resource);
     let strategy = resource.strategy();
-    admission::create(store, &ctx.attributes(), &mut value)?;
+    if let Err(refused) = admission::create(store, &ctx.attributes(), &mut value) {
+        let awaits = admission::awaits_account(store, &ctx.attributes(), &value)?;
+        ctx.awaits_account = awaits;
+        return Err(refused);
+    }
     meta::fill_new(&mut value, ctx.now);
     let generated = meta::text(&value, "name").is_empty() && !meta::text(&value, "generateName").is_empty();
     if generated {

@@ -164,6 +164,7 @@ impl Request {
             cel: cel::Asked::default(),
             aside: Aside::default(),
             foresees: true,
+            awaits_account: false,
         }
     }
 }

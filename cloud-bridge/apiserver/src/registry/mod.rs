@@ -62,6 +62,8 @@ pub(crate) struct Context<'a> {
     pub(crate) aside: draft::Aside,
     /// This is worked out beside the thread: whatever can be known beforehand is.
     pub(crate) foresees: bool,
+    /// A pod was refused that has its account in a moment.
+    pub(crate) awaits_account: bool,
 }
 
 /// What a verb answers.

@@ -83,3 +83,44 @@ async fn a_write_that_the_disk_refuses_is_never_a_success() {
     assert!(server.lost_disk().await.contains("not synced"));
     assert_eq!(server.handle(&admin, request("GET", "/c", "")).await.status(), 500);
 }
+
+/// What a client has waited for is done in its turn, as all it asks for.
+#[tokio::test]
+async fn pod_that_waited_for_its_account_takes_a_turn() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, _) = server(&dir);
+    let admin = UserInfo::master("admin");
+    let post = |path: &str, body: &str| {
+        Request::builder().method("POST").uri(path).body(Full::new(Bytes::from(body.to_owned()))).unwrap()
+    };
+    let binding = r#"{"metadata": {"name": "eve"}, "subjects": [{"kind": "User", "name": "eve"}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}}"#;
+    let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    assert_eq!(server.handle(&admin, post(bindings, binding)).await.status(), 201);
+    // The controller that makes accounts cannot.
+    let file = rusqlite::Connection::open(dir.path().join("api.db")).unwrap();
+    file.busy_timeout(Duration::from_secs(5)).unwrap();
+    let fails = "CREATE TRIGGER fails BEFORE INSERT ON objects WHEN NEW.storage = 'serviceaccounts'
+        BEGIN SELECT RAISE(ABORT, 'no'); END";
+    file.execute_batch(fails).unwrap();
+    let namespace = post("/api/v1/namespaces", r#"{"metadata": {"name": "late"}}"#);
+    assert_eq!(server.handle(&admin, namespace).await.status(), 201);
+
+    let pod = r#"{"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}"#;
+    let (asking, posted) = (server.clone(), post("/api/v1/namespaces/late/pods", pod));
+    let eve = UserInfo::new("eve", ["system:authenticated"]);
+    while server.handle(&eve, request("GET", "", "")).await.status() != 200 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let pod = tokio::spawn(async move { asking.handle_stranger(&eve, posted).await });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let other = server.inner.limits.steps.next(&Flow::of(&UserInfo::new("bob", ["system:authenticated"]))).await;
+    file.execute_batch("DROP TRIGGER fails").unwrap();
+    let account = post("/api/v1/namespaces/late/serviceaccounts", r#"{"metadata": {"name": "default"}}"#);
+    let made = server.handle(&admin, account).await.status();
+    assert!(made == 201 || made == 409, "the controller may have been earlier: {made}");
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    assert!(!pod.is_finished(), "another client has its turn");
+    drop(other);
+    assert_eq!(pod.await.unwrap().status(), 201);
+}

@@ -63,6 +63,7 @@ pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes
         cel: std::mem::take(&mut ctx.cel),
         aside: std::mem::take(&mut ctx.aside),
         foresees: ctx.foresees,
+        awaits_account: false,
     };
     let sent = Sent { body: body.clone(), media: media.to_owned() };
     let outcome = draft::write(&mut main, sent, make);
