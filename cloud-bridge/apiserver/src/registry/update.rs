@@ -14,7 +14,7 @@ use crate::resource::Resource;
 use crate::resource::object_meta;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::storage::{Store, Stored};
-use apimachinery::field::FieldError;
+use apimachinery::field::{FieldError, FieldErrorKind};
 use apimachinery::meta;
 
 /// A change of an object, as far as it is known without the storage.
@@ -260,7 +260,17 @@ fn validate(resource: &Resource, subresource: &str, new: &Value, old: &Value) ->
         "" => strategy.validate_update(new, old),
         part => strategy.validate_part_update(part, new, old),
     });
+    errors.retain(|error| !is_from_before(error, new, old));
     errors
+}
+
+/// Whether an error is about a list or selector that is too long and as it was: there was no limit when it was stored.
+fn is_from_before(error: &FieldError, new: &Value, old: &Value) -> bool {
+    if error.kind != FieldErrorKind::TooMany {
+        return false;
+    }
+    let pointer = format!("/{}", error.field.replace(['.', '['], "/").replace(']', ""));
+    new.pointer(&pointer).is_some_and(|now| old.pointer(&pointer) == Some(now))
 }
 
 /// An object whose deletion waits for nothing but finalizers goes with the last of them.
@@ -274,6 +284,41 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn selector_that_was_too_large_before_may_stay() {
+        let kinds = crate::kinds::resources();
+        let values = |count: usize| (0..count).map(|n| format!("v{n}")).collect::<Value>();
+        let selector = |count: usize| {
+            json!({"matchLabels": {"a": "b"},
+                "matchExpressions": [{"key": "c", "operator": "NotIn", "values": values(count)}]})
+        };
+        let wrong = |kind: &str, old: &Value, new: &Value| {
+            let resource = kinds.iter().find(|one| one.kind == kind).unwrap();
+            let whole = |object: &Value| {
+                let mut object = object.clone();
+                object["metadata"] = json!({"name": "x", "namespace": "n", "uid": "u", "resourceVersion": "1",
+                    "creationTimestamp": "2026-01-01T00:00:00Z"});
+                resource.strategy().default(&mut object);
+                object
+            };
+            let errors = validate(resource, "", &whole(new), &whole(old));
+            errors.into_iter().map(|error| error.field).collect::<Vec<_>>()
+        };
+        let set = |count: usize, replicas: usize| {
+            let template = json!({"metadata": {"labels": {"a": "b"}},
+                "spec": {"containers": [{"name": "c", "image": "i"}]}});
+            json!({"spec": {"replicas": replicas, "selector": selector(count), "template": template}})
+        };
+        assert_eq!(wrong("ReplicaSet", &set(5000, 1), &set(5000, 2)), [""; 0]);
+        let policy = |count: usize, types: &str| {
+            let peer = json!({"from": [{"podSelector": selector(count)}]});
+            json!({"spec": {"podSelector": {}, "policyTypes": [types], "ingress": [peer]}})
+        };
+        assert_eq!(wrong("NetworkPolicy", &policy(5000, "Ingress"), &policy(5000, "Egress")), [""; 0]);
+        let changed = wrong("NetworkPolicy", &policy(5000, "Ingress"), &policy(5001, "Ingress"));
+        assert_eq!(changed, ["spec.ingress[0].from[0].podSelector"]);
+    }
 
     #[test]
     fn defaults_of_now_hold_for_what_was_stored_before() {

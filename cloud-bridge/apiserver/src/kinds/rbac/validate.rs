@@ -104,6 +104,7 @@ fn aggregation(errors: &mut Errors, role: &Value, wrong_values: bool) {
         let path = format!("{PATH}[{i}]");
         let mut found = Errors::new();
         if readable(&mut found, &path, selector) {
+            errors.append(&mut found);
             continue;
         }
         if wrong_values {
