@@ -30,16 +30,6 @@ pub(crate) struct Most {
     pub bytes: usize,
 }
 
-#[cfg(test)]
-impl Most {
-    pub(crate) const ALL: Self = Self::items(usize::MAX);
-
-    /// So many, however large they are.
-    pub(crate) const fn items(items: usize) -> Self {
-        Self { items, bytes: usize::MAX }
-    }
-}
-
 /// A page, and the key after which the next begins, if there may be one.
 #[derive(Debug)]
 pub(crate) struct Page {
