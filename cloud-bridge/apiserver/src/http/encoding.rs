@@ -5,6 +5,7 @@ use http::Response;
 use http::header::{CONTENT_TYPE, HeaderValue};
 
 use super::body::ApiBody;
+use super::output::Version;
 use super::{JSON, binary};
 use crate::codec::protobuf;
 use crate::codec::yaml::write;
@@ -54,10 +55,13 @@ fn quality(clause: &str) -> f32 {
 
 /// Whether objects are served in the form that a clause asks for.
 fn is_served(clause: &str) -> bool {
-    let of_meta = (parameter(clause, "g"), parameter(clause, "v")) == (Some("meta.k8s.io"), Some("v1"));
+    let of = |name| parameter(clause, name).unwrap_or_default();
+    let version = Version::of(of("g"), of("v"));
     match parameter(clause, "as") {
         None => true,
-        Some(kind) => of_meta && matches!(kind, "Table" | "PartialObjectMetadata" | "PartialObjectMetadataList"),
+        Some(kind) => {
+            version.is_some() && matches!(kind, "Table" | "PartialObjectMetadata" | "PartialObjectMetadataList")
+        }
     }
 }
 
@@ -108,7 +112,7 @@ mod tests {
         assert_eq!(chosen("text/html, application/json, application/yaml").0, Encoding::Json);
         assert_eq!(chosen("application/json;q=0.5,application/yaml").0, Encoding::Yaml);
         assert_eq!(chosen("application/yaml;q=0.8,*/*").0, Encoding::Json);
-        let old = "application/yaml;as=Table;g=meta.k8s.io;v=v1beta1,application/json";
-        assert_eq!(chosen(old).0, Encoding::Json);
+        let of = |version: &str| chosen(&format!("{YAML};as=Table;g=meta.k8s.io;v={version},{JSON}")).0;
+        assert_eq!([of("v1beta1"), of("v1alpha1")], [Encoding::Yaml, Encoding::Json]);
     }
 }

@@ -23,12 +23,38 @@ pub(crate) enum Include {
     Object,
 }
 
+/// The version of Tables and metadata that a client asks for (K8s apiserver pkg/endpoints/handlers/response.go
+/// `targetEncodingForTransform`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Version {
+    V1,
+    V1beta1,
+}
+
+impl Version {
+    /// Reads group and version of a clause of `Accept`.
+    pub(super) fn of(group: &str, version: &str) -> Option<Self> {
+        match (group, version) {
+            ("meta.k8s.io", "v1") => Some(Self::V1),
+            ("meta.k8s.io", "v1beta1") => Some(Self::V1beta1),
+            _ => None,
+        }
+    }
+
+    fn api(self) -> &'static str {
+        match self {
+            Self::V1 => "meta.k8s.io/v1",
+            Self::V1beta1 => "meta.k8s.io/v1beta1",
+        }
+    }
+}
+
 /// The form of the objects in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Json,
-    Table(Include),
-    Metadata,
+    Table(Include, Version),
+    Metadata(Version),
 }
 
 impl Form {
@@ -56,12 +82,13 @@ impl Form {
                     _ => {}
                 }
             }
-            match kind {
-                None => return Ok(Self::Json),
-                Some(_) if group != "meta.k8s.io" || version != "v1" => {}
-                Some("Table") => return Ok(Self::Table(include(query)?)),
-                Some("PartialObjectMetadata" | "PartialObjectMetadataList") => return Ok(Self::Metadata),
-                Some(_) => {}
+            match (kind, Version::of(group, version)) {
+                (None, _) => return Ok(Self::Json),
+                (Some("Table"), Some(version)) => return Ok(Self::Table(include(query)?, version)),
+                (Some("PartialObjectMetadata" | "PartialObjectMetadataList"), Some(version)) => {
+                    return Ok(Self::Metadata(version));
+                }
+                (Some(_), _) => {}
             }
         }
         Err(ApiError::not_acceptable())
@@ -108,18 +135,19 @@ fn served<'a>(resource: &Resource, stored: &'a Stored) -> Cow<'a, [u8]> {
     serde_json::to_vec(&value).unwrap_or_default().into()
 }
 
-fn partial(value: &Value) -> Value {
-    json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"] })
+fn partial(value: &Value, version: Version) -> Value {
+    json!({ "kind": "PartialObjectMetadata", "apiVersion": version.api(), "metadata": value["metadata"] })
 }
 
 /// One stored object.
 pub(crate) fn stored(resource: &Resource, form: Form, stored: &Stored, now: Timestamp) -> Bytes {
     match form {
         Form::Json => join(head(resource), &served(resource, stored)).into(),
-        Form::Metadata => bytes(&partial(&stored.metadata())),
-        Form::Table(include) => {
+        Form::Metadata(version) => bytes(&partial(&stored.metadata(), version)),
+        Form::Table(include, version) => {
             let value = stored.value();
-            table(resource, value, include, now, meta::text(value, "resourceVersion"), true).into()
+            let head = table_head(version, &table_metadata(meta::text(value, "resourceVersion")), &columns(resource));
+            table(head, &row(resource, value, include, version, now)).into()
         }
     }
 }
@@ -142,10 +170,11 @@ pub(crate) fn list_head(resource: &Resource, form: Form, metadata: &Value) -> Ve
     let (kind, version) = (&resource.list_kind, resource.api_version());
     let head = match form {
         Form::Json => format!("{{\"kind\":{kind:?},\"apiVersion\":{version:?},\"metadata\":{metadata},\"items\":["),
-        Form::Metadata => format!(
-            "{{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":{metadata},\"items\":["
+        Form::Metadata(of) => format!(
+            "{{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":{:?},\"metadata\":{metadata},\"items\":[",
+            of.api()
         ),
-        Form::Table(_) => return table_head(metadata, &columns(resource)),
+        Form::Table(_, of) => return table_head(of, metadata, &columns(resource)),
     };
     head.into_bytes()
 }
@@ -153,9 +182,13 @@ pub(crate) fn list_head(resource: &Resource, form: Form, metadata: &Value) -> Ve
 /// What stands behind the items of a list.
 pub(crate) const END: &[u8] = b"]}";
 
-fn table_head(metadata: &Value, columns: &Value) -> Vec<u8> {
-    let head = "{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/v1\"";
+fn table_head(version: Version, metadata: &Value, columns: &Value) -> Vec<u8> {
+    let head = format!("{{\"kind\":\"Table\",\"apiVersion\":{:?}", version.api());
     format!("{head},\"metadata\":{metadata},\"columnDefinitions\":{columns},\"rows\":[").into_bytes()
+}
+
+fn table_metadata(version: &str) -> Value {
+    json!({ "resourceVersion": version })
 }
 
 /// One item of a list.
@@ -164,33 +197,24 @@ pub(crate) fn list_item(resource: &Resource, form: Form, item: &Stored, now: Tim
         // Items of typed lists carry no kind; custom resources always do.
         Form::Json if resource.is_custom() => join(head(resource), &served(resource, item)),
         Form::Json => served(resource, item).into_owned(),
-        Form::Metadata => partial(&item.metadata()).to_string().into_bytes(),
-        Form::Table(include) => row(resource, item.value(), include, now).to_string().into_bytes(),
+        Form::Metadata(version) => partial(&item.metadata(), version).to_string().into_bytes(),
+        Form::Table(include, version) => row(resource, item.value(), include, version, now).to_string().into_bytes(),
     }
 }
 
-/// A Table of one object.
-fn table(
-    resource: &Resource,
-    item: &Value,
-    include: Include,
-    now: Timestamp,
-    version: &str,
-    with_columns: bool,
-) -> Vec<u8> {
-    let columns = if with_columns { columns(resource) } else { Value::Null };
-    let mut out = table_head(&json!({ "resourceVersion": version }), &columns);
-    out.extend_from_slice(row(resource, item, include, now).to_string().as_bytes());
-    out.extend_from_slice(END);
-    out
+/// A Table of one row.
+fn table(mut head: Vec<u8>, row: &Value) -> Vec<u8> {
+    head.extend_from_slice(row.to_string().as_bytes());
+    head.extend_from_slice(END);
+    head
 }
 
-fn row(resource: &Resource, item: &Value, include: Include, now: Timestamp) -> Value {
+fn row(resource: &Resource, item: &Value, include: Include, version: Version, now: Timestamp) -> Value {
     let item = resource.read(item);
     let mut row = json!({ "cells": resource.strategy().row(&item, now) });
     match include {
         Include::None => {}
-        Include::Metadata => row.set("object", partial(&item)),
+        Include::Metadata => row.set("object", partial(&item, version)),
         Include::Object => row.set("object", full(resource, &item)),
     }
     row
@@ -212,8 +236,10 @@ pub(crate) fn event(
 ) -> Vec<u8> {
     let mut line = format!("{{\"type\":{kind:?},\"object\":").into_bytes();
     match form {
-        Form::Table(include) => {
-            line.extend(table(resource, object.value(), include, now, &object.rev.to_string(), first));
+        Form::Table(include, version) => {
+            let columns = if first { columns(resource) } else { Value::Null };
+            let head = table_head(version, &table_metadata(&object.rev.to_string()), &columns);
+            line.extend(table(head, &row(resource, object.value(), include, version, now)));
         }
         _ => line.extend_from_slice(&stored(resource, form, object, now)),
     }
@@ -229,9 +255,9 @@ pub(crate) fn bookmark(resource: &Resource, form: Form, rev: u64, initial: bool)
     }
     let object = match form {
         Form::Json => json!({ "kind": resource.kind, "apiVersion": resource.api_version(), "metadata": metadata }),
-        Form::Metadata => partial(&json!({ "metadata": metadata })),
-        Form::Table(_) => {
-            json!({ "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": null, "rows": [] })
+        Form::Metadata(version) => partial(&json!({ "metadata": metadata }), version),
+        Form::Table(_, version) => {
+            json!({ "kind": "Table", "apiVersion": version.api(), "metadata": metadata, "columnDefinitions": null, "rows": [] })
         }
     };
     line("BOOKMARK", &object)
@@ -259,12 +285,39 @@ mod tests {
         assert_eq!(form("application/json, */*").unwrap(), Form::Json);
         assert_eq!(
             form("application/json;as=Table;v=v1;g=meta.k8s.io,application/json").unwrap(),
-            Form::Table(Include::Metadata)
+            Form::Table(Include::Metadata, Version::V1)
         );
-        assert_eq!(form("application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json").unwrap(), Form::Json);
+        assert_eq!(
+            form("application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json").unwrap(),
+            Form::Table(Include::Metadata, Version::V1beta1)
+        );
+        assert_eq!(form("application/json;as=Table;v=v1alpha1;g=meta.k8s.io,application/json").unwrap(), Form::Json);
         assert_eq!(form("application/vnd.kubernetes.protobuf,application/json").unwrap(), Form::Json);
         assert_eq!(form("application/vnd.kubernetes.protobuf").unwrap_err().code, 406);
-        assert_eq!(form("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").unwrap(), Form::Metadata);
+        assert_eq!(
+            form("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").unwrap(),
+            Form::Metadata(Version::V1)
+        );
+    }
+
+    #[test]
+    fn answer_has_the_version_that_was_asked_for() {
+        let pods = crate::kinds::resources().into_iter().find(|one| one.kind == "Pod").unwrap();
+        let pod = Stored::unwritten(json!({"metadata": {"name": "p", "namespace": "n", "resourceVersion": "7"}}));
+        let version = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap()["apiVersion"].clone();
+        for (of, api) in [(Version::V1, "meta.k8s.io/v1"), (Version::V1beta1, "meta.k8s.io/v1beta1")] {
+            for form in [Form::Table(Include::Metadata, of), Form::Metadata(of)] {
+                assert_eq!(version(&stored(&pods, form, &pod, Timestamp::UNIX_EPOCH)), api);
+                let list = [&list_head(&pods, form, &json!({}))[..], END].concat();
+                assert_eq!(version(&list), api);
+                let added = event(&pods, form, "ADDED", &pod, Timestamp::UNIX_EPOCH, true);
+                for line in [added, bookmark(&pods, form, 7, false)] {
+                    assert_eq!(serde_json::from_slice::<Value>(&line).unwrap()["object"]["apiVersion"], api);
+                }
+            }
+            let row = list_item(&pods, Form::Table(Include::Metadata, of), &pod, Timestamp::UNIX_EPOCH);
+            assert_eq!(serde_json::from_slice::<Value>(&row).unwrap()["object"]["apiVersion"], api);
+        }
     }
 
     #[test]

@@ -11,10 +11,13 @@ use super::MAGIC;
 use super::schema;
 use crate::codec::messages::{self, Field, Message};
 
-/// What answers are made of, beside the kinds themselves (K8s apimachinery pkg/apis/meta/v1/generated.proto).
+/// What answers are made of, beside the kinds themselves (K8s apimachinery pkg/apis/meta, v1 and v1beta1,
+/// generated.proto).
 const ANSWERS: &[(&str, &str)] = &[
     ("ListMeta", "1=selfLink:s 2=resourceVersion:s 3=continue:s 4=remainingItemCount:i"),
     ("meta.PartialObjectMetadata", "1=metadata:@ObjectMeta"),
+    ("meta.v1beta1.PartialObjectMetadata", "1=metadata:@ObjectMeta"),
+    ("meta.v1beta1.PartialObjectMetadataList", "1=items:*@meta.PartialObjectMetadata 2=metadata:@ListMeta"),
     ("Status", "1=metadata:@ListMeta 2=status:s 3=message:s 4=reason:s 5=details:@StatusDetails 6=code:i"),
     ("StatusDetails", "1=name:s 2=group:s 3=kind:s 4=causes:*@StatusCause 5=retryAfterSeconds:i 6=uid:s"),
     ("StatusCause", "1=reason:s 2=message:s 3=field:s"),
@@ -243,6 +246,14 @@ mod tests {
         let framed = frame(&json!({"type": "ADDED", "object": partial})).unwrap();
         let length = u32::from_be_bytes(framed[..4].try_into().unwrap());
         assert_eq!((usize::try_from(length).unwrap(), &framed[4..11]), (framed.len() - 4, &b"\x0a\x05ADDED"[..]));
+        let list = |version: &str| {
+            encode(&json!({"apiVersion": version, "kind": "PartialObjectMetadataList",
+                "metadata": {"resourceVersion": "7"}, "items": [partial]}))
+            .unwrap()
+        };
+        let ends = |list: &[u8], end: &[u8]| list.ends_with(end);
+        assert!(ends(&list("meta.k8s.io/v1beta1"), b"\x12\x03\x12\x017"), "metadata is its second field");
+        assert!(!ends(&list("meta.k8s.io/v1"), b"\x12\x03\x12\x017"));
         for (version, kind) in
             [("example.com/v1", "Thing"), ("meta.k8s.io/v1", "Table"), ("example.com/v1", "ThingList")]
         {
