@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::task::coop;
 use tokio::time::Instant;
 
 use super::room::Seat;
@@ -107,7 +108,8 @@ impl Arrival {
         tokio::select! {
             biased;
             done = work => done,
-            why = self.overdue() => Err(io::Error::new(io::ErrorKind::TimedOut, why)),
+            // Work may use up each step of the task: the time is looked at all the same.
+            why = coop::unconstrained(self.overdue()) => Err(io::Error::new(io::ErrorKind::TimedOut, why)),
         }
     }
 

@@ -21,6 +21,7 @@ use hyper_util::server::conn::auto;
 use rustls_pki_types::CertificateDer;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
+use tokio::task::coop;
 use tokio_rustls::TlsAcceptor;
 
 use super::unsent::{Followed, Unsent};
@@ -164,7 +165,8 @@ where
         tokio::select! {
             biased;
             done = connection.as_mut() => return done.map_err(io::Error::other),
-            () = client.over() => {}
+            // Requests may use up each step of the task.
+            () = coop::unconstrained(client.over()) => {}
         }
         connection.as_mut().graceful_shutdown();
         match tokio::time::timeout(ENDING, connection).await {

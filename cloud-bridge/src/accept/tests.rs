@@ -40,6 +40,22 @@ async fn who_lets_us_wait_is_out_after_a_while_whatever_is_done_in_between() {
 }
 
 #[tokio::test]
+async fn busy_connection_is_out_in_time_all_the_same() {
+    let gate = Gate::with(Patience { grace: GRACE, arrival: GRACE * 2, ..Patience::default() });
+    let arrival = gate.admit(from(1)).unwrap();
+    // As a socket that always has more: each step of the task is used up.
+    let busy = std::future::poll_fn(|context| {
+        while let std::task::Poll::Ready(one) = tokio::task::coop::poll_proceed(context) {
+            one.made_progress();
+        }
+        context.waker().wake_by_ref();
+        std::task::Poll::<io::Result<()>>::Pending
+    });
+    let over = tokio::time::timeout(GRACE * 50, arrival.within(busy)).await;
+    assert_eq!(over.unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
+}
+
+#[tokio::test]
 async fn slow_ones_keep_nobody_from_a_turn() {
     let gate = gate();
     let slow: Vec<Arc<Arrival>> = (0..TURNS.0).map(|_| gate.admit(from(1)).unwrap()).collect();

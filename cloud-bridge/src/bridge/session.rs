@@ -23,6 +23,7 @@ use futures::future::{FusedFuture, poll_fn};
 use futures::io::{AsyncRead, AsyncWrite};
 use futures::{FutureExt, SinkExt, StreamExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::coop;
 
 use super::credential::Credential;
 use super::lease::Renewal;
@@ -225,15 +226,16 @@ impl Connection {
                     Err(error) => Err(error.to_string()),
                 },
                 () = tokio::time::sleep(COMING_IN), if self.place.is_some() => Ok(()),
-                // The next connection is made with its successor, or not at all.
-                () = &mut expiry => match self.expires_in() {
+                // The next connection is made with its successor, or not at all. Work may use up each step of the task: times
+                // are looked at all the same.
+                () = coop::unconstrained(expiry.as_mut()) => match self.expires_in() {
                     Duration::ZERO => Err("its certificate has come to its end".to_owned()),
                     left => {
                         expiry.set(tokio::time::sleep(left));
                         Ok(())
                     }
                 },
-                () = tokio::time::sleep_until(deadline) => {
+                () = coop::unconstrained(tokio::time::sleep_until(deadline)) => {
                     if let Some(ago) = self.renewal.late(self.now()) {
                         self.renew(ago);
                     }

@@ -169,7 +169,6 @@ async fn read<I: Index>(
             looks.asked().await;
         };
         let error = tokio::select! {
-            biased;
             Some(event) = ones.next() => all_ones.take(event, I::one, |news| lock(known).index.take_one(news)),
             Some(event) = others.next() => all_others.take(event, I::other, |news| lock(known).index.take_other(news)),
             () = sleep_until(said + PAUSE), if due => None,

@@ -104,8 +104,8 @@ pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mp
             step("what follows from an event", || informers.carry_out());
             continue;
         }
+        // In any order: answers of an API in this process use up the step, and come by the thousand.
         tokio::select! {
-            biased;
             command = commands.recv() => match command {
                 Some(command) => step("a question about a node", || informers.command(command)),
                 None => break,

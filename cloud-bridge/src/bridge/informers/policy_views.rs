@@ -54,7 +54,6 @@ pub(super) async fn watch_policy_views(
             }
         };
         tokio::select! {
-            biased;
             Some(event) = policies.next() => {
                 if let Some(error) = group.take(event) {
                     log::warn!("watching the NetworkPolicies of namespace {:?}: {error}", key.namespace);

@@ -117,7 +117,6 @@ async fn follow(client: Client, of: Name, tell: watch::Sender<Known>) {
     loop {
         let due = pin!(sleep_until(said + PAUSE));
         let failure = tokio::select! {
-            biased;
             Some(event) = services.next() => all.services.take(event),
             Some(event) = slices.next() => all.slices.take(event),
             () = due, if all.is_due() => None,

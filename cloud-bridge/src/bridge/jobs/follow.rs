@@ -126,7 +126,6 @@ async fn read(
     let mut again: Vec<(Kind, Vec<Job>)> = Vec::new();
     loop {
         let (kind, event) = tokio::select! {
-            biased;
             Some(next) = events.next() => next,
             changed = asked.changed(), if unread.is_empty() => match changed {
                 Ok(()) => return Over::Stale,
