@@ -2,6 +2,8 @@
 //! (mounts, namespaces, links, cgroups, firewall table). State on disk stays unless `--all` is given.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
@@ -19,7 +21,7 @@ use crate::monitor::client::{MonitorClient, MonitorEvent, Settings};
 use crate::paths::Paths;
 use crate::sys::tasks::Tasks;
 use crate::sys::time::within;
-use crate::sys::{files, program};
+use crate::sys::{files, helper, program};
 use sampan_monitor::protocol::Phase;
 
 /// A bit more than the unit gives the daemon (`TimeoutStopSec`).
@@ -50,6 +52,7 @@ fn run(given: Given) -> Result<(), CliError> {
     smol::block_on(end_containers(&paths))?;
     crate::dns::client::end(&paths.dns());
     crate::devices::client::end(&paths.devices());
+    helper::kill_left(|program, words| is_helper(program, words, &paths));
     remove_from_host(&paths)?;
     crate::sys::trash::sweep(&paths.trash())?;
     if given.has("all") {
@@ -58,6 +61,37 @@ fn run(given: Given) -> Result<(), CliError> {
         files::remove_tree(&paths.run())?;
     }
     print("reset: no container, mount, namespace, link or cgroup of this node is left")
+}
+
+/// Whether a process is a helper of this node. One that a daemon began to start before it was killed has no socket yet by which
+/// it is told to end, and one that works for a daemon goes on without it.
+fn is_helper(program: &Path, words: &[&[u8]], paths: &Paths) -> bool {
+    // Verbs, and a flag that people do not use where the verb is theirs, too.
+    const HELPERS: [(&str, &str); 7] = [
+        ("dns", ""),
+        ("copy", ""),
+        ("own", ""),
+        ("sweep", ""),
+        ("usage", ""),
+        ("pull", "--helper"),
+        ("images", "--collect"),
+    ];
+    let has = |word: &str| words.contains(&word.as_bytes());
+    let after = |flag: &str, path: &Path| {
+        let mut pairs = words.iter().zip(words.iter().skip(1));
+        pairs.any(|(word, next)| *word == flag.as_bytes() && Path::new(OsStr::from_bytes(next)) == path)
+    };
+    let verb = words.get(1).copied().unwrap_or_default();
+    // Behind the name of a program that was replaced stands that it was.
+    let name = program.file_name().map(OsStr::as_bytes).unwrap_or_default();
+    match name.split(|byte| *byte == b' ').next().unwrap_or_default() {
+        b"edge-runtime" => {
+            let is = |(of, flag): (&str, &str)| of.as_bytes() == verb && (flag.is_empty() || has(flag));
+            HELPERS.into_iter().any(is) && after("--root", paths.root())
+        }
+        b"edge-devices" => after("--socket", &paths.devices()),
+        _ => false,
+    }
 }
 
 /// What stops the daemon where it is a service of the machine, for its supervisor would start it again. Another root is
@@ -163,4 +197,38 @@ fn unmount_below(path: &Path) -> Result<(), CliError> {
 fn unmount(mount: &Path) -> Result<(), CliError> {
     let done = files::unmount(mount).map(drop);
     done.map_err(|error| CliError::Failed(format!("cannot unmount {}: {error}", mount.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn helpers_of_this_node_are_known_by_their_arguments() {
+        let paths = Paths::new(Path::new("/srv/node"));
+        let is = |program: &str, line: &str| {
+            let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            is_helper(Path::new(program), &words, &paths)
+        };
+        let own = "/usr/bin/edge-runtime";
+        for line in [
+            "/proc/self/exe dns --root /srv/node --listen 10.86.0.1",
+            "edge-runtime pull --root /srv/node --helper -- web:1",
+            "edge-runtime sweep --root /srv/node/",
+        ] {
+            assert!(is(own, line) && is("/usr/bin/edge-runtime (deleted)", line), "{line}");
+            assert!(!is("/usr/bin/vi", line), "{line}");
+        }
+        assert!(is("/usr/bin/edge-devices", "edge-devices --socket /srv/node/run/edge-runtime/devices.sock"));
+        for line in [
+            "/proc/self/exe dns --root /srv/other",
+            "edge-runtime pull --root /srv/node web:1",
+            "edge-runtime reset --all --root /srv/node",
+            "edge-runtime run --root /srv/node",
+            "edge-runtime",
+        ] {
+            assert!(!is(own, line), "{line}");
+        }
+        assert!(!is("/usr/bin/edge-devices", "edge-devices --socket /srv/other/run/edge-runtime/devices.sock"));
+    }
 }

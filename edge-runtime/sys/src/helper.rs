@@ -1,6 +1,7 @@
 //! A helper that outlives the daemon and listens at a unix socket: found or started, and ended. Knows nothing of what the two say
 //! to each other.
 
+use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -11,6 +12,8 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::Pid;
 use smol::process::Command;
 use smol::{Async, Timer};
+
+use crate::pidfd;
 
 /// How long a new helper may take, and how often is looked.
 const START: Duration = Duration::from_secs(5);
@@ -64,6 +67,31 @@ pub fn end(socket: &Path, words: &[u8]) {
     // It ends by ending.
     while stream.read(&mut [0; 512]).is_ok_and(|read| read > 0) {}
     let _ = std::fs::remove_file(socket);
+}
+
+/// Kills processes by what `is` says of their program and arguments, and waits until they are gone: helpers whose daemon ended
+/// before they listened, and those that did not end when they were told to.
+pub fn kill_left(is: impl Fn(&Path, &[&[u8]]) -> bool) {
+    let own = i32::try_from(std::process::id()).ok();
+    let is_left = |pid: &i32| {
+        // One that has ended has neither.
+        let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words: Vec<&[u8]> = words.split(|byte| *byte == 0).collect();
+        Some(*pid) != own && is(&program, &words)
+    };
+    for _ in 0..END.as_millis() / LOOK.as_millis() {
+        let left: Vec<i32> = pidfd::all().filter(&is_left).collect();
+        if left.is_empty() {
+            return;
+        }
+        for pid in left {
+            if kill(Pid::from_raw(pid), Signal::SIGKILL).is_ok() {
+                log::info!("helper {pid} was left, and is killed");
+            }
+        }
+        std::thread::sleep(LOOK);
+    }
 }
 
 #[cfg(test)]
@@ -126,5 +154,28 @@ mod tests {
         });
         end(&socket, b"end");
         assert_eq!((helper.join().ok(), socket.exists()), (Some(*b"end"), false));
+    }
+
+    #[test]
+    fn one_that_is_left_is_killed_and_no_other() {
+        let waits = |word: &str| {
+            let mut shell = std::process::Command::new("sh");
+            shell.args(["-c", "read x; :", word]).stdin(std::process::Stdio::piped());
+            let mut child = shell.spawn().expect("sh");
+            let input = child.stdin.take();
+            (child, input)
+        };
+        let ((mut left, _input), (mut other, _other_input)) = (waits("left-by-kill_left"), waits("not-by-kill_left"));
+        let has_word = |words: &[u8]| words.ends_with(b"\0left-by-kill_left\0");
+        // The program is there a moment after its process.
+        let command_line = format!("/proc/{}/cmdline", left.id());
+        while !fs::read(&command_line).is_ok_and(|words| has_word(&words)) {
+            std::thread::sleep(LOOK);
+        }
+        let ended = std::thread::spawn(move || left.wait().expect("it ends"));
+        kill_left(|program, words| program.is_absolute() && words.contains(&b"left-by-kill_left".as_slice()));
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ended.join().expect("waits")), Some(9));
+        assert!(other.try_wait().expect("is ours").is_none());
+        let _ = other.kill().and_then(|()| other.wait());
     }
 }
