@@ -89,7 +89,7 @@ impl BackOff {
         if action.kind != Kind::Pod || self.places.is_empty() {
             return;
         }
-        let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+        let owners = object.own()["metadata"]["ownerReferences"].as_array().into_iter().flatten();
         for owner in owners.filter_map(|owner| owner["uid"].as_str()) {
             if let Some(failures) = self.places.get_mut(&(owner.to_owned(), String::new())) {
                 (failures.tried, failures.since) = (true, now);

@@ -1,4 +1,5 @@
-//! Jobs and CronJobs as they are kept: with what this program saw of them by a clock that nobody sets.
+//! Jobs and CronJobs as they are kept: without their templates, and with what this program saw of them by a clock that nobody
+//! sets.
 
 use std::ops::{Deref, DerefMut};
 
@@ -9,6 +10,7 @@ use serde::Deserialize;
 
 use super::now::{Now, Sight};
 use super::store::Cached;
+use super::templated;
 
 /// Conditions that end a Job.
 pub(super) const COMPLETE: &str = "Complete";
@@ -38,11 +40,13 @@ pub(crate) struct CronJob {
 }
 
 macro_rules! kept {
-    ($kept:ident, $($unseen:ident),*) => {
+    ($kept:ident, $strip:expr, $($unseen:ident),*) => {
         apimachinery::read_as!($kept, batch::$kept);
 
         impl From<batch::$kept> for $kept {
-            fn from(object: batch::$kept) -> Self {
+            fn from(mut object: batch::$kept) -> Self {
+                let strip: fn(&mut batch::$kept) = $strip;
+                strip(&mut object);
                 Self { object, $($unseen: None),* }
             }
         }
@@ -63,8 +67,14 @@ macro_rules! kept {
     };
 }
 
-kept!(Job, started, ended);
-kept!(CronJob, edited);
+kept!(Job, without_template, started, ended);
+kept!(CronJob, |cron_job| cron_job.spec.job_template = batch::JobTemplateSpec::default(), edited);
+
+fn without_template(job: &mut batch::Job) {
+    if let Some(spec) = &mut job.spec {
+        drop(templated::take(&mut spec.template));
+    }
+}
 
 impl Job {
     /// Since when it is active, if it is.
@@ -135,6 +145,20 @@ mod tests {
 
     fn job(start: &str) -> Job {
         serde_json::from_value(json!({"metadata": {"uid": "u"}, "status": {"startTime": start}})).unwrap()
+    }
+
+    #[test]
+    fn jobs_are_kept_without_their_containers() {
+        let containers = json!([{"name": "c", "image": "i"}]);
+        let job = json!({"selector": {}, "template": {"spec": {"restartPolicy": "Never", "containers": containers}}});
+        let cron_job: CronJob = serde_json::from_value(
+            json!({"metadata": {}, "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": job}}}),
+        )
+        .unwrap();
+        assert_eq!((cron_job.spec.schedule.as_str(), &cron_job.spec.job_template.spec), ("* * * * *", &None));
+        let job: Job = serde_json::from_value(json!({"metadata": {}, "spec": job})).unwrap();
+        let kept = job.spec.as_ref().unwrap().template.spec.clone().unwrap();
+        assert_eq!((kept.restart_policy.as_deref(), kept.containers.len()), (Some("Never"), 0));
     }
 
     #[test]

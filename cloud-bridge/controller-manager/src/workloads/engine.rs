@@ -59,16 +59,21 @@ impl Engine {
         self.wake(changes, now);
     }
 
-    /// Takes in what a write left: nobody has to wait for the watch to tell. Whether it changed anything.
+    /// Takes in what a write left: nobody has to wait for the watch to tell. Whether it changed anything; of what was read for
+    /// its template, whether there is one.
     pub(crate) fn written(&mut self, action: &Action, outcome: Outcome, now: Now) -> bool {
         self.back_off.written(action, now.passed);
+        let mut changed = false;
         let change = match outcome {
-            Outcome::Is(object) => self.world.written(action.kind, object, now),
+            Outcome::Is(object) => {
+                changed = action.is_read() && self.world.hold(action.kind, &object);
+                self.world.written(action.kind, object, now)
+            }
             Outcome::Removed | Outcome::Gone => {
                 action.removes().and_then(|uid| self.world.removed(action.kind, &action.key, uid))
             }
         };
-        let changed = change.is_some();
+        changed |= change.is_some();
         self.wake(change, now);
         changed
     }
@@ -175,6 +180,7 @@ impl Engine {
     /// A key was looked at. `took`: how long its controller thought about it. What takes longer the more there is of it is
     /// looked at less often: each pod of a thousand that changes asks for a look at all of them.
     pub(crate) fn end(&mut self, task: Task, end: End, took: Duration, now: Now) {
+        self.world.let_go();
         if took >= LONG {
             self.queue.rest(now.passed, task.clone(), now.passed + (took * REST).min(REST_MAX));
         }

@@ -1,19 +1,19 @@
 //! ControllerRevisions: what the templates of DaemonSets and StatefulSets were, so that one can go back to them (K8s
 //! pkg/controller/history). Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use apimachinery::key::ObjectKey;
-use apimachinery::typed;
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::ControllerRevision;
-use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
+use super::body::Body;
 use super::claim::{claim, controller_reference};
+use super::digest::Digest;
 use super::plan::Action;
-use super::template;
+use super::template::{self, Template};
+use super::templated::{ControllerRevision, Templated as _};
 use super::world::{Kind, World};
 
 /// The label that tells which revision a pod is of, and a revision its hash.
@@ -21,24 +21,9 @@ pub(super) const HASH_LABEL: &str = "controller-revision-hash";
 /// The longest name of a set that goes into that of a revision whole.
 const NAME_MAX: usize = 223;
 
-/// What a revision keeps: a strategic merge patch that makes the template again.
-pub(super) fn data(template: &PodTemplateSpec) -> Value {
-    let mut template = serde_json::to_value(template).unwrap_or_default();
-    if let Some(fields) = template.as_object_mut() {
-        fields.insert("$patch".to_owned(), "replace".into());
-    }
-    json!({"spec": {"template": template}})
-}
-
-/// The template that a revision keeps.
-pub(super) fn template_of(revision: &ControllerRevision) -> Option<PodTemplateSpec> {
-    let template = revision.data.as_ref()?.0.get("spec")?.get("template")?.as_object()?;
-    let fields: Map<String, Value> = template
-        .iter()
-        .filter(|(name, _)| *name != "$patch")
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect();
-    typed::read(&Value::Object(fields)).ok()
+/// Whether a revision keeps the template of this digest.
+pub(super) fn is_of(revision: &ControllerRevision, template: Digest) -> bool {
+    revision.digest() == Some(template)
 }
 
 /// The hash that a revision goes by.
@@ -66,13 +51,12 @@ impl<'a> History<'a> {
         world: &'a World,
         owner: (Kind, &ObjectMeta),
         selects: impl Fn(&ObjectMeta) -> bool,
-        data: &Value,
+        template: Digest,
     ) -> Self {
         let claim = claim(&world.controller_revisions, Kind::ControllerRevision, owner, None, selects, |_| true);
         let mut all = claim.claimed;
         all.sort_by_key(|revision| age(revision));
-        let is_same = |revision: &&ControllerRevision| revision.data.as_ref().is_some_and(|kept| kept.0 == *data);
-        let (same, others) = all.into_iter().partition(is_same);
+        let (same, others) = all.into_iter().partition(|revision| is_of(revision, template));
         Self { same, others, actions: claim.actions }
     }
 
@@ -94,51 +78,67 @@ pub(super) fn set_number(revision: &ControllerRevision, number: i64) -> Action {
     Action::merge(Kind::ControllerRevision, &revision.metadata, json!({"revision": number}))
 }
 
-/// A revision that there is not yet.
-pub(super) struct New {
-    pub(super) key: ObjectKey,
-    pub(super) object: Value,
+/// The key of the revision with this hash, for the set of these metadata.
+pub(super) fn key(set: &ObjectMeta, hash: &str) -> ObjectKey {
+    // Where it is cut there may be a dot, which no hyphen may follow.
+    let name = format!("{}-{hash}", template::cut(set.name.as_deref().unwrap_or_default(), NAME_MAX));
+    ObjectKey { namespace: set.namespace.clone().unwrap_or_default(), name }
 }
 
-/// The revision of a template, for the set that has it, with its hash in this label. `collisions` is how often another had
-/// the name.
-pub(super) fn new(
-    owner: (Kind, &ObjectMeta),
-    template: &PodTemplateSpec,
-    label: &str,
+/// Makes the revision of a template, for the set that has it, with its hash in the label. The revision keeps a strategic merge
+/// patch that makes the template again.
+pub(super) fn create(
+    (kind, set): (Kind, &ObjectMeta),
+    template: &Template,
+    (label, hash): (&str, &str),
     number: i64,
-    collisions: Option<i32>,
-) -> New {
-    let (kind, meta) = owner;
-    let hash = template::hash(template, collisions);
-    // Where it is cut there may be a dot, which no hyphen may follow.
-    let name = format!("{}-{hash}", template::cut(meta.name.as_deref().unwrap_or_default(), NAME_MAX));
-    let labels: BTreeMap<String, String> =
-        template.metadata.as_ref().and_then(|metadata| metadata.labels.clone()).unwrap_or_default();
+) -> Action {
+    let key = key(set, hash);
+    let mut labels = template.metadata.labels.clone().unwrap_or_default();
+    labels.insert(label.to_owned(), hash.to_owned());
     let mut object = json!({
         "apiVersion": Kind::ControllerRevision.api_version(), "kind": Kind::ControllerRevision.name(),
-        "metadata": {"name": name, "labels": labels, "ownerReferences": [controller_reference(kind, meta)]},
-        "data": data(template), "revision": number,
+        "metadata": {"name": key.name, "labels": labels, "ownerReferences": [controller_reference(kind, set)]},
+        "data": {"spec": {"template": {"$patch": "replace", "metadata": template.metadata}}}, "revision": number,
     });
-    if let Some(metadata) = apimachinery::json::object_mut(&mut object, "metadata") {
-        metadata.extend(meta.annotations.as_ref().map(|all| ("annotations".to_owned(), json!(all))));
-        if let Some(Value::Object(labels)) = metadata.get_mut("labels") {
-            labels.insert(label.to_owned(), hash.into());
-        }
+    if let (Some(metadata), Some(annotations)) =
+        (apimachinery::json::object_mut(&mut object, "metadata"), &set.annotations)
+    {
+        metadata.insert("annotations".to_owned(), json!(annotations));
     }
-    New { key: ObjectKey { namespace: meta.namespace.clone().unwrap_or_default(), name }, object }
+    let body = Body::sharing(object, &["data", "spec", "template", "spec"], &template.spec);
+    Action::create(Kind::ControllerRevision, &key.namespace, body)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::plan::Write;
     use super::*;
 
     #[test]
     fn the_name_of_a_revision_is_one_that_the_api_takes() {
         for name in ["web".to_owned(), format!("{}.{}", "a".repeat(222), "b".repeat(20)), "a".repeat(253)] {
             let meta = ObjectMeta { name: Some(name), ..ObjectMeta::default() };
-            let new = new((Kind::DaemonSet, &meta), &PodTemplateSpec::default(), HASH_LABEL, 1, None);
-            assert!(apimachinery::names::dns_subdomain(&new.key.name).is_empty(), "{}", new.key.name);
+            let key = key(&meta, "58cb44d795");
+            assert!(apimachinery::names::dns_subdomain(&key.name).is_empty(), "{}", key.name);
         }
+    }
+
+    #[test]
+    fn revision_makes_its_template_again() {
+        let wanted = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c"}]}});
+        let template = Template::read(&wanted).unwrap();
+        let set = ObjectMeta { name: Some("web".to_owned()), ..ObjectMeta::default() };
+        let action = create((Kind::DaemonSet, &set), &template, (HASH_LABEL, "x"), 3);
+        let Write::Create(body) = &action.write else { panic!("{action:?}") };
+        let revision = body.value();
+        let mut patch = wanted.clone();
+        patch["$patch"] = "replace".into();
+        assert_eq!((&revision["data"], &revision["revision"]), (&json!({"spec": {"template": patch}}), &json!(3)));
+        assert_eq!(revision["metadata"]["labels"], json!({"a": "b", HASH_LABEL: "x"}));
+        assert_eq!(revision["metadata"]["name"], "web-x");
+        let read: ControllerRevision = serde_json::from_value(revision).unwrap();
+        let digest = Digest::of(&serde_json::from_value(wanted).unwrap(), None);
+        assert!(is_of(&read, digest), "it is found again");
     }
 }

@@ -1,20 +1,18 @@
 //! How much one plan creates: it is made in one step of the thread, and all of it is in memory before the first write. Pure.
 
-use serde_json::Value;
-
 use super::plan::{Action, WRITES, Write};
 
 /// Weight of what one plan creates, in bytes of memory, about: 128 pods as most are, and few of the largest.
 const WEIGHT_MAX: usize = 4 << 20;
-/// Memory of a value beside its text.
-const VALUE: usize = 64;
 
 /// Returns the first of these actions that one plan may have, at least one. The others are not made.
 pub(crate) fn limited(actions: impl IntoIterator<Item = Action>) -> Vec<Action> {
     let (mut taken, mut sum) = (Vec::new(), 0_usize);
     for action in actions {
         let weight = match &action.write {
-            Write::Create(object) => weight(object),
+            Write::Create(object) => object.weight(),
+            // What is read decides what comes after it.
+            Write::Read => WEIGHT_MAX,
             Write::Delete { .. } | Write::Merge { .. } | Write::Strategic { .. } => 0,
         };
         taken.push(action);
@@ -27,21 +25,12 @@ pub(crate) fn limited(actions: impl IntoIterator<Item = Action>) -> Vec<Action> 
     taken
 }
 
-fn weight(value: &Value) -> usize {
-    VALUE
-        + match value {
-            Value::String(text) => text.len(),
-            Value::Array(items) => items.iter().map(weight).sum(),
-            Value::Object(fields) => fields.iter().map(|(name, inner)| name.len() + weight(inner)).sum(),
-            _ => 0,
-        }
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
 
-    use serde_json::json;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use serde_json::{Value, json};
 
     use super::super::world::Kind;
     use super::*;
@@ -65,5 +54,13 @@ mod tests {
         assert_eq!(planned(&json!({"spec": {"text": "x".repeat(1_400_000)}})), 2);
         assert_eq!(planned(&json!({"spec": {"env": vec![json!({"name": "A"}); 20_000]}})), 1);
         assert_eq!(planned(&json!({"spec": {"text": "x".repeat(2 * WEIGHT_MAX)}})), 1);
+    }
+
+    #[test]
+    fn plan_ends_with_what_it_reads() {
+        let read = || Action::read(Kind::ControllerRevision, &ObjectMeta::default());
+        let create = || Action::create(Kind::Pod, "default", json!({}));
+        let taken = limited([create(), read(), read(), create()]);
+        assert_eq!(taken.iter().map(Action::is_read).collect::<Vec<_>>(), [false, true]);
     }
 }

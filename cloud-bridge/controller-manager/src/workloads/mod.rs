@@ -2,18 +2,23 @@
 //! turn its controller, a pure function of all that is known, says what is to be done next, until nothing is. All that
 //! lasts is in the API's objects, so that it may end and begin again between any two writes.
 //!
+//! Pod templates are not kept: a plan that makes something of one first reads the object once more ([`held`]).
+//!
 //! To add a controller: its kinds in the table of [`world`], its folder with a `plan`, its line in [`engine`] and in [`wake`].
 
 mod amount;
 mod back_off;
 mod batch;
+mod body;
 mod claim;
 mod cron_job;
 mod daemon_set;
 mod deployment;
+mod digest;
 mod disruption;
 mod endpoints;
 mod engine;
+mod held;
 mod history;
 mod index;
 mod job;
@@ -36,6 +41,8 @@ mod simulation;
 mod stateful_set;
 mod store;
 mod template;
+mod templated;
+mod toleration;
 mod turn;
 mod volume;
 mod volume_claim;

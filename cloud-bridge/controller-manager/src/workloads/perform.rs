@@ -142,8 +142,9 @@ fn request(action: &Action) -> Result<http::Request<Vec<u8>>, String> {
     let name = &action.key.name;
     let params = PatchParams::default();
     let built = match &action.write {
+        Write::Read => request.get(name, &GetParams::default()),
         Write::Create(object) => {
-            let body = serde_json::to_vec(&**object).map_err(|error| error.to_string())?;
+            let body = object.bytes().map_err(|error| error.to_string())?;
             request.create(&PostParams::default(), body)
         }
         Write::Delete { uid, version, how } => {

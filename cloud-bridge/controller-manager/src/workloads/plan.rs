@@ -1,6 +1,5 @@
 //! What a controller wants done next: values that say it, and nothing that does it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use apimachinery::key::ObjectKey;
@@ -9,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::body::Body;
 use super::store::{key_of, uid};
 use super::world::Kind;
 
@@ -81,14 +81,25 @@ pub(crate) struct Action {
 
 #[derive(Debug)]
 pub(crate) enum Write {
-    /// Replicas share theirs.
-    Create(Arc<Value>),
+    /// Nothing: the object is read for its template. What is made of that is planned next.
+    Read,
+    Create(Body),
     /// The object with this uid; with a version only if it has that one still.
-    Delete { uid: String, version: Option<String>, how: Deletion },
+    Delete {
+        uid: String,
+        version: Option<String>,
+        how: Deletion,
+    },
     /// A JSON merge patch of the object, or of its subresource.
-    Merge { subresource: Option<&'static str>, patch: Value },
+    Merge {
+        subresource: Option<&'static str>,
+        patch: Value,
+    },
     /// A strategic merge patch of the object, or of its subresource.
-    Strategic { subresource: Option<&'static str>, patch: Value },
+    Strategic {
+        subresource: Option<&'static str>,
+        patch: Value,
+    },
 }
 
 /// What becomes of an object that is deleted, and of its dependents.
@@ -142,7 +153,7 @@ impl Teller {
     }
 
     /// Creates a pod, with the events that all controllers have for it (K8s `PodControl`).
-    pub(crate) fn create_pod(&self, namespace: &str, pod: impl Into<Arc<Value>>) -> Action {
+    pub(crate) fn create_pod(&self, namespace: &str, pod: impl Into<Body>) -> Action {
         Action {
             done: Some(self.normal("SuccessfulCreate", "Created pod: {}")),
             failed: Some(self.warning("FailedCreate", "Error creating: {}")),
@@ -183,11 +194,21 @@ impl Action {
         }
     }
 
-    pub(crate) fn create(kind: Kind, namespace: &str, object: impl Into<Arc<Value>>) -> Self {
+    pub(crate) fn create(kind: Kind, namespace: &str, object: impl Into<Body>) -> Self {
         let object = object.into();
-        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let name = object.own()["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let key = ObjectKey { namespace: namespace.to_owned(), name };
         Self { kind, key, write: Write::Create(object), check: None, done: None, failed: None }
+    }
+
+    /// Reads an object for its template.
+    pub(crate) fn read(kind: Kind, meta: &ObjectMeta) -> Self {
+        Self { kind, key: key_of(meta), write: Write::Read, check: None, done: None, failed: None }
+    }
+
+    /// Whether it writes nothing.
+    pub(crate) fn is_read(&self) -> bool {
+        matches!(self.write, Write::Read)
     }
 
     pub(crate) fn delete(kind: Kind, meta: &ObjectMeta) -> Self {

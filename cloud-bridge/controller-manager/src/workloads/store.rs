@@ -306,9 +306,9 @@ fn labels_of<T: Cached>(object: &T) -> Option<BTreeMap<String, String>> {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::apps::v1::ReplicaSet;
     use serde_json::json;
 
+    use super::super::templated::ReplicaSet;
     use super::*;
 
     fn set(name: &str, uid: &str, version: u32, owner: Option<&str>) -> ReplicaSet {

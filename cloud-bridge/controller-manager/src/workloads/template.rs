@@ -1,37 +1,54 @@
-//! Pod templates: the hash that tells two apart, and the pod that is made of one (K8s pkg/controller/controller_utils.go).
+//! Pod templates while something is made of them, and the pod that is (K8s pkg/controller/controller_utils.go).
 
+use std::sync::Arc;
+
+use apimachinery::typed;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use serde::Serialize;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::{Value, json};
 
-/// The letters of names that are made: without vowels, so that no words come out (K8s util/rand).
-const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+use super::body::{Body, Fields};
+use super::digest;
 
-/// A short text that differs for different values, the same over restarts and versions: FNV-1a of its JSON.
-pub(crate) fn hash(value: &impl Serialize, collisions: Option<i32>) -> String {
-    let mut bytes = serde_json::to_vec(value).unwrap_or_default();
-    bytes.extend(collisions.unwrap_or_default().to_le_bytes().iter().filter(|_| collisions.is_some()));
-    let sum = bytes.iter().fold(0x811c_9dc5_u32, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
-    safe(&sum.to_string())
+/// A template of pods or Jobs as it was read.
+#[derive(Debug, Clone)]
+pub(crate) struct Template {
+    pub(crate) metadata: ObjectMeta,
+    pub(crate) spec: Arc<Fields>,
 }
 
-/// A text in letters that a name may have (K8s `SafeEncodeString`).
-fn safe(text: &str) -> String {
-    let letter = |byte: u8| LETTERS.get(usize::from(byte) % LETTERS.len()).copied().unwrap_or(b'x');
-    text.bytes().map(|byte| char::from(letter(byte))).collect()
+impl Template {
+    /// Reads a template. None if it is none.
+    pub(crate) fn read(template: &Value) -> Option<Self> {
+        let metadata: Option<ObjectMeta> = typed::read(&template["metadata"]).ok()?;
+        let spec = Arc::new(Fields::of(template["spec"].as_object()?));
+        Some(Self { metadata: metadata.unwrap_or_default(), spec })
+    }
+
+    /// The hash in the names of what is made of it. `collisions`: how often another had the name.
+    pub(crate) fn hash(&self, collisions: Option<i32>) -> String {
+        let metadata = Some(self.metadata.clone());
+        let spec = typed::read(&self.spec.value()).ok();
+        digest::hash(&PodTemplateSpec { metadata, spec }, collisions)
+    }
 }
 
-/// The pod of a template for its controller. Its name is left to the API: `prefix` and some letters.
-pub(crate) fn pod(template: &PodTemplateSpec, prefix: &str, owner: &OwnerReference) -> Value {
-    let metadata = template.metadata.clone().unwrap_or_default();
+/// The pod of a template for its controller, which has `own` of its spec for itself. Without a name the API gives it one:
+/// `prefix` and some letters.
+pub(crate) fn pod(
+    (name, prefix): (Option<&str>, &str),
+    metadata: ObjectMeta,
+    own: Value,
+    shared: &Arc<Fields>,
+    owner: &OwnerReference,
+) -> Body {
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"generateName": prefix, "ownerReferences": [owner]},
-        "spec": template.spec,
     });
     if let Some(fields) = apimachinery::json::object_mut(&mut pod, "metadata") {
         for (name, value) in [
+            ("name", name.map(Value::from)),
             ("labels", metadata.labels.map(|map| json!(map))),
             ("annotations", metadata.annotations.map(|map| json!(map))),
             ("finalizers", metadata.finalizers.map(|list| json!(list))),
@@ -39,7 +56,10 @@ pub(crate) fn pod(template: &PodTemplateSpec, prefix: &str, owner: &OwnerReferen
             fields.extend(value.map(|value| (name.to_owned(), value)));
         }
     }
-    pod
+    if let Some(fields) = pod.as_object_mut() {
+        fields.insert("spec".to_owned(), own);
+    }
+    Body::sharing(pod, &["spec"], shared)
 }
 
 /// The beginning of a name, which a part of another name may follow.
@@ -55,5 +75,37 @@ pub(crate) fn prefix(controller: &str) -> String {
         prefix
     } else {
         controller.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn template() -> Value {
+        json!({
+            "metadata": {"labels": {"app": "web"}, "name": "ignored", "creationTimestamp": null},
+            "spec": {"hostname": null, "containers": [{"name": "web", "image": "one"}]},
+        })
+    }
+
+    #[test]
+    fn hash_is_that_of_the_typed_template() {
+        let read = Template::read(&template()).unwrap();
+        let typed: PodTemplateSpec = serde_json::from_value(template()).unwrap();
+        assert_eq!(read.hash(Some(3)), digest::hash(&typed, Some(3)));
+        assert!(Template::read(&json!({"metadata": {}})).is_none());
+    }
+
+    #[test]
+    fn pod_of_a_template_has_no_name_unless_it_is_given_one() {
+        let template = Template::read(&template()).unwrap();
+        let owner = OwnerReference::default();
+        let made = |name| pod((name, "a-"), template.metadata.clone(), json!({}), &template.spec, &owner).value();
+        assert_eq!(made(None)["metadata"]["name"], Value::Null);
+        let named = made(Some("a-0"));
+        assert_eq!((&named["metadata"]["name"], &named["metadata"]["generateName"]), (&json!("a-0"), &json!("a-")));
+        assert_eq!(named["metadata"]["labels"], json!({"app": "web"}));
+        assert_eq!(named["spec"], json!({"containers": [{"name": "web", "image": "one"}]}));
     }
 }

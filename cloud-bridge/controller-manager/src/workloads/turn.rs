@@ -27,7 +27,7 @@ impl Turn {
             plan.done.clear();
         }
         self.steps = self.steps.saturating_sub(1);
-        self.writes = self.writes.saturating_sub(plan.actions.len());
+        self.writes = self.writes.saturating_sub(plan.actions.iter().filter(|action| !action.is_read()).count());
         plan
     }
 
@@ -69,6 +69,9 @@ mod tests {
         let second = turn.cut(plan(2));
         assert_eq!((second.actions.len(), second.done.len()), (1, 0), "what was not done is not told");
         assert_eq!(turn.end(&second, true), Some(End::More));
+        let mut turn = Turn::default();
+        let read = turn.cut(Plan::one_by_one(vec![Action::read(Kind::Pod, &ObjectMeta::default())]));
+        assert_eq!((turn.end(&read, true), turn.cut(plan(WRITES)).actions.len()), (None, WRITES), "no write");
         let mut turn = Turn::default();
         let mut ends = Vec::new();
         for _ in 0..STEPS {

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use apimachinery::key::ObjectKey;
-use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{PodTemplateSpec, ReplicationController};
+use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
@@ -13,6 +12,7 @@ use super::job::is_tracked;
 use super::pod_gc;
 use super::selector::{selects, selects_or_all};
 use super::store::{Cached, Store, controller_of, key_of};
+use super::templated::{ReplicationController, StatefulSet};
 use super::world::{Change, Kind, Task, World};
 
 /// The kinds that have a controller here.

@@ -3,8 +3,7 @@
 
 use apimachinery::key::ObjectKey;
 use apimachinery::typed::{self, Misfit};
-use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
-use k8s_openapi::api::core::v1::{Endpoints, ReplicationController};
+use k8s_openapi::api::core::v1::Endpoints;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -13,11 +12,14 @@ use kube::runtime::watcher::Event;
 use serde_json::Value;
 
 use super::batch::{CronJob, Job};
+use super::held::Held;
 use super::node::Node;
 use super::now::Now;
 use super::pod::Pod;
 use super::service::Service;
 use super::store::{Cached, Seen, Store};
+use super::template::Template;
+use super::templated::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, ReplicationController, StatefulSet};
 use super::volume::Volume;
 use super::volume_claim::Claim;
 use super::watch;
@@ -85,6 +87,8 @@ macro_rules! kinds {
         #[derive(Debug, Default)]
         pub(crate) struct World {
             $(pub(crate) $store: Store<$type>,)*
+            /// The template that was read for the key at hand.
+            held: Option<Held>,
         }
 
         impl World {
@@ -155,6 +159,24 @@ kinds! {
     Endpoints endpoints Endpoints,
 }
 
+impl World {
+    /// The template of an object in the state that is known, if it was read for the key at hand.
+    pub(crate) fn template(&self, kind: Kind, meta: &ObjectMeta) -> Option<&Template> {
+        self.held.as_ref()?.template_of(kind, meta)
+    }
+
+    /// Keeps the template of an object that was read, in the place of the one before. Whether it has one.
+    pub(crate) fn hold(&mut self, kind: Kind, object: &Value) -> bool {
+        self.held = Held::of(kind, object);
+        self.held.is_some()
+    }
+
+    /// The look at the key has ended.
+    pub(crate) fn let_go(&mut self) {
+        self.held = None;
+    }
+}
+
 macro_rules! cached {
     ($($type:ty),*) => {$(
         impl Cached for $type {
@@ -169,20 +191,7 @@ macro_rules! cached {
     )*};
 }
 
-cached!(
-    ReplicaSet,
-    Deployment,
-    ReplicationController,
-    ControllerRevision,
-    DaemonSet,
-    StatefulSet,
-    Claim,
-    Volume,
-    StorageClass,
-    PodDisruptionBudget,
-    Service,
-    Endpoints
-);
+cached!(Claim, Volume, StorageClass, PodDisruptionBudget, Service, Endpoints);
 
 impl Cached for EndpointSlice {
     /// By the Service that they name.

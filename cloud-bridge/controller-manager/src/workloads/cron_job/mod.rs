@@ -15,13 +15,15 @@ use apimachinery::key::ObjectKey;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::{CronJobSpec, CronJobStatus};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::batch::{CronJob, Job, finished};
+use super::body::Body;
 use super::claim::controller_reference;
 use super::now::Now;
 use super::plan::{Action, Plan, Teller, Told};
 use super::store::uid;
+use super::template::Template;
 use super::world::{Kind, World};
 use next::Times;
 use schedule::Missed;
@@ -98,7 +100,10 @@ pub(crate) fn plan(world: &World, key: &ObjectKey, now: Now) -> Plan {
         // Somebody else's, or one that is over: this time has had its Job.
         return Plan::default().tell(news).again(again);
     }
-    Plan::one_by_one(vec![context.create(&name, due)]).tell(news).again(again)
+    let Some(template) = world.template(Kind::CronJob, &cron_job.metadata) else {
+        return Plan::one_by_one(vec![Action::read(Kind::CronJob, &cron_job.metadata)]).again(again);
+    };
+    Plan::one_by_one(vec![context.create(template, &name, due)]).tell(news).again(again)
 }
 
 /// What a schedule says now.
@@ -239,21 +244,19 @@ impl Context<'_> {
         format!("{}-{}", self.name(), due.as_second().div_euclid(60))
     }
 
-    fn create(&self, name: &str, due: Timestamp) -> Action {
+    fn create(&self, template: &Template, name: &str, due: Timestamp) -> Action {
         let meta = &self.cron_job.metadata;
-        let template = &self.spec.job_template;
-        let metadata = template.metadata.clone().unwrap_or_default();
-        let mut annotations = metadata.annotations.unwrap_or_default();
+        let mut annotations = template.metadata.annotations.clone().unwrap_or_default();
         let zone = self.zone().unwrap_or(TimeZone::UTC);
         annotations.insert(SCHEDULED.to_owned(), schedule::rfc3339(due, &zone));
-        let job: Value = json!({
+        let job = json!({
             "apiVersion": "batch/v1", "kind": "Job",
             "metadata": {
-                "name": name, "labels": metadata.labels, "annotations": annotations,
+                "name": name, "labels": template.metadata.labels, "annotations": annotations,
                 "ownerReferences": [controller_reference(Kind::CronJob, meta)],
             },
-            "spec": template.spec,
         });
+        let job = Body::sharing(job, &["spec"], &template.spec);
         Action {
             done: Some(self.teller().normal("SuccessfulCreate", "Created job {}")),
             failed: Some(self.teller().warning("FailedCreate", "Error creating job: {}")),

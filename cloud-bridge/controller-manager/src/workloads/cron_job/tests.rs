@@ -58,13 +58,13 @@ fn sound(model: &Model, action: &Action) {
     let policy = model.get(Kind::CronJob, "tick")["spec"]["concurrencyPolicy"].as_str().unwrap_or("Allow").to_owned();
     let mut notes = model.notes.borrow_mut();
     if let crate::workloads::plan::Write::Create(job) = &action.write
-        && model.objects.contains_key(&(Kind::Job, key(name(job))))
+        && model.objects.contains_key(&(Kind::Job, key(name(job.own()))))
     {
-        let uid = &model.get(Kind::Job, name(job))["metadata"]["uid"];
-        let times = notes.entry(format!("{} {uid}", name(job))).or_default();
+        let uid = &model.get(Kind::Job, name(job.own()))["metadata"]["uid"];
+        let times = notes.entry(format!("{} {uid}", name(job.own()))).or_default();
         *times += 1;
-        let made = notes.keys().filter(|one| one.starts_with(&format!("{} ", name(job)))).count();
-        assert_eq!(made, 1, "{} is made twice", name(job));
+        let made = notes.keys().filter(|one| one.starts_with(&format!("{} ", name(job.own())))).count();
+        assert_eq!(made, 1, "{} is made twice", name(job.own()));
     }
     if policy != "Allow" {
         assert!(running(model) <= 1, "{policy}: {} run", running(model));

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec};
+use k8s_openapi::api::apps::v1::DaemonSetSpec;
+use serde_json::Value;
 
 use super::fit::{self, Fit};
 use crate::workloads::history::HASH_LABEL;
@@ -11,6 +12,8 @@ use crate::workloads::node::Node;
 use crate::workloads::now::Now;
 use crate::workloads::plan::{Plan, Teller, WRITES};
 use crate::workloads::pod::Pod;
+use crate::workloads::template::Template;
+use crate::workloads::templated::DaemonSet;
 use crate::workloads::world::{Kind, World};
 
 const COMPONENT: &str = "daemonset-controller";
@@ -22,6 +25,10 @@ const GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.generation";
 pub(super) struct Context<'a> {
     pub(super) set: &'a DaemonSet,
     pub(super) spec: &'a DaemonSetSpec,
+    /// The part of the spec of its pods by which nodes are chosen, with all that they tolerate.
+    pub(super) on_nodes: Value,
+    /// The template, once it is read.
+    pub(super) template: Option<&'a Template>,
     /// The nodes by name, and whether a pod belongs there.
     pub(super) nodes: BTreeMap<&'a str, (&'a Node, Fit)>,
     /// The pods by the node where they are or will be, the one that counts first.
@@ -41,8 +48,9 @@ impl<'a> Context<'a> {
         hash: &'a str,
         now: Now,
     ) -> Self {
-        let wanted = fit::spec_on_nodes(spec);
-        let nodes = world.nodes.all().map(|node| (node.name(), (node, fit::fit(&wanted, node)))).collect();
+        let on_nodes = set.on_nodes();
+        let template = world.template(Kind::DaemonSet, &set.metadata);
+        let nodes = world.nodes.all().map(|node| (node.name(), (node, fit::fit(&on_nodes, node)))).collect();
         let mut pods: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
         // What has ended and goes is somebody else's to remove.
         for pod in claimed.iter().filter(|pod| !(pod.is_terminal() && pod.is_deleting())) {
@@ -51,7 +59,7 @@ impl<'a> Context<'a> {
             }
         }
         pods.values_mut().for_each(|here| here.sort_by_key(|pod| order(pod)));
-        Self { set, spec, nodes, pods, hash, generation: generation(set), now }
+        Self { set, spec, on_nodes, template, nodes, pods, hash, generation: generation(set), now }
     }
 
     pub(super) fn teller(&self) -> Teller {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, DaemonSetSpec};
+use k8s_openapi::api::apps::v1::DaemonSetSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 
@@ -12,6 +12,7 @@ use crate::workloads::history::{self, HASH_LABEL, History};
 use crate::workloads::plan::Action;
 use crate::workloads::pod::Pod;
 use crate::workloads::selector::selects;
+use crate::workloads::templated::{ControllerRevision, DaemonSet, Templated as _};
 use crate::workloads::world::{Kind, World};
 
 pub(super) struct Revisions<'a> {
@@ -24,9 +25,9 @@ pub(super) struct Revisions<'a> {
 impl<'a> Revisions<'a> {
     pub(super) fn new(world: &'a World, set: &DaemonSet, spec: &DaemonSetSpec, pods: &[&Pod]) -> Self {
         let owner = (Kind::DaemonSet, &set.metadata);
-        let data = history::data(&spec.template);
+        let Some(template) = set.digest() else { return Self { current: None, old: Vec::new(), actions: Vec::new() } };
         let selected = |one: &ObjectMeta| selects(&spec.selector, one.labels.as_ref());
-        let history = History::new(world, owner, selected, &data);
+        let history = History::new(world, owner, selected, template);
         let number = history.next_number();
         let current = history.same.last().copied();
         let mut actions = history.actions;
@@ -38,18 +39,16 @@ impl<'a> Revisions<'a> {
         }
         let mut revisions = Self { current, old: history.others, actions };
         if revisions.current.is_none() && revisions.actions.is_empty() {
-            let collisions = set.status.as_ref().and_then(|status| status.collision_count);
-            let new = history::new(owner, &spec.template, HASH_LABEL, number, collisions);
-            match world.controller_revisions.get(&new.key) {
+            let Some(read) = world.template(Kind::DaemonSet, &set.metadata) else {
+                revisions.actions.push(Action::read(Kind::DaemonSet, &set.metadata));
+                return revisions;
+            };
+            let hash = read.hash(set.status.as_ref().and_then(|status| status.collision_count));
+            match world.controller_revisions.get(&history::key(&set.metadata, &hash)) {
                 // An orphan of another selector, or another's: it says the same.
-                Some(known) if known.data.as_ref().is_some_and(|kept| kept.0 == data) => {
-                    revisions.current = Some(known)
-                }
+                Some(known) if history::is_of(known, template) => revisions.current = Some(known),
                 Some(_) => revisions.actions.extend(count_collision(set)),
-                None => {
-                    let create = Action::create(Kind::ControllerRevision, &new.key.namespace, new.object);
-                    revisions.actions.push(create);
-                }
+                None => revisions.actions.push(history::create(owner, read, (HASH_LABEL, hash.as_str()), number)),
             }
         }
         revisions

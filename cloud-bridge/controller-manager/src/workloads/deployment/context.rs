@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus};
+use k8s_openapi::api::apps::v1::{DeploymentSpec, DeploymentStatus};
 
 use super::sets::Sets;
 use crate::workloads::plan::{Action, Plan, Teller};
+use crate::workloads::templated::Deployment;
 use crate::workloads::world::Kind;
 
 const COMPONENT: &str = "deployment-controller";

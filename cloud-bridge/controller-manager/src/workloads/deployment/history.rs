@@ -1,11 +1,10 @@
 //! Which old ReplicaSets of a Deployment are forgotten.
 
-use k8s_openapi::api::apps::v1::ReplicaSet;
-
 use super::annotations::revision;
 use super::context::Context;
 use super::sets::{age, wanted};
 use crate::workloads::plan::Action;
+use crate::workloads::templated::ReplicaSet;
 use crate::workloads::world::{Kind, World};
 
 /// Forgets the oldest revisions beyond the limit, of those that have no pods.

@@ -20,6 +20,7 @@ use jiff::Timestamp;
 use super::claim::claim;
 use super::plan::{Action, Failure, Plan};
 use super::selector::selects;
+use super::templated::Templated as _;
 use super::world::{Kind, World};
 use context::Context;
 use sets::Sets;
@@ -46,7 +47,7 @@ pub(crate) fn plan(world: &World, key: &ObjectKey, failure: Option<&Failure>, no
         return Plan::one_by_one(sets.actions);
     }
     let status = deployment.status.clone().unwrap_or_default();
-    let context = Context { deployment, spec, status, sets: Sets::new(spec, sets.claimed), now };
+    let context = Context { deployment, spec, status, sets: Sets::new(deployment.digest(), sets.claimed), now };
     match failure {
         Some(failure) => failed(&context, failure),
         None => next(&context, world),

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::apps::v1::{DeploymentCondition, DeploymentStatus, ReplicaSet, ReplicaSetCondition};
+use k8s_openapi::api::apps::v1::{DeploymentCondition, DeploymentStatus, ReplicaSetCondition};
 
 use super::context::Context;
 use super::status::{condition, counted, find, remove_condition, set_condition};
 use crate::workloads::plan::Failure;
+use crate::workloads::templated::ReplicaSet;
 use crate::workloads::world::Kind;
 
 const PROGRESSING: &str = "Progressing";

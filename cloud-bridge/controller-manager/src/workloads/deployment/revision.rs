@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetSpec};
+use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
@@ -10,10 +11,12 @@ use super::annotations::{REVISION, annotation, annotations};
 use super::bounds::new_size;
 use super::context::Context;
 use super::progress;
-use super::sets::{HASH_LABEL, wanted};
+use crate::workloads::body::Body;
 use crate::workloads::claim::controller_reference;
 use crate::workloads::plan::Action;
-use crate::workloads::template;
+use crate::workloads::replica_set::replicas;
+use crate::workloads::template::{self, Template};
+use crate::workloads::templated::TEMPLATE_HASH;
 use crate::workloads::world::{Kind, World};
 use apimachinery::key::ObjectKey;
 
@@ -47,7 +50,10 @@ pub(super) fn sync(context: &Context<'_>, _world: &World) -> Vec<Action> {
 pub(super) fn create(context: &Context<'_>, world: &World) -> Vec<Action> {
     let meta = &context.deployment.metadata;
     let namespace = meta.namespace.clone().unwrap_or_default();
-    let hash = template::hash(&context.spec.template, context.status.collision_count);
+    let Some(template) = world.template(Kind::Deployment, meta) else {
+        return vec![Action::read(Kind::Deployment, meta)];
+    };
+    let hash = template.hash(context.status.collision_count);
     let room = NAME_MAX.saturating_sub(hash.len() + 1);
     let name = format!("{}-{hash}", template::cut(context.name(), room));
     let key = ObjectKey { namespace: namespace.clone(), name: name.clone() };
@@ -56,10 +62,11 @@ pub(super) fn create(context: &Context<'_>, world: &World) -> Vec<Action> {
         status.collision_count = Some(status.collision_count.unwrap_or_default().saturating_add(1));
         return Action::status(Kind::Deployment, meta, &context.status, &status).into_iter().collect();
     }
-    let set = new_set(context, name.clone(), &hash);
-    let replicas = wanted(&set);
+    let set = new_set(context, template, name.clone(), &hash);
+    let replicas = set.spec.as_ref().map(replicas).unwrap_or_default();
     let mut object = serde_json::to_value(set).unwrap_or(Value::Null);
     apimachinery::json::remove(&mut object, "status");
+    let object = Body::sharing(object, &["spec", "template", "spec"], &template.spec);
     let teller = context.teller();
     let done = (replicas > 0)
         .then(|| teller.normal("ScalingReplicaSet", format!("Scaled up replica set {name} from 0 to {replicas}")));
@@ -72,14 +79,15 @@ pub(super) fn create(context: &Context<'_>, world: &World) -> Vec<Action> {
     actions
 }
 
-fn new_set(context: &Context<'_>, name: String, hash: &str) -> ReplicaSet {
+/// The new ReplicaSet without the spec of its template.
+fn new_set(context: &Context<'_>, template: &Template, name: String, hash: &str) -> ReplicaSet {
     let meta = &context.deployment.metadata;
-    let mut template = context.spec.template.clone();
-    let labels = template.metadata.get_or_insert_default().labels.get_or_insert_default();
-    labels.insert(HASH_LABEL.to_owned(), hash.to_owned());
+    let mut metadata = template.metadata.clone();
+    let labels = metadata.labels.get_or_insert_default();
+    labels.insert(TEMPLATE_HASH.to_owned(), hash.to_owned());
     let labels = labels.clone();
     let mut selector = context.spec.selector.clone();
-    selector.match_labels.get_or_insert_default().insert(HASH_LABEL.to_owned(), hash.to_owned());
+    selector.match_labels.get_or_insert_default().insert(TEMPLATE_HASH.to_owned(), hash.to_owned());
     ReplicaSet {
         metadata: ObjectMeta {
             name: Some(name),
@@ -93,7 +101,7 @@ fn new_set(context: &Context<'_>, name: String, hash: &str) -> ReplicaSet {
             replicas: i32::try_from(new_size(context, 0)).ok(),
             min_ready_seconds: context.spec.min_ready_seconds,
             selector,
-            template: Some(template),
+            template: Some(PodTemplateSpec { metadata: Some(metadata), spec: None }),
         }),
         status: None,
     }

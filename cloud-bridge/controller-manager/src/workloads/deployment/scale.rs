@@ -1,7 +1,6 @@
 //! Scaling a Deployment while a roll-out is under way or paused: each ReplicaSet gets its share (K8s
 //! pkg/controller/deployment/sync.go `scale`).
 
-use k8s_openapi::api::apps::v1::ReplicaSet;
 use serde_json::json;
 
 use super::annotations::{DESIRED, MAX, annotation, replica_annotations};
@@ -9,6 +8,7 @@ use super::bounds::max_surge;
 use super::context::Context;
 use super::sets::{available, by_size, wanted};
 use crate::workloads::plan::Action;
+use crate::workloads::templated::ReplicaSet;
 use crate::workloads::world::{Kind, World};
 
 /// Whether the number of wanted pods is another than the ReplicaSets were last told.

@@ -60,7 +60,7 @@ fn never_too_many(model: &Model, action: &Action) {
         assert!(wanted <= bound, "{wanted} pods wanted, of {bound} at most");
     }
     if let (Kind::Pod, Write::Create(pod)) = (action.kind, &action.write) {
-        let set = model.get(Kind::ReplicaSet, pod["metadata"]["ownerReferences"][0]["name"].as_str().unwrap());
+        let set = model.get(Kind::ReplicaSet, pod.own()["metadata"]["ownerReferences"][0]["name"].as_str().unwrap());
         let count = owned(model, Kind::Pod, &set["metadata"]["uid"]).filter(|pod| is_active(pod)).count();
         assert!(count <= usize::try_from(set["spec"]["replicas"].as_u64().unwrap()).unwrap(), "{count} pods of {set}");
     }

@@ -13,6 +13,7 @@ use crate::workloads::now::Now;
 use crate::workloads::plan::Teller;
 use crate::workloads::pod::Pod;
 use crate::workloads::store::uid;
+use crate::workloads::template::Template;
 use crate::workloads::world::Kind;
 
 const COMPONENT: &str = "job-controller";
@@ -20,6 +21,8 @@ const COMPONENT: &str = "job-controller";
 pub(super) struct Context<'a> {
     pub(super) job: &'a Job,
     pub(super) spec: &'a JobSpec,
+    /// The template, once it is read.
+    pub(super) template: Option<&'a Template>,
     pub(super) status: JobStatus,
     pub(super) pods: Vec<&'a Pod>,
     pub(super) now: Now,
@@ -40,12 +43,17 @@ pub(super) struct Progress<'a> {
 }
 
 impl<'a> Context<'a> {
-    pub(super) fn new(job: &'a Job, spec: &'a JobSpec, pods: Vec<&'a Pod>, now: Now) -> Self {
+    pub(super) fn new(
+        (job, spec): (&'a Job, &'a JobSpec),
+        template: Option<&'a Template>,
+        pods: Vec<&'a Pod>,
+        now: Now,
+    ) -> Self {
         let status = job.status.clone().unwrap_or_default();
         let lists = status.uncounted_terminated_pods.clone().unwrap_or_default();
         let set = |list: Option<Vec<String>>| list.unwrap_or_default().into_iter().collect();
         let uncounted = (set(lists.succeeded), set(lists.failed));
-        let mut context = Self { job, spec, status, pods, now, uncounted };
+        let mut context = Self { job, spec, template, status, pods, now, uncounted };
         if context.is_indexed() {
             // So that indexes are counted in their order.
             let mut pods = std::mem::take(&mut context.pods);

@@ -55,7 +55,8 @@ pub(crate) fn plan(world: &World, key: &ObjectKey, failure: Option<&Failure>, no
     if !pods.actions.is_empty() && failure.is_none() {
         return Plan::one_by_one(with_finalizer(pods.actions, TRACKING));
     }
-    Context::new(job, spec, pods.claimed, now).next(failure.is_none())
+    let template = world.template(Kind::Job, &job.metadata);
+    Context::new((job, spec), template, pods.claimed, now).next(failure.is_none())
 }
 
 /// A Job that is over goes with its pods after the time that it says (K8s pkg/controller/ttlafterfinished).

@@ -2,38 +2,43 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSelector, PodTemplateSpec};
-use serde_json::Value;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde_json::{Value, json};
 
 use super::context::{Context, Progress};
 use super::marks::{FAILURES, Failures, IGNORED_FAILURES, INDEX, TRACKING, failures_of_index};
 use super::policy::{self, Verdict};
+use crate::workloads::body::{Body, Fields};
 use crate::workloads::claim::controller_reference;
 use crate::workloads::limit::limited;
 use crate::workloads::plan::Action;
 use crate::workloads::pod::Pod;
-use crate::workloads::template;
+use crate::workloads::template::{self, Template};
 use crate::workloads::world::Kind;
 
 /// A prefix of a generated name has at most so many letters (K8s `MaxGeneratedNameLength`).
 const PREFIX_MAX: usize = 58;
 
-/// Makes pods without an index.
+/// Makes pods without an index; or reads the Job.
 pub(super) fn create(context: &Context<'_>, count: usize) -> Vec<Action> {
+    let Some(template) = context.template else { return vec![Action::read(Kind::Job, &context.job.metadata)] };
     let prefix = template::prefix(name(context));
-    let pod = Arc::new(pod(context, &tracked(context), &prefix));
-    (0..count).map(|_| create_one(context, Arc::clone(&pod))).collect()
+    let names = (None, prefix.as_str());
+    let pod = template::pod(names, tracked(template), json!({}), &template.spec, &owner(context));
+    limited((0..count).map(|_| create_one(context, pod.clone())))
 }
 
-/// Makes a pod for each of the indexes, as far as one plan goes.
+/// Makes a pod for each of the indexes, as far as one plan goes; or reads the Job. They differ in their names alone.
 pub(super) fn create_indexed(context: &Context<'_>, progress: &Progress<'_>, indexes: &[i32]) -> Vec<Action> {
-    let mut base = tracked(context);
-    if let Some(spec) = &mut base.spec {
-        spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten()).for_each(add_index_variable);
+    if indexes.is_empty() {
+        return Vec::new();
     }
+    let Some(template) = context.template else { return vec![Action::read(Kind::Job, &context.job.metadata)] };
+    let shared = Arc::new(with_index_variable(&template.spec));
+    let base = tracked(template);
+    let owner = owner(context);
     let one = |index: &i32| {
-        let mut template = base.clone();
-        let metadata = template.metadata.get_or_insert_default();
+        let mut metadata = base.clone();
         metadata.labels.get_or_insert_default().insert(INDEX.to_owned(), index.to_string());
         let annotations = metadata.annotations.get_or_insert_default();
         annotations.insert(INDEX.to_owned(), index.to_string());
@@ -44,10 +49,9 @@ pub(super) fn create_indexed(context: &Context<'_>, progress: &Progress<'_>, ind
                 annotations.insert(IGNORED_FAILURES.to_owned(), failures.ignored.to_string());
             }
         }
-        if let Some(spec) = &mut template.spec {
-            spec.hostname = Some(format!("{}-{index}", name(context)));
-        }
-        create_one(context, pod(context, &template, &prefix(name(context), *index)))
+        let own = json!({"hostname": format!("{}-{index}", name(context))});
+        let prefix = prefix(name(context), *index);
+        create_one(context, template::pod((None, prefix.as_str()), metadata, own, &shared, &owner))
     };
     limited(indexes.iter().map(one))
 }
@@ -68,31 +72,49 @@ fn name<'a>(context: &Context<'a>) -> &'a str {
     context.job.metadata.name.as_deref().unwrap_or_default()
 }
 
-/// The template of pods that stay until they are counted.
-fn tracked(context: &Context<'_>) -> PodTemplateSpec {
-    let mut template = context.spec.template.clone();
-    let finalizers = template.metadata.get_or_insert_default().finalizers.get_or_insert_default();
+/// The metadata of pods that stay until they are counted.
+fn tracked(template: &Template) -> ObjectMeta {
+    let mut metadata = template.metadata.clone();
+    let finalizers = metadata.finalizers.get_or_insert_default();
     if !finalizers.iter().any(|one| one == TRACKING) {
         finalizers.push(TRACKING.to_owned());
     }
-    template
+    metadata
 }
 
-fn pod(context: &Context<'_>, template: &PodTemplateSpec, prefix: &str) -> Value {
-    template::pod(template, prefix, &controller_reference(Kind::Job, &context.job.metadata))
+fn owner(context: &Context<'_>) -> OwnerReference {
+    controller_reference(Kind::Job, &context.job.metadata)
 }
 
-fn create_one(context: &Context<'_>, pod: impl Into<Arc<Value>>) -> Action {
+fn create_one(context: &Context<'_>, pod: Body) -> Action {
     context.teller().create_pod(context.job.metadata.namespace.as_deref().unwrap_or_default(), pod)
 }
 
-fn add_index_variable(container: &mut Container) {
+/// The spec of pods whose containers are told their index.
+fn with_index_variable(spec: &Fields) -> Fields {
+    let mut with = spec.clone();
+    for field in ["containers", "initContainers"] {
+        let mut containers = spec.get(field);
+        if let Some(list) = containers.as_array_mut() {
+            list.iter_mut().for_each(add_index_variable);
+            with = with.with(field, &containers);
+        }
+    }
+    with
+}
+
+fn add_index_variable(container: &mut Value) {
     const NAME: &str = "JOB_COMPLETION_INDEX";
-    let variables = container.env.get_or_insert_default();
-    if variables.iter().all(|one| one.name != NAME) {
-        let field = ObjectFieldSelector { field_path: format!("metadata.labels['{INDEX}']"), api_version: None };
-        let source = EnvVarSource { field_ref: Some(field), ..EnvVarSource::default() };
-        variables.push(EnvVar { name: NAME.to_owned(), value: None, value_from: Some(source) });
+    let Some(variables) = container.as_object_mut().map(|fields| fields.entry("env").or_insert(Value::Null)) else {
+        return;
+    };
+    if variables.is_null() {
+        *variables = json!([]);
+    }
+    let Some(variables) = variables.as_array_mut() else { return };
+    if variables.iter().all(|one| one["name"] != NAME) {
+        let field = format!("metadata.labels['{INDEX}']");
+        variables.push(json!({"name": NAME, "valueFrom": {"fieldRef": {"fieldPath": field}}}));
     }
 }
 

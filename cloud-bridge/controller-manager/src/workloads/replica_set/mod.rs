@@ -6,15 +6,16 @@ mod status;
 mod tests;
 pub(super) mod victims;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use apimachinery::key::ObjectKey;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::json;
 
 use super::back_off::BackOff;
 use super::claim::{claim, controller_reference};
+use super::limit::limited;
 use super::now::Now;
 use super::plan::{Action, Failure, Plan, Teller, WRITES};
 use super::pod::Pod;
@@ -37,7 +38,7 @@ pub(crate) fn plan_replication_controller(
     failure: Option<&Failure>,
     now: Now,
 ) -> Plan {
-    let set = world.replication_controllers.get(key).map(replication_controller::as_set);
+    let set = world.replication_controllers.get(key).map(|controller| replication_controller::as_set(controller));
     set.map(|set| plan_for(Kind::ReplicationController, &set, world, back_off, failure, now)).unwrap_or_default()
 }
 
@@ -92,17 +93,24 @@ fn manage(
     let teller = Teller::new(component, kind, meta);
     let wanted = usize::try_from(replicas(spec)).unwrap_or_default();
     if pods.len() < wanted {
-        let Some(pod_template) = &spec.template else { return Plan::default() };
+        if spec.template.is_none() {
+            return Plan::default();
+        }
         let wait = back_off.wait(meta, "", now.passed);
         if !wait.is_zero() {
             return Plan::default().again(Some(wait));
         }
+        let Some(template) = world.template(kind, meta) else {
+            return Plan::one_by_one(vec![Action::read(kind, meta)]);
+        };
         let most = if back_off.is_trying(meta) { 1 } else { WRITES };
         let prefix = template::prefix(meta.name.as_deref().unwrap_or_default());
-        let pod = Arc::new(template::pod(pod_template, &prefix, &controller_reference(kind, meta)));
+        let owner = controller_reference(kind, meta);
+        let names = (None, prefix.as_str());
+        let pod = template::pod(names, template.metadata.clone(), json!({}), &template.spec, &owner);
         let namespace = meta.namespace.as_deref().unwrap_or_default();
         let count = (wanted - pods.len()).min(most);
-        return Plan::slow_start((0..count).map(|_| teller.create_pod(namespace, Arc::clone(&pod))).collect());
+        return Plan::slow_start(limited((0..count).map(|_| teller.create_pod(namespace, pod.clone()))));
     }
     let surplus = (pods.len() - wanted).min(WRITES);
     if surplus == 0 {

@@ -144,6 +144,32 @@ fn pods_that_are_nobodys_once_they_are_made_are_not_made_without_end() {
 }
 
 #[test]
+fn template_is_read_once_for_many_pods_and_not_while_none_is_made() {
+    let mut course = course(100);
+    course.step(1);
+    assert_eq!((course.model.names(Kind::Pod).len(), course.model.reads), (100, 1));
+    course.settle();
+    assert_eq!((status(&course.model)["availableReplicas"].as_i64(), course.model.reads), (Some(100), 1));
+}
+
+/// The watch tells late of a template that changed: pods are of the one that is read.
+#[test]
+fn pods_are_made_of_the_template_as_it_is() {
+    let mut course = course(1);
+    course.step(1);
+    course.model.change(Kind::ReplicaSet, &key("web"), |set| {
+        set["spec"]["template"]["spec"]["containers"][0]["image"] = "y".into();
+        set["spec"]["replicas"] = 2.into();
+    });
+    course.step(1);
+    let image = |pod: &Value| pod["spec"]["containers"][0]["image"].to_string();
+    let mut images: Vec<String> = course.model.of(Kind::Pod).map(image).collect();
+    images.sort();
+    assert_eq!(images, ["\"x\"", "\"y\""]);
+    assert_eq!(course.model.reads, 2);
+}
+
+#[test]
 fn a_large_set_keeps_no_other_waiting() {
     let mut course = course(1000);
     let mut other = set(1);

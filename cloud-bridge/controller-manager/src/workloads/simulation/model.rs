@@ -27,6 +27,8 @@ pub(crate) struct Model {
     turned: i64,
     /// How many writes of controllers there were.
     pub(crate) writes: usize,
+    /// How often they read a template.
+    pub(crate) reads: usize,
     /// The API keeps the objects of this kind as they are, whatever is written.
     pub(crate) ignores: Option<Kind>,
     /// The API creates no objects of this kind.
@@ -175,6 +177,12 @@ impl Model {
     }
 
     pub(super) fn do_action(&mut self, action: &Action) -> Result<Outcome, Failure> {
+        if action.is_read() {
+            self.reads += 1;
+            let object = self.objects.get(&(action.kind, key(&action.key.name)));
+            let gone = Failure { code: 404, message: "not found".to_owned(), ..Failure::default() };
+            return object.cloned().map(Outcome::Is).ok_or(gone);
+        }
         self.writes += 1;
         if let Some(check) = &action.check {
             check.judge(self.objects.get(&(check.kind, key(&check.key.name))))?;
@@ -189,7 +197,7 @@ impl Model {
             if self.objects.contains_key(&name) {
                 return failed(409, "already exists");
             }
-            let mut object = (**object).clone();
+            let mut object = object.value();
             if self.strips_pods && action.kind == Kind::Pod {
                 object["metadata"] = json!({"generateName": "stripped-"});
             }
@@ -203,7 +211,7 @@ impl Model {
             return Ok(Outcome::Is(before));
         }
         match &action.write {
-            Write::Create(_) => unreachable!("done above"),
+            Write::Read | Write::Create(_) => unreachable!("done above"),
             Write::Delete { uid, .. } if before["metadata"]["uid"] != **uid => failed(409, "another uid"),
             Write::Delete { version: Some(version), .. } if before["metadata"]["resourceVersion"] != **version => {
                 failed(409, "changed meanwhile")

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet, StatefulSetSpec};
+use k8s_openapi::api::apps::v1::StatefulSetSpec;
 
 use super::identity::parent_and_ordinal;
 use super::revision;
@@ -13,6 +13,7 @@ use crate::workloads::history::HASH_LABEL;
 use crate::workloads::now::Now;
 use crate::workloads::plan::{Action, Plan, Teller};
 use crate::workloads::pod::Pod;
+use crate::workloads::templated::{ControllerRevision, StatefulSet};
 use crate::workloads::world::Kind;
 
 const COMPONENT: &str = "statefulset-controller";

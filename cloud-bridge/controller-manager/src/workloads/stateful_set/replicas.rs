@@ -48,7 +48,7 @@ fn missing(context: &Context<'_>, world: &World, ordinal: i64) -> Step {
         return Step::Wait;
     }
     let claims = claims::create_missing(context, world, ordinal);
-    let actions = if claims.is_empty() { vec![stateful_pod::create(context, ordinal)] } else { claims };
+    let actions = if claims.is_empty() { vec![stateful_pod::create(context, world, ordinal)] } else { claims };
     Step::Do(Plan::one_by_one(actions))
 }
 

@@ -1,13 +1,14 @@
 //! The revisions of a StatefulSet: what it was and what it is to be (K8s
 //! pkg/controller/statefulset/stateful_set_control.go `getStatefulSetRevisions`).
 
-use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet, StatefulSetSpec};
+use k8s_openapi::api::apps::v1::StatefulSetSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::context::{Context, label_of, name_of, revision_of};
 use crate::workloads::history::{self, History};
 use crate::workloads::plan::Action;
 use crate::workloads::selector::selects;
+use crate::workloads::templated::{ControllerRevision, StatefulSet, Templated as _};
 use crate::workloads::world::{Kind, World};
 
 /// The label of a revision with its hash.
@@ -24,16 +25,18 @@ pub(super) struct Revisions<'a> {
 impl<'a> Revisions<'a> {
     pub(super) fn new(world: &'a World, set: &StatefulSet, spec: &StatefulSetSpec) -> Self {
         let owner = (Kind::StatefulSet, &set.metadata);
-        let data = history::data(&spec.template);
+        let Some(template) = set.digest() else {
+            return Self { current: None, update: None, all: Vec::new(), actions: Vec::new() };
+        };
         let selected = |one: &ObjectMeta| selects(&spec.selector, one.labels.as_ref());
-        let history = History::new(world, owner, selected, &data);
+        let history = History::new(world, owner, selected, template);
         let (number, mut actions) = (history.next_number(), history.actions);
         let update = history.same.last().copied();
         if actions.is_empty() && set.metadata.deletion_timestamp.is_none() {
             match update {
                 Some(update) if update.revision < number => actions.push(history::set_number(update, number)),
                 Some(_) => {}
-                None => actions.extend(create(world, set, spec, number)),
+                None => actions.extend(create(world, set, number)),
             }
         }
         let mut all = history.others;
@@ -59,14 +62,15 @@ impl<'a> Revisions<'a> {
     }
 }
 
-/// Makes the revision of the template as it is now; or, where another has its name, counts that.
-fn create(world: &World, set: &StatefulSet, spec: &StatefulSetSpec, number: i64) -> Option<Action> {
+/// Makes the revision of the template as it is now; or, where another has its name, counts that. Reads the template first.
+fn create(world: &World, set: &StatefulSet, number: i64) -> Option<Action> {
     let owner = (Kind::StatefulSet, &set.metadata);
+    let Some(template) = world.template(owner.0, owner.1) else { return Some(Action::read(owner.0, owner.1)) };
     let status = set.status.clone().unwrap_or_default();
     let collisions = status.collision_count.unwrap_or_default();
-    let new = history::new(owner, &spec.template, HASH_LABEL, number, Some(collisions));
-    if world.controller_revisions.get(&new.key).is_none() {
-        return Some(Action::create(Kind::ControllerRevision, &new.key.namespace, new.object));
+    let hash = template.hash(Some(collisions));
+    if world.controller_revisions.get(&history::key(&set.metadata, &hash)).is_none() {
+        return Some(history::create(owner, template, (HASH_LABEL, hash.as_str()), number));
     }
     let mut counted = status.clone();
     counted.collision_count = Some(collisions.saturating_add(1));

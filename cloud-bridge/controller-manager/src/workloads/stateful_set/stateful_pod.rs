@@ -3,50 +3,54 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{PersistentVolumeClaimVolumeSource, Volume};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::claims;
 use super::context::{Context, LABEL_MAX, label_of};
 use crate::workloads::claim::controller_reference;
-use crate::workloads::history::{self, HASH_LABEL};
+use crate::workloads::history::HASH_LABEL;
 use crate::workloads::plan::Action;
 use crate::workloads::pod::Pod;
 use crate::workloads::template;
-use crate::workloads::world::Kind;
+use crate::workloads::templated::Templated as _;
+use crate::workloads::world::{Kind, World};
 
 const NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
 const INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
 
-/// Makes the pod of an ordinal.
-pub(super) fn create(context: &Context<'_>, ordinal: i64) -> Action {
+/// Makes the pod of an ordinal; or reads its revision, or the set where that keeps no template.
+pub(super) fn create(context: &Context<'_>, world: &World, ordinal: i64) -> Action {
     let revision = if keeps_current(context, ordinal) { context.current } else { context.update };
-    // A revision that cannot be read is of no use.
-    let mut wanted = history::template_of(revision).unwrap_or_else(|| context.spec.template.clone());
+    let (kind, meta) = match revision.digest() {
+        Some(_) => (Kind::ControllerRevision, &revision.metadata),
+        None => (Kind::StatefulSet, &context.set.metadata),
+    };
+    let Some(template) = world.template(kind, meta) else { return Action::read(kind, meta) };
     let name = format!("{}-{ordinal}", context.name());
-    let labels = wanted.metadata.get_or_insert_default().labels.get_or_insert_default();
+    let mut metadata = template.metadata.clone();
+    let labels = metadata.labels.get_or_insert_default();
     labels.extend(identity_labels(&name, ordinal));
     labels.insert(HASH_LABEL.to_owned(), label_of(revision).to_owned());
-    let spec = wanted.spec.get_or_insert_default();
-    // The node cuts a longer one, as it does for every pod.
-    spec.hostname = Some(name.clone()).filter(|name| name.len() <= LABEL_MAX);
-    spec.subdomain.clone_from(&context.spec.service_name);
-    let own = spec.volumes.take().unwrap_or_default();
-    let volumes: Vec<Volume> = claims::names(context, ordinal)
-        .map(|(template, claim)| Volume {
-            name: template.to_owned(),
-            persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource { claim_name: claim, read_only: None }),
-            ..Volume::default()
-        })
-        .collect();
-    let others = own.into_iter().filter(|one| volumes.iter().all(|volume| volume.name != one.name));
-    spec.volumes = Some(volumes.iter().cloned().chain(others).collect());
+    let own = json!({
+        // The node cuts a longer one, as it does for every pod.
+        "hostname": Some(&name).filter(|name| name.len() <= LABEL_MAX),
+        "subdomain": context.spec.service_name,
+        "volumes": volumes(context, &template.spec.get("volumes"), ordinal),
+    });
     let owner = controller_reference(Kind::StatefulSet, &context.set.metadata);
-    let mut pod = template::pod(&wanted, &template::prefix(context.name()), &owner);
-    if let Some(metadata) = apimachinery::json::object_mut(&mut pod, "metadata") {
-        metadata.insert("name".to_owned(), name.into());
-    }
+    let prefix = template::prefix(context.name());
+    let pod = template::pod((Some(name.as_str()), prefix.as_str()), metadata, own, &template.spec, &owner);
     context.told_of_pod(Action::create(Kind::Pod, context.namespace(), pod), "Create")
+}
+
+/// The volumes of a pod: its claims, in the place of volumes of their names, and the others of the template.
+fn volumes(context: &Context<'_>, template: &Value, ordinal: i64) -> Vec<Value> {
+    let claims: Vec<(&str, String)> = claims::names(context, ordinal).collect();
+    let is_claim = |volume: &Value| claims.iter().any(|(name, _)| volume["name"] == **name);
+    let others = template.as_array().into_iter().flatten().filter(|volume| !is_claim(volume)).cloned();
+    let claimed =
+        claims.iter().map(|(name, claim)| json!({"name": name, "persistentVolumeClaim": {"claimName": claim}}));
+    claimed.chain(others).collect()
 }
 
 /// Whether the pod of an ordinal is still made as the set was.
