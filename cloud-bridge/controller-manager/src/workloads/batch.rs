@@ -8,6 +8,7 @@ use k8s_openapi::api::batch::v1 as batch;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
+use super::annotations;
 use super::now::{Now, Sight};
 use super::store::Cached;
 use super::templated;
@@ -71,6 +72,7 @@ kept!(Job, without_template, started, ended);
 kept!(CronJob, |cron_job| cron_job.spec.job_template = batch::JobTemplateSpec::default(), edited);
 
 fn without_template(job: &mut batch::Job) {
+    annotations::keep(&mut job.metadata, &[]);
     if let Some(spec) = &mut job.spec {
         drop(templated::take(&mut spec.template));
     }

@@ -7,6 +7,7 @@
 //! To add a controller: its kinds in the table of [`world`], its folder with a `plan`, its line in [`engine`] and in [`wake`].
 
 mod amount;
+mod annotations;
 mod back_off;
 mod batch;
 mod body;

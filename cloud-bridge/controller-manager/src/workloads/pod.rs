@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{self as core, PodCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::{Deserialize, Deserializer};
 
+use super::annotations;
 use super::now::Now;
 use super::store::Cached;
 
@@ -135,6 +136,7 @@ impl Cached for Pod {
     }
 
     fn seen(&mut self, before: Option<&Self>, now: Now) {
+        annotations::keep(&mut self.metadata, annotations::OF_PODS);
         let known = before.and_then(|before| before.ready_seen);
         self.ready_seen = self.is_ready().then(|| known.unwrap_or(now.passed));
         let known = before.and_then(|before| before.ended_seen);
@@ -143,9 +145,9 @@ impl Cached for Pod {
 }
 
 impl Pod {
-    /// Whether its node made it up: the API shows a static pod of the node (K8s `MirrorPodAnnotationKey`).
+    /// Whether its node made it up.
     pub(crate) fn is_mirror(&self) -> bool {
-        self.metadata.annotations.as_ref().is_some_and(|all| all.contains_key("kubernetes.io/config.mirror"))
+        self.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(annotations::MIRROR))
     }
 }
 

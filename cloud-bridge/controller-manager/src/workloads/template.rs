@@ -1,5 +1,6 @@
 //! Pod templates while something is made of them, and the pod that is (K8s pkg/controller/controller_utils.go).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use apimachinery::typed;
@@ -15,14 +16,17 @@ use super::digest;
 pub(crate) struct Template {
     pub(crate) metadata: ObjectMeta,
     pub(crate) spec: Arc<Fields>,
+    /// The annotations of the object that has the template.
+    pub(crate) owner_annotations: Option<BTreeMap<String, String>>,
 }
 
 impl Template {
-    /// Reads a template. None if it is none.
-    pub(crate) fn read(template: &Value) -> Option<Self> {
+    /// Reads the template of an object with these metadata. None if it is none.
+    pub(crate) fn read(owner: &Value, template: &Value) -> Option<Self> {
         let metadata: Option<ObjectMeta> = typed::read(&template["metadata"]).ok()?;
         let spec = Arc::new(Fields::of(template["spec"].as_object()?));
-        Some(Self { metadata: metadata.unwrap_or_default(), spec })
+        let owner_annotations = typed::read(&owner["annotations"]).ok()?;
+        Some(Self { metadata: metadata.unwrap_or_default(), spec, owner_annotations })
     }
 
     /// The hash in the names of what is made of it. `collisions`: how often another had the name.
@@ -91,15 +95,15 @@ mod tests {
 
     #[test]
     fn hash_is_that_of_the_typed_template() {
-        let read = Template::read(&template()).unwrap();
+        let read = Template::read(&Value::Null, &template()).unwrap();
         let typed: PodTemplateSpec = serde_json::from_value(template()).unwrap();
         assert_eq!(read.hash(Some(3)), digest::hash(&typed, Some(3)));
-        assert!(Template::read(&json!({"metadata": {}})).is_none());
+        assert!(Template::read(&Value::Null, &json!({"metadata": {}})).is_none());
     }
 
     #[test]
     fn pod_of_a_template_has_no_name_unless_it_is_given_one() {
-        let template = Template::read(&template()).unwrap();
+        let template = Template::read(&Value::Null, &template()).unwrap();
         let owner = OwnerReference::default();
         let made = |name| pod((name, "a-"), template.metadata.clone(), json!({}), &template.spec, &owner).value();
         assert_eq!(made(None)["metadata"]["name"], Value::Null);

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{self as core, PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
+use super::annotations;
 use super::digest::Digest;
 use super::store::Cached;
 use super::toleration::spec_on_nodes;
@@ -78,9 +79,10 @@ macro_rules! kept {
     };
 }
 
-/// A workload: where its template is, and the label by which templates may differ that are the same.
+/// A workload: where its template is, the label by which templates may differ that are the same, and which annotations are kept,
+/// if not all.
 macro_rules! workload {
-    ($kept:ident, $full:ty, $template:expr, $ignored:expr) => {
+    ($kept:ident, $full:ty, $template:expr, $ignored:expr, $annotations:expr) => {
         #[derive(Debug, Clone, Default)]
         pub(crate) struct $kept {
             object: $full,
@@ -91,6 +93,10 @@ macro_rules! workload {
             fn from(mut object: $full) -> Self {
                 let template: fn(&mut $full) -> Option<&mut PodTemplateSpec> = $template;
                 let taken = template(&mut object).map(take);
+                let kept: Option<&[&str]> = $annotations;
+                if let Some(names) = kept {
+                    annotations::keep(&mut object.metadata, names);
+                }
                 Self { digest: taken.map(|taken| Digest::of(&taken, $ignored)), object }
             }
         }
@@ -99,10 +105,16 @@ macro_rules! workload {
     };
 }
 
-workload!(Deployment, apps::Deployment, |one| Some(&mut one.spec.as_mut()?.template), Some(TEMPLATE_HASH));
-workload!(ReplicaSet, apps::ReplicaSet, |one| one.spec.as_mut()?.template.as_mut(), Some(TEMPLATE_HASH));
-workload!(StatefulSet, apps::StatefulSet, |one| Some(&mut one.spec.as_mut()?.template), None);
-workload!(ReplicationController, core::ReplicationController, |one| one.spec.as_mut()?.template.as_mut(), None);
+workload!(Deployment, apps::Deployment, |one| Some(&mut one.spec.as_mut()?.template), Some(TEMPLATE_HASH), None);
+workload!(ReplicaSet, apps::ReplicaSet, |one| one.spec.as_mut()?.template.as_mut(), Some(TEMPLATE_HASH), None);
+workload!(StatefulSet, apps::StatefulSet, |one| Some(&mut one.spec.as_mut()?.template), None, Some(&[]));
+workload!(
+    ReplicationController,
+    core::ReplicationController,
+    |one| one.spec.as_mut()?.template.as_mut(),
+    None,
+    Some(&[])
+);
 
 /// A DaemonSet, and on which nodes its pods belong.
 #[derive(Debug, Clone, Default)]
@@ -116,6 +128,7 @@ pub(crate) struct DaemonSet {
 impl From<apps::DaemonSet> for DaemonSet {
     fn from(mut object: apps::DaemonSet) -> Self {
         let taken = object.spec.as_mut().map(|spec| take(&mut spec.template));
+        annotations::keep(&mut object.metadata, annotations::OF_DAEMON_SETS);
         let on_nodes = spec_on_nodes(taken.as_ref().and_then(|taken| taken.spec.as_ref())).into();
         Self { digest: taken.map(|taken| Digest::of(&taken, None)), on_nodes, object }
     }
@@ -139,6 +152,7 @@ pub(crate) struct ControllerRevision {
 
 impl From<apps::ControllerRevision> for ControllerRevision {
     fn from(mut object: apps::ControllerRevision) -> Self {
+        annotations::keep(&mut object.metadata, &[]);
         let data = object.data.take();
         let template = data.as_ref().and_then(|data| data.0.get("spec")?.get("template"));
         let template = template.filter(|template| template.is_object());
@@ -190,13 +204,14 @@ mod tests {
     fn revision_has_the_digest_of_its_template() {
         let set: StatefulSet = typed::read(&spec()).unwrap();
         let revision = |data: Value| -> ControllerRevision {
-            typed::read(&json!({"metadata": {}, "revision": 1, "data": data})).unwrap()
+            let metadata = json!({"annotations": {"a": "b"}});
+            typed::read(&json!({"metadata": metadata, "revision": 1, "data": data})).unwrap()
         };
         let mut data = template();
         data["$patch"] = "replace".into();
         let same = revision(json!({"spec": {"template": data}}));
         assert_eq!(same.digest(), set.digest());
-        assert!(same.data.is_none(), "and nothing else of it");
+        assert_eq!((&same.data, &same.metadata.annotations), (&None, &None), "and nothing else of it");
         for other in [json!({}), json!({"spec": {"template": []}}), json!({"spec": {"template": {"spec": 1}}})] {
             assert!(revision(other.clone()).digest().is_none(), "{other}");
         }

@@ -7,6 +7,7 @@ use k8s_openapi::api::apps::v1::DaemonSetSpec;
 use serde_json::Value;
 
 use super::fit::{self, Fit};
+use crate::workloads::annotations;
 use crate::workloads::history::HASH_LABEL;
 use crate::workloads::node::Node;
 use crate::workloads::now::Now;
@@ -19,7 +20,6 @@ use crate::workloads::world::{Kind, World};
 const COMPONENT: &str = "daemonset-controller";
 /// The label with the number of the template.
 pub(super) const GENERATION_LABEL: &str = "pod-template-generation";
-const GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.generation";
 
 /// A DaemonSet, and what a plan for it is made of.
 pub(super) struct Context<'a> {
@@ -107,5 +107,5 @@ fn order(pod: &Pod) -> (bool, Option<Timestamp>, Option<&str>) {
 
 /// The number of the template, if the API counts it.
 fn generation(set: &DaemonSet) -> Option<i64> {
-    set.metadata.annotations.as_ref()?.get(GENERATION_ANNOTATION)?.parse().ok()
+    set.metadata.annotations.as_ref()?.get(annotations::GENERATION)?.parse().ok()
 }

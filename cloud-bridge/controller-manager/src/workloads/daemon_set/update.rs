@@ -10,11 +10,9 @@ use super::context::Context;
 use super::daemon_pod;
 use super::fit::Fit;
 use crate::workloads::amount::scaled;
+use crate::workloads::annotations::IGNORE_OFFLINE;
 use crate::workloads::plan::Plan;
 use crate::workloads::pod::Pod;
-
-/// On a DaemonSet, `true`: nodes of which nothing is known hold up no roll-out. Theirs comes when they are back.
-const IGNORE_OFFLINE: &str = "sampan.dev/ignore-offline";
 
 /// The pods of a node that are not on their way out.
 #[derive(Default)]

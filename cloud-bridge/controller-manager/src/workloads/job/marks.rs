@@ -3,6 +3,7 @@
 
 use serde_json::json;
 
+use crate::workloads::annotations::{FAILURES, IGNORED_FAILURES, INDEX};
 use crate::workloads::plan::{Action, Write};
 use crate::workloads::pod::Pod;
 use crate::workloads::store::{key_of, uid};
@@ -10,10 +11,6 @@ use crate::workloads::world::Kind;
 
 /// Pods have it until they are counted.
 pub(super) const TRACKING: &str = "batch.kubernetes.io/job-tracking";
-/// The annotation, and the label, with the index of a pod.
-pub(super) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
-pub(super) const FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
-pub(super) const IGNORED_FAILURES: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 
 /// A pod that has the finalizer of Jobs.
 pub(crate) fn is_tracked(pod: &Pod) -> bool {

@@ -6,8 +6,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use serde_json::{Value, json};
 
 use super::context::{Context, Progress};
-use super::marks::{FAILURES, Failures, IGNORED_FAILURES, INDEX, TRACKING, failures_of_index};
+use super::marks::{Failures, TRACKING, failures_of_index};
 use super::policy::{self, Verdict};
+use crate::workloads::annotations::{FAILURES, IGNORED_FAILURES, INDEX};
 use crate::workloads::body::{Body, Fields};
 use crate::workloads::claim::controller_reference;
 use crate::workloads::limit::limited;

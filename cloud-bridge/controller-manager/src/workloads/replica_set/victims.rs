@@ -6,13 +6,11 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
 
+use crate::workloads::annotations::DELETION_COST;
 use crate::workloads::now::Now;
 use crate::workloads::pod::Pod;
 use crate::workloads::store::{controller_of, uid};
 use crate::workloads::world::World;
-
-/// What a pod is worth keeping, in the words of its owner.
-const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// The active pods of all ReplicaSets that have the same controller: pods that stand beside many of them go first.
 pub(super) fn related<'a>(world: &'a World, set: &ReplicaSet) -> Vec<&'a Pod> {
