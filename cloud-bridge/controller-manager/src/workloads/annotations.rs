@@ -13,6 +13,8 @@ pub(super) const FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
 pub(super) const IGNORED_FAILURES: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 /// The number of the template of a DaemonSet.
 pub(super) const GENERATION: &str = "deprecated.daemonset.template.generation";
+/// On a CronJob whose schedule was changed: when, so that no time before that gets a Job.
+pub(super) const EDITED: &str = "sampan.dev/schedule-changed";
 /// On a DaemonSet, `true`: nodes of which nothing is known hold up no roll-out. Theirs comes when they are back.
 pub(super) const IGNORE_OFFLINE: &str = "sampan.dev/ignore-offline";
 

@@ -69,7 +69,12 @@ macro_rules! kept {
 }
 
 kept!(Job, without_template, started, ended);
-kept!(CronJob, |cron_job| cron_job.spec.job_template = batch::JobTemplateSpec::default(), edited);
+kept!(CronJob, without_job_template, edited);
+
+fn without_job_template(cron_job: &mut batch::CronJob) {
+    annotations::keep(&mut cron_job.metadata, &[annotations::EDITED]);
+    cron_job.spec.job_template = batch::JobTemplateSpec::default();
+}
 
 fn without_template(job: &mut batch::Job) {
     annotations::keep(&mut job.metadata, &[]);

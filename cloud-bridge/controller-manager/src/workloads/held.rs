@@ -29,7 +29,7 @@ impl Held {
             kind,
             uid: meta["uid"].as_str().map(str::to_owned),
             generation: meta["generation"].as_i64(),
-            template: Template::read(meta, template)?,
+            template: Template::read(object, template)?,
         })
     }
 

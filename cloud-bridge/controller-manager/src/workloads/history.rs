@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn revision_makes_its_template_again() {
         let wanted = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c"}]}});
-        let owner = json!({"annotations": {"c": "d"}});
+        let owner = json!({"metadata": {"annotations": {"c": "d"}}});
         let template = Template::read(&owner, &wanted).unwrap();
         let set = ObjectMeta { name: Some("web".to_owned()), ..ObjectMeta::default() };
         let action = create((Kind::DaemonSet, &set), &template, (HASH_LABEL, "x"), 3);
@@ -137,7 +137,7 @@ mod tests {
         patch["$patch"] = "replace".into();
         assert_eq!((&revision["data"], &revision["revision"]), (&json!({"spec": {"template": patch}}), &json!(3)));
         assert_eq!(revision["metadata"]["labels"], json!({"a": "b", HASH_LABEL: "x"}));
-        assert_eq!(revision["metadata"]["annotations"], owner["annotations"]);
+        assert_eq!(revision["metadata"]["annotations"], owner["metadata"]["annotations"]);
         assert_eq!(revision["metadata"]["name"], "web-x");
         let read: ControllerRevision = serde_json::from_value(revision).unwrap();
         let digest = Digest::of(&serde_json::from_value(wanted).unwrap(), None);

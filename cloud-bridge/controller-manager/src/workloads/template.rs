@@ -18,15 +18,23 @@ pub(crate) struct Template {
     pub(crate) spec: Arc<Fields>,
     /// The annotations of the object that has the template.
     pub(crate) owner_annotations: Option<BTreeMap<String, String>>,
+    /// The templates of claims of a StatefulSet, as text.
+    claims: Box<str>,
 }
 
 impl Template {
-    /// Reads the template of an object with these metadata. None if it is none.
+    /// Reads the template of an object. None if it is none.
     pub(crate) fn read(owner: &Value, template: &Value) -> Option<Self> {
         let metadata: Option<ObjectMeta> = typed::read(&template["metadata"]).ok()?;
         let spec = Arc::new(Fields::of(template["spec"].as_object()?));
-        let owner_annotations = typed::read(&owner["annotations"]).ok()?;
-        Some(Self { metadata: metadata.unwrap_or_default(), spec, owner_annotations })
+        let owner_annotations = typed::read(&owner["metadata"]["annotations"]).ok()?;
+        let claims = owner["spec"]["volumeClaimTemplates"].to_string().into();
+        Some(Self { metadata: metadata.unwrap_or_default(), spec, owner_annotations, claims })
+    }
+
+    /// The templates of claims.
+    pub(crate) fn claims(&self) -> Vec<Value> {
+        serde_json::from_str(&self.claims).unwrap_or_default()
     }
 
     /// The hash in the names of what is made of it. `collisions`: how often another had the name.
@@ -99,6 +107,10 @@ mod tests {
         let typed: PodTemplateSpec = serde_json::from_value(template()).unwrap();
         assert_eq!(read.hash(Some(3)), digest::hash(&typed, Some(3)));
         assert!(Template::read(&Value::Null, &json!({"metadata": {}})).is_none());
+        assert!(read.claims().is_empty());
+        let set = json!({"spec": {"volumeClaimTemplates": [{"metadata": {"name": "a"}}]}});
+        let read = Template::read(&set, &template()).unwrap();
+        assert_eq!(read.claims(), [json!({"metadata": {"name": "a"}})]);
     }
 
     #[test]

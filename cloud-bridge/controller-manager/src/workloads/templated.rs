@@ -107,7 +107,6 @@ macro_rules! workload {
 
 workload!(Deployment, apps::Deployment, |one| Some(&mut one.spec.as_mut()?.template), Some(TEMPLATE_HASH), None);
 workload!(ReplicaSet, apps::ReplicaSet, |one| one.spec.as_mut()?.template.as_mut(), Some(TEMPLATE_HASH), None);
-workload!(StatefulSet, apps::StatefulSet, |one| Some(&mut one.spec.as_mut()?.template), None, Some(&[]));
 workload!(
     ReplicationController,
     core::ReplicationController,
@@ -115,6 +114,33 @@ workload!(
     None,
     Some(&[])
 );
+
+/// A StatefulSet, and the names of the claims of each of its pods.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StatefulSet {
+    object: apps::StatefulSet,
+    digest: Option<Digest>,
+    claims: Vec<Box<str>>,
+}
+
+impl From<apps::StatefulSet> for StatefulSet {
+    fn from(mut object: apps::StatefulSet) -> Self {
+        let taken = object.spec.as_mut().map(|spec| take(&mut spec.template));
+        annotations::keep(&mut object.metadata, &[]);
+        let claims = object.spec.as_mut().and_then(|spec| spec.volume_claim_templates.take());
+        let names = claims.into_iter().flatten().map(|claim| claim.metadata.name.unwrap_or_default().into_boxed_str());
+        Self { digest: taken.map(|taken| Digest::of(&taken, None)), claims: names.collect(), object }
+    }
+}
+
+impl StatefulSet {
+    /// The names of the templates of its claims.
+    pub(super) fn claims(&self) -> impl Iterator<Item = &str> {
+        self.claims.iter().map(|name| &**name)
+    }
+}
+
+kept!(StatefulSet, apps::StatefulSet);
 
 /// A DaemonSet, and on which nodes its pods belong.
 #[derive(Debug, Clone, Default)]
@@ -198,6 +224,15 @@ mod tests {
         assert_eq!(daemons.on_nodes()["nodeName"], "n");
         let controller: ReplicationController = typed::read(&spec()).unwrap();
         assert!(controller.digest().is_some());
+    }
+
+    #[test]
+    fn of_claims_a_stateful_set_keeps_the_names() {
+        let mut set = spec();
+        set["spec"]["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {}}, {"metadata": {}}]);
+        let set: StatefulSet = typed::read(&set).unwrap();
+        assert_eq!(set.claims().collect::<Vec<_>>(), ["data", ""]);
+        assert!(set.spec.as_ref().unwrap().volume_claim_templates.is_none());
     }
 
     #[test]

@@ -148,9 +148,7 @@ fn takers(
 fn claimants(world: &World, claim: &ObjectKey) -> Vec<Task> {
     let owns = |set: &&StatefulSet| {
         let name = set.metadata.name.as_deref().unwrap_or_default();
-        let templates = set.spec.iter().flat_map(|spec| spec.volume_claim_templates.iter().flatten());
-        let mut prefixes =
-            templates.filter_map(|template| Some(format!("{}-{name}-", template.metadata.name.as_ref()?)));
+        let mut prefixes = set.claims().map(|template| format!("{template}-{name}-"));
         prefixes.any(|prefix| claim.name.starts_with(&prefix))
     };
     let sets = world.stateful_sets.in_namespace(&claim.namespace).filter(owns);

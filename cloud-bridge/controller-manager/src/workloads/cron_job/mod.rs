@@ -17,6 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::{CronJobSpec, CronJobStatus};
 use serde_json::json;
 
+use super::annotations::EDITED;
 use super::batch::{CronJob, Job, finished};
 use super::body::Body;
 use super::claim::controller_reference;
@@ -31,8 +32,6 @@ use schedule::Missed;
 const COMPONENT: &str = "cronjob-controller";
 /// The annotation of a Job with the time that it is for.
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
-/// The annotation of a CronJob whose schedule was changed: when, so that no time before that gets a Job.
-const EDITED: &str = "sampan.dev/schedule-changed";
 /// While the clock is wrong it is looked at this often.
 const CLOCK_CHECK: Duration = Duration::from_secs(10);
 /// A clock may be set back by so much, or by one interval of the schedule: then its last time is waited for.

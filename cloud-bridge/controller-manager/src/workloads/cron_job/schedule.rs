@@ -5,8 +5,9 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
+use super::Context;
 use super::next::Times;
-use super::{Context, EDITED};
+use crate::workloads::annotations::EDITED;
 
 /// It is looked at a little after the time, so as not to be before it.
 const PADDING: Duration = Duration::from_millis(100);

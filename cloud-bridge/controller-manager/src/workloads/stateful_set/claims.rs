@@ -1,19 +1,16 @@
 //! The claims of a pod: one for each template, which stays when the pod goes (K8s
 //! pkg/controller/statefulset/stateful_pod_control.go `createPersistentVolumeClaims`).
 
+use std::collections::HashMap;
+
+use apimachinery::json::text;
 use apimachinery::key::ObjectKey;
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::context::Context;
 use crate::workloads::plan::Action;
 use crate::workloads::volume_claim::Claim;
 use crate::workloads::world::{Kind, World};
-
-fn templates<'a>(context: &Context<'a>) -> impl Iterator<Item = (&'a str, &'a PersistentVolumeClaim)> {
-    let templates = context.spec.volume_claim_templates.iter().flatten();
-    templates.map(|template| (template.metadata.name.as_deref().unwrap_or_default(), template))
-}
 
 fn name(context: &Context<'_>, template: &str, ordinal: i64) -> String {
     format!("{template}-{}-{ordinal}", context.name())
@@ -21,7 +18,8 @@ fn name(context: &Context<'_>, template: &str, ordinal: i64) -> String {
 
 /// The templates and the claims of an ordinal, by name.
 pub(super) fn names<'a>(context: &Context<'a>, ordinal: i64) -> impl Iterator<Item = (&'a str, String)> {
-    templates(context).map(move |(template, _)| (template, name(context, template, ordinal)))
+    let set = context.set;
+    set.claims().map(move |template| (template, name(context, template, ordinal)))
 }
 
 /// The claims of an ordinal that are there.
@@ -33,24 +31,36 @@ fn find<'a>(context: &Context<'_>, world: &'a World, name: String) -> Option<&'a
     world.claims.get(&ObjectKey { namespace: context.namespace().to_owned(), name })
 }
 
-/// Makes the claims of an ordinal that are not there.
+/// Makes the claims of an ordinal that are not there; or reads the set.
 pub(super) fn create_missing(context: &Context<'_>, world: &World, ordinal: i64) -> Vec<Action> {
-    let missing =
-        templates(context).filter(|(template, _)| find(context, world, name(context, template, ordinal)).is_none());
-    missing.map(|(template, claim)| create(context, &name(context, template, ordinal), claim, ordinal)).collect()
+    let missing = |name: &str| find(context, world, name.to_owned()).is_none();
+    let missing: Vec<(&str, String)> = names(context, ordinal).filter(|(_, name)| missing(name)).collect();
+    if missing.is_empty() {
+        return Vec::new();
+    }
+    let meta = &context.set.metadata;
+    let Some(read) = world.template(Kind::StatefulSet, meta) else {
+        return vec![Action::read(Kind::StatefulSet, meta)];
+    };
+    let templates = read.claims();
+    let by_name: HashMap<&str, &Value> = templates.iter().map(|one| (text(&one["metadata"], "name"), one)).collect();
+    let action = |(template, name): &(&str, String)| Some(create(context, name, by_name.get(*template)?, ordinal));
+    missing.iter().filter_map(action).collect()
 }
 
-fn create(context: &Context<'_>, name: &str, template: &PersistentVolumeClaim, ordinal: i64) -> Action {
-    let mut labels = template.metadata.labels.clone().unwrap_or_default();
-    labels.extend(context.spec.selector.match_labels.clone().unwrap_or_default());
+fn create(context: &Context<'_>, name: &str, template: &Value, ordinal: i64) -> Action {
+    let meta = &template["metadata"];
+    let mut labels = meta["labels"].as_object().cloned().unwrap_or_default();
+    let selected = context.spec.selector.match_labels.iter().flatten();
+    labels.extend(selected.map(|(name, value)| (name.clone(), value.clone().into())));
     let mut claim = json!({
         "apiVersion": Kind::PersistentVolumeClaim.api_version(), "kind": Kind::PersistentVolumeClaim.name(),
-        "metadata": {"name": name, "labels": labels}, "spec": template.spec,
+        "metadata": {"name": name, "labels": labels}, "spec": template["spec"],
     });
-    if let (Some(metadata), Some(annotations)) =
-        (apimachinery::json::object_mut(&mut claim, "metadata"), &template.metadata.annotations)
+    if let (Some(metadata), Value::Object(annotations)) =
+        (apimachinery::json::object_mut(&mut claim, "metadata"), &meta["annotations"])
     {
-        metadata.insert("annotations".to_owned(), json!(annotations));
+        metadata.insert("annotations".to_owned(), annotations.clone().into());
     }
     told(context, Action::create(Kind::PersistentVolumeClaim, context.namespace(), claim), name, ordinal)
 }
