@@ -136,15 +136,21 @@ impl Term {
     }
 }
 
-/// Numbers of pods by topology key, then by value. Names are borrowed from terms and nodes.
+/// Numbers of pods by topology key, then by value.
 #[derive(Debug, Default)]
-struct Counts<'a>(HashMap<&'a str, HashMap<&'a str, i64>>);
+struct Counts(HashMap<String, HashMap<String, i64>>);
 
-impl<'a> Counts<'a> {
-    fn add(&mut self, key: &'a str, labels: &'a Value, by: i64) {
-        let Some(value) = labels.get(key).and_then(Value::as_str) else { return };
-        let values = self.0.entry(key).or_default();
-        let sum = values.entry(value).or_default();
+impl Counts {
+    fn add(&mut self, key: &str, labels: &Value, by: i64) {
+        let Some(value) = labels.get(key).and_then(Value::as_str).filter(|_| by != 0) else { return };
+        let Some(values) = self.0.get_mut(key) else {
+            self.0.insert(key.to_owned(), HashMap::from([(value.to_owned(), by)]));
+            return;
+        };
+        let Some(sum) = values.get_mut(value) else {
+            values.insert(value.to_owned(), by);
+            return;
+        };
         *sum = sum.saturating_add(by);
         if *sum == 0 {
             values.remove(value);
@@ -171,33 +177,27 @@ impl<'a> Counts<'a> {
     }
 }
 
-/// Pods near the nodes, as far as they matter for one pod to be placed.
+/// Pods near the nodes, as far as they matter for one pod to be placed. Holds for every pod of its namespace with the same
+/// labels and affinity.
 #[derive(Debug, Default)]
-pub(super) struct State<'a> {
+pub(super) struct State {
     /// Pods that are there and want to be apart from this one.
-    kept_off: Counts<'a>,
-    near: Counts<'a>,
-    apart: Counts<'a>,
+    kept_off: Counts,
+    near: Counts,
+    apart: Counts,
 }
 
-impl<'a> State<'a> {
+impl State {
     /// Counts for `pod` what so many pods like `other` want, which are on a node with these labels, or no longer (`by` is less
     /// than 0).
-    pub(super) fn count_theirs(
-        &mut self,
-        pod: &Pod,
-        other: &'a Pod,
-        node: &'a Value,
-        by: i64,
-        namespaces: &Namespaces,
-    ) {
+    pub(super) fn count_theirs(&mut self, pod: &Pod, other: &Pod, node: &Value, by: i64, namespaces: &Namespaces) {
         for term in other.affinity.apart.iter().filter(|term| term.matches(pod, namespaces)) {
             self.kept_off.add(&term.topology_key, node, by);
         }
     }
 
     /// Counts `other` for what `pod` wants itself.
-    pub(super) fn count_own(&mut self, pod: &'a Pod, other: &Pod, node: &'a Value, by: i64, namespaces: &Namespaces) {
+    pub(super) fn count_own(&mut self, pod: &Pod, other: &Pod, node: &Value, by: i64, namespaces: &Namespaces) {
         let own = &pod.affinity;
         if !own.near.is_empty() && own.near.iter().all(|term| term.matches(other, namespaces)) {
             own.near.iter().for_each(|term| self.near.add(&term.topology_key, node, by));
@@ -234,18 +234,11 @@ impl<'a> State<'a> {
 
 /// How well nodes suit, by what pods prefer.
 #[derive(Debug, Default)]
-pub(super) struct Preferences<'a>(Counts<'a>);
+pub(super) struct Preferences(Counts);
 
-impl<'a> Preferences<'a> {
+impl Preferences {
     /// Counts for `pod` what `number` pods like `other` prefer, which are on a node with these labels.
-    pub(super) fn count_theirs(
-        &mut self,
-        pod: &Pod,
-        other: &'a Pod,
-        node: &'a Value,
-        number: i64,
-        namespaces: &Namespaces,
-    ) {
+    pub(super) fn count_theirs(&mut self, pod: &Pod, other: &Pod, node: &Value, number: i64, namespaces: &Namespaces) {
         self.add(&other.affinity.rather_near, pod, node, number, namespaces);
         self.add(&other.affinity.rather_apart, pod, node, -number, namespaces);
         for term in other.affinity.near.iter().filter(|term| term.matches(pod, namespaces)) {
@@ -254,19 +247,12 @@ impl<'a> Preferences<'a> {
     }
 
     /// Counts them for what `pod` prefers itself.
-    pub(super) fn count_own(
-        &mut self,
-        pod: &'a Pod,
-        other: &Pod,
-        node: &'a Value,
-        number: i64,
-        namespaces: &Namespaces,
-    ) {
+    pub(super) fn count_own(&mut self, pod: &Pod, other: &Pod, node: &Value, number: i64, namespaces: &Namespaces) {
         self.add(&pod.affinity.rather_near, other, node, number, namespaces);
         self.add(&pod.affinity.rather_apart, other, node, -number, namespaces);
     }
 
-    fn add(&mut self, terms: &'a [Term], of: &Pod, node: &'a Value, number: i64, namespaces: &Namespaces) {
+    fn add(&mut self, terms: &[Term], of: &Pod, node: &Value, number: i64, namespaces: &Namespaces) {
         for term in terms.iter().filter(|term| term.matches(of, namespaces)) {
             self.0.add(&term.topology_key, node, number.saturating_mul(term.weight));
         }

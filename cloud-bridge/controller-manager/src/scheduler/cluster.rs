@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::asleep::Wishes;
+use super::cache::Known;
 use super::cycle::{Cycle, Nominated, fit_error};
 use super::fit::Node;
 use super::picture::{NodeNews, Picture};
@@ -199,8 +200,10 @@ impl Cluster {
         let waiting = self.queue.get(&key)?;
         let pod = Arc::clone(&waiting.pod);
         let (own, nominated) = (waiting.nominated(), self.nominated(pod.priority));
+        let mut known = self.picture.cache.take(&pod);
         let search = Search { picture: &self.picture, nominated: &nominated, from: &self.from };
-        let place = search.attempt(&pod, own, pace).await;
+        let place = search.attempt(&pod, own, &mut known, pace).await;
+        self.picture.cache.put(known);
         match place {
             Ok(Place { node, claims, .. }) if !claims.is_empty() => {
                 self.queue.wait(&key, now);
@@ -297,7 +300,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Finds a node for the pod, or says why there is none.
-    async fn attempt(&self, pod: &Pod, own: &str, pace: &mut Pace) -> Result<Place, NoPlace> {
+    async fn attempt(&self, pod: &Pod, own: &str, known: &mut Known, pace: &mut Pace) -> Result<Place, NoPlace> {
         let nodes = self.picture.nodes.len();
         if nodes == 0 {
             let words = "no nodes available to schedule pods".to_owned();
@@ -310,7 +313,7 @@ impl Search<'_> {
             }
             NoPlace::Told { message, outcome, kept_off_by_pods }
         };
-        let cycle = Cycle::new(pod, self.picture, self.nominated, pace).await;
+        let cycle = Cycle::new(pod, self.picture, self.nominated, known, pace).await;
         let mut cycle = cycle.map_err(|blocked| match blocked {
             Blocked::Making => NoPlace::Yet,
             Blocked::Because(why) => {
@@ -326,10 +329,12 @@ impl Search<'_> {
             Err(objections) => objections,
         };
         pace.look().await;
-        let reasons = objections.values().flat_map(|one| &one.reasons);
-        let message = fit_error(nodes, reasons.map(|reason| (&**reason, 1)));
+        let refused = objections.refused.iter().map(|(reason, number)| (*reason, *number));
+        let reasons = objections.nodes.values().flat_map(|(_, objection)| &objection.reasons);
+        let message = fit_error(nodes, refused.chain(reasons.map(|reason| (&**reason, 1))));
         pace.look().await;
-        let kept_off_by_pods = objections.values().all(|one| one.by_pods);
+        let by_pods = objections.nodes.values().all(|(_, objection)| objection.by_pods);
+        let kept_off_by_pods = by_pods && objections.refused.is_empty();
         let outcome = preemption::preempt(&mut cycle, own, &objections, pace).await;
         Err(with(message, outcome, kept_off_by_pods))
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use super::cache::{Known, Passed, Refused, Screen};
 use super::fit::{Node, Objection};
 use super::picture::Picture;
 use super::pod::Pod;
@@ -23,43 +24,33 @@ pub(super) struct Cycle<'a> {
     nominated: &'a Nominated,
     pub(super) volumes: Wanted<'a>,
     spread: spread::State<'a>,
-    affinity: affinity::State<'a>,
+    affinity: &'a mut affinity::State,
+    screen: &'a mut Screen,
 }
 
 impl<'a> Cycle<'a> {
-    /// The reason is one for which no node will do.
+    /// `known`: for pods like this one. The reason is one for which no node will do.
     pub(super) async fn new(
         pod: &'a Pod,
         picture: &'a Picture,
         nominated: &'a Nominated,
+        known: &'a mut Known,
         pace: &mut Pace,
     ) -> Result<Self, Blocked> {
         let volumes = picture.volumes.of_pod(&pod.key.0, &pod.spec, |node| picture.nodes.contains_key(node))?;
-        let mut near = affinity::State::default();
-        let namespaces = &picture.namespaces;
-        for kin in picture.affine() {
-            pace.look().await;
-            if kin.like.affinity.keeps_off(pod, namespaces) {
-                for (others, node) in picture.located(&kin) {
-                    near.count_theirs(pod, kin.like, &node.labels, number(others), namespaces);
-                    pace.look().await;
-                }
-            }
-        }
-        for kin in picture.kin_of(&pod.affinity.required_scope()) {
-            pace.look().await;
-            if pod.affinity.minds(kin.like, namespaces) {
-                for (others, node) in picture.located(&kin) {
-                    near.count_own(pod, kin.like, &node.labels, number(others), namespaces);
-                    pace.look().await;
-                }
-            }
+        let Known { near, screen, .. } = known;
+        let counts = match near.take() {
+            Some(counts) => counts,
+            None => count_near(pod, picture, pace).await,
+        };
+        if matches!(screen, Screen::Wanted) {
+            *screen = Screen::Made(Arc::new(ask_all(pod, picture, pace).await));
         }
         let spread = spread::State::required(pod, picture, pace).await;
-        Ok(Self { pod, picture, nominated, volumes, spread, affinity: near })
+        Ok(Self { pod, picture, nominated, volumes, spread, affinity: near.insert(counts), screen })
     }
 
-    /// Why the pod cannot be on a node as it is.
+    /// Why the pod cannot be on a node as it is, one that does not refuse its spec.
     pub(super) fn objection(&mut self, node: &'a Node) -> Option<Objection> {
         self.objection_if(node, node)
     }
@@ -83,7 +74,7 @@ impl<'a> Cycle<'a> {
 
     fn alone(&self, node: &Node) -> Option<Objection> {
         let pod = self.pod;
-        if let Some(objection) = node.objection(&pod.spec, &pod.needs) {
+        if let Some(objection) = node.lacks(&pod.needs) {
             return Some(objection);
         }
         if !node.reaches(&self.volumes.terms) {
@@ -120,35 +111,120 @@ impl<'a> Cycle<'a> {
         nominated: &str,
         from: &str,
         pace: &mut Pace,
-    ) -> Result<Choice<'a>, BTreeMap<&'a str, Objection>> {
-        let nodes = &self.picture.nodes;
+    ) -> Result<Choice<'a>, Objections<'a>> {
+        let (pod, nodes) = (self.pod, &self.picture.nodes);
         // Others made room for it there.
         if let Some(node) = nodes.get(nominated)
+            && node.refusal(&pod.spec).is_none()
             && self.objection(node).is_none()
         {
             return Ok(Choice { node: &node.name, next: None });
         }
         let enough = enough(nodes.len());
-        let (mut fitting, mut objections, mut next) = (Vec::new(), Vec::new(), None);
+        let (mut fitting, mut objections, mut refused) = (Vec::new(), Vec::new(), Refused::new());
+        let passed = if let Screen::Made(passed) = &*self.screen { Some(Arc::clone(passed)) } else { None };
         let behind = (Bound::Included(from), Bound::Unbounded);
         let before = (Bound::Unbounded, Bound::Excluded(from));
-        for (name, node) in nodes.range::<str, _>(behind).chain(nodes.range::<str, _>(before)) {
+        let walk: Box<dyn Iterator<Item = &'a Node> + Send + '_> = match &passed {
+            Some(passed) => {
+                let names = passed.nodes.range::<str, _>(behind).chain(passed.nodes.range::<str, _>(before));
+                Box::new(names.filter_map(|name| nodes.get(name)))
+            }
+            None => {
+                let all = nodes.range::<str, _>(behind).chain(nodes.range::<str, _>(before));
+                Box::new(all.map(|(_, node)| node))
+            }
+        };
+        for node in walk {
             if fitting.len() >= enough {
-                next = Some(name.as_str());
                 break;
             }
-            match self.objection(node) {
-                None => fitting.push(node),
-                Some(objection) => objections.push((node.name.as_str(), objection)),
+            let refusal = if passed.is_some() { None } else { node.refusal(&pod.spec) };
+            if let Some(reason) = refusal {
+                *refused.entry(reason).or_default() += 1;
+            } else if let Some(objection) = self.objection(node) {
+                objections.push((node, objection));
+            } else {
+                fitting.push(node);
             }
             pace.look().await;
+        }
+        match passed {
+            Some(passed) => refused.clone_from(&passed.refused),
+            None if refused.values().sum::<usize>() > nodes.len() / 2 => *self.screen = Screen::Wanted,
+            None => {}
         }
         if fitting.is_empty() {
             pace.look().await;
         }
-        let best = score::best(self.pod, self.picture, &fitting, pace).await;
-        best.map(|node| Choice { node: &node.name, next }).ok_or_else(|| objections.into_iter().collect())
+        let last = fitting.last().filter(|_| fitting.len() >= enough);
+        let next = last.and_then(|last| next_start(nodes, &last.name, from));
+        let best = score::best(pod, self.picture, &fitting, pace).await;
+        best.map(|node| Choice { node: &node.name, next }).ok_or_else(|| {
+            let nodes = objections.into_iter().map(|(node, objection)| (node.name.as_str(), (node, objection)));
+            Objections { nodes: nodes.collect(), refused }
+        })
     }
+}
+
+/// What all nodes object to a pod.
+#[derive(Debug)]
+pub(super) struct Objections<'a> {
+    /// Those that do not refuse its spec, by name.
+    pub(super) nodes: BTreeMap<&'a str, (&'a Node, Objection)>,
+    /// Those that do.
+    pub(super) refused: Refused,
+}
+
+/// Counts the pods near the nodes that matter for a pod.
+async fn count_near(pod: &Pod, picture: &Picture, pace: &mut Pace) -> affinity::State {
+    let mut near = affinity::State::default();
+    let namespaces = &picture.namespaces;
+    for kin in picture.affine() {
+        pace.look().await;
+        if kin.like.affinity.keeps_off(pod, namespaces) {
+            for (others, node) in picture.located(&kin) {
+                near.count_theirs(pod, kin.like, &node.labels, number(others), namespaces);
+                pace.look().await;
+            }
+        }
+    }
+    for kin in picture.kin_of(&pod.affinity.required_scope()) {
+        pace.look().await;
+        if pod.affinity.minds(kin.like, namespaces) {
+            for (others, node) in picture.located(&kin) {
+                near.count_own(pod, kin.like, &node.labels, number(others), namespaces);
+                pace.look().await;
+            }
+        }
+    }
+    near
+}
+
+/// Asks all nodes whether they refuse a pod.
+async fn ask_all(pod: &Pod, picture: &Picture, pace: &mut Pace) -> Passed {
+    let mut passed = Passed::default();
+    for node in picture.nodes.values() {
+        match node.refusal(&pod.spec) {
+            Some(reason) => *passed.refused.entry(reason).or_default() += 1,
+            None => {
+                passed.nodes.insert(node.name.clone());
+            }
+        }
+        pace.look().await;
+    }
+    passed
+}
+
+/// The node behind the last one of a search that began at `from` (K8s pkg/scheduler/schedule_one.go, `nextStartNodeIndex`);
+/// none if it was everywhere.
+fn next_start<'a>(nodes: &'a BTreeMap<String, Node>, last: &str, from: &str) -> Option<&'a str> {
+    let first_from = |bound: Bound<&str>| {
+        let mut behind = nodes.range::<str, _>((bound, Bound::Unbounded));
+        behind.next().or_else(|| nodes.first_key_value()).map(|(name, _)| name.as_str())
+    };
+    let next = first_from(Bound::Excluded(last));
+    next.filter(|_| next != first_from(Bound::Included(from)))
 }
 
 pub(super) fn number(pods: &[Arc<Pod>]) -> i64 {

@@ -97,19 +97,28 @@ impl Node {
 
     /// Why the pod cannot be here. As in kube-scheduler, the first group of rules that objects has the last word.
     pub(super) fn objection(&self, spec: &Value, needs: &Needs) -> Option<Objection> {
+        self.refusal(spec).map(|reason| Objection::new(reason, false)).or_else(|| self.lacks(needs))
+    }
+
+    /// Why a pod with this spec cannot be here, whichever pods are: as long as the Node object stays as it is.
+    pub(super) fn refusal(&self, spec: &Value) -> Option<&'static str> {
         if self.is_cordoned(spec) {
-            return Some(Objection::new("node(s) were unschedulable", false));
+            Some("node(s) were unschedulable")
+        } else if self.is_tainted(spec) {
+            Some("node(s) had untolerated taint(s)")
+        } else if !self.is_selected(spec) {
+            Some("node(s) didn't match Pod's node affinity/selector")
+        } else {
+            None
         }
-        if self.is_tainted(spec) {
-            return Some(Objection::new("node(s) had untolerated taint(s)", false));
-        }
-        if !self.is_selected(spec) {
-            return Some(Objection::new("node(s) didn't match Pod's node affinity/selector", false));
-        }
+    }
+
+    /// What the pods that are here leave too little of.
+    pub(super) fn lacks(&self, needs: &Needs) -> Option<Objection> {
         if needs.ports.iter().any(|port| self.ports.iter().any(|taken| taken.conflicts(port))) {
             return Some(Objection::new("node(s) didn't have free ports for the requested pod ports", true));
         }
-        self.lacks(needs)
+        self.lacks_amounts(needs)
     }
 
     /// Whether a change of this node may give the pod a place on it.
@@ -154,7 +163,7 @@ impl Node {
     }
 
     /// What there is too little of. What the node has not even when it is empty, no other pod can give.
-    fn lacks(&self, needs: &Needs) -> Option<Objection> {
+    fn lacks_amounts(&self, needs: &Needs) -> Option<Objection> {
         let mut lacks = Objection { reasons: Vec::new(), resolvable: true, by_pods: false };
         let room = self.allocatable.get("pods").map_or(i64::MAX, |q| q.units());
         if i64::try_from(self.pods.len()).unwrap_or(i64::MAX) >= room {

@@ -5,6 +5,7 @@
 mod affinity;
 mod asleep;
 mod budgets;
+mod cache;
 mod cluster;
 mod constraint;
 mod cycle;
@@ -178,8 +179,7 @@ impl Scheduler {
                 }
             }
             Kind::Namespace => {
-                let labels = json!(object.labels());
-                if cluster.picture.namespaces.insert(key.1, labels.clone()) != Some(labels) {
+                if cluster.picture.namespace(key.1, json!(object.labels())) {
                     cluster.namespace_changed();
                 }
             }
@@ -195,7 +195,7 @@ impl Scheduler {
             Kind::Claim => picture.volumes.claim_gone(key),
             Kind::Volume => picture.volumes.volume_gone(&key.1),
             Kind::Class => picture.volumes.class_gone(&key.1),
-            Kind::Namespace => drop(picture.namespaces.remove(&key.1)),
+            Kind::Namespace => picture.namespace_gone(&key.1),
             Kind::Budget => picture.budgets.remove(key),
         }
     }

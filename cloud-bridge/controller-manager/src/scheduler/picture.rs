@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::affinity::{Namespaces, Scope};
 use super::budgets::Budgets;
+use super::cache::Cache;
 use super::fit::Node;
 use super::kin::{Kin, Kins};
 use super::pod::{Pod, PodKey};
@@ -25,6 +26,8 @@ pub(super) struct Picture {
     pub(super) namespaces: Namespaces,
     pub(super) volumes: Volumes,
     pub(super) budgets: Budgets,
+    /// Kept up with what changes here.
+    pub(super) cache: Cache,
 }
 
 impl Picture {
@@ -40,17 +43,22 @@ impl Picture {
         }
         let Some(known) = self.nodes.get_mut(name) else { return NodeNews::None };
         let relabelled = new || known.labels != labels;
-        match known.update(name, labels, node) {
-            true if relabelled => NodeNews::Relabelled,
-            true => NodeNews::Other,
-            false => NodeNews::None,
+        if !known.update(name, labels, node) {
+            return NodeNews::None;
         }
+        self.cache.forget_screens();
+        if relabelled && !known.pods.is_empty() {
+            self.cache.forget_counts();
+        }
+        if relabelled { NodeNews::Relabelled } else { NodeNews::Other }
     }
 
     /// A node went; false if it was not known.
     pub(super) fn node_gone(&mut self, name: &str) -> bool {
         let Some(node) = self.nodes.remove(name) else { return false };
+        self.cache.forget_screens();
         if !node.pods.is_empty() {
+            self.cache.forget_counts();
             self.strays.insert(name.to_owned(), node.pods.into_keys().collect());
         }
         true
@@ -63,6 +71,7 @@ impl Picture {
         self.kins(&pod).insert(&node, &pod);
         if let Some(known) = self.nodes.get_mut(&*node) {
             known.add(Arc::clone(&pod));
+            self.cache.count(&pod, &known.labels, 1, &self.namespaces);
         } else {
             self.strays.entry(node.to_string()).or_default().insert(pod.key.clone());
         }
@@ -75,6 +84,7 @@ impl Picture {
         self.kins(&pod).remove(&node, &pod);
         if let Some(known) = self.nodes.get_mut(&*node) {
             known.remove(key);
+            self.cache.count(&pod, &known.labels, -1, &self.namespaces);
         } else if let Some(strays) = self.strays.get_mut(&*node) {
             strays.remove(key);
             if strays.is_empty() {
@@ -82,6 +92,21 @@ impl Picture {
             }
         }
         Some((node, pod))
+    }
+
+    /// A namespace came or changed; false if its labels are not new.
+    pub(super) fn namespace(&mut self, name: String, labels: Value) -> bool {
+        let new = self.namespaces.get(&name) != Some(&labels);
+        if new {
+            self.namespaces.insert(name, labels);
+            self.cache.forget_counts();
+        }
+        new
+    }
+
+    pub(super) fn namespace_gone(&mut self, name: &str) {
+        self.namespaces.remove(name);
+        self.cache.forget_counts();
     }
 
     fn kins(&mut self, pod: &Pod) -> &mut Kins {

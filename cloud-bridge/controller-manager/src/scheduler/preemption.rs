@@ -3,10 +3,9 @@
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::cycle::{Cycle, fit_error};
+use super::cycle::{Cycle, Objections, fit_error};
 use super::fit::{Node, Objection};
 use super::picture::Picture;
 use super::pod::{Pod, PodKey};
@@ -50,17 +49,18 @@ impl Outcome {
 }
 
 /// Who has to go so that a pod gets a place where all nodes object, or why nothing helps.
-pub(super) async fn preempt(
-    cycle: &mut Cycle<'_>,
+pub(super) async fn preempt<'a>(
+    cycle: &mut Cycle<'a>,
     nominated: &str,
-    objections: &BTreeMap<&str, Objection>,
+    objections: &Objections<'a>,
     pace: &mut Pace,
 ) -> Outcome {
     let (pod, picture) = (cycle.pod, cycle.picture);
     if pod.never_preempts {
         return Outcome::Ineligible(NEVER);
     }
-    let hopeless = objections.get(nominated).is_some_and(|objection| !objection.resolvable);
+    let helps = |(_, objection): &(&Node, Objection)| objection.resolvable;
+    let hopeless = picture.nodes.contains_key(nominated) && !objections.nodes.get(nominated).is_some_and(helps);
     if !hopeless && is_being_freed(pod, picture, nominated) {
         return Outcome::Ineligible("a terminating pod on the nominated node");
     }
@@ -68,9 +68,9 @@ pub(super) async fn preempt(
     let mut candidates: Vec<Candidate> = Vec::new();
     let mut reasons: Vec<Cow<'static, str>> = Vec::new();
     let mut looked_at = 0;
-    for node in picture.nodes.values() {
+    for (node, objection) in objections.nodes.values() {
         pace.look().await;
-        if objections.get(node.name.as_str()).is_none_or(|objection| !objection.resolvable) {
+        if !objection.resolvable {
             continue;
         }
         looked_at += 1;

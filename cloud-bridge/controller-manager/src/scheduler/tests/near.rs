@@ -94,6 +94,45 @@ fn terms_are_about_namespaces() {
 }
 
 #[test]
+fn cached_counts_follow_pods_and_labels_of_nodes() {
+    let mut site = Site::default();
+    for (name, zone) in [("a", "x"), ("b", "y"), ("c", "y")] {
+        site.labelled(name, json!({"zone": zone}), json!({}));
+    }
+    let apart = |site: &mut Site, name: &str| {
+        let term = with(term("web"), "topologyKey", "zone".into());
+        app(site, name, "web", None, required("podAntiAffinity", json!([term])));
+        site.only()
+    };
+    assert_eq!([apart(&mut site, "p"), apart(&mut site, "q")], [Ok("a".to_owned()), Ok("b".to_owned())]);
+    apart(&mut site, "r").unwrap_err();
+    site.labelled("b", json!({"zone": "z"}), json!({}));
+    assert_eq!(site.only(), Ok("c".to_owned()), "the pod of node b counts in zone z");
+    site.cluster.pod_gone(&super::key("p"));
+    assert_eq!(apart(&mut site, "s"), Ok("a".to_owned()));
+    site.cluster.node_gone("b");
+    site.labelled("d", json!({"zone": "z"}), json!({}));
+    assert_eq!(apart(&mut site, "t"), Ok("d".to_owned()), "node b is unknown");
+    site.labelled("b", json!({"zone": "w"}), json!({}));
+    apart(&mut site, "u").unwrap_err();
+}
+
+#[test]
+fn cached_counts_follow_labels_of_namespaces() {
+    let mut site = Site::default();
+    site.node("a", json!({}));
+    let apart = |site: &mut Site, name: &str| {
+        let term = with(term("web"), "namespaceSelector", json!({"matchLabels": {"team": "red"}}));
+        app(site, name, "web", None, required("podAntiAffinity", json!([term])));
+        site.only()
+    };
+    assert!(apart(&mut site, "p").is_ok() && apart(&mut site, "q").is_ok());
+    assert!(site.cluster.picture.namespace("default".to_owned(), json!({"team": "red"})));
+    let told = apart(&mut site, "r").unwrap_err();
+    assert!(told.contains("didn't match pod anti-affinity rules"), "{told}");
+}
+
+#[test]
 fn what_is_preferred_decides_among_nodes_that_fit() {
     for (kind, node) in [("podAffinity", "a"), ("podAntiAffinity", "b")] {
         let mut site = site();

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{Decision, Pace, Site, cpu, key, with};
+use super::{Decision, Pace, Site, cpu, in_vain, key, with};
 
 fn apart() -> Value {
     let term = json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}});
@@ -72,6 +72,54 @@ fn search_ends_when_enough_nodes_fit_and_begins_elsewhere_next() {
         chosen.push(node);
     }
     assert_eq!(chosen, ["n0000", "n0420", "n0840"]);
+}
+
+#[test]
+fn next_replica_asks_only_nodes_that_do_not_refuse_it() {
+    let mut site = Site::default();
+    let group = |site: &mut Site, at: usize, group: &str| {
+        let name = format!("n{at:04}");
+        site.labelled(&name, json!({"kubernetes.io/hostname": name, "group": group}), json!({}));
+    };
+    (0..100).for_each(|at| group(&mut site, at, if at < 10 { "a" } else { "b" }));
+    let spec = || with(apart(), "nodeSelector", json!({"group": "a"}));
+    let mut looks = Vec::new();
+    for at in 0..10 {
+        web(&mut site, &format!("p{at}"), spec());
+        let (decision, slices) = site.slices(Pace::with_slice(Duration::ZERO));
+        assert!(matches!(&decision, Some(Decision::Bind { node, .. }) if *node == format!("n{at:04}")), "{decision:?}");
+        looks.push(slices);
+    }
+    // All nodes at first, all once more to remember which refuse, then no pod is counted and no node asked again.
+    assert!(looks[0] > 100 && looks[1] > 100 && looks[2..].iter().all(|looks| *looks < 20), "{looks:?}");
+    web(&mut site, "surplus", spec());
+    let text = "0/100 nodes are available: 10 node(s) didn't match pod anti-affinity rules, \
+                90 node(s) didn't match Pod's node affinity/selector.";
+    assert_eq!(site.only(), Err(format!("{text} {}", in_vain(100, 10))));
+    group(&mut site, 50, "a");
+    assert_eq!(site.only(), Ok("n0050".to_owned()));
+    web(&mut site, "more", spec());
+    site.only().unwrap_err();
+    site.cluster.pod_gone(&key("p3"));
+    assert_eq!(site.only(), Ok("n0003".to_owned()));
+}
+
+#[test]
+fn cached_screen_does_not_change_where_the_next_search_starts() {
+    let mut site = Site::default();
+    for at in 0..1000 {
+        let name = format!("n{at:04}");
+        let group = if at < 502 { "b" } else { "a" };
+        site.labelled(&name, json!({"kubernetes.io/hostname": name, "group": group}), json!({}));
+    }
+    let mut starts = Vec::new();
+    for at in 0..4 {
+        site.pod(&format!("p{at}"), with(cpu("10m"), "nodeSelector", json!({"group": "a"})));
+        let Some(Decision::Bind { node, .. }) = site.slices(Pace::default()).0 else { panic!("no node") };
+        starts.push(node);
+    }
+    // Each search ends behind the 420th of the 498 nodes that fit, and the second one makes the screen.
+    assert_eq!(starts, ["n0502", "n0922", "n0844", "n0766"]);
 }
 
 #[test]
