@@ -11,6 +11,7 @@ use super::pod::Pod;
 use super::score;
 use super::volumes::{Blocked, Wanted};
 use super::{affinity, spread};
+use crate::placement;
 use apimachinery::pace::Pace;
 
 /// Pods for which others make room, by node: as if they were there already.
@@ -113,12 +114,14 @@ impl<'a> Cycle<'a> {
         pace: &mut Pace,
     ) -> Result<Choice<'a>, Objections<'a>> {
         let (pod, nodes) = (self.pod, &self.picture.nodes);
-        // Others made room for it there.
-        if let Some(node) = nodes.get(nominated)
-            && node.refusal(&pod.spec).is_none()
-            && self.objection(node).is_none()
-        {
-            return Ok(Choice { node: &node.name, next: None });
+        // Others made room for it there, or it can be nowhere else.
+        for name in [nominated].into_iter().chain(placement::only_node(&pod.spec)) {
+            if let Some(node) = nodes.get(name)
+                && node.refusal(&pod.spec).is_none()
+                && self.objection(node).is_none()
+            {
+                return Ok(Choice { node: &node.name, next: None });
+            }
         }
         let enough = enough(nodes.len());
         let (mut fitting, mut objections, mut refused) = (Vec::new(), Vec::new(), Refused::new());

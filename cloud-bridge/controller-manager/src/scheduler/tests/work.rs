@@ -123,6 +123,18 @@ fn cached_screen_does_not_change_where_the_next_search_starts() {
 }
 
 #[test]
+fn pod_of_a_daemon_set_is_held_against_its_node_alone() {
+    let mut site = Site::default();
+    (0..200).for_each(|at| site.node(&format!("n{at:04}"), json!({})));
+    let named = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n0150"]}]});
+    let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [named]}});
+    site.pod("daemon", with(cpu("10m"), "affinity", json!({"nodeAffinity": required})));
+    let (decision, looks) = site.slices(Pace::with_slice(Duration::ZERO));
+    assert!(matches!(&decision, Some(Decision::Bind { node, .. }) if node == "n0150"), "{decision:?}");
+    assert!(looks < 10, "{looks} looks");
+}
+
+#[test]
 fn what_cannot_help_a_pod_does_not_wake_it() {
     let mut site = full(3);
     web(&mut site, "surplus", apart());
