@@ -108,8 +108,8 @@ struct Node {
     /// Deleted since its list was asked for: the list may still show them.
     gone: HashSet<String>,
     /// The API said of these, asked by name, that they are gone: the watch may still tell of them, from before. At most
-    /// [`MAX_TOMBSTONES`]: a node may ask about whatever it makes up.
-    buried: HashSet<String>,
+    /// [`MAX_TOMBSTONES`]: a node may ask about whatever it makes up. With whether the list of all pods has yet to name it.
+    buried: HashMap<String, bool>,
     /// Asked for by name; the list is not complete before it is known which pod has the name.
     asked: HashSet<String>,
 }
@@ -123,6 +123,8 @@ struct Pod {
     version: Option<u64>,
     terminating: bool,
     falsely_unready: bool,
+    /// The list of all pods has yet to name it.
+    unlisted: bool,
     /// Not said yet, because an object it names is not known yet.
     held: Option<Arc<Told>>,
 }
@@ -200,11 +202,29 @@ impl World {
         effects
     }
 
+    /// Names of all nodes. What a list of all pods begins and ends with is done node by node: all at once takes too long.
+    pub fn nodes(&self) -> Vec<String> {
+        self.nodes.keys().cloned().collect()
+    }
+
     /// A new list of all pods begins, newer than every one before, whatever its version: the API may have been put back.
-    pub fn relisted(&mut self) {
-        for view in self.nodes.values_mut() {
-            view.seeded_at = None;
-            view.pods.values_mut().for_each(|pod| pod.version = None);
+    pub fn relisted(&mut self, node: &str) {
+        let Some(view) = self.nodes.get_mut(node) else { return };
+        view.seeded_at = None;
+        for pod in view.pods.values_mut() {
+            (pod.version, pod.unlisted) = (None, true);
+        }
+        view.buried.values_mut().for_each(|unlisted| *unlisted = true);
+    }
+
+    /// The list names this pod, which has been applied.
+    pub fn listed(&mut self, node: &str, uid: &str) {
+        let Some(view) = self.nodes.get_mut(node) else { return };
+        if let Some(pod) = view.pods.get_mut(uid) {
+            pod.unlisted = false;
+        }
+        if let Some(unlisted) = view.buried.get_mut(uid) {
+            *unlisted = false;
         }
     }
 
@@ -217,7 +237,7 @@ impl World {
     fn doubt(&mut self, pod: &BoundPod) -> Option<Vec<Effect>> {
         let view = self.nodes.get_mut(&pod.node)?;
         let old = pod.version? <= view.seeded_at?;
-        if !old || view.pods.contains_key(pod.uid()) || view.buried.contains(pod.uid()) {
+        if !old || view.pods.contains_key(pod.uid()) || view.buried.contains_key(pod.uid()) {
             return None;
         }
         Some(ask(&mut view.asked, &pod.node, &pod.object.digest.key, pod.uid()).into_iter().collect())
@@ -256,27 +276,26 @@ impl World {
 
     /// The API, asked for a pod by name, has it no more. What the watch has still to tell of it is old.
     pub fn pod_gone(&mut self, node: &str, key: &ObjectKey, uid: &str) -> Vec<Effect> {
+        let pod = self.nodes.get(node).and_then(|view| view.pods.get(uid));
+        let unlisted = pod.is_some_and(|pod| pod.unlisted);
         let effects = self.pod_deleted(node, key, uid);
         if let Some(view) = self.nodes.get_mut(node) {
             // Beyond the bound the tombstones of the node's state hold it back.
             if view.buried.len() < MAX_TOMBSTONES {
-                view.buried.insert(uid.to_owned());
+                view.buried.insert(uid.to_owned(), unlisted);
             }
         }
         effects
     }
 
-    /// After a complete new list: pods that are known here and not in it. Each is to be looked up before it is
-    /// believed to be gone.
-    pub fn missing(&mut self, listed: &HashSet<String>) -> Vec<(String, ObjectKey, String)> {
+    /// After a complete new list: key and uid of the node's pods that it did not name. Each is to be looked up before it
+    /// is believed to be gone.
+    pub fn missing(&mut self, node: &str) -> Vec<(ObjectKey, String)> {
+        let Some(view) = self.nodes.get_mut(node) else { return Vec::new() };
         // Of what is not in the list the watch has nothing more to tell.
-        self.nodes.values_mut().for_each(|view| view.buried.retain(|uid| listed.contains(uid)));
-        let of_node = |(node, view): (&String, &Node)| {
-            let node = node.clone();
-            let missing: Vec<_> = view.pods.iter().filter(|(uid, _)| !listed.contains(*uid)).collect();
-            missing.into_iter().map(|(uid, pod)| (node.clone(), pod.key.clone(), uid.clone())).collect::<Vec<_>>()
-        };
-        self.nodes.iter().flat_map(of_node).collect()
+        view.buried.retain(|_, unlisted| !*unlisted);
+        let missing = view.pods.iter().filter(|(_, pod)| pod.unlisted);
+        missing.map(|(uid, pod)| (pod.key.clone(), uid.clone())).collect()
     }
 
     /// The node has connected: what was written about its pods while it was silent.
@@ -291,7 +310,7 @@ impl World {
         let BoundPod { node, object, refs, generation, version, terminating, mirror_of, falsely_unready } = pod;
         let Some(view) = self.nodes.get_mut(&node) else { return };
         let (key, uid) = (object.digest.key.clone(), object.digest.uid.clone());
-        if view.buried.contains(&uid) {
+        if view.buried.contains_key(&uid) {
             return;
         }
         // A watch tells of a deletion before it tells of a successor. What comes under a name that is taken is older
@@ -307,6 +326,7 @@ impl World {
         if old.is_some_and(|old| old.is_newer(generation, version, terminating)) {
             return;
         }
+        let unlisted = old.is_none_or(|old| old.unlisted);
         let old = old.map(|old| old.refs.clone()).unwrap_or_default();
         let refs: BTreeSet<ObjectKey> = refs
             .into_iter()
@@ -318,7 +338,7 @@ impl World {
         let held = Some(Told::new(object));
         let added = without(&refs, &old);
         let removed = without(&old, &refs);
-        let entered = Pod { key: key.clone(), refs, generation, version, terminating, falsely_unready, held };
+        let entered = Pod { key: key.clone(), refs, generation, version, terminating, falsely_unready, unlisted, held };
         view.pods.insert(uid.clone(), Box::new(entered));
         for name in added {
             self.need(&node, name, effects);

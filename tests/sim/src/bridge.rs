@@ -1,7 +1,7 @@
 //! A bridge process: follows the API with the real `World`, serves connections with the real session and work queue, and
 //! writes as the product's `reports` do. Forgets everything when it restarts.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use cloud_bridge::bridge::devices::Plan;
@@ -34,7 +34,7 @@ enum Question {
 /// How far the watch of pods is.
 #[derive(Debug)]
 enum Watch {
-    List { rest: VecDeque<Value>, listed: HashSet<String>, at: usize },
+    List { rest: VecDeque<Value>, at: usize },
     Live { at: usize },
 }
 
@@ -131,7 +131,7 @@ impl Bridge {
     /// The watch of pods has expired: it lists again. `lacking`: the list is cut short by mistake.
     pub fn relist(&mut self, api: &Api, lacking: bool) {
         self.watch = list(api);
-        self.world.relisted();
+        self.world.relisted(NODE);
         self.lied_to = lacking;
         if let Watch::List { rest, .. } = &mut self.watch
             && lacking
@@ -201,18 +201,16 @@ impl Bridge {
 
     fn follow_pods(&mut self, api: &Api) -> bool {
         match &mut self.watch {
-            Watch::List { rest, listed, at } => match rest.pop_front() {
+            Watch::List { rest, at } => match rest.pop_front() {
                 Some(pod) => {
                     let pod = slim(pod);
-                    if self.world.is_ours(pod.node()) {
-                        listed.insert(pod.uid().to_owned());
-                    }
+                    let (node, uid) = (pod.node().to_owned(), pod.uid().to_owned());
                     self.applied(pod, World::pod_applied);
+                    self.world.listed(&node, &uid);
                 }
                 None => {
-                    let (listed, at) = (std::mem::take(listed), *at);
-                    self.watch = Watch::Live { at };
-                    for (_, key, uid) in self.world.missing(&listed) {
+                    self.watch = Watch::Live { at: *at };
+                    for (key, uid) in self.world.missing(NODE) {
                         self.questions.push(Question::IsGone { key, uid });
                     }
                 }
@@ -565,7 +563,7 @@ fn write_devices(conn: &mut Conn, api: &mut Api, rng: &mut Rng) -> bool {
 
 fn list(api: &Api) -> Watch {
     let rest = api.pods.keys().map(|name| api.pod(name)).collect();
-    Watch::List { rest, listed: HashSet::new(), at: api.log.len() }
+    Watch::List { rest, at: api.log.len() }
 }
 
 /// Of some only the text is kept.

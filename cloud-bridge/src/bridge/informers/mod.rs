@@ -82,7 +82,8 @@ pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mp
         watches: HashMap::new(),
         counter: 0,
         news: sender,
-        listing: None,
+        listing: false,
+        unswept: Vec::new(),
         unseeded: HashSet::new(),
         seeding: false,
         admissions: Admissions::default(),
@@ -102,6 +103,10 @@ pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mp
         // Everything that follows from one event comes before the next.
         if !informers.effects.is_empty() {
             step("what follows from an event", || informers.carry_out());
+            continue;
+        }
+        if let Some(node) = informers.unswept.pop() {
+            step("the list of all pods", || informers.sweep(&node));
             continue;
         }
         // In any order: answers of an API in this process use up the step, and come by the thousand.
@@ -157,8 +162,10 @@ struct Informers {
     watches: HashMap<ObjectKey, (u64, JoinHandle<()>)>,
     counter: u64,
     news: mpsc::Sender<News>,
-    /// Uids of the list of all pods that is being read.
-    listing: Option<HashSet<String>>,
+    /// The list of all pods is being read.
+    listing: bool,
+    /// Nodes whose pods have yet to be made ready for such a list when it begins, or compared with it when it has ended.
+    unswept: Vec<String>,
     /// Nodes whose pods have yet to be asked for.
     unseeded: HashSet<String>,
     /// A list for nodes is under way.
@@ -340,30 +347,29 @@ impl Informers {
 
     fn pods(&mut self, event: Event<SlimPod>) {
         match event {
-            Event::Init => {
-                self.world.relisted();
-                self.listing = Some(HashSet::new());
-            }
+            Event::Init => (self.listing, self.unswept) = (true, self.world.nodes()),
             Event::InitApply(pod) => {
-                if let Some(listing) = &mut self.listing
-                    && self.world.is_ours(pod.node())
-                {
-                    listing.insert(pod.uid().to_owned());
-                }
+                let (node, uid) = (pod.node().to_owned(), pod.uid().to_owned());
                 self.pod(pod, World::pod_applied);
+                self.world.listed(&node, &uid);
             }
-            Event::InitDone => {
-                let listed = self.listing.take().unwrap_or_default();
-                // A list that lacks a pod is not yet a deletion: ask for each by name.
-                for (node, key, uid) in self.world.missing(&listed) {
-                    self.ask_if_gone(node, key, uid);
-                }
-            }
+            Event::InitDone => (self.listing, self.unswept) = (false, self.world.nodes()),
             Event::Apply(pod) => self.pod(pod, World::pod_applied),
             Event::Delete(pod) => {
                 let effects = self.world.pod_deleted(pod.node(), &pod.key(), pod.uid());
                 self.apply(effects);
             }
+        }
+    }
+
+    /// Does for the pods of one node what the begin or the end of a list asks for: nothing else happens before all are done.
+    fn sweep(&mut self, node: &str) {
+        if self.listing {
+            return self.world.relisted(node);
+        }
+        // A list that lacks a pod is not yet a deletion: ask for each by name.
+        for (key, uid) in self.world.missing(node) {
+            self.ask_if_gone(node.to_owned(), key, uid);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Which pods are on which node, and how many of them are ready. Pure.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A pod as the watch tells of it.
@@ -28,6 +28,8 @@ struct Pod {
     wanted: bool,
     ready: bool,
     restarts: u64,
+    /// Number of the list that showed it last.
+    list: u64,
 }
 
 /// All pods that are bound to any node: which nodes are ours may only be known later.
@@ -35,7 +37,8 @@ struct Pod {
 pub(super) struct Pods {
     pods: HashMap<Box<str>, Pod>,
     counts: HashMap<Arc<str>, Counts>,
-    listing: Option<HashSet<Box<str>>>,
+    /// Number of the newest list.
+    list: u64,
 }
 
 /// A node whose counts are others now, and restarts that were not there before.
@@ -51,19 +54,17 @@ impl Pods {
         if seen.node.is_empty() {
             return None;
         }
-        if let Some(listing) = &mut self.listing {
-            listing.insert(seen.uid.into());
-        }
         let (wanted, ready) = (!seen.ended, seen.ready && !seen.ended);
         let known = self.pods.get_mut(seen.uid);
         let Some(pod) = known else {
             let node =
                 self.counts.get_key_value(seen.node).map_or_else(|| seen.node.into(), |(node, _)| Arc::clone(node));
-            let pod = Pod { node: Arc::clone(&node), wanted, ready, restarts: seen.restarts };
+            let pod = Pod { node: Arc::clone(&node), wanted, ready, restarts: seen.restarts, list: self.list };
             self.counts.entry(Arc::clone(&node)).or_default().add(&pod);
             self.pods.insert(seen.uid.into(), pod);
             return Some((node, 0));
         };
+        pod.list = self.list;
         if (pod.wanted, pod.ready, pod.restarts) == (wanted, ready, seen.restarts) {
             return None;
         }
@@ -88,13 +89,13 @@ impl Pods {
 
     /// A list of all begins.
     pub(super) fn list(&mut self) {
-        self.listing = Some(HashSet::new());
+        self.list += 1;
     }
 
     /// What was not in the list is gone.
     pub(super) fn listed(&mut self) -> Vec<Touched> {
-        let Some(listed) = self.listing.take() else { return Vec::new() };
-        let lost: Vec<Box<str>> = self.pods.keys().filter(|uid| !listed.contains(*uid)).cloned().collect();
+        let lost = self.pods.iter().filter(|(_, pod)| pod.list < self.list).map(|(uid, _)| uid.clone());
+        let lost: Vec<Box<str>> = lost.collect();
         lost.iter().filter_map(|uid| self.gone(uid)).collect()
     }
 }

@@ -66,8 +66,24 @@ fn what_a_new_list_lacks_is_named_for_looking_up() {
     let mut world = world(&["a"]);
     world.pod_applied(pod("a", "p", &[]));
     world.pod_applied(pod("a", "q", &[]));
-    let listed = HashSet::from(["uid-p".to_owned()]);
-    assert_eq!(world.missing(&listed), [("a".to_owned(), key("Pod", "q"), "uid-q".to_owned())]);
+    assert_eq!(world.nodes(), ["a"]);
+    world.relisted("a");
+    world.pod_applied(pod("a", "p", &[]));
+    world.listed("a", "uid-p");
+    assert_eq!(world.missing("a"), [(key("Pod", "q"), "uid-q".to_owned())]);
+    assert!(world.missing("b").is_empty());
+}
+
+/// A node's own list may be older than the list of all pods: what only the former shows has to be looked up.
+#[test]
+fn pod_from_another_reading_is_missing_in_a_list() {
+    let mut world = world(&["a"]);
+    world.relisted("a");
+    world.pod_found(pod("a", "p", &[]));
+    world.pod_applied(pod("a", "q", &[]));
+    world.listed("a", "uid-q");
+    world.pod_found(BoundPod { generation: 2, ..pod("a", "q", &[]) });
+    assert_eq!(world.missing("a"), [(key("Pod", "p"), "uid-p".to_owned())]);
 }
 
 #[test]
@@ -127,7 +143,12 @@ fn g07_what_was_found_gone_is_not_brought_back_by_a_late_watch() {
     assert!(world.pod_applied(pod("a", "p", &[])).is_empty());
     assert_eq!(words(&world.pod_deleted("a", &key("Pod", "p"), "uid-p")), ["remove a p uid-p"]);
     world.pod_gone("a", &key("Pod", "p"), "uid-p");
-    assert!(world.missing(&HashSet::new()).is_empty());
+    world.relisted("a");
+    world.listed("a", "uid-p");
+    assert!(world.missing("a").is_empty());
+    assert!(world.nodes["a"].buried.contains_key("uid-p"), "the list is from before");
+    world.relisted("a");
+    assert!(world.missing("a").is_empty());
     assert!(world.nodes["a"].buried.is_empty(), "a list without it is the last word");
 }
 
@@ -149,7 +170,7 @@ fn g07_what_the_watch_tells_from_before_the_list_is_asked_for() {
     assert_eq!(words(&world.pod_applied(at("s", 8))), [""; 0], "asked already");
     assert_eq!(words(&world.pod_found(at("s", 8))), ["set a s uid-s"], "the list lacked it by mistake");
     assert_eq!(words(&world.pod_applied(at("t", 11))), ["set a t uid-t"], "newer than the list");
-    world.relisted();
+    world.relisted("a");
     assert_eq!(words(&world.pod_applied(at("u", 3))), ["set a u uid-u"], "an API that was put back to an older state");
 }
 
