@@ -43,6 +43,16 @@ impl Pace {
             self.since = Instant::now();
         }
     }
+
+    /// Collects items in such slices, a hundred thousand names for instance.
+    pub async fn collect<T, C: Default + Extend<T>>(&mut self, items: impl IntoIterator<Item = T>) -> C {
+        let mut all = C::default();
+        for item in items {
+            all.extend([item]);
+            self.look().await;
+        }
+        all
+    }
 }
 
 /// The items of a stream, in such slices: one that has many at hand, as a watch has the page of a list, holds up nobody else
@@ -125,6 +135,21 @@ mod tests {
         };
         futures::join!(items, other);
         told.into_inner()
+    }
+
+    #[tokio::test]
+    async fn collection_gives_way_after_each_slice() {
+        let mut pace = Pace::with_slice(Duration::ZERO);
+        let turns = RefCell::new(0);
+        let items = (0..3).map(|_| *turns.borrow());
+        let other = async {
+            for _ in 0..3 {
+                *turns.borrow_mut() += 1;
+                yield_now().await;
+            }
+        };
+        let (all, ()): (Vec<i32>, ()) = futures::join!(pace.collect(items), other);
+        assert_eq!(all, [0, 1, 2]);
     }
 
     #[tokio::test]

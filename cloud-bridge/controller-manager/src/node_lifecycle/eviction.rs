@@ -107,9 +107,9 @@ impl Evictions {
         self.cancel(key);
     }
 
-    pub(super) fn retain(&mut self, listed: &BTreeSet<ObjectKey>) {
-        let gone: Vec<ObjectKey> = self.pods.keys().filter(|key| !listed.contains(*key)).cloned().collect();
-        gone.iter().for_each(|key| self.gone(key));
+    /// Names of all pods.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.pods.keys()
     }
 
     fn look(&mut self, key: &ObjectKey, now: Duration) -> Option<(ObjectKey, String)> {
@@ -242,7 +242,8 @@ mod tests {
         assert_eq!(next(&mut evictions, 20).as_deref(), Some("p"));
         evictions.pod(key("p"), Pod { uid: "other".to_owned(), ..pod(json!([toleration("a", json!(10))])) }, s(50));
         assert_eq!(evictions.deadline(), Some(s(60)), "another pod of the name");
-        evictions.retain(&BTreeSet::new());
+        assert_eq!(evictions.keys().collect::<Vec<_>>(), [&key("p")]);
+        evictions.gone(&key("p"));
         assert_eq!(evictions.deadline(), None);
     }
 

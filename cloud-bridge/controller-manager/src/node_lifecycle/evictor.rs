@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use apimachinery::key::ObjectKey;
-use apimachinery::pace::in_slices;
+use apimachinery::pace::{Pace, in_slices};
 use apimachinery::well_known::PAGE;
 use futures::{Stream, StreamExt};
 use jiff::Timestamp;
@@ -110,7 +110,7 @@ async fn evict(client: Client, mut heard: UnboundedReceiver<News>) {
         start: Instant::now(),
         evictions: Evictions::default(),
         events: Recorder::new(client.clone()),
-        listed: BTreeSet::new(),
+        unlisted: BTreeSet::new(),
         tolerations: BTreeMap::new(),
         client,
     };
@@ -131,7 +131,7 @@ async fn evict(client: Client, mut heard: UnboundedReceiver<News>) {
                 }
             }
             Some(event) = next(&mut pods) => match event {
-                Ok(seen) => evictor.seen(seen),
+                Ok(seen) => evictor.seen(seen).await,
                 Err(error) => log::warn!("watching the pods of tainted nodes: {error}"),
             },
             () = sleep_until(due) => evictor.delete_next().await,
@@ -152,7 +152,8 @@ struct Evictor {
     start: Instant,
     evictions: Evictions,
     events: Recorder,
-    listed: BTreeSet<ObjectKey>,
+    /// What was known when a list began and was not named by it so far.
+    unlisted: BTreeSet<ObjectKey>,
     /// Those that pods share, by their JSON.
     tolerations: BTreeMap<String, Arc<Vec<Value>>>,
 }
@@ -169,15 +170,19 @@ impl Evictor {
         self.tolerations.clear();
     }
 
-    fn seen(&mut self, seen: Watched<SlimPod>) {
+    async fn seen(&mut self, seen: Watched<SlimPod>) {
+        let mut pace = Pace::default();
         match seen {
-            Watched::Init => self.listed.clear(),
+            Watched::Init => self.unlisted = pace.collect(self.evictions.keys().cloned()).await,
             Watched::InitApply(pod) => {
-                self.listed.insert(pod.key());
+                self.unlisted.remove(&pod.key());
                 self.put(pod);
             }
             Watched::InitDone => {
-                self.evictions.retain(&std::mem::take(&mut self.listed));
+                for key in std::mem::take(&mut self.unlisted) {
+                    self.evictions.gone(&key);
+                    pace.look().await;
+                }
                 self.tolerations.retain(|_, shared| Arc::strong_count(shared) > 1);
             }
             Watched::Apply(pod) => self.put(pod),

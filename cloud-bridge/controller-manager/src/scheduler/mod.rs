@@ -24,7 +24,7 @@ mod tests;
 mod volumes;
 mod writes;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::pin::pin;
 
 use futures::StreamExt as _;
@@ -98,7 +98,7 @@ pub async fn run(client: Client) {
             biased;
             Some((kind, event)) = watched.next() => {
                 match event {
-                    Ok(event) => scheduler.watched(kind, event),
+                    Ok(event) => scheduler.watched(kind, event, &mut pace).await,
                     Err(error) => log::warn!("scheduler: watching {kind:?}s: {error}"),
                 }
                 pace.look().await;
@@ -123,7 +123,7 @@ struct Scheduler {
     writer: Writer,
     start: Instant,
     /// What was known when the lists that are under way began, and was not named by them so far.
-    unlisted: BTreeMap<Kind, HashSet<PodKey>>,
+    unlisted: BTreeMap<Kind, BTreeSet<PodKey>>,
     /// Kinds of which a list has ended.
     known: HashSet<Kind>,
 }
@@ -136,9 +136,12 @@ impl Scheduler {
         self.start.checked_add(due)
     }
 
-    fn watched(&mut self, kind: Kind, event: Event<DynamicObject>) {
+    async fn watched(&mut self, kind: Kind, event: Event<DynamicObject>, pace: &mut Pace) {
         match event {
-            Event::Init => drop(self.unlisted.insert(kind, self.known_keys(kind))),
+            Event::Init => {
+                let known: BTreeSet<_> = pace.collect(known_keys(&self.cluster, kind)).await;
+                self.unlisted.insert(kind, known);
+            }
             Event::InitApply(object) => {
                 self.unlisted.entry(kind).or_default().remove(&key(&object));
                 self.put(kind, &object);
@@ -146,6 +149,7 @@ impl Scheduler {
             Event::InitDone => {
                 for key in self.unlisted.remove(&kind).unwrap_or_default() {
                     self.gone(kind, &key);
+                    pace.look().await;
                 }
                 self.cluster.stir();
                 self.known.insert(kind);
@@ -200,21 +204,6 @@ impl Scheduler {
         }
     }
 
-    /// What is known of a kind.
-    fn known_keys(&self, kind: Kind) -> HashSet<PodKey> {
-        let picture = &self.cluster.picture;
-        let named = |name: &String| (String::new(), name.clone());
-        match kind {
-            Kind::Pod => self.cluster.pod_keys().cloned().collect(),
-            Kind::Node => picture.nodes.keys().map(named).collect(),
-            Kind::Claim => picture.volumes.claim_keys().cloned().collect(),
-            Kind::Volume => picture.volumes.volume_names().map(named).collect(),
-            Kind::Class => picture.volumes.class_names().map(named).collect(),
-            Kind::Namespace => picture.namespaces.keys().map(named).collect(),
-            Kind::Budget => picture.budgets.keys().cloned().collect(),
-        }
-    }
-
     /// Does what is to be done for the pod that is next.
     async fn act(&mut self) {
         match self.cluster.next(self.start.elapsed(), &mut Pace::default()).await {
@@ -244,6 +233,21 @@ impl Scheduler {
             }
             Some(Decision::Nothing) | None => {}
         }
+    }
+}
+
+/// What is known of a kind.
+fn known_keys(cluster: &Cluster, kind: Kind) -> Box<dyn Iterator<Item = PodKey> + Send + '_> {
+    let picture = &cluster.picture;
+    let named = |name: &String| (String::new(), name.clone());
+    match kind {
+        Kind::Pod => Box::new(cluster.pod_keys().cloned()),
+        Kind::Node => Box::new(picture.nodes.keys().map(named)),
+        Kind::Claim => Box::new(picture.volumes.claim_keys().cloned()),
+        Kind::Volume => Box::new(picture.volumes.volume_names().map(named)),
+        Kind::Class => Box::new(picture.volumes.class_names().map(named)),
+        Kind::Namespace => Box::new(picture.namespaces.keys().map(named)),
+        Kind::Budget => Box::new(picture.budgets.keys().cloned()),
     }
 }
 

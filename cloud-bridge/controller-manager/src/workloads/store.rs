@@ -82,8 +82,8 @@ pub(crate) struct Store<T> {
     index: Index,
     /// The uids of objects that a write removed and of which the watch has yet to tell.
     removed: BTreeSet<String>,
-    /// What was known when a list began and was not named by it so far, while it lasts.
-    unlisted: Option<BTreeSet<Key>>,
+    /// Places of what was known when a list began and was not named by it so far, while it lasts.
+    unlisted: Option<Vec<bool>>,
     complete: bool,
 }
 
@@ -236,7 +236,15 @@ impl<T: Cached> Store<T> {
         });
         let key = Arc::new(key);
         self.names.insert(Arc::clone(&key), place);
+        self.is_listed(place);
         (key, place)
+    }
+
+    /// What is in this place does not go at the end of the list.
+    fn is_listed(&mut self, place: usize) {
+        if let Some(unlisted) = self.unlisted.as_mut().and_then(|unlisted| unlisted.get_mut(place)) {
+            *unlisted = false;
+        }
     }
 
     /// A write removed the object with this uid.
@@ -252,18 +260,22 @@ impl<T: Cached> Store<T> {
     pub(crate) fn watched(&mut self, event: Event<T>, now: Now) -> Vec<Seen> {
         match event {
             Event::Init => {
-                self.unlisted = Some(self.names.keys().cloned().collect());
+                self.unlisted = Some(self.places.iter().map(Option::is_some).collect());
                 Vec::new()
             }
             Event::InitApply(object) => {
-                if let Some(unlisted) = &mut self.unlisted {
-                    unlisted.remove(&key_of(object.meta()));
+                if let Some(place) = self.names.get(&key_of(object.meta())).copied() {
+                    self.is_listed(place);
                 }
                 self.put(object, now).into_iter().collect()
             }
             Event::InitDone => {
                 // Nothing was written while the list lasted, so that what it leaves out is gone.
-                let missing = self.unlisted.take().unwrap_or_default();
+                let unlisted = self.unlisted.take().unwrap_or_default();
+                let missing = self.places.iter().zip(unlisted).filter_map(|(object, unlisted)| {
+                    object.as_ref().filter(|_| unlisted).map(|object| key_of(object.meta()))
+                });
+                let missing: Vec<ObjectKey> = missing.collect();
                 self.removed.clear();
                 self.complete = true;
                 missing.iter().filter_map(|key| self.forget(key)).collect()
@@ -366,5 +378,17 @@ mod tests {
         assert_eq!(gone.len(), 1);
         assert_eq!((gone[0].key.name.as_str(), gone[0].owners[0].uid.as_str(), gone[0].gone), ("a", "d", true));
         assert!(store.owned_by("d").next().is_none());
+    }
+
+    #[test]
+    fn new_object_in_a_free_place_survives_the_list() {
+        let now = Now::default();
+        let mut store = listed(vec![set("a", "1", 1, None), set("b", "2", 2, None)]);
+        store.watched(Event::Init, now);
+        assert!(store.remove(&key_of(&set("a", "1", 1, None).metadata), "1").is_some());
+        assert!(store.watched(Event::InitApply(set("c", "3", 3, None)), now).len() == 1, "in the place of a");
+        let gone = store.watched(Event::InitDone, now);
+        assert_eq!(gone.iter().map(|seen| seen.key.name.as_str()).collect::<Vec<_>>(), ["b"]);
+        assert_eq!(names(store.in_namespace("ns").collect()), ["c"]);
     }
 }
