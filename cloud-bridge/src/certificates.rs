@@ -18,6 +18,8 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::pki::authority::Authority;
+use apimachinery::pace::in_slices;
+use apimachinery::well_known::PAGE;
 
 /// The signer that this is.
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
@@ -33,7 +35,8 @@ const PENDING: Duration = Duration::from_secs(24 * 3600);
 /// Runs until dropped.
 pub async fn run(client: Client, authority: Arc<Authority>) {
     let api: Api<CertificateSigningRequest> = Api::all(client);
-    let mut requests = pin!(watcher(api.clone(), watcher::Config::default()).default_backoff());
+    let mut requests =
+        pin!(in_slices(watcher(api.clone(), watcher::Config::default().page_size(PAGE)).default_backoff()));
     // When each is to go, and its uid. By the clock that runs: those of before the start have their time again.
     let mut ends: BTreeMap<String, (Instant, String)> = BTreeMap::new();
     loop {

@@ -24,6 +24,8 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::events::{self, Recorder};
+use apimachinery::pace::in_slices;
+use apimachinery::well_known::PAGE;
 use volume::{Data, Released, released};
 pub(crate) use volume::{Order, PROVISIONER, name, volume};
 
@@ -50,7 +52,7 @@ pub async fn run(client: Client, nodes: Arc<dyn Nodes>) {
         log::warn!("storage class {CLASS}: {error}");
     }
     let all: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<PersistentVolume>(&()));
-    let mut volumes = pin!(watcher(all, watcher::Config::default()).default_backoff());
+    let mut volumes = pin!(in_slices(watcher(all, watcher::Config::default().page_size(PAGE)).default_backoff()));
     let mut reclaimer = Reclaimer::new(client, nodes);
     loop {
         let due = reclaimer.due();

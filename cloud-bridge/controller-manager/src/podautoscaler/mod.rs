@@ -23,8 +23,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apimachinery::key::ObjectKey;
+use apimachinery::pace::in_slices;
 use apimachinery::panics;
 use apimachinery::selector::LabelSelector;
+use apimachinery::well_known::PAGE;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
@@ -69,7 +71,7 @@ type Done = (ObjectKey, Arc<HorizontalPodAutoscaler>, Step);
 /// Runs until dropped.
 pub async fn run(client: Client, options: Options) {
     let all: Api<HorizontalPodAutoscaler> = Api::all(client.clone());
-    let mut watched = pin!(watcher(all, watcher::Config::default()).default_backoff());
+    let mut watched = pin!(in_slices(watcher(all, watcher::Config::default().page_size(PAGE)).default_backoff()));
     let events = Recorder::new(client.clone());
     let mut controller = Controller { client, options, start: Instant::now(), known: BTreeMap::new(), events };
     let mut steps: FuturesUnordered<BoxFuture<'static, Done>> = FuturesUnordered::new();

@@ -22,6 +22,8 @@ use super::peers::{Change, Following, Known, Name, Peers};
 use crate::bridge::pod_references::{POLICY_PEERS, POLICY_VIEW};
 use crate::bridge::policy_view::{PeerSelector, peer_views, policy_view};
 use crate::bridge::world::{Group, Told};
+use apimachinery::pace::in_slices;
+use apimachinery::well_known::PAGE;
 
 /// Between two times that nodes are told of changes: what comes meanwhile goes together.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -41,7 +43,7 @@ pub(super) async fn watch_policy_views(
         "" => Api::all_with(client, &resource),
         namespace => Api::namespaced_with(client, namespace, &resource),
     };
-    let mut policies = pin!(watcher(api, watcher::Config::default()).default_backoff());
+    let mut policies = pin!(in_slices(watcher(api, watcher::Config::default().page_size(PAGE)).default_backoff()));
     let mut group = Views::new(&key.namespace);
     let mut following: Option<Following> = None;
     let mut next = Instant::now();
