@@ -124,7 +124,7 @@ async fn evict(client: Client, mut heard: UnboundedReceiver<News>) {
                 evictor.taints(&node, taints);
                 if !evictor.evictions.is_needed() {
                     pods = None;
-                    evictor.forget_pods();
+                    evictor.forget_pods().await;
                 } else if pods.is_none() {
                     let api: Api<SlimPod> = Api::all(evictor.client.clone());
                     pods = Some(in_slices(watcher(api, watcher::Config::default().page_size(PAGE)).default_backoff()).boxed());
@@ -165,8 +165,14 @@ impl Evictor {
         }
     }
 
-    fn forget_pods(&mut self) {
-        self.evictions = Evictions::default();
+    /// Forgets all pods, in slices: no node is tainted, so nothing else is known.
+    async fn forget_pods(&mut self) {
+        let mut pace = Pace::default();
+        let known: Vec<ObjectKey> = pace.collect(self.evictions.keys().cloned()).await;
+        for key in known {
+            self.evictions.gone(&key);
+            pace.look().await;
+        }
         self.tolerations.clear();
     }
 
