@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use apimachinery::selector::selects;
 use edge_protocol::json::SetField;
 use edge_protocol::message::{Object, ObjectKey};
+use edge_protocol::weight::weight;
 use kube::api::DynamicObject;
 use ring::digest;
 use serde_json::{Map, Value, json};
@@ -23,6 +24,7 @@ use crate::pki::authority::hex;
 
 /// A policy's text is no longer than this; the API takes objects of 1.5 MiB.
 const TEXT: usize = 1 << 20;
+const TOO_LARGE: &str = "it is larger than a node takes";
 /// Pods of one portion, on the average, and portions at most.
 const PORTION: usize = 64;
 const PORTIONS: usize = 256;
@@ -43,6 +45,8 @@ pub(super) struct PeerSelector {
     pods: Value,
     /// Numbers of its pods' named ports are asked for.
     pub(super) named: bool,
+    /// Bytes that it takes.
+    pub(super) size: usize,
 }
 
 /// A pod that may be a peer.
@@ -98,10 +102,10 @@ pub(super) fn policy_view(policy: &DynamicObject, namespaces: &BTreeMap<String, 
         return PolicyText::default();
     };
     let from = &policy.data["spec"];
-    let mut reader = Reader { own: &own, namespaces, peers: BTreeMap::new() };
-    let spec = reader.spec(from).and_then(|spec| {
-        if spec.to_string().len() > TEXT { Err("it is larger than a node takes".to_owned()) } else { Ok(spec) }
-    });
+    let mut reader = Reader { own: &own, namespaces, peers: BTreeMap::new(), room: TEXT };
+    let spec = reader
+        .spec(from)
+        .and_then(|spec| if spec.to_string().len() > TEXT { Err(TOO_LARGE.to_owned()) } else { Ok(spec) });
     let spec = spec.unwrap_or_else(|why| {
         reader.peers.clear();
         let mut spec = json!({ "unreadable": why });
@@ -119,6 +123,8 @@ struct Reader<'a> {
     own: &'a str,
     namespaces: &'a BTreeMap<String, Value>,
     peers: BTreeMap<String, PeerSelector>,
+    /// Bytes of peers that may still come: each may name all namespaces there are.
+    room: usize,
 }
 
 impl Reader<'_> {
@@ -174,7 +180,7 @@ impl Reader<'_> {
         }
         // Only pods have names for ports: all of them, where the rule says nobody.
         let (named, numbers): (Vec<Value>, Vec<Value>) = ports.into_iter().flatten().partition(named);
-        let all = self.pods(None, json!({}), true);
+        let all = self.pods(None, json!({}), true)?;
         put(Some(named), Some(vec![all]));
         if !numbers.is_empty() {
             put(Some(numbers), None);
@@ -196,55 +202,63 @@ impl Reader<'_> {
             _ if !block.is_null() => Err("a peer is a range of addresses and pods".to_owned()),
             (pods, None) => {
                 let own = BTreeSet::from([self.own.to_owned()]);
-                Ok(self.pods(Some(own), pods.unwrap_or_else(|| json!({})), named))
+                self.pods(Some(own), pods.unwrap_or_else(|| json!({})), named)
             }
             (pods, Some(spaces)) => {
                 let all = spaces.as_object().is_some_and(|spaces| spaces.values().all(is_empty));
                 let matching = self.namespaces.iter().filter(|(_, labels)| selects(&spaces, labels));
                 let matching = (!all).then(|| matching.map(|(name, _)| name.clone()).collect());
-                Ok(self.pods(matching, pods.unwrap_or_else(|| json!({})), named))
+                self.pods(matching, pods.unwrap_or_else(|| json!({})), named)
             }
         }
     }
 
-    fn pods(&mut self, namespaces: Option<BTreeSet<String>>, pods: Value, named: bool) -> Value {
+    fn pods(&mut self, namespaces: Option<BTreeSet<String>>, pods: Value, named: bool) -> Result<Value, String> {
         let mut view = json!({ "podSelector": pods });
         if let Some(namespaces) = &namespaces {
             view.set("namespaces", json!(namespaces));
         }
-        let digest = digest::digest(&digest::SHA256, view.to_string().as_bytes());
+        let text = view.to_string();
+        self.room = self.room.checked_sub(text.len()).ok_or_else(|| TOO_LARGE.to_owned())?;
+        let digest = digest::digest(&digest::SHA256, text.as_bytes());
         let id = hex(digest.as_ref().get(..10).unwrap_or_default());
         view.set("id", id.as_str().into());
-        let peer = self.peers.entry(id).or_insert(PeerSelector { namespaces, pods, named });
+        let size = weight(&text);
+        let peer = self.peers.entry(id).or_insert(PeerSelector { namespaces, pods, named, size });
         peer.named |= named;
-        view
+        Ok(view)
     }
 }
 
-/// Pods as nodes are told them, in portions by their nodes; each with the ids of the peers that it is.
-pub(super) fn peer_views<'a>(
+/// Pods as nodes are told them, in portions by their nodes; each with the ids of the peers that it is. One portion after
+/// another is made.
+pub(super) fn peer_views<'a, S: AsRef<str> + 'a>(
     namespace: &str,
-    pods: impl ExactSizeIterator<Item = (&'a PeerPod, &'a [String])>,
+    pods: impl ExactSizeIterator<Item = (&'a PeerPod, &'a [S])>,
     named: impl Fn(&str) -> bool,
-) -> Vec<Object> {
+) -> impl Iterator<Item = Object> {
     let count = (pods.len() / PORTION).next_power_of_two().min(PORTIONS);
-    let mut portions: BTreeMap<usize, Vec<Value>> = BTreeMap::new();
+    let mut portions: BTreeMap<usize, Vec<_>> = BTreeMap::new();
     for (pod, peers) in pods {
         let digest = digest::digest(&digest::SHA256, pod.node.as_bytes());
         let portion = digest.as_ref().first().map_or(0, |byte| usize::from(*byte)) % count;
-        let mut view = json!({ "node": pod.node, "ips": pod.ips, "peers": peers });
-        if !pod.ports.is_empty() && peers.iter().any(|id| named(id)) {
+        portions.entry(portion).or_default().push((pod, peers));
+    }
+    let view = move |(pod, peers): (&PeerPod, &[S])| {
+        let ids: Vec<&str> = peers.iter().map(AsRef::as_ref).collect();
+        let mut view = json!({ "node": pod.node, "ips": pod.ips, "peers": ids });
+        if !pod.ports.is_empty() && ids.iter().any(|id| named(id)) {
             view.set("ports", json!(pod.ports));
         }
-        portions.entry(portion).or_default().push(view);
-    }
-    let made = |(portion, pods): (usize, Vec<Value>)| {
+        view
+    };
+    portions.into_iter().map(move |(portion, pods)| {
         let name = format!("{portion}-of-{count}");
         let uid = format!("policy-peers-{namespace}-{name}");
         let key = ObjectKey { kind: POLICY_PEERS.into(), namespace: namespace.to_owned(), name };
+        let pods: Vec<Value> = pods.into_iter().map(&view).collect();
         made_object(key, uid, json!({ "kind": POLICY_PEERS, "pods": pods }))
-    };
-    portions.into_iter().map(made).collect()
+    })
 }
 
 fn port(from: &Value) -> Result<Value, String> {

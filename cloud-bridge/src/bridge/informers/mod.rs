@@ -12,6 +12,7 @@ mod claims;
 pub(super) mod command;
 mod effects;
 mod gone;
+mod kept_policies;
 mod labels;
 mod look_up;
 mod object;

@@ -3,12 +3,14 @@
 //! by their labels, the one of all [`Peers`].
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use edge_protocol::message::ObjectKey;
-use futures::StreamExt;
+use apimachinery::pace::{Pace, in_slices};
+use apimachinery::well_known::PAGE;
+use edge_protocol::message::{Object, ObjectKey};
+use futures::{Stream, StreamExt};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject};
@@ -17,18 +19,27 @@ use kube::runtime::watcher::{self, Event, watcher};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
+use super::kept_policies::{Kept, PolicyPeers, more, more_key};
 use super::object::{News, What, watch_failure};
 use super::peers::{Change, Following, Known, Name, Peers};
 use crate::bridge::pod_references::{POLICY_PEERS, POLICY_VIEW};
 use crate::bridge::policy_view::{PeerSelector, peer_views, policy_view};
 use crate::bridge::world::{Group, Told};
-use apimachinery::pace::in_slices;
-use apimachinery::well_known::PAGE;
 
 /// Between two times that nodes are told of changes: what comes meanwhile goes together.
 const PAUSE: Duration = Duration::from_millis(200);
 /// As many times as long as it took to find out what to tell: many policies take this share of the bridge at most.
 const SHARE: u32 = 20;
+/// Between two times that all policies are read because some had no room before.
+const AGAIN: Duration = Duration::from_secs(30);
+/// Of how many peers that the policies of a namespace mean a pod may be one. Nodes do not let it in as any other.
+const PEERS_OF_A_POD: usize = 32;
+
+type Seen = Result<Event<DynamicObject>, watcher::Error>;
+
+fn read(api: &Api<DynamicObject>) -> Pin<Box<dyn Stream<Item = Seen> + Send>> {
+    in_slices(watcher(api.clone(), watcher::Config::default().page_size(PAGE)).default_backoff()).boxed()
+}
 
 /// Follows until aborted.
 pub(super) async fn watch_policy_views(
@@ -43,7 +54,8 @@ pub(super) async fn watch_policy_views(
         "" => Api::all_with(client, &resource),
         namespace => Api::namespaced_with(client, namespace, &resource),
     };
-    let mut policies = pin!(in_slices(watcher(api, watcher::Config::default().page_size(PAGE)).default_backoff()));
+    let mut policies = read(&api);
+    let mut again = Instant::now() + AGAIN;
     let mut group = Views::new(&key.namespace);
     let mut following: Option<Following> = None;
     let mut next = Instant::now();
@@ -78,13 +90,20 @@ pub(super) async fn watch_policy_views(
                 group.note(change);
                 continue;
             }
+            () = sleep_until(again), if group.wants_reading => {
+                group.wants_reading = false;
+                policies = read(&api);
+                again = Instant::now() + AGAIN;
+                continue;
+            }
             () = sleep_until(next), if due => {}
         }
         let begun = Instant::now();
-        let told = match &following {
-            Some(following) => following.with(|known| group.now(known)),
-            None => group.now(&Known::default()),
-        };
+        let mut pace = Pace::default();
+        while know(following.as_ref(), |known| group.step(known)) {
+            pace.look().await;
+        }
+        let told = know(following.as_ref(), |known| group.told(known));
         next = Instant::now() + PAUSE.max(begun.elapsed() * SHARE);
         if group.means_pods() && following.is_none() {
             // Told when they are known.
@@ -102,32 +121,50 @@ pub(super) async fn watch_policy_views(
     }
 }
 
+/// Looks at what is known of pods and namespaces now.
+fn know<T>(following: Option<&Following>, look: impl FnOnce(&Known) -> T) -> T {
+    match following {
+        Some(following) => following.with(look),
+        None => look(&Known::default()),
+    }
+}
+
 /// What nodes are told of a namespace, or of all.
 struct Views {
     namespace: String,
-    policies: BTreeMap<Name, DynamicObject>,
-    listing: Option<BTreeMap<Name, DynamicObject>>,
+    kept: Kept,
+    listing: Option<Kept>,
     read: bool,
-    /// Policies or namespaces.
-    changed: bool,
+    /// Some policies had no room, and there may be some now.
+    wants_reading: bool,
+    changed_policies: BTreeSet<Name>,
+    changed_peers: bool,
     changed_pods: BTreeSet<Name>,
-    peers: BTreeMap<String, PeerSelector>,
+    peers: BTreeMap<Arc<str>, Peer>,
     /// Which peers a pod is; none that are none.
-    matched: BTreeMap<Name, Vec<String>>,
+    matched: BTreeMap<Name, Vec<Arc<str>>>,
     said: Group,
     /// Nothing was told yet: also that there is none is news.
     first: bool,
 }
 
+struct Peer {
+    selector: Arc<PeerSelector>,
+    /// Whose policies mean it; of several the first.
+    namespace: String,
+}
+
 impl Views {
     fn new(namespace: &str) -> Self {
-        let (policies, changed_pods, peers, matched, said) = Default::default();
+        let (kept, changed_policies, changed_pods, peers, matched, said) = Default::default();
         Self {
             namespace: namespace.to_owned(),
-            policies,
+            kept,
             listing: None,
             read: false,
-            changed: false,
+            wants_reading: false,
+            changed_policies,
+            changed_peers: false,
             changed_pods,
             peers,
             matched,
@@ -137,78 +174,108 @@ impl Views {
     }
 
     /// An error, if that is what came.
-    fn take(&mut self, event: Result<Event<DynamicObject>, watcher::Error>) -> Option<watcher::Error> {
-        let name = |object: &DynamicObject| {
-            let metadata = &object.metadata;
-            (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
-        };
-        match event {
-            Ok(Event::Init) => self.listing = Some(BTreeMap::new()),
-            Ok(Event::InitApply(object)) => {
-                self.listing.get_or_insert_default().insert(name(&object), slim(object));
+    fn take(&mut self, event: Seen) -> Option<watcher::Error> {
+        let changed = match event {
+            Ok(Event::Init) => {
+                self.listing = Some(Kept::default());
+                return None;
+            }
+            Ok(Event::InitApply(policy)) => {
+                self.listing.get_or_insert_default().put(policy);
+                return None;
             }
             Ok(Event::InitDone) => {
-                self.policies = self.listing.take().unwrap_or_default();
-                (self.read, self.changed) = (true, true);
+                let old = std::mem::replace(&mut self.kept, self.listing.take().unwrap_or_default());
+                self.changed_policies.extend(old.names().chain(self.kept.names()));
+                self.read = true;
+                return None;
             }
-            Ok(Event::Apply(object)) => {
-                self.policies.insert(name(&object), slim(object));
-                self.changed = true;
-            }
-            Ok(Event::Delete(object)) => {
-                self.policies.remove(&name(&object));
-                self.changed = true;
-            }
+            Ok(Event::Apply(policy)) => self.kept.put(policy),
+            Ok(Event::Delete(policy)) => self.kept.forget(&policy),
             Err(error) => return Some(error),
-        }
+        };
+        self.wants_reading |= self.kept.is_over(&changed.0);
+        self.changed_policies.insert(changed);
         None
     }
 
     fn note(&mut self, change: Change) {
         match change {
             Change::Pod(name) => drop(self.changed_pods.insert(name)),
-            Change::All => self.changed = true,
+            Change::All => {
+                self.changed_policies.extend(self.kept.meaning_pods().cloned());
+                self.changed_peers = true;
+            }
         }
     }
 
     fn is_due(&self) -> bool {
-        self.read && (self.first || self.changed || !self.changed_pods.is_empty())
+        let changed = self.changed_peers || !self.changed_policies.is_empty() || !self.changed_pods.is_empty();
+        self.read && (self.first || changed)
     }
 
     fn means_pods(&self) -> bool {
         !self.peers.is_empty()
     }
 
-    fn now(&mut self, known: &Known) -> Group {
-        let pods = std::mem::take(&mut self.changed_pods);
-        if std::mem::take(&mut self.changed) {
-            self.say_policies(known);
+    /// Finds out a small part of what is to be told; false when nothing is left.
+    fn step(&mut self, known: &Known) -> bool {
+        if let Some(name) = self.changed_policies.pop_first() {
+            self.view_policy(&name, known);
+            self.changed_peers = true;
+        } else if std::mem::take(&mut self.changed_peers) {
+            self.gather_peers();
             self.matched.clear();
-            known.pods.keys().for_each(|name| self.match_pod(name, known));
+            self.changed_pods = known.pods.keys().cloned().collect();
+        } else if let Some(name) = self.changed_pods.pop_first() {
+            self.match_pod(&name, known);
         } else {
-            pods.iter().for_each(|name| self.match_pod(name, known));
+            return false;
         }
-        self.say_peers(known);
-        self.said.iter().map(|(key, object)| (key.clone(), Arc::clone(object))).collect()
+        true
     }
 
-    fn say_policies(&mut self, known: &Known) {
-        self.peers.clear();
-        let mut views = Vec::new();
-        for policy in self.policies.values() {
-            let text = policy_view(policy, &known.namespaces);
-            views.extend(text.view);
-            for (id, peer) in text.peers {
-                let named = peer.named;
-                self.peers.entry(id).or_insert(peer).named |= named;
+    fn view_policy(&mut self, name: &Name, known: &Known) {
+        let text = self.kept.read(name).map(|policy| policy_view(&policy, &known.namespaces)).unwrap_or_default();
+        let peers: PolicyPeers = text.peers.into_iter().map(|(id, peer)| (id.into(), Arc::new(peer))).collect();
+        let view = text.view.map(Told::packed);
+        let size = view.as_ref().map(|view| view.text().text().len());
+        match view.filter(|_| self.kept.viewed(name, size.unwrap_or_default(), peers)) {
+            Some(view) => tell(&mut self.said, view),
+            None => {
+                let (namespace, name) = name.clone();
+                self.said.remove(&ObjectKey { kind: POLICY_VIEW.into(), namespace, name });
             }
         }
-        self.say(POLICY_VIEW, views);
+        if self.kept.is_over(&name.0) {
+            tell(&mut self.said, Told::packed(more(&name.0)));
+        } else {
+            self.said.remove(&more_key(&name.0));
+        }
+    }
+
+    fn gather_peers(&mut self) {
+        self.peers.clear();
+        for (namespace, id, selector) in self.kept.peers() {
+            let new = || Peer { selector: Arc::clone(selector), namespace: namespace.to_owned() };
+            let peer = self.peers.entry(Arc::clone(id)).or_insert_with(new);
+            if selector.named {
+                peer.selector = Arc::clone(selector);
+            }
+        }
     }
 
     fn match_pod(&mut self, name: &Name, known: &Known) {
         let Some(pod) = known.pods.get(name) else { return drop(self.matched.remove(name)) };
-        let is: Vec<String> = self.peers.iter().filter(|(_, peer)| peer.is(pod)).map(|(id, _)| id.clone()).collect();
+        let mut of_namespaces: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut is = Vec::new();
+        for (id, peer) in self.peers.iter().filter(|(_, peer)| peer.selector.is(pod)) {
+            let count = of_namespaces.entry(&peer.namespace).or_default();
+            *count += 1;
+            if *count <= PEERS_OF_A_POD {
+                is.push(Arc::clone(id));
+            }
+        }
         if is.is_empty() {
             self.matched.remove(name);
         } else {
@@ -216,100 +283,33 @@ impl Views {
         }
     }
 
-    fn say_peers(&mut self, known: &Known) {
+    /// Everything that nodes are to be told.
+    fn told(&mut self, known: &Known) -> Group {
         let found = self.matched.iter().filter_map(|(name, ids)| Some((known.pods.get(name)?, ids.as_slice())));
         let found: Vec<_> = found.collect();
-        let named = |id: &str| self.peers.get(id).is_some_and(|peer| peer.named);
-        let views = peer_views(&self.namespace, found.into_iter(), named);
-        self.say(POLICY_PEERS, views);
-    }
-
-    /// From now on these are all of the kind.
-    fn say(&mut self, kind: &str, views: Vec<edge_protocol::message::Object>) {
-        let keys: BTreeSet<ObjectKey> = views.iter().map(|view| view.digest.key.clone()).collect();
-        self.said.retain(|key, _| key.kind != kind || keys.contains(key));
-        for view in views {
-            if self.said.get(&view.digest.key).is_none_or(|said| said.digest != view.digest) {
-                self.said.insert(view.digest.key.clone(), Told::new(view));
+        let named = |id: &str| self.peers.get(id).is_some_and(|peer| peer.selector.named);
+        let mut gone: BTreeSet<ObjectKey> = self.said.keys().filter(|key| key.kind == POLICY_PEERS).cloned().collect();
+        for view in peer_views(&self.namespace, found.into_iter(), named) {
+            gone.remove(&view.digest.key);
+            if is_news(&self.said, &view) {
+                tell(&mut self.said, Told::packed(view));
             }
         }
+        gone.iter().for_each(|key| drop(self.said.remove(key)));
+        self.said.iter().map(|(key, object)| (key.clone(), Arc::clone(object))).collect()
     }
 }
 
-/// Without what nobody here reads.
-fn slim(mut object: DynamicObject) -> DynamicObject {
-    (object.metadata.managed_fields, object.metadata.annotations) = (None, None);
-    object
+fn is_news(said: &Group, view: &Object) -> bool {
+    said.get(&view.digest.key).is_none_or(|said| said.digest != view.digest)
+}
+
+/// What was told and has not changed stays the same object.
+fn tell(said: &mut Group, view: Arc<Told>) {
+    if is_news(said, &view) {
+        said.insert(view.digest.key.clone(), view);
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::bridge::policy_view::PeerPod;
-
-    fn policy(name: &str, ingress: Value) -> DynamicObject {
-        let metadata = json!({"name": name, "namespace": "shop", "uid": format!("u-{name}")});
-        serde_json::from_value(json!({"metadata": metadata, "spec": {"podSelector": {}, "ingress": ingress}})).unwrap()
-    }
-
-    fn pod(name: &str, app: &str) -> (Name, PeerPod) {
-        let pod = json!({"metadata": {"name": name, "namespace": "shop", "labels": {"app": app}},
-            "spec": {"nodeName": "n1"}, "status": {"podIPs": [{"ip": "10.86.0.2"}]}});
-        (("shop".to_owned(), name.to_owned()), PeerPod::of(&serde_json::from_value(pod).unwrap()).unwrap())
-    }
-
-    fn kinds(group: &Group) -> Vec<(&str, &str)> {
-        group.keys().map(|key| (key.kind.as_str(), key.name.as_str())).collect()
-    }
-
-    fn read(policies: Vec<DynamicObject>) -> Views {
-        let mut views = Views::new("shop");
-        assert!(views.take(Ok(Event::Init)).is_none() && !views.is_due());
-        policies.into_iter().for_each(|policy| drop(views.take(Ok(Event::InitApply(policy)))));
-        assert!(!views.is_due(), "half a list is none");
-        views.take(Ok(Event::InitDone));
-        assert!(views.is_due());
-        views
-    }
-
-    /// Nobody's pods are watched for policies that mean none.
-    #[test]
-    fn s11_pods_are_asked_for_while_a_policy_means_some() {
-        let mut views = read(Vec::new());
-        assert!(views.now(&Known::default()).is_empty() && !views.means_pods());
-        views.take(Ok(Event::Apply(policy("deny", json!([])))));
-        views.take(Ok(Event::Apply(policy("range", json!([{"from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}])))));
-        assert_eq!(kinds(&views.now(&Known::default())).len(), 2);
-        assert!(!views.means_pods());
-        let peers = policy("peers", json!([{"from": [{"podSelector": {}}]}]));
-        views.take(Ok(Event::Apply(peers.clone())));
-        views.now(&Known::default());
-        assert!(views.means_pods());
-        views.take(Ok(Event::Delete(peers)));
-        assert_eq!(views.now(&Known::default()).len(), 2);
-        assert!(!views.means_pods());
-    }
-
-    #[test]
-    fn a_pod_that_changes_changes_no_policy() {
-        let mut known = Known::default();
-        known.pods.extend([pod("a", "db"), pod("b", "web")]);
-        let peer = json!([{"from": [{"podSelector": {"matchLabels": {"app": "db"}}}]}]);
-        let mut views = read(vec![policy("p", peer)]);
-        let first = views.now(&known);
-        assert_eq!(kinds(&first), [("PolicyPeers", "0-of-1"), ("PolicyView", "p")]);
-        let told = |group: &Group| group.values().next().unwrap().body["pods"].as_array().map(Vec::len);
-        assert_eq!(told(&first), Some(1));
-        known.pods.extend([pod("b", "db")]);
-        views.note(Change::Pod(("shop".into(), "b".into())));
-        let second = views.now(&known);
-        assert_eq!(told(&second), Some(2));
-        let same = |key: &ObjectKey| first[key].digest == second[key].digest;
-        assert_eq!(first.keys().map(same).collect::<Vec<_>>(), [false, true]);
-        known.pods.clear();
-        views.note(Change::All);
-        assert_eq!(kinds(&views.now(&known)), [("PolicyView", "p")]);
-    }
-}
+mod tests;

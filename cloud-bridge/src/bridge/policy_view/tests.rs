@@ -148,11 +148,13 @@ fn a_pod_is_told_once_with_all_that_it_is_and_changes_one_portion() {
     let (db, far) = (pod("shop", "db", "n1", json!({})), pod("bank", "db", "n2", json!({})));
     assert_eq!((of(&db).len(), of(&far).len()), (2, 1));
     let pods = [(db.clone(), of(&db)), (far.clone(), of(&far))];
-    let views = peer_views("shop", pods.iter().map(|(pod, ids)| (pod, ids.as_slice())), |_| false);
+    let views = |named: bool| -> Vec<Object> {
+        peer_views("shop", pods.iter().map(|(pod, ids)| (pod, ids.as_slice())), move |_| named).collect()
+    };
+    let (views, named) = (views(false), views(true));
     assert_eq!(views.len(), 1);
     assert_eq!(views[0].body["pods"][0], json!({"node": "n1", "ips": ["10.86.0.2"], "peers": of(&db)}));
-    let views = peer_views("shop", pods.iter().map(|(pod, ids)| (pod, ids.as_slice())), |_| true);
-    assert_eq!(views[0].body["pods"][0]["ports"], json!([["http", "TCP", 8080]]));
+    assert_eq!(named[0].body["pods"][0]["ports"], json!([["http", "TCP", 8080]]));
     // A thousand nodes with ten pods each.
     let ids = vec!["x".to_owned()];
     let site = |without: usize| {
@@ -160,11 +162,31 @@ fn a_pod_is_told_once_with_all_that_it_is_and_changes_one_portion() {
             .filter(|n| *n != without)
             .map(|n| pod("shop", "db", &format!("n{}", n / 10), json!({})))
             .collect();
-        peer_views("shop", pods.iter().map(|pod| (pod, ids.as_slice())), |_| false)
+        peer_views("shop", pods.iter().map(|pod| (pod, ids.as_slice())), |_| false).collect::<Vec<_>>()
     };
     let (before, after) = (site(10_000), site(7));
     let changed = before.iter().zip(&after).filter(|(before, after)| before.digest != after.digest).count();
     // A thousand names do not come to each of 256 portions.
     assert_eq!((before.len(), after.len(), changed), (251, 251, 1));
     assert!(before.iter().all(|view| view.body.to_string().len() < 20_000));
+}
+
+#[test]
+fn peers_in_all_namespaces_are_bounded_while_they_are_read() {
+    let namespaces: BTreeMap<String, Value> =
+        (0..1000).map(|number| (format!("namespace-{number}"), json!({"team": "a"}))).collect();
+    let peer = |number: usize| {
+        let unlabelled = json!({"key": format!("k{number}"), "operator": "DoesNotExist"});
+        let pods = json!({"matchLabels": {"app": number.to_string()}});
+        json!({"namespaceSelector": {"matchExpressions": [unlabelled]}, "podSelector": pods})
+    };
+    let peers: Vec<Value> = (0..5000).map(peer).collect();
+    let spec = json!({"podSelector": {"matchLabels": {"a": "b"}}, "ingress": [{"from": peers}]});
+    let mut reader = Reader { own: "shop", namespaces: &namespaces, peers: BTreeMap::new(), room: TEXT };
+    assert_eq!(reader.spec(&spec).unwrap_err(), TOO_LARGE);
+    assert!(reader.peers.len() < 100, "{}", reader.peers.len());
+    let policy = object(json!({"metadata": {"name": "p", "namespace": "shop", "uid": "u"}, "spec": spec}));
+    let text = policy_view(&policy, &namespaces);
+    let told = json!({"unreadable": TOO_LARGE, "podSelector": {"matchLabels": {"a": "b"}}});
+    assert_eq!((text.view.unwrap().body["spec"].clone(), text.peers.len()), (told, 0));
 }
