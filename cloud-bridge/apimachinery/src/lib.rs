@@ -14,7 +14,7 @@
 //! | [`cron`] | schedules and time zones |
 //! | [`read_as`] | objects of which only a part is read |
 //! | [`pace`] | time slices of the one thread |
-//! | [`flow`], [`turns`] | whom something is counted for, and whose turn it is |
+//! | [`flow`], [`shares`], [`turns`] | whom something is counted for, how much each may have, and whose turn it is |
 //! | [`typed`] | JSON read as a type |
 //! | [`panics`] | what a panic ends and how it is told |
 
@@ -30,6 +30,7 @@ pub mod pace;
 pub mod panics;
 pub mod quantity;
 pub mod selector;
+pub mod shares;
 mod slim;
 pub mod turns;
 pub mod typed;

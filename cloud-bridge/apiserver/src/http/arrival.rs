@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use tokio::time::timeout;
 
 use crate::resource::status::{ApiError, ApiResult};
-use crate::state::shares::Share;
+use apimachinery::shares::Share;
 
 /// How long a body may take to arrive, and how long nothing may come of it.
 const PATIENCE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(15));
@@ -64,8 +64,8 @@ mod tests {
     use http_body_util::{Full, StreamBody};
 
     use super::*;
-    use crate::state::shares::Shares;
     use apimachinery::flow::Flow;
+    use apimachinery::shares::Shares;
     use apimachinery::user::UserInfo;
 
     fn share(most: usize) -> Share {

@@ -12,7 +12,8 @@ use crate::registry::Context;
 use crate::registry::subresource::pod;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::state::Inner;
-use crate::state::shares::Share;
+use apimachinery::flow::Flow;
+use apimachinery::shares::Share;
 use kubelet_api::streaming::options::{self, Dialect};
 use kubelet_api::streaming::{self, ErrorResponse, StreamRequest};
 
@@ -22,7 +23,7 @@ pub(crate) async fn connect(
     ctx: &Context<'_>,
     attributes: &Attributes,
     parts: &Parts,
-    place: Share,
+    (flow, place): (&Flow, Share),
 ) -> ApiResult<Response<ApiBody>> {
     if !matches!(ctx.verb.as_str(), "get" | "create") {
         return Err(ApiError::method_not_allowed());
@@ -42,7 +43,7 @@ pub(crate) async fn connect(
         }
     };
     let backend = inner.backend.get().ok_or_else(|| ApiError::unavailable("no node is connected"))?;
-    match streaming::upgrade(Arc::clone(backend), pod, work, parts, place).await {
+    match streaming::upgrade(Arc::clone(backend), pod, work, parts, flow.clone(), place).await {
         Ok(response) => Ok(response.map(|()| ApiBody::full(Vec::new()))),
         Err(problem) => Err(refusal(problem)),
     }

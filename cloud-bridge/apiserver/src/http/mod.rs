@@ -33,10 +33,10 @@ use super::auth::{Attributes, impersonation};
 use super::resource::{Hooks, Resource, Serves};
 use super::state::Inner;
 use super::state::apart::{self, is_large};
-use super::state::shares::Share;
 use crate::auth::request_info::{Query, ResourcePath, Target, target};
 use crate::registry::{self, Answer, Context, create, delete, draft, list, patch, update};
 use crate::resource::status::{ApiError, ApiResult};
+use apimachinery::shares::Share;
 use body::ApiBody;
 use output::Form;
 
@@ -297,7 +297,7 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
     match resource.subresource(&path.subresource) {
         Some(Serves::Connect) => {
             let place = inner.limits.enter(&permitted.flow, attributes).ok_or_else(ApiError::busy)?;
-            return connect::connect(inner, &ctx, attributes, parts, place).await;
+            return connect::connect(inner, &ctx, attributes, parts, (&permitted.flow, place)).await;
         }
         Some(Serves::PodProxy) => {
             let of = (&permitted.flow, attributes);

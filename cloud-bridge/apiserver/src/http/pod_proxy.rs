@@ -19,8 +19,8 @@ use crate::registry::subresource::pod::{self, Proxied};
 use crate::registry::subresource::service;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::state::Inner;
-use crate::state::shares::Share;
 use apimachinery::flow::Flow;
+use apimachinery::shares::Share;
 
 /// Segments of a path before the one that the pod is asked for: `api/v1/namespaces/NAMESPACE/pods/NAME/proxy`.
 const SEGMENTS: usize = 7;

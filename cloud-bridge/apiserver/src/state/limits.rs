@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use super::shares::{Share, Shares};
 use super::steps::Steps;
 use crate::auth::Attributes;
 use apimachinery::flow::Flow;
+use apimachinery::shares::{Share, Shares};
 
 /// Requests at a time, as `--max-requests-inflight` and `--max-mutating-requests-inflight` have them by default; a quarter
 /// of them for one flow.

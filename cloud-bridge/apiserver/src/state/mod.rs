@@ -6,7 +6,6 @@ pub(crate) mod documents;
 pub(crate) mod limits;
 pub(crate) mod quota;
 pub(crate) mod samples;
-pub(crate) mod shares;
 pub(crate) mod steps;
 
 use std::ffi::OsString;

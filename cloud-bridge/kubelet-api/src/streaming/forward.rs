@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use apimachinery::flow::Flow;
 use async_tungstenite::tungstenite::Message;
 use edge_protocol::channel::{CLOSE, Record, STDIN, STDOUT};
 use futures::StreamExt;
@@ -35,17 +36,17 @@ const QUEUE: usize = 4;
 
 /// Serves a client until it goes.
 pub(super) async fn serve(
-    upgraded: Upgraded,
-    (transport, codec): (Transport, Codec),
+    (upgraded, transport, codec): (Upgraded, Transport, Codec),
     backend: Arc<dyn KubeletBackend>,
     pod: PodOnNode,
     ports: &[u16],
+    flow: &Flow,
 ) {
     let name = format!("{}/{}", pod.namespace, pod.pod);
     let served = match transport {
-        Transport::Socket => over_socket(upgraded, codec, backend, pod, ports).await,
-        Transport::Spdy => spdy::serve(upgraded, false, backend, pod).await,
-        Transport::Tunnel => spdy::serve(upgraded, true, backend, pod).await,
+        Transport::Socket => over_socket((upgraded, codec), backend, pod, ports, flow).await,
+        Transport::Spdy => spdy::serve(upgraded, false, backend, pod, flow).await,
+        Transport::Tunnel => spdy::serve(upgraded, true, backend, pod, flow).await,
     };
     if let Err(error) = served {
         log::debug!("forwarding to {name}: {error}");
@@ -165,13 +166,13 @@ async fn connect(
 }
 
 async fn over_socket(
-    upgraded: Upgraded,
-    codec: Codec,
+    (upgraded, codec): (Upgraded, Codec),
     backend: Arc<dyn KubeletBackend>,
     pod: PodOnNode,
     ports: &[u16],
+    flow: &Flow,
 ) -> io::Result<()> {
-    let (mut sender, mut receiver) = wire::websocket(upgraded, wire::MAX_MESSAGE).await;
+    let (mut sender, mut receiver) = wire::websocket(upgraded, wire::MAX_MESSAGE, flow).await;
     let (out, mut queue) = mpsc::channel::<Message>(QUEUE);
     let mut tasks = JoinSet::new();
     let budget = Budget::default();

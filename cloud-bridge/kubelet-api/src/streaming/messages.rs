@@ -1,23 +1,22 @@
 //! What is told over a WebSocket, message by message. What the client sends is ignored.
 
-use std::convert::Infallible;
-
+use apimachinery::flow::Flow;
 use async_tungstenite::tungstenite::Message;
 use futures::{Stream, StreamExt};
 use hyper::upgrade::Upgraded;
 
-use super::wire::{self, SocketIn, SocketOut};
+use super::wire::{self, SocketOut};
 
 /// Sends the messages to their end, or until the client has gone.
 pub(super) async fn serve(upgraded: Upgraded, messages: impl Stream<Item = Message> + Send) {
-    let (mut out, mut client) = wire::websocket(upgraded, wire::MAX_IGNORED).await;
+    let (mut out, mut client) = wire::websocket(upgraded, wire::MAX_IGNORED, &Flow::unlimited()).await;
     tokio::select! {
         sent = send(&mut out, messages) => {
             if sent.is_some() {
                 let _ = wire::close(&mut out).await;
             }
         }
-        () = gone(&mut client) => {}
+        () = async { while let Ok(Some(_)) = wire::next_message(&mut client).await {} } => {}
     }
 }
 
@@ -28,15 +27,6 @@ async fn send(out: &mut SocketOut, messages: impl Stream<Item = Message> + Send)
         out.send(message).await.ok()?;
     }
     Some(())
-}
-
-async fn gone(client: &mut SocketIn) {
-    async fn read(client: &mut SocketIn) -> Option<Infallible> {
-        loop {
-            client.next().await?.ok().filter(|message| !message.is_close())?;
-        }
-    }
-    read(client).await;
 }
 
 #[cfg(test)]

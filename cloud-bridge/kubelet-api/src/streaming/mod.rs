@@ -12,9 +12,11 @@
 //! | `status`, `resize` | pure: how a session ended, and its terminal's size |
 //! | `spdy` | SPDY/3.1 |
 //! | `wire` | the upgraded connection's bytes |
+//! | `arriving` | how many bytes of messages wait |
 //!
 //! The embedded API and the kubelet API use the same code. Whether a caller may do this is theirs to decide.
 
+mod arriving;
 mod events;
 mod forward;
 mod log;
@@ -30,6 +32,7 @@ mod wire;
 
 use std::sync::Arc;
 
+use apimachinery::flow::Flow;
 use async_tungstenite::tungstenite::Message;
 use bytes::Bytes;
 use futures::Stream;
@@ -86,12 +89,13 @@ pub enum StreamRequest {
 }
 
 /// Begins the work at the node and answers 101, or says why not. The rest runs as a task of its own and ends with
-/// the client's connection; `place` is kept until then.
+/// the client's connection; what waits of the client counts for `flow`, and `place` is kept until then.
 pub async fn upgrade(
     backend: Arc<dyn KubeletBackend>,
     pod: PodOnNode,
     work: StreamRequest,
     parts: &Parts,
+    flow: Flow,
     place: impl Send + 'static,
 ) -> Result<Response<()>, ErrorResponse> {
     let upgrading = || {
@@ -111,7 +115,7 @@ pub async fn upgrade(
             let answer = switch(&agreed);
             tokio::spawn(async move {
                 match upgrading.await {
-                    Ok(upgraded) => session::serve(upgraded, &agreed, channels, &options).await,
+                    Ok(upgraded) => session::serve(upgraded, &agreed, channels, &options, &flow).await,
                     Err(error) => ::log::debug!("a session in {name}: upgrade: {error}"),
                 }
                 drop(place);
@@ -131,7 +135,8 @@ pub async fn upgrade(
             tokio::spawn(async move {
                 match upgrading.await {
                     Ok(upgraded) => {
-                        forward::serve(upgraded, (agreed.transport, agreed.codec), backend, pod, &ports).await
+                        let client = (upgraded, agreed.transport, agreed.codec);
+                        forward::serve(client, backend, pod, &ports, &flow).await;
                     }
                     Err(error) => ::log::debug!("forwarding to {name}: upgrade: {error}"),
                 }

@@ -5,6 +5,7 @@
 use std::io;
 use std::time::Duration;
 
+use apimachinery::flow::Flow;
 use async_tungstenite::tungstenite::Message;
 use bytes::Bytes;
 use edge_protocol::channel::{CLOSE, RESIZE, Record, STATUS, STDERR, STDIN, STDOUT};
@@ -26,14 +27,22 @@ const STREAMS: Duration = Duration::from_secs(30);
 const PONG: Duration = Duration::from_secs(10);
 /// For a client to close after us.
 const LINGER: Duration = Duration::from_secs(5);
+/// Bytes that may come before all streams are open. Clients wait until these are accepted.
+const EARLY: usize = 16 << 10;
 /// Messages that wait for the socket.
 const QUEUE: usize = 4;
 
 /// Serves a session until it ends.
-pub(super) async fn serve(upgraded: Upgraded, agreed: &Agreed, channels: Channels, options: &SessionOptions) {
+pub(super) async fn serve(
+    upgraded: Upgraded,
+    agreed: &Agreed,
+    channels: Channels,
+    options: &SessionOptions,
+    flow: &Flow,
+) {
     let served = match agreed.transport {
-        Transport::Socket => over_socket(upgraded, (agreed.version, agreed.codec), channels, options).await,
-        Transport::Spdy | Transport::Tunnel => over_spdy(upgraded, agreed.version, channels, options).await,
+        Transport::Socket => over_socket(upgraded, (agreed.version, agreed.codec), channels, options, flow).await,
+        Transport::Spdy | Transport::Tunnel => over_spdy(upgraded, agreed.version, channels, options, flow).await,
     };
     if let Err(error) = served {
         log::debug!("a session of {}: {error}", options.container);
@@ -52,8 +61,9 @@ async fn over_socket(
     (version, codec): (u8, Codec),
     channels: Channels,
     options: &SessionOptions,
+    flow: &Flow,
 ) -> io::Result<()> {
-    let (sender, mut receiver) = wire::websocket(upgraded, wire::MAX_MESSAGE).await;
+    let (sender, mut receiver) = wire::websocket(upgraded, wire::MAX_MESSAGE, flow).await;
     let (out, queue) = mpsc::channel(QUEUE);
     let writer = tokio::spawn(write(sender, queue));
     let client = Client::Socket { out, codec };
@@ -119,8 +129,14 @@ async fn write(mut socket: SocketOut, mut queue: mpsc::Receiver<Message>) {
     let _ = wire::close(&mut socket).await;
 }
 
-async fn over_spdy(upgraded: Upgraded, version: u8, channels: Channels, options: &SessionOptions) -> io::Result<()> {
-    let (wire_in, wire_out) = wire::wire(upgraded, false).await;
+async fn over_spdy(
+    upgraded: Upgraded,
+    version: u8,
+    channels: Channels,
+    options: &SessionOptions,
+    flow: &Flow,
+) -> io::Result<()> {
+    let (wire_in, wire_out) = wire::wire(upgraded, false, flow).await;
     let (mut incoming, out, writer) = connection::start(wire_in, wire_out);
     let wait = expect(&mut incoming, &out, version, options);
     let late = |_| io::Error::new(io::ErrorKind::TimedOut, "timed out waiting for client to create streams");
@@ -187,13 +203,13 @@ async fn expect(
             .filter_map(|(channel, wanted)| wanted.then_some(*channel)),
     );
     missing.extend((options.tty && version >= 3).then_some(RESIZE));
-    let (mut streams, mut early) = (Streams::default(), Vec::new());
+    let (mut streams, mut early, mut room) = (Streams::default(), Vec::new(), EARLY);
     while !missing.is_empty() {
         let event = incoming.next().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
         let Event::Open { stream, headers } = event else {
             // Data of a stream that still waits for its reply is a client's haste, but a bounded one.
             if early.len() < 64 {
-                early.push(event);
+                early.extend(kept(event, &mut room));
             }
             continue;
         };
@@ -214,6 +230,13 @@ async fn expect(
         out.accept(stream).await.map_err(io::Error::other)?;
     }
     Ok((streams, early))
+}
+
+/// An event that waits. `room` is for its bytes, of which a copy is kept: a part of a buffer would keep all of it.
+fn kept(event: Event, room: &mut usize) -> Option<Event> {
+    let Event::Data { stream, data } = event else { return Some(event) };
+    *room = room.checked_sub(data.len())?;
+    Some(Event::Data { stream, data: Bytes::copy_from_slice(&data) })
 }
 
 /// Passes on what the client sent. That the node's end is closed is told by its records, not here.
@@ -306,5 +329,19 @@ impl Client {
             Self::Socket { out, .. } => out.closed().await,
             Self::Spdy { out, .. } => out.closed().await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn haste_of_a_client_takes_a_bounded_room() {
+        let mut room = EARLY;
+        let data = || Event::Data { stream: 1, data: Bytes::from(vec![0; 1000]) };
+        let events: Vec<Event> = (0..64).filter_map(|_| kept(data(), &mut room)).collect();
+        assert_eq!(events.len(), EARLY / 1000);
+        assert!(kept(Event::Fin { stream: 1 }, &mut room).is_some());
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use apimachinery::flow::Flow;
 use async_tungstenite::tokio::TokioAdapter;
 use async_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use async_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
@@ -15,6 +16,8 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 
+use super::arriving::{Arriving, Counted};
+
 /// Bytes that are read at once, so also of one piece of a stream.
 const READ: usize = 16 << 10;
 /// Bytes of one message of a client, which wait here until it is whole. Clients copy their input in pieces of 32 KiB.
@@ -24,19 +27,26 @@ pub(super) const MAX_IGNORED: usize = 16 << 10;
 
 /// What is below: TLS or, in tests, anything.
 pub(super) type Io = TokioIo<Upgraded>;
-pub(super) type SocketIn = WebSocketReceiver<TokioAdapter<Io>>;
-pub(super) type SocketOut = WebSocketSender<TokioAdapter<Io>>;
+pub(super) type SocketOut = WebSocketSender<TokioAdapter<Counted<Io>>>;
 
-/// Speaks WebSocket as the server; the handshake is over. A message of a client has `most` bytes.
-pub(super) async fn websocket(upgraded: Upgraded, most: usize) -> (SocketOut, SocketIn) {
+/// What a client sends over a WebSocket.
+pub(super) struct SocketIn {
+    messages: WebSocketReceiver<TokioAdapter<Counted<Io>>>,
+    arriving: Arriving,
+}
+
+/// Speaks WebSocket as the server; the handshake is over. A message of a client has `most` bytes, which count for `flow`.
+pub(super) async fn websocket(upgraded: Upgraded, most: usize, flow: &Flow) -> (SocketOut, SocketIn) {
     let config = WebSocketConfig::default()
         .read_buffer_size(READ)
         .write_buffer_size(0)
         .max_write_buffer_size(4 << 20)
         .max_message_size(Some(most))
         .max_frame_size(Some(most));
-    let stream = TokioAdapter::new(TokioIo::new(upgraded));
-    WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await.split()
+    let arriving = Arriving::new(flow);
+    let stream = TokioAdapter::new(Counted::new(TokioIo::new(upgraded), arriving.clone()));
+    let (out, messages) = WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await.split();
+    (out, SocketIn { messages, arriving })
 }
 
 /// The form of the messages of a WebSocket (K8s apimachinery pkg/util/httpstream/wsstream/conn.go). Each begins with the
@@ -66,14 +76,16 @@ impl Codec {
     }
 }
 
-/// The next message; none when the peer has closed. Text counts as its bytes, as in Kubernetes: the Python client sends it.
+/// The next message, when nothing of the one before is kept; none when the peer has closed. Text counts as its bytes, as in
+/// Kubernetes: the Python client sends it.
 pub(super) async fn next_message(socket: &mut SocketIn) -> io::Result<Option<Bytes>> {
+    socket.arriving.done();
     loop {
-        match socket.next().await {
+        match socket.messages.next().await {
             Some(Ok(Message::Binary(bytes))) => return Ok(Some(bytes)),
             Some(Ok(Message::Text(text))) => return Ok(Some(text.into())),
             Some(Ok(Message::Close(_)) | Err(SocketError::ConnectionClosed)) | None => return Ok(None),
-            Some(Ok(_)) => {}
+            Some(Ok(control)) => socket.arriving.control(control.len()),
             Some(Err(error)) => return Err(io::Error::other(error)),
         }
     }
@@ -98,9 +110,9 @@ pub(super) enum WireOut {
 }
 
 /// Both ways of an upgraded connection.
-pub(super) async fn wire(upgraded: Upgraded, tunnel: bool) -> (WireIn, WireOut) {
+pub(super) async fn wire(upgraded: Upgraded, tunnel: bool, flow: &Flow) -> (WireIn, WireOut) {
     if tunnel {
-        let (out, incoming) = websocket(upgraded, MAX_MESSAGE).await;
+        let (out, incoming) = websocket(upgraded, MAX_MESSAGE, flow).await;
         return (WireIn::Tunnel(Box::new(incoming)), WireOut::Tunnel(Box::new(out)));
     }
     let (read, write) = tokio::io::split(TokioIo::new(upgraded));

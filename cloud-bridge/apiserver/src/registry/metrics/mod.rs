@@ -16,13 +16,13 @@ use super::Context;
 use crate::kinds::metrics::VERBS;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::state::samples::Measured;
-use crate::state::shares::Share;
 use crate::storage::Stored;
 use apimachinery::flow::Flow;
 use apimachinery::json::text;
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
 use apimachinery::selector::{FieldSelector, LabelSelector};
+use apimachinery::shares::Share;
 use usage::Usage;
 
 const API_VERSION: &str = "metrics.k8s.io/v1beta1";

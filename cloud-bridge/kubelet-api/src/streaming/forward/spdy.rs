@@ -55,8 +55,9 @@ pub(super) async fn serve(
     tunnel: bool,
     backend: Arc<dyn KubeletBackend>,
     pod: PodOnNode,
+    flow: &Flow,
 ) -> io::Result<()> {
-    let (wire_in, wire_out) = wire::wire(upgraded, tunnel).await;
+    let (wire_in, wire_out) = wire::wire(upgraded, tunnel, flow).await;
     let (mut incoming, out, _writer) = connection::start(wire_in, wire_out);
     let (pairs, live) = (HashMap::new(), HashMap::new());
     let mut client =

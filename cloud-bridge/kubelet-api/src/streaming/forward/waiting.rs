@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 /// What may wait of one client, before it is held up with all of its connections.
 const CLIENT: usize = 1 << 20;
 /// What may wait of all clients together...
-const PROCESS: usize = 16 << 20;
+const PROCESS: usize = 8 << 20;
 /// ...beside so much of each, so that a client can go on whatever the others do.
 const OWN: usize = 32 << 10;
 /// Bytes of one entry, and what it takes beside them.

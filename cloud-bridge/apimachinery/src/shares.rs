@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use apimachinery::flow::Flow;
+use crate::flow::Flow;
 
 /// An amount of something. A quarter of it is for components of the cluster alone.
 #[derive(Debug)]
-pub(crate) struct Shares {
+pub struct Shares {
     most: usize,
     each: usize,
     taken: Mutex<Taken>,
@@ -21,7 +21,7 @@ struct Taken {
 
 impl Shares {
     /// `most` for all flows, and `each` for one.
-    pub(crate) fn new(most: usize, each: usize) -> Arc<Self> {
+    pub fn new(most: usize, each: usize) -> Arc<Self> {
         Arc::new(Self { most, each, taken: Mutex::default() })
     }
 
@@ -31,7 +31,7 @@ impl Shares {
 
     /// Takes a share; `None` when the flow or all flows have too much. A flow that has nothing may take more than its part
     /// at once, because some answers are larger than that.
-    pub(crate) fn take(self: &Arc<Self>, flow: &Flow, amount: usize) -> Option<Share> {
+    pub fn take(self: &Arc<Self>, flow: &Flow, amount: usize) -> Option<Share> {
         let mut share = Share { shares: Arc::clone(self), flow: flow.clone(), amount: 0 };
         share.grow(amount).then_some(share)
     }
@@ -54,7 +54,7 @@ impl Shares {
 
 /// A part that is given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub struct Share {
     shares: Arc<Shares>,
     flow: Flow,
     amount: usize,
@@ -63,7 +63,7 @@ pub(crate) struct Share {
 impl Share {
     /// Takes more; false when there is no more.
     #[must_use]
-    pub(crate) fn grow(&mut self, amount: usize) -> bool {
+    pub fn grow(&mut self, amount: usize) -> bool {
         let added = self.shares.add(&self.flow, self.amount, amount);
         self.amount += if added { amount } else { 0 };
         added
@@ -87,7 +87,7 @@ impl Drop for Share {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use apimachinery::user::UserInfo;
+    use crate::user::UserInfo;
 
     fn flow(name: &str) -> Flow {
         Flow::of(&UserInfo::new(name, ["system:authenticated"]))
