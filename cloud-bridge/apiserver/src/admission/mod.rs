@@ -51,8 +51,9 @@ pub(crate) fn create(store: &Store, ctx: &Attributes<'_>, value: &mut Value) -> 
     if rules.cluster_ip
         && let Some(range) = ctx.inner.config.services
     {
-        cluster_ip::allocate(range, store, &ctx.resource, value)?;
-        node_port::allocate(store, &ctx.resource, value)?;
+        let taken = ctx.inner.held.taken();
+        cluster_ip::allocate((range, &*taken), store, &ctx.resource, value)?;
+        node_port::allocate(&taken, &ctx.resource, value)?;
     }
     node_restriction::restrict_create(ctx, store, value)
 }
@@ -131,8 +132,9 @@ pub(crate) fn allocate(ctx: &Attributes<'_>, store: &Store, new: &mut Value, old
         && let Some(range) = ctx.inner.config.services
         && old["spec"] != new["spec"]
     {
-        cluster_ip::update(range, store, &ctx.resource, new, old)?;
-        node_port::update(store, &ctx.resource, new, old)?;
+        let taken = ctx.inner.held.taken();
+        cluster_ip::update((range, &*taken), store, &ctx.resource, new, old)?;
+        node_port::update(&taken, &ctx.resource, new, old)?;
     }
     Ok(())
 }

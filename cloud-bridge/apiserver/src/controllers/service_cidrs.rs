@@ -43,9 +43,11 @@ impl Controller for ServiceCidrs {
         if going.is_empty() {
             return Ok(());
         }
-        let services = turn.store.list(SERVICES, None, None, None)?;
-        let addresses = services.iter().filter_map(|service| text(&service.value()["spec"], "clusterIP").parse().ok());
-        let held: Vec<IpAddr> = addresses.filter(|address| !staying.iter().any(|one| has(one, *address))).collect();
+        let held: Vec<IpAddr> = {
+            let taken = turn.inner.held.taken();
+            let addresses = taken.of_services().map(IpAddr::V4);
+            addresses.filter(|address| !staying.iter().any(|one| has(one, *address))).collect()
+        };
         for one in going {
             let (mut new, finalizers) = (one.value().clone(), meta::finalizers(one.value()));
             if held.iter().any(|address| has(&one, *address)) {

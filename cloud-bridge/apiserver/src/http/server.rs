@@ -19,6 +19,7 @@ use crate::controllers;
 use crate::controllers::bootstrap;
 use crate::http as front;
 use crate::kinds;
+use crate::kinds::service::held::Held;
 use crate::resource::catalogue::Registry;
 use crate::resource::status::ApiError;
 use crate::state::documents::Documents;
@@ -73,6 +74,7 @@ impl Server {
             backend: OnceLock::new(),
             samples: Samples::default(),
             authorizer: Authorizer::default(),
+            held: Held::default(),
             limits: Limits::default(),
             documents: Documents::default(),
         });

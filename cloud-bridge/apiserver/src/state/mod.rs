@@ -17,6 +17,7 @@ use crate::auth::Authorizer;
 use crate::auth::accounts::Accounts;
 use crate::cel::Cel;
 use crate::kinds::service::cluster_ip::ServiceRange;
+use crate::kinds::service::held::Held;
 use crate::resource::catalogue::Registry;
 use crate::storage::{Durable, Store};
 use apimachinery::user::UserInfo;
@@ -90,6 +91,8 @@ pub(crate) struct Inner {
     pub(crate) backend: OnceLock<Arc<dyn KubeletBackend>>,
     pub(crate) samples: Samples,
     pub(crate) authorizer: Authorizer,
+    /// Addresses and ports of Services.
+    pub(crate) held: Held,
     pub(crate) limits: Limits,
     pub(crate) documents: Documents,
     pub(crate) cel: Cel,

@@ -34,11 +34,13 @@ pub(crate) struct Related {
 }
 
 impl Related {
-    /// Reads what there is and follows what is written from now on.
+    /// Reads what there is, one object at a time, and follows what is written from now on.
     pub(crate) fn follow(&self, store: &mut Store) -> Result<(), StoreError> {
         for (storage, change) in FOLLOWED {
-            for stored in store.list(storage, None, None, None)? {
+            let mut after = None;
+            while let Some(stored) = store.list(storage, None, after.as_ref(), Some(1))?.pop() {
                 change(&mut self.relations(), None, Some(stored.value()));
+                after = Some(stored.key.clone());
             }
         }
         let relations = Arc::clone(&self.relations);

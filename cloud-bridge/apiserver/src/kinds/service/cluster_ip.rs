@@ -1,8 +1,7 @@
-//! Cluster addresses of Services: which of the range are taken is what the stored Services say, nothing else.
+//! Cluster addresses of Services: which of the range are taken is what the stored Services say (`held`), nothing else.
 //! K8s pkg/registry/core/service/storage/alloc.go, IPv4 only.
 
 use edge_protocol::json::SetField;
-use std::collections::BTreeSet;
 use std::fmt;
 use std::net::Ipv4Addr;
 
@@ -10,7 +9,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::families;
-use crate::kinds::{ip_address, service_cidr};
+use super::held::Taken;
+use crate::kinds::service_cidr;
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::storage::{Store, StoreError};
@@ -60,22 +60,14 @@ impl ServiceRange {
     }
 
     /// A free one, from a place that the seed says, so that an address is not given again at once. `api` has the API.
-    fn free(self, taken: &BTreeSet<Ipv4Addr>, api: Ipv4Addr, seed: u32) -> Option<Ipv4Addr> {
+    fn free(self, taken: impl Fn(Ipv4Addr) -> bool, api: Ipv4Addr, seed: u32) -> Option<Ipv4Addr> {
         // The lower part is left to those who choose, as the API server does.
         let low = (self.size() / 16).clamp(8, 256).min(self.size() / 2);
         let upper = self.size() - low;
         let above = (0..upper).map(|n| low + (seed.wrapping_add(n)) % upper);
         let mut places = above.chain(0..low).map(|place| Ipv4Addr::from(self.network + 1 + place));
-        places.find(|address| *address != api && !taken.contains(address))
+        places.find(|address| *address != api && !taken(*address))
     }
-}
-
-fn taken(store: &Store, own: &ObjectKey) -> Result<BTreeSet<Ipv4Addr>, StoreError> {
-    let services = store.list("services", None, None, None)?;
-    let others = services.iter().filter(|service| service.key != *own);
-    let of_services = others.filter_map(|service| service.value()["spec"]["clusterIP"].as_str()?.parse().ok());
-    let kept = store.list(ip_address::STORAGE, None, None, None)?;
-    Ok(of_services.chain(kept.iter().filter_map(|address| address.key.name.parse().ok())).collect())
 }
 
 /// The API's own range, then those of ServiceCIDRs that stay.
@@ -89,7 +81,12 @@ fn ranges(own: ServiceRange, store: &Store) -> Result<Vec<ServiceRange>, StoreEr
 }
 
 /// Gives a Service the address it needs, or checks the one it asks for.
-pub(crate) fn allocate(range: ServiceRange, store: &Store, resource: &Resource, service: &mut Value) -> ApiResult<()> {
+pub(crate) fn allocate(
+    (range, taken): (ServiceRange, &Taken),
+    store: &Store,
+    resource: &Resource,
+    service: &mut Value,
+) -> ApiResult<()> {
     if !service["spec"].is_object() || service["spec"]["type"] == "ExternalName" {
         return Ok(());
     }
@@ -103,8 +100,8 @@ pub(crate) fn allocate(range: ServiceRange, store: &Store, resource: &Resource, 
         "None" => {}
         "" => {
             let seed = meta::random_number();
-            let (taken, ranges) = (taken(store, &own)?, ranges(range, store)?);
-            let free = ranges.iter().find_map(|one| one.free(&taken, range.first(), seed)).ok_or_else(|| {
+            let (ranges, is_taken) = (ranges(range, store)?, |address| taken.has_address(address, &own));
+            let free = ranges.iter().find_map(|one| one.free(is_taken, range.first(), seed)).ok_or_else(|| {
                 let size: u64 = ranges.iter().map(|range| u64::from(range.size())).sum();
                 ApiError::internal(format!("failed to allocate a serviceIP: range is full ({size} addresses)"))
             })?;
@@ -116,7 +113,7 @@ pub(crate) fn allocate(range: ServiceRange, store: &Store, resource: &Resource, 
             let Ok(address) = text.parse::<Ipv4Addr>() else { return Ok(()) };
             let problem = if !ranges(range, store)?.iter().any(|range| range.contains(address)) {
                 format!("failed to allocate IP {address}: the provided IP is not in the valid range")
-            } else if taken(store, &own)?.contains(&address) {
+            } else if taken.has_address(address, &own) {
                 format!("failed to allocate IP {address}: provided IP is already allocated")
             } else {
                 String::new()
@@ -132,7 +129,7 @@ pub(crate) fn allocate(range: ServiceRange, store: &Store, resource: &Resource, 
 
 /// Gives an updated Service the address it needs, if it had none. One that it has stays, which validation sees to.
 pub(crate) fn update(
-    range: ServiceRange,
+    (range, taken): (ServiceRange, &Taken),
     store: &Store,
     resource: &Resource,
     new: &mut Value,
@@ -140,7 +137,7 @@ pub(crate) fn update(
 ) -> ApiResult<()> {
     let has = |service: &Value| !service["spec"]["clusterIP"].as_str().unwrap_or_default().is_empty();
     if !has(new) || !has(old) || old["spec"]["type"] == "ExternalName" {
-        return allocate(range, store, resource, new);
+        return allocate((range, taken), store, resource, new);
     }
     const OF_ADDRESSES: [&str; 4] = ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"];
     let changed = OF_ADDRESSES.iter().any(|field| new["spec"][field] != old["spec"][field]);
@@ -192,6 +189,8 @@ fn own_range(range: ServiceRange, store: &mut Store) -> Result<(), StoreError> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -211,7 +210,7 @@ mod tests {
     fn every_address_is_given_once_and_the_first_never() {
         let range = ServiceRange::parse("10.0.0.0/28").unwrap();
         let mut given = BTreeSet::new();
-        while let Some(address) = range.free(&given, range.first(), 5) {
+        while let Some(address) = range.free(|address| given.contains(&address), range.first(), 5) {
             assert!(range.contains(address) && given.insert(address));
         }
         assert_eq!(given.len(), 13);

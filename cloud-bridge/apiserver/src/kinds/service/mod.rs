@@ -2,6 +2,7 @@
 
 pub(crate) mod cluster_ip;
 mod families;
+pub(crate) mod held;
 pub(crate) mod node_port;
 mod table;
 mod type_change;

@@ -1,4 +1,4 @@
-//! Node ports of Services: which are taken is what the stored Services say, nothing else.
+//! Node ports of Services: which are taken is what the stored Services say (`held`), nothing else.
 //! K8s pkg/registry/core/service/storage/alloc.go and pkg/registry/core/service/strategy.go.
 
 use std::collections::BTreeSet;
@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use edge_protocol::json::SetField;
 use serde_json::{Value, json};
 
+use super::held::Taken;
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
-use crate::storage::{Store, StoreError};
 use apimachinery::field::FieldError;
 use apimachinery::json::{flag, integer, items, items_mut, object_mut, text};
 use apimachinery::key::ObjectKey;
@@ -20,28 +20,25 @@ const LAST: i64 = 32_767;
 /// Left to those who choose (K8s pkg/registry/core/service/portallocator, KEP-3668).
 const STATIC_BAND: i64 = 86;
 
-/// Of protocol and port. Health checks are TCP.
-type Taken = BTreeSet<(String, i64)>;
-
 /// Gives the ports of a Service the node ports they need, or checks those they ask for.
-pub(crate) fn allocate(store: &Store, resource: &Resource, service: &mut Value) -> ApiResult<()> {
+pub(crate) fn allocate(taken: &Taken, resource: &Resource, service: &mut Value) -> ApiResult<()> {
     if !needs(&service["spec"]) && !needs_health_check(&service["spec"]) {
         return Ok(());
     }
-    let taken = taken(store, &ObjectKey::of(service))?;
-    let mut own: BTreeSet<i64> = items(&service["spec"], "ports").iter().filter_map(asked).collect();
+    let holder = ObjectKey::of(service);
+    let own: BTreeSet<i64> = items(&service["spec"], "ports").iter().filter_map(asked).collect();
     let mut wrong = Vec::new();
     let refused = |protocol: &str, port: i64| match (FIRST..=LAST).contains(&port) {
         false => Some(format!("provided port is not in the valid range. The range of valid ports is {FIRST}-{LAST}")),
-        true => taken.contains(&(protocol.to_owned(), port)).then(|| "provided port is already allocated".to_owned()),
+        true => taken.has_port(port, Some(protocol), &holder).then(|| "provided port is already allocated".to_owned()),
     };
-    let free = |own: &mut BTreeSet<i64>| {
-        let used = |port: &i64| own.contains(port) || taken.iter().any(|(_, other)| other == port);
-        let size = LAST - FIRST - STATIC_BAND + 1;
-        let seed = i64::from(meta::random_number());
-        let upper = (0..size).map(|n| FIRST + STATIC_BAND + (seed + n) % size);
-        let port = upper.chain(FIRST..FIRST + STATIC_BAND).find(|port| !used(port));
-        own.extend(port);
+    let size = LAST - FIRST - STATIC_BAND + 1;
+    let seed = i64::from(meta::random_number());
+    // One way through all of them, however many are given.
+    let upper = (0..size).map(|n| FIRST + STATIC_BAND + (seed + n) % size);
+    let mut left = upper.chain(FIRST..FIRST + STATIC_BAND);
+    let mut free = || {
+        let port = left.find(|port| !own.contains(port) && !taken.has_port(*port, None, &holder));
         port.ok_or_else(|| ApiError::internal("failed to allocate a nodePort: range is full".to_owned()))
     };
     if needs(&service["spec"]) {
@@ -54,7 +51,7 @@ pub(crate) fn allocate(store: &Store, resource: &Resource, service: &mut Value) 
                         wrong.push(FieldError::invalid(field, &number.into(), &why));
                     }
                 }
-                None => port.set("nodePort", free(&mut own)?.into()),
+                None => port.set("nodePort", free()?.into()),
             }
         }
     }
@@ -65,27 +62,27 @@ pub(crate) fn allocate(store: &Store, resource: &Resource, service: &mut Value) 
                     wrong.push(FieldError::invalid("spec.healthCheckNodePort", &number.into(), &why));
                 }
             }
-            None => service.set_at(&["spec", "healthCheckNodePort"], free(&mut own)?.into()),
+            None => service.set_at(&["spec", "healthCheckNodePort"], free()?.into()),
         }
     }
     if wrong.is_empty() { Ok(()) } else { Err(ApiError::invalid(resource, meta::text(service, "name"), &wrong)) }
 }
 
-/// The same for an update. All other Services are read for what is new alone: what a Service had nobody else has.
-pub(crate) fn update(store: &Store, resource: &Resource, new: &mut Value, old: &Value) -> ApiResult<()> {
-    if has_all(&new["spec"], &old["spec"]) { Ok(()) } else { allocate(store, resource, new) }
+/// The same for an update. What a Service had nobody else has.
+pub(crate) fn update(taken: &Taken, resource: &Resource, new: &mut Value, old: &Value) -> ApiResult<()> {
+    if has_all(&new["spec"], &old["spec"]) { Ok(()) } else { allocate(taken, resource, new) }
 }
 
 /// Whether a Service asks for node ports that it had, and needs no others.
 fn has_all(new: &Value, old: &Value) -> bool {
-    let had: Taken = held(old).collect();
+    let had: BTreeSet<(String, i64)> = held(old).collect();
     let whole = !needs(new) || items(new, "ports").iter().all(|port| asked(port).is_some());
     let checked = !needs_health_check(new) || integer(new, "healthCheckNodePort").is_some_and(|port| port != 0);
     whole && checked && held(new).all(|port| had.contains(&port))
 }
 
-/// The node ports that a Service has.
-fn held(spec: &Value) -> impl Iterator<Item = (String, i64)> {
+/// The node ports that a Service has, with their protocols. Health checks are TCP.
+pub(super) fn held(spec: &Value) -> impl Iterator<Item = (String, i64)> {
     let ports = items(spec, "ports").iter().filter_map(|port| Some((text(port, "protocol").to_owned(), asked(port)?)));
     let check = integer(spec, "healthCheckNodePort").filter(|port| *port != 0);
     ports.chain(check.map(|port| ("TCP".to_owned(), port)))
@@ -148,14 +145,6 @@ fn asked(port: &Value) -> Option<i64> {
     integer(port, "nodePort").filter(|port| *port != 0)
 }
 
-fn taken(store: &Store, own: &ObjectKey) -> Result<Taken, StoreError> {
-    let mut taken = Taken::new();
-    for service in store.list("services", None, None, None)?.iter().filter(|service| service.key != *own) {
-        taken.extend(held(&service.value()["spec"]));
-    }
-    Ok(taken)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,5 +162,20 @@ mod tests {
         assert!(!has_all(&local, &old), "the port of its health check is to be given");
         local["healthCheckNodePort"] = json!(30_003);
         assert!(!has_all(&local, &old) && has_all(&local, &local));
+    }
+
+    #[test]
+    fn all_ports_of_a_service_are_found_in_one_way() {
+        let services = crate::kinds::resources().into_iter().find(|one| one.kind == "Service").unwrap();
+        let of = |ports: usize| {
+            let ports: Vec<Value> = (0..ports).map(|n| json!({"port": n + 1, "protocol": "TCP"})).collect();
+            json!({"metadata": {"name": "s", "namespace": "n"}, "spec": {"type": "NodePort", "ports": ports}})
+        };
+        let all = usize::try_from(LAST - FIRST + 1).unwrap();
+        let mut service = of(all);
+        allocate(&Taken::default(), &services, &mut service).unwrap();
+        let given: BTreeSet<i64> = items(&service["spec"], "ports").iter().filter_map(asked).collect();
+        assert_eq!((given.len(), given.first(), given.last()), (all, Some(&FIRST), Some(&LAST)));
+        assert_eq!(allocate(&Taken::default(), &services, &mut of(all + 1)).unwrap_err().code, 500);
     }
 }
