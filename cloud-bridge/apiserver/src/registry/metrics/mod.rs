@@ -16,7 +16,7 @@ use super::Context;
 use crate::kinds::metrics::VERBS;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::state::samples::Measured;
-use crate::storage::Stored;
+use crate::storage::{Most, Stored};
 use apimachinery::flow::Flow;
 use apimachinery::json::text;
 use apimachinery::key::ObjectKey;
@@ -28,8 +28,8 @@ use usage::Usage;
 const API_VERSION: &str = "metrics.k8s.io/v1beta1";
 /// Nodes asked at the same time.
 const CONCURRENCY: usize = 16;
-/// Objects that are read at a time.
-const PAGE: usize = 100;
+/// Objects that are read at a time, and bytes of them.
+const PAGE: Most = Most { items: 100, bytes: 64 << 10 };
 
 /// GET of these resources. What is kept while nodes are asked counts for `flow`.
 ///
@@ -111,7 +111,10 @@ async fn selected(ctx: &Context<'_>, flow: &Flow) -> ApiResult<(Vec<Object>, Opt
         return Err(ApiError::bad_request(format!("field label not supported: {field}")));
     }
     let of_pods = ctx.resource.namespaced;
-    let matches = |stored: &Stored| labels.matches(stored.value()) && fields.matches(stored.value(), |_, _| None);
+    let matches = |stored: &Stored| {
+        let object = stored.metadata();
+        labels.matches(&object) && fields.matches(&object, |_, _| None)
+    };
     if !ctx.path.name.is_empty() {
         let found = ctx.store().get(&ctx.resource.plural, &ctx.key())?.filter(|stored| matches(stored));
         return Ok((found.iter().map(|stored| Object::new(stored, of_pods)).collect(), None));
@@ -121,11 +124,12 @@ async fn selected(ctx: &Context<'_>, flow: &Flow) -> ApiResult<(Vec<Object>, Opt
     loop {
         yield_now().await;
         let _step = ctx.inner.limits.steps.next(flow).await;
-        let page = ctx.store().list(&ctx.resource.plural, namespace, after.as_ref(), Some(PAGE))?;
-        let Some(last) = page.last() else { return Ok((objects, kept)) };
-        after = Some(last.key.clone());
+        let page = {
+            let store = ctx.store();
+            store.list_at(&ctx.resource.plural, namespace, store.revision(), after.as_ref(), PAGE, &matches)?
+        };
         let before = objects.len();
-        objects.extend(page.iter().filter(|stored| matches(stored)).map(|stored| Object::new(stored, of_pods)));
+        objects.extend(page.items.iter().map(|stored| Object::new(stored, of_pods)));
         let cost: usize = objects.iter().skip(before).map(Object::cost).sum();
         let room = if let Some(kept) = &mut kept {
             kept.grow(cost)
@@ -136,6 +140,8 @@ async fn selected(ctx: &Context<'_>, flow: &Flow) -> ApiResult<(Vec<Object>, Opt
         if !room {
             return Err(ApiError::busy());
         }
+        let Some(next) = page.next else { return Ok((objects, kept)) };
+        after = Some(next);
     }
 }
 
