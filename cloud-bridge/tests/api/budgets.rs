@@ -41,6 +41,28 @@ async fn left(api: &Api, name: &str) -> (i64, Vec<String>) {
     (status["disruptionsAllowed"].as_i64().unwrap(), gone)
 }
 
+/// Evictions read budgets while everybody else waits.
+#[tokio::test]
+async fn eviction_looks_at_a_bounded_size_of_budgets() {
+    let api = Api::open().await;
+    if api.real {
+        // It looks at all of them.
+        return;
+    }
+    running(&api, "p", "True").await;
+    let prefix = ["p".repeat(60), "q".repeat(60), "r".repeat(60), "example".to_owned()].join(".");
+    let labels: serde_json::Map<String, Value> =
+        (0..4000).map(|n| (format!("{prefix}/{n:04}"), "v".repeat(63).into())).collect();
+    for name in ["a", "b", "c"] {
+        let large = json!({"selector": {"matchLabels": labels}, "minAvailable": 1});
+        api.post(&of(&api, ""), budget(name, large)).await.ok();
+    }
+    let refused = evict(&api, "p", json!({})).await;
+    assert_eq!(refused.code, 429, "{}", refused.body);
+    api.delete(&of(&api, "a"), Value::Null).await.ok();
+    assert_eq!(evict(&api, "p", json!({})).await.code, 201);
+}
+
 #[tokio::test]
 async fn an_eviction_takes_from_the_budget_until_nothing_is_left() {
     let api = Api::open().await;

@@ -9,11 +9,13 @@ use super::super::attributes::Attributes;
 use super::checks::violations;
 use super::policy::{Level, Policy, Standard};
 use crate::resource::status::{ApiError, ApiResult};
-use crate::storage::Store;
+use crate::storage::{Most, Page, Store};
 use apimachinery::meta;
 
 /// How many pods are looked at. Kubernetes looks at 3000, for a second at most; here the storage waits for it.
 const PODS_MAX: usize = 500;
+/// Of how many bytes: the same, and few of the largest.
+const BYTES_MAX: usize = 2 << 20;
 
 /// Refuses unreadable labels; returns warnings about pods that are there.
 pub(super) fn judge(store: &Store, ctx: &Attributes<'_>, new: &Value, old: Option<&Value>) -> ApiResult<Vec<String>> {
@@ -27,17 +29,18 @@ pub(super) fn judge(store: &Store, ctx: &Attributes<'_>, new: &Value, old: Optio
         return Ok(Vec::new());
     }
     let namespace = meta::text(new, "name");
-    // One more than is looked at tells that there are more.
-    let pods = store.list("pods", Some(namespace), None, Some(PODS_MAX + 1))?;
-    let pods: Vec<&Value> = pods.iter().map(|pod| pod.value()).collect();
-    Ok(of_the_first(namespace, policy.enforce, &pods))
+    let most = Most { items: PODS_MAX, bytes: BYTES_MAX };
+    let Page { items, next } = store.list_at("pods", Some(namespace), store.revision(), None, most, &|_| true)?;
+    let pods: Vec<&Value> = items.iter().map(|pod| pod.value()).collect();
+    Ok(of_the_first(namespace, policy.enforce, &pods, next.is_some()))
 }
 
-/// Warnings about as many pods as are looked at, and about there being more.
-fn of_the_first(namespace: &str, enforce: Standard, pods: &[&Value]) -> Vec<String> {
-    let mut warnings = warnings(namespace, enforce, pods.iter().copied().take(PODS_MAX));
-    if pods.len() > PODS_MAX {
-        let why = format!("new PodSecurity enforce level only checked against the first {PODS_MAX} existing pods");
+/// Warnings about the pods that are looked at, and about there being more.
+fn of_the_first(namespace: &str, enforce: Standard, pods: &[&Value], more: bool) -> Vec<String> {
+    let mut warnings = warnings(namespace, enforce, pods.iter().copied());
+    if more {
+        let count = pods.len();
+        let why = format!("new PodSecurity enforce level only checked against the first {count} existing pods");
         warnings.insert(0, why);
     }
     warnings
@@ -123,10 +126,10 @@ mod tests {
     #[test]
     fn pods_that_nobody_looked_at_are_told() {
         let pod = json!({"metadata": {"name": "a"}, "spec": {"hostPID": true}});
-        let told = |count: usize| of_the_first("n", standard(Level::Baseline, 36), &vec![&pod; count]);
-        assert_eq!(told(PODS_MAX).len(), 2, "all of them");
-        let more = told(PODS_MAX + 1);
+        let told = |more: bool| of_the_first("n", standard(Level::Baseline, 36), &[&pod; 500], more);
+        assert_eq!(told(false).len(), 2, "all of them");
+        let more = told(true);
         assert_eq!(more[0], "new PodSecurity enforce level only checked against the first 500 existing pods");
-        assert_eq!(more[2], format!("a (and {} other pods): host namespaces", PODS_MAX - 1));
+        assert_eq!(more[2], "a (and 499 other pods): host namespaces");
     }
 }

@@ -1,6 +1,7 @@
 //! What the status of a namespace that is going tells of what it still holds
 //! (K8s pkg/controller/namespace/deletion/status_condition_utils.go). Pure.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use edge_protocol::json::SetField;
@@ -20,11 +21,16 @@ pub(super) struct Remaining {
 
 impl Remaining {
     /// So many objects of this resource are left, and these of them were looked at.
-    pub(super) fn add<'a>(&mut self, (plural, group): (&str, &str), count: u64, seen: impl Iterator<Item = &'a Value>) {
+    pub(super) fn add<'a>(
+        &mut self,
+        (plural, group): (&str, &str),
+        count: u64,
+        seen: impl Iterator<Item = Cow<'a, Value>>,
+    ) {
         if count > 0 {
             self.objects.insert((plural.to_owned(), group.to_owned()), count);
         }
-        for finalizer in seen.flat_map(meta::finalizers) {
+        for finalizer in seen.flat_map(|one| meta::finalizers(&one)) {
             *self.finalizers.entry(finalizer).or_default() += 1;
         }
     }
@@ -113,7 +119,8 @@ mod tests {
             json!({"status": {"phase": "Terminating", "conditions": [{"type": "Own", "status": "True"}]}});
         let held = json!({"metadata": {"finalizers": ["a.b/c", "d.e/f"]}});
         let mut remaining = Remaining::default();
-        remaining.add(("pods", ""), 2, [&held, &json!({"metadata": {"finalizers": ["a.b/c"]}})].into_iter());
+        let other = json!({"metadata": {"finalizers": ["a.b/c"]}});
+        remaining.add(("pods", ""), 2, [&held, &other].into_iter().map(Cow::Borrowed));
         remaining.add(("leases", "coordination.k8s.io"), 0, std::iter::empty());
         set(&mut namespace, &remaining, at("2026-01-01T00:00:00Z"));
         let first = "2026-01-01T00:00:00Z".to_owned();
@@ -125,7 +132,7 @@ mod tests {
         assert_eq!(namespace["status"]["conditions"].as_array().unwrap().len(), 6, "others' conditions stay");
 
         let mut fewer = Remaining::default();
-        fewer.add(("pods", ""), 1, std::iter::once(&held));
+        fewer.add(("pods", ""), 1, std::iter::once(Cow::Borrowed(&held)));
         set(&mut namespace, &fewer, at("2026-01-01T00:01:00Z"));
         assert_eq!(told(&namespace, "NamespaceContentRemaining").2, first);
         set(&mut namespace, &Remaining::default(), at("2026-01-01T00:02:00Z"));

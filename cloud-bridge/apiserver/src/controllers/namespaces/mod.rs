@@ -16,7 +16,7 @@ use super::{contents, definitions};
 use crate::registry::write;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::state::Inner;
-use crate::storage::{Store, StoreError, Stored};
+use crate::storage::{Most, Page, Store, StoreError, Stored};
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
 use conditions::Remaining;
@@ -28,6 +28,8 @@ pub(super) const STORAGE: &str = "namespaces";
 const PODS: &str = "pods";
 /// So many objects of each resource are looked at for what holds them.
 const LOOKED_AT: usize = 500;
+/// Of so many bytes, in one step.
+const LOOKED_AT_BYTES: usize = 2 << 20;
 /// How many beyond these are counted: a number above it stands for "at least".
 const COUNTED: u64 = 10_000;
 
@@ -188,16 +190,18 @@ fn report(turn: &mut Turn<'_, Key>, name: &str) -> ApiResult<()> {
     let mut remaining = Remaining::default();
     for storage in turn.store.storages_in(name)? {
         let Some(resource) = definitions::deletable(turn.inner, turn.store, &storage)? else { continue };
-        let seen = turn.store.list(&storage, Some(name), None, Some(LOOKED_AT))?;
-        let more = match seen.last().filter(|_| seen.len() == LOOKED_AT) {
-            Some(last) => turn.store.count(&storage, Some(name), &last.key, COUNTED)?.unwrap_or(COUNTED),
+        let most = Most { items: LOOKED_AT, bytes: LOOKED_AT_BYTES };
+        let Page { items: seen, next } =
+            turn.store.list_at(&storage, Some(name), turn.store.revision(), None, most, &|_| true)?;
+        let more = match next {
+            Some(last) => turn.store.count(&storage, Some(name), &last, COUNTED)?.unwrap_or(COUNTED),
             None => 0,
         };
         let count = more + seen.len() as u64;
         remaining.add(
             (resource.plural.as_ref(), resource.group.as_ref()),
             count,
-            seen.iter().map(|stored| stored.value()),
+            seen.iter().map(|stored| stored.metadata()),
         );
     }
     if remaining == Remaining::default() {

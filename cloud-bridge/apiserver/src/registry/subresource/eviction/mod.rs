@@ -16,7 +16,7 @@ use crate::registry::delete::{self, Options};
 use crate::registry::{Answer, Context};
 use crate::resource::status::{ApiError, ApiResult};
 use crate::resource::typed;
-use crate::storage::{Store, Stored};
+use crate::storage::{Most, Page, Store, Stored};
 use apimachinery::field::FieldError;
 use apimachinery::json::{flag, items, text};
 use apimachinery::meta;
@@ -25,6 +25,8 @@ use budget::Refusal;
 const VIOLATION: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 const SEVERAL: &str =
     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+/// Bytes of budgets that are looked at for one eviction; who may write one may write many, and each may be large.
+const LOOKED_AT: usize = 2 << 20;
 /// After which a client asks again while the budget's controller has not seen the newest spec.
 const RETRY_SECONDS: i64 = 10;
 
@@ -67,8 +69,13 @@ fn spent(ctx: &Context<'_>, store: &Store, pod: &Stored) -> ApiResult<Option<(Ar
     if budget::needs_none(pod.value()) {
         return Ok(None);
     }
-    let mut budgets = store.list(disruption_budget::STORAGE, Some(&pod.key.namespace), None, None)?;
-    budgets.retain(|one| budget::is_for(one.value(), pod.value()));
+    let (place, most) = (Some(pod.key.namespace.as_str()), Most { items: 2, bytes: LOOKED_AT });
+    let is_for = |one: &Stored| budget::is_for(one.value(), pod.value());
+    let Page { items: budgets, next } =
+        store.list_at(disruption_budget::STORAGE, place, store.revision(), None, most, &is_for)?;
+    if next.is_some() && budgets.len() < most.items {
+        return Err(violation("the disruption budgets of the namespace are larger than what is looked at"));
+    }
     let values: Vec<&Value> = budgets.iter().map(|one| one.value()).collect();
     let after = budget::spend(pod.value(), &values, ctx.now).map_err(refused)?;
     Ok(budgets.into_iter().next().zip(after))
