@@ -94,7 +94,7 @@ impl Views {
             let same_endpoints =
                 before.map(|before| &before.digest) == endpoints.as_ref().map(|endpoints| &endpoints.digest);
             changed |= !same_view || !same_endpoints;
-            let endpoints = if same_endpoints { before.map(Arc::clone) } else { endpoints.map(Told::new) };
+            let endpoints = if same_endpoints { before.map(Arc::clone) } else { endpoints.map(Told::packed) };
             self.entries.insert(name.clone(), (Arc::clone(entry), endpoints));
         }
         changed.then(|| self.group())

@@ -23,12 +23,16 @@ use super::resource::resource;
 use crate::bridge::pod_references::{
     ALL_SERVICES, API_NAMESPACE, API_SERVICE, DNS_LABEL, DNS_NAMESPACE, DNS_SERVICE, group_and_site,
 };
-use crate::bridge::service_view::{service_of, service_view};
+use crate::bridge::service_view::{is_dns, service_of, service_view};
 use crate::bridge::world::Told;
 use apimachinery::well_known::PAGE;
 
 /// Between two times that others are told of changes: what comes meanwhile goes together.
 const PAUSE: Duration = Duration::from_millis(200);
+/// Bytes of the Services of one namespace that nodes are told of: tenants write them.
+const ROOM: usize = 8 << 20;
+/// What a Service takes beside its text.
+const ENTRY: usize = 512;
 
 /// Namespace and name.
 pub(super) type Name = (String, String);
@@ -166,51 +170,136 @@ fn slice_filter(of: &Name) -> watcher::Config {
 }
 
 /// One kind of object, by name, and which have changed since they were last looked at.
-#[derive(Default)]
-struct Watched {
-    all: BTreeMap<Name, Arc<DynamicObject>>,
-    listing: Option<BTreeMap<Name, Arc<DynamicObject>>>,
+struct Watched<T> {
+    kept: Kept<T>,
+    listing: Option<Kept<T>>,
     /// A list has been read.
     read: bool,
     /// Names of Services.
     changed: BTreeSet<Name>,
 }
 
-impl Watched {
+impl<T: Seen> Watched<T> {
+    fn new() -> Self {
+        Self { kept: Kept::new(), listing: None, read: false, changed: BTreeSet::new() }
+    }
+
     /// An error, if that is what came.
     fn take(&mut self, event: Result<Event<DynamicObject>, watcher::Error>) -> Option<watcher::Error> {
         let name = |object: &DynamicObject| in_namespace(object, object.metadata.name.clone().unwrap_or_default());
-        let service_of = |object: &DynamicObject| Some(in_namespace(object, service_of(object)?));
         match event {
-            Ok(Event::Init) => self.listing = Some(BTreeMap::new()),
+            Ok(Event::Init) => self.listing = Some(Kept::new()),
             Ok(Event::InitApply(object)) => {
-                self.listing.get_or_insert_default().insert(name(&object), slim(object));
+                self.listing.get_or_insert_with(Kept::new).put(name(&object), T::of(object));
             }
             Ok(Event::InitDone) => {
-                let listed = self.listing.take().unwrap_or_default();
-                let old = std::mem::replace(&mut self.all, listed);
-                self.changed.extend(old.values().chain(self.all.values()).filter_map(|object| service_of(object)));
+                let listed = self.listing.take().unwrap_or_else(Kept::new);
+                let old = std::mem::replace(&mut self.kept, listed);
+                self.changed.extend(old.services().chain(self.kept.services()));
                 self.read = true;
             }
             Ok(Event::Apply(object)) => {
-                self.changed.extend(service_of(&object));
-                let old = self.all.insert(name(&object), slim(object));
-                self.changed.extend(old.and_then(|old| service_of(&old)));
+                let (name, object) = (name(&object), T::of(object));
+                self.changed.extend(object.service(&name));
+                self.changed.extend(self.kept.put(name, object));
             }
-            Ok(Event::Delete(object)) => {
-                self.changed.extend(service_of(&object));
-                self.all.remove(&name(&object));
-            }
+            Ok(Event::Delete(object)) => self.changed.extend(self.kept.remove(&name(&object))),
             Err(error) => return Some(error),
         }
         None
     }
 }
 
-/// Without what nobody here reads.
-fn slim(mut object: DynamicObject) -> Arc<DynamicObject> {
-    (object.metadata.managed_fields, object.metadata.annotations) = (None, None);
-    Arc::new(object)
+/// An object as far as it is looked at.
+trait Seen {
+    fn of(object: DynamicObject) -> Self;
+
+    /// The name of its Service.
+    fn service(&self, own: &Name) -> Option<Name>;
+
+    /// Bytes that count for its namespace.
+    fn size(&self) -> usize;
+}
+
+/// Of a Service what nodes are told, as text: parsed, one with thousands of ports takes sixty times as much.
+struct Service {
+    view: Option<Arc<Told>>,
+    is_dns: bool,
+}
+
+impl Seen for Service {
+    fn of(service: DynamicObject) -> Self {
+        Self { is_dns: is_dns(&service), view: service_view(&service).map(Told::packed) }
+    }
+
+    fn service(&self, own: &Name) -> Option<Name> {
+        Some(own.clone())
+    }
+
+    fn size(&self) -> usize {
+        self.view.as_ref().map_or(ENTRY, |view| view.text().text().len() + ENTRY)
+    }
+}
+
+/// Controllers write them: there are as many as pods ask for.
+struct Slice(Arc<DynamicObject>);
+
+impl Seen for Slice {
+    fn of(mut slice: DynamicObject) -> Self {
+        // Nobody here reads these.
+        (slice.metadata.managed_fields, slice.metadata.annotations) = (None, None);
+        Self(Arc::new(slice))
+    }
+
+    fn service(&self, own: &Name) -> Option<Name> {
+        Some((own.0.clone(), service_of(&self.0)?))
+    }
+
+    fn size(&self) -> usize {
+        0
+    }
+}
+
+/// Objects of one kind, and of each namespace no more than it has room for.
+struct Kept<T> {
+    all: BTreeMap<Name, T>,
+    /// Bytes of each namespace.
+    used: BTreeMap<String, usize>,
+    /// Namespaces that had more.
+    over: BTreeSet<String>,
+}
+
+impl<T: Seen> Kept<T> {
+    fn new() -> Self {
+        Self { all: BTreeMap::new(), used: BTreeMap::new(), over: BTreeSet::new() }
+    }
+
+    /// Keeps a new state, if there is room, and returns the Service of the old one. What has none may come again when it
+    /// changes, or all are listed.
+    fn put(&mut self, name: Name, object: T) -> Option<Name> {
+        let old = self.remove(&name);
+        let used = self.used.get(&name.0).copied().unwrap_or_default() + object.size();
+        if used <= ROOM {
+            self.used.insert(name.0.clone(), used);
+            self.all.insert(name, object);
+        } else if self.over.insert(name.0.clone()) {
+            log::warn!("Services of namespace {} take more than {ROOM} bytes: nodes do not know the others", name.0);
+        }
+        old
+    }
+
+    fn remove(&mut self, name: &Name) -> Option<Name> {
+        let object = self.all.remove(name)?;
+        if let Some(used) = self.used.get_mut(&name.0) {
+            *used = used.saturating_sub(object.size());
+        }
+        object.service(name)
+    }
+
+    /// The Services that these are of.
+    fn services(&self) -> impl Iterator<Item = Name> {
+        self.all.iter().filter_map(|(name, object)| object.service(name))
+    }
 }
 
 fn in_namespace(object: &DynamicObject, name: String) -> Name {
@@ -220,8 +309,8 @@ fn in_namespace(object: &DynamicObject, name: String) -> Name {
 /// Everything that was read, and what came of it.
 struct All {
     of: Name,
-    services: Watched,
-    slices: Watched,
+    services: Watched<Service>,
+    slices: Watched<Slice>,
     entries: BTreeMap<Name, Arc<Entry>>,
     /// It was told once: also that there is none is news.
     told: bool,
@@ -229,8 +318,7 @@ struct All {
 
 impl All {
     fn new(of: Name) -> Self {
-        let (services, slices, entries) = Default::default();
-        Self { of, services, slices, entries, told: false }
+        Self { of, services: Watched::new(), slices: Watched::new(), entries: BTreeMap::new(), told: false }
     }
 
     /// Whether there is something to tell, and all has been read.
@@ -244,20 +332,18 @@ impl All {
         let mut changed = std::mem::take(&mut self.services.changed);
         changed.append(&mut self.slices.changed);
         let mut slices: BTreeMap<Name, Vec<Arc<DynamicObject>>> = BTreeMap::new();
-        for slice in self.slices.all.values() {
-            let service = service_of(slice).map(|name| in_namespace(slice, name));
-            if let Some(name) = service.filter(|name| changed.contains(name)) {
-                slices.entry(name).or_default().push(Arc::clone(slice));
+        for (own, slice) in &self.slices.kept.all {
+            if let Some(name) = slice.service(own).filter(|name| changed.contains(name)) {
+                slices.entry(name).or_default().push(Arc::clone(&slice.0));
             }
         }
         for name in changed {
-            let service = self.services.all.get(&name).filter(|service| self.is_ours(service));
-            match service.and_then(|service| service_view(service)) {
+            let service = self.services.kept.all.get(&name).filter(|service| self.is_ours(&name, service));
+            match service.and_then(|service| service.view.as_ref()) {
                 Some(view) => {
                     // The same text as before stays the same object.
                     let old = self.entries.get(&name).map(|entry| &entry.view);
-                    let same = old.filter(|old| old.digest == view.digest).map(Arc::clone);
-                    let view = same.unwrap_or_else(|| Told::new(view));
+                    let view = Arc::clone(old.filter(|old| old.digest == view.digest).unwrap_or(view));
                     let slices = slices.remove(&name).unwrap_or_default();
                     self.entries.insert(name, Arc::new(Entry { view, slices }));
                 }
@@ -268,18 +354,53 @@ impl All {
     }
 
     /// The API's own Service and the cluster's DNS are groups of their own, and no part of their namespace's.
-    fn is_ours(&self, service: &DynamicObject) -> bool {
-        let name = service.metadata.name.as_deref().unwrap_or_default();
-        let labels = service.metadata.labels.as_ref();
+    fn is_ours(&self, (_, name): &Name, service: &Service) -> bool {
         let (namespace, group) = (&*self.of.0, &*self.of.1);
         if namespace.is_empty() {
             return true;
         }
         let alone = match namespace {
             API_NAMESPACE => name == API_SERVICE,
-            DNS_NAMESPACE => labels.and_then(|labels| labels.get(DNS_LABEL.0)).is_some_and(|app| app == DNS_LABEL.1),
+            DNS_NAMESPACE => service.is_dns,
             _ => false,
         };
         alone == (group != ALL_SERVICES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn service(name: &str, ports: usize) -> DynamicObject {
+        let ports: Vec<Value> = (0..ports).map(|n| json!({"name": format!("port-{n}"), "port": n + 1})).collect();
+        let spec = json!({"clusterIP": "10.96.0.7", "ports": ports});
+        let metadata = json!({"name": name, "namespace": "shop", "uid": name});
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+    }
+
+    #[test]
+    fn services_of_a_namespace_have_a_bounded_room() {
+        let mut all = All::new(("shop".into(), ALL_SERVICES.into()));
+        for slices in [Event::Init, Event::InitDone] {
+            all.slices.take(Ok(slices));
+        }
+        all.services.take(Ok(Event::Init));
+        (0..30).for_each(|n| drop(all.services.take(Ok(Event::InitApply(service(&n.to_string(), 10_000))))));
+        all.services.take(Ok(Event::InitDone));
+        let told = all.now();
+        let bytes: usize = told.values().map(|entry| entry.view.text().text().len()).sum();
+        assert!(told.len() > 10 && told.len() < 30 && bytes <= ROOM, "{} Services, {bytes} bytes", told.len());
+        assert!(told.values().all(|entry| entry.view.body.is_null()), "kept as text alone");
+        let gone: Vec<Name> = told.keys().take(2).cloned().collect();
+        gone.iter().for_each(|(_, name)| drop(all.services.take(Ok(Event::Delete(service(name, 1))))));
+        all.services.take(Ok(Event::Apply(service("new", 10_000))));
+        let now = all.now();
+        assert!(now.contains_key(&("shop".into(), "new".into())) && now.len() == told.len() - 1);
+        all.services.take(Ok(Event::Apply(service("new", 1))));
+        all.services.take(Ok(Event::Apply(service("other", 10_000))));
+        assert_eq!(all.now().len(), told.len(), "a smaller one gives its room back");
     }
 }

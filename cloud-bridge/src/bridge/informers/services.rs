@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 
 use edge_protocol::message::{Object, ObjectKey};
+use edge_protocol::weight::weight;
 use futures::TryStreamExt;
 use kube::api::DynamicObject;
 use kube::runtime::WatchStreamExt;
@@ -20,6 +21,37 @@ use crate::bridge::ApiAddress;
 use crate::bridge::pod_references::{API_NAMESPACE, API_SERVICE, SERVICE_LINKS};
 use crate::bridge::slim::made_object;
 use apimachinery::well_known::PAGE;
+
+/// What all that is kept of the Services takes in memory: those of one port are some 5,000, more than an environment has room
+/// for. Others are left out.
+const ROOM: usize = 8 << 20;
+
+/// What is kept of Services, by name, and what it takes.
+#[derive(Default)]
+struct Links {
+    all: BTreeMap<String, (Value, usize)>,
+    used: usize,
+}
+
+impl Links {
+    /// Keeps the new state of a Service, if it has an address and there is room.
+    fn put(&mut self, service: &DynamicObject) {
+        self.remove(service);
+        let Some((name, link)) = link(service) else { return };
+        let size = weight(&link.to_string());
+        if self.used + size <= ROOM {
+            self.used += size;
+            self.all.insert(name, (link, size));
+        } else {
+            log::debug!("pods of {:?} get no variables of Service {name}: too many", service.metadata.namespace);
+        }
+    }
+
+    fn remove(&mut self, service: &DynamicObject) {
+        let gone = self.all.remove(service.metadata.name.as_deref().unwrap_or_default());
+        self.used -= gone.map_or(0, |(_, size)| size);
+    }
+}
 
 /// Follows until aborted. The key's name says which Services: all of the namespace, or the API's own. For the latter
 /// `api_address` stands in, if there is one.
@@ -36,19 +68,18 @@ pub(super) async fn watch_services(
         _ => watcher::Config::default().page_size(PAGE),
     };
     let mut events = pin!(watcher(api, config).default_backoff());
-    let mut services = BTreeMap::new();
+    let mut services = Links::default();
     let mut listing = None;
-    let mut said: Option<Object> = None;
+    let mut said = None;
     loop {
         let what = match events.try_next().await {
             Ok(None) => return,
             Ok(Some(Event::Init)) => {
-                listing = Some(BTreeMap::new());
+                listing = Some(Links::default());
                 continue;
             }
             Ok(Some(Event::InitApply(service))) => {
-                let list = listing.get_or_insert_default();
-                list.extend(link(&service));
+                listing.get_or_insert_default().put(&service);
                 continue;
             }
             Ok(Some(Event::InitDone)) => {
@@ -56,12 +87,11 @@ pub(super) async fn watch_services(
                 present(&key, &services, api_address.as_ref())
             }
             Ok(Some(Event::Apply(service))) => {
-                services.remove(service.metadata.name.as_deref().unwrap_or_default());
-                services.extend(link(&service));
+                services.put(&service);
                 present(&key, &services, api_address.as_ref())
             }
             Ok(Some(Event::Delete(service))) => {
-                services.remove(service.metadata.name.as_deref().unwrap_or_default());
+                services.remove(&service);
                 present(&key, &services, api_address.as_ref())
             }
             Err(error) => {
@@ -75,10 +105,10 @@ pub(super) async fn watch_services(
                 continue;
             }
         };
-        if said.as_ref() == Some(&what) {
+        if said.as_ref() == Some(&what.digest) {
             continue;
         }
-        said = Some(what.clone());
+        said = Some(what.digest.clone());
         if news.send(News { key: key.clone(), watch, what: What::Present(what) }).await.is_err() {
             return;
         }
@@ -105,8 +135,8 @@ fn port(port: &Value) -> Value {
     link
 }
 
-fn present(key: &ObjectKey, services: &BTreeMap<String, Value>, api: Option<&ApiAddress>) -> Object {
-    let mut links: Vec<Value> = services.values().cloned().collect();
+fn present(key: &ObjectKey, services: &Links, api: Option<&ApiAddress>) -> Object {
+    let mut links: Vec<Value> = services.all.values().map(|(link, _)| link.clone()).collect();
     let own = links.iter_mut().find(|link| key.namespace == API_NAMESPACE && link["name"] == API_SERVICE);
     if let (Some(own), Some((host, port))) = (own, api) {
         own.set("clusterIP", host.as_str().into());
@@ -125,7 +155,8 @@ mod tests {
         let of = |namespace: &str| {
             let key = ObjectKey { kind: SERVICE_LINKS.into(), namespace: namespace.into(), name: "all".into() };
             let link = |name: &str| json!({"name": name, "clusterIP": "10.96.0.1", "ports": [{"port": 443}]});
-            let services = ["kubernetes", "web"].map(|name| (name.to_owned(), link(name))).into();
+            let all = ["kubernetes", "web"].map(|name| (name.to_owned(), (link(name), 0))).into();
+            let services = Links { all, used: 0 };
             present(&key, &services, Some(&("192.0.2.7".into(), 6443))).body["services"].clone()
         };
         let told = of("default");
@@ -146,5 +177,21 @@ mod tests {
         assert_eq!(found, Some(("web".into(), wanted)));
         assert_eq!(link(&service("none", json!({"clusterIP": "None"}))), None);
         assert_eq!(link(&service("out", json!({"externalName": "a.b"}))), None);
+    }
+
+    #[test]
+    fn links_of_services_take_a_bounded_room() {
+        let service = |name: &str, ports: usize| -> DynamicObject {
+            let ports: Vec<Value> = (0..ports).map(|port| json!({ "port": port })).collect();
+            let spec = json!({"clusterIP": "10.0.0.7", "ports": ports});
+            serde_json::from_value(json!({"metadata": {"name": name, "namespace": "shop"}, "spec": spec})).unwrap()
+        };
+        let mut links = Links::default();
+        (0..100).for_each(|n| links.put(&service(&n.to_string(), 5000)));
+        assert!(links.used <= ROOM && (1..10).contains(&links.all.len()), "{} of them", links.all.len());
+        links.put(&service("0", 1));
+        assert!(links.used <= ROOM - (2 << 20), "a smaller one gives its room back");
+        (0..100).for_each(|n| links.remove(&service(&n.to_string(), 1)));
+        assert_eq!((links.used, links.all.len()), (0, 0));
     }
 }
