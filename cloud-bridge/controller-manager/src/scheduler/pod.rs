@@ -119,12 +119,36 @@ fn is_ours(spec: &Value) -> bool {
         && present(spec, "schedulerName").is_none_or(|name| name == "default-scheduler")
 }
 
-/// The parts of a spec that say which nodes will do.
+/// The parts of a spec that say which nodes will do. Of volumes these are claims alone: of others a pod may have thousands, and
+/// the one with its token has another name in each pod.
 fn about_nodes(spec: &Value) -> Value {
     let mut kept = json!({});
-    for field in ["nodeSelector", "tolerations", "volumes"] {
+    for field in ["nodeSelector", "tolerations"] {
         kept.set(field, spec[field].clone());
     }
+    let claims = items(spec, "volumes").iter().map(|volume| text(&volume["persistentVolumeClaim"], "claimName"));
+    let claims = claims.filter(|name| !name.is_empty());
+    kept.set("volumes", claims.map(|name| json!({"persistentVolumeClaim": {"claimName": name}})).collect());
     kept.set_at(&["affinity", "nodeAffinity"], spec["affinity"]["nodeAffinity"].clone());
     kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_volumes_claims_alone_are_kept() {
+        let claim = |name: &str| json!({"name": name, "persistentVolumeClaim": {"claimName": name}});
+        let volumes =
+            json!([claim("data"), {"name": "c", "configMap": {"name": "c"}}, {"name": "kube-api-access-x7k2p"}]);
+        let pod = |node: &str| {
+            let spec = json!({"nodeName": node, "nodeSelector": {"a": "b"}, "volumes": volumes});
+            Pod::read(&ObjectMeta::default(), &json!({ "spec": spec }))
+        };
+        let waits = pod("");
+        assert_eq!(waits.spec["volumes"], json!([{"persistentVolumeClaim": {"claimName": "data"}}]));
+        assert_eq!((waits.claims().collect::<Vec<_>>(), &waits.spec["nodeSelector"]["a"]), (vec!["data"], &json!("b")));
+        assert!(pod("n").spec.is_null());
+    }
 }

@@ -3,8 +3,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// A node made the pod up: the API shows a static pod of the node (K8s `MirrorPodAnnotationKey`).
-pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
+pub(super) use apimachinery::well_known::MIRROR_ANNOTATION as MIRROR;
 /// What a pod is worth keeping, in the words of its owner.
 pub(super) const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 /// The annotation, and the label, with the index of a pod.
@@ -21,10 +20,13 @@ pub(super) const IGNORE_OFFLINE: &str = "sampan.dev/ignore-offline";
 pub(super) const OF_PODS: &[&str] = &[MIRROR, DELETION_COST, INDEX, FAILURES, IGNORED_FAILURES];
 pub(super) const OF_DAEMON_SETS: &[&str] = &[GENERATION, IGNORE_OFFLINE];
 
+/// Bytes of the longest value that says something: numbers, times and a uid.
+const VALUE_MAX: usize = 128;
+
 /// Removes all annotations but these.
 pub(super) fn keep(meta: &mut ObjectMeta, names: &[&str]) {
     let Some(mut all) = meta.annotations.take() else { return };
-    all.retain(|name, _| names.contains(&name.as_str()));
+    all.retain(|name, value| names.contains(&name.as_str()) && value.len() <= VALUE_MAX);
     meta.annotations = (!all.is_empty()).then_some(all);
 }
 
@@ -39,6 +41,9 @@ mod tests {
             ObjectMeta { annotations: Some(all), ..ObjectMeta::default() }
         };
         let mut meta = named(&[DELETION_COST, "kubectl.kubernetes.io/last-applied-configuration", "a"]);
+        keep(&mut meta, OF_PODS);
+        assert_eq!(meta, named(&[DELETION_COST]));
+        meta.annotations.as_mut().unwrap().insert(INDEX.to_owned(), "x".repeat(200_000));
         keep(&mut meta, OF_PODS);
         assert_eq!(meta, named(&[DELETION_COST]));
         keep(&mut meta, &[]);
