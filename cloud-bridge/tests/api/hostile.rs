@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::harness::{Answer, Api, JSON, pod};
+use crate::harness::{Answer, Api, JSON, MERGE, pod};
 
 /// How long lists of typed objects may be.
 const MANY: usize = 4096;
@@ -32,6 +32,31 @@ const LIMIT: Duration = Duration::from_millis(if cfg!(debug_assertions) { 2500 }
 
 fn many(of: usize, one: impl Fn(usize) -> Value) -> Value {
     (0..of).map(one).collect()
+}
+
+/// Controllers keep a copy of each.
+#[tokio::test]
+async fn large_deployments_of_a_namespace_have_a_bounded_room() {
+    let api = Api::embedded(|_| {});
+    let all = api.group_path("apps/v1", "deployments");
+    let deployment = |name: &str, bytes: usize| {
+        let container = json!({"name": "c", "image": "i", "env": [{"name": "A", "value": "x".repeat(bytes)}]});
+        let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}});
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+            "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}})
+    };
+    for number in 0..16 {
+        api.post(&all, deployment(&format!("d{number}"), 1_000_000)).await.ok();
+    }
+    api.post(&all, deployment("more", 1_000_000)).await.fails_with(403, "limit is 16777216");
+    api.post(&all, deployment("small", 1000)).await.ok();
+    let one = api.group_path("apps/v1", "deployments/d0");
+    api.patch(&one, MERGE, json!({"metadata": {"labels": {"still": "mine"}}})).await.ok();
+    api.patch(&one, MERGE, json!({"metadata": {"annotations": {"a": "x".repeat(250_000)}}})).await.ok();
+    let larger = json!({"metadata": {"annotations": {"b": "x".repeat(250_000)}}});
+    api.patch(&api.group_path("apps/v1", "deployments/d1"), MERGE, larger).await.ok();
+    api.delete(&one, Value::Null).await.ok();
+    api.post(&all, deployment("more", 1_000_000)).await.ok();
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ pub(crate) mod service_account;
 
 mod certificates;
 mod default_storage_class;
+mod large;
 mod limit_ranger;
 mod pod_security;
 mod priority;
@@ -36,6 +37,7 @@ pub(crate) fn create(store: &Store, ctx: &Attributes<'_>, value: &mut Value) -> 
     if ctx.resource.namespaced {
         namespace_lives(store, ctx, value)?;
     }
+    large::admit(ctx, value, None)?;
     rbac::restrict(ctx, value, None)?;
     certificates::create(ctx, value)?;
     let rules = ctx.resource.rules();
@@ -60,6 +62,7 @@ pub(crate) fn create(store: &Store, ctx: &Attributes<'_>, value: &mut Value) -> 
 
 /// Before an update of the main resource or of a subresource.
 pub(crate) fn update(store: &Store, ctx: &Attributes<'_>, new: &mut Value, old: &Value) -> ApiResult<()> {
+    large::admit(ctx, new, Some(old))?;
     rbac::restrict(ctx, new, Some(old))?;
     certificates::update(ctx, new, old)?;
     if ctx.path.subresource.is_empty() {

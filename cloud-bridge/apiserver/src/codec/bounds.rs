@@ -79,6 +79,11 @@ pub(crate) fn within(object: &Value, before: Option<&Value>, values: usize) -> R
     Ok(())
 }
 
+/// Bytes of an object without its managedFields.
+pub(crate) fn bytes(object: &Value) -> usize {
+    own(object).bytes
+}
+
 /// The size of an object without its managedFields.
 fn own(object: &Value) -> Size {
     let mut size = Size::default();

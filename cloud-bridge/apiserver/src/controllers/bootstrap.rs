@@ -36,6 +36,7 @@ pub(crate) fn run(inner: &Arc<Inner>) -> Result<(), StoreError> {
     bootstrap_policy::reconcile(&mut store)?;
     inner.authorizer.follow(&mut store)?;
     inner.held.follow(&mut store)?;
+    inner.large.follow(&mut store)?;
     definitions::load(inner, &store)
 }
 

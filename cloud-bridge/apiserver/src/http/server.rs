@@ -23,6 +23,7 @@ use crate::kinds::service::held::Held;
 use crate::resource::catalogue::Registry;
 use crate::resource::status::ApiError;
 use crate::state::documents::Documents;
+use crate::state::large::LargeObjects;
 use crate::state::limits::{ANSWER_COST, BODY_COST, Limits};
 use crate::state::quota::Quotas;
 use crate::state::samples::Samples;
@@ -75,6 +76,7 @@ impl Server {
             samples: Samples::default(),
             authorizer: Authorizer::default(),
             held: Held::default(),
+            large: LargeObjects::default(),
             limits: Limits::default(),
             documents: Documents::default(),
         });

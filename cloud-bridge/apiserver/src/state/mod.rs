@@ -3,6 +3,7 @@
 pub(crate) mod access;
 pub(crate) mod apart;
 pub(crate) mod documents;
+pub(crate) mod large;
 pub(crate) mod limits;
 pub(crate) mod quota;
 pub(crate) mod samples;
@@ -23,6 +24,7 @@ use crate::storage::{Durable, Store};
 use apimachinery::user::UserInfo;
 use documents::Documents;
 use kubelet_api::backend::KubeletBackend;
+use large::LargeObjects;
 use limits::Limits;
 use quota::Quotas;
 use samples::Samples;
@@ -93,6 +95,7 @@ pub(crate) struct Inner {
     pub(crate) authorizer: Authorizer,
     /// Addresses and ports of Services.
     pub(crate) held: Held,
+    pub(crate) large: LargeObjects,
     pub(crate) limits: Limits,
     pub(crate) documents: Documents,
     pub(crate) cel: Cel,

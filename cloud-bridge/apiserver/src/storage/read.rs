@@ -93,6 +93,22 @@ impl Store {
         Ok((count <= most).then_some(count))
     }
 
+    /// Bytes of the objects of a storage that have so many at the least, by namespace. None of them is read.
+    pub(crate) fn large(&self, storage: &str, least: usize) -> Result<Vec<(String, usize)>, StoreError> {
+        self.conn
+            .prepare_cached(
+                "SELECT ns, sum(length(body)) FROM objects WHERE storage = ?1 AND length(body) >= ?2 GROUP BY ns",
+            )
+            .and_then(|mut statement| {
+                let least = i64::try_from(least).unwrap_or(i64::MAX);
+                let rows = statement.query_map(params![storage, least], |row| {
+                    Ok((row.get::<_, String>(0)?, usize::try_from(unsigned(row, 1)?).unwrap_or(usize::MAX)))
+                })?;
+                rows.collect()
+            })
+            .map_err(|e| self.sql(e))
+    }
+
     /// The storages that hold something in this namespace, whether anything serves them or not, in order. From one storage
     /// to the next by the index: nobody waits while all objects are looked at.
     pub(crate) fn storages_in(&self, namespace: &str) -> Result<Vec<String>, StoreError> {
