@@ -66,7 +66,7 @@ pub fn end(socket: &Path, words: &[u8]) {
     let _ = stream.write_all(words);
     // It ends by ending.
     while stream.read(&mut [0; 512]).is_ok_and(|read| read > 0) {}
-    let _ = std::fs::remove_file(socket);
+    let _ = fs::remove_file(socket);
 }
 
 /// Kills processes by what `is` says of their program and arguments, and waits until they are gone: helpers whose daemon ended

@@ -79,7 +79,7 @@ impl World {
     }
 
     /// Tells a node what had no room there and has it now.
-    fn refill(&mut self, node: &str, namespace: &str, effects: &mut Vec<Effect>) {
+    pub(super) fn refill(&mut self, node: &str, namespace: &str, effects: &mut Vec<Effect>) {
         for key in self.rooms.fill(node, namespace) {
             let Some(shared) = self.shared.get_mut(&key) else { continue };
             match &shared.value {

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use apimachinery::flow::Flow;
 use hyper::upgrade::Upgraded;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
