@@ -76,14 +76,12 @@ fn resident() -> Option<u64> {
 
 /// Blocks of 128 KiB and more always come from the kernel and go back to it. glibc begins so, too, but raises the size to that
 /// of each such block that is freed (mallopt(3), M_MMAP_THRESHOLD): after the first object of a megabyte all later ones
-/// would lie among the small blocks that stay. All threads have one heap: what the work beside the thread has freed serves the
-/// thread, too.
+/// would lie among the small blocks that stay.
 pub fn set_up() {
     #[cfg(target_env = "gnu")]
     // SAFETY: no condition; a value that the allocator does not take changes nothing.
     unsafe {
         nix::libc::mallopt(nix::libc::M_MMAP_THRESHOLD, 128 << 10);
-        nix::libc::mallopt(nix::libc::M_ARENA_MAX, 1);
     }
 }
 

@@ -22,6 +22,11 @@ pub fn trim() {
         // is dropped is read again, unchanged, from the same inode at the next access.
         unsafe { libc::madvise(address, end - start, libc::MADV_DONTNEED) };
     }
+    trim_heap();
+}
+
+/// Gives back what the allocator keeps of freed memory, of all threads, and nothing else.
+pub fn trim_heap() {
     #[cfg(target_env = "gnu")]
     // SAFETY: no condition; it only looks at the allocator's own free lists.
     unsafe {

@@ -261,7 +261,12 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
     let memory = resource.as_deref().map_or(parse::TENANT_MEMORY_MAX, Resource::body_memory);
     let (method, most, kind) = (parts.method.clone(), permitted.body_max(), kind.to_owned());
     let sent_as = header(&parts.headers, &CONTENT_TYPE).to_owned();
-    let aside = !matches!(encoding::media(&sent_as), JSON | "") && is_large(body.len());
+    // A short text may repeat much in YAML.
+    let aside = match encoding::media(&sent_as) {
+        YAML => true,
+        protobuf::MEDIA_TYPE => is_large(body.len()),
+        _ => false,
+    };
     let read = move || body_as_json(&method, &sent_as, body, most, &kind, memory);
     let read = if aside { apart::run(&inner.limits.apart, &permitted.flow, read).await? } else { read() };
     let Sent { json: body, content_type, strict } = read?;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 
 use super::managed_fields::Writer;
-use super::{Answer, Context, cel, create, update};
+use super::{Answer, Context, cel, create, patch, update};
 use crate::auth::request_info::{Query, ResourcePath};
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
@@ -34,6 +34,13 @@ pub(crate) enum Draft {
 pub(crate) struct Sent {
     pub(crate) body: Bytes,
     pub(crate) media: String,
+}
+
+impl Sent {
+    /// Whether a short text may make a large object: JSON patches copy, and YAML repeats what it has given a name.
+    fn swells(&self) -> bool {
+        self.media == patch::JSON || (self.media == patch::APPLY && self.body.contains(&b'*'))
+    }
 }
 
 /// How a verb makes its draft, of what was sent and the object that the path names.
@@ -86,7 +93,7 @@ fn drafted(ctx: &mut Context<'_>, sent: Sent, current: Option<&Arc<Stored>>, mak
         ctx.warnings.extend(done.warnings);
         return done.outcome;
     }
-    if !is_large(sent.body.len() + current.map_or(0, |current| current.body.len())) {
+    if !sent.swells() && !is_large(sent.body.len() + current.map_or(0, |current| current.body.len())) {
         return make(ctx, &sent, current);
     }
     ctx.aside.pending = Some(Pending { request: Request::of(ctx), make, sent, current: current.cloned() });
@@ -166,5 +173,17 @@ impl Request {
             foresees: true,
             awaits_account: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_texts_may_make_large_objects() {
+        let swells = |media: &str, body: &'static str| Sent { body: body.into(), media: media.to_owned() }.swells();
+        assert!(swells(patch::JSON, "[]") && swells(patch::APPLY, "a: &a [x]\nb: [*a, *a]"));
+        assert!(!swells(patch::APPLY, "a: b") && !swells(patch::MERGE, "{\"a\": \"*\"}"));
     }
 }

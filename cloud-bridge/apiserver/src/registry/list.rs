@@ -1,6 +1,5 @@
 //! Lists: selectors, resourceVersion semantics, and pages that stay one consistent snapshot.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -81,14 +80,14 @@ impl Selection {
         if self.namespace.as_ref().is_some_and(|ns| *ns != stored.key.namespace) {
             return false;
         }
-        if !self.fields.may_match(&stored.body) || !self.labels.is_empty() && !self.labels.matches(&stored.metadata()) {
+        if !self.fields.may_match(&stored.body) || !self.labels.is_empty() && !self.labels.matches(stored.head()) {
             return false;
         }
         if self.fields.is_empty() {
             return true;
         }
-        let object = if self.fields.is_of_metadata() { stored.metadata() } else { Cow::Borrowed(stored.value()) };
-        self.fields.matches(object.as_ref(), |object, label| self.resource.strategy().field(object, label))
+        let object = if self.fields.is_of_metadata() { stored.head() } else { stored.value() };
+        self.fields.matches(object, |object, label| self.resource.strategy().field(object, label))
     }
 
     /// The only object that can be selected, if the selector names one: a node's watch of one ConfigMap must not

@@ -1,7 +1,8 @@
 //! Work beside the thread that has all requests and all links: what is pure and long, as reading and comparing a large object.
 //! One at a time, in turns of the clients, however many of them have gone meanwhile.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::steps::Steps;
 use crate::resource::status::{ApiError, ApiResult};
@@ -9,6 +10,9 @@ use apimachinery::flow::Flow;
 
 /// Of so many bytes of JSON the shortest values, 3,000 of them, take some 10 ms; a usual object is smaller.
 const LARGE: usize = 16 << 10;
+
+/// Between two times that memory is given back: it is a walk over the heap.
+const GIVE_BACK: Duration = Duration::from_secs(1);
 
 /// Whether the work on so many bytes is done beside the thread.
 pub(crate) fn is_large(bytes: usize) -> bool {
@@ -27,6 +31,7 @@ pub(crate) async fn run<T: Send + 'static>(
     let turn = turns.next(flow).await;
     let work = move || {
         let done = work();
+        give_back();
         // Nobody waits for it any more, maybe: the turn is its own.
         drop(turn);
         done
@@ -34,9 +39,19 @@ pub(crate) async fn run<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(ApiError::internal)
 }
 
+/// What a large object needed on the way may be fifty times its size, and lies in a heap of this thread.
+fn give_back() {
+    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if last.is_none_or(|last| last.elapsed() >= GIVE_BACK) {
+        sampan_memory::trim_heap();
+        *last = Some(Instant::now());
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::{Mutex, mpsc};
+    use std::sync::mpsc;
 
     use futures::FutureExt;
 

@@ -76,11 +76,12 @@ pub(crate) struct Stored {
     /// JSON without kind and apiVersion.
     pub body: Bytes,
     value: OnceLock<Value>,
+    head: OnceLock<Value>,
 }
 
 impl Stored {
     pub(crate) fn new(key: ObjectKey, rev: u64, body: impl Into<Bytes>) -> Self {
-        Self { key, rev, body: body.into(), value: OnceLock::new() }
+        Self { key, rev, body: body.into(), value: OnceLock::new(), head: OnceLock::new() }
     }
 
     /// The object as it would be stored: of a dry run, or of a write that changes nothing.
@@ -105,6 +106,11 @@ impl Stored {
     /// The parsed body. Null when the row is damaged, which `quick_check` at opening makes improbable.
     pub(crate) fn value(&self) -> &Value {
         self.value.get_or_init(|| serde_json::from_slice(&self.body).unwrap_or_default())
+    }
+
+    /// The object, of which the metadata is there at least, but for managedFields: no more is parsed for it.
+    pub(crate) fn head(&self) -> &Value {
+        self.value.get().unwrap_or_else(|| self.head.get_or_init(|| body::head(&self.body)))
     }
 
     /// The object, of which the metadata is there at least: no more is parsed for it.

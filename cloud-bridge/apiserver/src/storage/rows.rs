@@ -1,6 +1,5 @@
 //! The small statements and conversions that the storage's operations share.
 
-use edge_protocol::json::SetField;
 use std::sync::Arc;
 
 use rusqlite::{Connection, Row, params};
@@ -67,6 +66,6 @@ pub(super) fn insert_change(
 
 /// The last state of an object as its deletion event shows it.
 pub(super) fn deleted_state(before: &Stored, rev: u64) -> Arc<Stored> {
-    let body = body::with_metadata(&before.body, |metadata| metadata.set("resourceVersion", rev.to_string().into()));
+    let body = body::with_version(&before.body, rev);
     Arc::new(Stored::new(before.key.clone(), rev, body.unwrap_or_default()))
 }

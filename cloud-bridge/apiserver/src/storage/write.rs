@@ -40,7 +40,7 @@ impl Store {
             let now = self.clock.now();
             let expires = life.map(|life| now.saturating_add(i64::try_from(life.as_secs()).unwrap_or(i64::MAX)));
             let owners = owners_of(&value);
-            let old_owners = before.map(|b| owners_of(&b.metadata())).unwrap_or_default();
+            let old_owners = before.map(|b| owners_of(b.head())).unwrap_or_default();
             let tx = self.conn.unchecked_transaction().map_err(|e| self.sql(e))?;
             let put = || {
                 // The history of Leases is in memory.
@@ -75,7 +75,7 @@ impl Store {
     pub(crate) fn delete(&mut self, storage: &str, before: &Arc<Stored>) -> Result<Arc<Stored>, StoreError> {
         let key = &before.key;
         if gone::is_final(storage, before) {
-            let noted = gone::note(&self.path, storage, key, &before.metadata());
+            let noted = gone::note(&self.path, storage, key, before.head());
             noted.map_err(|e| StoreError::Unsynced { path: self.path.clone(), reason: e.to_string() })?;
         }
         let rev = self.next_revision()?;
@@ -91,7 +91,7 @@ impl Store {
                 .prepare_cached(sql)?
                 .query_row(params![storage, key.namespace, key.name], |row| row.get(0))
                 .optional()?;
-            set_owners(&tx, storage, key, &owners_of(&before.metadata()), &[])?;
+            set_owners(&tx, storage, key, &owners_of(before.head()), &[])?;
             Ok(expires.flatten().is_some())
         };
         let expires = delete().and_then(|expires| tx.commit().map(|()| expires)).map_err(|e| self.sql(e))?;

@@ -65,14 +65,12 @@ impl Controller for GarbageCollector {
         if !inner.registry.by_storage(seen.storage).is_none_or(takes_part) {
             return;
         }
-        let before = seen.before.map(Stored::metadata);
-        let before = before.as_deref();
-        let Some(now) = seen.after.map(Stored::metadata) else {
+        let before = seen.before.map(Stored::head);
+        let Some(now) = seen.after.map(Stored::head) else {
             let Some(gone) = before else { return };
             queue.add(Key::Owner(Owner::new(seen.key, gone), None));
             return blocked(gone, queue);
         };
-        let now = now.as_ref();
         let involves = |object: &Value| meta::deleting(object).then(|| finalizer(object)).flatten();
         let involved = involves(now);
         if involved.is_some() && before.and_then(involves) != involved {

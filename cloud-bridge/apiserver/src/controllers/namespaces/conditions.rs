@@ -1,7 +1,6 @@
 //! What the status of a namespace that is going tells of what it still holds
 //! (K8s pkg/controller/namespace/deletion/status_condition_utils.go). Pure.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use edge_protocol::json::SetField;
@@ -21,16 +20,11 @@ pub(super) struct Remaining {
 
 impl Remaining {
     /// So many objects of this resource are left, and these of them were looked at.
-    pub(super) fn add<'a>(
-        &mut self,
-        (plural, group): (&str, &str),
-        count: u64,
-        seen: impl Iterator<Item = Cow<'a, Value>>,
-    ) {
+    pub(super) fn add<'a>(&mut self, (plural, group): (&str, &str), count: u64, seen: impl Iterator<Item = &'a Value>) {
         if count > 0 {
             self.objects.insert((plural.to_owned(), group.to_owned()), count);
         }
-        for finalizer in seen.flat_map(|one| meta::finalizers(&one)) {
+        for finalizer in seen.flat_map(meta::finalizers) {
             *self.finalizers.entry(finalizer).or_default() += 1;
         }
     }
@@ -120,7 +114,7 @@ mod tests {
         let held = json!({"metadata": {"finalizers": ["a.b/c", "d.e/f"]}});
         let mut remaining = Remaining::default();
         let other = json!({"metadata": {"finalizers": ["a.b/c"]}});
-        remaining.add(("pods", ""), 2, [&held, &other].into_iter().map(Cow::Borrowed));
+        remaining.add(("pods", ""), 2, [&held, &other].into_iter());
         remaining.add(("leases", "coordination.k8s.io"), 0, std::iter::empty());
         set(&mut namespace, &remaining, at("2026-01-01T00:00:00Z"));
         let first = "2026-01-01T00:00:00Z".to_owned();
@@ -132,7 +126,7 @@ mod tests {
         assert_eq!(namespace["status"]["conditions"].as_array().unwrap().len(), 6, "others' conditions stay");
 
         let mut fewer = Remaining::default();
-        fewer.add(("pods", ""), 1, std::iter::once(Cow::Borrowed(&held)));
+        fewer.add(("pods", ""), 1, std::iter::once(&held));
         set(&mut namespace, &fewer, at("2026-01-01T00:01:00Z"));
         assert_eq!(told(&namespace, "NamespaceContentRemaining").2, first);
         set(&mut namespace, &Remaining::default(), at("2026-01-01T00:02:00Z"));

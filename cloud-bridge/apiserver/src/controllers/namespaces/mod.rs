@@ -74,7 +74,7 @@ impl Controller for Namespaces {
     }
 
     fn keys(_: &Inner, seen: &Seen<'_>, queue: &Queue<Key>) {
-        let going = |namespace: &Stored| meta::deleting(&namespace.metadata());
+        let going = |namespace: &Stored| meta::deleting(namespace.head());
         if seen.storage == STORAGE {
             if seen.after.is_some_and(going) && !seen.before.is_some_and(going) {
                 queue.add(Key::Contents(seen.key.name.clone(), Step::Pods, None));
@@ -201,7 +201,7 @@ fn report(turn: &mut Turn<'_, Key>, name: &str) -> ApiResult<()> {
         remaining.add(
             (resource.plural.as_ref(), resource.group.as_ref()),
             count,
-            seen.iter().map(|stored| stored.metadata()),
+            seen.iter().map(|stored| stored.head()),
         );
     }
     if remaining == Remaining::default() {

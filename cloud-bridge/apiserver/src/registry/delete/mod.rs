@@ -64,7 +64,7 @@ fn answer(resource: &Resource, outcome: Outcome) -> Answer {
     let mut details = json!({
         "name": outcome.object.key.name,
         "kind": resource.plural,
-        "uid": meta::text(&outcome.object.metadata(), "uid"),
+        "uid": meta::text(outcome.object.head(), "uid"),
     });
     if !resource.group.is_empty() {
         details.set("group", resource.group.as_ref().into());
@@ -140,7 +140,7 @@ fn remove_slice(ctx: &Context<'_>, slice: &[Arc<Stored>], options: &Options) -> 
     for stored in slice {
         // Somebody may have removed it meanwhile, and made another of that name.
         let Some(current) = store.get(&ctx.resource.storage, &stored.key)? else { continue };
-        if meta::text(&current.metadata(), "uid") != meta::text(&stored.metadata(), "uid") {
+        if meta::text(current.head(), "uid") != meta::text(stored.head(), "uid") {
             continue;
         }
         admission::delete(&ctx.attributes(), &current)?;
@@ -166,7 +166,7 @@ pub(crate) fn remove(
     // Of a large object whose kind knows no grace nothing but its metadata is looked at.
     let mut object = match resource.rules().grace_period {
         Some(_) => current.value().clone(),
-        None => current.metadata().into_owned(),
+        None => current.head().clone(),
     };
     let graceful = match before(resource, &mut object, &mut options, now) {
         Graceful::Pending => return Ok(Outcome { object: Arc::clone(current), deleted: false }),
@@ -198,10 +198,12 @@ pub(crate) fn remove(
     Ok(Outcome { object: last, deleted: true })
 }
 
-/// The object with the metadata of another one.
+/// The object with the metadata that a deletion has changed.
 fn whole(current: &Stored, mut changed: Value) -> Value {
     let mut object = current.value().clone();
+    let owners = object["metadata"]["managedFields"].take();
     object.set("metadata", changed["metadata"].take());
+    meta::set(&mut object, "managedFields", owners);
     object
 }
 
@@ -221,7 +223,7 @@ fn mark(
 
 /// Whether it is the object, and the version, that the client means.
 pub(crate) fn preconditions(resource: &Resource, current: &Stored, options: &Options) -> ApiResult<()> {
-    let value = current.metadata();
+    let value = current.head();
     // The API server names the kind here, not the plural.
     let conflict = |why: String| {
         let mut error = ApiError::conflict(resource, &current.key.name, &why);
@@ -229,7 +231,7 @@ pub(crate) fn preconditions(resource: &Resource, current: &Stored, options: &Opt
         error.details.set("kind", resource.kind.as_ref().into());
         Err(error)
     };
-    let uid = meta::text(&value, "uid");
+    let uid = meta::text(value, "uid");
     if let Some(asked) = options.uid.as_deref()
         && asked != uid
     {

@@ -112,8 +112,8 @@ async fn selected(ctx: &Context<'_>, flow: &Flow) -> ApiResult<(Vec<Object>, Opt
     }
     let of_pods = ctx.resource.namespaced;
     let matches = |stored: &Stored| {
-        let object = stored.metadata();
-        labels.matches(&object) && fields.matches(&object, |_, _| None)
+        let object = stored.head();
+        labels.matches(object) && fields.matches(object, |_, _| None)
     };
     if !ctx.path.name.is_empty() {
         let found = ctx.store().get(&ctx.resource.plural, &ctx.key())?.filter(|stored| matches(stored));
