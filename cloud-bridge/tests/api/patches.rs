@@ -1,5 +1,6 @@
 //! PATCH in its kinds, and the status subresource.
 
+use futures::future::join_all;
 use serde_json::json;
 
 use crate::harness::{Api, JSON_PATCH, MERGE, STRATEGIC, config, pod};
@@ -31,6 +32,20 @@ async fn merge_and_json_patches() {
     }
     assert_eq!(api.patch(&path, "text/plain", json!({})).await.code, 415);
     assert_eq!(api.patch(&api.path("configmaps/none"), MERGE, json!({})).await.code, 404);
+}
+
+/// Each is made for the object that the one before has left, though they are worked out beside the thread.
+#[tokio::test]
+async fn patches_of_a_large_object_at_one_time_all_count() {
+    let api = Api::open().await;
+    let path = api.path("configmaps/large");
+    let large = json!({"metadata": {"name": "large"}, "data": {"k": "x".repeat(100_000)}});
+    api.post(&api.path("configmaps"), large).await.ok();
+    let patches = (0..12).map(|n| api.patch(&path, MERGE, json!({"data": {(format!("n{n}")): "1"}})));
+    for answer in join_all(patches).await {
+        answer.ok();
+    }
+    assert_eq!(api.get(&path).await.ok()["data"].as_object().unwrap().len(), 13);
 }
 
 #[tokio::test]

@@ -107,10 +107,7 @@ pub(crate) async fn answered(
         ctx.warnings.truncate(warnings);
         let verdict = ctx.inner.cel.ask(&ctx.user.name, &question).await?;
         ctx.cel.answered = Some((question, verdict));
-        // The definition may have changed meanwhile, or gone.
-        let path = ctx.path;
-        let found = ctx.inner.registry.find(&path.group, &path.version, &path.resource);
-        ctx.resource = found.ok_or_else(ApiError::no_resource)?;
+        ctx.look_up()?;
     }
     let outcome = draft::awaited(ctx, &mut verb).await;
     if ctx.cel.pending.take().is_none() { outcome } else { Err(ApiError::modified(&ctx.resource, &ctx.path.name)) }

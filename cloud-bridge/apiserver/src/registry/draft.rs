@@ -15,8 +15,8 @@ use crate::auth::request_info::{Query, ResourcePath};
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::state::Inner;
-use crate::state::apart::{self, is_large};
-use crate::storage::Stored;
+use crate::state::apart::is_large;
+use crate::storage::{Store, Stored};
 use apimachinery::flow::Flow;
 use apimachinery::user::UserInfo;
 
@@ -62,12 +62,12 @@ struct Pending {
     request: Request,
     make: Make,
     sent: Sent,
-    current: Option<Arc<Stored>>,
 }
 
 struct Done {
-    /// The revision that it was made for.
+    /// The revision that it was made for, and by what definition.
     rev: Option<u64>,
+    resource: Arc<Resource>,
     outcome: ApiResult<Drafted>,
     warnings: Vec<String>,
 }
@@ -76,10 +76,7 @@ struct Done {
 pub(crate) fn write(ctx: &mut Context<'_>, sent: Sent, make: Make) -> ApiResult<Answer> {
     let inner = Arc::clone(ctx.inner);
     let mut store = inner.store();
-    let current = match ctx.path.name.as_str() {
-        "" => None,
-        _ => store.get(&ctx.resource.storage, &ctx.key())?,
-    };
+    let current = named(ctx, &store)?;
     let Drafted { draft, dry_run } = drafted(ctx, sent, current.as_ref(), make)?;
     match draft {
         Draft::New(new) => Ok(Answer::Stored(201, create::insert(ctx, &mut store, new, dry_run)?)),
@@ -87,16 +84,25 @@ pub(crate) fn write(ctx: &mut Context<'_>, sent: Sent, make: Make) -> ApiResult<
     }
 }
 
+/// The object that the path names, if there is one.
+fn named(ctx: &Context<'_>, store: &Store) -> ApiResult<Option<Arc<Stored>>> {
+    match ctx.path.name.as_str() {
+        "" => Ok(None),
+        _ => Ok(store.get(&ctx.resource.storage, &ctx.key())?),
+    }
+}
+
 fn drafted(ctx: &mut Context<'_>, sent: Sent, current: Option<&Arc<Stored>>, make: Make) -> ApiResult<Drafted> {
     let rev = current.map(|current| current.rev);
-    if let Some(done) = ctx.aside.done.take_if(|done| done.rev == rev) {
+    let fits = |done: &mut Done| done.rev == rev && Arc::ptr_eq(&done.resource, &ctx.resource);
+    if let Some(done) = ctx.aside.done.take_if(fits) {
         ctx.warnings.extend(done.warnings);
         return done.outcome;
     }
     if !sent.swells() && !is_large(sent.body.len() + current.map_or(0, |current| current.body.len())) {
         return make(ctx, &sent, current);
     }
-    ctx.aside.pending = Some(Pending { request: Request::of(ctx), make, sent, current: current.cloned() });
+    ctx.aside.pending = Some(Pending { request: Request::of(ctx), make, sent });
     Err(ApiError::internal("the draft was not made"))
 }
 
@@ -107,21 +113,26 @@ pub(crate) async fn awaited(
 ) -> ApiResult<Answer> {
     let mut outcome = verb(ctx);
     for _ in 0..ATTEMPTS {
-        let Some(pending) = ctx.aside.pending.take() else { return outcome };
-        ctx.aside.done = Some(apart::run(&ctx.inner.limits.apart, ctx.flow, move || pending.done()).await?);
-        // It has its turn again.
-        let _turn = ctx.inner.limits.steps.next(ctx.flow).await;
+        let Some(mut pending) = ctx.aside.pending.take() else { return outcome };
+        // Until the verb has run, nobody else's draft is made of the object: all but one would be made for nothing.
+        let turn = ctx.inner.limits.apart.turn(ctx.flow).await;
+        ctx.look_up()?;
+        pending.request.resource = Arc::clone(&ctx.resource);
+        let current = named(ctx, &ctx.store())?;
+        let (done, _turn) = turn.work(move || pending.done(current)).await?;
+        ctx.aside.done = Some(done);
+        ctx.look_up()?;
         outcome = verb(ctx);
     }
     if ctx.aside.pending.take().is_none() { outcome } else { Err(ApiError::modified(&ctx.resource, &ctx.path.name)) }
 }
 
 impl Pending {
-    fn done(self) -> Done {
-        let Self { request, make, sent, current } = self;
+    fn done(self, current: Option<Arc<Stored>>) -> Done {
+        let Self { request, make, sent } = self;
         let mut ctx = request.context();
         let outcome = make(&mut ctx, &sent, current.as_ref());
-        Done { rev: current.map(|current| current.rev), outcome, warnings: ctx.warnings }
+        Done { rev: current.map(|current| current.rev), resource: ctx.resource, outcome, warnings: ctx.warnings }
     }
 }
 

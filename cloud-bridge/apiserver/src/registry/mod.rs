@@ -103,6 +103,14 @@ impl Context<'_> {
         self.inner.authorizer.authorize(self.user, &create)
     }
 
+    /// Looks its resource up again: the definition may have changed while the request waited, or gone.
+    pub(crate) fn look_up(&mut self) -> ApiResult<()> {
+        let path = self.path;
+        let found = self.inner.registry.find(&path.group, &path.version, &path.resource);
+        self.resource = found.ok_or_else(ApiError::no_resource)?;
+        Ok(())
+    }
+
     /// The key that the path names.
     pub(crate) fn key(&self) -> ObjectKey {
         self.key_of(&self.path.name)

@@ -1,10 +1,12 @@
 //! Work beside the thread that has all requests and all links: what is pure and long, as reading and comparing a large object.
 //! One at a time, in turns of the clients, however many of them have gone meanwhile.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{self, Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::steps::Steps;
+use tokio::sync::{Mutex, OwnedMutexGuard};
+
+use super::steps::{Step, Steps};
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::flow::Flow;
 
@@ -19,29 +21,65 @@ pub(crate) fn is_large(bytes: usize) -> bool {
     bytes >= LARGE
 }
 
+/// Whose work is done next. Each piece may need much memory, so clients without limits wait for one another, too.
+#[derive(Debug, Default)]
+pub(crate) struct Apart {
+    turns: Arc<Steps>,
+    unlimited: Arc<Mutex<()>>,
+}
+
+/// A turn. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    _step: Step,
+    _unlimited: Option<OwnedMutexGuard<()>>,
+}
+
+impl Apart {
+    /// Waits for the turn of this flow.
+    pub(crate) async fn turn(&self, flow: &Flow) -> Turn {
+        let unlimited = match flow.name() {
+            Some(_) => None,
+            None => Some(Arc::clone(&self.unlimited).lock_owned().await),
+        };
+        Turn { _step: self.turns.next(flow).await, _unlimited: unlimited }
+    }
+}
+
+impl Turn {
+    /// Does the work, and returns the turn with what came of it. Without anybody who waits for that, the turn ends with the work.
+    ///
+    /// # Errors
+    /// 500 when it panics.
+    pub(crate) async fn work<T: Send + 'static>(
+        self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> ApiResult<(T, Self)> {
+        let work = move || {
+            let done = work();
+            give_back();
+            (done, self)
+        };
+        tokio::task::spawn_blocking(work).await.map_err(ApiError::internal)
+    }
+}
+
 /// Does it as the turn of `flow` comes.
 ///
 /// # Errors
 /// 500 when it panics.
 pub(crate) async fn run<T: Send + 'static>(
-    turns: &Arc<Steps>,
+    apart: &Apart,
     flow: &Flow,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> ApiResult<T> {
-    let turn = turns.next(flow).await;
-    let work = move || {
-        let done = work();
-        give_back();
-        // Nobody waits for it any more, maybe: the turn is its own.
-        drop(turn);
-        done
-    };
-    tokio::task::spawn_blocking(work).await.map_err(ApiError::internal)
+    let (done, _turn) = apart.turn(flow).await.work(work).await?;
+    Ok(done)
 }
 
 /// What a large object needed on the way may be fifty times its size, and lies in a heap of this thread.
 fn give_back() {
-    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
+    static LAST: sync::Mutex<Option<Instant>> = sync::Mutex::new(None);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     if last.is_none_or(|last| last.elapsed() >= GIVE_BACK) {
         sampan_memory::trim_heap();
@@ -51,7 +89,7 @@ fn give_back() {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::sync::{Mutex, mpsc};
 
     use futures::FutureExt;
 
@@ -60,7 +98,12 @@ mod tests {
 
     #[tokio::test]
     async fn work_is_done_one_at_a_time_though_its_client_has_gone() {
-        let (turns, flow) = (Arc::<Steps>::default(), Flow::of(&UserInfo::new("eve", ["people"])));
+        one_at_a_time(Flow::of(&UserInfo::new("eve", ["people"]))).await;
+        one_at_a_time(Flow::unlimited()).await;
+    }
+
+    async fn one_at_a_time(flow: Flow) {
+        let apart = Apart::default();
         let told = Arc::new(Mutex::new(Vec::new()));
         let ((go, wait), (begin, begins)) = (mpsc::channel::<()>(), mpsc::channel());
         let tell = |what| {
@@ -68,7 +111,7 @@ mod tests {
             move || told.lock().unwrap().push(what)
         };
         let (first, second) = (tell("first"), tell("second"));
-        let mut begun = Box::pin(run(&turns, &flow, move || {
+        let mut begun = Box::pin(run(&apart, &flow, move || {
             begin.send(()).unwrap();
             let _ = wait.recv();
             first();
@@ -78,7 +121,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         drop(begun);
-        let mut next = Box::pin(run(&turns, &flow, second));
+        let mut next = Box::pin(run(&apart, &flow, second));
         assert!(next.as_mut().now_or_never().is_none());
         drop(go);
         next.await.unwrap();
@@ -87,8 +130,8 @@ mod tests {
 
     #[tokio::test]
     async fn panic_is_an_error_and_no_turn_is_lost() {
-        let (turns, flow) = (Arc::<Steps>::default(), Flow::of(&UserInfo::new("eve", ["people"])));
-        assert_eq!(run(&turns, &flow, || panic!("a fault")).await.map(|(): ()| ()).unwrap_err().code, 500);
-        assert_eq!(run(&turns, &flow, || 1).await, Ok(1));
+        let (apart, flow) = (Apart::default(), Flow::of(&UserInfo::new("eve", ["people"])));
+        assert_eq!(run(&apart, &flow, || panic!("a fault")).await.map(|(): ()| ()).unwrap_err().code, 500);
+        assert_eq!(run(&apart, &flow, || 1).await, Ok(1));
     }
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::apart::Apart;
 use super::steps::Steps;
 use crate::auth::Attributes;
 use apimachinery::flow::Flow;
@@ -32,7 +33,7 @@ pub(crate) struct Limits {
     pub(crate) answers: Arc<Shares>,
     pub(crate) steps: Arc<Steps>,
     /// Of the work beside the thread.
-    pub(crate) apart: Arc<Steps>,
+    pub(crate) apart: Apart,
 }
 
 impl Default for Limits {
@@ -45,7 +46,7 @@ impl Default for Limits {
             bodies: shares(BODIES),
             answers: shares(ANSWERS),
             steps: Arc::default(),
-            apart: Arc::default(),
+            apart: Apart::default(),
         }
     }
 }
