@@ -113,18 +113,23 @@ impl Permitted {
     }
 }
 
-/// Answers a permitted request. The answer counts for `share`, with its first byte and until its last is sent.
+/// Answers a permitted request. The answer counts for `share`, with its first byte and until its last is sent; what the body,
+/// which counts for `arriving`, becomes as JSON counts there.
 pub(crate) async fn answer(
     inner: &Arc<Inner>,
     permitted: &Permitted,
     parts: &Parts,
-    body: Bytes,
+    (body, arriving): (Bytes, &mut Share),
     share: &mut Share,
 ) -> Response<ApiBody> {
-    let answer = route(inner, permitted, parts, body).await;
+    let answer = route(inner, permitted, parts, (body, arriving)).await;
     let mut response = answer.unwrap_or_else(|error| failure(&error));
-    if permitted.encodes() {
-        let (bytes, encoding) = (response.body().bytes(), permitted.encoding);
+    // It may wait to be encoded.
+    let bytes = response.body().bytes();
+    if !share.grow(bytes) {
+        response = failure(&ApiError::busy());
+    } else if permitted.encodes() {
+        let encoding = permitted.encoding;
         response = if encoding != Encoding::Json && is_large(bytes) {
             let turns = &inner.limits.apart;
             let encoded = apart::run(turns, &permitted.flow, move || encoding::encoded(response, encoding)).await;
@@ -133,7 +138,7 @@ pub(crate) async fn answer(
             encoding::encoded(response, encoding)
         };
     }
-    if !share.grow(response.body().bytes()) {
+    if !share.grow(response.body().bytes().saturating_sub(bytes)) {
         response = failure(&ApiError::busy());
     }
     // What it says was read or written by now. Nobody is told what a power cut could still take back: neither who
@@ -238,7 +243,12 @@ fn body_as_json(
     Ok(Sent { json: body, content_type: content_type.to_owned(), strict: None })
 }
 
-async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: Bytes) -> ApiResult<Response<ApiBody>> {
+async fn route(
+    inner: &Arc<Inner>,
+    permitted: &Permitted,
+    parts: &Parts,
+    (body, arriving): (Bytes, &mut Share),
+) -> ApiResult<Response<ApiBody>> {
     let Permitted { user, query, target, attributes, encoding, accepted, .. } = permitted;
     let encoding = *encoding;
     let path = match target {
@@ -261,15 +271,20 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
     let memory = resource.as_deref().map_or(parse::TENANT_MEMORY_MAX, Resource::body_memory);
     let (method, most, kind) = (parts.method.clone(), permitted.body_max(), kind.to_owned());
     let sent_as = header(&parts.headers, &CONTENT_TYPE).to_owned();
+    let came = body.len();
     // A short text may repeat much in YAML.
     let aside = match encoding::media(&sent_as) {
         YAML => true,
-        protobuf::MEDIA_TYPE => is_large(body.len()),
+        protobuf::MEDIA_TYPE => is_large(came),
         _ => false,
     };
     let read = move || body_as_json(&method, &sent_as, body, most, &kind, memory);
     let read = if aside { apart::run(&inner.limits.apart, &permitted.flow, read).await? } else { read() };
     let Sent { json: body, content_type, strict } = read?;
+    // Aliases and escapes can make much of a short text, and it may wait for its draft.
+    if !arriving.grow(body.len().saturating_sub(came)) {
+        return Err(ApiError::busy());
+    }
     if reviews::is(path) && Form::negotiate(accepted, query)? != Form::Json {
         // A review has no metadata that could be shown alone, and makes no rows.
         return Err(ApiError::not_acceptable());
@@ -277,6 +292,8 @@ async fn route(inner: &Arc<Inner>, permitted: &Permitted, parts: &Parts, body: B
     if let Some(answer) = reviews::answer(inner, user, path, parts.method.as_str(), &body)? {
         return Ok(json(201, answer.to_string()));
     }
+    // The definition may have changed while the body was read, or gone.
+    let resource = inner.registry.find(&path.group, &path.version, &path.resource);
     let Some(resource) = resource else { return not_served(inner, path) };
     check_scope(&resource, path)?;
     let mut ctx = Context {

@@ -201,7 +201,7 @@ impl Server {
         };
         let Some(place) = limits.enter(flow, permitted.attributes()) else { return refused(ApiError::busy()) };
         let step = limits.steps.next(flow).await;
-        let answer = Box::pin(front::answer(&self.inner, &permitted, parts, body, share));
+        let answer = Box::pin(front::answer(&self.inner, &permitted, parts, (body, &mut arriving), share));
         (step.begin(answer).await, Some(place))
     }
 }

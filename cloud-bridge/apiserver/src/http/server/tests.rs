@@ -3,6 +3,8 @@
 use std::io;
 use std::sync::Condvar;
 
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use http_body_util::{BodyExt, Full};
 use serde_json::Value;
 
@@ -84,19 +86,102 @@ async fn a_write_that_the_disk_refuses_is_never_a_success() {
     assert_eq!(server.handle(&admin, request("GET", "/c", "")).await.status(), 500);
 }
 
+fn post(path: &str, body: &str) -> Request<Full<Bytes>> {
+    Request::builder().method("POST").uri(path).body(Full::new(Bytes::from(body.to_owned()))).unwrap()
+}
+
+/// A user who may do everything, within the limits of users.
+async fn permitted(server: &Server) -> UserInfo {
+    let (admin, eve) = (UserInfo::master("admin"), UserInfo::new("eve", ["system:authenticated"]));
+    let binding = r#"{"metadata": {"name": "eve"}, "subjects": [{"kind": "User", "name": "eve"}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}}"#;
+    let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    assert_eq!(server.handle(&admin, post(bindings, binding)).await.status(), 201);
+    while server.handle(&eve, request("GET", "", "")).await.status() != 200 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    eve
+}
+
+/// Sends twenty of these requests while another user has the turn beside the thread, and returns the code of the first answer.
+async fn first_of_many(server: &Server, user: &UserInfo, one: impl Fn() -> Request<Full<Bytes>>) -> u16 {
+    let bob = Flow::of(&UserInfo::new("bob", ["system:authenticated"]));
+    let _turn = server.inner.limits.apart.turn(&bob).await;
+    let mut answers: FuturesUnordered<_> = (0..20).map(|_| server.handle_stranger(user, one())).collect();
+    let first = tokio::time::timeout(Duration::from_secs(20), answers.next()).await;
+    first.expect("all of them wait, and take memory").unwrap().status().as_u16()
+}
+
+#[tokio::test]
+async fn answers_that_wait_to_be_encoded_count() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, _) = server(&dir);
+    let eve = permitted(&server).await;
+    let map = format!(r#"{{"metadata": {{"name": "c"}}, "data": {{"k": "{}"}}}}"#, "x".repeat(1_000_000));
+    assert_eq!(server.handle(&UserInfo::master("admin"), request("POST", "", &map)).await.status(), 201);
+    let get = || {
+        let mut get = request("GET", "/c", "");
+        get.headers_mut().insert("accept", HeaderValue::from_static("application/vnd.kubernetes.protobuf"));
+        get
+    };
+    assert_eq!(first_of_many(&server, &eve, get).await, 429);
+}
+
+#[tokio::test]
+async fn bodies_that_aliases_make_large_count() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, _) = server(&dir);
+    let eve = permitted(&server).await;
+    let aliases: String = (1..100).map(|n| format!("  k{n}: *x\n")).collect();
+    let map = format!("metadata: {{name: c}}\ndata:\n  k0: &x {}\n{aliases}", "x".repeat(10_000));
+    let post = || {
+        let mut post = request("POST", "", &map);
+        post.headers_mut().insert("content-type", HeaderValue::from_static("application/yaml"));
+        post
+    };
+    assert_eq!(first_of_many(&server, &eve, post).await, 429);
+}
+
+#[tokio::test]
+async fn object_of_a_definition_that_has_gone_is_not_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, _) = server(&dir);
+    let admin = UserInfo::master("admin");
+    let eve = permitted(&server).await;
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let definition = r#"{"metadata": {"name": "widgets.example.com"}, "spec": {"group": "example.com", "scope": "Namespaced",
+        "names": {"plural": "widgets", "kind": "Widget"}, "versions": [{"name": "v1", "served": true, "storage": true,
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}}"#;
+    assert_eq!(server.handle(&admin, post(definitions, definition)).await.status(), 201);
+    let widgets = "/apis/example.com/v1/namespaces/default/widgets";
+    let becomes = async |code: u16| {
+        let ask = || Request::get(widgets).body(Full::new(Bytes::new())).unwrap();
+        while server.handle(&admin, ask()).await.status() != code {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    becomes(200).await;
+
+    let bob = server.inner.limits.apart.turn(&Flow::of(&UserInfo::new("bob", ["system:authenticated"]))).await;
+    let large = "x".repeat(100_000);
+    let widget =
+        format!(r#"{{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {{"name": "w"}}, "a": "{large}"}}"#);
+    let (asking, posted) = (server.clone(), post(widgets, &widget));
+    let made = tokio::spawn(async move { asking.handle_stranger(&eve, posted).await });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let gone = Request::delete(format!("{definitions}/widgets.example.com")).body(Full::new(Bytes::new())).unwrap();
+    assert!(server.handle(&admin, gone).await.status().is_success());
+    becomes(404).await;
+    drop(bob);
+    assert_eq!(made.await.unwrap().status(), 404);
+}
+
 /// What a client has waited for is done in its turn, as all it asks for.
 #[tokio::test]
 async fn pod_that_waited_for_its_account_takes_a_turn() {
     let dir = tempfile::tempdir().unwrap();
     let (server, _) = server(&dir);
-    let admin = UserInfo::master("admin");
-    let post = |path: &str, body: &str| {
-        Request::builder().method("POST").uri(path).body(Full::new(Bytes::from(body.to_owned()))).unwrap()
-    };
-    let binding = r#"{"metadata": {"name": "eve"}, "subjects": [{"kind": "User", "name": "eve"}],
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}}"#;
-    let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
-    assert_eq!(server.handle(&admin, post(bindings, binding)).await.status(), 201);
+    let (admin, eve) = (UserInfo::master("admin"), permitted(&server).await);
     // The controller that makes accounts cannot.
     let file = rusqlite::Connection::open(dir.path().join("api.db")).unwrap();
     file.busy_timeout(Duration::from_secs(5)).unwrap();
@@ -108,10 +193,6 @@ async fn pod_that_waited_for_its_account_takes_a_turn() {
 
     let pod = r#"{"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}"#;
     let (asking, posted) = (server.clone(), post("/api/v1/namespaces/late/pods", pod));
-    let eve = UserInfo::new("eve", ["system:authenticated"]);
-    while server.handle(&eve, request("GET", "", "")).await.status() != 200 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
     let pod = tokio::spawn(async move { asking.handle_stranger(&eve, posted).await });
     tokio::time::sleep(Duration::from_millis(50)).await;
     let other = server.inner.limits.steps.next(&Flow::of(&UserInfo::new("bob", ["system:authenticated"]))).await;
