@@ -136,6 +136,8 @@ impl<'a> Covered<'a> {
         let value = matches!(text(narrow, "operator"), "" | "Equal").then(|| text(narrow, "value"));
         let own = narrow["tolerationSeconds"].as_i64().unwrap_or(i64::MAX);
         let within = |key, effect, value| {
+            #[cfg(test)]
+            tests::LOOKS.set(tests::LOOKS.get() + 1);
             let most = self.0.get(&(key, effect, value)).into_iter().flatten().flatten();
             most.filter(|(_, kind)| Some(*kind) != except).any(|(most, _)| own <= *most)
         };
@@ -148,9 +150,16 @@ impl<'a> Covered<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use serde_json::json;
 
     use super::*;
+
+    thread_local! {
+        /// How often what is covered was looked up.
+        pub(super) static LOOKS: Cell<usize> = const { Cell::new(0) };
+    }
 
     #[test]
     fn a_class_gives_overhead_and_places() {
@@ -230,11 +239,12 @@ mod tests {
     }
 
     #[test]
-    fn thousands_of_tolerations_are_merged_in_a_moment() {
+    fn each_of_thousands_of_tolerations_is_looked_up_a_few_times() {
         let many = |from: u64| (from..from + 4096).map(|at| json!({"key": format!("k{at}"), "operator": "Exists"}));
         let list: Vec<Value> = many(0).chain(many(2048)).collect();
-        let started = std::time::Instant::now();
+        LOOKS.set(0);
         assert_eq!(merge(&list.iter().collect::<Vec<_>>()).len(), 4096 + 2048);
-        assert!(started.elapsed().as_millis() < 800, "{:?}", started.elapsed());
+        let looks = LOOKS.get();
+        assert!((list.len()..=12 * list.len()).contains(&looks), "{looks} for {}", list.len());
     }
 }
