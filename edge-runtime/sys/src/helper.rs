@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -70,7 +71,8 @@ pub fn end(socket: &Path, words: &[u8]) {
 }
 
 /// Kills processes by what `is` says of their program and arguments, and waits until they are gone: helpers whose daemon ended
-/// before they listened, and those that did not end when they were told to.
+/// before they listened, and those that did not end when they were told to. None in a container: a node there may have the same
+/// arguments.
 pub fn kill_left(is: impl Fn(&Path, &[&[u8]]) -> bool) {
     let own = i32::try_from(std::process::id()).ok();
     let is_left = |pid: &i32| {
@@ -78,7 +80,7 @@ pub fn kill_left(is: impl Fn(&Path, &[&[u8]]) -> bool) {
         let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
         let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let words: Vec<&[u8]> = words.split(|byte| *byte == 0).collect();
-        Some(*pid) != own && is(&program, &words)
+        Some(*pid) != own && is(&program, &words) && has_our_root(*pid)
     };
     for _ in 0..END.as_millis() / LOOK.as_millis() {
         let left: Vec<i32> = pidfd::all().filter(&is_left).collect();
@@ -92,6 +94,13 @@ pub fn kill_left(is: impl Fn(&Path, &[&[u8]]) -> bool) {
         }
         std::thread::sleep(LOOK);
     }
+}
+
+/// Whether the root directory of a process is ours. False for one that has ended.
+fn has_our_root(pid: i32) -> bool {
+    let root = |of: &str| fs::metadata(format!("/proc/{of}/root")).ok().map(|root| (root.dev(), root.ino()));
+    let other = root(&pid.to_string());
+    other.is_some() && other == root("self")
 }
 
 #[cfg(test)]
@@ -158,24 +167,35 @@ mod tests {
 
     #[test]
     fn one_that_is_left_is_killed_and_no_other() {
-        let waits = |word: &str| {
-            let mut shell = std::process::Command::new("sh");
-            shell.args(["-c", "read x; :", word]).stdin(std::process::Stdio::piped());
-            let mut child = shell.spawn().expect("sh");
+        let waits = |program: &str, before: &[&str], word: &str| {
+            let mut shell = std::process::Command::new(program);
+            shell.args(before).args(["-c", "read x; :", word]).stdin(std::process::Stdio::piped());
+            let mut child = shell.spawn().expect(program);
             let input = child.stdin.take();
+            // The program is there a moment after its process.
+            let begun = |program: &Path, words: &[u8]| {
+                !program.ends_with("unshare") && words.ends_with(format!("\0{word}\0").as_bytes())
+            };
+            let of = |name: &str| format!("/proc/{}/{name}", child.id());
+            let (exe, cmdline) = (of("exe"), of("cmdline"));
+            while !begun(&fs::read_link(&exe).unwrap_or_default(), &fs::read(&cmdline).unwrap_or_default()) {
+                assert!(child.try_wait().expect("is ours").is_none(), "{program} ended");
+                std::thread::sleep(LOOK);
+            }
             (child, input)
         };
-        let ((mut left, _input), (mut other, _other_input)) = (waits("left-by-kill_left"), waits("not-by-kill_left"));
-        let has_word = |words: &[u8]| words.ends_with(b"\0left-by-kill_left\0");
-        // The program is there a moment after its process.
-        let command_line = format!("/proc/{}/cmdline", left.id());
-        while !fs::read(&command_line).is_ok_and(|words| has_word(&words)) {
-            std::thread::sleep(LOOK);
+        let (mut left, _input) = waits("sh", &[], "left-by-kill_left");
+        let mut others = vec![waits("sh", &[], "not-by-kill_left")];
+        if nix::unistd::geteuid().is_root() {
+            // As in a container. A shell and its libraries are there, too.
+            others.push(waits("unshare", &["--root=/usr", "/bin/sh"], "left-by-kill_left"));
         }
         let ended = std::thread::spawn(move || left.wait().expect("it ends"));
         kill_left(|program, words| program.is_absolute() && words.contains(&b"left-by-kill_left".as_slice()));
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ended.join().expect("waits")), Some(9));
-        assert!(other.try_wait().expect("is ours").is_none());
-        let _ = other.kill().and_then(|()| other.wait());
+        for (other, _input) in &mut others {
+            assert!(other.try_wait().expect("is ours").is_none());
+            let _ = other.kill().and_then(|()| other.wait());
+        }
     }
 }
