@@ -31,6 +31,8 @@ use apimachinery::well_known::PAGE;
 const PAUSE: Duration = Duration::from_millis(200);
 /// Bytes of the Services of one namespace that nodes are told of: tenants write them.
 const ROOM: usize = 8 << 20;
+/// Between two times that all Services are read because some had no room before.
+const AGAIN: Duration = Duration::from_secs(30);
 /// What a Service takes beside its text.
 const ENTRY: usize = 512;
 
@@ -104,18 +106,18 @@ impl ServiceWatches {
 /// Follows until aborted. The second part of the name says which Services: all of the namespace, or one that every pod may
 /// use.
 async fn follow(client: Client, of: Name, tell: watch::Sender<Known>) {
-    let slices = ApiResource::erase::<EndpointSlice>(&());
-    let [mut services, mut slices] =
-        [(resource("Service", "services"), service_filter(&of)), (slices, slice_filter(&of))].map(
-            |(resource, filter)| -> Events {
-                let client = client.clone();
-                let api: Api<DynamicObject> = match of.0.as_str() {
-                    "" => Api::all_with(client, &resource),
-                    namespace => Api::namespaced_with(client, namespace, &resource),
-                };
-                watcher(api, filter).default_backoff().boxed()
-            },
-        );
+    let namespace = of.0.clone();
+    let read = |kind: ApiResource, filter: watcher::Config| -> Events {
+        let client = client.clone();
+        let api: Api<DynamicObject> = match namespace.as_str() {
+            "" => Api::all_with(client, &kind),
+            namespace => Api::namespaced_with(client, namespace, &kind),
+        };
+        watcher(api, filter).default_backoff().boxed()
+    };
+    let mut services = read(resource("Service", "services"), service_filter(&of));
+    let mut slices = read(ApiResource::erase::<EndpointSlice>(&()), slice_filter(&of));
+    let mut again = Instant::now() + AGAIN;
     let mut all = All::new(of);
     let mut said = Instant::now();
     loop {
@@ -124,6 +126,12 @@ async fn follow(client: Client, of: Name, tell: watch::Sender<Known>) {
             Some(event) = services.next() => all.services.take(event),
             Some(event) = slices.next() => all.slices.take(event),
             () = due, if all.is_due() => None,
+            () = sleep_until(again), if all.services.wants_reading => {
+                all.services.wants_reading = false;
+                services = read(resource("Service", "services"), service_filter(&all.of));
+                again = Instant::now() + AGAIN;
+                continue;
+            }
             else => return,
         };
         match failure {
@@ -175,13 +183,15 @@ struct Watched<T> {
     listing: Option<Kept<T>>,
     /// A list has been read.
     read: bool,
+    /// Some had no room, and there is more of it now.
+    wants_reading: bool,
     /// Names of Services.
     changed: BTreeSet<Name>,
 }
 
 impl<T: Seen> Watched<T> {
     fn new() -> Self {
-        Self { kept: Kept::new(), listing: None, read: false, changed: BTreeSet::new() }
+        Self { kept: Kept::new(), listing: None, read: false, wants_reading: false, changed: BTreeSet::new() }
     }
 
     /// An error, if that is what came.
@@ -200,13 +210,25 @@ impl<T: Seen> Watched<T> {
             }
             Ok(Event::Apply(object)) => {
                 let (name, object) = (name(&object), T::of(object));
+                let before = self.kept.used(&name.0);
                 self.changed.extend(object.service(&name));
-                self.changed.extend(self.kept.put(name, object));
+                self.changed.extend(self.kept.put(name.clone(), object));
+                self.look_for_room(&name.0, before);
             }
-            Ok(Event::Delete(object)) => self.changed.extend(self.kept.remove(&name(&object))),
+            Ok(Event::Delete(object)) => {
+                let name = name(&object);
+                let before = self.kept.used(&name.0);
+                self.changed.extend(self.kept.remove(&name));
+                self.look_for_room(&name.0, before);
+            }
             Err(error) => return Some(error),
         }
         None
+    }
+
+    /// Has all read again if the namespace had more than its room, and takes less of it than before.
+    fn look_for_room(&mut self, namespace: &str, before: usize) {
+        self.wants_reading |= self.kept.over.contains(namespace) && self.kept.used(namespace) < before;
     }
 }
 
@@ -274,11 +296,15 @@ impl<T: Seen> Kept<T> {
         Self { all: BTreeMap::new(), used: BTreeMap::new(), over: BTreeSet::new() }
     }
 
+    fn used(&self, namespace: &str) -> usize {
+        self.used.get(namespace).copied().unwrap_or_default()
+    }
+
     /// Keeps a new state, if there is room, and returns the Service of the old one. What has none may come again when it
     /// changes, or all are listed.
     fn put(&mut self, name: Name, object: T) -> Option<Name> {
         let old = self.remove(&name);
-        let used = self.used.get(&name.0).copied().unwrap_or_default() + object.size();
+        let used = self.used(&name.0) + object.size();
         if used <= ROOM {
             self.used.insert(name.0.clone(), used);
             self.all.insert(name, object);
@@ -402,5 +428,22 @@ mod tests {
         all.services.take(Ok(Event::Apply(service("new", 1))));
         all.services.take(Ok(Event::Apply(service("other", 10_000))));
         assert_eq!(all.now().len(), told.len(), "a smaller one gives its room back");
+    }
+
+    #[test]
+    fn services_without_room_are_read_again_when_others_go() {
+        let mut services = Watched::<Service>::new();
+        services.take(Ok(Event::Init));
+        (0..30).for_each(|n| drop(services.take(Ok(Event::InitApply(service(&n.to_string(), 10_000))))));
+        services.take(Ok(Event::InitDone));
+        services.take(Ok(Event::Apply(service("more", 10_000))));
+        assert!(!services.wants_reading, "there is no more room than before");
+        services.take(Ok(Event::Delete(service("0", 1))));
+        assert!(std::mem::take(&mut services.wants_reading));
+        services.take(Ok(Event::Init));
+        services.take(Ok(Event::InitApply(service("1", 10_000))));
+        services.take(Ok(Event::InitDone));
+        services.take(Ok(Event::Delete(service("1", 1))));
+        assert!(!services.wants_reading, "all have room");
     }
 }
