@@ -75,7 +75,9 @@ impl LargeObjects {
         if used.saturating_sub(had).saturating_add(bytes) <= ROOM {
             return Ok(());
         }
-        Err(format!("objects of {LARGE} bytes and more take {used} bytes in this namespace: limit is {ROOM}"))
+        Err(format!(
+            "objects of {LARGE} bytes and more take {used} bytes in this namespace: limit is {ROOM}. Delete some, or keep their data in ConfigMaps"
+        ))
     }
 }
 
@@ -103,7 +105,7 @@ mod tests {
         assert_eq!((pod(1 << 20, 0), pod(2 << 20, 1 << 20)), (Ok(()), Ok(())), "the last megabyte");
         change(&mut large.used(), "n", 0, 1 << 20);
         assert_eq!((pod(LARGE - 1, 0), pod(LARGE, LARGE + 1)), (Ok(()), Ok(())), "small ones, and what shrinks");
-        assert!(pod(LARGE, 0).is_err());
+        assert!(pod(LARGE, 0).unwrap_err().contains("Delete some"), "it is told what to do");
         assert_eq!(large.admit("m", 1 << 20, 0), Ok(()), "other namespaces");
         change(&mut large.used(), "n", 16 << 20, 0);
         assert!(large.used().is_empty());
