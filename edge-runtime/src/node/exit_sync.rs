@@ -1,14 +1,13 @@
 //! Ends of containers and pods on their way to the cloud: onto the medium first.
 //!
 //! An end that the API was told of is never run again, whatever a power cut takes. Commits of a pod's turn are not
-//! synced one by one; those that hold an end are synced together a moment later, and until then no report leaves and
-//! the monitor keeps its exit records. What the pod itself does next (a restart) waits for nothing.
+//! synced one by one; those that hold an end are synced together a moment later. Until then the reports of that pod stay
+//! here and the monitor keeps its exit records. Reports of other pods, and a restart of the pod itself, wait for nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::context::Context;
-use super::outgoing::Leave;
 use crate::monitor::client::MonitorClient;
 use crate::pod::clock::Mono;
 use crate::store::{Store, StoreError};
@@ -30,6 +29,10 @@ pub(super) struct ExitSync {
     exits: Vec<String>,
     /// Exits that are known in memory alone, by the uid of their pod: not every pod takes a turn at once.
     told: BTreeMap<String, BTreeSet<String>>,
+    /// Uids of pods with an end that is committed and not synced.
+    unsynced: BTreeSet<String>,
+    /// Rows of the outbox that tell of such a pod.
+    withheld: BTreeSet<u64>,
 }
 
 impl ExitSync {
@@ -43,13 +46,29 @@ impl ExitSync {
         self.told.remove(uid).unwrap_or_default()
     }
 
-    /// When to come again if no report may leave now.
+    /// A pod's turn has committed these rows of the outbox. `ends`: they are the first to tell of an end.
+    pub(super) fn reports_committed(&mut self, uid: &str, rows: &[u64], ends: bool, now: Mono) {
+        if ends || self.told.contains_key(uid) {
+            self.unsynced.insert(uid.to_owned());
+        }
+        if self.unsynced.contains(uid) {
+            self.withheld.extend(rows);
+            self.committed(now);
+        }
+    }
+
+    /// Whether this row of the outbox may leave: no end that it tells of is missing on the medium.
+    pub(super) fn lets_leave(&self, row: u64) -> bool {
+        !self.withheld.contains(&row)
+    }
+
+    /// When to sync, if that is later than now.
     fn wait(&self, store: &Store, now: Mono) -> Option<Mono> {
         self.due.filter(|due| now < *due && !store.is_synced())
     }
 
-    /// Syncs what waits. Gives the exits that the monitor may forget, too.
-    fn sync(&mut self, store: &mut Store, now: Mono) -> Result<(Leave, Vec<String>), StoreError> {
+    /// Syncs what waits. Returns the exits that the monitor may forget.
+    fn sync(&mut self, store: &mut Store, now: Mono) -> Result<Vec<String>, StoreError> {
         if self.due.is_some() {
             let began = Instant::now();
             store.sync()?;
@@ -57,7 +76,9 @@ impl ExitSync {
             self.rest = now.after(took + (took * SHARE).min(LONGEST));
             self.due = None;
         }
-        Ok((Leave::synced(), std::mem::take(&mut self.exits)))
+        self.unsynced.clear();
+        self.withheld.clear();
+        Ok(std::mem::take(&mut self.exits))
     }
 
     /// A commit holds an end: it goes to the medium before anything is told.
@@ -73,24 +94,24 @@ impl ExitSync {
 
     /// The pod has taken a turn: what its record says of ends is committed.
     pub(super) fn turn_committed(&mut self, uid: &str, now: Mono) {
-        self.turned(uid).iter().for_each(|id| self.exit_committed(id, now));
+        let exits = self.turned(uid);
+        if !exits.is_empty() {
+            self.unsynced.insert(uid.to_owned());
+        }
+        exits.iter().for_each(|id| self.exit_committed(id, now));
     }
 
-    /// Syncs what is due. Gives when to come again if no report may leave before.
-    pub(super) fn sync_due(
-        &mut self,
-        cx: &mut Context,
-        monitor: &MonitorClient,
-    ) -> Result<Result<Leave, Mono>, StoreError> {
+    /// Syncs what is due. Returns when to come again if a sync is due later.
+    pub(super) fn sync_due(&mut self, cx: &mut Context, monitor: &MonitorClient) -> Result<Option<Mono>, StoreError> {
         match self.wait(&cx.store, cx.mono()) {
-            Some(due) => Ok(Err(due)),
-            None => self.sync_now(cx, monitor).map(Ok),
+            Some(due) => Ok(Some(due)),
+            None => self.sync_now(cx, monitor).map(|()| None),
         }
     }
 
-    pub(super) fn sync_now(&mut self, cx: &mut Context, monitor: &MonitorClient) -> Result<Leave, StoreError> {
+    pub(super) fn sync_now(&mut self, cx: &mut Context, monitor: &MonitorClient) -> Result<(), StoreError> {
         let now = cx.mono();
-        let (leave, exits) = self.sync(&mut cx.store, now)?;
+        let exits = self.sync(&mut cx.store, now)?;
         for id in exits {
             let monitor = monitor.clone();
             let forget = async move {
@@ -100,7 +121,7 @@ impl ExitSync {
             };
             cx.tasks.spawn(forget).detach();
         }
-        Ok(leave)
+        Ok(())
     }
 }
 
@@ -120,7 +141,7 @@ mod tests {
 
         commit(&mut store);
         ends.exits.push("id".into());
-        ends.committed(Mono(1_000));
+        ends.reports_committed("a", &[1], true, Mono(1_000));
         let due = ends.wait(&store, Mono(1_000)).unwrap();
         assert!(due > Mono(1_000) && ends.wait(&store, due).is_none(), "others that end at once come along");
 
@@ -130,12 +151,11 @@ mod tests {
         std::os::unix::fs::symlink(&log, &log).unwrap();
         for _ in 0..2 {
             assert!(ends.sync(&mut store, due).is_err(), "neither may leave");
-            assert!(!store.is_synced() && ends.due.is_some());
+            assert!(!store.is_synced() && ends.due.is_some() && !ends.lets_leave(1));
         }
         fs::rename(dir.path().join("kept"), &log).unwrap();
-        let (_leave, exits) = ends.sync(&mut store, due).unwrap();
-        assert_eq!(exits, ["id"]);
-        assert!(store.is_synced() && ends.wait(&store, due).is_none());
+        assert_eq!(ends.sync(&mut store, due).unwrap(), ["id"]);
+        assert!(store.is_synced() && ends.wait(&store, due).is_none() && ends.lets_leave(1));
 
         // What another commit's sync has taken along waits for nothing; what comes soon after a slow one waits longer.
         ends.rest = Mono(9_000);
@@ -144,5 +164,27 @@ mod tests {
         assert_eq!(ends.wait(&store, Mono(5_000)), Some(Mono(9_000)));
         store.write_durable(|writer| writer.set_fact(Fact::Cluster, "other")).unwrap();
         assert_eq!(ends.wait(&store, Mono(5_000)), None);
+    }
+
+    #[test]
+    fn reports_of_other_pods_do_not_wait_for_an_end() {
+        let mut store = Store::in_memory().unwrap();
+        let mut ends = ExitSync::default();
+        let leaving = |ends: &ExitSync| (1..=8).filter(|row| ends.lets_leave(*row)).collect::<Vec<u64>>();
+        ends.reports_committed("bystander", &[1], false, Mono(0));
+        // The exit is taken in the turn that writes its report.
+        ends.told("ended", "c1");
+        ends.reports_committed("ended", &[2, 3], false, Mono(0));
+        ends.turn_committed("ended", Mono(0));
+        // Reports of later turns tell of the same end, although they are not the first.
+        ends.reports_committed("ended", &[4], false, Mono(1));
+        ends.reports_committed("gone", &[5], true, Mono(1));
+        ends.reports_committed("gone", &[6], false, Mono(1));
+        ends.reports_committed("bystander", &[7, 8], false, Mono(2));
+        assert_eq!(leaving(&ends), [1, 7, 8]);
+        assert_eq!(ends.sync(&mut store, Mono(10)).unwrap(), ["c1"]);
+        assert_eq!(leaving(&ends), [1, 2, 3, 4, 5, 6, 7, 8]);
+        ends.reports_committed("ended", &[9], false, Mono(11));
+        assert!(ends.lets_leave(9), "the end is on the medium");
     }
 }

@@ -200,10 +200,8 @@ impl Node {
             if self.idle.rested(now) {
                 self.rest();
             }
-            let reports = match self.exit_sync.sync_due(&mut self.cx, &self.containers.monitor)? {
-                Ok(leave) => self.cx.outgoing.flush(leave, self.cx.link.as_ref(), now),
-                Err(later) => Some(later),
-            };
+            let ends = self.exit_sync.sync_due(&mut self.cx, &self.containers.monitor)?;
+            let reports = self.cx.outgoing.flush(|row| self.exit_sync.lets_leave(row), self.cx.link.as_ref(), now);
             self.policies_step()?;
             self.services.step(&mut self.cx, &self.launch)?;
             self.dns.step(&self.cx, &self.launch, &mut self.services);
@@ -211,6 +209,7 @@ impl Node {
             self.orders.step(&self.cx)?;
             let wake = [
                 self.cx.pods.wake_due(now),
+                ends,
                 reports,
                 self.cx.look_at,
                 self.tokens.wake(&self.cx),

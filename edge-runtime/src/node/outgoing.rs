@@ -15,16 +15,6 @@ const EVENT_DELAY: Duration = Duration::from_millis(400);
 /// How often events that wait for a bridge are looked through, while there is none.
 const EXPIRE: Duration = Duration::from_secs(600);
 
-/// Whoever has this may let reports leave: no end that they tell of is missing on the medium.
-pub(super) struct Leave(());
-
-impl Leave {
-    /// For [`super::exit_sync`], after a sync.
-    pub(super) fn synced() -> Self {
-        Self(())
-    }
-}
-
 /// The send queue of one connection. Empty while there is none.
 #[derive(Default)]
 pub(super) struct Outgoing {
@@ -81,34 +71,63 @@ impl Outgoing {
         }
     }
 
-    /// Hands the link what it takes. Gives the time to come again, if something waits for time only.
-    pub(super) fn flush(&mut self, _: Leave, link: Option<&LinkHandle>, now: Mono) -> Option<Mono> {
+    /// Hands the link what it takes of the rows that may leave. Returns the time to come again, if something waits for time
+    /// only.
+    pub(super) fn flush(
+        &mut self,
+        may_leave: impl Fn(u64) -> bool,
+        link: Option<&LinkHandle>,
+        now: Mono,
+    ) -> Option<Mono> {
         let link = link.filter(|link| link.is_connected())?;
-        send(link, &mut self.urgent);
-        if !self.urgent.is_empty() || self.events.is_empty() {
+        let mut send = |id, report: &Report| link.up_room() > 0 && link.up(id, report.clone()).is_ok();
+        if !drain(&mut self.urgent, &may_leave, &mut send) || self.events.is_empty() {
             return None;
         }
         match self.events_due {
             Some(due) if due > now => Some(due),
             _ => {
-                send(link, &mut self.events);
+                drain(&mut self.events, &may_leave, &mut send);
                 if self.events.is_empty() {
                     self.events_due = None;
                 }
-                // What is left waits for acknowledgements, not for time.
+                // What is left waits for acknowledgements or for a sync, not for time.
                 None
             }
         }
     }
 }
 
-fn send(link: &LinkHandle, queue: &mut BTreeMap<u64, Report>) {
-    while link.up_room() > 0
-        && let Some((id, report)) = queue.pop_first()
-    {
-        if link.up(id, report.clone()).is_err() {
-            queue.insert(id, report);
-            return;
+/// Sends the rows that may leave, oldest first. Returns false when `send` took no more.
+fn drain(
+    queue: &mut BTreeMap<u64, Report>,
+    may_leave: &impl Fn(u64) -> bool,
+    send: &mut impl FnMut(u64, &Report) -> bool,
+) -> bool {
+    let mut room = true;
+    queue.retain(|id, report| {
+        if !room || !may_leave(*id) {
+            return true;
         }
+        room = send(*id, report);
+        !room
+    });
+    room
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn withheld_report_lets_others_pass() {
+        let mut queue: BTreeMap<u64, Report> = (1..=4).map(|id| (id, Report::Unknown)).collect();
+        let mut sent = Vec::new();
+        let mut send = |id, _: &Report| {
+            sent.push(id);
+            sent.len() < 2
+        };
+        assert!(!drain(&mut queue, &|id: u64| id % 2 == 0, &mut send), "the second was refused for want of room");
+        assert_eq!((sent, queue.into_keys().collect::<Vec<_>>()), (vec![2, 4], vec![1, 3, 4]));
     }
 }

@@ -115,9 +115,9 @@ impl Node {
     pub(super) async fn leave(&mut self) -> Result<(), StoreError> {
         self.housekeeping()?;
         self.exit_sync.committed(self.cx.mono());
-        let leave = self.exit_sync.sync_now(&mut self.cx, &self.containers.monitor)?;
+        self.exit_sync.sync_now(&mut self.cx, &self.containers.monitor)?;
         if self.cx.connection().is_some() {
-            let _ = self.cx.outgoing.flush(leave, self.cx.link.as_ref(), self.cx.mono());
+            let _ = self.cx.outgoing.flush(|row| self.exit_sync.lets_leave(row), self.cx.link.as_ref(), self.cx.mono());
             smol::Timer::after(FAREWELL).await;
         }
         log::info!("all pods have stopped");

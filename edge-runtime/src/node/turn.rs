@@ -106,9 +106,8 @@ impl Node {
                 }
                 reports.iter().map(|report| writer.report(report)).collect::<Result<Vec<_>, _>>()
             })?;
-            if self.tells_of_an_end(uid, &record, &reports) {
-                self.exit_sync.committed(now.mono);
-            }
+            let ends = self.tells_of_an_end(uid, &record, &reports);
+            self.exit_sync.reports_committed(uid, &ids, ends, now.mono);
             self.cx.queue_reports(ids.into_iter().zip(reports).collect());
         }
         if let Some(entry) = self.cx.pods.get_mut(uid) {
