@@ -27,8 +27,10 @@ use crate::store::{Store, StoreError};
 
 /// Between two changes of the kernel's rules: what comes meanwhile goes together.
 const PAUSE: Duration = Duration::from_millis(50);
-/// As many times as long as the last change took: a great many rules take this share of the board at most.
+/// As many times as long as the last change took: a great many rules take this share of the board at most...
 const SHARE: u32 = 10;
+/// ...unless a pod waits for the next change to start.
+const SHARE_WHILE_WAITED_FOR: u32 = 1;
 /// Between two attempts when the kernel, or `nft`, refuses: doubled each time, up to the second one.
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_AT_MOST: Duration = Duration::from_secs(60);
@@ -55,7 +57,8 @@ pub(in crate::node) struct Policies {
     held: Held,
     /// What it will hold when the run of `nft` has ended, since when that runs, and the pods that wait for it.
     running: Option<(Held, Mono, BTreeSet<String>)>,
-    not_before: Option<Mono>,
+    /// When the next change may begin: the first while a pod waits for it, else the second.
+    not_before: Option<(Mono, Mono)>,
     failures: u32,
     trouble: String,
     /// What was said of policies that are not understood.
@@ -210,7 +213,7 @@ impl Policies {
         if !self.dirty {
             return nobody;
         }
-        if self.not_before.is_some_and(|at| now < at) {
+        if self.due().is_some_and(|at| now < at) {
             if self.failures == 0 {
                 return nobody;
             }
@@ -272,15 +275,26 @@ impl Policies {
 
     /// When [`Policies::step`] has something to do although nothing happens.
     pub(in crate::node) fn wake(&self) -> Option<Mono> {
-        let change = self.dirty.then_some(self.not_before).flatten();
-        change.filter(|_| self.running.is_none())
+        self.due().filter(|_| self.dirty && self.running.is_none())
+    }
+
+    /// When the next change may begin. `None`: at once.
+    fn due(&self) -> Option<Mono> {
+        let (waited_for, rested) = self.not_before?;
+        Some(if self.waiting.is_empty() { rested } else { waited_for })
+    }
+
+    /// A change has ended that took so long.
+    fn rest(&mut self, now: Mono, took: Duration) {
+        let after = |share| now.after(PAUSE.max(took.saturating_mul(share)).min(RETRY_AT_MOST));
+        self.not_before = Some((after(SHARE_WHILE_WAITED_FOR), after(SHARE)));
     }
 
     /// What came of the last step: the pods that waited for it, and what they are told.
     pub(super) fn applied(&mut self, cx: &mut Context, done: Done) -> Result<Answered, StoreError> {
         let Some((held, since, waited)) = self.running.take() else { return Ok((BTreeSet::new(), Ok(()))) };
         let now = cx.mono();
-        self.not_before = Some(now.after(PAUSE.max(now.since(since).saturating_mul(SHARE)).min(RETRY_AT_MOST)));
+        self.rest(now, now.since(since));
         let result = match done {
             Done::Looked(true) => {
                 self.held = held;
@@ -312,7 +326,7 @@ impl Policies {
             Ok(()) => self.failures = 0,
             Err(why) => {
                 let pause = RETRY.saturating_mul(1 << self.failures.min(6)).min(RETRY_AT_MOST);
-                (self.not_before, self.dirty) = (Some(now.after(pause)), true);
+                (self.not_before, self.dirty) = (Some((now.after(pause), now.after(pause))), true);
                 if self.held == Held::Unknown {
                     self.held = Held::Other;
                 }
@@ -366,4 +380,23 @@ fn bridge_mac(bridge: &str) -> Option<[u8; 6]> {
 
 fn is_view(key: &ObjectKey) -> bool {
     [POLICY_VIEW, POLICY_PEERS].contains(&key.kind.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_waiting_pod_shortens_the_pause_between_changes() {
+        let mut policies = Policies::open(true, &Store::in_memory().unwrap()).unwrap();
+        assert_eq!(policies.wake(), None, "the first change begins at once");
+        policies.rest(Mono(1_000), Duration::from_millis(100));
+        assert_eq!(policies.wake(), Some(Mono(2_000)));
+        let key = ObjectKey { kind: POLICY_VIEW.into(), namespace: "ns".into(), name: "deny".into() };
+        policies.put(&key, Some(serde_json::json!({})));
+        assert!(policies.holds_back("a", &["10.0.0.2".parse().unwrap()]));
+        assert_eq!(policies.wake(), Some(Mono(1_100)));
+        policies.rest(Mono(1_000), Duration::from_millis(1));
+        assert_eq!(policies.wake(), Some(Mono(1_050)), "pods that come together wait for one change");
+    }
 }
