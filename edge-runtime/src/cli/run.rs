@@ -117,8 +117,8 @@ fn wrong_devices(file: &Path, why: &str) -> CliError {
 /// glibc keeps blocks that were freed for the next requests of their size (seven of each size and thread), and makes room
 /// for rather large ones among the small ones. After fifty pods have come and gone each of these holds a page of what they
 /// needed, 0.8 MB in all. glibc reads this before the program begins and never again (its manual, Memory Allocation
-/// Tunables), so the process begins again, once. What it starts inherits it: the monitor and the helpers need little, too. OCI runtimes do
-/// not: they are to be fast.
+/// Tunables), so the process begins again, once. What it starts inherits it: the monitor and the helpers need little, too.
+/// OCI runtimes do not: they are to be fast.
 const TUNABLES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0:glibc.malloc.mmap_threshold=32768");
 
 /// Comes back only where that is not needed or fails. Whoever has set the variable has their way.

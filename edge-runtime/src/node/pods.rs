@@ -10,13 +10,15 @@ use serde_json::Value;
 
 use crate::pod::clock::{Mono, Now};
 use crate::pod::event::PodEvent;
-use crate::pod::record::{PodRecord, SandboxState};
+use crate::pod::record::{ContainerState, PodRecord, SandboxState};
 use crate::pod::refusal::Refusal;
 use crate::pod::step::EventDraft;
 use crate::pod::{notice, transition};
 
 /// A status that is about to be overtaken (a start is under way) may wait this long to be told.
 const HOLD: Duration = Duration::from_millis(250);
+/// The same for the first status of a pod, which says no more than the API shows by itself: `Pending`.
+const FIRST_HOLD: Duration = Duration::from_secs(1);
 
 /// One pod.
 pub(super) struct Entry {
@@ -63,6 +65,33 @@ impl Entry {
     pub(super) fn sandbox_ready(&self) -> bool {
         matches!(self.record.sandbox.state, SandboxState::Ready { .. })
     }
+
+    /// Returns true if the status of `record` is to be told now, and counts it as reported. While a start is under way it
+    /// is held for a moment, unless the pod is `gone`.
+    pub(super) fn tells(&mut self, status: &Value, record: &PodRecord, gone: bool, now: Mono) -> bool {
+        if self.reported == *status {
+            self.held = Hold::No;
+            return false;
+        }
+        let first = self.reported.is_null();
+        let limit = if first { FIRST_HOLD } else { HOLD };
+        if !gone && is_starting(record, first) && self.held.holds(now, limit) {
+            return false;
+        }
+        self.held = Hold::No;
+        self.reported = status.clone();
+        true
+    }
+}
+
+/// Whether another status follows in a moment. Before the `first` one, what precedes the start counts, too.
+fn is_starting(record: &PodRecord, first: bool) -> bool {
+    let starting = record.containers.values().any(|container| match container.state {
+        ContainerState::Starting { .. } => true,
+        ContainerState::ImageReady { .. } | ContainerState::Pulling { .. } => first,
+        _ => false,
+    });
+    starting || first && record.sandbox.state == SandboxState::Preparing
 }
 
 /// Of a status that is about to be overtaken.
@@ -76,10 +105,10 @@ pub(super) enum Hold {
 }
 
 impl Hold {
-    /// Whether a status that could be told now is to wait.
-    pub(super) fn holds(&mut self, now: Mono) -> bool {
+    /// Whether a status that could be told now is to wait, for so long at most.
+    fn holds(&mut self, now: Mono, limit: Duration) -> bool {
         if *self == Self::No {
-            *self = Self::Until(now.after(HOLD));
+            *self = Self::Until(now.after(limit));
         }
         matches!(*self, Self::Until(at) if now < at)
     }
@@ -205,13 +234,48 @@ mod tests {
         pods.insert(Entry::new(Rc::default(), PodRecord::new("a", "ns", "a", PodSource::Api, &now)));
         assert_eq!(pods.next_dirty().as_deref(), Some("a"));
         let entry = pods.get_mut("a").unwrap();
-        assert!(entry.held.holds(Mono(0)));
-        assert!(entry.held.holds(Mono(10)), "and not for longer with each look");
+        assert!(entry.held.holds(Mono(0), HOLD));
+        assert!(entry.held.holds(Mono(10), HOLD), "and not for longer with each look");
         assert_eq!(pods.wake_due(Mono(10)), Some(Mono(250)));
         assert_eq!((pods.next_dirty(), pods.wake_due(Mono(250))), (None, None));
         assert_eq!(pods.next_dirty().as_deref(), Some("a"));
-        assert!(!pods.get_mut("a").unwrap().held.holds(Mono(250)), "it is due");
+        assert!(!pods.get_mut("a").unwrap().held.holds(Mono(250), HOLD), "it is due");
         assert_eq!((pods.wake_due(Mono(251)), pods.any_dirty()), (None, false), "and no turn follows by itself");
+    }
+
+    #[test]
+    fn quick_start_is_told_in_one_status() {
+        use crate::pod::record::{ContainerKind, ContainerRecord};
+        let now = Now { wall: jiff::Timestamp::UNIX_EPOCH, mono: Mono(0), boot_id: "b".into() };
+        let record = PodRecord::new("a", "ns", "a", PodSource::Api, &now);
+        let with = |state: ContainerState| {
+            let mut record = record.clone();
+            record.sandbox.state = SandboxState::Ready { since: now.wall };
+            let container = ContainerRecord { state, ..ContainerRecord::new(ContainerKind::App) };
+            record.containers.insert("c".into(), container);
+            record
+        };
+        let empty = String::new;
+        let preparing = {
+            let mut record = record.clone();
+            record.sandbox.state = SandboxState::Preparing;
+            record
+        };
+        let pulling = with(ContainerState::Pulling { reason: empty(), message: empty(), volume: None });
+        let starting = with(ContainerState::Starting { id: "i".into(), reason: empty(), message: empty() });
+        let running = with(ContainerState::Running { id: "i".into(), pid: 1, started_at: now.wall, since: now.mono });
+        let mut entry = Entry::new(Rc::default(), record.clone());
+        let mut tells = |n: i32, record: &PodRecord, at| entry.tells(&Value::from(n), record, false, Mono(at));
+        let told = [tells(1, &preparing, 0), tells(2, &pulling, 1), tells(3, &starting, 2), tells(4, &running, 30)];
+        assert_eq!(told, [false, false, false, true]);
+        assert!(!tells(4, &running, 31), "it is told");
+        assert!(tells(5, &pulling, 32), "a later pull is news");
+        assert!(!tells(6, &starting, 40) && tells(6, &starting, 290), "a restart is held for less than a first start");
+        let mut entry = Entry::new(Rc::default(), record.clone());
+        let mut tells = |record: &PodRecord, at| entry.tells(&Value::from(1), record, false, Mono(at));
+        assert!(!tells(&preparing, 0) && tells(&preparing, 1_000), "a start that takes long");
+        let mut entry = Entry::new(Rc::default(), record.clone());
+        assert!(entry.tells(&Value::from(1), &preparing, true, Mono(0)), "its end waits for nothing");
     }
 
     /// A burst of pods on a slow node: what happens to those that start must not hold up the first turn, and with it

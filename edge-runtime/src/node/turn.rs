@@ -10,14 +10,13 @@ use serde_json::Value;
 
 use super::admit::Admission;
 use super::containers::ContainerRef;
-use super::pods::Hold;
 use super::pulls::{Waiter, secrets};
 use super::sources::HookRef;
 use super::{Node, resize};
 use crate::pod::clock::Now;
 use crate::pod::event::PodEvent;
 use crate::pod::reconcile::{self, World};
-use crate::pod::record::{ContainerState, PodRecord, PodSource};
+use crate::pod::record::{PodRecord, PodSource};
 use crate::pod::status;
 use crate::pod::step::{EventDraft, Step};
 use crate::store::StoreError;
@@ -162,21 +161,13 @@ impl Node {
             Report::MirrorGone { namespace, name, static_uid: record.uid.clone() }
         });
         let object_gone = !is_static && record.deletion.as_ref().is_some_and(|deletion| deletion.object_gone);
-        if entry.reported == status {
-            entry.held = Hold::No;
-        }
         let Some(api_uid) = api_uid.filter(|_| !object_gone) else {
             reports.extend(mirror_gone);
             return reports;
         };
-        if entry.reported != status {
-            let starting = record.containers.values().any(|c| matches!(c.state, ContainerState::Starting { .. }));
-            if !(starting && !gone && entry.held.holds(now.mono)) {
-                entry.held = Hold::No;
-                entry.reported = status.clone();
-                let (namespace, name) = (record.namespace.clone(), record.name.clone());
-                reports.push(Report::PodStatus { namespace, name, uid: api_uid.clone(), status });
-            }
+        if entry.tells(&status, record, gone, now.mono) {
+            let (namespace, name) = (record.namespace.clone(), record.name.clone());
+            reports.push(Report::PodStatus { namespace, name, uid: api_uid.clone(), status });
         }
         if gone {
             let (namespace, name) = (record.namespace.clone(), record.name.clone());
