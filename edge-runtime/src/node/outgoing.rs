@@ -1,5 +1,6 @@
 //! Reports on their way to the bridge. The store holds them; this holds what to send next.
-//! Statuses go at once, events a moment later: they explain, and may share frames and wake-ups.
+//! Statuses go at once, events a moment later: they explain, may share frames and wake-ups, and are not to take CPU and
+//! syncs from the pods that start just now.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +11,10 @@ use crate::link::LinkHandle;
 use crate::pod::clock::Mono;
 use crate::store::{OutboxRow, outbox_subject};
 
+/// From the last event of a burst until they are sent...
 const EVENT_DELAY: Duration = Duration::from_millis(400);
+/// ...and from the first one at most.
+const EVENT_DELAY_MAX: Duration = Duration::from_secs(2);
 
 /// How often events that wait for a bridge are looked through, while there is none.
 const EXPIRE: Duration = Duration::from_secs(600);
@@ -21,7 +25,8 @@ pub(super) struct Outgoing {
     connected: bool,
     urgent: BTreeMap<u64, Report>,
     events: BTreeMap<u64, Report>,
-    events_due: Option<Mono>,
+    /// When the first of them came, and when the last did.
+    events_came: Option<(Mono, Mono)>,
     /// When waiting events were looked through last.
     expired: Option<Mono>,
 }
@@ -63,12 +68,23 @@ impl Outgoing {
         for (id, report) in reports {
             let Some(subject) = outbox_subject(&report) else {
                 self.events.insert(id, report);
-                self.events_due.get_or_insert(now.after(EVENT_DELAY));
+                let (first, _) = self.events_came.unwrap_or((now, now));
+                self.events_came = Some((first, now));
                 continue;
             };
             self.urgent.retain(|_, older| outbox_subject(older).as_ref() != Some(&subject));
             self.urgent.insert(id, report);
         }
+    }
+
+    /// Events wait no longer: the daemon ends.
+    pub(super) fn hurry(&mut self) {
+        self.events_came = None;
+    }
+
+    fn events_due(&self) -> Option<Mono> {
+        let (first, last) = self.events_came?;
+        Some(last.after(EVENT_DELAY).min(first.after(EVENT_DELAY_MAX)))
     }
 
     /// Hands the link what it takes of the rows that may leave. Returns the time to come again, if something waits for time
@@ -84,12 +100,12 @@ impl Outgoing {
         if !drain(&mut self.urgent, &may_leave, &mut send) || self.events.is_empty() {
             return None;
         }
-        match self.events_due {
+        match self.events_due() {
             Some(due) if due > now => Some(due),
             _ => {
                 drain(&mut self.events, &may_leave, &mut send);
                 if self.events.is_empty() {
-                    self.events_due = None;
+                    self.events_came = None;
                 }
                 // What is left waits for acknowledgements or for a sync, not for time.
                 None
@@ -129,5 +145,19 @@ mod tests {
         };
         assert!(!drain(&mut queue, &|id: u64| id % 2 == 0, &mut send), "the second was refused for want of room");
         assert_eq!((sent, queue.into_keys().collect::<Vec<_>>()), (vec![2, 4], vec![1, 3, 4]));
+    }
+
+    #[test]
+    fn events_of_a_burst_wait_for_its_end() {
+        let mut outgoing = Outgoing { connected: true, ..Outgoing::default() };
+        let mut came = |at: u64| {
+            outgoing.queue_at([(at, Report::Event { event: serde_json::json!({}) })].into_iter(), Mono(at));
+            outgoing.events_due()
+        };
+        assert_eq!(came(1_000), Some(Mono(1_400)));
+        assert_eq!(came(1_300), Some(Mono(1_700)), "more pods start");
+        assert_eq!(came(2_900), Some(Mono(3_000)), "but not for ever");
+        outgoing.hurry();
+        assert_eq!(outgoing.events_due(), None, "nor longer than the daemon");
     }
 }

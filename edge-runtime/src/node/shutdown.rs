@@ -117,6 +117,7 @@ impl Node {
         self.exit_sync.committed(self.cx.mono());
         self.exit_sync.sync_now(&mut self.cx, &self.containers.monitor)?;
         if self.cx.connection().is_some() {
+            self.cx.outgoing.hurry();
             let _ = self.cx.outgoing.flush(|row| self.exit_sync.lets_leave(row), self.cx.link.as_ref(), self.cx.mono());
             smol::Timer::after(FAREWELL).await;
         }
