@@ -1,7 +1,7 @@
 //! The node's nft tables: masquerade for pod traffic that leaves the node, host ports that lead into pods, and the
 //! guard of the node's loopback.
 //!
-//! `nft` runs once at start, at tear-down, and whenever a pod with host ports comes or goes. Knows nothing of links.
+//! `nft` runs once at start, at tear-down, and whenever pods with host ports come or go. Knows nothing of links.
 
 pub mod forward;
 pub mod others;

@@ -1,5 +1,5 @@
-//! Which host ports are in the kernel, and which pods wait to have theirs there: one change at a time, so that a
-//! refusal is about one pod. Pure; knows nothing of nft.
+//! Which host ports are in the kernel, and which pods wait to have theirs there. One change at a time, for all pods that
+//! wait; after a refusal for half of them, so that in the end it is about one pod. Pure; knows nothing of nft.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,6 +12,8 @@ pub(in super::super) struct HostPorts {
     /// By pod uid; no empty lists.
     held: BTreeMap<String, Vec<Forward>>,
     waiting: VecDeque<(String, Vec<Forward>)>,
+    /// Pods that the next change is for at most.
+    limit: Option<usize>,
     /// All that is held is to be said again: something else in the rules has changed.
     again: bool,
     running: Option<Change>,
@@ -21,7 +23,7 @@ pub(in super::super) struct HostPorts {
 enum Change {
     /// All that is held, for nobody in particular.
     All,
-    Pod(String, Vec<Forward>),
+    Pods(Vec<(String, Vec<Forward>)>),
 }
 
 impl HostPorts {
@@ -36,8 +38,9 @@ impl HostPorts {
 
     /// Whether exactly these are in the kernel, with no change under way.
     pub(in super::super) fn has(&self, uid: &str, forwards: &[Forward]) -> bool {
-        let running = matches!(&self.running, Some(Change::Pod(other, _)) if other == uid);
-        let waiting = self.waiting.iter().any(|(other, _)| other == uid);
+        let is_it = |(other, _): &(String, Vec<Forward>)| other == uid;
+        let running = matches!(&self.running, Some(Change::Pods(pods)) if pods.iter().any(is_it));
+        let waiting = self.waiting.iter().any(is_it);
         self.held(uid) == forwards && !running && !waiting
     }
 
@@ -82,10 +85,15 @@ impl HostPorts {
         if self.again {
             return Some(self.begin());
         }
-        let (uid, forwards) = self.waiting.pop_front()?;
-        let others = self.held.iter().filter(|(other, _)| **other != uid).flat_map(|(_, held)| held);
-        let all = others.chain(&forwards).copied().collect();
-        self.running = Some(Change::Pod(uid, forwards));
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let count = self.limit.unwrap_or(usize::MAX).min(self.waiting.len());
+        let pods: Vec<_> = self.waiting.drain(..count).collect();
+        let is_other = |uid: &String| pods.iter().all(|(changed, _)| changed != uid);
+        let others = self.held.iter().filter(|(uid, _)| is_other(uid)).flat_map(|(_, held)| held);
+        let all = others.chain(pods.iter().flat_map(|(_, forwards)| forwards)).copied().collect();
+        self.running = Some(Change::Pods(pods));
         Some(all)
     }
 
@@ -104,13 +112,28 @@ impl HostPorts {
         let mut pods = Vec::new();
         match self.running.take() {
             None => return pods,
-            Some(Change::Pod(uid, forwards)) => {
-                if applied {
-                    self.hold(&uid, forwards);
+            // One of them may be the reason: it keeps no other from its ports.
+            Some(Change::Pods(refused)) if !applied && refused.len() > 1 => {
+                self.limit = Some(refused.len().div_ceil(2));
+                for (uid, forwards) in refused.into_iter().rev() {
+                    if self.waiting.iter().all(|(other, _)| *other != uid) {
+                        self.waiting.push_front((uid, forwards));
+                    }
                 }
-                pods.push(uid);
+                return pods;
+            }
+            Some(Change::Pods(changed)) => {
+                for (uid, forwards) in changed {
+                    if applied {
+                        self.hold(&uid, forwards);
+                    }
+                    pods.push(uid);
+                }
             }
             Some(Change::All) => {}
+        }
+        if applied {
+            self.limit = self.limit.map(|limit| limit.saturating_mul(2));
         }
         self.guarded |= applied;
         let waiting = std::mem::take(&mut self.waiting);
@@ -137,8 +160,10 @@ mod tests {
         let mut ports = HostPorts::default();
         ports.want("a", vec![forward(1)]);
         ports.want("b", vec![forward(2)]);
-        assert_eq!(ports.next(), Some(vec![forward(1)]));
+        assert_eq!(ports.next(), Some(vec![forward(1), forward(2)]));
         assert_eq!(ports.next(), None, "one at a time");
+        assert_eq!(ports.done(false), [""; 0], "it may be about either");
+        assert_eq!(ports.next(), Some(vec![forward(1)]));
         assert_eq!(ports.done(true), ["a"]);
         assert_eq!(ports.next(), Some(vec![forward(1), forward(2)]));
         assert_eq!(ports.done(false), ["b"]);
@@ -148,6 +173,48 @@ mod tests {
         assert_eq!(ports.next(), Some(Vec::new()));
         ports.done(true);
         assert!(ports.has("a", &[]));
+    }
+
+    #[test]
+    fn pods_that_wait_share_one_run() {
+        let (mut ports, mut runs) = (HostPorts::default(), 0);
+        (1..=50).for_each(|n| ports.want(&format!("pod-{n}"), vec![forward(n)]));
+        let mut known = Vec::new();
+        while ports.next().is_some() {
+            runs += 1;
+            known.extend(ports.done(true));
+        }
+        assert_eq!((runs, known.len()), (1, 50));
+        assert!(ports.has("pod-50", &[forward(50)]));
+    }
+
+    #[test]
+    fn one_refused_pod_among_many_is_found() {
+        let (mut ports, mut runs) = (HostPorts::default(), 0);
+        (1..=50).for_each(|n| ports.want(&format!("pod-{n}"), vec![forward(n)]));
+        let mut refused = Vec::new();
+        while let Some(all) = ports.next() {
+            runs += 1;
+            let applied = !all.contains(&forward(30));
+            let told = ports.done(applied);
+            refused.extend(told.into_iter().filter(|_| !applied));
+        }
+        assert_eq!(refused, ["pod-30"]);
+        assert!((1..=50).filter(|n| *n != 30).all(|n| ports.has(&format!("pod-{n}"), &[forward(n)])));
+        assert!(runs < 25, "{runs}");
+    }
+
+    #[test]
+    fn an_order_that_came_amid_a_refused_change_stays_the_newest() {
+        let mut ports = HostPorts::default();
+        ports.want("a", vec![forward(1)]);
+        ports.want("b", vec![forward(2)]);
+        ports.next();
+        ports.want("a", Vec::new());
+        assert_eq!(ports.done(false), [""; 0]);
+        assert_eq!(ports.next(), Some(vec![forward(2)]));
+        assert_eq!(ports.done(true), ["b", "a"], "nothing of a is there");
+        assert_eq!(ports.next(), None);
     }
 
     #[test]
