@@ -53,14 +53,16 @@ fn copy(given: Given) -> Result<(), CliError> {
     print(&format!("copied {bytes} bytes"))
 }
 
-/// Looks at paths behind which a foreign file system may lie: looks as JSON on standard input, one line of JSON for each
-/// on standard output, up to the first that fails.
+/// Looks at paths behind which a foreign file system may lie: a line of JSON with looks at a time on standard input, a line
+/// of JSON for each look on standard output, up to the first of a line that fails. Ends with its input.
 fn look(_: Given) -> Result<(), CliError> {
-    for look in read_json::<Vec<Look>>()? {
-        let answer = look.run();
-        print(&serde_json::to_string(&answer)?)?;
-        if answer != Answer::Done {
-            break;
+    for line in std::io::stdin().lines() {
+        for look in serde_json::from_str::<Vec<Look>>(&line?)? {
+            let answer = look.run();
+            print(&serde_json::to_string(&answer)?)?;
+            if answer != Answer::Done {
+                break;
+            }
         }
     }
     Ok(())

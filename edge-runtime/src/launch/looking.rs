@@ -1,5 +1,6 @@
-//! The daemon's side of looks at foreign paths: one helper process for those of a pod or container, a deadline, and the
-//! memory of paths that have not answered. Knows nothing of what is looked for.
+//! The daemon's side of looks at foreign paths: one helper process at a time for those of a pod or container, kept for the
+//! next one while there is work, a deadline, and the memory of paths that have not answered. Knows nothing of what is
+//! looked for.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,8 +14,8 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use smol::future::or;
-use smol::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use smol::process::{Child, Command};
+use smol::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Take};
+use smol::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::look::{Answer, Look};
 use crate::volume::Owning;
@@ -23,7 +24,9 @@ use crate::volume::Owning;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Helpers that cannot even be killed, because their file system does not let go of them.
 const MOST_STUCK: usize = 64;
-/// Of all answers of one helper.
+/// Helpers without work that are kept, until [`Looks::rest`].
+const MOST_IDLE: usize = 2;
+/// Of the answers of one helper for one pod or container.
 const ANSWER_LIMIT: u64 = 256 * 1024;
 
 /// Why a pod cannot have its foreign paths (yet).
@@ -41,11 +44,23 @@ pub struct Looks {
     patience: Duration,
     /// Helpers that were killed and are still there, by the path that they look at. No second one is sent after them.
     stuck: Rc<RefCell<BTreeMap<PathBuf, Child>>>,
+    /// Helpers that have answered all that they were asked.
+    idle: Rc<RefCell<Vec<Helper>>>,
+}
+
+/// A helper process.
+#[derive(Debug)]
+struct Helper {
+    child: Child,
+    /// Takes a line of looks at a time.
+    looks: ChildStdin,
+    answers: BufReader<Take<ChildStdout>>,
 }
 
 impl Default for Looks {
     fn default() -> Self {
-        Self { helper: Rc::new(vec!["/proc/self/exe".into(), "look".into()]), patience: PATIENCE, stuck: Rc::default() }
+        let helper = Rc::new(vec!["/proc/self/exe".into(), "look".into()]);
+        Self { helper, patience: PATIENCE, stuck: Rc::default(), idle: Rc::default() }
     }
 }
 
@@ -63,22 +78,50 @@ impl Looks {
         }
         let helped =
             |error: &dyn std::fmt::Display| Trouble::Failed(format!("the helper that looks at volumes: {error}"));
-        let input = serde_json::to_vec(&looks).map_err(|error| helped(&error))?;
-        let mut child = self.spawn().map_err(|error| helped(&error))?;
-        let mut done = 0;
-        let ended = or(async { Some(talk(&mut child, &input, &mut done).await) }, async {
-            smol::Timer::after(self.patience).await;
-            None
-        });
-        match ended.await {
-            Some(Ok(answer)) => answer.map_or(Ok(()), Err),
-            Some(Err(error)) => Err(helped(&error)),
-            None => {
-                let Some(look) = looks.get(done) else { return Err(helped(&"it does not end")) };
-                kill(&child);
-                self.remember(look.path(), child);
-                Err(Trouble::Failed(look.failed(&self.late(look.path()))))
+        let mut input = serde_json::to_vec(&looks).map_err(|error| helped(&error))?;
+        input.push(b'\n');
+        loop {
+            let kept = self.kept();
+            let is_kept = kept.is_some();
+            let mut helper = kept.map_or_else(|| self.spawn(), Ok).map_err(|error| helped(&error))?;
+            let mut done = 0;
+            let ended = or(async { Some(helper.ask(&input, looks.len(), &mut done).await) }, async {
+                smol::Timer::after(self.patience).await;
+                None
+            });
+            match ended.await {
+                Some(Ok(answer)) => {
+                    self.keep(helper);
+                    return answer.map_or(Ok(()), Err);
+                }
+                // It has ended without work. What it may have done of this is done again.
+                Some(Err(_)) if is_kept => {}
+                Some(Err(error)) => return Err(helped(&error)),
+                None => {
+                    let Some(look) = looks.get(done) else { return Err(helped(&"it does not answer")) };
+                    kill(&helper.child);
+                    self.remember(look.path(), helper.child);
+                    return Err(Trouble::Failed(look.failed(&self.late(look.path()))));
+                }
             }
+        }
+    }
+
+    /// Ends the helpers without work.
+    pub fn rest(&self) {
+        self.idle.borrow_mut().clear();
+    }
+
+    fn kept(&self) -> Option<Helper> {
+        let mut idle = self.idle.borrow_mut();
+        idle.retain_mut(|helper| matches!(helper.child.try_status(), Ok(None)));
+        idle.pop()
+    }
+
+    fn keep(&self, helper: Helper) {
+        let mut idle = self.idle.borrow_mut();
+        if idle.len() < MOST_IDLE {
+            idle.push(helper);
         }
     }
 
@@ -102,32 +145,38 @@ impl Looks {
         self.stuck.borrow_mut().insert(path.to_path_buf(), helper);
     }
 
-    fn spawn(&self) -> io::Result<Child> {
+    fn spawn(&self) -> io::Result<Helper> {
         let (program, arguments) = self.helper.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = std::process::Command::new(program);
         command.arg0("edge-runtime").args(arguments).process_group(0);
         let mut command = Command::from(command);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
+        let (Some(looks), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        };
+        Ok(Helper { child, looks, answers: BufReader::new(stdout.take(ANSWER_LIMIT)) })
     }
 }
 
-/// `None` when all went well.
-async fn talk(child: &mut Child, input: &[u8], done: &mut usize) -> io::Result<Option<Trouble>> {
-    let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err(io::ErrorKind::BrokenPipe.into());
-    };
-    stdin.write_all(input).await?;
-    drop(stdin);
-    let mut lines = BufReader::new(stdout.take(ANSWER_LIMIT)).lines();
-    while let Some(line) = smol::stream::StreamExt::next(&mut lines).await {
-        match serde_json::from_str(&line?)? {
-            Answer::Done => *done += 1,
-            Answer::Failed(message) => return Ok(Some(Trouble::Failed(message))),
-            Answer::Own(owning) => return Ok(Some(Trouble::Own(owning))),
+impl Helper {
+    /// Has it do `count` looks, whose line `input` is; `done` counts. `None` when all went well.
+    async fn ask(&mut self, input: &[u8], count: usize, done: &mut usize) -> io::Result<Option<Trouble>> {
+        self.answers.get_mut().set_limit(ANSWER_LIMIT);
+        self.looks.write_all(input).await?;
+        self.looks.flush().await?;
+        while *done < count {
+            let mut line = String::new();
+            if self.answers.read_line(&mut line).await? == 0 {
+                return Err(io::Error::other(self.child.status().await?.to_string()));
+            }
+            match serde_json::from_str(&line)? {
+                Answer::Done => *done += 1,
+                Answer::Failed(message) => return Ok(Some(Trouble::Failed(message))),
+                Answer::Own(owning) => return Ok(Some(Trouble::Own(owning))),
+            }
         }
+        Ok(None)
     }
-    let status = child.status().await?;
-    if status.success() { Ok(None) } else { Err(io::Error::other(status.to_string())) }
 }
 
 fn kill(child: &Child) {
@@ -163,11 +212,34 @@ mod tests {
 
     #[test]
     fn answers_are_taken_in_their_order() {
-        assert_eq!(said(&with("cat >/dev/null; echo '\"Done\"'; echo '\"Done\"'"), &["/a", "/b"]), "fine");
-        assert_eq!(said(&with("cat >/dev/null; echo '\"Done\"'; echo '{\"Failed\":\"no\"}'"), &["/a", "/b"]), "no");
-        assert!(said(&with("cat >/dev/null; exit 3"), &["/a"]).contains("exit status: 3"));
-        assert!(said(&with("cat >/dev/null; echo nonsense"), &["/a"]).contains("the helper"));
+        assert_eq!(said(&with("read looks; echo '\"Done\"'; echo '\"Done\"'"), &["/a", "/b"]), "fine");
+        assert_eq!(said(&with("read looks; echo '\"Done\"'; echo '{\"Failed\":\"no\"}'"), &["/a", "/b"]), "no");
+        assert!(said(&with("read looks; exit 3"), &["/a"]).contains("exit status: 3"));
+        assert!(said(&with("read looks; echo nonsense"), &["/a"]).contains("the helper"));
         assert_eq!(said(&with("exit 3"), &[]), "fine", "nothing to look at");
+    }
+
+    #[test]
+    fn helper_serves_pod_after_pod_until_rest() {
+        let dir = tempfile::tempdir().unwrap();
+        let started = dir.path().join("started");
+        let helpers = || std::fs::read_to_string(&started).unwrap().lines().count();
+        let looks = with(&format!(
+            "echo >>{}; while read looks; do case $looks in *bad*) echo '{{\"Failed\":\"no\"}}';; *) echo '\"Done\"';; esac; done",
+            started.display()
+        ));
+        assert_eq!([said(&looks, &["/a"]), said(&looks, &["/bad"]), said(&looks, &["/b"])], ["fine", "no", "fine"]);
+        assert_eq!(helpers(), 1);
+        looks.rest();
+        assert_eq!((said(&looks, &["/a"]).as_str(), helpers()), ("fine", 2));
+    }
+
+    #[test]
+    fn kept_helper_that_has_ended_is_replaced() {
+        let looks = with("read looks; echo '\"Done\"'");
+        for _ in 0..3 {
+            assert_eq!(said(&looks, &["/a"]), "fine");
+        }
     }
 
     #[test]
@@ -175,7 +247,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (pid, started) = (dir.path().join("pid"), dir.path().join("started"));
         let script = format!(
-            "cat >/dev/null; echo >>{}; echo '\"Done\"'; sleep 1000 & echo $! >{}; wait",
+            "read looks; echo >>{}; echo '\"Done\"'; sleep 1000 & echo $! >{}; wait",
             started.display(),
             pid.display()
         );
@@ -197,7 +269,7 @@ mod tests {
         let before = std::fs::read_to_string(&started).unwrap();
         assert!(said(&looks, &["/fine", "/dead"]).contains("/dead did not answer"));
         assert_eq!(std::fs::read_to_string(&started).unwrap(), before, "no second helper");
-        assert!(said(&looks, &["/other"]).contains("it does not end"), "others are tried");
+        assert_eq!(said(&looks, &["/other"]), "fine", "others are tried");
         assert_ne!(std::fs::read_to_string(&started).unwrap(), before);
         // The last one's child outlives it.
         kill(Pid::from_raw(sleeper()), Signal::SIGKILL).unwrap();

@@ -263,6 +263,7 @@ impl Node {
     /// Nothing was to be done for a while: what was needed for it goes.
     fn rest(&self) {
         self.cx.store.release_cache();
+        self.launch.sandboxes.looks.rest();
         sampan_memory::trim();
         if self.cx.pods.is_empty() {
             let monitor = self.containers.monitor.clone();
