@@ -163,7 +163,6 @@ impl Services {
     fn forget(&mut self) {
         self.tables.forget();
         self.dirty.clear();
-        self.pods.clear();
         self.onlink.clear();
         self.pods_changed = false;
         self.sweep_at = None;

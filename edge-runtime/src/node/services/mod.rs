@@ -44,7 +44,7 @@ pub(super) struct Services {
     views: BTreeMap<ServiceName, ServiceView>,
     /// Endpoints that are not pods of this node.
     others: BTreeMap<ServiceName, EndpointView>,
-    /// Pods of this node by uid; none while there is no Service.
+    /// Pods of this node by uid.
     pods: BTreeMap<String, LocalPod>,
     /// Of those that a Service leads to: their addresses, and whether they reach their neighbours without the node, as all
     /// did that older builds connected.
@@ -189,34 +189,37 @@ impl Services {
 
     /// After a pod's turn: whether it is another endpoint now.
     pub(super) fn look_at_pod(&mut self, cx: &Context, launch: &Launch, uid: &str) {
-        if self.views.is_empty() {
-            // Names know of pods, and whom they may answer.
-            self.names_changed = true;
-            return;
+        let now = cx.pods.get(uid).and_then(|entry| local_pod(cx, entry));
+        if self.pod_changed(uid, now) {
+            self.look_at_addresses(cx, launch);
         }
-        let entry = cx.pods.get(uid);
-        let now = entry.and_then(|entry| local_pod(cx, entry));
+    }
+
+    /// Takes a pod as it is now. Returns true if it is an endpoint of a Service, or was one.
+    fn pod_changed(&mut self, uid: &str, now: Option<LocalPod>) -> bool {
         let old = self.pods.get(uid);
         if old == now.as_ref() {
-            return;
+            return false;
         }
-        self.names_changed = true;
-        for ((namespace, name), view) in &self.views {
-            if [old, now.as_ref()].into_iter().flatten().any(|pod| pod.is_selected(namespace, view)) {
-                self.dirty.insert((namespace.clone(), name.clone()));
-            }
-        }
+        let both = [old, now.as_ref()];
+        let services: BTreeSet<ServiceName> =
+            both.into_iter().flatten().flat_map(|pod| services_of(&self.views, pod)).cloned().collect();
+        // Of other pods names know the addresses alone.
+        let [was, is] = both.map(|pod| pod.map(|pod| (&pod.namespace, &pod.ips)));
+        let is_endpoint = !services.is_empty();
+        self.names_changed |= is_endpoint || was != is;
+        self.dirty.extend(services);
         match now {
             Some(now) => drop(self.pods.insert(uid.to_owned(), now)),
             None => drop(self.pods.remove(uid)),
         }
-        self.look_at_addresses(cx, launch);
+        is_endpoint
     }
 
     pub(super) fn look_at_addresses(&mut self, cx: &Context, launch: &Launch) {
         let led_to = |uid: &String| {
             let pod = self.pods.get(uid);
-            pod.is_some_and(|pod| self.views.iter().any(|((namespace, _), view)| pod.is_selected(namespace, view)))
+            pod.is_some_and(|pod| services_of(&self.views, pod).next().is_some())
         };
         let with_sandbox = cx.pods.iter().filter(|(uid, entry)| entry.sandbox_ready() && led_to(uid));
         let onlink = with_sandbox.flat_map(|(uid, entry)| {
@@ -236,6 +239,19 @@ impl Services {
     }
 }
 
+/// The Services that are for this pod.
+fn services_of<'a>(
+    views: &'a BTreeMap<ServiceName, ServiceView>,
+    pod: &'a LocalPod,
+) -> impl Iterator<Item = &'a ServiceName> {
+    let first = (pod.namespace.clone(), String::new());
+    let near = views.range(first..).take_while(move |((namespace, _), _)| *namespace == pod.namespace);
+    near.filter(move |((namespace, _), view)| pod.is_selected(namespace, view)).map(|(name, _)| name)
+}
+
 fn is_view(key: &ObjectKey) -> bool {
     [SERVICE_VIEW, ENDPOINT_VIEW, SERVICE_NAMESPACE].contains(&key.kind.as_str())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+//! What follows from a pod's change, for the kernel and for names.
+
+use serde_json::json;
+
+use super::*;
+
+fn services() -> Services {
+    let store = Store::in_memory().unwrap();
+    let tables = Tables::new("b0", &[]);
+    let mut services = Services::open(&ServicesConfig::default(), tables, Here::default(), &store).unwrap();
+    for (namespace, name) in [("default", "kubernetes"), ("shop", "web"), ("shop", "db"), ("site", "web")] {
+        let key = ObjectKey { kind: SERVICE_VIEW.into(), namespace: namespace.into(), name: name.into() };
+        let selector = if name == "kubernetes" { json!({}) } else { json!({"app": name}) };
+        services.put(&key, Some(json!({"spec": {"clusterIPs": ["10.96.0.1"], "selector": selector}})));
+    }
+    forget(&mut services);
+    services
+}
+
+/// What has changed so far is told.
+fn forget(services: &mut Services) {
+    services.dirty.clear();
+    services.names_changed = false;
+}
+
+fn pod(app: &str, ready: bool) -> LocalPod {
+    let labels = BTreeMap::from([("app".to_owned(), app.to_owned())]);
+    let (namespace, name, ips) = ("shop".into(), "p".into(), vec!["10.0.0.2".parse().unwrap()]);
+    LocalPod { namespace, name, labels, ips, ready, ..LocalPod::default() }
+}
+
+#[test]
+fn pod_of_no_service_changes_addresses_of_none() {
+    let mut services = services();
+    assert!(!services.pod_changed("a", Some(pod("batch", false))));
+    assert!(services.names_changed && services.dirty.is_empty(), "it may ask for names");
+    forget(&mut services);
+    assert!(!services.pod_changed("a", Some(pod("batch", true))));
+    assert!(!services.names_changed, "no name leads to it");
+    assert!(!services.pod_changed("a", None));
+    assert!(services.names_changed && services.pods.is_empty());
+}
+
+#[test]
+fn pod_of_a_service_changes_that_service() {
+    let mut services = services();
+    let dirty = |services: &Services| services.dirty.iter().cloned().collect::<Vec<_>>();
+    let [web, db] = ["web", "db"].map(|name| ("shop".to_owned(), name.to_owned()));
+    assert!(services.pod_changed("a", Some(pod("web", false))));
+    assert_eq!(dirty(&services), [web.clone()], "not that of another namespace");
+    forget(&mut services);
+    assert!(!services.pod_changed("a", Some(pod("web", false))));
+    assert!(services.pod_changed("a", Some(pod("web", true))));
+    assert!(services.names_changed);
+    forget(&mut services);
+    assert!(services.pod_changed("a", Some(pod("db", true))));
+    assert_eq!(dirty(&services), [db, web], "the one that it leaves, too");
+}
