@@ -107,8 +107,24 @@ pub async fn remove(nft: &Path, bridge: &str) -> Result<(), NetError> {
     run(nft, &rules::delete(bridge, "ip")).await
 }
 
+/// Whether no family has a table of this name. False if the kernel cannot be asked.
+pub fn has_no(name: &str) -> bool {
+    let found = Socket::open_netfilter().and_then(|mut socket| nftables::has_table_of_any_family(&mut socket, name));
+    found.is_ok_and(|found| !found)
+}
+
+/// Whether these chains of a table are there, each in its family: true for IPv6.
+pub fn has_chains<'a>(table: &str, mut chains: impl Iterator<Item = (bool, &'a str)>) -> bool {
+    let Ok(mut socket) = Socket::open_netfilter() else { return false };
+    chains.all(|(v6, chain)| nftables::has_chain(&mut socket, v6, table, chain).unwrap_or_default())
+}
+
 /// Deletes the table of IPv6, which an earlier configuration may have left. A kernel without IPv6 has none.
 pub async fn remove_v6(nft: &Path, bridge: &str) {
+    let found = Socket::open_netfilter().and_then(|mut socket| nftables::has_table(&mut socket, true, &table(bridge)));
+    if found.is_ok_and(|found| !found) {
+        return;
+    }
     if let Err(error) = run(nft, &rules::delete(bridge, "ip6")).await {
         log::debug!("no table of IPv6 to delete: {error}");
     }

@@ -10,7 +10,7 @@ use nix::sys::socket::{
 use smol::Async;
 
 use super::Socket;
-use super::message::{Request, attributes};
+use super::message::{Request, attributes, text};
 
 /// `NFNL_SUBSYS_NFTABLES << 8`, and in it `NFT_MSG_GETTABLE`, `NFT_MSG_GETCHAIN` and `NFT_MSG_GETGEN`.
 const GET_TABLE: u16 = 0x0a01;
@@ -54,6 +54,19 @@ pub fn generation(socket: &mut Socket) -> io::Result<u32> {
 /// The kernel has no nftables.
 pub fn has_table(socket: &mut Socket, v6: bool, name: &str) -> io::Result<bool> {
     exists(socket, Request::new(GET_TABLE, 0, &fixed(v6)).text(NFTA_TABLE_NAME, name))
+}
+
+/// Whether there is such a table in any family.
+///
+/// # Errors
+/// The kernel has no nftables.
+pub fn has_table_of_any_family(socket: &mut Socket, name: &str) -> io::Result<bool> {
+    let mut found = false;
+    socket.query(Request::new(GET_TABLE, libc::NLM_F_DUMP, &[0; NFGENMSG]), |body| {
+        let mut all = attributes(body.get(NFGENMSG..).unwrap_or_default());
+        found |= all.any(|(kind, payload)| kind == NFTA_TABLE_NAME && text(payload) == name);
+    })?;
+    Ok(found)
 }
 
 /// Whether there is such a chain.
@@ -138,6 +151,9 @@ mod tests {
         assert_ne!(generation(&mut socket).unwrap(), before);
         assert_eq!(generation(&mut socket).unwrap(), generation(&mut socket).unwrap());
         assert!(has_table(&mut socket, false, "a").unwrap() && !has_table(&mut socket, true, "a").unwrap());
+        let mut anywhere = |name| has_table_of_any_family(&mut socket, name).unwrap();
+        nft("add table ip6 b");
+        assert!(anywhere("a") && anywhere("b") && !anywhere("c"));
         assert!(has_chain(&mut socket, false, "a", "one").unwrap());
         assert!(!has_chain(&mut socket, false, "a", "two").unwrap());
         assert!(!has_chain(&mut socket, false, "b", "one").unwrap());

@@ -13,19 +13,20 @@ pub async fn run(nft: PathBuf, change: Change) -> Result<(), NetError> {
     firewall::run(&nft, &change.script).await
 }
 
-/// Whether all these chains are there.
-pub async fn has(nft: PathBuf, bridge: String, marks: Vec<(&'static str, String)>) -> bool {
-    let table = super::item::table(&bridge);
-    for (family, mark) in marks {
-        if firewall::list(&nft, family, &table, &mark).await.is_none() {
-            return false;
-        }
-    }
-    true
+/// Whether all these chains are there, each with its family.
+pub fn has(bridge: &str, marks: &[(&'static str, String)]) -> bool {
+    let chains = marks.iter().map(|(family, mark)| (*family == "ip6", mark.as_str()));
+    firewall::has_chains(&super::item::table(bridge), chains)
 }
 
-/// Deletes the tables, also those of a family that the node no longer has; fine where there are none.
+/// Deletes the tables, also those of a family that the node no longer has. Where there are none `nft` is not run.
+///
+/// # Errors
+/// [`NetError::Firewall`].
 pub async fn remove(nft: PathBuf, bridge: String) -> Result<(), NetError> {
+    if firewall::has_no(&super::item::table(&bridge)) {
+        return Ok(());
+    }
     if let Err(error) = firewall::run(&nft, &table::remove(&bridge, &[true])).await {
         log::debug!("no table of IPv6 to delete: {error}");
     }
@@ -100,15 +101,17 @@ mod tests {
             tables.set_node_ports(NodePorts::read(&entries, &here.ips).unwrap());
             let change = tables.replace(&wanted);
             smol::block_on(run("nft".into(), change)).unwrap();
-            assert!(smol::block_on(has("nft".into(), "b0".into(), tables.marks())));
+            assert!(has("b0", &tables.marks()));
             // And all of it goes again.
             let none = wanted.services.keys().map(|name| (name.clone(), BTreeMap::new())).collect();
             while let Some(change) = tables.change(&none, &BTreeMap::new()) {
                 smol::block_on(run("nft".into(), change)).unwrap();
             }
             smol::block_on(run("nft".into(), tables.sweep().unwrap())).unwrap();
-            assert!(smol::block_on(has("nft".into(), "b0".into(), tables.marks())));
+            assert!(has("b0", &tables.marks()));
         }
         smol::block_on(remove("nft".into(), "b0".into())).unwrap();
+        assert!(!has("b0", &Tables::new("b0", &subnets).marks()));
+        smol::block_on(remove("/nowhere/nft".into(), "b0".into())).expect("nothing is left to delete");
     }
 }

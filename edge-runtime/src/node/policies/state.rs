@@ -238,14 +238,17 @@ impl Policies {
                 News::PoliciesApplied(Done::Cleared(done.map_err(|error| error.to_string())))
             }),
             Some(tables) if self.held == Held::Unknown => cx.background(async move {
-                let found = apply::has(nft, settings.bridge, settings.subnets, tables.mark).await;
+                let found = apply::has(&settings.bridge, &settings.subnets, &tables.mark);
                 News::PoliciesApplied(Done::Looked(found))
             }),
-            Some(tables) => cx.background(async move {
-                let done = apply::replace(nft, tables).await;
-                let done = done.map(|around| around.map(|error| error.to_string())).map_err(|error| error.to_string());
-                News::PoliciesApplied(Done::Replaced(done))
-            }),
+            Some(tables) => {
+                let together = !self.neighbours_told;
+                cx.background(async move {
+                    let done = apply::replace(nft, tables, together).await;
+                    let around = done.map(|around| around.map(|error| error.to_string()));
+                    News::PoliciesApplied(Done::Replaced(around.map_err(|error| error.to_string())))
+                });
+            }
         }
         nobody
     }

@@ -73,7 +73,7 @@ impl Services {
                 let wanted = self.wanted();
                 self.tables.adopt(&wanted);
                 let marks = self.tables.marks();
-                self.run(cx, async move { Done::Looked(apply::has(nft, bridge, marks).await) });
+                self.run(cx, async move { Done::Looked(apply::has(&bridge, &marks)) });
             }
             Phase::Known if self.tables.is_there() => {
                 if let Some(change) = self.change() {
