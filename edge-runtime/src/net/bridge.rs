@@ -8,6 +8,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use nix::libc;
 
@@ -29,6 +30,8 @@ const DEFAULT_MTU: u32 = 1500;
 const LEAST_MTU: u32 = 1280;
 /// What a veth takes; loopback as uplink would ask for more.
 const MOST_MTU: u32 = 65_535;
+/// Pods that are connected within this time of each other get the same MTU: asking for it takes four exchanges.
+const MTU_AGE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug)]
 pub struct NetworkSettings {
@@ -51,6 +54,8 @@ pub struct Network {
     nft: PathBuf,
     /// Link index of the bridge, once `ensure` has run.
     bridge: Option<u32>,
+    /// The MTU of the last pod that asked for it, and when that was.
+    pods_mtu: Option<(Instant, u32)>,
 }
 
 impl Network {
@@ -62,7 +67,7 @@ impl Network {
             return Err(NetError::BridgeName { name: name.clone() });
         }
         let socket = Socket::open().map_err(|source| NetError::namespace("open netlink socket", source))?;
-        Ok(Self { settings, own: OwnNetwork::open()?, socket, nft: PathBuf::from("nft"), bridge: None })
+        Ok(Self { settings, own: OwnNetwork::open()?, socket, nft: PathBuf::from("nft"), bridge: None, pods_mtu: None })
     }
 
     /// The `nft` program.
@@ -172,6 +177,17 @@ impl Network {
         uplink.unwrap_or(DEFAULT_MTU).clamp(LEAST_MTU, MOST_MTU)
     }
 
+    fn pods_mtu(&mut self) -> u32 {
+        if let Some((asked, mtu)) = self.pods_mtu
+            && asked.elapsed() < MTU_AGE
+        {
+            return mtu;
+        }
+        let mtu = self.mtu();
+        self.pods_mtu = Some((Instant::now(), mtu));
+        mtu
+    }
+
     /// Gives the bridge the gateways' addresses and takes others, which a changed configuration left there.
     fn ensure_gateways(&mut self, index: u32) -> Result<(), NetError> {
         let wanted: Vec<_> = self.settings.subnets.iter().map(|subnet| (subnet.gateway(), subnet.prefix())).collect();
@@ -207,7 +223,7 @@ impl Network {
             peer: POD_LINK,
             peer_namespace: namespace.as_fd(),
             peer_address: ips.first().map_or([0x0a, 0x58, 0, 0, 0, 0], |ip| hardware_address(*ip)),
-            mtu: self.mtu(),
+            mtu: self.pods_mtu(),
         };
         if let Err(error) = link::add_veth(&mut self.socket, &pair) {
             if error.raw_os_error() != Some(libc::EEXIST) {

@@ -481,6 +481,25 @@ fn pods_links_have_the_uplinks_mtu() {
 }
 
 #[test]
+fn uplink_is_asked_for_its_mtu_once_for_pods_that_come_together() {
+    if !isolate() {
+        return;
+    }
+    let mut node = Node::new("tbr0", "10.99.1.0/24");
+    node.ensure();
+    let mtu_of = |node: &mut Node, uid: &str, ip: &str| {
+        let pod = node.pod(uid, ip);
+        let mut inside = node.own.inside(&pod, Socket::open).unwrap().unwrap();
+        link::by_name(&mut inside, POD_LINK).unwrap().unwrap().mtu
+    };
+    node.network.pods_mtu = Some((Instant::now() + Duration::from_secs(3600), 1333));
+    assert_eq!(mtu_of(&mut node, "a", "10.99.1.2"), 1333);
+    node.network.pods_mtu = Instant::now().checked_sub(MTU_AGE).map(|asked| (asked, 1333));
+    assert_eq!(mtu_of(&mut node, "b", "10.99.1.3"), DEFAULT_MTU, "the answer is too old");
+    ["a", "b"].iter().for_each(|uid| node.remove(uid));
+}
+
+#[test]
 fn everything_converges_when_repeated_and_nothing_is_left() {
     if !isolate() {
         return;
