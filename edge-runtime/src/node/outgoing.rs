@@ -143,7 +143,10 @@ mod tests {
             sent.push(id);
             sent.len() < 2
         };
-        assert!(!drain(&mut queue, &|id: u64| id % 2 == 0, &mut send), "the second was refused for want of room");
+        assert!(
+            !drain(&mut queue, &|id: u64| id.is_multiple_of(2), &mut send),
+            "the second was refused for want of room"
+        );
         assert_eq!((sent, queue.into_keys().collect::<Vec<_>>()), (vec![2, 4], vec![1, 3, 4]));
     }
 

@@ -47,7 +47,7 @@ fn pod_of_a_service_changes_that_service() {
     let dirty = |services: &Services| services.dirty.iter().cloned().collect::<Vec<_>>();
     let [web, db] = ["web", "db"].map(|name| ("shop".to_owned(), name.to_owned()));
     assert!(services.pod_changed("a", Some(pod("web", false))));
-    assert_eq!(dirty(&services), [web.clone()], "not that of another namespace");
+    assert_eq!(dirty(&services), std::slice::from_ref(&web), "not that of another namespace");
     forget(&mut services);
     assert!(!services.pod_changed("a", Some(pod("web", false))));
     assert!(services.pod_changed("a", Some(pod("web", true))));
