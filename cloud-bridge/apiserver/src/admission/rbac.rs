@@ -17,20 +17,16 @@ use apimachinery::user::MASTERS;
 /// Before a creation, and with `old` before an update.
 pub(super) fn restrict(request: &Request<'_>, new: &Value, old: Option<&Value>) -> ApiResult<()> {
     let storage = request.resource.storage.as_ref();
+    let judge: fn(&Request<'_>, &Value, Option<&Value>) -> ApiResult<()> = match storage {
+        ROLES | CLUSTER_ROLES => role,
+        ROLE_BINDINGS | CLUSTER_ROLE_BINDINGS => binding,
+        _ => return Ok(()),
+    };
     if request.user.in_group(MASTERS) || old.is_some_and(|old| only_for_collection(new, old)) {
         return Ok(());
     }
-    match storage {
-        ROLES | CLUSTER_ROLES => {
-            bounded(request, new, old)?;
-            role(request, new, old)
-        }
-        ROLE_BINDINGS | CLUSTER_ROLE_BINDINGS => {
-            bounded(request, new, old)?;
-            binding(request, new)
-        }
-        _ => Ok(()),
-    }
+    bounded(request, new, old)?;
+    judge(request, new, old)
 }
 
 /// Who may write roles makes no decision on anybody slow by that.
@@ -79,7 +75,7 @@ fn role(request: &Request<'_>, new: &Value, old: Option<&Value>) -> ApiResult<()
     Ok(())
 }
 
-fn binding(request: &Request<'_>, new: &Value) -> ApiResult<()> {
+fn binding(request: &Request<'_>, new: &Value, _old: Option<&Value>) -> ApiResult<()> {
     let role = RoleRef::of(new);
     let plural = match role.kind.as_str() {
         "Role" => "roles",

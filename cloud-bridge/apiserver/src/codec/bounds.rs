@@ -5,8 +5,8 @@ use serde_json::Value;
 
 /// Bytes of an object as JSON, about: as many as etcd takes (`--max-request-bytes`).
 pub(crate) const BYTES_MAX: usize = 1536 * 1024;
-/// Values in a namespaced object of a built-in kind, which tenants write: a thousand endpoints have some 20,000.
-pub(crate) const VALUES_MAX: usize = 32 * 1024;
+/// Values in a namespaced object of a built-in kind, which tenants write: a thousand endpoints have some 18,000.
+pub(crate) const VALUES_MAX: usize = 20 * 1024;
 
 /// Size of a value with all that is in it.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +121,7 @@ mod tests {
         let more = json!({"data": fields(VALUES_MAX - 1)});
         assert!(within(&more, None, VALUES_MAX).is_err(), "managedFields that are not there count for nothing");
         let many = json!({"data": fields(VALUES_MAX)});
-        assert_eq!(within(&many, None, VALUES_MAX).unwrap_err(), "the object has too many values: limit is 32768");
+        assert_eq!(within(&many, None, VALUES_MAX).unwrap_err(), "the object has too many values: limit is 20480");
         assert_eq!(within(&many, None, usize::MAX), Ok(()));
         assert_eq!(within(&many, Some(&many), VALUES_MAX), Ok(()), "finalizers of it can go");
     }

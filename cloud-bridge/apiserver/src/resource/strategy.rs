@@ -45,13 +45,14 @@ pub struct ScalePaths {
 
 /// Makes `new` the old object with the status and the metadata that it brings.
 pub(crate) fn only_status(new: &mut Value, old: &Value) {
-    let status = new.get("status").cloned();
-    let metadata = new.get("metadata").cloned();
-    *new = old.clone();
-    if let Some(map) = new.as_object_mut() {
-        map.remove("status");
-        status.map(|s| map.insert("status".into(), s));
-        metadata.map(|m| map.insert("metadata".into(), m));
+    let (Value::Object(new), Value::Object(old)) = (new, old) else { return };
+    new.retain(|name, _| ["metadata", "status"].contains(&name.as_str()) || old.contains_key(name));
+    for (name, value) in old {
+        let brought = name == "status" || (name == "metadata" && new.contains_key(name));
+        // Mostly it is the same: to compare is less work than to copy.
+        if !brought && new.get(name) != Some(value) {
+            new.insert(name.clone(), value.clone());
+        }
     }
 }
 
@@ -216,3 +217,25 @@ pub trait Strategy: Send + Sync {
 pub struct Plain;
 
 impl Strategy for Plain {}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn status_and_metadata_are_all_that_a_status_write_brings() {
+        let old = json!({"metadata": {"name": "a"}, "spec": {"x": 1}, "data": {}, "status": {"y": 1}});
+        let written = |mut new: Value| {
+            only_status(&mut new, &old);
+            new
+        };
+        let brought =
+            json!({"metadata": {"name": "a", "labels": {}}, "spec": {"x": 2}, "other": 1, "status": {"y": 2}});
+        let expected =
+            json!({"metadata": {"name": "a", "labels": {}}, "spec": {"x": 1}, "data": {}, "status": {"y": 2}});
+        assert_eq!(written(brought), expected);
+        assert_eq!(written(json!({})), json!({"metadata": {"name": "a"}, "spec": {"x": 1}, "data": {}}));
+    }
+}

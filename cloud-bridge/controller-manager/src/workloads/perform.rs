@@ -10,6 +10,7 @@ use kube::core::Request;
 use serde_json::Value;
 
 use super::plan::{Action, Check, Deletion, Failure, Order, Outcome, Plan, Told, Write};
+use super::watch;
 use crate::events::{Event, Recorder};
 use crate::podautoscaler;
 
@@ -119,10 +120,21 @@ fn unanswered(message: String) -> Failure {
 }
 
 async fn send(client: &Client, request: http::Request<Vec<u8>>) -> Result<Value, Failure> {
-    match tokio::time::timeout(PATIENCE, client.request::<Value>(request)).await {
-        Ok(answer) => answer.map_err(|error| failure(&error)),
+    match tokio::time::timeout(PATIENCE, client.request_text(request)).await {
+        Ok(Ok(answer)) => parsed(answer).await,
+        Ok(Err(error)) => Err(failure(&error)),
         Err(_) => Err(unanswered(format!("the API did not answer within {} s", PATIENCE.as_secs()))),
     }
+}
+
+/// An answer as JSON: a large one is read beside the thread.
+async fn parsed(answer: String) -> Result<Value, Failure> {
+    let read = |answer: &str| serde_json::from_str(answer).map_err(|error| unanswered(error.to_string()));
+    if answer.len() < watch::LARGE {
+        return read(&answer);
+    }
+    let done = tokio::task::spawn_blocking(move || read(&answer)).await;
+    done.unwrap_or_else(|error| Err(unanswered(error.to_string())))
 }
 
 async fn write(client: &Client, action: &Action) -> Result<Outcome, Failure> {

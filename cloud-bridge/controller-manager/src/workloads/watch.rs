@@ -1,5 +1,5 @@
 //! The watch of one kind. Objects come as JSON and become their type afterwards: a watch is much code for each type that
-//! it is made for, and these are a dozen. Knows no kind.
+//! it is made for, and these are a dozen. Large ones become it beside the thread. Knows no kind.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -12,24 +12,62 @@ use kube::core::DynamicResourceScope;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Config, Event, watcher};
 use serde::de::DeserializeOwned;
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// After an object of a list that could not be read all is listed again.
 const AGAIN: Duration = Duration::from_secs(10);
+
+/// Of so many bytes an object is large: some 10 ms of work at the most.
+pub(super) const LARGE: usize = 16 << 10;
 
 /// An object as it came. Of its metadata the watch needs the version alone.
 #[derive(Debug, Clone)]
 pub(crate) struct Unread {
     metadata: ObjectMeta,
-    value: Value,
+    object: Came,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Came {
+    Parsed(Value),
+    /// A large one.
+    Text(String),
+}
+
+impl Came {
+    fn value(self) -> Value {
+        match self {
+            Self::Parsed(value) => value,
+            // It was JSON when it came.
+            Self::Text(text) => serde_json::from_str(&text).unwrap_or_default(),
+        }
+    }
 }
 
 impl<'de> Deserialize<'de> for Unread {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = Value::deserialize(deserializer)?;
-        let resource_version = value["metadata"]["resourceVersion"].as_str().map(str::to_owned);
-        Ok(Self { metadata: ObjectMeta { resource_version, ..ObjectMeta::default() }, value })
+        #[derive(Default, Deserialize)]
+        struct Head {
+            #[serde(default)]
+            metadata: Version,
+        }
+        #[derive(Default, Deserialize)]
+        struct Version {
+            #[serde(default, rename = "resourceVersion")]
+            version: Option<String>,
+        }
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        let (resource_version, object) = if text.get().len() < LARGE {
+            let value: Value = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
+            (value["metadata"]["resourceVersion"].as_str().map(str::to_owned), Came::Parsed(value))
+        } else {
+            let head: Head = serde_json::from_str(text.get()).unwrap_or_default();
+            (head.metadata.version, Came::Text(Box::<str>::from(text).into()))
+        };
+        Ok(Self { metadata: ObjectMeta { resource_version, ..ObjectMeta::default() }, object })
     }
 }
 
@@ -80,17 +118,26 @@ fn plain(event: Event<Unread>) -> Event<Value> {
     match event {
         Event::Init => Event::Init,
         Event::InitDone => Event::InitDone,
-        Event::InitApply(object) => Event::InitApply(object.value),
-        Event::Apply(object) => Event::Apply(object.value),
-        Event::Delete(object) => Event::Delete(object.value),
+        Event::InitApply(unread) => Event::InitApply(unread.object.value()),
+        Event::Apply(unread) => Event::Apply(unread.object.value()),
+        Event::Delete(unread) => Event::Delete(unread.object.value()),
+    }
+}
+
+fn is_large(event: &Event<Unread>) -> bool {
+    match event {
+        Event::Init | Event::InitDone => false,
+        Event::InitApply(unread) | Event::Apply(unread) | Event::Delete(unread) => {
+            matches!(unread.object, Came::Text(_))
+        }
     }
 }
 
 /// Follows all objects of a kind. An object that cannot be read is an error: a list with one does not end, but begins
 /// again, so that nobody takes for gone what is there.
-pub(crate) fn watch<W: 'static>(
+pub(crate) fn watch<W: Send + 'static>(
     api: Api<Unread>,
-    read: impl Fn(Event<Value>) -> Result<W, Misfit> + Send + 'static,
+    read: impl Fn(Event<Value>) -> Result<W, Misfit> + Clone + Send + 'static,
 ) -> impl Stream<Item = Result<W, String>> + Send {
     restarted(move |pause| events(api.clone(), pause), read)
 }
@@ -102,9 +149,13 @@ fn events(api: Api<Unread>, pause: Duration) -> Events {
     begin.chain(watcher(api, Config::default().page_size(PAGE)).default_backoff()).boxed()
 }
 
-fn restarted<W: 'static>(
+fn as_type<W>(read: &impl Fn(Event<Value>) -> Result<W, Misfit>, event: Event<Unread>) -> Result<W, String> {
+    read(plain(event)).map_err(|misfit| format!("an object cannot be read: {misfit}"))
+}
+
+fn restarted<W: Send + 'static>(
     start: impl Fn(Duration) -> Events + Send + 'static,
-    read: impl Fn(Event<Value>) -> Result<W, Misfit> + Send + 'static,
+    read: impl Fn(Event<Value>) -> Result<W, Misfit> + Clone + Send + 'static,
 ) -> impl Stream<Item = Result<W, String>> + Send {
     let first = start(Duration::ZERO);
     stream::unfold((first, start, read), |(mut events, start, read)| async {
@@ -113,7 +164,13 @@ fn restarted<W: 'static>(
             Err(error) => return Some((Err(error.to_string()), (events, start, read))),
         };
         let listing = matches!(event, Event::InitApply(_));
-        let read_event = read(plain(event)).map_err(|misfit| format!("an object cannot be read: {misfit}"));
+        let read_event = if is_large(&event) {
+            let read = read.clone();
+            let done = tokio::task::spawn_blocking(move || as_type(&read, event)).await;
+            done.unwrap_or_else(|error| Err(error.to_string()))
+        } else {
+            as_type(&read, event)
+        };
         if listing && read_event.is_err() {
             events = start(AGAIN);
         }
@@ -129,15 +186,28 @@ mod tests {
     use super::*;
 
     fn unread(value: &Value) -> Unread {
-        serde_json::from_value(value.clone()).unwrap()
+        serde_json::from_str(&value.to_string()).unwrap()
     }
 
     #[test]
     fn the_version_is_what_the_watch_goes_on_from() {
         let object = json!({"metadata": {"name": "a", "resourceVersion": "7"}, "spec": {"x": [1]}});
         let read = unread(&object);
-        assert_eq!((read.metadata.resource_version.as_deref(), read.value), (Some("7"), object));
+        assert_eq!((read.metadata.resource_version.as_deref(), read.object), (Some("7"), Came::Parsed(object)));
         assert_eq!(unread(&json!({"metadata": {"resourceVersion": 7}})).metadata.resource_version, None);
+    }
+
+    #[tokio::test]
+    async fn large_objects_are_read_beside_the_thread() {
+        let large = json!({"metadata": {"name": "a", "resourceVersion": "7"}, "data": "x".repeat(LARGE)});
+        let read = unread(&large);
+        assert_eq!(read.metadata.resource_version.as_deref(), Some("7"));
+        assert_eq!(read.object.clone().value(), large);
+        let here = std::thread::current().id();
+        let events = move |_| stream::iter([Ok(Event::Apply(read.clone()))]).boxed();
+        let aside =
+            move |event: Event<Value>| Ok((std::thread::current().id() != here, matches!(event, Event::Apply(_))));
+        assert_eq!(restarted(events, aside).collect::<Vec<_>>().await, [Ok((true, true))]);
     }
 
     #[test]

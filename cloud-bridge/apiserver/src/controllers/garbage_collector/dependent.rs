@@ -56,8 +56,8 @@ fn owner_state(
         return Ok(State::Gone);
     }
     let Some(stored) = store.get(&storage, &key)? else { return Ok(State::Gone) };
-    let foreground = meta::finalizers(stored.value()).iter().any(|f| f == FOREGROUND);
-    Ok(if meta::deleting(stored.value()) && foreground { State::Waiting } else { State::Solid })
+    let foreground = meta::finalizers(stored.head()).iter().any(|f| f == FOREGROUND);
+    Ok(if meta::deleting(stored.head()) && foreground { State::Waiting } else { State::Solid })
 }
 
 /// Deletes an object all of whose owners are gone or going; drops references to those otherwise.
@@ -70,7 +70,7 @@ pub(super) fn collect(
 ) -> ApiResult<()> {
     let (inner, store) = (turn.inner, &mut *turn.store);
     let Some((resource, mut stored)) = find(inner, store, place)? else { return Ok(()) };
-    let value = stored.value();
+    let value = stored.head();
     // What goes already is not hurried.
     if meta::deleting(value) {
         return Ok(());
@@ -90,7 +90,7 @@ pub(super) fn collect(
     // Who waits for its dependents does not wait for one that somebody else keeps (K8s garbagecollector.go
     // attemptToDeleteItem).
     if !kept.is_empty() {
-        let mut new = value.clone();
+        let mut new = stored.value().clone();
         meta::set(&mut new, "ownerReferences", json!(kept));
         return Ok(write::rewrite(store, &resource, &stored, new)?);
     }
@@ -109,7 +109,7 @@ pub(super) fn collect(
                 return Ok(());
             }
             Circle::Yes => {
-                let mut new = value.clone();
+                let mut new = stored.value().clone();
                 unblock_owners(&mut new);
                 write::rewrite(turn.store, &resource, &stored, new)?;
                 let Some((_, unblocking)) = find(inner, turn.store, place)? else { return Ok(()) };
@@ -129,8 +129,8 @@ fn in_circle(turn: &Turn<'_, Key>, uid: &str, mut after: Option<Place>) -> Resul
         let more = page.len() == PAGE;
         for place in page {
             if let Some((_, dependent)) = find(turn.inner, turn.store, &place)?
-                && meta::deleting(dependent.value())
-                && finalizer(dependent.value()) == Some(FOREGROUND)
+                && meta::deleting(dependent.head())
+                && finalizer(dependent.head()) == Some(FOREGROUND)
             {
                 return Ok(Circle::Yes);
             }

@@ -135,7 +135,7 @@ fn owner(turn: &mut Turn<'_, Key>, known: &Owner, mut after: Option<Place>) -> A
     let mut waits = None;
     if let Some(place) = &place {
         let Some((_, stored)) = find(turn.inner, turn.store, place)? else { return Ok(()) };
-        waits = finalizer(stored.value()).filter(|_| meta::deleting(stored.value()));
+        waits = finalizer(stored.head()).filter(|_| meta::deleting(stored.head()));
         if waits.is_none() {
             return Ok(());
         }
@@ -166,7 +166,7 @@ fn owner(turn: &mut Turn<'_, Key>, known: &Owner, mut after: Option<Place>) -> A
 
 fn let_go(inner: &Inner, store: &mut Store, dependent: &Place, uid: &str) -> Result<(), StoreError> {
     let Some((resource, stored)) = find(inner, store, dependent)? else { return Ok(()) };
-    let kept: Vec<&Value> = references(stored.value()).filter(|reference| reference["uid"] != uid).collect();
+    let kept: Vec<&Value> = references(stored.head()).filter(|reference| reference["uid"] != uid).collect();
     let kept = if kept.is_empty() { Value::Null } else { json!(kept) };
     let mut new = stored.value().clone();
     meta::set(&mut new, "ownerReferences", kept);
@@ -177,13 +177,13 @@ fn let_go(inner: &Inner, store: &mut Store, dependent: &Place, uid: &str) -> Res
 fn unblock(turn: &mut Turn<'_, Key>, uid: &str, after: Option<&Place>) -> ApiResult<()> {
     let Some(place) = turn.store.by_uid(uid)? else { return Ok(()) };
     let Some((_, stored)) = find(turn.inner, turn.store, &place)? else { return Ok(()) };
-    if !meta::deleting(stored.value()) || finalizer(stored.value()) != Some(FOREGROUND) {
+    if !meta::deleting(stored.head()) || finalizer(stored.head()) != Some(FOREGROUND) {
         return Ok(());
     }
     let page = turn.store.dependents(uid, after, PAGE)?;
     for (number, at) in page.into_iter().enumerate() {
         if let Some((_, dependent)) = find(turn.inner, turn.store, &at)? {
-            let mut references = references(dependent.value());
+            let mut references = references(dependent.head());
             if references.any(|reference| reference["uid"] == uid && reference["blockOwnerDeletion"] == true) {
                 // It is told of when it goes.
                 return Ok(());
