@@ -133,7 +133,7 @@ async fn parsed(answer: String) -> Result<Value, Failure> {
     if answer.len() < watch::LARGE {
         return read(&answer);
     }
-    let done = tokio::task::spawn_blocking(move || read(&answer)).await;
+    let done = watch::aside(move || read(&answer)).await;
     done.unwrap_or_else(|error| Err(unanswered(error.to_string())))
 }
 

@@ -16,6 +16,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
+use tokio::task::JoinError;
 
 /// After an object of a list that could not be read all is listed again.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -133,6 +135,19 @@ fn is_large(event: &Event<Unread>) -> bool {
     }
 }
 
+/// Does the work on a large object beside the thread, one at a time: each needs many times the memory that it has as text.
+pub(super) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
+    static TURN: Semaphore = Semaphore::const_new(1);
+    // It is never closed.
+    let turn = TURN.acquire().await;
+    tokio::task::spawn_blocking(move || {
+        let done = work();
+        drop(turn);
+        done
+    })
+    .await
+}
+
 /// Follows all objects of a kind. An object that cannot be read is an error: a list with one does not end, but begins
 /// again, so that nobody takes for gone what is there.
 pub(crate) fn watch<W: Send + 'static>(
@@ -166,8 +181,7 @@ fn restarted<W: Send + 'static>(
         let listing = matches!(event, Event::InitApply(_));
         let read_event = if is_large(&event) {
             let read = read.clone();
-            let done = tokio::task::spawn_blocking(move || as_type(&read, event)).await;
-            done.unwrap_or_else(|error| Err(error.to_string()))
+            aside(move || as_type(&read, event)).await.unwrap_or_else(|error| Err(error.to_string()))
         } else {
             as_type(&read, event)
         };
