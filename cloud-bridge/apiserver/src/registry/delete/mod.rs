@@ -21,6 +21,7 @@ use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::storage::{Most, Store, Stored};
 use apimachinery::flow::Flow;
+use apimachinery::json::remove as taken;
 use apimachinery::meta;
 
 /// What is deleted at a time while requests wait.
@@ -201,8 +202,8 @@ pub(crate) fn remove(
 /// The object with the metadata that a deletion has changed.
 fn whole(current: &Stored, mut changed: Value) -> Value {
     let mut object = current.value().clone();
-    let owners = object["metadata"]["managedFields"].take();
-    object.set("metadata", changed["metadata"].take());
+    let owners = object["metadata"]["managedFields"].clone();
+    object.set("metadata", taken(&mut changed, "metadata").unwrap_or_default());
     meta::set(&mut object, "managedFields", owners);
     object
 }
