@@ -50,7 +50,17 @@ impl Authority {
     }
 
     fn create_at(cluster: &str, now: SystemTime) -> Result<Self, PkiError> {
-        let key = new_key()?;
+        Self::signed(cluster, new_key()?, now)
+    }
+
+    /// The authority of a key whose certificate was lost, with a new one: who trusts the old one trusts what this signs, since
+    /// name and key are the same. `what` names the place of the key in errors.
+    pub fn of_key(what: &str, cluster: &str, key: &str) -> Result<Self, PkiError> {
+        let bad = |_| PkiError::Pem { what: what.to_owned(), wanted: "private key" };
+        Self::signed(cluster, KeyPair::from_pem(key).map_err(bad)?, clock::now())
+    }
+
+    fn signed(cluster: &str, key: KeyPair, now: SystemTime) -> Result<Self, PkiError> {
         let mut params = subject(&format!("sampan-ca-{cluster}"), None);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];

@@ -13,6 +13,8 @@ use kube::{Api, Client};
 use super::authority::Authority;
 use super::{NAMESPACE, PkiError, clock};
 
+/// What the authority of a state folder is called in its certificate.
+const NAME: &str = "standalone";
 /// Name of the Secret that replicas share.
 pub const SECRET: &str = "bridge-authority";
 
@@ -46,11 +48,16 @@ fn read_or_make(state: &Path) -> Result<Authority, PkiError> {
             let text = |path: &PathBuf| fs::read_to_string(path).map_err(at(path));
             Authority::from_pem(&certificate.display().to_string(), &text(&certificate)?, &text(&key)?)
         }
-        // The key is written first, so a key alone may be a first start that was cut off: nothing was ever
-        // signed and handed out before the certificate was there.
-        (false, _) => {
-            let authority = Authority::create("standalone")?;
+        (false, false) => {
+            let authority = Authority::create(NAME)?;
             write_private(&key, authority.key_pem().as_bytes())?;
+            write_private(&certificate, authority.certificate_pem().as_bytes())?;
+            Ok(authority)
+        }
+        // A first start that was cut off between the two, or the certificate was lost: nodes know the key.
+        (false, true) => {
+            let text = fs::read_to_string(&key).map_err(at(&key))?;
+            let authority = Authority::of_key(&key.display().to_string(), NAME, &text)?;
             write_private(&certificate, authority.certificate_pem().as_bytes())?;
             Ok(authority)
         }
@@ -163,11 +170,21 @@ mod tests {
     }
 
     #[test]
-    fn a_first_start_that_was_cut_off_begins_again_but_a_lost_key_is_an_error() {
+    fn a_lost_certificate_is_made_again_of_its_key_but_a_lost_key_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
-        in_folder(folder.path()).unwrap();
+        let first = in_folder(folder.path()).unwrap();
         fs::remove_file(folder.path().join("pki/ca.crt")).unwrap();
-        in_folder(folder.path()).unwrap();
+        let again = in_folder(folder.path()).unwrap();
+        let name = |authority: &Authority| {
+            let (_, parsed) = x509_parser::parse_x509_certificate(authority.certificate()).unwrap();
+            (parsed.subject().to_string(), parsed.extensions().iter().map(|one| one.value.to_vec()).collect::<Vec<_>>())
+        };
+        assert_eq!((name(&again), again.key_pem()), (name(&first), first.key_pem()));
+        fs::write(folder.path().join("pki/ca.key"), "x").unwrap();
+        fs::remove_file(folder.path().join("pki/ca.crt")).unwrap();
+        let error = in_folder(folder.path()).err().expect("no key").to_string();
+        assert!(error.contains("ca.key"), "{error}");
+        fs::write(folder.path().join("pki/ca.crt"), "x").unwrap();
         fs::remove_file(folder.path().join("pki/ca.key")).unwrap();
         let error = in_folder(folder.path()).err().expect("refused").to_string();
         assert!(error.contains("ca.key"), "{error}");
