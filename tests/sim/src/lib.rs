@@ -13,7 +13,7 @@
 //! | [`device`] | the daemon, its disk and its containers |
 //! | [`world`] | all of them, the faults, the comparison at rest |
 //!
-//! `docs/link.md` says how to reproduce a seed.
+//! `docs/guarantees.md` says how to reproduce a seed.
 
 pub mod api;
 pub mod bridge;

@@ -1,4 +1,4 @@
-//! The guarantees of the link (`docs/link.md`), each by the case that its words are about. The random runs of `seeds`
+//! The guarantees of the link (`docs/guarantees.md`), each by the case that its words are about. The random runs of `seeds`
 //! and the exhaustive ones hold the same invariants under everything else.
 
 use sampan_sim::rng::Rng;

@@ -3,7 +3,7 @@
 //!
 //! By default four of the attacks, always the same, last two seconds each, and the bounds are those of a debug build on a busy host:
 //! nothing ends, memory stays, and users are answered again afterwards. The hour is for a release build, with all attacks;
-//! docs/security.md has the commands.
+//! docs/guarantees.md has the commands.
 //! `TEST_SIEGE_SEED` runs the same again, `TEST_SIEGE_ONLY` only the attacks whose names contain one of these words,
 //! `TEST_SIEGE_EACH` sets the seconds of one attack. Each run ends with a table of all attacks.
 //!
