@@ -68,7 +68,7 @@ async fn what_an_update_may_keep_is_looked_up() {
             format!("10.{at}.{}.{}/32", n / 256, n % 256).into()
         })}}]})
     };
-    let policy = json!({"metadata": {"name": "n"}, "spec": {"ingress": many(7, wide)}});
+    let policy = json!({"metadata": {"name": "n"}, "spec": {"ingress": many(4, wide)}});
     let path = api.group_path("networking.k8s.io/v1", "networkpolicies");
     quick(&api, "POST", &path, JSON, &policy).await.ok();
     let mut other = policy.clone();
@@ -114,7 +114,7 @@ async fn pods_and_their_templates_of_thousands_of_parts() {
 
     // Claims and gates that containers and conditions name.
     let mut one = pod("claims");
-    let wrong = many(300, |n| json!({"name": format!("x{n}")}));
+    let wrong = many(100, |n| json!({"name": format!("x{n}")}));
     let container = |n: usize| json!({"name": format!("c{n}"), "image": "i", "resources": {"claims": wrong}});
     one["spec"]["containers"] = many(20, container);
     one["spec"]["resourceClaims"] = many(MANY, |n| json!({"name": format!("claim-{n}"), "resourceClaimName": "r"}));
@@ -129,14 +129,14 @@ async fn pods_and_their_templates_of_thousands_of_parts() {
     let template = json!({"metadata": {"labels": {"a": "b"}},
         "spec": {"containers": [{"name": "c", "image": "i"}], "volumes": volumes}});
     let set = json!({"metadata": {"name": "s"}, "spec": {"serviceName": "s", "selector": {"matchLabels": {"a": "b"}},
-        "template": template, "volumeClaimTemplates": many(MANY / 2, claim)}});
+        "template": template, "volumeClaimTemplates": many(MANY / 4, claim)}});
     quick(&api, "POST", &api.group_path("apps/v1", "statefulsets"), JSON, &set).await.ok();
 
     let rule = |n: usize| json!({"action": "FailJob", "onExitCodes": {"containerName": format!("x{n}"), "operator": "In", "values": [1]}});
     let containers = many(MANY / 4, |n| json!({"name": format!("c{n}"), "image": "i"}));
-    let job = json!({"metadata": {"name": "j"}, "spec": {"podFailurePolicy": {"rules": many(MANY, rule)},
+    let job = json!({"metadata": {"name": "j"}, "spec": {"podFailurePolicy": {"rules": many(MANY / 2, rule)},
         "template": {"spec": {"restartPolicy": "Never", "containers": containers}}}});
-    quick(&api, "POST", &api.group_path("batch/v1", "jobs"), JSON, &job).await.fails_with(422, "Too many: 4096");
+    quick(&api, "POST", &api.group_path("batch/v1", "jobs"), JSON, &job).await.fails_with(422, "Too many: 2048");
 }
 
 #[tokio::test]
@@ -155,7 +155,7 @@ async fn ranges_of_limits_are_held_against_what_they_can_be() {
     api.post(&api.path("limitranges"), range).await.ok();
     // Each says something else, and all of it is told once.
     let asks = |n: usize| json!({"name": format!("c{n}"), "image": "i", "resources": {"requests": {"cpu": format!("{}m", n % 999 + 1)}}});
-    one["spec"]["containers"] = many(MANY, asks);
+    one["spec"]["containers"] = many(MANY * 3 / 4, asks);
     let told = quick(&api, "POST", &api.path("pods"), JSON, &one).await.fails_with(403, "but request is 999m");
     assert_eq!(told["message"].as_str().unwrap().matches("but request is").count(), 999);
     // What is wrong by itself is told first, and a node is refused before either.
