@@ -77,7 +77,7 @@ fn may(request: &Request<'_>, verb: &str, signer: &str) -> bool {
     request.inner.authorizer.decide(request.user, &asked).allowed
 }
 
-/// Says since when conditions are as they are, where nobody has said it.
+/// Fills in the transition times of conditions that do not have one.
 fn stamped(new: &mut Value, old: &Value) -> ApiResult<()> {
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let before = items(&old["status"], "conditions").to_vec();

@@ -76,9 +76,9 @@ pub(crate) fn update(store: &Store, ctx: &Attributes<'_>, new: &mut Value, old: 
     node_restriction::restrict_update(ctx, new, old)
 }
 
-/// What admission refuses of a whole and valid object, before a creation or, with `old`, an update: in Kubernetes, too, such
-/// plugins come after validation (apiserver registry/generic/registry/store.go `createValidation`). Returns what the
-/// client is to be warned of.
+/// Runs the checks that follow validation, on a complete and valid object: a creation or, with `old`, an update.
+/// Kubernetes runs them in the same order (apiserver registry/generic/registry/store.go `createValidation`). Returns
+/// the warnings for the client.
 pub(crate) fn validate(
     store: &Store,
     ctx: &Attributes<'_>,
@@ -205,7 +205,7 @@ fn pod(store: &Store, ctx: &Attributes<'_>, value: &mut Value) -> ApiResult<()> 
         service_account::inject(found.value(), value, || meta::generate_name("kube-api-access-"));
     }
     let secrets = &found.value()["imagePullSecrets"];
-    // An empty list is none (K8s plugin/pkg/admission/serviceaccount).
+    // An empty list counts as absent (K8s plugin/pkg/admission/serviceaccount).
     if value["spec"]["imagePullSecrets"].as_array().is_none_or(Vec::is_empty) && secrets.is_array() {
         value.set_at(&["spec", "imagePullSecrets"], secrets.clone());
     }
@@ -227,8 +227,8 @@ pub(crate) fn has_default_account(store: &Store, namespace: &str) -> ApiResult<b
     Ok(store.get("serviceaccounts", &key)?.is_some())
 }
 
-/// Pods stay so long on a node that went NotReady unless they say otherwise (K8s plugin/pkg/admission/
-/// defaulttolerationseconds), or, where nobody is to be evicted from such a node, for ever.
+/// Adds the default tolerations: how long a pod stays on a node that went NotReady, unless the pod says otherwise (K8s
+/// plugin/pkg/admission/defaulttolerationseconds). Without `seconds` pods are not evicted from such a node.
 fn tolerations(value: &mut Value, seconds: Option<i64>) {
     let mut list = value["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {

@@ -16,7 +16,7 @@ use apimachinery::meta;
 struct Given {
     class: String,
     priority: i64,
-    /// `None` where the class has none.
+    /// `None` if the class leaves it out.
     preemption: Option<String>,
 }
 

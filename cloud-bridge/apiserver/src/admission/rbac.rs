@@ -1,5 +1,5 @@
-//! Nobody gives rights that they do not have: writing a role takes its rules or the verb `escalate`, writing a binding the
-//! rules of its role or the verb `bind` (K8s pkg/registry/rbac/*/policybased/storage.go, escalation_check.go).
+//! Prevents privilege escalation: writing a role requires its rules or the verb `escalate`; writing a binding requires
+//! the rules of its role or the verb `bind` (K8s pkg/registry/rbac/*/policybased/storage.go, escalation_check.go).
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ pub(super) fn restrict(request: &Request<'_>, new: &Value, old: Option<&Value>) 
     judge(request, new, old)
 }
 
-/// Who may write roles makes no decision on anybody slow by that.
+/// Bounds the rules, so that a user who may write roles cannot slow down authorization for others.
 fn bounded(request: &Request<'_>, new: &Value, old: Option<&Value>) -> ApiResult<()> {
     let namespace = request.path.namespace.as_str();
     let has = request.inner.authorizer.rbac.policy().weight(namespace);

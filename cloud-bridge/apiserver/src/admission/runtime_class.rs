@@ -188,7 +188,7 @@ mod tests {
         assert!(conflict.ends_with("nodeSelector[a] = 1; pod.spec.nodeSelector[a] = 2"), "{conflict}");
     }
 
-    /// As Kubernetes words it: each against each.
+    /// Lists conflicts in the order of Kubernetes' message, which compares each item with each other.
     fn each_against_each<'a>(all: &[&'a Value]) -> Vec<&'a Value> {
         let covers = |wide: &Value, narrow: &Value| {
             let operator = |one: &Value| if exists(one) { "Exists".to_owned() } else { "Equal".to_owned() };

@@ -12,7 +12,7 @@ use apimachinery::well_known::MIRROR_ANNOTATION;
 /// The account of pods that name none. Each namespace has it.
 pub(super) const DEFAULT: &str = "default";
 
-/// Returns the account of a new pod; a mirror pod has none.
+/// Returns the account of a new pod; `None` for a mirror pod.
 pub(super) fn of(pod: &Value) -> Option<&str> {
     if pod["metadata"]["annotations"][MIRROR_ANNOTATION].is_string() {
         return None;
@@ -34,7 +34,7 @@ const VOLUME_PREFIX: &str = "kube-api-access-";
 /// Annotation of an account whose pods may use no secrets but its own (`EnforceMountableSecretsAnnotation`).
 const MOUNTABLE: &str = "kubernetes.io/enforce-mountable-secrets";
 
-/// An hour and the seven seconds by which API servers recognise a token that nobody chose.
+/// One hour and seven seconds: API servers recognise the default lifetime of a token by the seven seconds.
 const SECONDS: i64 = 3607;
 
 /// Adds volume and mounts unless pod or account declines; `name` is for a volume that is needed. A volume of an earlier

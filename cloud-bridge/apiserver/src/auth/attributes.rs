@@ -14,7 +14,7 @@ pub(crate) struct Attributes {
     pub path: ResourcePath,
     /// `spec.nodeName=NAME` of the field selector, for the node authorizer.
     pub selected_node: Option<String>,
-    /// Set for what is no resource.
+    /// Set for a request outside the resources.
     pub url: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! Who may do what: bearer tokens, impersonation, and the decision on each request. Everyone must be
-//! identified; there is no anonymous access.
+//! Authentication and authorization: bearer tokens, impersonation, and the decision on each request. Anonymous requests
+//! are refused.
 
 pub(crate) mod accounts;
 pub(crate) mod attributes;

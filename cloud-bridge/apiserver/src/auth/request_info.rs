@@ -33,7 +33,7 @@ impl Query {
     /// A number; `None` when absent or empty.
     ///
     /// # Errors
-    /// The text that is no number.
+    /// The text, if it is not a number.
     pub(crate) fn number(&self, key: &str) -> Result<Option<i64>, String> {
         match self.get(key) {
             None | Some("") => Ok(None),
@@ -82,7 +82,7 @@ pub(crate) fn target(path: &str) -> Target {
         ["namespaces", namespace, inner @ ..] if !matches!(inner, [] | ["status" | "finalize"]) => (*namespace, inner),
         other => ("", other),
     };
-    // What is behind a proxy is no part of the API.
+    // A path behind a proxy is not part of the API.
     let proxy = rest.get(2) == Some(&"proxy");
     let at = |i: usize| rest.get(i).map(|s| (*s).to_owned()).unwrap_or_default();
     Target::Resource(ResourcePath {

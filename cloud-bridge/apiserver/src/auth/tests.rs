@@ -9,7 +9,7 @@ use crate::resource::ALL_VERBS;
 use rbac::{CLUSTER_ROLE_BINDINGS, GROUP, ROLE_BINDINGS};
 use request_info::{ResourcePath, target};
 
-/// With the default roles and bindings.
+/// An authorizer with the default roles and bindings.
 fn authorizer() -> Authorizer {
     let authorizer = Authorizer::default();
     for (storage, object) in bootstrap_policy::objects() {
@@ -59,7 +59,7 @@ fn default_roles_give_a_node_nothing() {
         allowed += usize::from(together.allowed);
     }
     assert!(allowed > 20, "{allowed}");
-    // The group alone is nobody.
+    // The group of nodes without a node's name gives no rights.
     let group = UserInfo::new("mallory", [apimachinery::user::NODES]);
     assert!(everything().iter().all(|attributes| !authorizer.decide(&group, attributes).allowed));
 }

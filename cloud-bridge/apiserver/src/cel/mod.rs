@@ -1,6 +1,6 @@
-//! Has validation rules judged by the helper process (`sampan_cel`), which is started with the first question: without
-//! rules there is no process. A rule may take all the time and memory that the helper has, and no more; other requests
-//! go on meanwhile.
+//! Evaluates validation rules in the helper process (`sampan_cel`), which starts with the first question: without rules
+//! there is no process. A rule may use all time and memory of the helper, and no more; other requests continue
+//! meanwhile.
 
 mod process;
 mod turns;
@@ -25,14 +25,14 @@ use turns::{Resting, Turn};
 
 /// Bytes of the questions that wait or are being judged, all together.
 const WAITING: usize = 64 << 20;
-/// A small question counts as so many: a thousand of them may wait.
+/// Minimum cost of a question: a thousand small ones may wait.
 const LEAST: usize = 64 << 10;
 /// How long a question waits for its turn before the client is asked to come again.
 const PATIENCE: Duration = Duration::from_secs(40);
-/// A helper that nobody has asked for so long is ended.
+/// An idle helper is stopped after this time.
 const IDLE: Duration = Duration::from_secs(300);
-/// After a rule has used up the helper, its definition's rules rest for that user, for so many times as long as that took:
-/// others get most of the helper's time.
+/// After a rule has used up the helper, the rules of its definition pause for that user, for this multiple of the time
+/// it took: other users get most of the helper's time.
 const REST: u32 = 5;
 
 struct Asked {
@@ -68,7 +68,7 @@ impl Cel {
     /// Judges what this user writes.
     ///
     /// # Errors
-    /// Nobody can judge now: the client should try again. Or the question is too large.
+    /// The rules cannot be evaluated now and the client should retry, or the question is too large.
     pub(crate) async fn ask(&self, user: &str, question: &CelQuestion) -> ApiResult<Verdict> {
         let Some(command) = &self.command else {
             return Err(ApiError::internal("this server was started without a helper for validation rules"));
@@ -93,7 +93,7 @@ impl Cel {
     }
 }
 
-/// Answers questions, one after another, until nobody can ask any more.
+/// Answers questions, one after another, until the last sender is gone.
 async fn judge(command: Vec<OsString>, mut queue: mpsc::UnboundedReceiver<Asked>, known: Weak<Mutex<Option<u32>>>) {
     let mut judge = Judge { command, process: None, known };
     let (mut turns, mut resting) = (Turns::<Turn, Asked>::default(), Resting::default());
@@ -130,12 +130,12 @@ async fn judge(command: Vec<OsString>, mut queue: mpsc::UnboundedReceiver<Asked>
         let (verdict, used_up) = match judged {
             Some(judged) => judged,
             None => {
-                // Nobody knows what it was about to answer.
+                // The state of the helper is unknown.
                 judge.end().await;
                 (Err(ApiError::internal("the validation rules could not be judged")), false)
             }
         };
-        // Whoever has just been refused a definition mends it at once.
+        // A user whose definition is refused corrects it and retries at once.
         if used_up && about_object {
             resting.rest(turn, started.elapsed() * REST);
         }
@@ -169,7 +169,7 @@ impl Judge {
     /// The verdict, and whether a rule has used up the helper.
     async fn judge(&mut self, asked: &Asked) -> (ApiResult<Verdict>, bool) {
         let about_object = matches!(asked.about, About::Object(_));
-        // Somebody else may end the helper, too: that is no rule's fault, and the next one answers.
+        // Another process may also kill the helper: no rule is at fault, and the next helper answers.
         for last in [false, true] {
             let used = self.process.as_ref().is_some_and(|running| running.used);
             match self.put(asked).await {

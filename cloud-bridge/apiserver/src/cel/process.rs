@@ -27,7 +27,7 @@ const END: Duration = Duration::from_secs(5);
 /// How often is looked whether it has.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Why there is no answer.
+/// Reason why there is no answer.
 pub(super) enum Fate {
     /// The rule used up what it may: how, and which one was under way.
     Rule(String, String),
@@ -37,7 +37,7 @@ pub(super) enum Fate {
     Killed,
     /// The question is larger than it takes.
     TooLarge,
-    /// It had its time and more; whether the rule or the machine is slow, nobody knows.
+    /// It ran out of time; whether the rule or the machine is slow is unknown.
     Slow(String),
     /// Something else ended the helper.
     Other(String),

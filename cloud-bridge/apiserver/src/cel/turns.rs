@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// While so many users of one definition rest, its rules are at fault, and nobody's objects are judged by them.
+/// From this number of paused users on, the rules of a definition are at fault and pause for every user.
 const USERS_MAX: usize = 3;
 
-/// Who takes turns.
+/// A user and a definition, whose questions take turns.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Turn {
     pub(super) definition: String,
@@ -26,7 +26,7 @@ impl Turn {
     }
 }
 
-/// Whose questions are not judged for a while.
+/// Users and definitions whose questions pause.
 #[derive(Debug, Default)]
 pub(super) struct Resting {
     /// Since when, and for how long.
@@ -39,7 +39,7 @@ impl Resting {
         self.resting.insert(turn, (Instant::now(), time));
     }
 
-    /// For how long still: also while that turn is nobody's fault, but too many others of its definition rest.
+    /// Remaining time of the pause, also for a turn that is not at fault if too many users of its definition pause.
     pub(super) fn left(&mut self, turn: &Turn) -> Option<Duration> {
         self.resting.retain(|_, (since, time)| since.elapsed() < *time);
         let left = |(since, time): &(Instant, Duration)| time.saturating_sub(since.elapsed());

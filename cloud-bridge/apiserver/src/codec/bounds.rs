@@ -1,5 +1,5 @@
-//! How large an object may be that somebody writes. It is checked, compared and encoded in one step of the thread, and
-//! patches could make it grow without end. Pure.
+//! Maximum size of an object that a client writes. One step of the thread checks, compares and encodes it, and patches
+//! could make it grow without bound. Pure.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ pub(crate) const VALUES_MAX: usize = 20 * 1024;
 pub(crate) struct Size {
     /// Every object, list, text, number and so on.
     pub(crate) values: usize,
-    /// As text, about.
+    /// Approximate size as JSON text, in bytes.
     pub(crate) bytes: usize,
 }
 

@@ -115,7 +115,7 @@ pub(crate) fn drop_empty(value: &mut Value) {
     }
 }
 
-/// Makes the amounts of a list texts, which the typed form takes, and refuses what is none.
+/// Turns the amounts of a list into text, which the typed form requires, and refuses other values.
 pub(crate) fn amounts(list: &mut Value) -> Result<(), String> {
     for amount in list.as_object_mut().into_iter().flat_map(Map::values_mut) {
         if amount.is_number() {

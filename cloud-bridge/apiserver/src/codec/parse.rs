@@ -33,20 +33,20 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), serde_json::Er
     parse_within(bytes, MEMORY_MAX)
 }
 
-/// Parses JSON whose values may take so much memory.
+/// Parses JSON whose values take at most `memory` bytes.
 ///
 /// # Errors
-/// As `parse`.
+/// Same as `parse`.
 pub(crate) fn parse_within(bytes: &[u8], memory: usize) -> Result<(Value, Vec<String>), serde_json::Error> {
     let mut reading = Reading { budget: Budget::of(memory), ..Reading::default() };
     let value = read(bytes, &mut reading)?;
     Ok((value, reading.duplicates))
 }
 
-/// Parses JSON that is a part of another body, at the cost of that body's budget.
+/// Parses JSON that is part of another body, and charges it to that body's budget.
 ///
 /// # Errors
-/// As [`parse`].
+/// Same as [`parse`].
 pub(crate) fn parse_part(bytes: &[u8], budget: &mut Budget) -> Result<Value, serde_json::Error> {
     let mut reading = Reading { budget: std::mem::take(budget), ..Reading::default() };
     let value = read(bytes, &mut reading);
@@ -147,7 +147,7 @@ struct Reading {
 impl Reading {
     fn field(&mut self) {
         self.fields += 1;
-        // A path beyond the bound is wanted by nobody; to look it up would read it anew for each field.
+        // No caller wants a path beyond the bound; looking it up would read it again for each field.
         if !self.wanted.is_empty() && self.path.len() <= PATH_MAX && self.wanted.contains(&self.path) {
             self.places.entry(self.path.clone()).or_insert(self.fields);
         }

@@ -19,7 +19,7 @@ use apimachinery::selector::selects;
 #[derive(Debug, PartialEq)]
 struct Known {
     labels: Value,
-    /// Whose rules it gathers.
+    /// Selectors of the roles that it aggregates.
     selectors: Vec<Value>,
 }
 
@@ -37,7 +37,7 @@ impl Known {
 /// What there is to do about a role, by its name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Task {
-    /// It was written: others may have to gather anew.
+    /// This role was written: others may have to aggregate again.
     Changed(String),
     Gather(String),
 }
@@ -90,7 +90,8 @@ impl Controller for ClusterRoleAggregation {
 }
 
 impl ClusterRoleAggregation {
-    /// Takes in what a role is now, and says who gathers anew: itself, and those that gathered it or do now.
+    /// Applies the present state of a role and returns the roles that must aggregate again: itself, and those that
+    /// aggregated it before or do so now.
     fn changed(&mut self, name: &str, now: Option<Known>) -> Vec<String> {
         let before = self.roles.get(name);
         let gathers = |one: &Known| before.into_iter().chain(&now).any(|role| one.gathers(role));

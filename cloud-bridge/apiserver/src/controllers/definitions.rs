@@ -99,7 +99,7 @@ pub(super) fn load(inner: &Inner, store: &Store) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// What of a definition, or of its objects, is to be looked at.
+/// Work items: a definition or its objects.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     /// What it serves, and whether it goes.
@@ -112,7 +112,7 @@ pub(super) enum Key {
 
 #[derive(Default)]
 pub(super) struct Definitions {
-    /// Those whose objects are being deleted: whether there are any is no question yet.
+    /// Definitions whose objects are being deleted: no check yet whether any are left.
     emptied: BTreeSet<String>,
     /// Those whose names others have.
     conflicting: BTreeSet<String>,
@@ -207,7 +207,7 @@ impl Definitions {
             return Ok(());
         }
         let Some(resource) = turn.inner.registry.by_storage(STORAGE) else { return Ok(()) };
-        // Before it goes: an object that was made in between would be nobody's.
+        // Stop serving before the definition goes: an object created in between would have no definition.
         serve(turn.inner, turn.store, name, Vec::new());
         let mut new = definition.value().clone();
         let kept: Vec<String> = meta::finalizers(&new).into_iter().filter(|f| f != FINALIZER).collect();

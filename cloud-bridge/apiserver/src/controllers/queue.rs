@@ -1,5 +1,5 @@
-//! What a controller has still to look at: keys, each at most once, in the order in which they came; what failed comes
-//! again after a while (K8s client-go util/workqueue). Knows neither the storage nor what a key means.
+//! Work queue of a controller: keys, each at most once, in order of arrival; failed ones return with back-off (K8s
+//! client-go util/workqueue). Knows neither the storage nor what a key means.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,8 +16,8 @@ struct Items<K> {
     order: VecDeque<K>,
     /// The same keys: there are no more of them than objects, whatever is written.
     waiting: BTreeSet<K>,
-    /// What is to be looked at later, by when it is due and by key: quotas without number wait here, and each change of what
-    /// they count asks.
+    /// Keys to process later, by due time: any number of quotas wait here, and each change of a counted object asks for
+    /// one.
     later: BTreeSet<(Instant, K)>,
     due: BTreeMap<K, Instant>,
     /// How often each has failed in a row.
@@ -78,7 +78,7 @@ impl<K> Queue<K> {
         self.0.items.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing comes any more: whoever waits for it ends.
+    /// Closes the queue: all waiting consumers end.
     pub(super) fn close(&self) {
         self.items().closed = true;
         self.0.wake.notify_one();
@@ -147,7 +147,7 @@ impl<K: Ord + Clone> Queue<K> {
         self.items().failures.remove(key);
     }
 
-    /// This key is to be looked at again, after what is told.
+    /// Enqueues a failed key again and returns the delay.
     pub(super) fn failed(&self, key: K) -> Duration {
         let mut items = self.items();
         let count = items.failures.entry(key.clone()).or_default();

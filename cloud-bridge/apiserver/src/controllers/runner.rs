@@ -35,13 +35,13 @@ pub(super) struct Seen<'a> {
 pub(super) trait Controller: Default + Send + 'static {
     type Key: Clone + Ord + Debug + Send + 'static;
 
-    /// For the log.
+    /// Name in the log.
     const NAME: &'static str;
 
     /// The storages that are read at the start, in this order.
     fn storages(inner: &Inner) -> Vec<String>;
 
-    /// Adds what is to be looked at on account of an object. Called amid a write: it reads nothing else.
+    /// Enqueues the work that a change of an object causes. Called during a write: it reads nothing else.
     fn keys(inner: &Inner, seen: &Seen<'_>, queue: &Queue<Self::Key>);
 
     /// Makes what a key stands for as it should be, whatever has happened to it. Ends early when its turn is over, and adds

@@ -20,14 +20,14 @@ type BoxStream = Pin<Box<dyn Stream<Item = Result<Bytes, BodyError>> + Send>>;
 
 enum Kind {
     Full(Bytes),
-    /// With what is left of the part that came last.
+    /// A stream, with the unread rest of its last part.
     Stream(BoxStream, Bytes),
 }
 
 /// A response body.
 pub struct ApiBody {
     kind: Kind,
-    /// A stream that somebody waits to end, as a list, and not as a watch. Its size hint tells: it is not empty.
+    /// Whether this stream is a list, which ends, and not a watch. Its size hint is then not empty.
     ends: bool,
     /// Given back with the stream.
     _held: Option<Box<dyn Any + Send>>,
@@ -53,7 +53,7 @@ impl ApiBody {
         Self { kind: Kind::Full(bytes.into()), ends: true, _held: None }
     }
 
-    /// As it comes.
+    /// A body sent as the stream yields it.
     pub fn stream(stream: impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static) -> Self {
         Self { kind: Kind::Stream(Box::pin(stream), Bytes::new()), ends: false, _held: None }
     }
@@ -63,7 +63,7 @@ impl ApiBody {
         Self { ends: true, ..Self::stream(stream) }
     }
 
-    /// The same, which keeps `guard` until it is sent.
+    /// Returns the same body, which holds `guard` until it is sent.
     pub(super) fn holding<G: Send + 'static>(self, guard: G) -> Self {
         match self.kind {
             Kind::Full(bytes) if bytes.is_empty() => Self::full(bytes),

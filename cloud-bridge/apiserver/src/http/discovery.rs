@@ -51,7 +51,7 @@ pub fn group(resources: &[Arc<Resource>], name: &str) -> Option<Value> {
     Some(entry)
 }
 
-/// `/api/v1` (empty group) and `/apis/GROUP/VERSION`; `None` when there is no such version.
+/// `/api/v1` (empty group) and `/apis/GROUP/VERSION`; `None` if the version does not exist.
 pub fn resource_list(resources: &[Arc<Resource>], group: &str, version: &str) -> Option<Value> {
     let mut rows = Vec::new();
     for resource in sorted(resources, group, version) {

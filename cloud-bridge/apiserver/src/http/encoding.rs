@@ -31,7 +31,7 @@ pub(super) fn chosen(accept: &str) -> (Encoding, String) {
             _ => (Encoding::Json, clauses.join(",")),
         };
     }
-    // Objects are stored as JSON, and there is no Table in protobuf.
+    // Objects are stored as JSON, and protobuf has no Table.
     let binary = clauses.iter().find(|clause| media(clause) == protobuf::MEDIA_TYPE && !clause.contains("as=Table"));
     match binary {
         Some(clause) => (Encoding::Protobuf, clause.replacen(protobuf::MEDIA_TYPE, JSON, 1)),
@@ -65,7 +65,7 @@ fn is_served(clause: &str) -> bool {
     }
 }
 
-/// The answer in another encoding than JSON. One that is no object, as a log, stays as it is.
+/// Encodes the answer as negotiated. A body that is not an object, such as a log, stays unchanged.
 pub(super) fn encoded(response: Response<ApiBody>, encoding: Encoding) -> Response<ApiBody> {
     let is_json = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == JSON);
     match encoding {

@@ -30,7 +30,7 @@ const LINKS: &[(&[u8], &[&[u8]])] = &[
     (b"source", &[b"src"]),
     (b"video", &[b"poster", b"src"]),
 ];
-/// What stands in these is no markup until their end.
+/// Elements whose content is not markup until their end tag.
 const RAW: &[&[u8]] = &[b"script", b"style", b"textarea", b"title", b"xmp", b"iframe", b"noembed", b"noframes"];
 
 /// The page with its links led elsewhere; `lead` says where, if anywhere.
@@ -61,7 +61,7 @@ pub(super) fn rewritten(page: &[u8], lead: impl Fn(&str) -> Option<String>) -> V
     out
 }
 
-/// Copies so many bytes and gives what follows them.
+/// Copies `length` bytes and returns the rest.
 fn copy<'a>(out: &mut Vec<u8>, from: &'a [u8], length: usize) -> &'a [u8] {
     let (done, rest) = from.split_at(length.min(from.len()));
     out.extend_from_slice(done);

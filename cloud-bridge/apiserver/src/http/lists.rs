@@ -22,7 +22,7 @@ use apimachinery::key::ObjectKey;
 /// What one page reads.
 const PAGE: Most = Most { items: usize::MAX, bytes: 64 << 10 };
 
-/// A list that is at hand.
+/// Encodes a complete list.
 pub(super) fn whole(resource: &Resource, form: Form, listed: &Listed, now: Timestamp) -> Bytes {
     let mut metadata = json!({ "resourceVersion": listed.rev.to_string() });
     if let Some(next) = &listed.next {
@@ -67,8 +67,8 @@ impl Pages {
         })
     }
 
-    /// The next part, and where the one after it begins. Made in one step that waits for nothing: until it is counted as the
-    /// client's, nobody counts it.
+    /// The next part, and where the one after it begins. It does not await between making a part and charging it to the
+    /// client: in between the bytes would be counted for no client.
     async fn next(&self, mut place: Place) -> Result<(Bytes, Option<Place>), BodyError> {
         loop {
             // A selection may pass over many pages; the thread has other work.

@@ -95,7 +95,7 @@ impl Permitted {
         }
     }
 
-    /// Whether the body counts. As in Kubernetes nobody reads that of a GET, but for the pod that is asked through a proxy.
+    /// Whether the body is read. Kubernetes ignores the body of a GET, except on the way to a pod through a proxy.
     pub(crate) fn has_body(&self, method: &Method) -> bool {
         !matches!(*method, Method::GET | Method::HEAD) || self.attributes.path.subresource == "proxy"
     }
@@ -104,7 +104,7 @@ impl Permitted {
         &self.attributes
     }
 
-    /// Whether the answer is encoded as its client asks. What comes through a proxy is no object of this API.
+    /// Whether the answer is encoded as its client asks. Answers through a proxy are not objects of this API.
     fn encodes(&self) -> bool {
         match &self.target {
             Target::Resource(path) => path.subresource != "proxy",
@@ -141,8 +141,8 @@ pub(crate) async fn answer(
     if !share.grow(response.body().bytes().saturating_sub(bytes)) {
         response = failure(&ApiError::busy());
     }
-    // What it says was read or written by now. Nobody is told what a power cut could still take back: neither who
-    // wrote it, nor who reads it and acts on it.
+    // The answer waits until all writes before it are on disk: a client, writer or reader, must not act on a state that
+    // a power cut could still take back.
     let written = inner.store().written();
     match inner.durable.reached(written).await {
         Ok(()) => response,
@@ -264,7 +264,7 @@ async fn route(
         admissible(resource.as_deref())?;
     }
     let serves = resource.as_deref().and_then(|resource| resource.subresource(&path.subresource));
-    // What a pod is sent is no object of this API.
+    // The body to a proxied pod is not an object of this API.
     let sent = if serves == Some(Serves::PodProxy) { body.clone() } else { Bytes::new() };
     let body = if sent.is_empty() { body } else { Bytes::new() };
     let kind = resource.as_deref().map_or(path.resource.as_str(), |resource| &resource.kind);

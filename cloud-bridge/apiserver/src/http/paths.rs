@@ -1,4 +1,4 @@
-//! Everything that is no resource: version, health, discovery, OpenAPI and the issuer of tokens.
+//! Paths outside the resources: version, health, discovery, OpenAPI and the issuer of tokens.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::state::Inner;
 use crate::state::documents::Document;
 use bytes::Bytes;
 
-/// What the API server answers to `…proto-openapi.spec.v2@v1.0+protobuf`: `@` is no character of a media type,
-/// and old clients refuse it.
+/// Media type that answers `…proto-openapi.spec.v2@v1.0+protobuf`: `@` is not allowed in a media type, and old clients
+/// refuse it.
 const PROTOBUF_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 const TEXT: &str = "text/plain; charset=utf-8";
 

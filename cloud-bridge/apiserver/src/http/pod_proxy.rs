@@ -1,5 +1,5 @@
-//! `pods/NAME/proxy/PATH` and `services/NAME/proxy/PATH`: HTTP to a port of a pod, through the API. The road is the one of
-//! a port-forward: the node connects within the pod, so that nobody here needs a route to it.
+//! `pods/NAME/proxy/PATH` and `services/NAME/proxy/PATH`: HTTP to a port of a pod, through the API. It uses the path of
+//! a port-forward: the node connects within the pod, so the bridge needs no route to it.
 
 use std::sync::Arc;
 
@@ -126,8 +126,8 @@ fn is_page(headers: &HeaderMap) -> bool {
     kind == "text/html" && !headers.contains_key(header::CONTENT_ENCODING)
 }
 
-/// A page with its links led through here. One that is larger than anybody reads, or for which there is no room while it
-/// comes, is passed on as it is, and so is one that breaks off.
+/// Rewrites the links of a page so that they lead through this proxy. A page that is too large, or that the memory
+/// limit has no room for, passes unchanged, and so does one that breaks off.
 async fn page<S>(mut body: S, mut room: impl FnMut(usize) -> bool, lead: impl Fn(&str) -> Option<String>) -> ApiBody
 where
     S: Stream<Item = Result<Bytes, BodyError>> + Send + Unpin + 'static,
@@ -186,7 +186,7 @@ fn forwarded(asked: &HeaderMap, upgrade: Option<&HeaderValue>) -> HeaderMap {
     let mut headers = asked.clone();
     strip(&mut headers);
     headers.remove(header::AUTHORIZATION);
-    // What is at hand is sent whole, whatever the client announced.
+    // The whole body is available, whatever the client announced.
     headers.remove(header::EXPECT);
     headers.remove(header::CONTENT_LENGTH);
     let acting: Vec<HeaderName> = headers.keys().filter(|k| k.as_str().starts_with("impersonate-")).cloned().collect();

@@ -51,7 +51,7 @@ impl Server {
     /// runtime.
     ///
     /// # Errors
-    /// The file cannot be opened, is no database, or is damaged and its copy not wanted; the error names it.
+    /// The file cannot be opened, is not a database, or is damaged and has no copy to restore; the error names it.
     pub fn open(config: Config) -> Result<Self, StoreError> {
         let history = History {
             age: config.history,
@@ -104,8 +104,8 @@ impl Server {
         LocalService { server: self.clone(), identity, agent: None }
     }
 
-    /// Returns when the disk has refused to sync the state file. What a restart will find is then known to nobody, so
-    /// nothing more is shown: whoever runs the server ends it and has it opened again.
+    /// Returns when the disk has refused to sync the state file. What a restart will find is then unknown, so the
+    /// server answers nothing more: its owner must stop it and open it again.
     pub async fn lost_disk(&self) -> String {
         self.inner.durable.failed().await.to_string()
     }
@@ -132,15 +132,15 @@ impl Server {
         self.answer(identity, request, false).await
     }
 
-    /// Who has the bearer token of a request.
+    /// Identifies the user of a bearer token.
     ///
     /// # Errors
-    /// 401: there is none, or nobody has it.
+    /// 401 without a token or with an unknown one.
     pub fn bearer(&self, headers: &HeaderMap) -> Result<UserInfo, ApiError> {
         self.inner.bearer(headers)
     }
 
-    /// As `handle`, of somebody at the other end of a connection: within the limit of requests under way.
+    /// Same as `handle` for a remote client: counts against the limit of concurrent requests.
     pub async fn handle_stranger<B>(&self, identity: &UserInfo, request: Request<B>) -> Response<ApiBody>
     where
         B: http_body::Body,
@@ -156,7 +156,7 @@ impl Server {
     {
         let (parts, body) = request.into_parts();
         let flow = if limited { Flow::of(identity) } else { Flow::unlimited() };
-        // Before anything is done: answers that nobody takes must not pile up, refusals neither.
+        // Checked first: answers and refusals that a client does not read must not pile up.
         let Some(mut share) = self.inner.limits.answers.take(&flow, ANSWER_COST) else {
             let mut refusal = front::failure(&ApiError::busy());
             refusal.extensions_mut().insert(Overdrawn);

@@ -51,7 +51,7 @@ fn seen(selection: &Selection, change: &Change) -> Option<View> {
     }
 }
 
-/// What is to be read and shown before what comes through the queue.
+/// Events to read and send before those from the queue.
 enum Past {
     /// The objects as they were at the watch's revision, after this one. The end is marked by a bookmark or not.
     Objects { after: Option<ObjectKey>, mark: bool },
@@ -284,8 +284,8 @@ impl Watch {
         Ok(())
     }
 
-    /// The next bytes, or the end. They are made in one step that waits for nothing: until they are counted as the client's,
-    /// nobody counts them.
+    /// The next bytes, or the end. It does not await between making bytes and charging them to the client: in between
+    /// they would be counted for no client.
     async fn next(&mut self) -> Option<Bytes> {
         while self.pending.is_empty() && !self.ended {
             if self.past.is_some() {

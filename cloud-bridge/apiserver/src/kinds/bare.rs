@@ -18,7 +18,7 @@ pub(super) struct Bare {
 }
 
 impl Bare {
-    /// As it is served.
+    /// Returns the served resource.
     pub(super) fn resource(self) -> Arc<Resource> {
         Arc::new(Resource {
             group: self.group.into(),

@@ -1,6 +1,6 @@
-//! CertificateSigningRequests: somebody asks for a certificate, somebody else approves, a signer signs (K8s
-//! pkg/registry/certificates/certificates/strategy.go, pkg/apis/certificates/validation). Who may approve and sign is with
-//! the admission (`admission/certificates.rs`); who signs is not known here.
+//! CertificateSigningRequests: a client requests a certificate, another approves, a signer signs (K8s
+//! pkg/registry/certificates/certificates/strategy.go, pkg/apis/certificates/validation). Rights to approve and sign
+//! are checked by admission (`admission/certificates.rs`); the signers are not known here.
 
 use base64::Engine as _;
 use edge_protocol::json::SetField;
@@ -161,7 +161,7 @@ fn is_path(path: &str) -> bool {
     path.len() <= 253 && !path.is_empty() && path.split('.').all(|part| names::dns_label(part).is_empty())
 }
 
-/// What may become of the status: by an approval, or else by the signer.
+/// Checks a change of the status, by an approval or by the signer.
 fn changed(new: &Value, old: &Value, approves: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let (now, before) = (items(&new["status"], "conditions"), items(&old["status"], "conditions"));

@@ -112,7 +112,7 @@ pub(crate) fn ip_warning(path: &str, text: &str) -> Option<String> {
     }
 }
 
-/// The same of a range (`GetWarningsForCIDR`).
+/// Returns the warnings for a range (`GetWarningsForCIDR`).
 pub(crate) fn warnings(path: &str, text: &str) -> Vec<String> {
     let strict = Cidr::parse(text);
     let Some(cidr) = strict.or_else(|| Cidr::parse(&without_zeros(text))) else { return Vec::new() };

@@ -53,7 +53,7 @@ pub(crate) static KIND: Kind = Kind {
 static KEYS: Type = Type { fields: &[META, object("spec", &SPEC), object("status", &CONDITIONS)] };
 static SPEC: Type = Type { fields: &[whole("selector")] };
 
-/// The status of a budget that nobody has counted for.
+/// Status of a new budget, before its pods are counted.
 fn counts() -> Value {
     json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0})
 }

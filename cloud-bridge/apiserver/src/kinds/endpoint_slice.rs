@@ -61,7 +61,7 @@ fn default(slice: &mut Value) {
     }
 }
 
-/// K8s pkg/apis/discovery/validation (`ValidateEndpointSlice`), as far as whoever follows the addresses relies on it.
+/// The part of `ValidateEndpointSlice` (K8s pkg/apis/discovery/validation) that consumers of the addresses rely on.
 fn validate(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::new();
     let of = text(new, "addressType");

@@ -1,5 +1,5 @@
-//! IPAddresses: addresses of Services that somebody else has. The API writes none itself, since its Services say what they
-//! have; one that is here is given to no Service (`service/cluster_ip.rs`).
+//! IPAddresses: addresses of Services that another allocator holds. The API writes none, since its Services name their
+//! addresses; an address held here is given to no Service (`service/cluster_ip.rs`).
 
 use std::net::IpAddr;
 

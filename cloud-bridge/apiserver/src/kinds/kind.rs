@@ -43,11 +43,11 @@ pub(crate) struct Kind {
     pub(crate) default: fn(&mut Value),
     pub(crate) prepare_create: fn(&mut Value),
     pub(crate) prepare_update: Prepare,
-    /// What an update of the status puts back, beside all that is no status.
+    /// Restores, in an update of the status, everything outside the status, and the fields that it must keep.
     pub(crate) prepare_status: Prepare,
     pub(crate) create: Rule,
     pub(crate) update: ChangeRule,
-    /// What is to be asked about rules within the object.
+    /// Returns the question about the validation rules within the object.
     pub(crate) validations: fn(&Value) -> Option<CelQuestion>,
     /// Nothing acts on objects of the kind, which every write is told.
     pub(crate) stored_only: bool,
@@ -66,7 +66,7 @@ pub(crate) struct Kind {
     pub(crate) keys: &'static Type,
 }
 
-/// Of a subresource that passes requests on.
+/// Verbs of a subresource that passes requests on.
 pub(crate) const PROXY: &[&str] = &["create", "delete", "get", "patch", "update"];
 
 /// A subresource beside `status` and `scale`.

@@ -1,5 +1,5 @@
-//! Kinds of Kubernetes that nothing acts on here. Clients find them, and that there are none; who creates one is told
-//! why that cannot be, rather than left to wonder why nothing comes of it.
+//! Kinds of Kubernetes without a controller here. Clients can list them, and find no objects; creating one is refused
+//! with the reason, so that a user does not wait for an effect in vain.
 
 use std::sync::Arc;
 

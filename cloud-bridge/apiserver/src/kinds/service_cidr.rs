@@ -19,7 +19,7 @@ use apimachinery::meta;
 
 /// Where they are stored.
 pub(crate) const STORAGE: &str = "servicecidrs.networking.k8s.io";
-/// Of the API's own range.
+/// Name of the object for the API's own range.
 pub(crate) const DEFAULT: &str = "kubernetes";
 /// Keeps one whose addresses Services have.
 pub(crate) const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";

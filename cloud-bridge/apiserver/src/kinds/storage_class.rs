@@ -106,7 +106,7 @@ fn topologies(errors: &mut Errors, terms: &[Value]) {
     for (i, term) in terms.iter().enumerate() {
         let path = format!("allowedTopologies[{i}].matchLabelExpressions");
         let chosen = expressions(errors, &path, items(term, "matchLabelExpressions"));
-        // Kubernetes compares with terms that are none, too.
+        // Kubernetes compares with empty terms, too.
         if chosen.is_empty() || !known.insert(chosen) {
             errors.push(FieldError::duplicate(path, &"".into()));
         }

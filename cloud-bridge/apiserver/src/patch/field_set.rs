@@ -165,7 +165,7 @@ impl FieldSet {
         Self { member, children }
     }
 
-    /// The object itself is nobody's.
+    /// Removes the object itself, which no manager owns.
     pub(crate) fn drop_root(&mut self) {
         self.member = false;
     }
@@ -185,7 +185,7 @@ impl FieldSet {
         Value::Object(map)
     }
 
-    /// Reads a `FieldsV1`; `None` where it is none.
+    /// Reads a `FieldsV1`; `None` if it is not an object.
     ///
     /// # Errors
     /// More fields than the budget allows.

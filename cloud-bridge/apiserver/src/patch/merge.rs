@@ -70,9 +70,9 @@ fn merge_lists(live: Vec<Value>, applied: &[Value], keys: &[&str], shape: Shape<
     out
 }
 
-/// Removes what a manager owned before and nobody owns now: `managed` is what all managers own, the new set of this one
-/// among them. A structure goes with all that is in it when none of its fields has an owner any more; so its defaults
-/// go, too.
+/// Removes the fields that a manager owned before and that now have no owner: `managed` is the union of all managers'
+/// sets, including the new set of this one. A structure goes with its content, defaults included, when none of its
+/// fields has an owner.
 pub(crate) fn prune(value: &mut Value, last: &FieldSet, managed: &FieldSet, shape: Shape<'_>) {
     let none = FieldSet::default();
     match value {

@@ -68,7 +68,7 @@ pub enum List {
     By {
         /// In a strategic merge patch; without it the list is replaced there.
         merge: Option<&'static str>,
-        /// In server-side apply; without any the list is replaced there.
+        /// Keys for server-side apply; without keys the list is atomic there.
         map: &'static [&'static str],
     },
 }
@@ -115,7 +115,7 @@ pub(crate) const fn by(name: &'static str, key: &'static [&'static str; 1]) -> F
     by_of(name, key, &NONE)
 }
 
-/// As `by`, of objects with lists that merge.
+/// Same as `by`, for items with lists that merge.
 pub(crate) const fn by_of(name: &'static str, key: &'static [&'static str; 1], of: &'static Type) -> Field {
     Field { name, of, list: List::By { merge: Some(key[0]), map: key } }
 }

@@ -1,8 +1,8 @@
-//! What a write is to be, worked out without the storage: the body is read, typed and laid over what is stored, defaults are
-//! filled in, and its fields get their owners. That is most of the work of a large object, so it is done beside the thread
-//! (`state::apart`), which meanwhile answers others. A verb that needs it ends; when it is done, the verb runs again, and takes
-//! it if the object is still the one that it was made for, as the API server tries a patch again (apiserver
-//! pkg/endpoints/handlers/patch.go, `patchResource`).
+//! Draft of a write, made without the storage: reads and types the body, merges it with the stored object, fills in
+//! defaults and sets the field owners. For a large object that is most of the work, so it runs beside the thread
+//! (`state::apart`), which answers other requests meanwhile. A verb that needs a draft ends; when the draft is done,
+//! the verb runs again. It uses the draft if the object has not changed since, as the API server retries a patch
+//! (apiserver pkg/endpoints/handlers/patch.go, `patchResource`).
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ pub(crate) struct Drafted {
     pub(crate) dry_run: bool,
 }
 
-/// A draft that is to be made beside the thread, and one that was.
+/// A draft to make beside the thread, and a finished one.
 #[derive(Default)]
 pub(crate) struct Aside {
     pending: Option<Pending>,
@@ -114,7 +114,7 @@ pub(crate) async fn awaited(
     let mut outcome = verb(ctx);
     for _ in 0..ATTEMPTS {
         let Some(mut pending) = ctx.aside.pending.take() else { return outcome };
-        // Until the verb has run, nobody else's draft is made of the object: all but one would be made for nothing.
+        // Until the verb has run, no other draft of the object is made: all but one would be discarded.
         let turn = ctx.inner.limits.apart.turn(ctx.flow).await;
         ctx.look_up()?;
         pending.request.resource = Arc::clone(&ctx.resource);
@@ -136,7 +136,7 @@ impl Pending {
     }
 }
 
-/// A request that somebody else works on.
+/// A request as the worker thread holds it.
 struct Request {
     inner: Arc<Inner>,
     user: UserInfo,

@@ -42,7 +42,7 @@ use apimachinery::user::UserInfo;
 pub(crate) struct Context<'a> {
     pub(crate) inner: &'a Arc<Inner>,
     pub user: &'a UserInfo,
-    /// Whose turns it takes.
+    /// The client whose share of turns the request uses.
     pub(crate) flow: &'a Flow,
     pub resource: Arc<Resource>,
     pub path: &'a ResourcePath,
@@ -52,7 +52,7 @@ pub(crate) struct Context<'a> {
     pub now: Timestamp,
     /// Texts for `Warning` headers.
     pub warnings: Vec<String>,
-    /// Who writes, for managedFields.
+    /// The writer, for managedFields.
     pub(crate) writer: managed_fields::Writer,
     /// What strict reading says of the text of the body.
     pub(crate) strict: Option<String>,

@@ -60,7 +60,7 @@ pub(crate) fn draft(ctx: &mut Context<'_>, sent: &Sent, current: Option<&Arc<Sto
         return Err(error);
     }
     ctx.match_namespace(&mut patched)?;
-    // A uid in a patch is no precondition, as it is in a PUT: it is a change that validation refuses.
+    // A uid in a patch, unlike in a PUT, is not a precondition but a change, which validation refuses.
     Ok(Drafted { draft: update::change(ctx, current, patched, None, None)?, dry_run })
 }
 

@@ -151,7 +151,7 @@ pub(crate) fn replace(
     let strategy = resource.strategy();
     admission::update(store, &ctx.attributes(), &mut new, old)?;
     prepare(ctx, &mut new, old);
-    // After what the request leaves out was taken over: only then is it known what is wanted anew.
+    // After the fields that the request leaves out are taken over: only then is it known what must be allocated.
     admission::allocate(&ctx.attributes(), store, &mut new, old)?;
     keep(ctx, &mut new, old);
     let mut errors = validate(&resource, &ctx.path.subresource, &new, old);

@@ -13,7 +13,7 @@ use sampan_cel::question::Question;
 pub struct RuledSchema {
     /// Stands for the content.
     pub name: String,
-    /// Whose schema it is, for people.
+    /// Name of the definition with the schema, for messages.
     pub definition: String,
     pub value: Value,
 }

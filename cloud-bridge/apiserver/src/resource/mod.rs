@@ -125,7 +125,7 @@ impl Resource {
         if self.group.is_empty() { self.plural.to_string() } else { format!("{}.{}", self.plural, self.group) }
     }
 
-    /// What answers a subresource; `None` when there is none of this name.
+    /// Returns what answers a subresource; `None` if it does not exist.
     pub(crate) fn subresource(&self, name: &str) -> Option<Serves> {
         self.subresources.iter().find(|s| s.name == name).map(|s| s.serves)
     }
@@ -165,14 +165,14 @@ impl Resource {
         self.rules().conversion.is_some()
     }
 
-    /// From the served form to the stored one.
+    /// Converts the served form to the stored one.
     pub(crate) fn to_stored(&self, value: &mut Value) {
         if let Some(conversion) = self.rules().conversion {
             (conversion.to_stored)(value);
         }
     }
 
-    /// From the stored form to the served one.
+    /// Converts the stored form to the served one.
     pub(crate) fn to_served(&self, value: &mut Value) {
         if let Some(conversion) = self.rules().conversion {
             (conversion.to_served)(value);

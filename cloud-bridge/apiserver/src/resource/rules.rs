@@ -25,7 +25,8 @@ pub struct Rules {
     pub(crate) patch_keeps_name: bool,
     /// A deletion answers with the object instead of a Status.
     pub(crate) return_deleted_object: bool,
-    /// How many seconds an object has for its end, from those asked for; without it, it has none.
+    /// Grace period of a deletion in seconds, from the one that the client asks for; without this function, an object
+    /// has no grace period.
     pub(crate) grace_period: Option<fn(&Value, Option<i64>) -> i64>,
     /// What a deletion leaves to be done, and so holds the object.
     pub(crate) deletion_finalizer: Option<&'static str>,
@@ -63,7 +64,7 @@ pub(crate) struct Conversion {
 }
 
 impl Rules {
-    /// Of custom resources.
+    /// Rules of custom resources.
     pub(crate) const CUSTOM: Self = Self {
         name: names::dns_subdomain,
         structures: &[],
@@ -85,8 +86,8 @@ impl Rules {
         cluster_ip: false,
         conversion: None,
     };
-    /// Of a built-in kind without opinions.
+    /// Default rules of a built-in kind.
     pub(crate) const BUILT_IN: Self = Self { allow_unconditional_update: true, ..Self::CUSTOM };
-    /// Of a built-in kind with a spec and a status.
+    /// Rules of a built-in kind with a spec and a status.
     pub(crate) const SPEC_AND_STATUS: Self = Self { structures: &["spec", "status"], ..Self::BUILT_IN };
 }

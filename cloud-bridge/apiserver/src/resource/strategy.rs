@@ -39,7 +39,7 @@ pub struct ScalePaths {
     /// Made of names only.
     pub spec_replicas: Cow<'static, str>,
     pub status_replicas: Cow<'static, str>,
-    /// Of a selector, as text or as an object; empty where there is none.
+    /// Selector, as text or as an object; empty without one.
     pub selector: Cow<'static, str>,
 }
 
@@ -133,8 +133,8 @@ pub trait Strategy: Send + Sync {
         None
     }
 
-    /// What is to be asked about the validation rules that hold for an object in its new state, in the named
-    /// subresource; `None` when there are none.
+    /// The question about the validation rules for the new state of an object, or of the named subresource; `None`
+    /// without rules.
     fn validations(&self, subresource: &str, new: &Value, old: Option<&Value>) -> Option<CelQuestion> {
         None
     }
@@ -144,7 +144,7 @@ pub trait Strategy: Send + Sync {
         Vec::new()
     }
 
-    /// The same about a changed object, but for its subresources.
+    /// Warnings about a changed object, except its subresources.
     fn update_warnings(&self, obj: &Value) -> Vec<String> {
         Vec::new()
     }

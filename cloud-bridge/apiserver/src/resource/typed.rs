@@ -1,4 +1,4 @@
-//! Bodies that are no object of a resource (options, reviews, subresources), read as their Kubernetes type.
+//! Bodies that are not objects of a resource (options, reviews, subresources), read as their Kubernetes type.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -12,7 +12,7 @@ use crate::codec::parse::{TENANT_MEMORY_MAX, parse_within, reason, shown_path};
 /// Reads the body of a subresource or of options as the type `T`, which has no unknown fields then.
 ///
 /// # Errors
-/// 400: it is no JSON object, or a field has the wrong type.
+/// 400 if the body is not a JSON object, or a field has the wrong type.
 pub(crate) fn read<T: DeserializeOwned + Serialize>(body: &Bytes, kind: &str) -> ApiResult<Value> {
     let refuse = |why: String| ApiError::bad_request(format!("the body cannot be handled as a {kind}: {why}"));
     let (value, _) = parse_within(body, TENANT_MEMORY_MAX).map_err(|e| refuse(reason(&e)))?;

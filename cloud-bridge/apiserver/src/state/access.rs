@@ -12,7 +12,7 @@ impl Inner {
     /// The user of a bearer token, in its header or among the subprotocols of a WebSocket.
     ///
     /// # Errors
-    /// 401 when there is no token or nobody has it.
+    /// 401 without a token, or with an unknown one.
     pub(crate) fn bearer(&self, headers: &HeaderMap) -> ApiResult<UserInfo> {
         let value = headers.get(http::header::AUTHORIZATION).and_then(|v| v.to_str().ok()).unwrap_or_default();
         let token = match value.split_once(' ') {

@@ -10,13 +10,14 @@ use super::steps::{Step, Steps};
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::flow::Flow;
 
-/// Of so many bytes of JSON the shortest values, 3,000 of them, take some 10 ms; a usual object is smaller.
+/// From this size of JSON on, work leaves the thread. With the shortest values, 3,000 of them, it takes some 10 ms; a
+/// usual object is smaller.
 const LARGE: usize = 16 << 10;
 
 /// Between two times that memory is given back: it is a walk over the heap.
 const GIVE_BACK: Duration = Duration::from_secs(1);
 
-/// Whether the work on so many bytes is done beside the thread.
+/// Whether the work on this number of bytes is done beside the thread.
 pub(crate) fn is_large(bytes: usize) -> bool {
     bytes >= LARGE
 }
@@ -47,7 +48,7 @@ impl Apart {
 }
 
 impl Turn {
-    /// Does the work, and returns the turn with what came of it. Without anybody who waits for that, the turn ends with the work.
+    /// Does the work, and returns the turn with the result. If the caller goes away, the turn ends with the work.
     ///
     /// # Errors
     /// 500 when it panics.

@@ -10,7 +10,7 @@ use ring::digest::{SHA256, digest};
 
 use crate::resource::Resource;
 
-/// How long a document stays that nobody asks for: all of them are some megabytes.
+/// How long an unused document is kept: all of them take some megabytes.
 const REST: Duration = Duration::from_secs(300);
 
 /// A document with its content type.
@@ -39,7 +39,7 @@ pub(crate) struct Documents(Mutex<Kept>);
 struct Kept {
     /// What they are about.
     resources: Vec<Arc<Resource>>,
-    /// By path and form, and when somebody asked last.
+    /// Documents by path and form, with the time of their last use.
     documents: HashMap<String, (Document, Instant)>,
 }
 
@@ -70,7 +70,7 @@ impl Documents {
         Some(document)
     }
 
-    /// Drops what nobody has asked for lately.
+    /// Drops documents without a recent use.
     pub(crate) fn tidy(&self) {
         let mut kept = self.kept();
         kept.documents.retain(|_, (_, asked)| asked.elapsed() < REST);

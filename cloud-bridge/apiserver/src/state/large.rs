@@ -57,12 +57,12 @@ impl LargeObjects {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether somebody keeps the objects of this storage.
+    /// Whether the program keeps the objects of this storage in memory.
     pub(crate) fn keeps(storage: &str) -> bool {
         KEPT.contains(&storage)
     }
 
-    /// Whether an object may become so large that had so many bytes. What shrinks always may.
+    /// Whether an object of `had` bytes may grow to `bytes`. Shrinking is always allowed.
     ///
     /// # Errors
     /// What there is too much of.

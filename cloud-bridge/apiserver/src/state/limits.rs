@@ -32,7 +32,7 @@ pub(crate) struct Limits {
     pub(crate) bodies: Arc<Shares>,
     pub(crate) answers: Arc<Shares>,
     pub(crate) steps: Arc<Steps>,
-    /// Of the work beside the thread.
+    /// Limits of the work beside the thread.
     pub(crate) apart: Apart,
 }
 
@@ -52,7 +52,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Takes a place for a request; `None` when there is none.
+    /// Takes a place for a request; `None` if all are taken.
     pub(crate) fn enter(&self, flow: &Flow, attributes: &Attributes) -> Option<Share> {
         let places = match attributes.verb.as_str() {
             _ if lasting(attributes) => &self.lasting,

@@ -46,7 +46,7 @@ pub struct Config {
     pub history_bytes: u64,
     /// How often a watch that asked for bookmarks gets one.
     pub bookmark_interval: Duration,
-    /// Every quota is counted anew after this at the latest.
+    /// Maximum time between two counts of a quota.
     pub quota_resync: Duration,
     /// Signs service account tokens; without it pods get none.
     pub accounts: Option<Arc<Accounts>>,

@@ -1,5 +1,5 @@
-//! How much may be written in the name of one node: a stolen one must neither fill the disk nor wear it out. Of the
-//! embedded API alone; a real one has limits of its own.
+//! Write quota of one node: a stolen node must not fill the disk or wear it out. Only for the embedded API; a real one
+//! has its own limits.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

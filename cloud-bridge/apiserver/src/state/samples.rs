@@ -13,7 +13,7 @@ use kubelet_api::backend::{BackendError, KubeletBackend};
 const WINDOW: Duration = Duration::from_secs(1);
 /// ...and at most this far.
 const OLD: Duration = Duration::from_secs(30);
-/// For a node to answer.
+/// Timeout for a node's answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The last measurements of each node. One may be large, and many may ask at once: each node is measured once at a time, for all
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Default)]
 pub(crate) struct Samples {
     kept: Mutex<HashMap<String, Kept>>,
-    /// Of nodes that are being measured.
+    /// Nodes whose measurement is in progress.
     turns: Mutex<HashMap<String, Weak<Turn>>>,
 }
 

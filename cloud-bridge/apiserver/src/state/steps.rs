@@ -11,7 +11,7 @@ use apimachinery::turns::Turns;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
-/// Those who wait for a step of the thread. Bounded by whoever lets them wait: each has a place.
+/// Requests that wait for a step of the thread. The callers bound them: each holds a place.
 #[derive(Debug, Default)]
 pub(crate) struct Steps(Mutex<Waiting>);
 
@@ -48,8 +48,8 @@ impl Steps {
         step.await.unwrap_or(Step { _end: None })
     }
 
-    /// Gives out one step after another, until nobody waits. Between two of them whatever has come meanwhile gets into its
-    /// queue: that is what makes turns of them.
+    /// Grants one step after another until no request waits. Requests that arrive between two steps enter its queue
+    /// first, which makes the flows take turns.
     async fn give(self: Arc<Self>) {
         loop {
             yield_now().await;

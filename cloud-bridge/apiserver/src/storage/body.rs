@@ -61,7 +61,7 @@ pub(super) fn with_version(body: &[u8], rev: u64) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// A number that no value can hold: whoever parses all of it fails.
+    /// A number that no value can hold: parsing the whole body fails.
     const BODY: &[u8] = br#"{"data":{"a":1e999},"metadata":{"labels":{"l":"m"},"resourceVersion":"7"},"spec":[1e999]}"#;
 
     #[test]

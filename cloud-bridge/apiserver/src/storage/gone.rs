@@ -43,7 +43,7 @@ pub(super) fn delete(path: &Path, conn: &Connection) -> io::Result<usize> {
     };
     let mut count = 0;
     for line in String::from_utf8_lossy(&text).lines() {
-        // A line that a power cut has left half is of a deletion that nobody was told of.
+        // A line that a power cut left incomplete belongs to a deletion that was not acknowledged.
         let [storage, namespace, name, uid] = line.split('\t').collect::<Vec<_>>()[..] else { continue };
         let sql = "DELETE FROM objects WHERE storage = ?1 AND ns = ?2 AND name = ?3 AND uid = ?4";
         let deleted = conn.execute(sql, params![storage, namespace, name, uid]).map_err(io::Error::other)?;

@@ -125,7 +125,8 @@ impl Store {
         }
     }
 
-    /// Drops history beyond its limits and expired objects, some of each: whoever writes waits for it. Whether there is more.
+    /// Drops history beyond its limits and expired objects, a few at a time because the writer waits. Returns whether
+    /// there is more.
     pub(super) fn trim(&mut self) -> Result<bool, StoreError> {
         let now = self.clock.now();
         // First what a deletion adds to.

@@ -17,12 +17,12 @@ use super::rows::unsigned;
 
 /// Changed pages that a checkpoint writes at a time, about. Fewer would write the same pages again and again.
 const CHECKPOINT_PAGES: u64 = 2000;
-/// The same once the log has so many pages: the writer that finds it full (`wal_autocheckpoint`) writes back what is left of it
-/// by itself, while everybody waits, and begins it anew.
+/// Length of the log, in pages, and the smaller number for a checkpoint from then on: at a full log
+/// (`wal_autocheckpoint`) the writer itself writes back the rest, while all others wait, and restarts the log.
 const NEARLY_FULL: (u64, u64) = (12_000, 200);
-/// A log of so many pages is cut off once nothing was written for so long: that takes up to 60 ms.
+/// A log of this many pages is truncated after this idle time: that takes up to 60 ms.
 const LONG: (u64, Duration) = (4000, Duration::from_secs(60));
-/// So many bytes of copies are written in a second on average, whatever the file's size: a card wears out.
+/// Average rate at which copies are written, in bytes per second, whatever the file's size: an SD card wears out.
 const COPY_BYTES_PER_SECOND: u64 = 1024;
 /// Copies are never closer than this and, while anything changes, never further apart than that.
 const COPY_AFTER: (Duration, Duration) = (Duration::from_secs(600), Duration::from_secs(24 * 3600));
@@ -49,7 +49,7 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Starts the thread, and makes the first copy when there is none of the last minutes.
+    /// Starts the thread, and makes the first copy unless there is one from the last minutes.
     pub(super) fn start(path: &Path) -> io::Result<Self> {
         let (orders, work) = sync_channel(2);
         let (file, log) = (path.to_owned(), Arc::<AtomicU64>::default());
@@ -71,7 +71,7 @@ impl Keeper {
         Ok(keeper)
     }
 
-    /// A write of so many bytes was made: orders what is due.
+    /// Records a write of this many bytes and orders the work that is due.
     pub(super) fn wrote(&mut self, bytes: usize) {
         // The body, in `objects` and as `before` in the history, and the pages of the tables' indexes.
         self.pages += 2 * (bytes as u64).div_ceil(4096) + 4;
@@ -146,7 +146,7 @@ fn run(path: &Path, work: &Receiver<Order>, log: &AtomicU64) {
     while let Ok(order) = work.recv() {
         let (what, done) = match order {
             Order::Checkpoint => ("writing the log back into it", checkpoint(path, "PASSIVE", log)),
-            // First what takes long, and keeps nobody waiting.
+            // The slow part first, during which no writer waits.
             Order::Cut => {
                 let cut = checkpoint(path, "PASSIVE", log).and_then(|()| checkpoint(path, "TRUNCATE", log));
                 ("cutting its log off", cut)
@@ -179,7 +179,7 @@ fn checkpoint(path: &Path, mode: &str, log: &AtomicU64) -> io::Result<()> {
 fn copy(path: &Path) -> io::Result<()> {
     let (copy, new) = (copy_of(path), beside(path, "copy.new"));
     let written = (|| {
-        // SQLite takes an empty file for its own; this one nobody else can read.
+        // SQLite accepts an empty file as its own; this one is readable only for its owner.
         let file = OpenOptions::new().write(true).create(true).truncate(true).open(&new)?;
         file.set_permissions(Permissions::from_mode(0o600))?;
         let conn = open(path).map_err(io::Error::other)?;

@@ -67,7 +67,7 @@ impl Leases {
         self.all.get(key).map(|lease| stored(key, lease))
     }
 
-    /// In key order, after `after`.
+    /// Lists Leases in key order, after `after`.
     pub(super) fn list(&self, namespace: Option<&str>, after: Option<&ObjectKey>) -> impl Iterator<Item = Arc<Stored>> {
         let rest = self.all.range::<ObjectKey, _>((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));
         let chosen = rest.filter(move |(key, _)| namespace.is_none_or(|ns| key.namespace == ns));

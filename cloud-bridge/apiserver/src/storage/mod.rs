@@ -1,7 +1,7 @@
 //! Objects and their history in one SQLite file, and the watchers of both. The only code that writes SQL.
 //!
 //! Every write takes the next number of one counter, which is the resourceVersion. A write is in the file when it
-//! returns, and on the disk when `durable` says so; nobody is shown it before. Knows keys, bodies and revisions; the
+//! returns, and on the disk when `durable` says so; until then no client sees it. Knows keys, bodies and revisions; the
 //! only fields of an object that it reads are in `metadata`, and the time of a Lease.
 
 mod body;
@@ -60,7 +60,7 @@ pub enum StoreError {
     /// The disk did not take what was written.
     #[error("state file {}: {reason}", path.display())]
     Unsynced { path: PathBuf, reason: String },
-    /// A stored body is no JSON object.
+    /// A stored body is not a JSON object.
     #[error("stored object {storage} {namespace}/{name}: {reason}")]
     Body { storage: String, namespace: String, name: String, reason: String },
 }
@@ -98,7 +98,7 @@ impl Stored {
         deleted_state(self, rev)
     }
 
-    /// The same without its parsed body.
+    /// Returns a copy without the parsed body.
     pub(crate) fn unparsed(&self) -> Arc<Self> {
         Arc::new(Self::new(self.key.clone(), self.rev, self.body.clone()))
     }

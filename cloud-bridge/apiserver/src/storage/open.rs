@@ -1,4 +1,5 @@
-//! Opening the state file: one process at a time, checked, and from its copy when it is damaged and somebody asks for that.
+//! Opening the state file: one process at a time, checked, and restored from its copy if it is damaged and the caller
+//! asks for that.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
@@ -40,7 +41,7 @@ impl Store {
         Self::open_with(path, history, restore, None)
     }
 
-    /// As `open`, with another way to sync.
+    /// Same as `open`, with another way to sync.
     pub(crate) fn open_with(
         path: &Path,
         history: History,
@@ -102,7 +103,8 @@ impl Store {
         Ok(())
     }
 
-    /// Whoever saw a Lease may have seen renewals that the file does not have: it gets a revision of this run.
+    /// Reads the Leases. Clients may have seen renewals that the file does not have, so each Lease gets a revision of
+    /// this run.
     fn read_leases(&mut self) -> Result<(), StoreError> {
         let rows: Vec<(ObjectKey, Vec<u8>)> = self
             .conn
@@ -212,7 +214,8 @@ fn put_back(path: &Path, copy: &Path) -> Result<(), SchemaError> {
     fill().map_err(|e| SchemaError::Io("it is damaged, and its copy cannot take its place", e))
 }
 
-/// Makes what was copied what the API goes on with: revisions that no watcher has seen, and nothing that is gone for good.
+/// Turns a copy into the state that the API continues with: new revisions, and without objects whose deletion was
+/// acknowledged.
 fn jump(path: &Path, new: &Path) -> Result<(), SchemaError> {
     let mut conn = Connection::open(new)?;
     schema::prepare(&mut conn)?;

@@ -10,7 +10,7 @@ pub(super) struct Row {
     pub(super) rev: u64,
     /// Seconds since 1970, by the storage's clock.
     pub(super) at: i64,
-    /// Of the replaced state.
+    /// Size of the replaced state.
     pub(super) bytes: u64,
 }
 

@@ -62,7 +62,7 @@ impl Store {
             .map_err(|e| self.sql(e))
     }
 
-    /// How many objects of one storage come after `after`; `None` for more than `most`, which nobody waits for.
+    /// Number of objects of one storage after `after`; `None` above `most`, since counting them would take too long.
     pub(crate) fn count(
         &self,
         storage: &str,
@@ -93,7 +93,7 @@ impl Store {
         Ok((count <= most).then_some(count))
     }
 
-    /// Bytes of the objects of a storage that have so many at the least, by namespace. None of them is read.
+    /// Total bytes of the large objects of a storage, those of at least `least` bytes, by namespace. Reads no body.
     pub(crate) fn large(&self, storage: &str, least: usize) -> Result<Vec<(String, usize)>, StoreError> {
         self.conn
             .prepare_cached(
@@ -109,8 +109,8 @@ impl Store {
             .map_err(|e| self.sql(e))
     }
 
-    /// The storages that hold something in this namespace, whether anything serves them or not, in order. From one storage
-    /// to the next by the index: nobody waits while all objects are looked at.
+    /// The storages, served or not, that hold something in this namespace, in order. Uses the index to go from one
+    /// storage to the next, so it does not scan all objects.
     pub(crate) fn storages_in(&self, namespace: &str) -> Result<Vec<String>, StoreError> {
         self.conn
             .prepare_cached(

@@ -106,7 +106,7 @@ pub(super) fn prepare(conn: &mut Connection) -> Result<(), SchemaError> {
     // Checkpoints sync too: `keeper` makes them on its thread. Writers that never pause keep it from ending one; then
     // the log would grow without end, so one that is this long is written back while requests wait.
     conn.pragma_update(None, "wal_autocheckpoint", 16_000)?;
-    // Cut off by whoever writes where it is longer, and that takes a while: what a burst has made it, `keeper` gives back.
+    // A writer would truncate a longer log, which takes time: `keeper` gives the space of a burst back.
     conn.pragma_update(None, "journal_size_limit", 64 << 20)?;
     let verdict: String = conn.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if verdict != "ok" {

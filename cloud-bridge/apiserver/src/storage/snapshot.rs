@@ -24,9 +24,9 @@ const IN_NAMESPACE: [&str; 2] = [
 /// How far one page goes at the most.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Most {
-    /// Of what is selected.
+    /// Maximum number of selected objects.
     pub items: usize,
-    /// Of all that is looked at; the object that exceeds it is the last.
+    /// Maximum bytes of all objects that are read; the object that exceeds it is the last.
     pub bytes: usize,
 }
 
@@ -51,7 +51,7 @@ impl Walked {
         self.bytes = self.bytes.saturating_add(bytes).saturating_add(LOOK);
     }
 
-    /// Whether a page that selected so many is full.
+    /// Whether a page with this many selected objects is full.
     pub(super) fn enough(&self, most: &Most, selected: usize) -> bool {
         selected >= most.items || self.bytes >= most.bytes
     }

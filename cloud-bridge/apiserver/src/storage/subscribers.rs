@@ -1,6 +1,6 @@
-//! Who is told of a write, at the moment of the write. Each watcher has a bounded queue; one that does not
-//! drain it is cut off and its client resumes from the history. An observer has none: it notes what a change means to it
-//! while the write is made, so it misses nothing and is never behind.
+//! Subscribers of writes, notified at the moment of the write. Each watcher has a bounded queue; one that does not
+//! drain it is cut off, and its client resumes from the history. An observer has no queue: it runs during the write, so
+//! it misses nothing and never lags.
 
 use std::any::Any;
 use std::cell::OnceCell;
@@ -39,12 +39,12 @@ pub(crate) struct Told {
 /// A share of what may wait for watchers.
 pub(crate) type Held = Arc<dyn Any + Send + Sync>;
 
-/// Takes a share for so many bytes; `None` cuts the watcher off.
+/// Takes a share of memory for this many bytes; `None` cuts the watcher off.
 pub(crate) type Charge = Box<dyn Fn(usize) -> Option<Held> + Send>;
 
-/// What a watcher is to be told of.
+/// What a watcher is interested in.
 pub(crate) struct Interest {
-    /// Of objects in this namespace alone.
+    /// Only objects in this namespace.
     pub namespace: Option<String>,
     pub filter: Filter,
     pub charge: Charge,
@@ -111,12 +111,12 @@ impl Change {
         (self.kind != ChangeKind::Deleted).then(|| self.object.as_ref())
     }
 
-    /// The same, parsed.
+    /// The new state, parsed.
     pub(crate) fn after(&self) -> Option<&Value> {
         self.now().map(Stored::value)
     }
 
-    /// As a watcher with this view is told of it.
+    /// The event for a watcher with this view.
     pub(crate) fn told(&self, view: View) -> Told {
         let left = self.before.as_ref().filter(|_| view == View::Left).map(|before| before.at(self.rev));
         Told { rev: self.rev, view, object: left.as_ref().unwrap_or(&self.object).unparsed(), _held: None }

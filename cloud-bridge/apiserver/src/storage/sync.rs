@@ -10,7 +10,7 @@ use tokio::sync::watch;
 /// Syncs all that was written before the call.
 pub(crate) type Sync = Box<dyn FnMut() -> io::Result<()> + Send>;
 
-/// A write may not be on the disk: nobody can say what a restart will find.
+/// A write may not be on the disk: the state after a restart is unknown.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the state file was not synced: {0}")]
 pub(crate) struct Unsynced(Arc<str>);

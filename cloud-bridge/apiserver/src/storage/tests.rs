@@ -15,7 +15,7 @@ use super::*;
 impl Most {
     const ALL: Self = Self::items(usize::MAX);
 
-    /// So many, however large they are.
+    /// This many items of any size.
     const fn items(items: usize) -> Self {
         Self { items, bytes: usize::MAX }
     }

@@ -15,9 +15,9 @@ use super::{Change, ChangeKind, Store, StoreError, Stored};
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
 
-/// Watch history is trimmed once in so many writes: fewer than one trim takes away.
+/// Number of writes between two trims of the watch history: fewer than one trim removes.
 const TRIM_EVERY: u64 = 64;
-/// The ceiling of revisions is raised by so many at a time.
+/// The ceiling of revisions rises in steps of this size.
 const CEILING_STEP: u64 = 1_000_000;
 
 impl Store {
@@ -173,7 +173,7 @@ impl Store {
         self.subscribers.send(storage, &change, only_renews);
         self.writes += u64::from(!only_renews);
         if !only_renews && (self.past.is_too_large(&self.history) || self.writes.is_multiple_of(TRIM_EVERY)) {
-            // History that stays too long is no reason to fail the write that found it.
+            // History that stays too long is not a reason to fail this write.
             if let Err(error) = self.trim() {
                 log::warn!("trimming the watch history: {error}");
             }

@@ -16,7 +16,8 @@ use crate::storage::{Store, Stored};
 use apimachinery::json::{entries, items};
 use apimachinery::meta;
 
-/// How many amounts the containers of one pod may be held against, and get: each range names as many as it likes. In
+/// Maximum number of amounts that the containers of one pod are compared with, or receive: a LimitRange may name any
+/// number. In
 /// Kubernetes the time is the API server's.
 const WORK_MAX: usize = 200_000;
 

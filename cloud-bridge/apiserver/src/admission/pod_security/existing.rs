@@ -14,7 +14,7 @@ use apimachinery::meta;
 
 /// How many pods are looked at. Kubernetes looks at 3000, for a second at most; here the storage waits for it.
 const PODS_MAX: usize = 500;
-/// Of how many bytes: the same, and few of the largest.
+/// Maximum total size of these pods, in bytes: the same order as above, and few pods of the largest size.
 const BYTES_MAX: usize = 2 << 20;
 
 /// Refuses unreadable labels; returns warnings about pods that are there.

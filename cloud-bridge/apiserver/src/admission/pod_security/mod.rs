@@ -1,5 +1,5 @@
 //! The PodSecurity admission: pods keep the Pod Security Standard that the labels of their namespace name
-//! (K8s pod-security-admission admission/admission.go). Nobody and nothing is exempt.
+//! (K8s pod-security-admission admission/admission.go). There are no exemptions.
 
 mod checks;
 mod existing;
@@ -53,7 +53,7 @@ fn pod(store: &Store, ctx: &Attributes<'_>, pod: &Value, enforce: bool) -> ApiRe
         let wrong = violations(standard, pod);
         (!wrong.is_empty()).then(|| format!("would violate PodSecurity \"{standard}\": {}", details(&wrong)))
     };
-    // There is no audit log.
+    // Without an audit log this goes to the program's log.
     if let Some(text) = would(policy.audit) {
         let (namespace, name) = (&ctx.path.namespace, &ctx.path.name);
         let name = if name.is_empty() { subject(pod) } else { name };

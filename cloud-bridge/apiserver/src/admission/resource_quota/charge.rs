@@ -10,7 +10,7 @@ use crate::kinds::resource_quota::usage::{in_scope, takes, unnamed, usage};
 use apimachinery::meta;
 use apimachinery::quantity::Quantity;
 
-/// An object as it is to be written.
+/// An object before it is written.
 pub(super) struct Request<'a> {
     /// `pods` or `deployments.apps`.
     pub(super) resource: &'a str,
@@ -162,7 +162,7 @@ mod tests {
         let unknown = json!({"metadata": {"name": "q"}, "status": {"hard": {"pods": "1"}}});
         let why = charge(&[&unknown], &asked("pods", &pod("1"), None)).unwrap_err();
         assert_eq!(why, "status unknown for quota: q, resources: pods");
-        // Nobody has seen the quota yet.
+        // A quota that was not yet counted.
         let new = json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "0"}}, "status": {}});
         assert_eq!(charge(&[&new], &asked("pods", &pod("1"), None)), Ok(vec![]));
     }

@@ -16,7 +16,7 @@ use crate::resource::status::{ApiError, ApiResult};
 use crate::storage::{Store, Stored};
 use charge::Request;
 
-/// What is to be written with an object: quotas as they are, and as they are then.
+/// Quotas to write together with an object: each as stored, and its new value.
 pub(crate) type Charges = Vec<(Arc<Stored>, Value)>;
 
 /// What a new or changed object costs. `old` is the object before an update.

@@ -24,7 +24,7 @@ pub(crate) struct Proven {
     pub(crate) audiences: Vec<String>,
 }
 
-/// As a TokenReview asks it; no audiences means this API's own.
+/// Identifies the token of a TokenReview; without audiences, for the audience of this API.
 pub(crate) fn review<'a>(
     accounts: &Accounts,
     store: impl FnOnce() -> MutexGuard<'a, Store>,
@@ -66,8 +66,8 @@ pub(crate) fn review<'a>(
     Some(Proven { user, audiences })
 }
 
-/// Whether a token has not ended. Its start is not judged: nobody but this server signs tokens, so one that begins later than
-/// now was made before the clock went back, as that of a board without a battery does at each start.
+/// Whether a token has not expired. Its start is not checked: only this server signs tokens, so a start in the future
+/// means that the clock went back, as on a board without a battery at each boot.
 fn in_time(claims: &Value, now: Timestamp) -> bool {
     claims["exp"].as_i64().is_some_and(|end| end > now.as_second())
 }

@@ -1,5 +1,5 @@
-//! Service accounts of the embedded API: their signed tokens, what every namespace and pod gets for them, and whom a
-//! token stands for. Without a key (a server opened without [`Accounts`]) there are none of these.
+//! Service accounts of the embedded API: their signed tokens, the objects that each namespace and pod gets for them,
+//! and the user that a token identifies. A server opened without a key ([`Accounts`]) has no service accounts.
 
 mod identity;
 mod jwt;

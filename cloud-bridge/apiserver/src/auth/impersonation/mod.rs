@@ -1,4 +1,4 @@
-//! Acting as somebody else, by the headers that ask for it
+//! Impersonation by request headers
 //! (K8s apiserver's endpoints/filters/impersonation/constrained_impersonation.go).
 
 mod modes;
@@ -19,15 +19,15 @@ const UID: &str = "impersonate-uid";
 const GROUP: &str = "impersonate-group";
 const EXTRA: &str = "impersonate-extra-";
 
-/// A name that is no text is still one: it must not read as if none were asked for.
+/// Text of a header, lossy: a name that is not valid UTF-8 must not count as absent.
 fn text(value: &HeaderValue) -> String {
     String::from_utf8_lossy(value.as_bytes()).into_owned()
 }
 
-/// Whom the headers ask to be, as they say it; `None` when they ask nothing.
+/// Returns the user that the headers ask for, as they say it; `None` without such headers.
 ///
 /// # Errors
-/// 400 when they ask for parts of somebody without a name.
+/// 400 if the headers have groups, extras or a uid but no user name.
 fn wanted(headers: &HeaderMap) -> ApiResult<Option<UserInfo>> {
     let first = |name: &str| headers.get(name).map(text).unwrap_or_default();
     let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -60,7 +60,7 @@ fn unescaped(key: &str) -> String {
     percent_encoding::percent_decode_str(key).decode_utf8_lossy().into_owned()
 }
 
-/// As Go shows the structure.
+/// Formats the user like Go formats the structure.
 fn shown(user: &UserInfo) -> String {
     let list = |words: &[String]| {
         let words: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
@@ -76,11 +76,11 @@ fn shown(user: &UserInfo) -> String {
     )
 }
 
-/// Follows the impersonation headers of a request: whom it acts as, if it asks for somebody. The ways that give little
-/// are tried before the one that gives any right of the other.
+/// Evaluates the impersonation headers of a request and returns the user it acts as, or `None` without such headers.
+/// The constrained modes are tried before the legacy one, which gives all rights of the other user.
 ///
 /// # Errors
-/// 403 when the user may not act as that one, 400 for headers that name nobody.
+/// 403 when the user may not impersonate that one, 400 for headers without a user name.
 pub(crate) fn impersonate(
     authorizer: &Authorizer,
     user: &UserInfo,

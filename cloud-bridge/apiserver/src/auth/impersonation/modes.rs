@@ -1,4 +1,4 @@
-//! The ways to act as somebody, and what each asks the authorizers
+//! The modes of impersonation, and the rights that each requires
 //! (K8s apiserver's endpoints/filters/impersonation/mode.go).
 
 use crate::auth::request_info::ResourcePath;
@@ -9,13 +9,14 @@ use apimachinery::user::{
     ANONYMOUS, AUTHENTICATED, MASTERS, NODE_PREFIX, NODES, UNAUTHENTICATED, UserInfo, account_groups, split_account,
 };
 
-/// From so many names on, one question about all of them comes first.
+/// From this number of names on, one question about all of them comes first.
 const MANY: usize = 4;
 const AUTHENTICATION: &str = "authentication.k8s.io";
 /// Where an account's token tells the node of its pod.
 const NODE_KEY: &str = "authentication.kubernetes.io/node-name";
 
-/// A way to act as somebody. All but the last are for some requests only: they ask for the right to do the request so, too.
+/// A mode of impersonation. All but the last fit some requests only, and also require the right to make the request
+/// that way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     /// An account as the node that its pod runs on.
@@ -23,7 +24,7 @@ pub(super) enum Mode {
     ArbitraryNode,
     ServiceAccount,
     UserInfo,
-    /// By the verb `impersonate` alone.
+    /// The verb `impersonate` alone.
     Legacy,
 }
 

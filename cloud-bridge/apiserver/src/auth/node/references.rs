@@ -122,7 +122,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("podCertificate", "podcertificates"),
 ];
 
-/// Why nobody may make this mirror pod: no service account stands behind it.
+/// Returns why this mirror pod is refused: it refers to objects that only a service account gives access to.
 pub(crate) fn forbidden_in_mirror(pod: &Value) -> Option<&'static str> {
     let (mut account, mut secret) = (false, false);
     of_pod(pod, &mut |kind, _| {

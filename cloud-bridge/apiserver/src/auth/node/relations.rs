@@ -14,7 +14,7 @@ use apimachinery::well_known::MIRROR_ANNOTATION;
 /// An object: its kind, namespace and name.
 type Object = (Kind, String, String);
 
-/// How often each element is held by somebody.
+/// Number of holders of each element.
 type Counts = HashMap<String, usize>;
 
 #[derive(Default)]

@@ -100,7 +100,7 @@ fn the_authorizer_decides_as_that_of_kubernetes() {
         ("GET", core("configmaps/configmap-pod1"), "", Err(NONE)),
         ("GET", core("secrets/secret-pod1"), "", Err(NONE)),
         ("GET", core("persistentvolumeclaims/claim-pod1"), "", Err(NONE)),
-        // What a pod without a node or a mirror pod names is nobody's.
+        // References of a mirror pod or of a pod without a node give no access.
         ("GET", core("secrets/secret-nowhere"), "", Err(NONE)),
         ("GET", core("secrets/secret-mirror0"), "", Err(NONE)),
         ("GET", core("configmaps/configmap-mirror0"), "", Err(NONE)),

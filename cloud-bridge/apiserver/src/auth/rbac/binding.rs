@@ -1,4 +1,4 @@
-//! A binding as the index holds it: which role, and which of its subjects somebody is.
+//! A binding as the index holds it: its role, and the lookup of a user among its subjects.
 
 use serde_json::Value;
 
@@ -52,7 +52,7 @@ impl Binding {
         Self { namespace: field("namespace"), name: field("name"), role: RoleRef::of(binding) }
     }
 
-    /// As the reason of a decision names it, with who somebody is to it.
+    /// Text of the binding in the reason of a decision, with the subject that matched.
     pub(super) fn shown(&self, subject: &Who<'_>) -> String {
         let (kind, name) = if self.namespace.is_empty() {
             ("ClusterRoleBinding", self.name.clone())
@@ -67,7 +67,7 @@ impl Binding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Who<'a> {
     User(&'a str),
-    /// By the account's user name.
+    /// A service account, by its user name.
     Account(&'a str),
     Group(&'a str),
 }
@@ -94,7 +94,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// `None` for a subject that is nobody. In a RoleBinding an account may leave out its namespace.
+    /// Parses a subject; `None` if it matches no user. In a RoleBinding an account may leave out its namespace.
     pub(super) fn of(subject: &Value, namespace: &str) -> Option<Self> {
         let name = text(subject, "name");
         match text(subject, "kind") {
@@ -110,7 +110,7 @@ impl Place {
     }
 }
 
-/// The subjects of a binding with their numbers: those that are somebody.
+/// The valid subjects of a binding, with their positions in its list.
 pub(super) fn subjects(binding: &Value) -> impl Iterator<Item = (usize, Place)> + '_ {
     let namespace = text(&binding["metadata"], "namespace");
     let places = items(binding, "subjects").iter().enumerate();

@@ -94,7 +94,7 @@ fn all(rule: &Rule) -> bool {
     every(&rule.verbs) && every(&rule.groups) && every(&rule.resources) && rule.names.is_empty()
 }
 
-/// As rules, each of one right.
+/// Returns one rule for each right.
 pub(crate) fn as_rules(rights: &[Right<'_>]) -> Vec<Rule> {
     rights.iter().map(|right| right.rule()).collect()
 }

@@ -10,7 +10,8 @@ use crate::storage::{Store, StoreError};
 
 const FOLLOWED: [&str; 4] = [ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS];
 
-/// The index, for as long as the storage is open. Whoever decides by it holds it as it was: nobody waits for a decision.
+/// The index, kept current while the storage is open. A decision uses the snapshot with which it began, so it blocks no
+/// writer.
 #[derive(Default, Clone)]
 pub(crate) struct Followed {
     policy: Arc<RwLock<Arc<Policy>>>,
@@ -35,7 +36,7 @@ impl Followed {
         Ok(())
     }
 
-    /// Takes in a change. Only what somebody decides by at this moment is copied.
+    /// Applies a change. Only the parts that a running decision holds are copied.
     pub(crate) fn change(&self, storage: &str, before: Option<&Value>, after: Option<&Value>) {
         let mut policy = self.policy.write().unwrap_or_else(PoisonError::into_inner);
         Arc::make_mut(&mut policy).change(storage, before, after);

@@ -1,5 +1,5 @@
-//! Rights by roles and bindings (K8s plugin/pkg/auth/authorizer/rbac): what a rule allows, whose rules somebody has, and
-//! which of other rules these cover.
+//! Authorization by roles and bindings (K8s plugin/pkg/auth/authorizer/rbac): what a rule allows, the rules of a user,
+//! and which other rules these cover.
 
 mod binding;
 pub(crate) mod cover;

@@ -1,6 +1,6 @@
-//! All roles and bindings as an index: whose rules somebody has costs a look-up for each of their names, however many
-//! bindings there are for others (K8s pkg/registry/rbac/validation/rule.go). How much of them a namespace may hold is
-//! bounded, and with it what a decision costs.
+//! All roles and bindings as an index: finding the rules of a user costs one lookup for each of the user's names,
+//! regardless of the number of other bindings (K8s pkg/registry/rbac/validation/rule.go). Their amount in a namespace
+//! is bounded, and with it the cost of a decision.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -19,7 +19,7 @@ use apimachinery::user::UserInfo;
 /// How many bindings to roles that are not there one answer names.
 const ERRORS_MAX: usize = 32;
 
-/// That somebody has a binding: by which of its subjects, and whether as a service account.
+/// A binding of a user: the subject that matched, and whether it matched as a service account.
 #[derive(Clone)]
 struct Held {
     binding: Arc<Binding>,
@@ -74,7 +74,7 @@ impl Policy {
         self.scopes.get(namespace).map_or(0, |scope| scope.weight)
     }
 
-    /// The rules of a role; `None` when there is none such.
+    /// The rules of a role; `None` if the role does not exist.
     pub(crate) fn rules(&self, namespace: &str, role: &RoleRef) -> Option<&Arc<[Rule]>> {
         let namespace = if role.kind == "Role" { namespace } else { "" };
         self.scopes.get(namespace)?.roles.get(&role.name)
@@ -174,7 +174,7 @@ impl Scope {
         for (number, place) in subjects(object) {
             let (bound, name, account) = self.at(place);
             let held = Held { binding: Arc::clone(&binding), number, account };
-            // The first subject that is somebody counts.
+            // The first valid subject counts.
             bound.entry(name).or_default().entry(binding.name.clone()).or_insert(held);
         }
     }

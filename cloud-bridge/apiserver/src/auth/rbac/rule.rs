@@ -8,7 +8,7 @@ use super::words::Words;
 use crate::auth::attributes::Attributes;
 use apimachinery::json::items;
 
-/// A rule: of resources, or of paths that are none.
+/// A rule for resources, or for paths outside the resources.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Rule {
     pub(crate) verbs: Words,
@@ -96,7 +96,7 @@ fn resource_matches(pattern: &str, resource: &str, subresource: &str) -> bool {
     rest(resource) == Some(subresource) || rest("*") == Some(subresource)
 }
 
-/// As messages show a rule.
+/// Text of a rule in messages.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let titles = ["APIGroups", "Resources", "NonResourceURLs", "ResourceNames", "Verbs"];

@@ -215,7 +215,7 @@ fn rights_are_covered_one_by_one() {
          {APIGroups:[\"apps\"], Resources:[\"pods\"], Verbs:[\"list\"]}\n\
          {APIGroups:[\"apps\"], Resources:[\"pods/log\"], Verbs:[\"list\"]}"
     );
-    // Who may reach some names may not give all, nor the other way round.
+    // A right to some names does not cover a right to all, and all does not cover some.
     let named = rule(&["get"], &[""], &["pods"], &["a"]);
     let every = rule(&["get"], &[""], &["pods"], &[]);
     assert_eq!(missing(&[&every], &[&named]), "");
@@ -276,7 +276,7 @@ fn a_decision_does_not_look_through_subjects_and_waits_for_no_reader() {
     let many: Vec<Value> = (0..20_000).map(|number| user(&format!("user-{number}"))[0].clone()).collect();
     let (storage, bound) = binding("n", "many", ("Role", "reader"), many.into());
     followed.change(storage, None, Some(&bound));
-    // Somebody decides by it, as long as it likes.
+    // A decision that is under way.
     let held = followed.policy();
     let asked = asks("GET", "/api/v1/namespaces/n/pods/a");
     let last = UserInfo::new("user-19999", ["x"]);

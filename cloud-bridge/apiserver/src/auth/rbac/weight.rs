@@ -1,5 +1,5 @@
-//! How much roles and bindings cost those who are judged by them, and how much of that there may be. Kubernetes has no such
-//! bound, but many processors and nobody's board.
+//! Cost of roles and bindings for a decision, and its bound. Kubernetes does not bound it: its servers have many
+//! processors.
 
 use serde_json::Value;
 

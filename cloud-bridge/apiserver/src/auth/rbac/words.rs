@@ -34,7 +34,7 @@ impl Words {
 }
 
 impl<'a> FromIterator<&'a str> for Words {
-    /// Words beyond four gigabytes are left out: no body has so many.
+    /// Words beyond four gigabytes are left out: no body is that large.
     fn from_iter<I: IntoIterator<Item = &'a str>>(words: I) -> Self {
         let (mut text, mut ends) = (String::new(), Vec::new());
         for word in words {

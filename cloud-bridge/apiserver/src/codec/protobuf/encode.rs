@@ -25,7 +25,7 @@ const ANSWERS: &[(&str, &str)] = &[
 const LIST_META: u32 = 1;
 const ITEMS: u32 = 2;
 
-/// The same, read once.
+/// [`ANSWERS`], parsed once.
 static SHAPES: LazyLock<HashMap<&'static str, Vec<Field>>> =
     LazyLock::new(|| ANSWERS.iter().map(|(name, line)| (*name, messages::fields(line))).collect());
 

@@ -168,7 +168,7 @@ fn int_or_string(message: &[u8]) -> Result<Value, DecodeError> {
     Ok(if is_text { string.into() } else { integer.into() })
 }
 
-/// Seconds and nanoseconds since 1970; an empty message is no time.
+/// Decodes seconds and nanoseconds since 1970; an empty message means no time.
 fn time(message: &[u8], micros: bool) -> Result<Value, DecodeError> {
     let (mut seconds, mut nanos, mut any) = (0, 0, false);
     for field in wire::fields(message) {

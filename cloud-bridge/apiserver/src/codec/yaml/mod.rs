@@ -35,10 +35,10 @@ impl Document {
         Self::read_within(bytes, parse::MEMORY_MAX)
     }
 
-    /// Reads a body whose values may take so much memory.
+    /// Reads a body whose values take at most `memory` bytes.
     ///
     /// # Errors
-    /// As `read`; `TOO_MANY` where it would take more.
+    /// Same as `read`, and `TOO_MANY` if it takes more.
     pub(crate) fn read_within(bytes: &[u8], memory: usize) -> Result<Self, String> {
         match parse::parse_within(bytes, memory) {
             Ok((value, duplicates)) if duplicates.is_empty() => return Ok(Self { value, twice: Vec::new() }),

@@ -49,7 +49,7 @@ impl Out {
     }
 }
 
-/// A value that is to be written; `column` is that of the key or dash before it.
+/// A value to write; `column` is that of the key or dash before it.
 struct Node<'a> {
     out: &'a mut Out,
     lead: Lead,
@@ -142,7 +142,7 @@ impl<'de> Visitor<'de> for Node<'_> {
         let column = if self.lead == Lead::Dash { self.column + 2 } else { self.column };
         let mut first = true;
         loop {
-            // The text before an item is taken back when there is none.
+            // Removes the text before an item when there is no item.
             let length = self.out.text.len();
             self.line(first, column)?;
             self.out.put("-")?;
@@ -176,7 +176,7 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 }
 
-/// Characters that YAML takes only escaped: control characters, breaks of lines other than `\n`, and what is no character.
+/// Characters that YAML takes only escaped: control characters, line breaks other than `\n`, and noncharacters.
 fn escaped(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
@@ -188,7 +188,7 @@ fn is_literal(text: &str) -> bool {
         && text.chars().all(|c| matches!(c, '\n' | '\t') || !escaped(c))
 }
 
-/// A text on one line: plain where no parser can take it for something else, else in double quotes.
+/// A text on one line: plain if no parser can read it as another type, else in double quotes.
 fn flow(text: &str) -> String {
     let plain = text.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '_'))
         && text.bytes().all(|b| matches!(b, b' '..=b'~'))

@@ -1,5 +1,5 @@
-//! What a default role or binding must become so that it gives what it should: what is missing is added, what somebody
-//! has added stays (K8s component-helpers/auth/rbac/reconciliation). Pure.
+//! Reconciles default roles and bindings: adds what is missing and keeps what a user added (K8s
+//! component-helpers/auth/rbac/reconciliation). Pure.
 
 use edge_protocol::json::SetField;
 use serde_json::{Map, Value};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::auth::rbac::{Rule, cover};
 use apimachinery::json::{items, object_mut, remove, text, text_entries};
 
-/// Set to `false` on what nobody may complete.
+/// Set to `false` on objects that must not be reconciled.
 const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
 /// What a binding must become.
@@ -15,7 +15,7 @@ const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 pub(super) enum Binding {
     Stays,
     Becomes(Value),
-    /// It binds another role, which never changes: it is made anew.
+    /// It binds another role. The role of a binding cannot change, so the binding is replaced.
     AnotherRole,
 }
 

@@ -32,8 +32,8 @@ fn owner_state(
     let text = |field: &str| reference[field].as_str().unwrap_or_default();
     let kind = inner.registry.by_kind(text("apiVersion"), text("kind"));
     let gone = gone.filter(|gone| gone.uid == text("uid"));
-    // Such a reference names no namespace that the owner could be looked for in: it can be neither kept nor followed
-    // (K8s garbagecollector.go isDangling), so the object stays.
+    // Such a reference has no namespace in which to look for the owner, so it can be neither kept nor followed (K8s
+    // garbagecollector.go isDangling): the object stays.
     let nowhere = match &kind {
         Some(kind) => kind.namespaced,
         None => gone.is_none_or(|gone| gone.namespaced),
@@ -87,7 +87,7 @@ pub(super) fn collect(
     if lost + waiting == 0 {
         return Ok(());
     }
-    // Who waits for its dependents does not wait for one that somebody else keeps (K8s garbagecollector.go
+    // An owner that waits for its dependents does not wait for one that another owner keeps (K8s garbagecollector.go
     // attemptToDeleteItem).
     if !kept.is_empty() {
         let mut new = stored.value().clone();

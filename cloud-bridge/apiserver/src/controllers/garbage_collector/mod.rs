@@ -20,7 +20,7 @@ use apimachinery::meta::{self, FOREGROUND, ORPHAN};
 /// Dependents that are read at a time.
 const PAGE: usize = 50;
 
-/// What is to be looked at.
+/// Work items.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     /// An owner that went, or whose deletion has to do with its dependents, by uid: those after a place.

@@ -19,7 +19,7 @@ pub(super) struct Remaining {
 }
 
 impl Remaining {
-    /// So many objects of this resource are left, and these of them were looked at.
+    /// Records that `count` objects of this resource are left, of which `seen` were examined.
     pub(super) fn add<'a>(&mut self, (plural, group): (&str, &str), count: u64, seen: impl Iterator<Item = &'a Value>) {
         if count > 0 {
             self.objects.insert((plural.to_owned(), group.to_owned()), count);

@@ -26,9 +26,9 @@ pub(super) const STORAGE: &str = "namespaces";
 
 /// Where pods are stored: they may still use what else the namespace holds.
 const PODS: &str = "pods";
-/// So many objects of each resource are looked at for what holds them.
+/// Number of objects of each resource that are examined for finalizers.
 const LOOKED_AT: usize = 500;
-/// Of so many bytes, in one step.
+/// Maximum total size of these objects in one step, in bytes.
 const LOOKED_AT_BYTES: usize = 2 << 20;
 /// How many beyond these are counted: a number above it stands for "at least".
 const COUNTED: u64 = 10_000;
@@ -39,7 +39,7 @@ pub(super) fn stays(store: &Store, name: &str) -> Result<bool, StoreError> {
     Ok(found.is_some_and(|namespace| !meta::deleting(namespace.value())))
 }
 
-/// What of a namespace is to be looked at.
+/// Work items of a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     /// What it holds, from a storage on and there after a key.
@@ -58,7 +58,7 @@ pub(super) enum Step {
 
 #[derive(Default)]
 pub(super) struct Namespaces {
-    /// Those whose contents are being deleted: whether they are empty is no question yet.
+    /// Namespaces whose contents are being deleted: no check yet whether they are empty.
     emptied: BTreeSet<String>,
     /// Those of which nothing but pods was asked to go yet.
     held: BTreeSet<String>,

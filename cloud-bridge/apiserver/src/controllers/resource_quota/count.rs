@@ -27,10 +27,10 @@ struct Source {
 }
 
 pub(super) struct Count {
-    /// As it was when the counting began.
+    /// The quota when counting began.
     quota: Arc<Stored>,
     rev: u64,
-    /// From the last one to the first.
+    /// Sources still to count, in reverse order.
     sources: Vec<Source>,
     after: Option<ObjectKey>,
     counted: Amounts,
@@ -39,7 +39,7 @@ pub(super) struct Count {
 }
 
 impl Count {
-    /// `None` when there is no such quota.
+    /// Begins to count; `None` if the quota does not exist.
     pub(super) fn begin(inner: &Inner, store: &Store, key: &ObjectKey) -> Result<Option<Self>, StoreError> {
         let Some(quota) = store.get(STORAGE, key)? else { return Ok(None) };
         let hard = amounts(&quota.value()["spec"], "hard");
@@ -104,7 +104,7 @@ impl Count {
     }
 }
 
-/// What is used: what was counted and what was charged since then. What nobody can count stays as it was told.
+/// Usage: the amounts counted plus those charged since then. Amounts that cannot be counted keep their value.
 fn used(hard: &Amounts, counted: Amounts, then: &Amounts, now: &Amounts) -> Amounts {
     let mut used = now.clone();
     for (name, amount) in counted {

@@ -1,6 +1,5 @@
-//! What the objects of a namespace take of its quotas, counted anew when some have gone or a quota has changed
-//! (K8s pkg/controller/resourcequota), and now and then: a pod that should be gone by now makes room without a write.
-//! What is created is charged by its admission.
+//! Recounts the usage of quotas after a deletion or a change of a quota (K8s pkg/controller/resourcequota), and
+//! periodically: a pod past its deletion time frees its share without a write. Creations are charged by admission.
 
 mod count;
 
@@ -22,12 +21,12 @@ use crate::storage::Stored;
 use apimachinery::key::ObjectKey;
 use count::Count;
 
-/// What frees something waits so long for more of it: many objects of a namespace go at once.
+/// Delay before a count after a deletion: many objects of a namespace often go at once.
 const GATHER: Duration = Duration::from_millis(100);
-/// After a count nothing that was freed is counted for this many times as long as it had the thread: who deletes one object
-/// after the other does not have all others of the namespace read all the time. A limit that is another one is counted at once.
+/// Pause after a count, as a multiple of the thread time that it took: deleting objects one by one must not read all
+/// others of the namespace each time. A changed limit is counted at once.
 const REST: u32 = 4;
-/// A count that has become useless begins anew after this.
+/// Delay before a count that failed starts over.
 const ANEW: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,9 +49,9 @@ pub(super) struct ResourceQuota {
 /// A quota that is being counted.
 struct Counting {
     count: Count,
-    /// Something was freed meanwhile: it is to be counted once more.
+    /// Objects were deleted meanwhile: count once more afterwards.
     again: bool,
-    /// For so long it has had the thread.
+    /// Thread time that the count has used.
     spent: Duration,
 }
 
@@ -118,7 +117,7 @@ impl Controller for ResourceQuota {
 impl ResourceQuota {
     /// Counts until the turn is over.
     fn go_on(&mut self, turn: &mut Turn<'_, Key>, key: &ObjectKey) -> ApiResult<()> {
-        // Put back only when there is more to count: what fails begins anew, with the key that failed.
+        // Put back only if there is more to count: a failed count starts over, with the key that failed.
         let Some(Counting { mut count, again, spent }) = self.counts.remove(key) else { return Ok(()) };
         let began = Instant::now();
         let mut end = count.page(turn.store)?;
@@ -142,8 +141,8 @@ impl ResourceQuota {
     }
 }
 
-/// Whether a quota is new, limits something else than before, or does not say what it limits. That something was charged to
-/// it is no reason to count.
+/// Whether a quota is new, limits other things than before, or lacks its status. A charge alone does not require a
+/// count.
 fn limits_anew(seen: &Seen<'_>) -> bool {
     let Some(after) = seen.after.map(Stored::value) else { return false };
     let same = seen.before.is_some_and(|before| before.value()["spec"] == after["spec"]);

@@ -1,5 +1,5 @@
-//! What volumes offer and claims ask for, so that neither is compared with all of the others. Holds no more than was
-//! read of objects: whoever finds something here looks at the objects before anything is written.
+//! Index of what volumes offer and claims request, so that they need not all be compared. It may be outdated: a caller
+//! that finds a match reads the objects before it writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use apimachinery::quantity::Quantity;
 #[derive(Default)]
 pub(super) struct Index {
     offers: BTreeMap<String, Offer>,
-    /// Offers that are kept for nobody, the smallest first.
+    /// Offers reserved for no claim, the smallest first.
     free: BTreeMap<Class, BTreeSet<(Option<Quantity>, String)>>,
     /// The claim that each volume names, whatever the volume's phase.
     claims: BTreeMap<String, (ObjectKey, String)>,

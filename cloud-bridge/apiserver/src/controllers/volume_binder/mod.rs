@@ -63,8 +63,8 @@ impl Controller for VolumeBinder {
 }
 
 impl VolumeBinder {
-    /// A new volume becomes available, one that is available may be what a claim waits for, and one that was bound is kept
-    /// for whoever wants its data when its claim has gone.
+    /// Handles a change of a volume: a new one becomes available, an available one may fit a waiting claim, and one
+    /// whose claim is gone is kept, with its data.
     fn volume(&mut self, turn: &mut Turn<'_, Key>, name: &str) -> Result<(), StoreError> {
         let Some(volume) = self.read(turn.store, name)? else { return Ok(()) };
         if is_orphan(turn.store, &volume)? {

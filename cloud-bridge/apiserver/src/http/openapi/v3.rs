@@ -10,7 +10,7 @@ use super::kinds;
 use crate::http::discovery::VERSION;
 use crate::resource::Resource;
 
-/// `/openapi/v3`: where each group version's document is. The hash lets clients cache a document for good, so
+/// `/openapi/v3`: the location of each group version's document. The hash lets clients cache a document permanently, so
 /// it must change with the resources.
 pub fn index(resources: &[Arc<Resource>]) -> Value {
     let mut paths = Map::new();
@@ -25,7 +25,7 @@ pub fn index(resources: &[Arc<Resource>]) -> Value {
 }
 
 /// `/openapi/v3/api/v1` and `/openapi/v3/apis/GROUP/VERSION`: paths with a PATCH operation per resource, and a
-/// schema per kind. `None` when there is no such version.
+/// schema per kind. `None` if the version does not exist.
 pub fn group_document(resources: &[Arc<Resource>], group: &str, version: &str) -> Option<Value> {
     let mut paths = Map::new();
     let mut schemas = Map::new();

@@ -7,7 +7,7 @@ use super::{KIND, validate};
 use crate::resource::strategy::Strategy;
 use apimachinery::field::FieldError;
 
-/// With its defaults, after a change by a JSON merge patch.
+/// A CronJob with its defaults, changed by a JSON merge patch.
 fn filled(change: Value) -> Value {
     let mut value = json!({"metadata": {"name": "c", "namespace": "n"}, "spec": {
         "schedule": "*/5 * * * *", "jobTemplate": {"spec": {

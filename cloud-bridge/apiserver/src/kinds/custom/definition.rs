@@ -105,7 +105,7 @@ fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Refuses the word of v1beta1 for objects without a schema: objects would lose what theirs does not name (K8s
+/// Refuses v1beta1's field for objects without a schema: fields that the schema does not name would be lost (K8s
 /// apiextensions-apiserver pkg/apis/apiextensions/validation, `validatePreserveUnknownFields`).
 fn preserving(definition: &Value) -> Option<FieldError> {
     const FIELD: &str = "preserveUnknownFields";

@@ -42,7 +42,7 @@ pub(super) fn map_keys(schema: &Value) -> Vec<&str> {
     schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// The key of an item; fields that it does not have are no part of it.
+/// The key of an item, without the fields that the item lacks.
 pub(super) fn named(item: &Value, keys: &[&str]) -> Value {
     let of = |key: &&str| Some(((*key).to_owned(), item.get(*key)?.clone()));
     keys.iter().filter_map(of).collect::<Map<String, Value>>().into()

@@ -22,14 +22,14 @@ const WORK_MAX: u64 = 1 << 32;
 /// A pattern as a program.
 pub(super) struct Pattern {
     regex: Regex,
-    /// At most so many bytes.
+    /// Upper bound in bytes.
     pub(super) size: usize,
 }
 
 /// Compiles a pattern.
 ///
 /// # Errors
-/// Why it is no regular expression, or that it is too large.
+/// The text is not a regular expression, or the compiled form is too large.
 pub(super) fn compile(pattern: &str) -> Result<Pattern, String> {
     let mut why = String::new();
     for size in SIZES {

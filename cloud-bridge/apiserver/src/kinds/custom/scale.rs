@@ -32,7 +32,7 @@ pub(super) fn definition(scale: &Value, at: &str, errors: &mut Vec<FieldError>) 
     }
 }
 
-/// Of the whole object, or of its status alone.
+/// Checks the whole object, or its status alone.
 pub(super) fn validate(object: &Value, paths: &ScalePaths, status_alone: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if !status_alone {

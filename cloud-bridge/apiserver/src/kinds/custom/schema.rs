@@ -59,8 +59,8 @@ fn prune_in(value: &mut Value, schema: &Value, kept: bool, path: &mut String, un
     }
 }
 
-/// Fills in defaults. A null where null is not allowed gets the default, too, or goes if there is none
-/// (apiextensions-apiserver pkg/apiserver/schema/defaulting: algorithm.go, prunenulls.go).
+/// Fills in defaults. A forbidden null gets the default, too, or is removed without a default (apiextensions-apiserver
+/// pkg/apiserver/schema/defaulting: algorithm.go, prunenulls.go).
 pub(crate) fn default(value: &mut Value, schema: &Value) {
     match value {
         Value::Object(map) => {
@@ -98,7 +98,7 @@ fn item(value: &mut Value, schema: &Value) {
     default(value, schema);
 }
 
-/// Whether a value is a null that its schema does not allow. Where there is no schema anything is allowed.
+/// Whether a value is a null that its schema forbids. Without a schema any value is allowed.
 fn is_forbidden_null(value: &Value, schema: &Value) -> bool {
     value.is_null() && schema.is_object() && schema["nullable"] != true
 }

@@ -48,7 +48,7 @@ struct Judge<'s> {
     /// How deep within alternatives the value is judged, and how often that was.
     within: usize,
     alternatives: usize,
-    /// By the address of the list.
+    /// The allowed words of an enum, by the address of its list.
     words: HashMap<*const Value, HashSet<String>>,
 }
 
@@ -258,7 +258,7 @@ fn type_of(value: &Value) -> &'static str {
 /// Whether a number is a multiple of a factor, as far as fractions in binary can tell: 0.3 is one of 0.1 (K8s kube-openapi
 /// pkg/validation/validate/values.go `MultipleOf`).
 fn is_multiple(number: &Number, factor: &Value) -> bool {
-    /// Of the quotient (go-openapi/swag `IsFloat64AJSONInteger`).
+    /// Tolerance of the quotient (go-openapi/swag `IsFloat64AJSONInteger`).
     const TOLERANCE: f64 = 1e-9;
     if let (Some(number), Some(factor)) = (number.as_i64(), factor.as_i64()) {
         return number.checked_rem(factor) == Some(0);

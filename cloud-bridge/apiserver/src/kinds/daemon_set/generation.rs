@@ -39,7 +39,7 @@ fn tell(set: &mut Value, generation: i64) {
     }
 }
 
-/// Of a new DaemonSet: at least 1.
+/// Sets the generation of a new DaemonSet: at least 1.
 pub(super) fn create(set: &mut Value) {
     tell(set, of(set).max(1));
 }

@@ -6,7 +6,7 @@ use super::generation::{ANNOTATION, check};
 use super::{KIND, validate};
 use crate::resource::strategy::Strategy;
 
-/// With its defaults, after a change by a JSON merge patch.
+/// A DaemonSet with its defaults, changed by a JSON merge patch.
 fn filled(change: Value) -> Value {
     let mut value = json!({"metadata": {"name": "d", "namespace": "n"}, "spec": {
         "selector": {"matchLabels": {"app": "d"}},

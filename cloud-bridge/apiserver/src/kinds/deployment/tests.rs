@@ -10,7 +10,7 @@ fn deployment() -> Value {
         "template": {"metadata": {"labels": {"app": "d"}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}}})
 }
 
-/// With its defaults, after a change by a JSON merge patch.
+/// A Deployment with its defaults, changed by a JSON merge patch.
 fn filled(change: Value) -> Value {
     let mut value = deployment();
     json_patch::merge(&mut value, &change);

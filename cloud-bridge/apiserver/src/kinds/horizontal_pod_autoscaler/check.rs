@@ -22,7 +22,7 @@ pub(super) fn check<T: DeserializeOwned + Serialize>(given: &Value) -> Result<De
     decode::check::<T>(&autoscaler)
 }
 
-/// Makes an amount a text, and refuses what is none.
+/// Turns an amount into text, and refuses other values.
 pub(super) fn amount(value: &mut Value) -> Result<(), String> {
     if value.is_number() {
         *value = Value::String(value.to_string());

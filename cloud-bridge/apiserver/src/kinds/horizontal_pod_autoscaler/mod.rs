@@ -42,7 +42,7 @@ const AUTOSCALER: Kind = Kind {
     ..PLAIN
 };
 
-/// As it is stored.
+/// The stored form.
 pub(crate) static KIND: Kind = AUTOSCALER;
 
 /// The older version of the same objects. What it has no fields for travels in annotations.

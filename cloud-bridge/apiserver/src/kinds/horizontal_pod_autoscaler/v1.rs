@@ -56,7 +56,7 @@ pub(super) fn to_stored(autoscaler: &mut Value) {
     }
 }
 
-/// From the stored form to `v1`.
+/// Converts the stored form to `v1`.
 pub(super) fn to_served(autoscaler: &mut Value) {
     for name in ROUND_TRIP {
         take(autoscaler, name);
@@ -127,7 +127,7 @@ struct Holder<T> {
     value: T,
 }
 
-/// Makes the amount at a place a canonical text; false when it is none.
+/// Turns the amount at a place into canonical text; false if it is not an amount.
 fn amount(value: &mut Value) -> bool {
     let is = check::amount(value).is_ok();
     apimachinery::quantity::canonicalize(value);

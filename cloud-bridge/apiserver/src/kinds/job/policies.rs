@@ -12,7 +12,7 @@ use apimachinery::names;
 const ACTIONS: &[&str] = &["Count", "FailIndex", "FailJob", "Ignore"];
 const OPERATORS: &[&str] = &["In", "NotIn"];
 const STATUSES: &[&str] = &["False", "True", "Unknown"];
-/// Of rules in a policy, and of conditions in a rule.
+/// Maximum number of rules in a policy, and of conditions in a rule.
 const RULES_MAX: usize = 20;
 const EXIT_CODES_MAX: usize = 255;
 const INDEXES_MAX: usize = 64 * 1024;

@@ -9,7 +9,7 @@ use apimachinery::selector::selects;
 
 const UID: &str = "batch.kubernetes.io/controller-uid";
 const NAME: &str = "batch.kubernetes.io/job-name";
-/// From before labels had a domain.
+/// Labels from before they had a domain.
 const LEGACY_UID: &str = "controller-uid";
 const LEGACY_NAME: &str = "job-name";
 

@@ -10,7 +10,7 @@ use apimachinery::names;
 
 /// How many pods of an indexed Job may run, and how many of its indexes may fail.
 const INDEXED_MAX: i64 = 100_000;
-/// Beyond so many completions other limits hold.
+/// Above this number of completions, stricter limits hold.
 const COMPLETIONS_SOFT_LIMIT: i64 = 100_000;
 const HIGH_COMPLETIONS_MAX: i64 = 10_000;
 const MANAGED_BY_MAX: usize = 63;

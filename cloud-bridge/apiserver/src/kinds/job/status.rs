@@ -1,6 +1,6 @@
-//! What the status of a Job may say: whoever acts on the Job, clients rely on it
-//! (validateJobStatus of pkg/apis/batch/validation with the options of pkg/registry/batch/job/strategy.go). Most rules hold
-//! for what changes only: a change of the spec may have left the status behind.
+//! Validation of the status of a Job, on which clients rely, whatever controller acts on the Job (validateJobStatus of
+//! pkg/apis/batch/validation with the options of pkg/registry/batch/job/strategy.go). Most rules check changes only: a
+//! change of the spec may have made the status outdated.
 
 #[cfg(test)]
 mod tests;

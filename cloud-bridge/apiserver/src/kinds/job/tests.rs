@@ -6,7 +6,7 @@ use super::{KIND, update, validate};
 use crate::resource::strategy::Strategy;
 use apimachinery::field::FieldError;
 
-/// With its defaults, after a change by a JSON merge patch.
+/// A Job with its defaults, changed by a JSON merge patch.
 fn filled(change: Value) -> Value {
     let mut value = json!({"metadata": {"name": "j", "namespace": "n", "uid": "u"}, "spec": {
         "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i:1"}]}}}});
@@ -15,7 +15,7 @@ fn filled(change: Value) -> Value {
     value
 }
 
-/// As it is stored.
+/// A Job in its stored form.
 fn made(change: Value) -> Value {
     let mut job = filled(change);
     KIND.prepare_create(&mut job);

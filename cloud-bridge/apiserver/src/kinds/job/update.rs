@@ -35,7 +35,7 @@ fn completions(errors: &mut Errors, new: &Value, old: &Value) {
     }
 }
 
-/// Where pods go and what they get may change while there are none: the Job waits to start, or to go on.
+/// Scheduling and resources of the template may change while the Job has no pods: before it starts or resumes.
 fn template(errors: &mut Errors, new: &Value, old: &Value) {
     const PATH: &str = "spec.template";
     let (wanted, was) = (&new["spec"]["template"], &old["spec"]["template"]);

@@ -14,7 +14,7 @@ const FILE_MODE: i64 = 0o644;
 pub(crate) fn pod(pod: &mut Value) {
     let Some(spec) = pod.get_mut("spec").filter(|s| s.is_object()) else { return };
     pod_spec(spec);
-    // A template has none of these: they come with the pod that is made of it.
+    // Not in a template: these defaults are set in the pod that is made of it.
     set_default(spec, "enableServiceLinks", true);
     let host_network = flag(spec, "hostNetwork");
     for list in ["containers", "initContainers", "ephemeralContainers"] {

@@ -47,7 +47,8 @@ pub(super) fn cluster_role_binding_update(new: &Value, old: &Value) -> Vec<Field
     changed(new, old, cluster_role_binding(new))
 }
 
-/// Who may bind one role may not turn the binding to another: it is made anew for that.
+/// The role of a binding cannot change, since the right to bind one role is not a right to bind another: delete and
+/// create the binding.
 fn changed(new: &Value, old: &Value, mut errors: Errors) -> Errors {
     let (new, old) = (&new["roleRef"], &old["roleRef"]);
     if new != old {

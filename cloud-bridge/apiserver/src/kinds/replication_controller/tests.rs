@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{KIND, validate};
 use crate::resource::strategy::Strategy;
 
-/// With its defaults, after a change by a JSON merge patch.
+/// A ReplicationController with its defaults, changed by a JSON merge patch.
 fn filled(change: Value) -> Value {
     let mut value = json!({"metadata": {"name": "r", "namespace": "n"}, "spec": {
         "template": {"metadata": {"labels": {"app": "r"}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}}});

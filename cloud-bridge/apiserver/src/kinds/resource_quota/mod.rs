@@ -1,5 +1,5 @@
-//! ResourceQuotas: how much the objects of a namespace may take together. Creations are charged to them
-//! (`admission/resource_quota`); what objects free is counted anew (`controllers/resource_quota.rs`).
+//! ResourceQuotas: how much the objects of a namespace may use together. Creations are charged by admission
+//! (`admission/resource_quota`); the controller recounts after deletions (`controllers/resource_quota.rs`).
 
 mod table;
 #[cfg(test)]

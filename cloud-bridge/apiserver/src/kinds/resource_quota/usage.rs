@@ -40,7 +40,7 @@ pub(crate) fn takes(resource: &str, name: &str) -> bool {
     }
 }
 
-/// A resource of somebody else's domain.
+/// Whether this is an extended resource: its domain is not Kubernetes'.
 fn extended(name: &str) -> bool {
     name.contains('/') && (!name.contains("kubernetes.io/") || name.starts_with("deviceclass.resource.kubernetes.io/"))
 }
@@ -67,7 +67,7 @@ pub(crate) fn usage(resource: &str, object: &Value, now: Timestamp) -> Amounts {
     used
 }
 
-/// A pod that has ended takes nothing, nor one that should be gone by now.
+/// Whether a pod uses quota: not after it has ended or its deletion time has passed.
 pub(crate) fn pod_counts(pod: &Value, now: Timestamp) -> bool {
     if matches!(text(&pod["status"], "phase"), "Failed" | "Succeeded") {
         return false;

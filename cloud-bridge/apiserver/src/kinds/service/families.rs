@@ -18,7 +18,7 @@ const SINGLE: &str = "SingleStack";
 const REQUIRED: &str = "RequireDualStack";
 const POLICY: &str = "spec.ipFamilyPolicy";
 
-/// Chooses what is left out, or says what is wrong with what is not. For Services that are no ExternalName.
+/// Chooses the families that are left out and checks those that are given. Not for ExternalName Services.
 pub(super) fn choose(service: &mut Value) -> Vec<FieldError> {
     let spec = &service["spec"];
     let alone = text(spec, "clusterIP") == "None" && spec["selector"].as_object().is_none_or(|all| all.is_empty());
@@ -35,7 +35,7 @@ pub(super) fn choose(service: &mut Value) -> Vec<FieldError> {
         errors = agreement(spec, &mut families, &policy);
     }
     if errors.is_empty() && alone {
-        // Whoever writes its slices may write those of any family.
+        // The endpoints of a Service without a selector may be of any family.
         if families.is_empty() {
             families.push(OURS.to_owned());
         }
@@ -135,7 +135,7 @@ fn agreement(spec: &Value, families: &mut Vec<String>, policy: &str) -> Errors {
                 let detail = format!("{family} is not configured on this cluster");
                 errors.push(FieldError::invalid(format!("spec.clusterIPs[{i}]"), &spec["clusterIPs"], &detail));
             }
-            // It has none: headless.
+            // Headless.
             None => {}
         }
     }

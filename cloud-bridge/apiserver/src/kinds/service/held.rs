@@ -24,7 +24,7 @@ pub(crate) struct Held(Arc<Mutex<Taken>>);
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     addresses: BTreeMap<Ipv4Addr, BTreeSet<ObjectKey>>,
-    /// By number and protocol.
+    /// Holders by port number and protocol.
     ports: BTreeMap<(i64, String), BTreeSet<ObjectKey>>,
 }
 
@@ -70,12 +70,12 @@ impl Taken {
         }
     }
 
-    /// Whether anybody but `own` has the address.
+    /// Whether a Service other than `own` has the address.
     pub(crate) fn has_address(&self, address: Ipv4Addr, own: &ObjectKey) -> bool {
         self.addresses.get(&address).is_some_and(|holders| holders.iter().any(|holder| holder != own))
     }
 
-    /// Whether anybody but `own` has the port of this protocol, or of any.
+    /// Whether a Service other than `own` has the port of this protocol, or of any.
     pub(super) fn has_port(&self, port: i64, protocol: Option<&str>, own: &ObjectKey) -> bool {
         let mut all = self.ports.range((port, String::new())..).take_while(|((number, _), _)| *number == port);
         all.any(|((_, of), holders)| {

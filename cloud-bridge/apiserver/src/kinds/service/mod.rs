@@ -60,8 +60,8 @@ pub(crate) static KIND: Kind = Kind {
 static KEYS: Type = Type { fields: &[META, object("spec", &SPEC), object("status", &CONDITIONS)] };
 static SPEC: Type = Type { fields: &[by_all("ports", &["port", "protocol"])] };
 
-/// As its type says, but for a condition without a time: of these nobody looks at the rules here
-/// (K8s pkg/apis/core/validation `ValidateServiceStatusUpdate`), and Go's zero time is null.
+/// Checks the type, except a condition without a time: this field is not validated here (K8s pkg/apis/core/validation
+/// `ValidateServiceStatusUpdate`), and Go's zero time is null.
 fn check(service: &Value) -> Result<Decoded, String> {
     let timeless = |one: &&Value| one.is_object() && one["lastTransitionTime"].is_null();
     let all = || items(&service["status"], "conditions").iter();

@@ -68,7 +68,7 @@ pub(crate) fn allocate(taken: &Taken, resource: &Resource, service: &mut Value) 
     if wrong.is_empty() { Ok(()) } else { Err(ApiError::invalid(resource, meta::text(service, "name"), &wrong)) }
 }
 
-/// The same for an update. What a Service had nobody else has.
+/// Allocates node ports for an update. Ports that the Service already had are free of conflicts.
 pub(crate) fn update(taken: &Taken, resource: &Resource, new: &mut Value, old: &Value) -> ApiResult<()> {
     if has_all(&new["spec"], &old["spec"]) { Ok(()) } else { allocate(taken, resource, new) }
 }
@@ -88,7 +88,8 @@ pub(super) fn held(spec: &Value) -> impl Iterator<Item = (String, i64)> {
     ports.chain(check.map(|port| ("TCP".to_owned(), port)))
 }
 
-/// What an update leaves out was given before and stays; what its new type has no use for goes, unless somebody asks for it.
+/// Keeps the allocated fields that an update leaves out; fields that the new type does not need go, unless the update
+/// sets them.
 pub(super) fn inherit(new: &mut Value, old: &Value) {
     let (had, wants) = (needs(&old["spec"]), needs(&new["spec"]));
     let mut used: BTreeSet<i64> = items(&new["spec"], "ports").iter().filter_map(asked).collect();

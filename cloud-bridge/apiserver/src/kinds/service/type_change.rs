@@ -1,5 +1,5 @@
-//! What a Service loses that becomes one of another type: what it got for its old one and nobody has changed
-//! (K8s pkg/registry/core/service/strategy.go `dropTypeDependentFields`). Node ports: `node_port.rs`.
+//! Fields that a Service loses when its type changes: those allocated for the old type, if unchanged (K8s
+//! pkg/registry/core/service/strategy.go `dropTypeDependentFields`). Node ports: `node_port.rs`.
 
 use edge_protocol::json::SetField;
 use serde_json::{Value, json};

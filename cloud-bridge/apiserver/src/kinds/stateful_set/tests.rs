@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{KIND, claims, validate};
 use crate::resource::strategy::Strategy;
 
-/// With its defaults, after a change by a JSON merge patch.
+/// A StatefulSet with its defaults, changed by a JSON merge patch.
 fn filled(change: Value) -> Value {
     let mut value = json!({"metadata": {"name": "s", "namespace": "n"}, "spec": {
         "serviceName": "s", "selector": {"matchLabels": {"app": "s"}},

@@ -58,7 +58,7 @@ pub(super) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// In which order and how many.
+/// Checks the order and the number of pods.
 fn scaling(errors: &mut Errors, spec: &Value) {
     let policy = text(spec, "podManagementPolicy");
     if !["OrderedReady", "Parallel"].contains(&policy) {

@@ -18,7 +18,7 @@ pub(super) fn claim(claim: &Value) -> Vec<String> {
     told
 }
 
-/// Sizes of a claim's spec at `path` that are no whole number of bytes.
+/// Warnings for sizes of a claim's spec at `path` that are not a whole number of bytes.
 pub(crate) fn fractions(path: &str, spec: &Value) -> impl Iterator<Item = String> {
     let of = |list: &str| fraction(&format!("{path}.resources.{list}"), &spec["resources"][list], "storage");
     [of("requests"), of("limits")].into_iter().flatten()

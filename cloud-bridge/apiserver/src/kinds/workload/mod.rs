@@ -21,7 +21,7 @@ pub(super) static KEYS: Type = Type { fields: &[META, object("spec", &SPEC), obj
 /// How lists of its spec merge.
 pub(super) static SPEC: Type = Type { fields: &[object("template", &template::KEYS)] };
 
-/// The typed check. The type has an empty selector where there is none, which is refused in other words.
+/// Checks the type. The type turns a missing selector into an empty one, whose refusal has another message.
 pub(super) fn check<T: DeserializeOwned + Serialize>(value: &Value) -> Result<Decoded, String> {
     let mut decoded = decode::check::<T>(value)?;
     if let Some(spec) = decoded.value.get_mut("spec")

@@ -29,8 +29,8 @@ pub(super) struct Body {
 /// Reads the body of the request.
 ///
 /// # Errors
-/// 400 for a body that is no such object, 413 for one that is too large to be applied, 500 for fields that the kind does
-/// not have: as the API server answers them, whatever field validation is asked for.
+/// As the API server answers whatever field validation the client asks for: 400 for a body that is not such an object,
+/// 413 for one that is too large to apply, 500 for fields that the kind does not have.
 pub(super) fn read(ctx: &Context<'_>, body: &Bytes) -> ApiResult<Body> {
     let refuse = |why: &str| match why {
         TOO_MANY => too_large("values"),

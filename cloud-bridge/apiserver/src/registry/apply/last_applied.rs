@@ -16,7 +16,7 @@ pub(super) const MANAGER: &str = "kubectl";
 /// What all annotations of an object may take.
 const ANNOTATIONS_MAX: usize = 256 * 1024;
 
-/// The fields that client-side apply set and nobody changed since: kubectl may take them over without a conflict.
+/// The fields that client-side apply set and that are unchanged since: kubectl may take them over without a conflict.
 pub(super) fn unchanged(ctx: &Context<'_>, live: &Value) -> Option<FieldSet> {
     let text = live["metadata"]["annotations"][ANNOTATION].as_str()?;
     let last = ctx.checked(serde_json::from_str(text).ok()?).ok()?.value;

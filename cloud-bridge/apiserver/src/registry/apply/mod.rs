@@ -26,7 +26,7 @@ use apimachinery::field::FieldError;
 use apimachinery::meta;
 use body::Body;
 
-/// The owner of what was there before an object that nobody tracked was applied.
+/// Manager that owns the fields of an untracked object when it is first applied.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 /// PATCH with `application/apply-patch+yaml`.
@@ -46,7 +46,7 @@ pub(crate) fn draft(ctx: &mut Context<'_>, body: &Bytes, current: Option<&Arc<St
     }
     ctx.match_namespace(&mut applied)?;
     let resource = Arc::clone(&ctx.resource);
-    // Structures that are always there are nobody's wish.
+    // Structures that are always present were not chosen by the client.
     if let Some(map) = applied.as_object_mut() {
         let always = |name: &str| resource.rules().structures.contains(&name);
         map.retain(|name, value| !always(name) || value.as_object().is_none_or(|fields| !fields.is_empty()));
@@ -105,7 +105,7 @@ pub(crate) fn part(ctx: &Context<'_>, live: &Value, applied: &Value) -> ApiResul
     Ok((merged, entries.write()))
 }
 
-/// Refuses an object that is meant by its uid and has gone: it is not made anew (apiserver endpoints/handlers/patch.go,
+/// Refuses to create an object whose uid is given: that object is gone (apiserver endpoints/handlers/patch.go,
 /// `applyPatch`).
 fn not_recreated(resource: &Resource, name: &str, applied: &Value) -> ApiResult<()> {
     match meta::text(applied, "uid") {
@@ -140,7 +140,7 @@ fn laid_over(ctx: &Context<'_>, live: &Value, applied: &Value, set: FieldSet) ->
     Ok((merged, entries))
 }
 
-/// Who owns what of the live object. All that is in one that nobody tracked is one update.
+/// The field owners of the live object. All fields of an untracked object count as one update.
 fn tracked(ctx: &Context<'_>, live: &Value) -> Result<Entries, TooManyFields> {
     let entries = Entries::read(&live["metadata"]["managedFields"])?.unwrap_or_default();
     if !entries.0.is_empty() {

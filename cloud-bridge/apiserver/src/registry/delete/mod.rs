@@ -26,8 +26,8 @@ use apimachinery::meta;
 
 /// What is deleted at a time while requests wait.
 const SLICE: Most = Most { items: 100, bytes: 64 << 10 };
-/// Bytes of deleted objects that an answer shows. Of more it says that they are deleted: no client reads the list, and nobody
-/// counts what it keeps until then.
+/// Maximum total size of the deleted objects that an answer shows, in bytes. Above it the answer only says that they
+/// are deleted: no client reads the list, and its memory is charged to no client.
 const SHOWN: usize = 128 << 10;
 
 /// What became of the object.
@@ -139,7 +139,7 @@ impl Shown {
 fn remove_slice(ctx: &Context<'_>, slice: &[Arc<Stored>], options: &Options) -> ApiResult<()> {
     let mut store = ctx.inner.store();
     for stored in slice {
-        // Somebody may have removed it meanwhile, and made another of that name.
+        // Another client may have deleted it and created one of the same name.
         let Some(current) = store.get(&ctx.resource.storage, &stored.key)? else { continue };
         if meta::text(current.head(), "uid") != meta::text(stored.head(), "uid") {
             continue;

@@ -63,7 +63,7 @@ impl Owner {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Entry {
     pub(crate) owner: Owner,
-    /// In RFC 3339; empty where a client left it out.
+    /// RFC 3339; empty if a client left it out.
     time: String,
     pub(crate) set: FieldSet,
 }
@@ -73,7 +73,7 @@ pub(crate) struct Entry {
 pub(crate) struct Entries(pub(crate) Vec<Entry>);
 
 impl Entries {
-    /// Reads `managedFields`; `None` where they are none, or break a rule.
+    /// Reads `managedFields`; `None` if they are malformed or break a rule.
     ///
     /// # Errors
     /// More fields than the budget allows.
@@ -104,7 +104,7 @@ impl Entries {
         Ok(Some(entries))
     }
 
-    /// The entries as they are stored, in the order of Kubernetes; null when there are none.
+    /// The entries in stored form, in the order of Kubernetes; null if empty.
     pub(crate) fn write(mut self) -> Value {
         self.0.retain(|entry| !entry.set.is_empty());
         self.0.sort_by(|a, b| {
@@ -133,7 +133,7 @@ impl Entries {
         Some(self.0.remove(at))
     }
 
-    /// Nobody owns these fields any more.
+    /// Removes all owners of these fields.
     pub(crate) fn disown(&mut self, fields: &FieldSet) {
         if fields.is_empty() {
             return;

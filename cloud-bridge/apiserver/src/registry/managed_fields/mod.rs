@@ -19,7 +19,7 @@ use entries::{Entries, Operation, Owner};
 /// How long the name of a manager may be, in bytes.
 pub(crate) const MANAGER_MAX: usize = 128;
 
-/// Metadata that nobody owns: the server's, or what tells the object from others (stripmeta.go).
+/// Metadata without an owner: fields of the server, or fields that identify the object (stripmeta.go).
 static STRIPPED: LazyLock<FieldSet> = LazyLock::new(|| {
     let names =
         ["creationTimestamp", "generation", "managedFields", "name", "namespace", "resourceVersion", "selfLink", "uid"];
@@ -29,7 +29,7 @@ static STRIPPED: LazyLock<FieldSet> = LazyLock::new(|| {
     FieldSet::decode(&set, &mut Budget::default()).ok().flatten().unwrap_or_default()
 });
 
-/// Who writes, as managedFields name it.
+/// The writer, as managedFields name it.
 #[derive(Debug, Clone)]
 pub(crate) struct Writer {
     manager: String,
@@ -100,7 +100,7 @@ pub(crate) fn updated(ctx: &Context<'_>, sent: &Value, new: &Value, old: &Value)
     let given = given.filter(|entries| !entries.0.is_empty());
     let entries = given.map_or_else(|| Entries::read(live), |given| Ok(Some(given)));
     match entries {
-        // An object that nobody tracks is tracked from its first apply on (skipnonapplied.go).
+        // An untracked object is tracked from its first apply on (skipnonapplied.go).
         Ok(Some(entries)) if !entries.0.is_empty() => updated_by(ctx, entries, new, old).unwrap_or_default(),
         _ => Value::Null,
     }
@@ -126,8 +126,8 @@ fn updated_by(ctx: &Context<'_>, mut entries: Entries, new: &Value, old: &Value)
     Ok(entries.write())
 }
 
-/// The part of a set that a writer may own: neither metadata of the server nor what the request cannot write
-/// (`GetResetFields` of the kinds' strategies).
+/// The part of a set that a writer may own: without the server's metadata and without fields that the request cannot
+/// write (`GetResetFields` of the kinds' strategies).
 pub(crate) fn ownable(ctx: &Context<'_>, set: FieldSet) -> FieldSet {
     let mut set = set.difference(&STRIPPED);
     match ctx.path.subresource.as_str() {

@@ -1,4 +1,4 @@
-//! Reviews of what somebody may do, answered by the authorizers that decide on requests
+//! Access reviews, answered by the authorizers that decide on requests
 //! (K8s pkg/registry/authorization, pkg/apis/authorization/validation).
 
 use edge_protocol::json::SetField;

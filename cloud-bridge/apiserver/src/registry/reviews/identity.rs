@@ -1,4 +1,4 @@
-//! TokenReviews and SelfSubjectReviews: who somebody is.
+//! TokenReviews and SelfSubjectReviews: the identity of a user.
 
 use edge_protocol::json::SetField;
 use jiff::Timestamp;

@@ -19,7 +19,7 @@ use crate::resource::typed;
 use crate::state::Inner;
 use apimachinery::user::UserInfo;
 
-/// The largest review. Whoever has a token may send some of them, and a token or an attribute is no long text.
+/// Maximum size of a review, in bytes. Any client with a token may send one; tokens and attributes are short.
 pub(crate) const BODY_MAX: usize = 64 * 1024;
 
 const LOCAL: &str = "localsubjectaccessreviews";
@@ -37,7 +37,7 @@ pub(crate) fn is(path: &ResourcePath) -> bool {
     known && path.version == "v1"
 }
 
-/// The answer to a review; `None` when the path is no review.
+/// Answers a review; `None` if the path is not a review.
 pub(crate) fn answer(
     inner: &Inner,
     user: &UserInfo,

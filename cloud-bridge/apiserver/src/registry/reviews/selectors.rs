@@ -36,7 +36,7 @@ pub(super) fn rules(errors: &mut Errors, attributes: &Value) {
     }
 }
 
-/// Operators that nobody knows are no error: a newer client may.
+/// Unknown operators are not an error: a newer client may know more.
 fn requirement(errors: &mut Errors, path: &str, requirement: &Value, labels: bool) {
     let (key, values) = (text(requirement, "key"), items(requirement, "values"));
     let at = format!("{path}.values");
@@ -77,7 +77,7 @@ fn fields(selector: &Value) -> Read {
             .map_or_else(|_| Read::default(), |parsed| Read { some: true, all: true, node: node(parsed) });
     }
     let list = items(selector, "requirements");
-    // Neither several values nor none are known to field selectors.
+    // Field selectors support exactly one value.
     let known = |one: &&Value| matches!(text(one, "operator"), "In" | "NotIn") && items(one, "values").len() == 1;
     let readable: Vec<&Value> = list.iter().filter(known).collect();
     let node = readable.iter().find(|one| text(one, "key") == NODE && text(one, "operator") == "In");

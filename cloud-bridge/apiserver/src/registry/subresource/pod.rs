@@ -116,8 +116,7 @@ fn names(spec: &Value, list: &str) -> Vec<String> {
     items.into_iter().flatten().filter_map(|c| c["name"].as_str()).map(str::to_owned).collect()
 }
 
-/// Checks the query of `pods/NAME/log` and finds the node; `None` for a pod that has none yet, whose log is
-/// empty.
+/// Checks the query of `pods/NAME/log` and finds the node; `None` for an unscheduled pod, whose log is empty.
 pub(crate) fn log_request(ctx: &Context<'_>) -> ApiResult<Option<(PodOnNode, LogOptions)>> {
     let store = ctx.store();
     let current = ctx.current(&store)?;

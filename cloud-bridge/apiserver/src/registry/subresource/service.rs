@@ -57,7 +57,7 @@ fn choices(endpoints: &Value, port: &str) -> Vec<(String, String, u16)> {
         let named = items(subset, "ports").iter().find(|one| text(one, "name") == port);
         let number = named.and_then(|one| integer(one, "port")).and_then(|number| u16::try_from(number).ok());
         let Some(number) = number.filter(|number| *number > 0) else { continue };
-        // What is no pod is asked by nobody here: it may be anything, anywhere.
+        // Only pods are asked: another address may be anything, anywhere.
         let pods = items(subset, "addresses").iter().filter(|address| text(&address["targetRef"], "kind") == "Pod");
         choices.extend(
             pods.map(|address| {

@@ -43,7 +43,7 @@ fn added(pod: Pod<'_>, allowed: &[&str]) -> Option<String> {
     (!adding.is_empty()).then(shown)
 }
 
-/// None beyond those that containers have anyway.
+/// Allows only the capabilities that containers have by default.
 pub(super) fn baseline(pod: Pod<'_>) -> Option<Violation> {
     Violation::new("non-default capabilities", added(pod, DEFAULT)?)
 }

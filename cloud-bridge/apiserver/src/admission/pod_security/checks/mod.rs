@@ -32,7 +32,7 @@ const fn stricter(id: &'static str, instead_of: &'static str, versions: &'static
     Check { id, versions, instead_of }
 }
 
-/// In the order of Kubernetes' messages: by id.
+/// Checks of the baseline level, sorted by id like Kubernetes' messages.
 static BASELINE: &[Check] = &[
     check("appArmorProfile", &[(0, profiles::app_armor)]),
     check("capabilities_baseline", &[(0, capabilities::baseline)]),

@@ -11,12 +11,12 @@ use apimachinery::json::{present, text, text_entries};
 /// Types that are allowed, of both kinds of profile.
 const TYPES: [&str; 2] = ["RuntimeDefault", "Localhost"];
 
-/// Type of the profile in a security context; `None` where there is no profile.
+/// Type of the profile in a security context; `None` without a profile.
 fn profile<'a>(object: &'a Value, field: &str) -> Option<&'a str> {
     present(&object["securityContext"], field).map(|profile| text(profile, "type"))
 }
 
-/// Who sets a type that is not allowed, and which ones.
+/// Returns the pod and containers that set a forbidden type, in words, and the types they set.
 fn explicit<'a>(pod: Pod<'a>, field: &str) -> (Option<String>, BTreeSet<&'a str>) {
     let wrong = |object: &'a Value| profile(object, field).filter(|kind| !TYPES.contains(kind));
     let of_pod = wrong(&pod["spec"]);

@@ -26,7 +26,7 @@ const ALLOWED: [&str; 9] = [
     "secret",
 ];
 
-/// In the order in which Kubernetes looks for them.
+/// Volume types, in the order in which Kubernetes looks for them.
 const NAMED: [&str; 21] = [
     "hostPath",
     "gcePersistentDisk",

@@ -10,7 +10,7 @@ pub(super) type Pod<'a> = &'a Value;
 /// What a pod does that a standard forbids.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::admission::pod_security) struct Violation {
-    /// In few words.
+    /// Short reason, such as "privileged".
     pub(in crate::admission::pod_security) reason: String,
     /// Which containers, volumes and values.
     pub(super) detail: String,
@@ -52,7 +52,7 @@ pub(super) fn named(containers: &[&str]) -> String {
     format!("{} {}", plural("container", containers.len()), quoted(containers))
 }
 
-/// Who sets something: the pod, containers or both; `None` for nobody.
+/// Names what sets a field: the pod, containers or both; `None` if neither does.
 pub(super) fn setters(pod: bool, containers: &[&str]) -> Option<String> {
     let containers = (!containers.is_empty()).then(|| named(containers));
     match (pod, containers) {

@@ -89,14 +89,14 @@ const ALWAYS: [(&str, &str); 6] = [
     ("containerResource", "currentAverageValue"),
 ];
 
-/// The metrics of an annotation as the spec has them; `None` if they are none.
+/// Converts the metrics of an annotation to those of the spec; `None` if they are malformed.
 pub(super) fn specs_to_stored(given: &Value) -> Option<Vec<Value>> {
     let mut metrics = given.as_array()?.iter().map(|metric| stored(metric, wanted)).collect::<Option<Vec<_>>>()?;
     metrics.iter_mut().for_each(target_types);
     typed::<Vec<v2::MetricSpec>>(&Value::from(metrics.clone())).then_some(metrics)
 }
 
-/// The metrics of an annotation as the status has them; `None` if they are none.
+/// Converts the metrics of an annotation to those of the status; `None` if they are malformed.
 pub(super) fn statuses_to_stored(given: &Value) -> Option<Vec<Value>> {
     let metrics = given.as_array()?.iter().map(|metric| stored(metric, measured)).collect::<Option<Vec<_>>>()?;
     typed::<Vec<v2::MetricStatus>>(&Value::from(metrics.clone())).then_some(metrics)

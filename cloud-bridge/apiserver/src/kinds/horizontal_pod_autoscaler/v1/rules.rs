@@ -20,7 +20,7 @@ const FIELDS: [(&str, &str); 9] = [
     ("tolerance", "Tolerance"),
 ];
 
-/// The behavior of an annotation; `None` if it is none, or says nothing.
+/// Converts the behavior of an annotation; `None` if it is malformed or empty.
 pub(super) fn to_stored(given: &Value) -> Option<Value> {
     let mut behavior = renamed(given, |name| {
         FIELDS.iter().find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(field, _)| *field)

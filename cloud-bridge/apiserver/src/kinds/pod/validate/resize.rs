@@ -1,5 +1,5 @@
 //! The `resize` subresource of a pod: cpu and memory of its containers may change, and nothing else.
-//! As `ValidatePodResize` of pkg/apis/core/validation.
+//! Follows `ValidatePodResize` of pkg/apis/core/validation.
 
 use edge_protocol::json::SetField;
 use serde_json::{Map, Value};

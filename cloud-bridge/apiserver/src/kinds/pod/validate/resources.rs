@@ -138,7 +138,7 @@ pub(crate) fn container_name(errors: &mut Errors, path: &str, name: &str) {
 }
 
 fn claim_names(errors: &mut Errors, path: &str, resources: &Value, claims: &BTreeSet<&str>) {
-    // The names may be many, and the complaints, too: the first ones name them, if that is of use to anybody.
+    // Both names and errors may be many: only the first errors list the valid names.
     const TOLD: usize = 16;
     const NAMED: usize = 64;
     for (i, claim) in items(resources, "claims").iter().enumerate() {

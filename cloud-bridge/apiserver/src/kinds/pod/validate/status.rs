@@ -45,7 +45,7 @@ fn by_name(list: &[Value]) -> HashMap<&str, &Value> {
     list.iter().rev().map(|item| (text(item, "name"), item)).collect()
 }
 
-/// A container that has ended for good does not run again.
+/// Refuses that a terminated container that must not restart runs again.
 fn transitions(errors: &mut Errors, list: &str, containers: &[Value], status: (&Value, &Value), spec: &Value) {
     let (reported, declared) = (by_name(items(status.0, list)), by_name(containers));
     for (i, old) in items(status.1, list).iter().enumerate() {

@@ -14,7 +14,7 @@ use apimachinery::json::{entries, integer, items, present, text};
 use apimachinery::names;
 use apimachinery::quantity::Quantity;
 
-/// How many are told: whoever writes hundreds of names twice reads the first ones.
+/// Maximum number of warnings: a user with hundreds of duplicate names reads the first ones.
 const TOLD_MAX: usize = 32;
 
 const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
@@ -246,7 +246,7 @@ fn fractions(path: &str, amounts: &Value, told: &mut Vec<String>) {
     }
 }
 
-/// What is said of one amount that is no whole number of bytes.
+/// Warning about an amount that is not a whole number of bytes.
 pub(crate) fn fraction(path: &str, amounts: &Value, name: &str) -> Option<String> {
     let amount = present(amounts, name).and_then(Quantity::from_value).filter(|amount| !amount.is_integer())?;
     Some(format!("{path}[{name}]: fractional byte value \"{amount}\" is invalid, must be an integer"))

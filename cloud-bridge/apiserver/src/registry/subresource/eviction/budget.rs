@@ -21,7 +21,7 @@ pub(super) enum Refusal {
     Processing { budget: String },
     /// The budget itself is not as it should be.
     Broken { budget: String, why: &'static str },
-    /// As many pods are missing as may be.
+    /// The budget allows no further disruption.
     Spent { why: String },
 }
 
@@ -82,7 +82,7 @@ fn is_ready(pod: &Value) -> bool {
     condition(&pod["status"], "Ready").is_some_and(|ready| text(ready, "status") == "True")
 }
 
-/// A pod that is not ready is no loss: always, or while enough others are.
+/// Whether evicting an unready pod does not count: always, or while enough others are ready.
 fn spares_unhealthy(budget: &Value) -> bool {
     let number = |field: &str| integer(&budget["status"], field).unwrap_or_default();
     text(&budget["spec"], "unhealthyPodEvictionPolicy") == "AlwaysAllow"
