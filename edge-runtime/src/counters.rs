@@ -23,7 +23,7 @@ impl Counter {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    /// For the largest of many.
+    /// Keeps the maximum.
     pub fn at_least(&self, value: u64) {
         self.0.fetch_max(value, Ordering::Relaxed);
     }
@@ -38,11 +38,11 @@ pub static LINK_WELCOMES: Counter = Counter::new();
 /// Bytes of websocket messages, without TLS: objects, reports and what keeps the link up.
 pub static LINK_SENT_MESSAGES: Counter = Counter::new();
 pub static LINK_RECEIVED_MESSAGES: Counter = Counter::new();
-/// The same of streams: logs, exec, port-forward.
+/// Bytes of streams: logs, exec, port-forward.
 pub static LINK_SENT_STREAMS: Counter = Counter::new();
 pub static LINK_RECEIVED_STREAMS: Counter = Counter::new();
 
-/// Of the store, also when nothing was to be changed.
+/// Commits of the store, also those without a change.
 pub static COMMITS: Counter = Counter::new();
 /// Times that the medium was waited for.
 pub static SYNCS: Counter = Counter::new();
@@ -51,7 +51,7 @@ pub static SYNCS: Counter = Counter::new();
 pub static LOST_MONITOR: Counter = Counter::new();
 pub static LOST_DNS: Counter = Counter::new();
 pub static LOST_DEVICES: Counter = Counter::new();
-/// Process id of the monitor; 0 while there is none.
+/// Process id of the monitor; 0 without one.
 pub static MONITOR_PID: Counter = Counter::new();
 
 /// Results of probes: startup, readiness, liveness; each successful, failed, not made.

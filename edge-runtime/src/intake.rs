@@ -27,7 +27,7 @@ pub enum Applied {
     Gone(ObjectKey, String),
 }
 
-/// A batch that is in the store for good.
+/// A batch that is durably in the store.
 #[derive(Debug)]
 pub struct Batch {
     /// What to acknowledge.
@@ -119,8 +119,8 @@ fn is_ending(object: &Object) -> bool {
     object.digest.key.kind == "Pod" && object.body["metadata"]["deletionTimestamp"].is_string()
 }
 
-/// What the store has of this pod, with the deletion entered. Its digest is nobody's: a list brings the body again.
-/// None if there is nothing to stop.
+/// The stored state of this pod, with the deletion entered. Its digest is cleared, so that a list brings the body
+/// again. `None` if there is nothing to stop.
 fn ending(store: &Store, object: &Object) -> Option<(Object, Pod)> {
     let ObjectKey { kind, namespace, name } = &object.digest.key;
     let mut body = store.object(kind, namespace, name).ok().flatten()?;
@@ -171,8 +171,8 @@ fn readable(object: &Object) -> Result<Applied, String> {
 pub struct Recorded {
     pub pod: Pod,
     pub record: PodRecord,
-    /// Its object is not in the store any more: its tombstone was committed, perhaps just before the daemon died, so
-    /// that nobody has heard of it. The cloud will not say so again.
+    /// The object is no longer in the store: its tombstone was committed, perhaps just before the daemon died and
+    /// before any component was notified. The cloud does not repeat it.
     pub gone: bool,
 }
 
@@ -183,7 +183,7 @@ pub struct Restored {
     pub recorded: Vec<Recorded>,
     /// Pods that were sent and never had a turn.
     pub wanted: Vec<(Pod, Option<Refusal>)>,
-    /// Pods of which something runs, perhaps, but which nobody can attend to, by uid, and why: their row does not parse,
+    /// Pods that may be running but cannot be managed, by uid, with the reason: their row does not parse,
     /// or they have none in a store that [is incomplete](Store::is_incomplete), so that they may have ended long ago.
     pub kept: BTreeMap<String, String>,
     /// What else could not be read, for the log; the cloud sends it again, or it is lost.

@@ -152,7 +152,7 @@ impl Paths {
         Self::reserve_beside(&self.store())
     }
 
-    /// The same, for who knows the store alone.
+    /// Path of the reserve, for a caller that knows only the store.
     pub(crate) fn reserve_beside(store: &Path) -> PathBuf {
         store.with_file_name("reserve")
     }

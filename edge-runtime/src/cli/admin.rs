@@ -1,4 +1,5 @@
-//! Verbs of the program `edge-admin`, which stands beside this one: what only people need is no part of the daemon's text.
+//! Verbs of the program `edge-admin`, which is installed beside this one: the daemon's binary has no code that only
+//! people need.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;

@@ -1,4 +1,4 @@
-//! The pods that the node remembers, and which pod and container somebody means on the command line.
+//! The pods in the store, and which pod and container the command line names.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -50,11 +50,11 @@ pub(super) fn stored_pods(paths: &Paths) -> Result<Vec<PodRecord>, CliError> {
     Ok(records)
 }
 
-/// The pod (`POD` or `NAMESPACE/POD`) and the name of its container, from the store: what was not said must be without
-/// doubt.
+/// The pod (`POD` or `NAMESPACE/POD`) and the name of its container, from the store. A part that is left out must be
+/// unambiguous.
 ///
 /// # Errors
-/// There is none, or more than one.
+/// No pod or container matches, or more than one.
 pub(super) fn container(given: &Given, paths: &Paths) -> Result<(PodRecord, String), CliError> {
     let (operand, namespace) = (given.operand()?, given.one::<String>("namespace")?);
     let (namespace, wanted) = match operand.split_once('/') {

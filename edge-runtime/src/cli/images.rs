@@ -67,7 +67,7 @@ fn sweep(how: &str) -> Result<Sweep, CliError> {
 }
 
 fn list(paths: &Paths) -> Result<Vec<ImageRecord>, CliError> {
-    // A look must not make a node where there is none.
+    // Listing must not create a node's state where there is none.
     match find::has_run(paths)? {
         true => Ok(Store::open_shared(&paths.store())?.images()?),
         false => Ok(Vec::new()),

@@ -40,7 +40,7 @@ pub use admin::VERBS as ADMIN_VERBS;
 /// Most of what is read: a few pull secrets, the looks and questions of all pods.
 const LONGEST: u64 = 4 << 20;
 
-/// In the order of `--help`; helpers last.
+/// All verbs, in the order of `--help`; helpers last.
 pub const VERBS: &[Verb] = &[
     run::VERB,
     status::VERB,
@@ -137,7 +137,7 @@ const NO_READER: u8 = 128 + 13;
 /// A line on standard output.
 ///
 /// # Errors
-/// It cannot be written. That nobody reads any more, as after `head`, is no failure that somebody has to be told of.
+/// Standard output cannot be written. A closed pipe, as after `head`, is not an error.
 pub fn print(text: &str) -> Result<(), CliError> {
     match writeln!(std::io::stdout(), "{text}") {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Err(CliError::Exit(NO_READER)),
@@ -209,7 +209,7 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<(), CliError> {
 /// Runs one of the verbs of a program beside this one, of which `args` begins with the name.
 ///
 /// # Errors
-/// As [`dispatch`].
+/// Same as [`dispatch`].
 pub fn dispatch_among(verbs: &'static [Verb], args: &[OsString]) -> Result<(), CliError> {
     let args = verb_first(args.to_vec());
     let see = |why: String| CliError::Usage(format!("{why}; see {} --help", program()));
@@ -236,8 +236,8 @@ fn run_verb(verb: &'static Verb, rest: &[OsString]) -> Result<(), CliError> {
     if !matches!(verb.name, "as-container" | "userns") {
         keep_memory_here();
     }
-    // Helpers that hold what others decide the size of. Pods would miss names sooner than a walk or a pull, and their
-    // server's memory is bounded.
+    // Helpers whose memory use others decide. Losing a walk or a pull is better than losing DNS, and the DNS server's
+    // memory is bounded.
     match verb.name {
         "copy" | "import" | "look" | "own" | "pull" | "sweep" | "usage" => oom::go_first(),
         "dns" => oom::give_up_protection(),

@@ -66,7 +66,7 @@ fn run(given: Given) -> Result<(), CliError> {
 /// Whether a process is a helper of this node. One that a daemon began to start before it was killed has no socket yet by which
 /// it is told to end, and one that works for a daemon goes on without it.
 fn is_helper(program: &Path, words: &[&[u8]], paths: &Paths) -> bool {
-    // Verbs, and a flag that people do not use where the verb is theirs, too.
+    // Verbs, each with a flag that only the daemon uses if people use the verb, too.
     const HELPERS: [(&str, &str); 7] = [
         ("dns", ""),
         ("copy", ""),

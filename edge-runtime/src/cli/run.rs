@@ -39,11 +39,11 @@ pub(super) const VERB: Verb = Verb {
 fn run(given: Given) -> Result<(), CliError> {
     let (paths, shown) = (given.paths()?, given.has("print-config"));
     let file = given.path("config").unwrap_or_else(|| paths.config_file());
-    // A damaged one is no reason not to run the pods that are known.
+    // A damaged identity must not keep the known pods from running.
     let (identity, damage) = Identity::load(&paths).map_or_else(|error| (None, Some(error)), |known| (known, None));
     let joined = identity.as_ref().map(|identity| identity.node.clone());
     let overrides = Overrides { node_name: given.one("node")?, joined };
-    // Whoever asks to see it is told of a key that is wrong; a node runs, though its program was perhaps rolled back.
+    // `--print-config` fails on a wrong key; a node runs nevertheless, since its program may have been rolled back.
     let (typed, left_out) =
         if shown { ConfigFile::read(&file).map(|typed| (typed, Vec::new())) } else { ConfigFile::read_lenient(&file) }?;
     let printed = shown.then(|| typed.clone());
@@ -101,7 +101,7 @@ fn check_devices(typed: &Value, file: &Path) -> Result<io::Result<(Value, Vec<St
     }
 }
 
-/// The section with its defaults, for whoever asks to see it: told of a key that nobody knows, too.
+/// Fills in the defaults of the section for `--print-config`: an unknown key is an error.
 fn fill_devices(typed: &Value, file: &Path) -> Result<Value, CliError> {
     match check_devices(typed, file)? {
         Ok((filled, unknown)) if unknown.is_empty() => Ok(filled),
@@ -114,14 +114,15 @@ fn wrong_devices(file: &Path, why: &str) -> CliError {
     CliError::Failed(format!("config file {}, key {why}", file.display()))
 }
 
-/// glibc keeps blocks that were freed for the next requests of their size (seven of each size and thread), and makes room
-/// for rather large ones among the small ones. After fifty pods have come and gone each of these holds a page of what they
-/// needed, 0.8 MB in all. glibc reads this before the program begins and never again (its manual, Memory Allocation
-/// Tunables), so the process begins again, once. What it starts inherits it: the monitor and the helpers need little, too.
-/// OCI runtimes do not: they are to be fast.
+/// Settings of glibc's allocator. By default glibc keeps freed blocks for the next requests of their size (seven of
+/// each size and thread), and puts rather large blocks among the small ones. After fifty pods have come and gone each
+/// of these holds a page of theirs, 0.8 MB in all. glibc reads the variable only when a program starts (its manual,
+/// Memory Allocation Tunables), so the process executes itself once more. Child processes inherit it: the monitor and
+/// the helpers need little memory, too. OCI runtimes do not inherit it: they must be fast.
 const TUNABLES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0:glibc.malloc.mmap_threshold=32768");
 
-/// Comes back only where that is not needed or fails. Whoever has set the variable has their way.
+/// Executes the process again with the setting; returns only if that is not needed or fails. A value that the user has
+/// set stays.
 fn tune_allocator() -> Option<io::Error> {
     if cfg!(not(target_env = "gnu")) || std::env::var_os(TUNABLES.0).is_some() {
         return None;
@@ -139,8 +140,8 @@ fn itself() -> Command {
     again
 }
 
-/// On a disk that takes nothing, or a store that answers nothing, the node has to begin again from what is stored. It does so itself, as the same
-/// process: a supervisor gives up after a few quick restarts (systemd's StartLimitBurst), and nobody would be there
+/// Restarts the node from its stored state, after the disk refused a write or the store an answer. The process restarts
+/// itself: a supervisor gives up after a few quick restarts (systemd's StartLimitBurst), and would not start the node
 /// once there is room again.
 fn begin_again(error: &StoreError, (pause, in_memory): (Duration, bool)) -> CliError {
     log::error!("{error}; beginning again in {} s", pause.as_secs());

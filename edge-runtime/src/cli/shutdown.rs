@@ -45,7 +45,7 @@ fn run(given: Given) -> Result<(), CliError> {
     Err(CliError::Failed(format!("the daemon (process {pid}) still runs after {} s", PATIENCE.as_secs())))
 }
 
-/// Nobody holds the lock.
+/// Whether the lock is free.
 pub(super) fn is_free(path: &std::path::Path) -> bool {
     match std::fs::File::open(path) {
         Ok(file) => Flock::lock(file, FlockArg::LockExclusiveNonblock).is_ok(),

@@ -57,7 +57,7 @@ fn trial(paths: &Paths) -> Value {
     state["trial"].clone()
 }
 
-/// What the helper for devices has counted; null where there is none.
+/// Counters of the helper for devices; null without a helper.
 fn devices(paths: &Paths) -> Value {
     let runs = paths.devices().exists();
     let text = std::fs::read(paths.device_counters()).ok().filter(|_| runs);

@@ -51,12 +51,12 @@ pub struct Flag {
     pub about: &'static str,
 }
 
-/// Of every verb.
+/// Flag of every verb.
 pub const ROOT: Flag = Flag::value("root", "DIR", "all state, sockets and logs are below it (/ unless given)");
 pub const NAMESPACE: Flag = Flag::value("namespace", "NAMESPACE", "of the pod").short('n');
 pub const CONTAINER: Flag = Flag::value("container", "NAME", "which container of the pod").short('c');
 pub const JSON: Flag = Flag::switch("json", "as JSON");
-/// As kubectl spells it.
+/// Flag as kubectl spells it.
 pub const OUTPUT: Flag = Flag::value("output", "json", "as JSON, like --json").short('o');
 
 impl Flag {
@@ -198,7 +198,7 @@ impl Given {
     /// All values of a flag as `T`.
     ///
     /// # Errors
-    /// One is none.
+    /// A value does not parse.
     pub fn all<T: FromStr>(&self, flag: &str) -> Result<Vec<T>, CliError>
     where
         T::Err: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -210,7 +210,7 @@ impl Given {
     }
 
     /// # Errors
-    /// It is no `T`.
+    /// It does not parse as `T`.
     pub fn one<T: FromStr>(&self, flag: &str) -> Result<Option<T>, CliError>
     where
         T::Err: Into<Box<dyn std::error::Error + Send + Sync>>,

@@ -19,7 +19,7 @@ pub struct DeviceClass {
     /// How many containers may have one device at the same time.
     #[serde(default)]
     pub share: Number<u32, 1>,
-    /// Of `rwm`.
+    /// Access rights: letters of `rwm`.
     #[serde(default = "read_write", deserialize_with = "access")]
     pub access: String,
 }

@@ -10,7 +10,7 @@ use super::{Config, Wrong};
 use crate::eviction::{Signal, Threshold, manager, threshold};
 use crate::sys::host;
 
-/// As typed.
+/// The section as typed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct EvictionFile {
@@ -34,7 +34,7 @@ impl EvictionConfig {
         Ok(Self { thresholds, transition: Duration::from_secs(*file.pressure_transition_seconds) })
     }
 
-    /// As typed, with the defaults that were not.
+    /// Returns `file` with the defaults filled in.
     pub(super) fn filled(&self, mut file: EvictionFile) -> EvictionFile {
         for threshold in &self.thresholds {
             let name = threshold.signal.name().to_owned();
@@ -56,7 +56,7 @@ impl Config {
         bytes.saturating_sub(kept)
     }
 
-    /// Of the file system that holds the pods.
+    /// Allocatable bytes of the file system that holds the pods.
     pub fn allocatable_storage(&self, bytes: u64) -> u64 {
         let kept = self.reserved.storage_bytes.saturating_add(self.kept(Signal::NodeFsAvailable, bytes));
         bytes.saturating_sub(kept)

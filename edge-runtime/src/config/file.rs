@@ -77,7 +77,7 @@ impl ConfigFile {
     }
 
     /// # Errors
-    /// As [`ConfigFile::read`]; `file` is only named in them.
+    /// Same as [`ConfigFile::read`]; `file` only names the file in them.
     pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
         if text.trim().is_empty() {
             return Ok(Self::default());

@@ -26,7 +26,7 @@ impl ImagesConfig {
         self.gc_low_percent.unwrap_or(80.min(self.gc_high_percent.saturating_sub(1)))
     }
 
-    /// With the default that follows from another value.
+    /// Fills in the default that follows from another value.
     pub(super) fn filled(self) -> Self {
         Self { gc_low_percent: Some(self.gc_low_percent()), ..self }
     }

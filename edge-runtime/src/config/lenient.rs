@@ -8,15 +8,15 @@ use serde_yaml_ng::Value;
 use super::file::{ConfigError, ConfigFile};
 use super::node::label_problem;
 
-/// A file with more keys to leave out is none of ours.
+/// A file with more unknown keys is not a configuration of this program.
 const LIMIT: usize = 64;
 
 impl ConfigFile {
-    /// As [`ConfigFile::read`], but keys that are not known, and labels that a node may not have, are left out.
-    /// Gives what is to be said of each.
+    /// Same as [`ConfigFile::read`], but leaves out unknown keys and labels that a node may not have. Returns a warning
+    /// for each.
     ///
     /// # Errors
-    /// As [`ConfigFile::read`] for everything else.
+    /// Same as [`ConfigFile::read`], for everything else.
     pub fn read_lenient(file: &Path) -> Result<(Self, Vec<String>), ConfigError> {
         match std::fs::read_to_string(file) {
             Ok(text) => Self::parse_lenient(text, file),
@@ -25,7 +25,7 @@ impl ConfigFile {
     }
 
     /// # Errors
-    /// As [`ConfigFile::read_lenient`]; `file` is only named in them.
+    /// Same as [`ConfigFile::read_lenient`]; `file` only names the file in them.
     pub fn parse_lenient(mut text: String, file: &Path) -> Result<(Self, Vec<String>), ConfigError> {
         let mut left_out = Vec::new();
         loop {

@@ -19,7 +19,7 @@ pub struct LogConfig {
 }
 
 impl LogConfig {
-    /// What one container may log; `None` for as much as it likes.
+    /// Maximum rate of one container's log, in bytes per second; `None` for unlimited.
     pub fn bytes_per_second(&self) -> Option<u64> {
         Some(*self.bytes_per_second).filter(|rate| *rate > 0)
     }

@@ -9,7 +9,7 @@ use super::{Wrong, wrong};
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct MetricsConfig {
-    /// As typed. Whoever reaches it may ask: there is neither TLS nor a password.
+    /// Address as typed. It has neither TLS nor a password: any client that reaches it may read the metrics.
     listen: Option<String>,
 }
 

@@ -47,7 +47,7 @@ use crate::sys::cgroup::Driver;
 pub struct Overrides {
     /// A flag of `edge-runtime run`, which overrides the file.
     pub node_name: Option<String>,
-    /// As which the node has joined: its name where the file has none.
+    /// The name under which the node has joined: used if the file does not name the node.
     pub joined: Option<String>,
 }
 
@@ -70,11 +70,11 @@ pub struct Config {
     pub metrics: MetricsConfig,
     pub security: SecurityConfig,
     pub resources: ResourcesConfig,
-    /// By resource name.
+    /// Device classes by resource name.
     pub devices: BTreeMap<String, DeviceClass>,
     /// As typed: what it means is the helper's. None: no device is served.
     pub device_twin: Option<serde_json::Value>,
-    /// By name, beside the default one.
+    /// Handlers by name, beside the default one.
     pub runtimes: BTreeMap<String, Handler>,
     pub registries: Vec<RegistryConfig>,
     pub eviction: EvictionConfig,
@@ -92,8 +92,8 @@ fn wrong(key: impl Into<String>, why: impl Into<String>) -> Wrong {
 }
 
 impl Config {
-    /// Reads `file` if it is there, applies `overrides`, fills the rest with defaults for this `root`. A node has to run:
-    /// keys that are not known and labels that it may not have are left out. Gives what is to be said of each.
+    /// Reads `file` if it exists, applies `overrides`, fills the rest with defaults for this `root`. Unknown keys and
+    /// labels that the node may not have are left out, since the node must run. Returns a warning for each.
     ///
     /// # Errors
     /// A file that cannot be read or parsed, a value out of range: each names the key.

@@ -8,7 +8,7 @@ use super::node::instance_suffix;
 use super::{Wrong, wrong};
 use crate::net::{NetError, Subnet};
 
-/// As typed.
+/// The section as typed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct NetworkFile {
@@ -26,20 +26,20 @@ pub struct NetworkFile {
     pub cni: CniFile,
 }
 
-/// Who connects pods.
+/// What connects pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NetworkMode {
     /// The built-in bridge.
     Builtin,
-    /// CNI plugins; the node is not ready without a configuration of theirs.
+    /// CNI plugins; the node is not ready without a CNI configuration.
     Cni,
     /// CNI plugins if there is a configuration, else the built-in bridge.
     #[default]
     Auto,
 }
 
-/// Whose pods this node's pods reach at their own addresses.
+/// Pods that this node's pods reach at their own addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Routes {
@@ -127,7 +127,7 @@ impl NetworkConfig {
         self.routes == Routes::Lan
     }
 
-    /// As typed, with the defaults that were not.
+    /// Returns `file` with the defaults filled in.
     pub(super) fn filled(&self, mut file: NetworkFile) -> NetworkFile {
         file.bridge = Some(self.bridge.clone());
         // The same by two names, of which a file may have one.

@@ -62,7 +62,7 @@ fn host_name() -> String {
     nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default().to_lowercase()
 }
 
-/// The bridge gives each node this role: to ask for it is no mistake.
+/// The bridge gives each node this role, so the file may name it.
 const ROLE: &str = "node-role.kubernetes.io/edge";
 
 /// Why the bridge would not write this label, or a cluster's API not take it.

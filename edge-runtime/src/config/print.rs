@@ -60,7 +60,7 @@ fn write_mapping(out: &mut String, all: &Mapping, typed: Option<&Mapping>, depth
     Ok(())
 }
 
-/// In one line: JSON's strings are YAML's too.
+/// Formats a value on one line: JSON strings are valid YAML.
 fn scalar(value: &Value) -> Result<String, Error> {
     let text = serde_yaml_ng::to_string(value)?.trim_end().to_owned();
     match value {

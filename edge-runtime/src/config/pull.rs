@@ -12,9 +12,9 @@ use super::{Wrong, wrong};
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct PullConfig {
-    /// Of one download; there is only one at a time.
+    /// Maximum rate of a download; there is only one at a time.
     pub bytes_per_second: Option<u64>,
-    /// As typed.
+    /// The window as typed.
     window: Option<String>,
     /// Names of images to have before a pod asks for them, normalized once they are checked; never collected.
     pub images: Vec<String>,
@@ -50,7 +50,7 @@ impl Window {
     /// `02:00-05:00`; over midnight when the end is before the beginning.
     ///
     /// # Errors
-    /// It is no such text, or empty.
+    /// The text has another form, or the window is empty.
     pub fn parse(text: &str) -> Result<Self, String> {
         let time = |part: &str| {
             let (hours, minutes) = part.split_once(':')?;

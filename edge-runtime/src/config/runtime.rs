@@ -30,7 +30,7 @@ impl RuntimeConfig {
         self.parallel.unwrap_or_else(cores)
     }
 
-    /// With the defaults that were not given.
+    /// Fills in the defaults.
     pub(super) fn filled(self) -> Self {
         Self { command: Some(self.command().to_owned()), parallel: Some(self.parallel()), ..self }
     }

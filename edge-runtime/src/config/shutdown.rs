@@ -19,9 +19,9 @@ pub enum AtShutdown {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ShutdownConfig {
-    /// For pods that are not critical, which stop first.
+    /// Time for pods that are not critical, which stop first.
     pub grace_seconds: Number<u32, 20>,
-    /// For critical ones, after the others.
+    /// Time for critical pods, which stop last.
     pub critical_grace_seconds: Number<u32, 10>,
     pub pods: AtShutdown,
 }

@@ -114,7 +114,7 @@ fn keys_of_another_version_are_left_out_of_a_node_that_has_to_run() {
         assert!(left_out.iter().any(|said| said.contains(key) && said.contains("config.yaml")), "{key}: {left_out:?}");
     }
     assert_eq!(left_out.len(), 6, "{left_out:?}");
-    // A wrong value is no key of another version.
+    // A wrong value is not treated as an unknown key.
     assert!(ConfigFile::parse_lenient("max-pods: many\nnew: 1\n".to_owned(), file).is_err());
     assert!(ConfigFile::parse_lenient("[unknown field `a`".to_owned(), file).is_err());
 }

@@ -10,12 +10,12 @@ use serde_json::Value;
 
 use crate::sys::program;
 
-/// For a program that reads and prints: a disk may be slow.
+/// Timeout for a program that only reads and prints: a disk may be slow.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of what is printed.
 const LIMIT: usize = 64 << 10;
 
-/// The section with its defaults, and what is to be said of keys that this program does not know; or what is wrong with it.
+/// Returns the section with its defaults and the warnings about unknown keys, or the reason why it is invalid.
 ///
 /// # Errors
 /// The program cannot be run, or says nothing of sense.

@@ -20,7 +20,7 @@ use crate::counters;
 use crate::sys::helper;
 use crate::sys::time::within;
 
-/// For its first word: one that hangs takes connections, too.
+/// Timeout for the first line: a helper that hangs accepts connections, too.
 const GREETING: Duration = Duration::from_secs(5);
 /// Before another one is started when one has ended: doubled each time.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -39,14 +39,14 @@ pub struct Helper {
     pub program: PathBuf,
     pub socket: PathBuf,
     pub node: String,
-    /// As typed.
+    /// The section as typed.
     pub settings: Value,
 }
 
 /// What is heard of the helper, in order.
 #[derive(Debug)]
 pub enum Heard {
-    /// It is there and knows nothing. Everything is to be told to this connection.
+    /// A helper is up and has no state. Everything must be sent to this connection.
     Up(u64),
     Line(FromHelper),
     /// There is room for more lines again.
@@ -65,7 +65,7 @@ pub struct Teller {
 }
 
 impl Teller {
-    /// False if there is no room: again after [`Heard::Room`].
+    /// Sends a line; false if there is no room: retry after [`Heard::Room`].
     pub fn tell(&self, connection: u64, line: ToHelper) -> bool {
         let told = self.lines.try_send((connection, line)).is_ok();
         self.waiting.set(!told);
@@ -80,14 +80,14 @@ impl Teller {
 }
 
 impl Helper {
-    /// What is to be run for as long as there shall be a helper, and how to tell it.
+    /// Returns the sender of lines to the helper, and the task that keeps a helper running.
     pub fn keep<F>(self, heard: impl Fn(Heard) -> F + 'static) -> (Teller, impl Future<Output = ()> + 'static)
     where
         F: Future<Output = ()> + 'static,
     {
         let (sender, receiver) = bounded(LINES);
         let waiting = Rc::new(Cell::new(false));
-        // That nobody tells it any more is how it ends.
+        // The task ends when the last sender is gone.
         let own = sender.downgrade();
         let teller = Teller { lines: sender, waiting: Rc::clone(&waiting) };
         let work = async move {
@@ -160,7 +160,7 @@ impl Helper {
                     None if asked => return Err(io::ErrorKind::TimedOut.into()),
                     None => {
                         asked = true;
-                        // Where there is no room it is not read, which has its own end.
+                        // Without room the ping is dropped: a helper that does not read is ended elsewhere.
                         if let Some(own) = own.upgrade() {
                             let _ = own.try_send((connection, ToHelper::Ping {}));
                         }
@@ -193,7 +193,7 @@ pub fn program() -> PathBuf {
     own.with_file_name("edge-devices")
 }
 
-/// Ends a helper that an earlier daemon has left; fine where there is none.
+/// Ends a helper that an earlier daemon has left; no error without one.
 pub fn end(socket: &Path) {
     let mut line = serde_json::to_vec(&ToHelper::End {}).unwrap_or_default();
     line.push(b'\n');
@@ -220,7 +220,7 @@ mod tests {
             writeln!(stream, "{hello}").unwrap();
             BufReader::new(&stream).read_line(&mut String::new()).unwrap();
             stream.shutdown(Shutdown::Read).unwrap();
-            // The daemon tells it something meanwhile, and finds that nobody reads.
+            // The daemon writes meanwhile, and finds that the helper does not read.
             std::thread::sleep(Duration::from_millis(300));
             let last = serde_json::to_string(&FromHelper::Keep { rows: Vec::new(), durable: true }).unwrap();
             writeln!(stream, "{last}").unwrap();

@@ -7,7 +7,7 @@ use crate::pod::qos::{QosClass, qos_class};
 use crate::pod::refusal::Refusal;
 use crate::pod::spec::is_critical;
 
-/// `status.reason` of pods that were refused or ended for want of a resource.
+/// `status.reason` of pods that were refused or evicted because of a shortage.
 pub const REASON: &str = "Evicted";
 
 /// Under memory pressure only BestEffort pods are refused, under any other pressure all that are not critical

@@ -31,11 +31,11 @@ impl Used {
 /// What one pod holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskUsage {
-    /// By name of the emptyDir.
+    /// Use by name of the emptyDir.
     pub volumes: BTreeMap<String, Used>,
     /// Writable layers and termination messages, by container.
     pub layers: BTreeMap<String, Used>,
-    /// By container.
+    /// Use by container.
     pub logs: BTreeMap<String, Used>,
     /// The pod's `hosts`, `hostname` and `resolv.conf`.
     #[serde(default)]

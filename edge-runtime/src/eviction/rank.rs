@@ -1,4 +1,4 @@
-//! Whom to end first for want of a resource. Pure.
+//! The order of eviction in a shortage. Pure.
 
 use k8s_openapi::api::core::v1::Pod;
 
@@ -13,7 +13,7 @@ pub struct Usage {
     /// Bytes of memory or disk, inodes, or processes, of the whole pod. `None` when it could not be found out: such
     /// a pod goes first.
     pub total: Option<u64>,
-    /// By container name, where that is known.
+    /// Use by container name, if known.
     pub containers: Vec<(String, u64)>,
 }
 

@@ -75,7 +75,7 @@ pub struct Observation {
     pub capacity: u64,
 }
 
-/// One look at the host. A signal that could not be read is none, and raises nothing.
+/// One reading of the host. A signal that could not be read is absent and triggers no eviction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Observations([Option<Observation>; 6]);
 

@@ -25,7 +25,7 @@ impl Amount {
     /// `100Mi`, `5%`, `0.5%`.
     ///
     /// # Errors
-    /// It is neither a quantity nor a percentage below 100.
+    /// The text is neither a quantity nor a percentage below 100.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = || format!("'{text}' is neither a quantity (100Mi) nor a percentage from 0% to 100%");
         let Some(number) = text.strip_suffix('%') else {
@@ -46,7 +46,7 @@ impl Amount {
     }
 }
 
-/// As [`Amount::parse`] reads it.
+/// The form that [`Amount::parse`] reads.
 impl std::fmt::Display for Amount {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -57,7 +57,7 @@ impl std::fmt::Display for Amount {
     }
 }
 
-/// A hard threshold: whoever must go gets no grace of its own.
+/// A hard threshold: evicted pods get no grace period of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threshold {
     pub signal: Signal,

@@ -19,9 +19,9 @@ use crate::sys::walk::{Bound, Bounds, FOLDER, Stopped, Walk};
 pub const MOST_ENTRIES: u64 = 1 << 20;
 /// Time for one pod; a pod that takes longer is over its limit.
 pub const LONGEST: Duration = Duration::from_secs(300);
-/// The same while the disk runs short: others wait to be measured.
+/// Maximum time for one pod in a disk shortage: others wait to be measured.
 pub const LONGEST_IN_SHORTAGE: Duration = Duration::from_secs(60);
-/// The helper is taken for stuck if this much passes after the time of one pod.
+/// The helper counts as stuck if this much passes after the time of one pod.
 const SLACK: Duration = Duration::from_secs(60);
 /// Bytes of one line of the helper: some thousand names of containers and volumes.
 const LONGEST_LINE: usize = 1 << 20;
@@ -35,7 +35,7 @@ pub struct Question {
     /// Volumes in memory and those made of objects, too.
     #[serde(default)]
     pub elsewhere: bool,
-    /// For [`MOST_ENTRIES`] entries at most, and this long.
+    /// Timeout for at most [`MOST_ENTRIES`] entries.
     pub patience: Duration,
 }
 

@@ -1,5 +1,5 @@
-//! Whoever asks how the node is: HTTP/1.1 on a socket and, where the configuration says so, on a port. Takes the question and
-//! writes the answer; knows nothing of what is answered.
+//! Server for health questions: HTTP/1.1 on a socket and, if configured, on a port. It reads the question and writes
+//! the answer; the content of the answer comes from elsewhere.
 //!
 //! | file | owns |
 //! |---|---|
@@ -41,5 +41,5 @@ impl Answer {
     }
 }
 
-/// Passes a question on; false if there is no room for one.
+/// Passes a question on; false if the queue is full.
 pub type Ask = Rc<dyn Fn(Asked) -> bool>;

@@ -17,7 +17,7 @@ pub type Refusal = &'static str;
 /// `None` until the head is whole. The answer is the same however the bytes are cut.
 ///
 /// # Errors
-/// It is no request for what is here.
+/// The request is malformed, or asks for an unknown path.
 pub fn read(bytes: &[u8]) -> Option<Result<What, Refusal>> {
     Some(head(bytes, LONGEST)?.and_then(target).and_then(asked))
 }
@@ -37,7 +37,7 @@ pub fn head(bytes: &[u8], longest: usize) -> Option<Result<&[u8], Refusal>> {
 /// What a head asks to get, as it stands there.
 ///
 /// # Errors
-/// It is no GET of HTTP/1.
+/// It is not a GET of HTTP/1.
 pub fn target(head: &[u8]) -> Result<&str, Refusal> {
     let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let line = std::str::from_utf8(line).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Sockets and connections of whoever asks: strangers, where a port is open. Each has a few seconds and a few kilobytes, and
-//! there are few of them at once, so that the loop is never kept from its work.
+//! Sockets and connections of the health server. An open port lets in any client, so each connection has a few seconds
+//! and a few kilobytes, and there are few at once: they cannot keep the loop from its work.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -29,7 +29,7 @@ const AGAIN: Duration = Duration::from_secs(10);
 trait Stream: AsyncRead + AsyncWrite + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
 
-/// Serves at a socket that is nobody else's but root's. What an earlier daemon has left there goes.
+/// Serves at a socket that only root can open. Replaces the socket of an earlier daemon.
 pub async fn on_socket(tasks: Tasks, path: PathBuf, ask: Ask) {
     let listener = match listen(&path) {
         Ok(listener) => listener,
@@ -61,7 +61,7 @@ pub async fn on_port(tasks: Tasks, address: SocketAddr, ask: Ask) {
 
 fn listen(path: &Path) -> io::Result<Async<UnixListener>> {
     crate::sys::files::unless_missing(std::fs::remove_file(path))?;
-    // Nobody reaches it meanwhile: its folder is root's.
+    // Safe before the permissions are set: only root can enter the folder.
     let listener = UnixListener::bind(path)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
     Async::new(listener)
@@ -71,7 +71,7 @@ fn listen(path: &Path) -> io::Result<Async<UnixListener>> {
 struct Door {
     tasks: Tasks,
     ask: Ask,
-    /// As many others as there are connections.
+    /// Its reference count is the number of connections plus one.
     places: Rc<()>,
 }
 

@@ -16,7 +16,7 @@ const MOST_KEYS: usize = 100;
 /// A pull secret of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PodLogin {
-    /// From [`secret_key`].
+    /// Key from [`secret_key`].
     pub key: String,
     /// Docker config JSON; empty while the body of the Secret is not on the node.
     pub document: String,

@@ -23,7 +23,7 @@ const MOST_LINKS: usize = 4;
 
 /// Where an image comes from.
 pub struct Source {
-    /// For errors: the file's name or `standard input`.
+    /// Name in errors: the file's name or `standard input`.
     pub name: String,
     files: Files,
 }
@@ -106,7 +106,7 @@ impl Source {
     /// A small file as a whole.
     ///
     /// # Errors
-    /// As [`Source::stream`], or larger than `limit` bytes.
+    /// Same as [`Source::stream`], or the file is larger than `limit` bytes.
     pub fn read(&self, name: &str, limit: u64) -> Result<Vec<u8>, ImageError> {
         let mut bytes = Vec::new();
         let read = self.stream(name)?.take(limit + 1).read_to_end(&mut bytes);

@@ -7,11 +7,11 @@ use crate::image::manifest::{Configuration, Document, Manifest, parse_document};
 use crate::image::platform::Wanted;
 use crate::store::image_record::{Access, ImageConfig, ImageRecord};
 
-/// The manifest that a document of this digest leads to, through indexes of platforms if it is one; `fetch` gets what
-/// another digest names.
+/// The manifest to which a document leads, through indexes of platforms if it is one; `fetch` gets the document of
+/// another digest.
 ///
 /// # Errors
-/// Those of `fetch`; no build for this machine, or what is neither index nor manifest.
+/// Those of `fetch`; no build for this machine; a document that is neither index nor manifest.
 pub(super) fn manifest(
     document: &[u8],
     digest: &str,

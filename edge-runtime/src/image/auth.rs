@@ -38,7 +38,7 @@ impl Credential {
         self.username.is_empty() && self.password.is_empty() && self.identity_token.is_none()
     }
 
-    /// The same for the same login, wherever it is from; says nothing of it.
+    /// Returns a digest that is equal for equal logins from any source; it reveals nothing of the login.
     pub fn digest(&self) -> String {
         let token = self.identity_token.as_deref().unwrap_or_default();
         sha256(format!("{}\0{}\0{token}", self.username, self.password).as_bytes())
@@ -79,7 +79,8 @@ impl Keyring {
     /// left out (containerd internal/cri/server/images, `ParseAuth`: it "is valid for anonymous registry").
     ///
     /// # Errors
-    /// It is none of these, or an `auth` is not base64 of `user:password`. No secret is in the text.
+    /// The document has none of these forms, or an `auth` is not base64 of `user:password`. The text contains no
+    /// secret.
     pub fn add(&mut self, document: &[u8], secret: Option<&str>) -> Result<(), String> {
         let value: serde_json::Value = serde_json::from_slice(document)
             .map_err(|e| format!("not JSON: line {} column {}", e.line(), e.column()))?;

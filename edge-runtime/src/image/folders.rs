@@ -23,7 +23,7 @@ const MOST: usize = 2048;
 /// Folders that are looked at for that.
 const MOST_LOOKS: usize = 1 << 16;
 
-/// The folders of these layers (bottom to top) that are to be laid above them, parents first.
+/// The folders of these layers (bottom to top) to create above them, parents first.
 pub(super) fn of(layers: &Layers, chain: &[String]) -> Vec<Folder> {
     let undescribed: Vec<BTreeSet<String>> =
         chain.iter().map(|layer| layers.undescribed(layer).into_iter().collect()).collect();
@@ -49,7 +49,7 @@ pub(super) fn of(layers: &Layers, chain: &[String]) -> Vec<Folder> {
     found.into_values().collect()
 }
 
-/// The folder and those around it, as the layers below describe them; none if nothing is to be put right.
+/// The folder and its parents, as the layers below describe them; none if nothing needs correction.
 fn look(roots: &[OwnedFd], undescribed: &[BTreeSet<String>], path: &str) -> Option<Vec<Folder>> {
     let top_down = roots.iter().enumerate().rev();
     let mut here: Vec<(usize, OwnedFd)> =

@@ -1,4 +1,4 @@
-//! What may go: images nobody uses, layers of no image, and records whose layers are broken. Decisions are pure;
+//! Garbage collection: unused images, layers of no image, and records whose layers are broken. Decisions are pure;
 //! [`sweep`] acts on them.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,7 +49,7 @@ pub fn select_broken(images: &[ImageRecord], has: impl Fn(&str) -> bool) -> Vec<
     images.iter().filter(|image| !image.layers.iter().all(|layer| has(layer))).map(|image| image.id.clone()).collect()
 }
 
-/// What a sweep takes besides what was removed and what nobody works on any more.
+/// What a sweep removes besides deleted images and abandoned work.
 #[derive(Clone, Copy, Debug)]
 pub struct Sweep {
     /// Unfinished downloads, and layers of pulls that never finished, are kept this long for another try.
@@ -59,16 +59,16 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// At every occasion.
+    /// The regular sweep.
     pub const USUAL: Self = Self { keep: Duration::from_secs(7 * 24 * 3600), orphans: false };
-    /// For want of disk: downloads stay.
+    /// A sweep in a disk shortage: downloads stay.
     pub const SHORT: Self = Self { orphans: true, ..Self::USUAL };
-    /// For want of disk that was not met by [`Sweep::SHORT`].
+    /// A sweep in a disk shortage that [`Sweep::SHORT`] did not end.
     pub const SHORTEST: Self = Self { keep: Duration::ZERO, orphans: true };
 }
 
-/// Removes layers that belong to no image any more, half-made ones, and old downloads. `in_use` is asked once nobody
-/// else changes anything: the layers of all images in the store.
+/// Removes layers that belong to no image, half-made ones, and old downloads. `in_use` returns the layers of all images
+/// in the store; it is called under the lock.
 ///
 /// # Errors
 /// Something cannot be removed; all the rest is.
@@ -91,7 +91,7 @@ pub fn sweep(
     let mut going: BTreeSet<String> = old.into_iter().flat_map(|want| want.layers).collect();
     going.extend(notes.iter().filter_map(|note| read_json::<ImageRecord>(note)).flat_map(|image| image.layers));
     for layer in layers.list()? {
-        // One that is not whole serves nobody.
+        // An incomplete layer is of no use.
         if how.orphans || !layers.has(&layer) {
             going.insert(layer);
         }

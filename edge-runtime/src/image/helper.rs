@@ -1,5 +1,6 @@
-//! The frame of a helper process that changes images: limits first, then what earlier ones left half-made, then the
-//! store; at the end one durable commit of records and their copies beside the layers. Knows neither registries nor archives.
+//! The frame of a helper process that changes images: it sets limits, removes what earlier helpers left incomplete, and
+//! opens the store; at the end it makes one durable commit of records and their copies beside the layers. It knows
+//! neither registries nor archives.
 
 use std::collections::BTreeSet;
 
@@ -35,10 +36,10 @@ impl Helper {
         Ok(helper)
     }
 
-    /// As [`Helper::begin`], leaving everything as it is.
+    /// Same as [`Helper::begin`], but changes nothing.
     ///
     /// # Errors
-    /// As [`Helper::begin`].
+    /// Same as [`Helper::begin`].
     pub fn open(paths: &Paths) -> Result<Self, ImageError> {
         let limits = Limits::default();
         confine_process(&limits);

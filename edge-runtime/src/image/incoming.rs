@@ -1,8 +1,9 @@
-//! The folder `incoming`: what is on its way into the layers, and who works on it. Knows neither images nor registries.
+//! The folder `incoming`: unfinished downloads and layers, and which process works on them. Knows neither images nor
+//! registries.
 //!
-//! Whoever works on an entry holds a lock on the file or folder itself, so that a killed process lets go of everything
-//! and what nobody holds is left over. Looking for an entry and taking it is one step under the lock of the folder,
-//! which nobody holds for longer than a few renames and one commit: a pull of hours keeps no collection waiting.
+//! A process that works on an entry holds a lock on the file or folder itself. A killed process thus releases
+//! everything, and an unlocked entry is a leftover. Finding an entry and taking it is one step under the lock of the
+//! folder, which is held for a few renames and one commit at most: a pull of hours does not block garbage collection.
 
 use std::fs::{self, File};
 use std::io;
@@ -25,7 +26,7 @@ pub(super) const BLOB: &str = "blob-";
 pub(super) const WANT: &str = "want-";
 /// Begins the names of records of images that were removed and whose layers are to go.
 pub(super) const DROP: &str = "drop-";
-/// Begins the names of folders that are to be deleted.
+/// Prefix of folders to delete.
 const GONE: &str = "gone-";
 const LOCK: &str = "lock";
 
@@ -90,7 +91,7 @@ impl Incoming {
             let lock = self.lock()?;
             if let Some(left) = unless_missing(File::open(&path))? {
                 if let Some(held) = take_or_wait(left, lock)? {
-                    // Under the lock again, where nobody else can have taken it since.
+                    // Under the lock again, so no other process can have taken it since.
                     let lock = self.lock()?;
                     self.set_aside(&path)?;
                     drop((held, lock));
@@ -115,10 +116,10 @@ impl Incoming {
         unless_missing(moved).map(drop)
     }
 
-    /// Entries whose names begin so.
+    /// Entries with this prefix.
     ///
     /// # Errors
-    /// The folder cannot be read; one that is not there has none.
+    /// The folder cannot be read; a missing folder has no entries.
     pub fn entries(&self, prefix: &str) -> io::Result<Vec<PathBuf>> {
         let mut paths = Vec::new();
         for entry in unless_missing(fs::read_dir(&self.dir))?.into_iter().flatten() {
@@ -135,8 +136,8 @@ impl Incoming {
         self.entries("").is_ok_and(|paths| paths.iter().any(|path| path.file_name().is_some_and(|name| name != LOCK)))
     }
 
-    /// Puts aside what processes that are no more left half-made, and downloads that nobody went on with for `keep`.
-    /// Notes are not looked at. The caller holds the lock; [`Incoming::delete_gone`] follows without it.
+    /// Sets aside what dead processes left incomplete, and downloads that were not continued for `keep`. Ignores notes.
+    /// The caller holds the lock; [`Incoming::delete_gone`] follows without it.
     ///
     /// # Errors
     /// Something cannot be put aside; all the rest is.

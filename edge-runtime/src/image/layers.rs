@@ -39,7 +39,7 @@ pub struct Layers {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contents {
     pub entries: u64,
-    /// Of regular files; a file with two names counts twice.
+    /// Total size of regular files; a file with two names counts twice.
     pub bytes: u64,
 }
 

@@ -46,7 +46,7 @@ pub fn confine_process(limits: &Limits) {
     set(Resource::RLIMIT_CPU, CPU_SECONDS);
 }
 
-/// Bounds this process's memory alone: somebody waits for what it does.
+/// Bounds only this process's memory, without other limits: a caller waits for its result.
 pub fn confine_memory() {
     set(Resource::RLIMIT_AS, memory_limit(crate::sys::host::memory_total()));
     set(Resource::RLIMIT_CORE, 0);

@@ -110,7 +110,7 @@ struct RawRootfs {
 /// Reads an index or a manifest; `image` and `what` are named in errors.
 ///
 /// # Errors
-/// No JSON, schema 1, a digest that is none, or an artifact that is no image.
+/// Invalid JSON, schema 1, a malformed digest, or an artifact that is not an image.
 pub fn parse_document(bytes: &[u8], image: &str, what: &str) -> Result<Document, ImageError> {
     let broken = |why: String| ImageError::broken(image, what, why);
     let raw: RawDocument = serde_json::from_slice(bytes).map_err(|error| broken(format!("not a manifest: {error}")))?;
@@ -139,7 +139,7 @@ pub fn parse_document(bytes: &[u8], image: &str, what: &str) -> Result<Document,
 /// Reads the image configuration.
 ///
 /// # Errors
-/// No JSON, or a diff id that is no digest.
+/// Invalid JSON, or a diff id that is not a digest.
 pub fn parse_configuration(bytes: &[u8], image: &str) -> Result<Configuration, ImageError> {
     let broken = |why: String| ImageError::broken(image, "image configuration", why);
     let raw: RawConfiguration = serde_json::from_slice(bytes).map_err(|error| broken(error.to_string()))?;

@@ -30,7 +30,7 @@ impl Wanted {
         Self(list)
     }
 
-    /// Of the running machine.
+    /// The platform of the running machine.
     pub fn here() -> Self {
         let machine = nix::sys::utsname::uname().map(|u| u.machine().to_string_lossy().into_owned());
         Self::new(std::env::consts::ARCH, &machine.unwrap_or_default())

@@ -47,7 +47,7 @@ impl Pull<'_> {
     /// The record of the image if it is here and the registry has no other by this name; fetches nothing.
     ///
     /// # Errors
-    /// As [`Pull::run`].
+    /// Same as [`Pull::run`].
     pub fn check(&self, reference: &Reference) -> Result<Option<ImageRecord>, ImageError> {
         self.ask(reference, |mut repository| self.unchanged(&mut repository, reference))
     }
@@ -109,7 +109,7 @@ impl Pull<'_> {
         let size = assemble::size(&manifest);
         ImageError::bound(size, self.limits.image_bytes, || format!("size of {image}"))?;
         let configuration = parse_configuration(&repository.small_blob(&manifest.config.digest)?, &image)?;
-        // Not before it was sent: to know a digest is no right to what it is of.
+        // Only after the registry has sent it: knowing a digest gives no right to its content.
         let keys = repository.used().map(access::keys).unwrap_or_default();
         if let Some(record) = self.complete(&manifest.config.digest)
             && access::is_open_to(&record.access, &keys)

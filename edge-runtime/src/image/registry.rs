@@ -57,7 +57,7 @@ pub fn without_tls(place: &Endpoint, error: &ImageError) -> Option<Endpoint> {
     plain.then(|| Endpoint { base: format!("http://{address}"), ..place.clone() })
 }
 
-/// Of `host[:port]`.
+/// Whether `host[:port]` is a loopback address.
 fn is_loopback(address: &str) -> bool {
     let host = match address.strip_prefix('[') {
         Some(v6) => v6.split(']').next().unwrap_or(v6),
@@ -133,7 +133,7 @@ impl<'a> Repository<'a> {
     /// A small blob (a configuration), checked.
     ///
     /// # Errors
-    /// As [`Repository::manifest`].
+    /// Same as [`Repository::manifest`].
     pub fn small_blob(&mut self, digest: &str) -> Result<Vec<u8>, ImageError> {
         let response = self.ask("GET", &format!("blobs/{digest}"), None, None)?;
         Ok(self.document(response, &format!("blob {digest}"), Some(digest))?.bytes)

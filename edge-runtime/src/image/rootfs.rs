@@ -59,10 +59,10 @@ pub fn mount_rootfs(
         })
 }
 
-/// Mounts the layers alone at `target`, an empty folder: nothing can be written there. Done already is done.
+/// Mounts the layers alone at `target`, an empty folder, read-only. No error if it is mounted already.
 ///
 /// # Errors
-/// As [`mount_rootfs`].
+/// Same as [`mount_rootfs`].
 pub fn mount_layers(
     layers_dir: &Path,
     layers: &[String],
@@ -128,8 +128,8 @@ impl Drop for Lower<'_> {
     }
 }
 
-/// Takes the mount away; it is no error when nothing is mounted or `target` is gone. A file still open in it keeps
-/// only itself alive.
+/// Unmounts the root file system; no error if nothing is mounted or `target` is gone. A file still open in it stays
+/// usable.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -152,7 +152,7 @@ pub(crate) fn layer_dir(layers_dir: &Path, diff_id: &str) -> Result<PathBuf, Ima
 /// An overlay is a device of its own; a bind mount is the folder it shows.
 ///
 /// # Errors
-/// There is no such target.
+/// `target` does not exist.
 pub fn is_mounted(target: &Path, upper: &Path) -> io::Result<bool> {
     let here = std::fs::symlink_metadata(target)?;
     let parent = std::fs::metadata(target.parent().unwrap_or(Path::new("/")))?;

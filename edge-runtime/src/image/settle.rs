@@ -99,7 +99,7 @@ mod tests {
         std::fs::write(&path, "{").unwrap();
         settle(&mut store, &layers).unwrap();
         assert!(layers.records().contains(&old));
-        // And one that was being written when the power went is none.
+        // A record whose write a power cut interrupted does not count.
         let count = layers.records().len();
         std::fs::copy(&path, path.with_file_name(format!(".{}.image", &old.id[7..]))).unwrap();
         assert_eq!(layers.records().len(), count);

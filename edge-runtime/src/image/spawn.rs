@@ -59,11 +59,11 @@ pub async fn pull(paths: &Paths, image: &str, request: &Request) -> Result<Strin
     help(paths, image, request, None).await?.ok_or_else(|| failed(image, "the pull ended and fetched nothing"))
 }
 
-/// Asks the registry whether `image`, which is here, is what it has by that name and gives to these logins: its id, or
-/// none where it must be pulled.
+/// Asks the registry whether the local `image` is still what it serves under that name to these logins. Returns its id,
+/// or `None` if it must be pulled.
 ///
 /// # Errors
-/// As [`pull`].
+/// Same as [`pull`].
 pub async fn check(paths: &Paths, image: &str, request: &Request) -> Result<Option<String>, ImageError> {
     help(paths, image, request, Some("--check")).await
 }

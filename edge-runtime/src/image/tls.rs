@@ -23,7 +23,7 @@ use ureq::unversioned::transport::{
 /// A client that trusts these authorities, and servers that show one of `own` itself.
 ///
 /// # Errors
-/// None of the certificates can be an authority.
+/// A certificate cannot be used as an authority.
 pub(super) fn client(
     provider: Arc<CryptoProvider>,
     roots: &[CertificateDer<'static>],
@@ -36,7 +36,7 @@ pub(super) fn client(
         .map_err(|error| rustls::Error::General(error.to_string()))?;
     let verifier = Arc::new(Verifier { by_authority, own });
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    // `dangerous`: the name of the method that takes a verifier of one's own.
+    // `dangerous` is rustls' name for a custom verifier.
     Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
 }
 

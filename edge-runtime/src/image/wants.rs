@@ -1,6 +1,6 @@
-//! Notes on pulls and imports under way, in `incoming`: which layers they need, so that nobody takes these for leftovers,
-//! and which they brought themselves, so that the next try may go on with them. A note outlives a try that was cut short;
-//! its lock does not.
+//! Notes on pulls and imports in progress, in `incoming`: the layers that they need, so that these are not removed as
+//! leftovers, and the layers that they fetched themselves, so that the next attempt can continue. A note outlives an
+//! interrupted attempt; its lock does not.
 
 use std::cell::RefCell;
 use std::fs;
@@ -23,7 +23,7 @@ pub struct Want {
     pub layers: Vec<String>,
     /// Those that were fetched for it.
     pub brought: Vec<String>,
-    /// Who may use what was brought.
+    /// Logins that may use the fetched layers.
     pub access: Access,
 }
 
@@ -32,8 +32,8 @@ pub struct Want {
 pub struct Wants(RefCell<Vec<(Want, Option<Claim>, std::path::PathBuf)>>);
 
 impl Wants {
-    /// Begins a note for image `id`. One of an earlier try is taken over, and only what it brought for the same users
-    /// is believed.
+    /// Begins a note for image `id`. Takes over the note of an earlier attempt, but trusts only layers that were
+    /// fetched for the same users.
     ///
     /// # Errors
     /// It cannot be written.
@@ -95,9 +95,9 @@ fn write(claim: &mut Claim, want: &Want) -> io::Result<()> {
     claim.held.write_all(&serde_json::to_vec(want)?)
 }
 
-/// All notes, but those that nobody works on any more and that have done their work or were not gone on with for `keep`:
-/// these are removed and given second. `is_known` says whether the image with this [`hex`] has its record and its
-/// layers: whoever wrote the note was killed before it could remove it. The caller holds the lock.
+/// Reads all notes. Those without a running process that are complete, or were not continued for `keep`, are removed
+/// and returned second. `is_known` says whether the image with this [`hex`] has its record and its layers: its process
+/// was then killed before it could remove the note. The caller holds the lock.
 ///
 /// # Errors
 /// The folder cannot be read, or a note not be removed.

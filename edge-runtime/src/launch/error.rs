@@ -47,7 +47,7 @@ pub enum SandboxError {
 }
 
 impl SandboxError {
-    /// Of its event, in the kubelet's words.
+    /// Reason of its event, in the kubelet's words.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Volume(error) => error.reason(),
@@ -63,8 +63,8 @@ impl SandboxError {
     }
 }
 
-/// A container that cannot be prepared: what it waits for, and why. Any error becomes one of [`ContainerError::create`]
-/// by `?`, so that this is none itself.
+/// A container that cannot be prepared: what it waits for, and why. `?` turns any error into
+/// [`ContainerError::create`], so this type does not implement `Error` itself.
 #[derive(Debug)]
 pub struct ContainerError {
     pub failure: StartFailure,

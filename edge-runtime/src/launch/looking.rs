@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const MOST_STUCK: usize = 64;
 /// Helpers without work that are kept, until [`Looks::rest`].
 const MOST_IDLE: usize = 2;
-/// Of the answers of one helper for one pod or container.
+/// Maximum size of the answers of one helper for one pod or container.
 const ANSWER_LIMIT: u64 = 256 * 1024;
 
 /// Why a pod cannot have its foreign paths (yet).

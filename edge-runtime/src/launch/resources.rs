@@ -37,7 +37,7 @@ struct Demand {
 
 /// Values of one container's cgroup.
 ///
-/// A limit that it has not is the pod's as a whole (K8s pkg/kubelet/kuberuntime, `getMemoryLimit`).
+/// A missing limit is that of the whole pod (K8s pkg/kubelet/kuberuntime, `getMemoryLimit`).
 ///
 /// # Errors
 /// A quantity is malformed.

@@ -68,7 +68,7 @@ impl Runtimes {
     /// static pod, its name is that of the handler.
     ///
     /// # Errors
-    /// There is no such handler: what the waiting pod shows.
+    /// The handler does not exist: the waiting pod shows the message.
     pub fn handler_of(&self, pod: &Pod, objects: Objects<'_>) -> Result<String, NoRuntime> {
         let class = pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.as_deref()).unwrap_or_default();
         if class.is_empty() {

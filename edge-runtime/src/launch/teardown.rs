@@ -29,7 +29,7 @@ pub struct Teardown {
 }
 
 impl Teardown {
-    /// For what an earlier run made; makes nothing.
+    /// Opens what an earlier run created; creates nothing.
     ///
     /// # Errors
     /// No cgroup file system, no netlink.
@@ -60,7 +60,8 @@ impl Teardown {
         let stopping = if for_good { None } else { self.base.cgroups.stop_pod(class(pod), uid) };
         let removed = if stopping.is_some() { Ok(()) } else { self.base.cgroups.remove_pod(class(pod), uid) };
         match removed {
-            // Dead processes leave a moment later, and those that nobody knows of are to: the caller's retry removes it.
+            // Dead processes disappear a moment later, and unknown ones are killed here: the caller's retry removes the
+            // cgroup.
             Err(CgroupError::Busy(path)) => {
                 let _ = self.base.cgroups.kill_pod(class(pod), uid);
                 note(&mut done, "cgroup", Err(format!("{} is busy", path.display())));

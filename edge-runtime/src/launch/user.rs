@@ -161,7 +161,7 @@ fn wish(pod: &Pod, container: &Container) -> Result<Wish, UserError> {
 }
 
 fn number(name: &'static str, value: i64) -> Result<u32, UserError> {
-    // The kernel's -1 is no id; Kubernetes allows what fits into 31 bits.
+    // The kernel's -1 is not an id; Kubernetes allows what fits into 31 bits.
     i32::try_from(value).ok().and_then(|v| u32::try_from(v).ok()).ok_or(UserError::OutOfRange { name, value })
 }
 

@@ -21,9 +21,9 @@ use crate::sys::files::{self, named};
 use crate::sys::idmap;
 use crate::volume::mounts::Mount;
 
-/// In a pod's folder.
+/// File name in a pod's folder.
 const FILE: &str = "userns";
-/// In a bundle.
+/// Folder name in a bundle.
 const MOUNTS: &str = "mounts";
 /// User whose line in `/etc/subuid` bounds the pods' ids, as with the kubelet.
 const SUBID_USER: &str = "kubelet";
@@ -121,7 +121,7 @@ pub(super) fn show(source: &Path, namespace: &File, target: &Path) -> io::Result
     })
 }
 
-/// First id of the pod with this folder; chosen and written down if it has none yet.
+/// First id of the pod with this folder; chosen and stored on first use.
 ///
 /// # Errors
 /// No range is free, or the file cannot be written.
@@ -146,8 +146,8 @@ pub(super) fn kept(dir: &Path) -> Option<u32> {
     fs::read_to_string(dir.join(FILE)).ok()?.trim().parse().ok()
 }
 
-/// Lets the pod's root, which is nobody here, come as far as the root file system in `bundle`, and makes it the owner
-/// of `own`. The folders above the bundle can then be passed by everybody, and read by root alone.
+/// Gives the pod's root, an unprivileged user here, a way to the root file system in `bundle`, and ownership of `own`.
+/// Every user can then pass through the folders above the bundle, but only root can read them.
 pub(super) fn give(paths: &Paths, bundle: &Path, own: &Path, user: &UserNamespace) -> io::Result<()> {
     let first = Some(user.first_id);
     chown(own, first, first)?;
@@ -206,7 +206,7 @@ pub(super) fn map(user: &UserNamespace, bundle: &Path, pod_dir: &Path, mounts: &
     Ok(looks)
 }
 
-/// Options of the mount at `source` that nobody may take away in a user namespace (mount_namespaces(7)).
+/// Options of the mount at `source` that cannot be cleared in a user namespace (mount_namespaces(7)).
 pub(super) fn locked(source: &Path) -> Vec<&'static str> {
     let Ok(found) = statvfs(source) else { return Vec::new() };
     let all = [(FsFlags::ST_NOSUID, "nosuid"), (FsFlags::ST_NODEV, "nodev"), (FsFlags::ST_NOEXEC, "noexec")];

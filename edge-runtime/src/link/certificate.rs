@@ -1,5 +1,5 @@
-//! Until when a certificate is good (RFC 5280, 4.1.2.5), and nothing else of it: whether it is to be trusted is the TLS
-//! library's business, which tells nobody this. Pure.
+//! End of a certificate's validity (RFC 5280, 4.1.2.5). Trust is checked by the TLS library, which does not expose the
+//! end. Pure.
 
 use std::time::SystemTime;
 
@@ -11,7 +11,7 @@ const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
-/// `None` where this is no certificate as RFC 5280 has it.
+/// `None` if this is not a certificate of RFC 5280.
 pub(super) fn not_after(der: &[u8]) -> Option<SystemTime> {
     let (certificate, _) = expect(SEQUENCE, der)?;
     let (mut fields, _) = expect(SEQUENCE, certificate)?;
@@ -52,7 +52,7 @@ fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&first, rest) = rest.split_first()?;
     let (length, rest) = match first {
         0..=0x7f => (usize::from(first), rest),
-        // So many bytes of length follow: no certificate takes more than three.
+        // Long form: the number of length bytes that follow. No certificate needs more than three.
         0x81..=0x83 => {
             let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
             (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)

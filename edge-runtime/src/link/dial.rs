@@ -21,11 +21,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// For one TCP connect.
+/// Timeout for one TCP connect.
 const CONNECT: Duration = Duration::from_secs(10);
-/// For the TLS handshake and the upgrade, on a slow line.
+/// Timeout for the TLS handshake and the upgrade, on a slow line.
 const HANDSHAKE: Duration = Duration::from_secs(20);
-/// Written data that nobody acknowledges for so long ends the connection (tcp(7), TCP_USER_TIMEOUT).
+/// Written data that stays unacknowledged this long ends the connection (tcp(7), TCP_USER_TIMEOUT).
 const USER_TIMEOUT_MS: u32 = 30_000;
 /// Bytes that wait in the socket, and in TLS, for a slow line: they are ahead of whatever becomes urgent.
 const UNSENT: u16 = 8 << 10;

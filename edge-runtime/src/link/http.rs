@@ -65,7 +65,7 @@ async fn post_json(stream: &mut dial::Tls, host: &str, path: &str, body: &[u8]) 
     }
 }
 
-/// None: more bytes are needed.
+/// Parses a response; `None` if more bytes are needed.
 fn parse(bytes: &[u8], ended: bool) -> io::Result<Option<Response>> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut head = httparse::Response::new(&mut headers);
@@ -116,7 +116,7 @@ fn invalid(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// Whether a body is a Kubernetes `Status` for this code, as the bridge's refusals are: what a proxy says is none.
+/// Whether a body is a Kubernetes `Status` for this code, as the bridge's refusals are; a proxy's error page is not.
 pub(super) fn is_status(body: &[u8], code: u16) -> bool {
     #[derive(serde::Deserialize)]
     struct Status {

@@ -16,7 +16,7 @@ const FILE: &str = "identity.json";
 const NEXT: &str = "identity.next.json";
 /// Key and request of a join that has not succeeded yet.
 const JOINING: &str = "identity.joining.json";
-/// As large as two identities.
+/// Test file, as large as two identities.
 const PROBE: &str = "probe";
 const PROBE_SIZE: usize = 8 << 10;
 
@@ -60,7 +60,7 @@ impl std::fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// From DER as it comes in the join response.
+    /// Builds the identity from the DER of the join response.
     pub fn new(
         node: String,
         cluster: String,
@@ -142,11 +142,11 @@ impl Identity {
         discard(paths, NEXT);
     }
 
-    /// Whether an identity could be written now: a token is good once, and is not to be spent for one that a full or
-    /// read-only disk does not take.
+    /// Tests whether an identity could be written now: a token works once, and must not be used up if the disk is full
+    /// or read-only.
     ///
     /// # Errors
-    /// As [`save`](Self::save).
+    /// Same as [`save`](Self::save).
     pub fn probe(paths: &Paths) -> Result<(), IdentityError> {
         put(paths, PROBE, &[b' '; PROBE_SIZE])?;
         let path = paths.identity().join(PROBE);
@@ -279,7 +279,7 @@ mod tests {
         // Cut after.
         Identity::promote_next(&paths).expect("promoted");
         assert_eq!((used(), Identity::load_next(&paths)), (new.clone(), None));
-        // A join ends what was under way; a damaged leftover is no identity.
+        // A join cancels a renewal in progress; a damaged leftover does not count as an identity.
         new.save_next(&paths).expect("saved");
         old.save(&paths).expect("joined again");
         assert_eq!((used(), Identity::load_next(&paths)), (old, None));

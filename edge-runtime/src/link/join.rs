@@ -19,7 +19,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// For the bridge's answer: it asks the API server before.
+/// Timeout for the bridge's answer: it asks the API server first.
 const ANSWER: Duration = Duration::from_secs(30);
 
 /// `sampan1.<sha256 hex of the authority's certificate>.<secret>`; the secret is the bridge's business.
@@ -46,7 +46,7 @@ pub enum JoinError {
         bridge: BridgeAddress,
         status: u16,
         message: String,
-        /// In a body as the bridge makes it.
+        /// Whether the body has the bridge's form.
         by_bridge: bool,
     },
     #[error("{bridge}: bad answer: {problem}")]
@@ -80,7 +80,7 @@ struct Answer {
 
 impl Token {
     /// # Errors
-    /// The text is no token of this version.
+    /// The text is not a token of this version.
     pub fn parse(text: &str) -> Result<Self, JoinError> {
         let text = text.trim();
         let mut parts = text.splitn(3, '.');
@@ -95,7 +95,7 @@ impl Token {
 /// Asks the bridges in turn until one answers or a refusal is final. The identity is returned, not saved.
 ///
 /// # Errors
-/// Of the last bridge that was tried.
+/// The error of the last bridge that was tried.
 pub async fn join(paths: &Paths, token: &Token, bridges: &[BridgeAddress], node: &str) -> Result<Identity, JoinError> {
     let Attempt { key, csr, .. } = attempt(paths, token, node)?;
     // No time was ever stored on a node that joins: the build's time is the floor.
@@ -111,7 +111,7 @@ pub async fn join(paths: &Paths, token: &Token, bridges: &[BridgeAddress], node:
         match exchange.await {
             Ok((certificate, ca, cluster)) => {
                 let identity = Identity::new(node.to_owned(), cluster, bridges.to_vec(), &certificate, &ca, &key);
-                // Found now rather than at every dial: a certificate that is none, or is for another key.
+                // Checked now rather than at every dial: a malformed certificate, or one for another key.
                 node_config(&identity, Time::default())?;
                 return Ok(identity);
             }

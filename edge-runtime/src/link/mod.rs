@@ -82,7 +82,7 @@ pub enum LinkEvent {
     },
     /// Answer to [`LinkHandle::message`].
     MessagesAcked(Vec<u64>),
-    /// To be answered by [`LinkHandle::answer`].
+    /// Requires an answer by [`LinkHandle::answer`].
     Call {
         id: u64,
         call: serde_json::Value,
@@ -108,7 +108,7 @@ pub(crate) struct Shared {
     session: RefCell<Option<EdgeSession>>,
     facts: RefCell<Option<EdgeFacts>>,
     wake: Sender<()>,
-    /// Who this node is; another after a renewal.
+    /// Present identity of this node; a renewal replaces it.
     identity: RefCell<Identity>,
     /// For dialling as this node. None before the link has started.
     config: RefCell<Option<Arc<rustls::ClientConfig>>>,
@@ -231,7 +231,7 @@ impl Shared {
 pub fn start(ex: &Tasks, settings: LinkSettings, events: Sender<LinkEvent>) -> LinkHandle {
     let (wake, woken) = channel::bounded(1);
     let (network, network_changes) = channel::bounded(1);
-    // A bridge that sends more than anybody asked for loses it.
+    // A bridge that sends more than was requested loses the rest.
     let (renewal, renewal_news) = channel::bounded(4);
     let LinkSettings { identity, time, paths, status } = settings;
     let shared = Rc::new(Shared {

@@ -61,7 +61,7 @@ fn drain(fd: &OwnedFd) -> io::Result<()> {
     let mut buffer = [0; 4096];
     loop {
         match recv(fd.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
-            // ENOBUFS: so much has changed that some of it was lost, which is no loss here.
+            // ENOBUFS: notifications were lost, which does not matter here.
             Ok(_) | Err(nix::Error::ENOBUFS | nix::Error::EINTR) => {}
             Err(nix::Error::EAGAIN) => return Ok(()),
             Err(error) => return Err(error.into()),

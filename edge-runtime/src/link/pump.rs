@@ -39,7 +39,7 @@ const LOOK: Duration = Duration::from_secs(5);
 /// For the first word over a connection whose way may be gone: it is gone when nothing comes for so long.
 const DOUBT: Duration = Duration::from_secs(3);
 
-/// For the websocket's goodbye.
+/// Timeout for the websocket's close handshake.
 const GOODBYE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +67,7 @@ pub(super) async fn run(shared: Rc<Shared>, status: Option<PathBuf>, events: Sen
         Ok(config) => *shared.config.borrow_mut() = Some(Arc::new(config)),
         Err(error) => {
             log::error!("the link cannot start: {error}");
-            // Nobody listening is the same as stopping.
+            // A missing receiver means stopping.
             let _ = events.send(LinkEvent::Disconnected(error.to_string())).await;
             return;
         }
@@ -264,7 +264,7 @@ impl Link<'_> {
     }
 }
 
-/// Why the bridge does not want this node, if that is how the connection ended: trying again soon helps nobody.
+/// The bridge's reason if it refused this node and closed the connection: a quick retry does not help.
 fn sent_away(error: &LinkError) -> Option<(RefuseReason, String)> {
     match error {
         LinkError::Session(SessionError::Refused { reason, message }) => Some((*reason, message.clone())),

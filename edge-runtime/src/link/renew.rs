@@ -23,7 +23,7 @@ use std::time::Duration;
 
 /// Attempts to prove a certificate on a bad line before it is thrown away and another is asked for.
 const PROOFS: u32 = 6;
-/// For the bridge's answer, over the link and to the proof.
+/// Timeout for the bridge's answer, over the link and to the proof.
 const ANSWER: Duration = Duration::from_secs(60);
 /// Pause after an attempt that failed, within these: a fiftieth of the certificate's life.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3600));
@@ -142,7 +142,7 @@ async fn renew(shared: &Shared, news: &Receiver<News>) -> Result<(), RenewError>
         Identity::discard_next(&shared.paths);
         return Err(error);
     }
-    // Somebody may have joined again meanwhile.
+    // Another join may have replaced the identity meanwhile.
     if *shared.identity.borrow() != old {
         Identity::discard_next(&shared.paths);
         return Err(RenewError::Ended);
@@ -188,8 +188,8 @@ async fn prove(shared: &Shared, new: &Identity) -> Result<(), RenewError> {
     Err(RenewError::Answer("there is no bridge"))
 }
 
-/// An identity to try after this one was refused: one that a join has written meanwhile, or a renewed one whose proof a
-/// power cut has prevented. `None` when there is no other.
+/// Another identity to try after this one was refused: one that a join has written meanwhile, or a renewed one whose
+/// proof a power cut has prevented. `None` without another.
 fn other(shared: &Shared) -> Option<Identity> {
     let present = shared.identity.borrow().clone();
     let found = match Identity::load(&shared.paths) {
@@ -207,7 +207,7 @@ fn other(shared: &Shared) -> Option<Identity> {
     Some(found)
 }
 
-/// Dials with another identity of this node from now on, after the present one was refused. False when there is none.
+/// Switches to another identity of this node, after the present one was refused. False if there is no other.
 pub(super) fn change_over(shared: &Shared) -> bool {
     let Some(identity) = other(shared) else { return false };
     let change = || {

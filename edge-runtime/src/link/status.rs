@@ -1,5 +1,5 @@
-//! What the link says of itself for `edge-runtime status`: a small file below `/run`, which is no disk, written when
-//! the connection comes or goes and once per heartbeat. It stays when the daemon ends.
+//! The link's state for `edge-runtime status`: a small file below `/run`, which is not on a disk, written when the
+//! connection comes or goes and once per heartbeat. It stays when the daemon ends.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub fn file(paths: &Paths) -> PathBuf {
 
 impl LinkStatus {
     /// # Errors
-    /// There is none, or it cannot be read.
+    /// The file is missing or cannot be read.
     pub fn read(path: &Path) -> std::io::Result<Self> {
         serde_json::from_slice(&std::fs::read(path)?).map_err(std::io::Error::other)
     }

@@ -24,7 +24,7 @@ use sampan_monitor::logs::rotate::rotated_files;
 
 /// Bytes per read from disk.
 const READ_SIZE: usize = 16 * 1024;
-/// No line of ours is longer; what is, is no log.
+/// This program writes no longer line, so a longer one is not from a log.
 const MAX_LINE: usize = 4 * cri::MAX_PART;
 
 /// Fields as in core/v1 PodLogOptions.
@@ -32,11 +32,11 @@ const MAX_LINE: usize = 4 * cri::MAX_PART;
 pub struct LogOptions {
     pub follow: bool,
     pub timestamps: bool,
-    /// Only the last so many lines.
+    /// Only this many last lines.
     pub tail_lines: Option<u64>,
     /// Only lines not older than this; the caller resolves `sinceSeconds`.
     pub since: Option<Timestamp>,
-    /// At most so many bytes of output.
+    /// At most this many bytes of output.
     pub limit_bytes: Option<u64>,
     /// Only one of the streams; both if none.
     pub stream: Option<Stream>,
@@ -75,7 +75,7 @@ pub struct LogReader {
     /// The container writes no more.
     ended: bool,
     file: Option<File>,
-    /// To be read after `file`.
+    /// Files to read after `file`.
     next_files: VecDeque<PathBuf>,
     /// Read from the file, not yet taken apart; `taken` bytes of it are done.
     buffer: Vec<u8>,
@@ -244,7 +244,7 @@ impl LogReader {
     }
 }
 
-/// A file that is gone is none when following: rotation may be ahead of us.
+/// Opens a file. When following, a missing file is not an error: rotation may be ahead.
 fn open(path: &Path, following: bool) -> io::Result<Option<File>> {
     let file = open_file(path, false);
     if following { unless_missing(file) } else { file.map(Some) }

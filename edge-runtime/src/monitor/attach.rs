@@ -62,7 +62,7 @@ impl Attachment {
 /// The writing end of the standard input of a container that has one and no terminal.
 ///
 /// # Errors
-/// It has been closed, by the container or for good.
+/// It has been closed, by the container or permanently.
 pub fn open_stdin(bundle: &Path) -> io::Result<Async<File>> {
     let pipe = File::options().write(true).custom_flags(O_NONBLOCK).open(bundle.join("stdin"))?;
     Async::new(pipe)

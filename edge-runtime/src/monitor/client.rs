@@ -170,7 +170,7 @@ impl MonitorClient {
     /// A new size of the container's terminal.
     ///
     /// # Errors
-    /// As for [`Self::input`].
+    /// Same as [`Self::input`].
     pub async fn resize(&self, id: &str, size: Size) -> Result<(), ClientError> {
         self.call(Request::Resize { id: id.to_owned(), size }).await.map(|_| ())
     }

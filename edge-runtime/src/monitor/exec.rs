@@ -1,5 +1,5 @@
-//! Runs a process inside a running container: for exec probes and lifecycle hooks it is waited for ([`exec`]), for
-//! whoever sits at the other end of a stream it is a [`session`].
+//! Runs a process inside a running container: [`exec`] waits for exec probes and lifecycle hooks; a [`session`] serves
+//! a client at the other end of a stream.
 //!
 //! The OCI runtime's `exec` is started by the daemon itself: a probe that dies with the daemon does no harm, and
 //! the monitor stays small.
@@ -40,7 +40,7 @@ pub struct Runtime {
     /// Where further processes of a container begin, unless in `/`. runc takes it from the container itself, crun 1.8
     /// does not.
     pub cwd: Option<String>,
-    /// Of the container.
+    /// Bundle of the container.
     pub bundle: PathBuf,
 }
 
@@ -126,7 +126,7 @@ impl Runtime {
     }
 }
 
-/// As shells count: 128 + signal for a death by signal.
+/// Exit code as shells count it: 128 + signal for a death by signal.
 fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(9))
 }

@@ -134,7 +134,7 @@ impl Link {
                 Ok(End::Dropped) => return,
                 Ok(End::Left) => {
                     until_closed(&stream).await;
-                    // It knew of no container: nothing has changed for whoever was told, unless the next one finds some.
+                    // It knew no container: nothing has changed for the daemon, unless the next monitor finds some.
                     told = (!files::any_left(&self.paths.run())).then(|| self.records());
                     self.listened.take();
                     continue;
@@ -275,7 +275,7 @@ impl Link {
                     None => match within(self.settings.patience / 2, self.calls.recv()).await {
                         Some(Ok(call)) => call,
                         Some(Err(_)) => return Ok(End::Dropped),
-                        // Nobody asks for the answer: it shows that the monitor works.
+                        // The answer is discarded: it only shows that the monitor works.
                         None => Outgoing { request: Request::List, reply: smol::channel::bounded(1).0 },
                     },
                 };

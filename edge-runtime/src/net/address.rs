@@ -54,7 +54,7 @@ impl Subnet {
         self.contains(other.network()) || other.contains(self.network())
     }
 
-    /// Addresses a pod may hold: neither the first, the gateway nor the last.
+    /// Addresses that a pod may get: not the first, the gateway or the last.
     fn is_assignable(self, address: IpAddr) -> bool {
         self.contains(address) && address != self.network() && address != self.gateway() && address != self.last()
     }
@@ -118,7 +118,7 @@ impl fmt::Display for Subnet {
 /// and free, else the next free ones behind `last`.
 ///
 /// # Errors
-/// The subnet that has none left.
+/// The subnet that has no free address.
 pub fn assign(
     subnets: &[Subnet],
     taken: &BTreeSet<IpAddr>,

@@ -7,7 +7,7 @@ use crate::pod::quantity;
 const INGRESS: &str = "kubernetes.io/ingress-bandwidth";
 const EGRESS: &str = "kubernetes.io/egress-bandwidth";
 
-/// Bits per second towards the pod and from it; `None` is no limit.
+/// Bits per second towards the pod and from it; `None` means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bandwidth {
     pub ingress: Option<u64>,
@@ -15,7 +15,7 @@ pub struct Bandwidth {
 }
 
 /// # Errors
-/// A value that is no quantity of 1k to 1P; the annotation is named.
+/// The annotation whose value is not a quantity from 1k to 1P.
 pub fn of_pod(pod: &Pod) -> Result<Bandwidth, String> {
     Ok(Bandwidth { ingress: limit(pod, INGRESS)?, egress: limit(pod, EGRESS)? })
 }

@@ -94,7 +94,7 @@ impl Network {
     /// Makes the bridge, its addresses and forwarding. Called once at start; what the result says is for the user.
     ///
     /// # Errors
-    /// The kernel refuses, or has none of the configured families.
+    /// The kernel refuses, or supports none of the configured families.
     pub fn ensure(&mut self) -> Result<Vec<String>, NetError> {
         let mut warnings = Vec::new();
         if self.settings.subnets.is_empty() {
@@ -166,7 +166,7 @@ impl Network {
         Ok(bridge.index)
     }
 
-    /// The uplink's MTU, so that no pod sends packets that the next hop cannot take; 1500 while there is no uplink.
+    /// The uplink's MTU, so that pods send no packets that the next hop cannot take; 1500 without an uplink.
     fn mtu(&mut self) -> u32 {
         let mut of = |far| {
             let route = address::route_towards(&mut self.socket, far).ok()??;
@@ -283,7 +283,7 @@ impl Network {
         let links = self.cleanup(&BTreeSet::new()).map(drop);
         let name = self.settings.bridge.clone();
         let bridge = match link::by_name(&mut self.socket, &name) {
-            // A link of that name which is no bridge is not ours.
+            // A link of that name that is not a bridge belongs to another program.
             Ok(Some(found)) if found.kind == "bridge" => link::delete(&mut self.socket, &name),
             other => other.map(drop),
         };

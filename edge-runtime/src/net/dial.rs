@@ -96,7 +96,7 @@ mod tests {
             });
             assert_eq!(echoed, "half-closed");
             server.join().unwrap();
-            // The thread is back: the node's own loopback has nobody there.
+            // The thread is back in the node's namespace, where nothing listens.
             assert!(smol::block_on(localhost(None, port)).is_err());
         }
         let refused = smol::block_on(localhost(Some(&path), 9)).unwrap_err();

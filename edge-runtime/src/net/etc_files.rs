@@ -42,7 +42,7 @@ fn holds(path: &Path, content: &[u8]) -> bool {
     same_length && fs::read(path).is_ok_and(|old| old == content)
 }
 
-/// Deletes the files; fine when there are none.
+/// Deletes the files; no error if they are missing.
 pub fn remove(dir: &Path) -> Result<(), NetError> {
     for name in [HOSTS, HOSTNAME, RESOLV_CONF] {
         let path = dir.join(name);

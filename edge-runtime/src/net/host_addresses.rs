@@ -4,9 +4,10 @@ use std::net::IpAddr;
 
 use super::netlink::{Socket, address};
 
-/// The addresses other nodes see, at most one of each family, IPv4 first: the source address of the default route,
-/// else the first global one. No packet is sent. Empty while there is no network. A link-local address is none, as for a
-/// kubelet (`IsGlobalUnicast`): a board has one before a router has told it of its network, and others cannot reach it.
+/// The addresses other nodes see, at most one of each family, IPv4 first: the source address of the default route, else
+/// the first global one. Sends no packet. Empty without a network. A link-local address does not count, as for a
+/// kubelet (`IsGlobalUnicast`): a board has one before a router has announced the network, and other nodes cannot reach
+/// it.
 pub fn internal_ips() -> Vec<IpAddr> {
     let Ok(mut socket) = Socket::open() else { return Vec::new() };
     let mut all = address::list(&mut socket).unwrap_or_default();

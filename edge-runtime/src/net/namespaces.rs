@@ -79,7 +79,7 @@ pub struct PodNamespaces {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserNamespace {
     pub path: PathBuf,
-    /// On the node: root's in the pod.
+    /// Id on the node of the pod's root.
     pub first_id: u32,
 }
 
@@ -139,7 +139,7 @@ impl OwnNetwork {
     /// Runs `work` inside the network namespace `netns`; a socket opened there stays there.
     ///
     /// # Panics
-    /// As [`NamespaceMaker::create`].
+    /// Same as [`NamespaceMaker::create`].
     pub fn inside<T>(&self, netns: &File, work: impl FnOnce() -> T) -> Result<T, NetError> {
         let kind = CloneFlags::CLONE_NEWNET;
         setns(netns, kind).map_err(|errno| NetError::namespace("enter network namespace", errno))?;
@@ -163,7 +163,7 @@ fn come_back(own: &File, kind: CloneFlags) {
 fn make_folder(dir: &Path) -> Result<(), NetError> {
     unpin(dir)?;
     fs::create_dir_all(dir).map_err(|source| NetError::path("create folder", dir, source))?;
-    // Whoever can open a pinned namespace can enter it; the folder is root's alone.
+    // A user who can open a pinned namespace can enter it, so the folder belongs to root alone.
     fs::set_permissions(dir, std::os::unix::fs::PermissionsExt::from_mode(0o700))
         .map_err(|source| NetError::path("set mode of", dir, source))
 }

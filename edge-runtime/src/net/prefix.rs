@@ -61,7 +61,7 @@ fn mask(length: u8) -> u128 {
 impl FromStr for Prefix {
     type Err = String;
 
-    /// As Kubernetes reads it: bits beyond the prefix are forgotten.
+    /// Parses a prefix like Kubernetes: bits beyond the prefix are ignored.
     fn from_str(text: &str) -> Result<Self, String> {
         let parse = || {
             let (ip, length) = text.trim().split_once('/')?;
@@ -79,7 +79,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// As the elements of an nft set.
+/// Formats the ranges as elements of an nft set.
 pub fn join(ranges: &[Prefix]) -> String {
     ranges.iter().map(Prefix::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -8,7 +8,7 @@ use crate::pod::sysctls;
 
 const SYS: &str = "/proc/sys/net";
 
-/// Why this host has no IPv6, if it has none.
+/// The reason if this host lacks IPv6.
 pub fn without_ipv6() -> Option<&'static str> {
     let conf = Path::new(SYS).join("ipv6/conf");
     if !conf.is_dir() {
@@ -43,9 +43,9 @@ pub fn forward(v4: bool) -> Result<(), NetError> {
     set(&all, "1")
 }
 
-/// Nobody but this node gives its bridge addresses and routes: pods can send router advertisements and redirects, and
-/// a host that is no router believes them (CVE-2020-10749). Without addresses of IPv6 the bridge does not speak it at
-/// all.
+/// Makes the bridge ignore router advertisements and redirects, which pods can send and which a host that is not a
+/// router trusts (CVE-2020-10749): only this node sets the bridge's addresses and routes. Without IPv6 addresses the
+/// bridge has IPv6 disabled.
 ///
 /// # Errors
 /// A switch cannot be set.
@@ -84,7 +84,7 @@ pub fn in_pod(link: &str, v6: bool) {
 /// Writes one of a pod's in the calling thread's namespaces.
 ///
 /// # Errors
-/// The kernel has none of that name or refuses the value; the message names both.
+/// The kernel does not have that name or refuses the value; the message names both.
 pub fn write(name: &str, value: &str) -> Result<(), String> {
     let path = sysctls::file(name).ok_or_else(|| format!("sysctl {name:?} is no name below /proc/sys"))?;
     fs::write(&path, value).map_err(|error| format!("sysctl {name} = {value:?}: {error}"))

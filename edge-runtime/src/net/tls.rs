@@ -13,7 +13,7 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 /// Whom to believe.
 #[derive(Debug)]
 pub enum Trust {
-    /// Whoever answers.
+    /// Any server.
     Anybody,
     /// The authority whose certificate has this hash; the server sends it along.
     Pinned([u8; 32]),
@@ -31,7 +31,7 @@ pub fn client_config(trust: Trust, time: Arc<dyn TimeProvider>) -> Result<Client
     let provider = provider();
     let verifier = Arc::new(Verifier { trust, provider: Arc::clone(&provider) });
     let builder = ClientConfig::builder_with_details(provider, time).with_safe_default_protocol_versions()?;
-    // `dangerous`: the name of the method that takes a verifier of one's own.
+    // `dangerous` is rustls' name for a custom verifier.
     Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
 }
 

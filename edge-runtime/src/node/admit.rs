@@ -58,7 +58,7 @@ impl Admission<'_> {
         self.cx.pods.get(uid).is_some_and(|entry| entry.record.source == PodSource::Static)
     }
 
-    /// Refuses a pod for which there is no room beside those of the others that count.
+    /// Refuses a pod that does not fit beside the other counted pods.
     fn no_place(&self, pod: &Pod, counts: impl Fn(&Entry) -> bool) -> Option<Refusal> {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let others = || {

@@ -67,7 +67,7 @@ impl Backup {
             let text = std::fs::read_to_string(&mark).unwrap_or_default();
             self.last = text.trim().parse().ok().map(Mono);
         }
-        // What was filled from the copy is no better than it.
+        // A store restored from the copy is no better than the copy.
         if now < self.due(now) || cx.recovery.is_under_way() || cx.store.is_in_memory() {
             return;
         }

@@ -20,7 +20,7 @@ use crate::pod::step::StopSignal;
 use crate::pod::stop_signal;
 use sampan_monitor::protocol::StartContainer;
 
-/// Whose a container id is.
+/// Owner of a container id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ContainerRef {
     pub(super) uid: String,
@@ -30,7 +30,7 @@ pub(super) struct ContainerRef {
 
 pub(super) struct Containers {
     pub(super) monitor: MonitorClient,
-    /// By container id.
+    /// Owners by container id.
     refs: BTreeMap<String, ContainerRef>,
     /// Ended containers that could not be removed, by id, and how often it was tried. Each waits for its next try.
     unremoved: BTreeMap<String, u32>,

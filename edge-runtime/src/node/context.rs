@@ -75,7 +75,7 @@ impl Context {
         self.task(job).detach();
     }
 
-    /// As [`Context::background`], for as long as the task is held.
+    /// Same as [`Context::background`], but dropping the task cancels it.
     pub(super) fn task(&self, job: impl Future<Output = impl Into<Option<News>>> + 'static) -> Task<()> {
         let news = self.senders.news.clone();
         self.tasks.spawn(async move {
@@ -109,7 +109,7 @@ impl Context {
         self.store.lookup(kind, namespace, name)
     }
 
-    /// The same, for whoever takes a function.
+    /// Returns [`Context::object`] as a function.
     pub(super) fn objects(&self) -> impl Fn(&str, &str, &str) -> Option<Value> + '_ {
         |kind, namespace, name| self.object(kind, namespace, name)
     }

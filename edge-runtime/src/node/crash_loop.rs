@@ -17,7 +17,7 @@ pub(super) struct CrashLoop {
     /// Holds the uid of the pod whose turn it is, or zeros.
     turn: Option<File>,
     counts: PathBuf,
-    /// By uid.
+    /// Deaths of the daemon by pod uid.
     deaths: BTreeMap<String, u32>,
 }
 
@@ -40,7 +40,7 @@ impl CrashLoop {
         crash_loop
     }
 
-    /// The turn of a pod begins. False if it has none.
+    /// Begins the turn of a pod; false if it gets no turn.
     pub(super) fn begin(&self, uid: &str) -> bool {
         if self.deaths.get(uid).is_some_and(|count| *count >= DEATHS) {
             return false;
@@ -49,7 +49,7 @@ impl CrashLoop {
         true
     }
 
-    /// It is over, and nobody died.
+    /// Ends the turn: the daemon survived it.
     pub(super) fn end(&mut self, uid: &str) {
         self.write(&[]);
         if self.deaths.remove(uid).is_some() {

@@ -30,7 +30,7 @@ pub(super) struct Messages {
 
 /// A batch of a helper's.
 pub(super) struct Given {
-    /// None of a helper that is gone.
+    /// `None` if its helper is gone.
     pub(super) batch: Option<u64>,
     pub(super) rows: Vec<MessageRow>,
     pub(super) most_bytes: u64,
@@ -163,10 +163,10 @@ impl Messages {
         while flight.rows.len() < WINDOW && flight.rows.values().sum::<usize>() < BYTES {
             let Some(message) = cx.store.next_message(rule, flight.last)? else { break };
             let left_ms = u64::try_from((message.expires - now) * 1_000).unwrap_or(0);
-            // What is no JSON any more is dealt with by the bridge, and goes.
+            // The bridge handles a record that is not valid JSON; it must leave the queue.
             let value: Value = serde_json::from_str(&message.record).unwrap_or_default();
             if !link.message(u64::try_from(message.id).unwrap_or(0), left_ms, value) {
-                // There is no room now.
+                // The send queue is full.
                 break;
             }
             flight.rows.insert(message.id, message.record.len());

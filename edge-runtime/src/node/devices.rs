@@ -21,7 +21,7 @@ use crate::sys::files::replace;
 #[derive(Default)]
 pub(super) struct Devices {
     running: Option<Running>,
-    /// Of the connection that is to be told everything; none while there is no helper.
+    /// Connection that must be sent everything; `None` without a helper.
     connection: Option<u64>,
     untold: Untold,
     /// The bridge that is connected takes reports of devices.
@@ -45,12 +45,12 @@ struct Untold {
     links: Vec<bool>,
     ack: Option<(u64, Vec<DeviceRefusal>)>,
     stored: Option<u64>,
-    /// Of rules, and of pods that the helper has asked for.
+    /// Lines about rules, and about pods that the helper has asked for.
     lines: VecDeque<ToHelper>,
 }
 
 impl Devices {
-    /// Starts what is configured, and ends what an earlier daemon has left and nobody wants.
+    /// Starts the configured helper; ends one that an earlier daemon has left and the configuration no longer has.
     pub(super) fn start(&mut self, cx: &Context) {
         let socket = cx.paths.devices();
         let Some(settings) = cx.config.device_twin.clone() else { return client::end(&socket) };
@@ -64,7 +64,7 @@ impl Devices {
         self.running = Some(Running { teller, _task: cx.tasks.spawn(work) });
     }
 
-    /// Whether an object is of these kinds: then it is told, if anybody listens.
+    /// Whether an object is of these kinds: then it is sent to the helper, if there is one.
     pub(super) fn take(&mut self, key: &ObjectKey) -> bool {
         let Some(kind) = kind_of(key) else { return false };
         if self.connection.is_some() && !self.untold.objects.iter().any(|(_, waiting)| waiting == key) {
@@ -73,7 +73,7 @@ impl Devices {
         true
     }
 
-    /// The same for one that is gone.
+    /// Handles a deleted object.
     pub(super) fn gone(&mut self, cx: &mut Context, key: &ObjectKey, uid: &str) -> Result<bool, StoreError> {
         let Some(kind) = kind_of(key) else { return Ok(false) };
         // Where the module is off, what is kept waits for it to be on again.
@@ -109,7 +109,7 @@ impl Devices {
 
     fn link(&mut self, up: bool) {
         if self.connection.is_some() {
-            // A link that was down in between is to be seen as one: the batch under way is void.
+            // The helper must see that the link was down in between: the batch in progress is void.
             if up && self.untold.links.last().is_none_or(|last| *last) {
                 self.untold.links.push(false);
             }
@@ -257,7 +257,7 @@ fn answer(cx: &Context, id: u64, what: Value) {
     }
 }
 
-/// Of both kinds.
+/// API version of both kinds.
 const API_VERSION: &str = "devices.kubeedge.io/v1beta1";
 
 /// For `edge-runtime status`, on a file system that forgets it with the helper.

@@ -1,6 +1,6 @@
-//! Keeps events few, as client-go's correlator does (K8s client-go tools/record/events_cache.go): a flood about one
-//! object is cut off, many that differ in their text only are told as one, and what repeats while there is no link is
-//! one stored event with a count. The bridge counts up what repeats while there is one. Pure but for its memory.
+//! Limits the number of events, like client-go's correlator (K8s client-go tools/record/events_cache.go): cuts off a
+//! flood about one object, merges events that differ only in their text, and counts repetitions in one stored event
+//! while the link is down. While it is up, the bridge counts repetitions. Pure but for its memory.
 
 use edge_protocol::json::SetField;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,20 +15,20 @@ use crate::pod::clock::Mono;
 const BURST: u32 = 25;
 /// Then one more each.
 const REFILL: Duration = Duration::from_secs(300);
-/// So many texts of one reason about one object are told apart...
+/// This many texts of one reason about one object stay separate...
 const SIMILAR: usize = 10;
 /// ...within this time, which is also how long a repeated event is the same series.
 const WINDOW: Duration = Duration::from_secs(600);
 /// Objects and series remembered; beyond it the ones longest unused go.
 const REMEMBERED: usize = 512;
 
-/// What was seen of late. Each map is one block: small ones that stay, made amid the start of fifty pods, would keep a
-/// page of what was needed for that each.
+/// Events seen recently. Each map is one block: small long-lived blocks, allocated during the start of fifty pods,
+/// would each keep a page of that start's memory.
 #[derive(Default)]
 pub(super) struct EventCorrelator {
     budgets: LiteMap<u64, Budget>,
     groups: LiteMap<u64, Group>,
-    /// Rows of the outbox that a repetition may replace; only while there is no link.
+    /// Rows of the outbox that a repetition may replace; only while the link is down.
     waiting: LiteMap<u64, u64>,
     dropped: Vec<u64>,
 }
@@ -47,7 +47,7 @@ struct Group {
 }
 
 impl EventCorrelator {
-    /// The event as it is to be stored, `None` if there were too many. `offline`: nothing leaves the node now, so
+    /// Returns the event to store, `None` if there were too many. `offline`: events stay on the node for now, so
     /// `earlier` (the stored event of a row) is looked up to be replaced by one with a higher count.
     pub(super) fn take(
         &mut self,

@@ -71,7 +71,7 @@ impl Context {
         Ok(())
     }
 
-    /// The event as it is to be stored together with `series.dropped()`; `None` if there were too many.
+    /// Returns the event to store together with `series.dropped()`; `None` if there were too many.
     pub(super) fn correlated(&mut self, event: Value) -> Option<Value> {
         let (now, offline) = (self.mono(), !self.outgoing.is_connected());
         let store = &self.store;

@@ -65,13 +65,13 @@ impl Eviction {
         self.met.first().map(|met| met.signal)
     }
 
-    /// The same, told as an event now and then.
+    /// The first signal; also emits an event about it now and then.
     pub(super) fn tell_first(&mut self, cx: &mut Context, now: Mono) -> Result<Option<Signal>, StoreError> {
         let Some(first) = self.first() else {
             (self.told, self.stuck) = (None, None);
             return Ok(None);
         };
-        // Not with every look: the node has other news, too, and only so many events.
+        // Not each time: the number of events is limited, and the node has others.
         if self.told.is_none_or(|(signal, at)| signal != first || now.since(at) > TELL_AGAIN) {
             self.told = Some((first, now));
             cx.node_event(true, "EvictionThresholdMet", &format!("Attempting to reclaim {}", first.resource()))?;
@@ -106,7 +106,7 @@ impl Eviction {
         let mut candidates: Vec<Candidate<'_>> =
             candidates.map(|(uid, entry)| Candidate { uid, pod: &entry.pod, usage: usage(uid, entry) }).collect();
         if is_of_disk(signal) {
-            // That a pod could not be measured is no reason to end it.
+            // A pod that could not be measured is not evicted for that.
             candidates.retain(|candidate| candidate.usage.total.is_some());
         }
         rank(&mut candidates, signal);

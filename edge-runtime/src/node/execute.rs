@@ -23,7 +23,7 @@ use crate::sys::trash::Trash;
 use sampan_monitor::protocol::StartContainer;
 
 impl Node {
-    /// An answer at once; whether the start succeeds comes as news. For the pause container there is none before that.
+    /// Starts a container. The result of the start arrives as news; the pause container has no answer before that.
     pub(super) fn start_container(
         &mut self,
         pod: &Pod,
@@ -132,7 +132,7 @@ impl Node {
         }
     }
 
-    /// Containers first, at the monitor, then the rest: an answer at once only if there are none.
+    /// Stops containers first, at the monitor, then removes the rest: answers at once only if there are no containers.
     pub(super) fn teardown(&mut self, uid: &str) -> Option<PodEvent> {
         self.probes.stop(uid);
         let ids = self.containers.ids_of(uid);
@@ -183,7 +183,7 @@ impl Node {
         self.containers.forget(uid);
         self.tokens.forget(uid);
         self.resync.forget(uid);
-        // Ends that no turn of it has taken are nobody's now.
+        // Exits that no turn of the pod has handled are dropped now.
         self.exit_sync.turn_committed(uid, self.cx.mono());
         self.cx.pods.touch_pending_resizes();
         let record = entry.record;

@@ -14,7 +14,7 @@ use crate::store::{Store, StoreError};
 
 /// A pod's containers end at once.
 const GATHER: Duration = Duration::from_millis(10);
-/// On a slow medium the loop spends no more than one part in so many with waiting for it...
+/// On a slow medium the loop waits for it at most one part in this many of its time...
 const SHARE: u32 = 10;
 /// ...unless reports would wait for longer than this.
 const LONGEST: Duration = Duration::from_secs(2);
@@ -23,7 +23,7 @@ const LONGEST: Duration = Duration::from_secs(2);
 #[derive(Default)]
 pub(super) struct ExitSync {
     due: Option<Mono>,
-    /// Not sooner than this, if it can be helped.
+    /// The earliest time of the next sync, unless reports wait too long.
     rest: Mono,
     /// Exits whose records the monitor may forget then.
     exits: Vec<String>,

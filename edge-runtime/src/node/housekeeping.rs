@@ -72,7 +72,7 @@ impl Node {
         self.pulls.short_of_disk = self.eviction.is_short_of_disk();
     }
 
-    /// One look, and what follows from it: frees what nobody needs, then ends pods.
+    /// Observes the host and acts on it: frees unused space, then evicts pods.
     fn make_room(&mut self, now: Mono) -> Result<(), StoreError> {
         self.observe(now);
         self.mend_cgroups();

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::pod::clock::Mono;
 
-/// Rest before memory is given back. Longer than pods that are started together take, shorter than anybody looks.
+/// Idle time before memory is given back: longer than the start of several pods together takes, shorter than the
+/// interval of any monitoring.
 const REST: Duration = Duration::from_secs(10);
 
 /// Since when there was work.

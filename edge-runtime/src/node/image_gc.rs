@@ -1,4 +1,4 @@
-//! Images that nobody needs: which go when, and the helper that deletes their files. The record of an image goes in
+//! Removal of unused images: which and when, and the helper that deletes their files. The record of an image goes in
 //! one commit here, where every use of images is known; its layers follow.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,17 +29,17 @@ const FRUITLESS: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub(super) struct ImageGc {
     next: Option<Mono>,
-    /// For want of disk: not again before.
+    /// Earliest time of the next sweep in a disk shortage.
     next_all: Option<Mono>,
     running: bool,
-    /// What the last helper for want of disk took, until nothing was left to take.
+    /// What the last helper in a disk shortage removed, until nothing was left to remove.
     taken: Option<Taken>,
     /// Seconds of wall time at which an image was last seen in use.
     used_at: BTreeMap<String, i64>,
     failed: bool,
 }
 
-/// Steps of clearing up for want of disk, the later the dearer.
+/// Steps of a cleanup in a disk shortage; later steps cost more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Taken {
     /// Layers of no image.
@@ -137,7 +137,7 @@ impl ImageGc {
 
     /// Forgets the longest unused images and has their files deleted; how many bytes were chosen.
     fn collect(&mut self, cx: &mut Context, bytes: u64) -> Result<u64, StoreError> {
-        // Which images are in use nobody can tell while pods may be missing.
+        // Which images are in use is unknown while pods may be missing.
         if cx.recovery.is_under_way() {
             return Ok(0);
         }

@@ -18,7 +18,7 @@ impl Context {
         may_use(&image, &name, &self.config.registries, secrets).then(|| image.image_id().to_owned())
     }
 
-    /// As [`Context::image_for`], whoever may use it.
+    /// Same as [`Context::image_for`], without a check of access.
     pub(super) fn image_id(&self, reference: &str) -> Option<String> {
         let name = Reference::parse(reference).ok()?.to_string();
         self.stored_image(&name).map(|image| image.image_id().to_owned())

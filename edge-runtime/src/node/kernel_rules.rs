@@ -1,7 +1,9 @@
-//! What others do to the kernel's rules: tables of this node that somebody deletes (`nft flush ruleset`, a firewall that
-//! starts anew) are put back as a whole, and beside somebody else who serves Services none of them leads anywhere.
+//! Reaction to changes of the kernel's rules by other programs: deleted tables of this node (`nft flush ruleset`, a
+//! restarted firewall) are restored completely, and while another program serves Services, this node's tables serve
+//! none.
 //!
-//! The kernel tells of changes, and housekeeping looks, too: the chains of the old iptables and links are told by nobody.
+//! The kernel notifies of changes, and housekeeping checks, too: the kernel does not notify of the chains of the old
+//! iptables or of links.
 
 pub(super) mod state;
 
@@ -45,8 +47,8 @@ impl Node {
         self.cx.tasks.spawn(wait).detach();
     }
 
-    /// Has pods' packets let through other people's firewalls, whenever rules have changed: one that is started or reloaded
-    /// begins anew.
+    /// Adds accept rules for pods' packets to other programs' firewalls, whenever rules have changed: a firewall that
+    /// is started or reloaded starts empty.
     fn look_at_others(&mut self, generation: u32) {
         let now = self.cx.mono();
         if self.cx.config.network.mode == NetworkMode::Cni || !self.kernel_rules.others.begin(generation, now) {
@@ -71,7 +73,7 @@ impl Node {
         Ok(())
     }
 
-    /// Looks whether our tables are there, and whether they are to be.
+    /// Checks whether our tables exist, and whether they should.
     ///
     /// # Errors
     /// The store cannot be written.
@@ -87,7 +89,7 @@ impl Node {
         let generation = match nftables::generation(nft) {
             Ok(generation) => generation,
             Err(error) => {
-                // `nfnetlink_rcv_msg`: there is no such subsystem, and no module of it.
+                // `nfnetlink_rcv_msg`: the kernel lacks this subsystem, and a module for it.
                 self.kernel_rules.absent = error.raw_os_error() == Some(libc::EINVAL);
                 return Ok(());
             }

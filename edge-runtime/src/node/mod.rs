@@ -28,9 +28,9 @@
 //! | `pulls` | images to fetch, one at a time, and the secrets for it |
 //! | `static_pods` | pods from manifest files |
 //! | `tokens` | service account tokens of the pods here |
-//! | `streams` | logs, exec, attach, port-forward and stats, to whoever asked |
+//! | `streams` | logs, exec, attach, port-forward and stats, to clients |
 //! | `housekeeping` | what is looked at every ten seconds, and in which order |
-//! | `metrics` | how the daemon and its pods are, for whoever asks |
+//! | `metrics` | state of the daemon and its pods, on request |
 //! | `host_watch` | the true time, and file descriptors |
 //! | `eviction`, `ephemeral_storage`, `image_gc` | running short: eviction, pods' disk use, unused images |
 //! | `node_status` | the Node object |
@@ -176,7 +176,7 @@ pub struct Node {
 pub enum End {
     /// It was asked to.
     Stopped,
-    /// The same program is to be run again.
+    /// Run the same program again.
     Again,
 }
 
@@ -184,7 +184,8 @@ impl Node {
     /// Runs until asked to stop. Containers go on without it.
     ///
     /// # Errors
-    /// The store fails for good: better to end, and begin again from what is durable, than to go on unremembered.
+    /// The store fails permanently: ending, and starting again from the durable state, is better than continuing
+    /// without storing anything.
     async fn run(&mut self, sources: &Sources) -> Result<End, StoreError> {
         // Starting up is work.
         self.idle.disturb(self.cx.mono());

@@ -126,7 +126,7 @@ impl Node {
             match container.phase {
                 Phase::Running { pid, started_at } => {
                     if self.containers.get(&container.id).is_some() {
-                        // A start that was answered while nobody listened.
+                        // A start whose answer arrived while the daemon was not connected.
                         self.started(&container.id, pid, &started_at);
                         live.insert(container.id, pid);
                     } else {

@@ -24,7 +24,7 @@ pub(super) struct Host<'a> {
     pub(super) launch: &'a Launch,
     pub(super) pressure: Pressure,
     pub(super) shutting_down: bool,
-    /// Who else serves Services on this machine.
+    /// Another program that serves Services on this machine.
     pub(super) services_elsewhere: Option<&'a str>,
 }
 

@@ -60,7 +60,7 @@ impl Orders {
         true
     }
 
-    /// The same for one that is gone.
+    /// Handles a deleted order.
     pub(super) fn gone(&mut self, key: &ObjectKey) -> bool {
         if key.kind == ORDER {
             self.forget(&key.name);

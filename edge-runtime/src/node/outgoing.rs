@@ -16,10 +16,10 @@ const EVENT_DELAY: Duration = Duration::from_millis(400);
 /// ...and from the first one at most.
 const EVENT_DELAY_MAX: Duration = Duration::from_secs(2);
 
-/// How often events that wait for a bridge are looked through, while there is none.
+/// Interval of the check for expired events while the link is down.
 const EXPIRE: Duration = Duration::from_secs(600);
 
-/// The send queue of one connection. Empty while there is none.
+/// The send queue of one connection. Empty while the link is down.
 #[derive(Default)]
 pub(super) struct Outgoing {
     connected: bool,
@@ -43,7 +43,7 @@ impl Outgoing {
         self.connected
     }
 
-    /// Whether the events that wait are to be looked through now.
+    /// Whether to check waiting events for expiry now.
     pub(super) fn is_time_to_expire(&mut self, now: Mono) -> bool {
         let is = !self.connected && self.expired.is_none_or(|at| now.since(at) >= EXPIRE);
         if is {

@@ -66,8 +66,8 @@ impl Entry {
         matches!(self.record.sandbox.state, SandboxState::Ready { .. })
     }
 
-    /// Returns true if the status of `record` is to be told now, and counts it as reported. While a start is under way it
-    /// is held for a moment, unless the pod is `gone`.
+    /// Returns true if the status of `record` must be sent now, and counts it as reported. During a start it is held
+    /// for a moment, unless the pod is `gone`.
     pub(super) fn tells(&mut self, status: &Value, record: &PodRecord, gone: bool, now: Mono) -> bool {
         if self.reported == *status {
             self.held = Hold::No;
@@ -94,7 +94,7 @@ fn is_starting(record: &PodRecord, first: bool) -> bool {
     starting || first && record.sandbox.state == SandboxState::Preparing
 }
 
-/// Of a status that is about to be overtaken.
+/// Whether to hold a status that another will soon replace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Hold {
     #[default]

@@ -1,7 +1,7 @@
-//! Pods of which the store may know too little, until it has recovered: a damaged store was filled from what was left,
-//! or the row of a pod does not parse. What runs for them runs on, unattended, until a complete list of the cloud (for a
-//! node without one, its manifests) has said what there is; only then what nobody knows of is ended, and what it left
-//! is swept.
+//! Pods about which the store may lack information, until it has recovered: a damaged store was filled from its
+//! remains, or the row of a pod does not parse. Their containers run on, unmanaged, until a complete list of the cloud
+//! (for a node without one, its manifests) says which pods exist. Only then unknown ones are stopped, and their remains
+//! are removed.
 
 pub(super) mod state;
 
@@ -22,7 +22,7 @@ use sampan_monitor::protocol::{ContainerState, Phase};
 const ATTEMPTS: u32 = 1024;
 
 impl Node {
-    /// At start, when all pods are known that the store can give.
+    /// Begins recovery at the start, when all pods in the store are known.
     pub(super) fn begin_recovery(&mut self) -> Result<(), StoreError> {
         if !self.cx.recovery.is_under_way() {
             self.sweep_kernel();
@@ -142,8 +142,8 @@ impl Node {
         }
     }
 
-    /// Folders and logs of pods that are known to nobody any more: left by a death between a pod's end and its last
-    /// step. They would count for the disk's pressure and end others.
+    /// Removes folders and logs of unknown pods: the daemon died between a pod's end and its last step. They would
+    /// count as disk use and cause evictions.
     fn sweep_folders(&mut self) {
         let known: BTreeSet<&str> = self.cx.pods.iter().map(|(uid, _)| uid.as_str()).collect();
         let names = |folder: &std::path::Path| {

@@ -18,13 +18,13 @@ pub const MARK: &str = "shutdown";
 
 const REASON: &str = "Terminated";
 const MESSAGE: &str = "Pod was terminated in response to imminent node shutdown.";
-/// From SIGKILL to the end of a process.
+/// Time from SIGKILL to the end of a process.
 const LAST: Duration = Duration::from_secs(2);
 
-/// For the link to carry the last words.
+/// Time for the link to send the last reports.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// How far the shutdown is; the default is that there is none.
+/// Progress of the shutdown; by default none is in progress.
 #[derive(Default)]
 pub(super) struct Shutdown {
     under_way: bool,

@@ -42,13 +42,13 @@ pub(super) enum News {
     },
     /// The kernel has the nft rules that were asked for, or refused them.
     RulesReplaced(Result<(), String>),
-    /// Somebody, perhaps this node, has changed rules of the kernel.
+    /// A program, perhaps this node, has changed rules of the kernel.
     RulesChanged,
     /// What of other people's firewalls is in the way of pods.
     OthersPassed(Vec<crate::net::firewall::others::Blocking>),
-    /// The kernel has what NetworkPolicies are to be, or refused it.
+    /// The kernel has applied the NetworkPolicies, or refused them.
     PoliciesApplied(super::policies::done::Done),
-    /// The kernel has what Services are to be, or refused it.
+    /// The kernel has applied the Services, or refused them.
     ServicesApplied(super::services::done::Done),
     /// The kernel has forgotten flows of datagrams that led to Services.
     FlowsForgotten,
@@ -84,7 +84,7 @@ pub(super) enum News {
     Walked(u64, crate::eviction::walk::Answers),
     /// The helper has deleted layers of no image, or could not.
     Collected(Result<(), String>),
-    /// Somebody asks how the node is.
+    /// A health request.
     Asked(crate::health::Asked),
     ManifestsChanged,
     /// The time asked for has come.

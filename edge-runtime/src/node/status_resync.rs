@@ -31,7 +31,7 @@ pub(super) struct StatusResync {
     due: Option<Mono>,
     /// Uids of pods that were told of before the list: the others are told to the API that sent it.
     pods: Vec<String>,
-    /// By uid of pods of this node: their statuses were refused.
+    /// Refused statuses, by uid of pods of this node.
     refused: BTreeMap<String, Refused>,
 }
 
@@ -58,7 +58,7 @@ impl StatusResync {
     /// The bridge has refused this pod's status.
     fn refused(&mut self, uid: &str, now: Mono) {
         let pause = match self.refused.get(uid) {
-            // The status has changed meanwhile, which is no other try of the same.
+            // The status has changed meanwhile, so this is not a retry of the same one.
             Some(Refused { due: Some(_), .. }) => return,
             Some(Refused { pause, .. }) => (*pause * 2).min(LONGEST),
             None => REFUSED,

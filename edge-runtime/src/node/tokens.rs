@@ -29,7 +29,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 #[derive(Default)]
 struct Slot {
     held: Option<Held>,
-    /// When it came, if it came to this process: its age by a clock that nobody sets.
+    /// When it arrived, if it did in this process: its age by the monotonic clock.
     came: Option<Mono>,
     /// Spreads the refresh.
     random: u32,
@@ -61,7 +61,7 @@ impl Slot {
             let left = |from: Timestamp| Duration::try_from(refresh.duration_since(from)).unwrap_or_default();
             match self.came {
                 Some(came) => came.after(left(held.issued)),
-                // By a clock that is behind nobody can tell its age.
+                // If the clock is behind, the age is unknown.
                 None if now.wall < held.issued => now.mono,
                 None => now.mono.after(left(now.wall).min(LOOK_AGAIN)),
             }
@@ -107,7 +107,7 @@ impl Tokens {
         self.lacking(uid).next().is_some()
     }
 
-    /// Whether an answer about a token that this pod lacks is to be expected.
+    /// Whether an answer about a token that this pod lacks is still expected.
     fn can_still_come(&self, uid: &str) -> bool {
         self.lacking(uid).all(|slot| slot.asked.is_some() || slot.not_before.is_none())
     }

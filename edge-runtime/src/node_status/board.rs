@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::NodeCondition;
 
 use super::conditions::either;
 
-/// What the board's sensors say; `None` where there is no sensor, and then no condition.
+/// State of the board's sensors; `None` without a sensor, and then no condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Board {
     /// Memory limits can be enforced.
@@ -15,7 +15,8 @@ pub struct Board {
     pub storage_trouble: Option<String>,
     pub under_voltage: Option<bool>,
     pub hot: Option<bool>,
-    /// Who else serves Services; empty for nobody any more. `None` where nobody ever did, and then no condition.
+    /// Another program that serves Services; empty if it has gone. `None` if there never was one, and then no
+    /// condition.
     pub services_elsewhere: Option<String>,
     /// How the last change of the programs or the configuration went: what it was, and why it did not stay. `None` without one.
     pub upgrade: Option<Upgrade>,
@@ -83,7 +84,7 @@ impl Board {
     }
 }
 
-/// Of these conditions `True` is the bad news.
+/// Whether `True` of this condition means a problem.
 pub(super) fn is_bad_when_true(type_: &str) -> bool {
     matches!(type_, "UnderVoltage" | "HighTemperature" | "ServicesHandledElsewhere")
 }

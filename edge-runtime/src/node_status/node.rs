@@ -58,7 +58,7 @@ pub fn kubelet_version() -> String {
     format!("{KUBERNETES_VERSION}-sampan-{}", env!("CARGO_PKG_VERSION"))
 }
 
-/// The whole Node object as it is to be registered or updated.
+/// The complete Node object to register or update.
 pub fn node_object(
     facts: &HostFacts,
     settings: &NodeSettings,

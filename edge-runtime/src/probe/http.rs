@@ -195,7 +195,7 @@ pub(super) async fn fetch(mut request: Request, tls: &Arc<ClientConfig>) -> Resu
 pub(super) struct Response {
     pub(super) status: u16,
     location: Option<String>,
-    /// At most [`MAX_BODY`] bytes.
+    /// At most [`MAX_BODY`] bytes of the body.
     body: Vec<u8>,
 }
 
@@ -209,7 +209,7 @@ async fn exchange(request: &Request, tls: &Arc<ClientConfig>) -> Result<Response
     talk(stream, request).await
 }
 
-/// What a plain HTTP server answers is no TLS record at all; Go has words of its own for that.
+/// The message of a failed handshake. A plain HTTP server answers without a TLS record; Go has its own words for that.
 fn handshake_error(error: &std::io::Error) -> String {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match inner {
@@ -264,7 +264,8 @@ async fn talk(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &Request
     }
 }
 
-/// Reads on also when nobody wants it: a server whose peer hangs up in mid-answer logs an error for every probe.
+/// Reads to the end even if the body is not needed: a server whose peer hangs up in mid-answer logs an error for every
+/// probe.
 async fn read_body(stream: &mut (impl AsyncRead + Unpin), body: &mut Vec<u8>, wanted: usize) {
     let mut chunk = [0u8; 2048];
     while body.len() < wanted {

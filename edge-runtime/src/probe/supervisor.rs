@@ -92,7 +92,7 @@ pub struct ProbeEvent {
 pub struct Supervisor {
     executor: Tasks,
     shared: Rc<Shared>,
-    /// By pod uid and container name.
+    /// Running probes by pod uid and container name.
     running: BTreeMap<String, BTreeMap<String, Running>>,
 }
 
@@ -132,7 +132,8 @@ impl Supervisor {
         Self { executor, shared: Rc::new(Shared { means, tell }), running: BTreeMap::new() }
     }
 
-    /// Makes the running tasks match `desired` for one pod: new attempts get tasks, ended ones lose theirs.
+    /// Makes the running tasks match `desired` for one pod: starts tasks for new attempts and stops those of ended
+    /// ones.
     pub fn sync(&mut self, pod_uid: &str, desired: &[ProbeTarget]) {
         let mut old = self.running.remove(pod_uid).unwrap_or_default();
         let mut new = BTreeMap::new();
@@ -243,7 +244,7 @@ impl Job {
                 None if matches!(outcome, Outcome::Success) && conclusion.verdict == Some(true) => said = None,
                 None => {}
             }
-            // No verdict on liveness means alive, so a first success there is no news.
+            // A liveness probe counts as successful at first, so its first success changes nothing.
             let known = self.known.of(spec.kind).get().or((spec.kind == ProbeKind::Liveness).then_some(true));
             let verdict = conclusion.verdict.filter(|v| known != Some(*v));
             if verdict.is_some() || event.is_some() {
@@ -261,7 +262,7 @@ impl Job {
     }
 }
 
-/// As metrics name kinds and results.
+/// Counts an outcome by the metrics' names of kinds and results.
 fn count(kind: ProbeKind, outcome: &Outcome) {
     let result = match outcome {
         Outcome::Success | Outcome::Warning(_) => 0,

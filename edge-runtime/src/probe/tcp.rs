@@ -56,7 +56,7 @@ async fn open(address: SocketAddr) -> io::Result<Stream> {
 pub(super) struct Stream {
     socket: Option<TcpStream>,
     watched: Option<Async<TcpStream>>,
-    /// The daemon has not yet waited for this one.
+    /// The daemon has not waited for this connection yet.
     patient: bool,
 }
 
@@ -66,7 +66,7 @@ impl Stream {
         socket.ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    /// From here on the reactor's.
+    /// Registers the socket with the reactor from here on.
     fn watched(&mut self) -> io::Result<&mut Async<TcpStream>> {
         if let Some(socket) = self.socket.take() {
             self.watched = Some(Async::new_nonblocking(socket)?);

@@ -54,7 +54,7 @@ pub enum Outcome {
     Success,
     /// A success with something to say about it.
     Warning(String),
-    /// With the text for the event.
+    /// Failed, with the text for the event.
     Failure(String),
     /// The probe could not be made; says nothing about the container.
     Error(String),

@@ -26,7 +26,7 @@ impl Store {
     }
 
     /// # Errors
-    /// As [`Store::copy`].
+    /// Same as [`Store::copy`].
     pub(super) fn copy_to(&self, to: &Path) -> Result<u64, StoreError> {
         copy_to(&self.db, &self.path, to)
     }
@@ -62,8 +62,8 @@ pub(super) fn keep_before_migration(db: &Connection, store: &Path, version: usiz
     Ok(())
 }
 
-/// Puts the newest copy that this program can open in the place of a store that it cannot. Gives where that is now;
-/// none if there is no copy.
+/// Replaces a store that this program cannot open by the newest copy that it can. Returns the store's new path; `None`
+/// without a copy.
 ///
 /// # Errors
 /// The folder cannot be written.

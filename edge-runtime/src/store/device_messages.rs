@@ -9,10 +9,10 @@ fn key(rule: &str) -> String {
     format!("rule/{rule}")
 }
 
-/// One that is to be sent.
+/// A message to send.
 pub struct Message {
     pub id: i64,
-    /// By [`Fact::MessageClock`](super::Fact::MessageClock).
+    /// Expiry by [`Fact::MessageClock`](super::Fact::MessageClock).
     pub expires: i64,
     pub record: String,
 }
@@ -58,8 +58,8 @@ impl Writer<'_> {
         self.execute("DELETE FROM device_messages WHERE rule = ?1", [key(rule)]).map(drop)
     }
 
-    /// Drops those whose time is over, and so many that no more than `most` bytes are left: the oldest of the lowest class
-    /// first. How many.
+    /// Drops expired messages, and then the oldest of the lowest class until at most `most` bytes are left. Returns the
+    /// number dropped.
     ///
     /// # Errors
     /// SQLite fails.

@@ -1,4 +1,4 @@
-//! What the node remembers of an image. Owns the shape, knows neither SQL nor registries.
+//! Record of an image. Owns the shape, knows neither SQL nor registries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ pub struct ImageRecord {
     pub size: u64,
     /// Unix seconds.
     pub pulled_at: i64,
-    /// Who may use it.
+    /// Logins that may use it.
     #[serde(default, skip_serializing_if = "Access::is_empty")]
     pub access: Access,
 }
@@ -66,7 +66,7 @@ pub struct ImageConfig {
 /// A folder of an image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Folder {
-    /// From the root of the image, without a slash before it.
+    /// Path from the root of the image, without a leading slash.
     pub path: String,
     pub mode: u32,
     pub uid: u32,

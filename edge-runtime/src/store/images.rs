@@ -9,7 +9,7 @@ impl Store {
     /// The image a normalized reference (or an image id) leads to.
     ///
     /// # Errors
-    /// SQLite fails or the row is no image record.
+    /// SQLite fails or the row is not an image record.
     pub fn image_by_reference(&self, reference: &str) -> Result<Option<ImageRecord>, StoreError> {
         let sql = "SELECT record FROM images WHERE id = ?1
                    UNION ALL SELECT record FROM image_references r JOIN images i ON i.id = r.image WHERE reference = ?1
@@ -21,7 +21,7 @@ impl Store {
     /// All images.
     ///
     /// # Errors
-    /// SQLite fails or a row is no image record.
+    /// SQLite fails or a row is not an image record.
     pub fn images(&self) -> Result<Vec<ImageRecord>, StoreError> {
         let texts: Vec<String> = self.all("SELECT record FROM images ORDER BY id", [], |row| row.get(0))?;
         texts.iter().map(|text| self.parse("image", text)).collect()
@@ -30,7 +30,7 @@ impl Store {
     /// Diff ids of all layers that some image is made of.
     ///
     /// # Errors
-    /// As [`Store::images`].
+    /// Same as [`Store::images`].
     pub fn layers_in_use(&self) -> Result<std::collections::BTreeSet<String>, StoreError> {
         Ok(self.images()?.into_iter().flat_map(|image| image.layers).collect())
     }

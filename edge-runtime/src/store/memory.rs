@@ -11,7 +11,7 @@ impl Store {
     /// in memory before this process is lost.
     ///
     /// # Errors
-    /// There is no memory.
+    /// Out of memory.
     pub fn remember(path: &Path) -> Result<Self, StoreError> {
         let mut store = Self::in_memory()?;
         store.path = path.into();
@@ -68,7 +68,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("store.db");
         let log = beside(&path, "-wal");
-        // It can be neither read nor synced.
+        // This file can be neither read nor synced.
         std::os::unix::fs::symlink(&log, &log).expect("a link to itself");
         let mut memory = Store::remember(&path).expect("reads");
         memory.write(|writer| writer.set_fact(Fact::Cluster, "one")).expect("commits");

@@ -39,9 +39,9 @@ pub use outbox::{OUTBOX_BYTES, OUTBOX_LIMIT, OUTBOX_TTL_S, OutboxRow, subject as
 pub use pods::StoredPod;
 use sync::Synced;
 
-/// How long another's commit is waited for. Helpers hold the lock for the commit alone and sync behind it
-/// ([`Store::write_and_sync`]), so that the daemon waits for no slow disk of theirs; what is longer is a process that
-/// was stopped, and the daemon then begins again.
+/// Timeout for another process's commit. Helpers hold the lock only for the commit and sync afterwards
+/// ([`Store::write_and_sync`]), so the daemon does not wait for their slow syncs. A longer wait means that a process
+/// was stopped; the daemon then starts again.
 const BUSY: Duration = Duration::from_secs(5);
 /// For the lock of those that open a store: opening takes milliseconds.
 const OPENING: Duration = Duration::from_secs(10);
@@ -68,7 +68,7 @@ impl StoreError {
         self.code() == Some(ErrorCode::DiskFull)
     }
 
-    /// The disk takes nothing, for now or for good: full, read-only, broken.
+    /// The disk accepts no write, temporarily or permanently: full, read-only, broken.
     #[must_use]
     pub fn is_of_disk(&self) -> bool {
         use ErrorCode::{DiskFull, ReadOnly, SystemIoFailure};
@@ -139,10 +139,11 @@ pub struct Quarantined {
 }
 
 impl Store {
-    /// Opens the store at `path`, makes it if absent, migrates it if old. A file that is no sound
-    /// database is renamed to `<path>.corrupt-<n>` and a store made from what can still be read takes its place.
+    /// Opens the store at `path`; creates it if absent, migrates it if old. A damaged database is renamed to
+    /// `<path>.corrupt-<n>`, and a store made from what can still be read replaces it.
     ///
-    /// One that a newer version made and this one cannot use gives way to the copy that was made before its migration.
+    /// A store that a newer version made and that this one cannot use is replaced by the copy from before its
+    /// migration.
     ///
     /// # Errors
     /// The folder cannot be written, the disk is full, or a newer version made the file and there is no copy.
@@ -167,20 +168,21 @@ impl Store {
         }
     }
 
-    /// As [`Store::open`] for everybody but the daemon: a damaged file is an error and stays where it is,
+    /// Same as [`Store::open`] for every program but the daemon: a damaged file is an error and stays where it is,
     /// because the daemon may have it open.
     ///
     /// # Errors
-    /// As [`Store::open`], and damage.
+    /// Same as [`Store::open`], and damage.
     pub fn open_shared(path: &Path) -> Result<Self, StoreError> {
         Self::open_sound(path)
     }
 
     fn open_sound(path: &Path) -> Result<Self, StoreError> {
         let sqlite = |source| StoreError::Sqlite { path: path.into(), source };
-        // One at a time: SQLite waits for nobody where a new file becomes one with a log. By the folder, since closing
-        // any handle of the file itself would give up SQLite's locks. A process that is stopped amid its opening must not
-        // keep the node from starting: this race is rare, and SQLite reports it.
+        // Opens one at a time: SQLite does not wait while another process turns a new file into one with a log. The
+        // lock is on the folder, since closing any handle of the file itself would release SQLite's locks. A process
+        // that is stopped during its opening must not keep the node from starting: this race is rare, and SQLite
+        // reports it.
         let folder = path.parent().and_then(|folder| File::open(folder).ok());
         let alone = folder.as_ref().map(|folder| lock_within(folder, OPENING));
         if let Some(Ok(false)) = alone {
@@ -230,10 +232,11 @@ impl Store {
         self.synced_by(|store| store.write(work))
     }
 
-    /// As [`Store::write_durable`], but not in the room that is kept for the node: for what strangers can make any amount of.
+    /// Same as [`Store::write_durable`], but without the reserve that is kept for the node: for data that clients can
+    /// make any amount of.
     ///
     /// # Errors
-    /// As [`Store::write_durable`].
+    /// Same as [`Store::write_durable`].
     pub fn write_durable_in_room<T>(
         &mut self,
         work: impl Fn(&Writer<'_>) -> Result<T, StoreError>,
@@ -264,11 +267,11 @@ impl Store {
         self.sync().map(|()| done)
     }
 
-    /// Runs `work` in one transaction that survives the process but perhaps not a power cut. On a full disk it is run
-    /// once more, in the room that is kept for the node.
+    /// Runs `work` in one transaction that survives the process but perhaps not a power cut. On a full disk it runs
+    /// once more, with the reserve that is kept for the node.
     ///
     /// # Errors
-    /// As [`Store::write_durable`].
+    /// Same as [`Store::write_durable`].
     pub fn write<T>(&mut self, work: impl Fn(&Writer<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let mut first = true;
         loop {
@@ -280,7 +283,7 @@ impl Store {
         }
     }
 
-    /// Room that the disk has not at the end of the log is at its beginning, once the log's pages are in the database.
+    /// Makes room in the log: once its pages are in the database, it can restart at its beginning and need not grow.
     fn made_room(&self, error: &StoreError) -> bool {
         if !error.is_full() {
             return false;
@@ -376,14 +379,14 @@ fn is_corruption(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
 }
 
-/// Secrets are in there: nobody but root reads it. SQLite gives its WAL the mode of the main file.
+/// Makes the file readable for root only, since it contains Secrets. SQLite gives its WAL the mode of the main file.
 fn restrict_mode(path: &Path) -> Result<(), StoreError> {
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
         .map_err(|source| StoreError::Io { path: path.into(), source })
 }
 
-/// An empty file for a store, for nobody but root.
+/// Creates an empty file for a store, accessible for root only.
 fn create_private(path: &Path) -> Result<File, StoreError> {
     use std::os::unix::fs::OpenOptionsExt;
     let made = File::options().create(true).truncate(true).write(true).mode(0o600).open(path);

@@ -21,7 +21,7 @@ impl Store {
     /// The body of one object. Null is one that [is withheld](super::secrets::is_withheld).
     ///
     /// # Errors
-    /// SQLite fails or the stored body is no JSON.
+    /// SQLite fails or the stored body is not JSON.
     pub fn object(&self, kind: &str, namespace: &str, name: &str) -> Result<Option<serde_json::Value>, StoreError> {
         let sql = "SELECT body FROM objects WHERE kind = ?1 AND namespace = ?2 AND name = ?3";
         let body: Option<String> = self.one(sql, [kind, namespace, name])?;

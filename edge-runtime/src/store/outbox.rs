@@ -12,11 +12,11 @@ pub const OUTBOX_LIMIT: i64 = 2000;
 /// Most bytes of events kept.
 pub const OUTBOX_BYTES: i64 = 1 << 20;
 
-/// Events that waited for so long are of no use to anybody: an API server keeps its own for an hour. Counted in time
-/// that the machine was up, because its clock may be wrong.
+/// Time after which waiting events expire: an API server keeps its own for an hour. Counted in uptime of the machine,
+/// because its clock may be wrong.
 pub const OUTBOX_TTL_S: i64 = 24 * 3600;
 
-/// The bytes are counted with every so many rows.
+/// Interval of counting the bytes, in rows.
 const COUNTED: i64 = 32;
 
 /// One report under the number its acknowledgement will carry.
@@ -26,7 +26,7 @@ pub struct OutboxRow {
     pub report: Report,
 }
 
-/// Reports with the same subject replace each other; an event has none.
+/// Reports with the same subject replace each other; `None` for events.
 #[must_use]
 pub fn subject(report: &Report) -> Option<String> {
     match report {

@@ -68,10 +68,10 @@ fn readable_from(db: &Connection) -> Option<usize> {
     text.parse().ok()
 }
 
-/// The version of the store before the migrations that it lacks; none for one that lacks none, or is new.
+/// The version of the store before the missing migrations; `None` if it is current or new.
 ///
 /// # Errors
-/// As [`migrate`].
+/// Same as [`migrate`].
 pub(super) fn outdated(db: &Connection, path: &Path) -> Result<Option<usize>, StoreError> {
     let found = version(db, path)?;
     Ok((found > 0 && !missing(db, path)?.is_empty()).then_some(found))

@@ -1,16 +1,16 @@
-//! Bodies with secrets in them that stay off the disk, where the administrator wants that (`security.secrets-in-memory`):
-//! Secrets, and orders of jobs that carry logins of registries. They are in a temporary table, which SQLite keeps in
-//! memory, and their rows in the file say only that the object exists.
+//! Bodies with secrets, which stay off the disk if the administrator wants that (`security.secrets-in-memory`):
+//! Secrets, and orders of jobs with logins of registries. They are in a temporary table, which SQLite keeps in memory;
+//! their rows in the file say only that the object exists.
 //!
-//! A row without a body has a digest that is nobody's, so that every list of the bridge brings the body again. Knows
-//! nothing of pods.
+//! A row without a body has a digest that matches no object, so that every list of the bridge brings the body again.
+//! Knows nothing of pods.
 
 use edge_protocol::message::{ORDER, Object};
 use serde_json::Value;
 
 use super::{Fact, Store, StoreError, Writer};
 
-/// As [`is_secret`], of a row of `objects`.
+/// Same as [`is_secret`], as a condition on rows of `objects`.
 const SECRET_ROWS: &str = r#"(kind = 'Secret' OR kind = 'Order' AND instr(body, '"secrets":["') > 0)"#;
 
 /// Whether this object, with its body as JSON without spaces, must stay off the disk.

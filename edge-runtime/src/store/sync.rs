@@ -7,7 +7,7 @@ use super::{Store, StoreError};
 use crate::counters;
 use crate::sys::files::unless_missing;
 
-/// Whether all commits so far are on the medium. Of a store just opened nobody knows.
+/// Whether all commits so far are on the medium. False for a store just opened, because it is unknown.
 #[derive(Debug, Default)]
 pub(super) struct Synced(bool);
 

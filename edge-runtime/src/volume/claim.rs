@@ -21,7 +21,7 @@ struct Claim {
     #[serde(default)]
     metadata: Meta,
     spec: Option<ClaimSpec>,
-    /// None until it is bound.
+    /// `None` until it is bound.
     #[serde(default)]
     volume: Option<Volume>,
 }

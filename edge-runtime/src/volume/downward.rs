@@ -18,7 +18,7 @@ pub struct DownwardFacts {
     pub allocatable_cpu_milli: u64,
     pub allocatable_memory_bytes: u64,
     pub allocatable_storage_bytes: u64,
-    /// Of the pod as a whole, if it has one.
+    /// Limit of the pod as a whole, if it has one.
     pub pod_memory_limit: Option<u64>,
 }
 
@@ -103,7 +103,8 @@ fn quoted(text: &str) -> String {
 }
 
 /// Value of a `resourceFieldRef` (`limits.cpu`, `requests.memory`, ...) of a container, in units of `divisor`
-/// (default 1), rounded up. A missing limit reads as the pod's, or else as the node's allocatable, a missing request as 0.
+/// (default 1), rounded up. A missing limit reads as the pod's, or as the node's allocatable without that; a missing
+/// request as 0.
 pub fn resource_value(
     pod: &Pod,
     container: &str,
@@ -149,7 +150,7 @@ fn allocatable(name: &str, facts: &DownwardFacts) -> i64 {
     i64::try_from(amount).unwrap_or(i64::MAX)
 }
 
-/// Of a container by this name; an ephemeral one has none of its own.
+/// Resources of the container with this name; an ephemeral container has none.
 fn resources_of<'a>(pod: &'a Pod, name: &str) -> Option<Option<&'a ResourceRequirements>> {
     let spec = pod.spec.as_ref()?;
     let found = containers(spec).find(|container| container.name == name).map(|container| container.resources.as_ref());

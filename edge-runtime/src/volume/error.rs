@@ -39,7 +39,7 @@ pub enum VolumeError {
     /// The image cannot be mounted, or has no such path. Shows at the container, as with CRI's errors.
     #[error("ImageVolumeMountFailed: volume {volume:?}: {problem}")]
     Image { volume: String, problem: String },
-    /// K8s pkg/kubelet/kubelet_pods.go, `makeMounts`: these are no failures of the volume.
+    /// Not failures of the volume (K8s pkg/kubelet/kubelet_pods.go, `makeMounts`).
     #[error("{0}")]
     SubPathExpr(String),
     #[error("failed to prepare subPath for volumeMount {volume:?} of container {container:?}: {action} {}: {source}", path.display())]

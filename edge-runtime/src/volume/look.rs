@@ -19,7 +19,7 @@ use crate::sys::files::private_dir;
 pub enum Look {
     /// A hostPath: made where its type says so, and checked.
     Host { volume: String, path: PathBuf, type_: String },
-    /// A local persistent volume, which must be there, unless it is to be `made` by the node.
+    /// A local persistent volume, which must exist, unless the node creates it (`made`).
     Local { volume: String, path: PathBuf, made: bool, group: Option<Group> },
     /// A folder or file inside one, bound to `target`.
     SubPath { volume: String, container: String, path: PathBuf, sub_path: String, target: PathBuf },
@@ -121,7 +121,7 @@ fn local(volume: &str, path: &Path, group: Option<&Group>) -> Result<(), VolumeE
     set_mark(mark).map_err(|error| error.of(volume))
 }
 
-/// The looks that come before [`super::setup`]. A volume that cannot be decided upon has none: that is said there.
+/// The inspections to make before [`super::setup`]. An undecidable volume has none: `setup` reports it.
 pub fn looks(ctx: &VolumeContext<'_>) -> Vec<Look> {
     let layout = ctx.layout();
     let of = |volume: &k8s_openapi::api::core::v1::Volume| {

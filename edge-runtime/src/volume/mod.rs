@@ -100,7 +100,7 @@ impl VolumeHostPath {
     }
 }
 
-/// What is to be made, decided for all volumes before anything is touched.
+/// What to create, decided for all volumes before anything is touched.
 enum Plan<'a> {
     Empty(empty_dir::EmptyDir),
     Host(host_path::HostPath<'a>),

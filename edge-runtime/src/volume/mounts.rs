@@ -47,7 +47,7 @@ pub struct MountContext<'a> {
     pub paths: &'a Paths,
     pub pod: &'a Pod,
     pub container: &'a Container,
-    /// From [`super::setup`].
+    /// Result of [`super::setup`].
     pub volumes: &'a BTreeMap<String, VolumeHostPath>,
     /// The container's environment, for `subPathExpr`.
     pub env: &'a dyn Fn(&str) -> Option<String>,

@@ -143,7 +143,7 @@ fn unless_gone(opened: nix::Result<OwnedFd>) -> nix::Result<Option<OwnedFd>> {
     }
 }
 
-/// Deleted or replaced since it was listed: whoever did that has seen to its owner.
+/// Deleted or replaced since it was listed: its new owner is the concern of the process that did that.
 fn is_gone(error: Option<i32>) -> bool {
     matches!(error, Some(nix::libc::ENOENT | nix::libc::ELOOP | nix::libc::ENOTDIR))
 }
@@ -163,7 +163,7 @@ fn change(handle: &OwnedFd, group: u32) -> io::Result<Metadata> {
         return Ok(found);
     }
     fchownat(handle.as_fd(), "", None, Some(Gid::from_raw(group)), AtFlags::AT_EMPTY_PATH)?;
-    // A link has no mode of its own, and what it leads to may be anybody's.
+    // A link has no mode of its own, and its target may belong to any user.
     if !found.is_symlink() {
         let bits = if found.is_dir() { FOLDER_BITS } else { FILE_BITS };
         let mode = fs::Permissions::from_mode(found.mode() & 0o7777 | bits);

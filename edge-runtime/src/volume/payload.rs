@@ -23,14 +23,14 @@ const MAX_NAME: usize = 255;
 pub(super) struct File {
     pub(super) data: Vec<u8>,
     pub(super) mode: u32,
-    /// Root when nobody.
+    /// Root if `None`.
     pub(super) owner: Option<u32>,
 }
 
 /// Files by their path relative to the volume.
 pub(super) type Payload = BTreeMap<String, File>;
 
-/// `None` when the volume's source is none of the four.
+/// `None` if the volume's source is not one of the four.
 pub(super) fn of_volume(ctx: &VolumeContext<'_>, volume: &Volume) -> Option<Result<Payload, VolumeError>> {
     let mut collector = Collector { ctx, volume: &volume.name, mode: DEFAULT_MODE, files: Payload::new() };
     let result = if let Some(source) = &volume.config_map {
@@ -52,7 +52,7 @@ pub(super) fn of_volume(ctx: &VolumeContext<'_>, volume: &Volume) -> Option<Resu
     Some(result.map(|()| collector.files))
 }
 
-/// Name of the volume's source as it stands in a manifest; `None` when there is none.
+/// Name of the volume's source as in a manifest; `None` without a source.
 pub(super) fn source_type(volume: &Volume) -> Option<String> {
     let Ok(Value::Object(fields)) = serde_json::to_value(volume) else { return None };
     fields.into_iter().map(|(name, _)| name).find(|name| name != "name")

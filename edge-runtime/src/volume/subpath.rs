@@ -1,4 +1,4 @@
-//! A path inside a volume as a mount source that nobody can lead elsewhere.
+//! A path inside a volume as a mount source that a pod cannot redirect.
 //!
 //! The pod can write to its volumes, and so plant links there; the kernel resolves the path (`openat2(2)` with
 //! `RESOLVE_BENEATH`) and the descriptor, not a name, is what gets mounted (CVE-2017-1002101, CVE-2021-25741).
@@ -73,7 +73,7 @@ pub fn open(volume: &Path, sub_path: &str) -> io::Result<OwnedFd> {
     }
 }
 
-/// As [`open`], but makes nothing.
+/// Same as [`open`], but creates nothing.
 pub(super) fn find(volume: &Path, sub_path: &str) -> io::Result<OwnedFd> {
     explained(open_beneath(&open_volume(volume)?, sub_path, OFlag::O_PATH))
 }

@@ -13,7 +13,7 @@ use crate::paths::Paths;
 use crate::sys::delete::delete_some;
 use crate::sys::files::{mounts_below, unless_missing, unmount};
 
-/// Entries deleted here; a large emptyDir is left to whoever deletes the pod's folder.
+/// Maximum number of entries deleted here; a larger emptyDir is deleted with the pod's folder.
 const IN_PASSING: usize = 500;
 /// Rounds of unmounting: one is enough unless mounts are stacked.
 const ROUNDS: usize = 8;

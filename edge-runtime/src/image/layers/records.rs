@@ -20,7 +20,7 @@ impl Layers {
     /// Writes the record of an image; `durable`: on the medium when this returns.
     ///
     /// # Errors
-    /// The disk takes it not, or the id is no digest.
+    /// The write fails, or the id is not a digest.
     pub fn put_record(&self, image: &ImageRecord, durable: bool) -> Result<(), ImageError> {
         let path = self.record_file(&image.id);
         let done = match is_sha256(&image.id) {
@@ -30,14 +30,14 @@ impl Layers {
         done.map_err(ImageError::io(&path, "cannot write"))
     }
 
-    /// All records; what cannot be read is none.
+    /// All readable records.
     pub fn records(&self) -> Vec<ImageRecord> {
         let entries = fs::read_dir(&self.layers).into_iter().flatten().flatten();
         // A name that begins with a dot is of one that is being written.
         let names = entries.filter(|entry| !entry.file_name().as_bytes().starts_with(b"."));
         let paths = names.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|e| e == "image"));
         let mut records: Vec<ImageRecord> = paths.filter_map(|path| read_json(&path)).collect();
-        // The name of the file is nobody's word.
+        // The content is untrusted: the id must match the name of the file.
         records.retain(|record| is_sha256(&record.id) && self.record_file(&record.id).exists());
         records.sort_by(|a, b| a.id.cmp(&b.id));
         records

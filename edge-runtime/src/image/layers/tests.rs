@@ -101,7 +101,7 @@ fn a_layer_goes_only_when_nobody_may_want_it() {
     wants.begin(&layers.incoming, &image(3, "", &[]).id, &[wanted.to_owned()], Access::new()).unwrap();
     wants.brought(wanted);
     let left = || ids.iter().map(|id| layers.has(id)).collect::<Vec<_>>();
-    // Old, by a clock that is right and by one that was not yet: without need nothing goes that nobody removed.
+    // Old, by a correct clock and by one that was not yet set: without a shortage only deleted images go.
     for id in &ids {
         let file = File::options().write(true).open(layers.counts_file(id)).unwrap();
         file.set_modified(

@@ -67,14 +67,14 @@ pub fn unpack(layer: impl Read, root: &Path, limits: &Limits) -> Result<Vec<Stri
         allowance.content();
         let mut entry = entry.map_err(truncated)?;
         unpacker.entry(&mut entry, allowance.found())?;
-        // What is left of it is no record of the next.
+        // The unread content must not count as records of the next entry.
         io::copy(&mut entry, &mut io::sink()).map_err(truncated)?;
         allowance.records();
     }
     unpacker.finish()
 }
 
-/// Where an entry is to be written.
+/// Where to write an entry.
 #[derive(Clone, Copy)]
 struct Target<'a> {
     kind: EntryType,
@@ -142,8 +142,8 @@ impl Unpacker<'_> {
         xattr::set(dir.as_fd(), xattr::OPAQUE, b"y")
     }
 
-    /// The folder in which something of the layers below is to be hidden; none where this layer has put a file there, which
-    /// hides all of it (containerd's archive/tar.go, `mkparent`).
+    /// Opens the folder in which content of lower layers must be hidden; `None` if this layer has put a file there,
+    /// which hides all of it (containerd's archive/tar.go, `mkparent`).
     fn hiding(&mut self, dir: &[&[u8]]) -> io::Result<Option<Rc<OwnedFd>>> {
         match self.tree.dir(dir) {
             Err(error) if error.raw_os_error() == Some(nix::libc::ENOTDIR) => Ok(None),

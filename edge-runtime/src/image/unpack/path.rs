@@ -54,7 +54,7 @@ pub(super) fn split(path: &[u8]) -> Result<Vec<&[u8]>, ImageError> {
 /// What the entry `path` asks for.
 ///
 /// # Errors
-/// As [`split`], or a whiteout of nothing.
+/// Same as [`split`], or a whiteout without a name.
 pub(super) fn place(path: &[u8]) -> Result<Place<'_>, ImageError> {
     let mut parent = split(path)?;
     let Some(name) = parent.pop() else { return Ok(Place::Root) };

@@ -18,7 +18,7 @@ pub(super) struct Allowance(Rc<RefCell<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// None while content is read, which is counted elsewhere.
+    /// Remaining allowance; `None` while content is read, which is counted elsewhere.
     left: Option<u64>,
     /// Bytes of the tar that were read.
     position: u64,
@@ -65,7 +65,7 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// From whole blocks, the last of which is the entry's own header.
+    /// Parses whole blocks, the last of which is the entry's own header.
     fn of(mut blocks: &[u8]) -> io::Result<Self> {
         let mut records = Self::default();
         while let Some((block, rest)) = blocks.split_at_checked(BLOCK) {
@@ -104,7 +104,7 @@ impl Records {
     /// An owner that has no place in the entry's own header.
     ///
     /// # Errors
-    /// It is no number of 32 bits.
+    /// The value is not a 32-bit number.
     pub(super) fn id(&self, key: &str) -> io::Result<Option<u32>> {
         let Some(value) = self.last(key.as_bytes()) else { return Ok(None) };
         let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());

@@ -12,14 +12,14 @@ const BLOCK: usize = 512;
 pub(super) struct Sparse {
     /// Its real name, if the entry's is made up.
     pub(super) name: Option<Vec<u8>>,
-    /// With all holes.
+    /// Size of the file including holes.
     pub(super) size: u64,
     /// Offset and length of each piece; version 1.0 has it before the content.
     map: Option<Vec<(u64, u64)>>,
 }
 
 impl Sparse {
-    /// From the keys and values of a PAX header; none for other files.
+    /// Parses the keys and values of a PAX header; `None` for files that are not sparse.
     ///
     /// # Errors
     /// They do not fit together.

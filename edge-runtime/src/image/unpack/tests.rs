@@ -315,7 +315,7 @@ fn floods_are_stopped() {
     assert!(matches!(Unpacked::of(&many.bytes(), &small), Err(ImageError::Limit { limit: 3, .. })));
     let big = Layer::new().file("big", &"x".repeat(1001));
     assert!(matches!(Unpacked::of(&big.bytes(), &small), Err(ImageError::Limit { limit: 1000, .. })));
-    // A size field is believed only as far as the limit.
+    // A size field is trusted only up to the limit.
     let mut header = Header::new_gnu();
     header.set_path("endless").unwrap();
     header.set_size(u64::MAX / 2);
@@ -375,7 +375,7 @@ fn records_of_more_than_a_megabyte_are_refused_unread() {
         let error = layer.unpack().err().unwrap().to_string();
         assert!(error.contains("1 MiB"), "{error}");
     }
-    // Content of files is no record, also where it is passed over.
+    // Content of files does not count as records, not even when it is skipped.
     let large = vec![b'x'; 3 << 20];
     let out = Layer::new()
         .entry(EntryType::Regular, "a", "", &large)

@@ -16,7 +16,7 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstatat, major, minor, mkdirat};
 use crate::sys::beneath::open_in_root;
 use crate::sys::delete::delete_at;
 
-/// A directory nobody else writes to while this exists.
+/// A directory of which this is the only writer.
 pub(super) struct Tree {
     root: Rc<OwnedFd>,
     /// The parent of the last entry: archives list a folder's files together.
@@ -80,7 +80,7 @@ impl Tree {
         self.undescribed.into_iter().filter_map(|path| String::from_utf8(path).ok()).collect()
     }
 
-    /// Goes along `parts` and makes what is missing. Nobody else changes the tree meanwhile.
+    /// Opens the directory `parts` and creates missing ones. Nothing else changes the tree meanwhile.
     fn make_dirs(&mut self, parts: &[&[u8]]) -> io::Result<OwnedFd> {
         let mut todo: VecDeque<Vec<u8>> = parts.iter().map(|part| part.to_vec()).collect();
         let mut passed: Vec<(Vec<u8>, OwnedFd)> = Vec::new();

@@ -13,7 +13,7 @@ use nix::sys::stat::{SFlag, fstatat};
 
 use crate::sys::beneath::open_in_root;
 
-/// As the kernel has it (path_resolution(7)).
+/// Maximum number of links followed, as in the kernel (path_resolution(7)).
 const MOST_LINKS: u32 = 40;
 
 /// Why a working folder is refused.
@@ -83,7 +83,7 @@ fn parts(path: &Path) -> VecDeque<OsString> {
     names.collect()
 }
 
-/// Where a link of the image leads; none for what is no link. Only the last part of `path` may be one.
+/// Target of a link of the image; `None` if it is not a link. Only the last part of `path` may be one.
 fn link(root: &Path, path: &Path) -> io::Result<Option<OsString>> {
     let root = File::open(root)?;
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };

@@ -1,6 +1,6 @@
-//! `VOLUME` of an image: a folder of the container's own at that path, with what the image has there, which goes with the
-//! container. Not on the root file system: it can be written to where that is read-only, and is no overlay where the image
-//! has nothing there, so that an overlay can be made in it (Docker in Docker).
+//! `VOLUME` of an image: a folder of the container's own at that path, with the image's content, deleted with the
+//! container. It is not on the root file system, so it is writable when that is read-only. It is not an overlay if the
+//! image has nothing there, so an overlay can be mounted in it (Docker in Docker).
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -16,7 +16,7 @@ use crate::sys::beneath::open_in_root;
 use crate::sys::files;
 use crate::volume::mounts::Mount;
 
-/// In the folder of an attempt.
+/// Name of the folder within an attempt's folder.
 pub(super) const FOLDER: &str = "volumes";
 const HELD: &str = "held";
 const WORK: &str = "work";
@@ -47,7 +47,7 @@ pub(super) fn make(
     Ok(mounts)
 }
 
-/// What is to be mounted; nothing where the image has a file.
+/// Returns the folder to mount; `None` if the image has a file there.
 fn one(target: &str, root: &Path, own: &Path, first: Option<u32>) -> io::Result<Option<PathBuf>> {
     let opened = open_in_root(File::open(root)?, target, OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK);
     let image = match opened {

@@ -50,7 +50,7 @@ pub struct Attempt<'a> {
     pub number: u32,
     /// Id in the OCI runtime.
     pub id: &'a str,
-    /// From a manifest of this node, as its record says: an annotation can be anybody's.
+    /// Comes from a manifest of this node, according to its record: any client can set an annotation.
     pub is_static: bool,
     /// A process whose pid namespace the container joins.
     pub join_pid: Option<i32>,

@@ -39,7 +39,7 @@ mod tests {
             fs::write(dir.join("upper/var/app.pid"), "7").unwrap();
         };
         write();
-        // Of nobody knows which boot.
+        // From an unknown boot.
         renew(&dir, "one", &trash).unwrap();
         assert!(!dir.join("upper").exists() && !dir.join("work").exists());
         write();

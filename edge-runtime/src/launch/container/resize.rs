@@ -18,7 +18,7 @@ type Change = Result<Option<Pending>, String>;
 /// The changes of one pod.
 #[derive(Debug)]
 pub struct Resizing {
-    /// In the order of asking.
+    /// Changes in the order of the request.
     containers: Vec<Change>,
     pod: Change,
 }

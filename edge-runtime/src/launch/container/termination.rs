@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Bytes of one message, its end if it is longer.
 const MAX_MESSAGE: u64 = 4096;
-/// Of a message taken from the log: bytes and lines.
+/// Limits of a message taken from the log, in bytes and lines.
 const MAX_FROM_LOG: usize = 2048;
 const MAX_LOG_LINES: usize = 80;
 /// Enough of a log file for [`MAX_FROM_LOG`] bytes in [`MAX_LOG_LINES`] lines, each with its stamp.

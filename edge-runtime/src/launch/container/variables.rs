@@ -1,6 +1,6 @@
 //! The variables of a process in a container: the runtime's own, the image's and the pod's, in one list.
 
-/// Where commands are looked for when nobody says it (containerd pkg/oci, `defaultUnixEnv`). youki runs nothing without.
+/// Default search path for commands (containerd pkg/oci, `defaultUnixEnv`). youki runs nothing without it.
 pub(super) fn default_path() -> (String, String) {
     ("PATH".to_owned(), "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned())
 }

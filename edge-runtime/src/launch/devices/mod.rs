@@ -35,12 +35,12 @@ pub struct Grant {
 #[derive(Debug, Default)]
 pub struct Devices {
     classes: BTreeMap<String, DeviceClass>,
-    /// By pod uid and container name.
+    /// Held devices by pod uid and container name.
     held: BTreeMap<String, BTreeMap<String, Held>>,
 }
 
 impl Devices {
-    /// With what the pods' folders remember.
+    /// Loads the assignments from the pods' folders.
     pub fn load(classes: BTreeMap<String, DeviceClass>, paths: &Paths) -> Self {
         let mut held = BTreeMap::new();
         let folders = std::fs::read_dir(paths.pods()).into_iter().flatten().flatten();
@@ -101,7 +101,8 @@ impl Devices {
         Ok(grants)
     }
 
-    /// Containers that hold `path` now. Those of the same pod that end before others begin lend theirs on.
+    /// Number of containers that hold `path` now. Containers of the same pod that end before others start pass theirs
+    /// on.
     fn users(&self, uid: &str, pod: &Pod, container: &str, resource: &str, path: &Path) -> u32 {
         let all = pod.spec.iter().flat_map(with_kinds);
         let passing: Vec<&str> =

@@ -1,4 +1,4 @@
-//! Who gets which device.
+//! Assignment of devices.
 
 use serde_json::{Value, json};
 

@@ -43,7 +43,7 @@ fn asked_for(input: &Input, own: &HashSet<Capability>) -> Result<HashSet<Capabil
     Ok(set)
 }
 
-/// With or without `CAP_`, as Kubernetes takes it.
+/// Parses a name with or without `CAP_`, as Kubernetes does.
 fn parse(name: &str) -> Result<Capability, SpecError> {
     let upper = name.to_ascii_uppercase();
     let short = upper.strip_prefix("CAP_").unwrap_or(&upper);

@@ -33,11 +33,11 @@ pub struct Input<'a> {
     pub cgroup_path: String,
     /// systemd makes the container's cgroup.
     pub systemd: bool,
-    /// As resolved by [`crate::launch::user::resolve`].
+    /// Result of [`crate::launch::user::resolve`].
     pub user: User,
     /// Wanted value; clamped to what the node may set.
     pub oom_score_adj: i32,
-    /// Of the node, beside what every container has.
+    /// Devices of the node, in addition to those of every container.
     pub devices: Vec<GrantedDevice>,
     /// Swap beside the memory, bytes; none: as much as there is.
     pub swap_limit: Option<i64>,
@@ -51,7 +51,7 @@ pub struct Input<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantedDevice {
     pub device: HostDevice,
-    /// Of `rwm`.
+    /// Access rights: letters of `rwm`.
     pub access: String,
 }
 
@@ -107,7 +107,7 @@ pub struct HostDevice {
 }
 
 impl HostDevice {
-    /// As the OCI runtime spells it.
+    /// Type in the OCI runtime's spelling.
     pub(super) fn kind(&self) -> &'static str {
         if self.block { "b" } else { "c" }
     }

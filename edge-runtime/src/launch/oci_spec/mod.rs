@@ -77,7 +77,7 @@ fn is_proc_unmasked(input: &Input) -> bool {
 
 fn process(input: &Input) -> Result<Value, SpecError> {
     let env: Vec<String> = input.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    // Nothing is inheritable or ambient: a process that is not root has none of them, unless a file's capabilities say so.
+    // No capability is inheritable or ambient: a process that is not root gets them only from a file's capabilities.
     let capabilities = capabilities::set(input)?;
     let may_escalate = security(input.container).and_then(|s| s.allow_privilege_escalation).unwrap_or(true);
     Ok(json!({

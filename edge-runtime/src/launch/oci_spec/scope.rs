@@ -31,7 +31,7 @@ pub(super) fn annotations(input: &Input) -> Result<HashMap<String, String>, Spec
     if let Some(swap) = unsigned(swap) {
         all.insert(format!("{PROPERTY}MemorySwapMax"), format!("uint64 {swap}"));
     }
-    // A scope whose container was killed for memory has failed: it is not kept for somebody to look at.
+    // A scope whose container was killed for memory has failed: systemd must not keep it for inspection.
     all.insert(format!("{PROPERTY}CollectMode"), "'inactive-or-failed'".to_owned());
     all.insert(SUBGROUP.to_owned(), String::new());
     Ok(all)

@@ -12,7 +12,7 @@ use crate::sys::program;
 
 /// Longest that a runtime may think about itself: the node starts without its answer then.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Of such an answer; runc's features are 10 kB.
+/// Maximum size of an answer; runc's features are 10 kB.
 const ANSWER_LIMIT: usize = 1 << 20;
 
 /// The first runc that lets no container begin in a folder of the host (CVE-2024-21626).

@@ -66,7 +66,7 @@ pub struct Sandboxes {
     /// Where the volumes and namespaces of prepared pods lie, by uid. Rebuilt when missing.
     prepared: BTreeMap<String, Prepared>,
     helpers: OwnershipHelpers,
-    /// Who looks at volumes that are not the node's own.
+    /// Inspects volumes that are not the node's own.
     pub looks: Looks,
 }
 
@@ -276,7 +276,7 @@ impl Sandboxes {
     }
 }
 
-/// Gives the pod's cgroup the values of its newest spec; makes it if there is none.
+/// Applies the pod's newest spec to its cgroup; creates the cgroup if it is missing.
 pub(super) fn pod_cgroup(base: &Base, pod: &Pod) -> Result<Option<Pending>, SandboxError> {
     let values = resources::pod_values(pod)?;
     let values = CgroupValues { pids_limit: base.config.security.pod_pids_limit, ..values };

@@ -50,7 +50,7 @@ impl Sandboxes {
         matches!(self.found_namespaces(pod), Ok(Some(_)))
     }
 
-    /// Of a pod that has been prepared.
+    /// Request for a pod that has been prepared.
     fn namespace_request<'a>(&self, pod: &Pod, name: &'a str) -> NamespaceRequest<'a> {
         let own_network = !host_network(pod);
         let host_ipc = pod.spec.as_ref().and_then(|spec| spec.host_ipc).unwrap_or(false);

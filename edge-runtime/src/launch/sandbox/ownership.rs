@@ -12,7 +12,7 @@ use crate::volume::Owning;
 /// Bytes of a helper's words that are read.
 const LONGEST: u64 = 4096;
 
-/// By the mark that each makes at its end.
+/// Helpers by the marker file that each creates at its end.
 #[derive(Default)]
 pub(super) struct OwnershipHelpers {
     helpers: BTreeMap<PathBuf, Child>,
@@ -51,7 +51,7 @@ impl OwnershipHelpers {
         Ok(())
     }
 
-    /// Nobody needs them any more.
+    /// Ends the helpers of a pod, whose result is no longer needed.
     pub(super) fn end(&mut self, pod: &std::path::Path) {
         let over: Vec<PathBuf> = self.helpers.keys().filter(|mark| mark.starts_with(pod)).cloned().collect();
         for mark in over {

@@ -28,7 +28,7 @@ enum Choice {
 /// `seccomp-default`.
 ///
 /// # Errors
-/// What the waiting container shows: no profile is named, or there is none like it.
+/// Shown by the waiting container: no profile is named, or it does not exist.
 pub fn of(pod: &Pod, container: &Container, folder: &Path, by_default: bool) -> Result<Seccomp, ContainerError> {
     match choose(pod, container, by_default).map_err(ContainerError::config)? {
         Choice::Unconfined => Ok(Seccomp::Unconfined),

@@ -52,7 +52,7 @@ fn parse_group(line: &str) -> Option<Group> {
     Some(Group { name: name.to_owned(), gid, members })
 }
 
-/// Of 31 bits, as everywhere in Kubernetes: the kernel's -1 is no id.
+/// Parses an id of 31 bits, as everywhere in Kubernetes: the kernel's -1 is not an id.
 fn id(field: &str) -> Option<u32> {
     field.parse().ok().filter(|id| i32::try_from(*id).is_ok())
 }

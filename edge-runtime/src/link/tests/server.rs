@@ -108,7 +108,7 @@ pub(super) struct Seen {
     session: Option<BridgeSession>,
     pub(super) received: usize,
     pub(super) ended: Option<Option<String>>,
-    /// Of the newest connection.
+    /// Certificate of the newest connection.
     pub(super) certificate: Vec<u8>,
     /// Certificates that were shown to prove them.
     pub(super) proven: Vec<Vec<u8>>,
@@ -210,7 +210,7 @@ impl Server {
         self.inner.terms.set(Some(terms));
     }
 
-    /// Certificates are renewed by somebody else from now on.
+    /// Makes another authority renew certificates from now on.
     pub(super) fn set_signer(&self, signer: Authority) {
         *self.inner.signer.borrow_mut() = Some(signer);
     }
@@ -224,7 +224,7 @@ impl Server {
         self.inner.cut.try_send(()).expect("one at a time");
     }
 
-    /// Neither reads nor writes any more, but keeps the socket open.
+    /// Stops reading and writing, but keeps the socket open.
     pub(super) fn freeze(&self) {
         self.inner.frozen.set(true);
     }

@@ -61,7 +61,7 @@ impl Lines {
         1
     }
 
-    /// The first `count` bytes of `buf` are what came; returns how many are to be read there then.
+    /// Takes the first `count` bytes of `buf`, which are new; returns how many to read there next.
     fn end(&mut self, buf: &mut [u8], count: usize) -> usize {
         let came = buf[..count].to_vec();
         let mut at = 0;

@@ -33,7 +33,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         // The runtime is ours and not reaped yet, so its pid still is its own, and what it has started is below it;
-        // unless somebody else has killed the runtime and nothing but that.
+        // unless another process has killed only the runtime.
         let runtime = (self.runtime_pid != 0).then_some(self.runtime_pid);
         let doomed: BTreeSet<i32> = runtime.into_iter().chain(left_behind(&self.folder)).collect();
         if !doomed.is_empty() {
@@ -43,7 +43,7 @@ impl Drop for Process {
     }
 }
 
-/// Ends what processes a former daemon has left in containers: nobody reads their output any more. For the start of
+/// Kills processes that a former daemon has left in containers: their output is no longer read. Call it at the start of
 /// the daemon, before any [`super::exec`].
 pub fn sweep(runtime_root: &Path) {
     let folder = runtime_root.with_file_name("exec");

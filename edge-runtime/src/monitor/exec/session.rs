@@ -1,9 +1,9 @@
-//! A process inside a running container with somebody at its standard streams: `kubectl exec`.
+//! A process inside a running container with a client at its standard streams: `kubectl exec`.
 //!
-//! The OCI runtime stays between us and the process until that ends. It would leave (`exec --detach`) only to hand
-//! the process, and with it the exit code, to whoever adopts orphans, which is not the daemon; and it takes a console
-//! socket only when it leaves. So with `tty` the runtime gets a terminal of ours and passes bytes and size on to the
-//! one that it makes in the container.
+//! The OCI runtime stays between the daemon and the process until that ends. With `exec --detach` it would exit early,
+//! but then the process, and with it the exit code, goes to the reaper of orphans, which is not the daemon; and it
+//! accepts a console socket only with `--detach`. So with `tty` the runtime gets a terminal of the daemon's and passes
+//! bytes and size on to the one that it makes in the container.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -22,7 +22,7 @@ use super::{ExecError, Runtime, code, terminal_process};
 use crate::sys::terminal::{self, Size};
 use sampan_monitor::oci;
 
-/// Which streams somebody wants; the others are `/dev/null`.
+/// Streams that the client wants; the others are `/dev/null`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     pub stdin: bool,

@@ -38,7 +38,7 @@ impl Node {
         self.firewall().unwrap();
     }
 
-    /// As at the start, without host ports.
+    /// Sets up the firewall as at the start, without host ports.
     fn firewall(&self) -> Result<(), NetError> {
         smol::block_on(self.network.firewall_at_start(&[]))
     }
@@ -60,7 +60,7 @@ impl Node {
         self.own.inside(netns, || TcpListener::bind(address)).unwrap().unwrap()
     }
 
-    /// As [`Node::dial`], to another port than the listener's.
+    /// Same as [`Node::dial`], to another port than the listener's.
     fn dial_port(&self, netns: &File, listener: &TcpListener, to: &str) -> IpAddr {
         self.reach(netns, listener, to.parse().unwrap())
     }
@@ -404,7 +404,7 @@ fn a_forward_policy_of_drop_is_passed_or_named() {
     nft("add chain ip filter DOCKER-USER; insert rule ip filter FORWARD jump DOCKER-USER");
     assert_eq!(remedy_of(&node), None);
     assert_eq!(remedy_of(&node), None);
-    // A firewall that is reloaded begins anew.
+    // A firewall that is reloaded starts empty.
     nft("flush chain ip filter DOCKER-USER");
     assert_eq!(remedy_of(&node), None);
     nft("add table inet fw; add chain inet fw in { type filter hook input priority 0; policy drop; }");
@@ -429,7 +429,7 @@ fn pods_have_both_families_at_once() {
     let mut node = Node::new("tbr0", "fd99:1::/64,10.99.1.0/24");
     node.ensure();
     let (a, b) = (node.pod("a", "fd99:1::2,10.99.1.2"), node.pod("b", "fd99:1::3"));
-    // No waiting: the address is no candidate that might be a duplicate.
+    // No waiting: the address is not tested for duplicates.
     let listener = node.listen(&b, "[fd99:1::3]:0");
     assert_eq!(node.dial(&a, &listener, "fd99:1::3"), "fd99:1::2".parse::<IpAddr>().unwrap());
     let host = File::open("/proc/thread-self/ns/net").unwrap();

@@ -41,7 +41,7 @@ pub struct Attachment {
     /// Values for `runtimeConfig`, by capability.
     #[serde(default)]
     pub arguments: Map<String, Value>,
-    /// Of ADD, once it succeeded.
+    /// Result of ADD, once it succeeded.
     #[serde(default)]
     pub result: Option<Value>,
 }
@@ -79,7 +79,7 @@ impl Plugins {
         }
     }
 
-    /// Takes back what `file` tells of; fine when there is no such file.
+    /// Undoes the attachment that `file` describes; no error if the file is missing.
     ///
     /// # Errors
     /// The failing plugin's words; the file stays, and this may be tried again.
@@ -135,7 +135,7 @@ impl Plugins {
         attachment: &Attachment,
         previous: Option<&Value>,
     ) -> Result<Vec<u8>, String> {
-        // After a reboot there is nothing to enter: plugins then free what is theirs elsewhere.
+        // After a reboot there is no namespace to enter: plugins then release what they hold elsewhere.
         let netns = if is_pinned(&attachment.netns) { attachment.netns.display().to_string() } else { String::new() };
         let env = Environment {
             bin_dirs: &self.bin_dirs,
@@ -149,7 +149,7 @@ impl Plugins {
     }
 }
 
-/// In the words of libcni, which other runtimes use.
+/// Formats an error in the words of libcni, which other runtimes use.
 fn described(network: &NetworkList, plugin: &Plugin, command: &str, error: &str) -> String {
     let verb = match command {
         "ADD" => "add",
@@ -170,7 +170,7 @@ fn load(file: &Path) -> Result<Option<Attachment>, String> {
     parsed.map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// Also when the power goes.
+/// Saves the attachment durably.
 fn save(file: &Path, attachment: &Attachment) -> Result<(), String> {
     let saved = serde_json::to_vec(attachment).map_err(io::Error::from).and_then(|text| replace(file, &text, true));
     saved.map_err(|error| format!("keep {}: {error}", file.display()))

@@ -10,7 +10,7 @@ use super::{CniError, POD_LINK, VERSIONS, bad};
 pub const SIZE_LIMIT: usize = 256 * 1024;
 /// Addresses and links of one result; a pod has one or two.
 const LIST_LIMIT: usize = 64;
-/// Of a plugin's own words in an event.
+/// Maximum length of a plugin's message in an event.
 const MESSAGE_LIMIT: usize = 1024;
 
 /// A result that holds what it must.

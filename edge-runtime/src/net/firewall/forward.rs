@@ -1,6 +1,6 @@
-//! Other people's forward rules: Docker and firewalls drop what they do not know, and a rule of ours in a table of our
-//! own cannot overrule that. Docker leaves a chain for its user (`DOCKER-USER`): there our accept rules go; where there
-//! is none the exact remedy is told. What they do later counts, too: a firewall that is started or reloaded begins anew.
+//! Forward rules of other programs: Docker and firewalls drop unknown traffic, and a rule in a table of ours cannot
+//! overrule that. Docker has a chain for its user (`DOCKER-USER`), which gets our accept rules; without that chain the
+//! message names the exact remedy. Later changes count, too: a firewall that is started or reloaded starts empty.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ pub async fn pass(nft: &Path, settings: &NetworkSettings) -> Vec<Blocking> {
                 |rule| format!("insert rule {family} {TABLE} {USER} {rule} accept comment \"pods of {bridge}\"\n");
             let script: String = missing.map(line).collect();
             match super::run(nft, &script).await {
-                // They are there, and nobody asks that chain.
+                // The rules exist, but no hook uses that chain.
                 _ if script.is_empty() => {}
                 Ok(()) => found.retain(|one| one.hook != Hook::Forward),
                 Err(error) => log::warn!("no rule for {bridge} in the chain {USER}: {error}"),
@@ -56,7 +56,7 @@ pub async fn remove(nft: &Path, bridge: &str) {
     }
 }
 
-/// From pods, and to pods: answers and host ports.
+/// Rules for traffic from pods, and to pods: answers and host ports.
 fn rules(bridge: &str) -> [String; 2] {
     ["iifname", "oifname"].map(|side| format!("{side} \"{bridge}\" counter"))
 }

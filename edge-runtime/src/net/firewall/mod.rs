@@ -19,7 +19,7 @@ use crate::sys::program::{self, Output};
 
 /// Longest that `nft` may take: its work is milliseconds, on a loaded board a second.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Of what it prints: the chains of a host with many other rules.
+/// Maximum size of nft's output: the chains of a host with many other rules.
 const ANSWER_LIMIT: usize = 4 << 20;
 
 /// One whole set of rules on its way to the kernel.
@@ -63,8 +63,8 @@ impl Replacement {
         Self { nft: nft.into(), bridge: bridge.clone(), script: rules::replace(settings, forwards), localnet }
     }
 
-    /// Has `nft` replace them. The way from pods to the loopback is opened behind the guard only, and closed when there
-    /// is none.
+    /// Replaces the rules with `nft`. Pods can reach the loopback only behind the guard; without a guard that way is
+    /// closed.
     ///
     /// # Errors
     /// [`NetError::Firewall`]; the rules are as they were then.
@@ -98,7 +98,7 @@ pub fn is_there(socket: &mut Socket, settings: &NetworkSettings) -> bool {
     settings.subnets.iter().all(has)
 }
 
-/// Deletes the tables of both families; fine when there are none.
+/// Deletes the tables of both families; no error if they are missing.
 ///
 /// # Errors
 /// [`NetError::Firewall`].
@@ -119,7 +119,7 @@ pub fn has_chains<'a>(table: &str, mut chains: impl Iterator<Item = (bool, &'a s
     chains.all(|(v6, chain)| nftables::has_chain(&mut socket, v6, table, chain).unwrap_or_default())
 }
 
-/// Deletes the table of IPv6, which an earlier configuration may have left. A kernel without IPv6 has none.
+/// Deletes the table of IPv6, which an earlier configuration may have left. A kernel without IPv6 does not have one.
 pub async fn remove_v6(nft: &Path, bridge: &str) {
     let found = Socket::open_netfilter().and_then(|mut socket| nftables::has_table(&mut socket, true, &table(bridge)));
     if found.is_ok_and(|found| !found) {

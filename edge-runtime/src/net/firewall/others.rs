@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub enum Hook {
     /// Between pods and everybody else.
     Forward,
-    /// From pods to the node, where they ask for names.
+    /// From pods to the node, for DNS queries.
     Input,
 }
 
@@ -24,7 +24,7 @@ pub struct Blocking {
     kind: Kind,
 }
 
-/// Who wrote it, as far as that makes another remedy.
+/// The program that wrote the rule, if the remedy depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Plain,

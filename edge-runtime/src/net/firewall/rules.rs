@@ -22,7 +22,7 @@ pub(super) fn replace(settings: &NetworkSettings, forwards: &[Forward]) -> Strin
     settings.subnets.iter().map(|subnet| family(settings, *subnet, forwards)).collect()
 }
 
-/// Commands that delete the table of one family (`ip` or `ip6`), also when there is none.
+/// Commands that delete the table of one family (`ip` or `ip6`), even if it does not exist.
 pub(super) fn delete(bridge: &str, family: &str) -> String {
     let table = table(bridge);
     // Adding first makes the deletion of a missing table no error.
@@ -86,7 +86,8 @@ fn family(settings: &NetworkSettings, subnet: Subnet, forwards: &[Forward]) -> S
     text
 }
 
-/// Where other nodes believe the address of a pod: nobody outside has one of this node's pods, and pods have no others.
+/// Drops packets with a forged source: addresses of this node's pods do not come from outside, and pods have no other
+/// addresses. Other nodes trust a pod's address.
 fn spoofed(bridge: &str, ip: &str, subnet: Subnet) -> String {
     format!(
         "\tchain from-outside {{\n\t\ttype filter hook prerouting priority -300; policy accept;\n\

@@ -21,7 +21,7 @@ pub struct LinkAddress {
     pub index: u32,
     pub address: IpAddr,
     pub prefix: u8,
-    /// Global scope: neither loopback nor link-local.
+    /// Global scope: not loopback or link-local.
     pub global: bool,
 }
 
@@ -53,7 +53,7 @@ fn new_address(index: u32, address: IpAddr, prefix: u8) -> Request {
                 .attribute(libc::IFA_ADDRESS, &address.octets())
                 .attribute(libc::IFA_BROADCAST, &broadcast.to_be_bytes())
         }
-        // Nobody else hands out addresses of the pod subnet: a pod need not wait a second for duplicates.
+        // Only this node assigns addresses of the pod subnet: a pod need not wait a second for duplicate detection.
         IpAddr::V6(address) => request
             .attribute(libc::IFA_ADDRESS, &address.octets())
             .attribute(libc::IFA_FLAGS, &libc::IFA_F_NODAD.to_ne_bytes()),

@@ -15,7 +15,7 @@ const GET: u16 = 0x0101;
 const DELETE: u16 = 0x0102;
 const CTA_TUPLE_ORIG: u16 = 1;
 const CTA_TUPLE_REPLY: u16 = 2;
-/// In a tuple: addresses, then what the protocol adds.
+/// Attributes of a tuple: addresses, then what the protocol adds.
 const CTA_TUPLE_IP: u16 = 1;
 const CTA_TUPLE_PROTO: u16 = 2;
 const CTA_IP_V4_SRC: u16 = 1;

@@ -10,14 +10,14 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
 /// `IPT_SO_GET_INFO` and `IPT_SO_GET_ENTRIES`, the same for IPv6.
 const GET_INFO: libc::c_int = 64;
 const GET_ENTRIES: libc::c_int = 65;
-/// Of a table's name.
+/// Length of a table's name, in bytes.
 const NAME: usize = 32;
 /// Bytes of `struct ipt_getinfo`, and where in it the size of all entries is.
 const INFO: usize = 84;
 const SIZE: usize = 80;
 /// Bytes of `struct ipt_get_entries` before the entries, which begin at a multiple of eight.
 const ENTRIES: usize = 40;
-/// Of more rules nothing is asked.
+/// Maximum size of a rule set that is read, in bytes.
 const LIMIT: usize = 16 << 20;
 
 /// Whether the table of one family has a chain of this name.

@@ -43,12 +43,12 @@ pub struct VethPair<'a> {
     pub mtu: u32,
 }
 
-/// The link called `name`; `None` when there is none.
+/// The link called `name`; `None` if it does not exist.
 pub fn by_name(socket: &mut Socket, name: &str) -> io::Result<Option<Link>> {
     one(socket, Request::new(libc::RTM_GETLINK, 0, &ifinfomsg(0, false)).text(libc::IFLA_IFNAME, name))
 }
 
-/// The link with this index; `None` when there is none.
+/// The link with this index; `None` if it does not exist.
 pub fn by_index(socket: &mut Socket, index: u32) -> io::Result<Option<Link>> {
     one(socket, Request::new(libc::RTM_GETLINK, 0, &ifinfomsg(index, false)))
 }
@@ -64,7 +64,7 @@ fn one(socket: &mut Socket, request: Request) -> io::Result<Option<Link>> {
 /// The link called `name`.
 ///
 /// # Errors
-/// `ENODEV` when there is none, too.
+/// Also `ENODEV` if it does not exist.
 pub fn named(socket: &mut Socket, name: &str) -> io::Result<Link> {
     by_name(socket, name)?.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
 }

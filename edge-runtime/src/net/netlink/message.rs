@@ -44,7 +44,7 @@ impl Request {
         filled
     }
 
-    /// Bytes inside a nest that are no attribute (the fixed header of a veth's peer).
+    /// Bytes inside a nest that are not an attribute (the fixed header of a veth's peer).
     pub fn raw(mut self, bytes: &[u8]) -> Self {
         self.bytes.extend_from_slice(bytes);
         self

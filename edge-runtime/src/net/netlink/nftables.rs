@@ -26,7 +26,7 @@ const NFGENMSG: usize = 4;
 const GROUP: u32 = 1 << 6;
 /// What is not read soon may be lost: that there was something is enough.
 const BUFFER: usize = 4096;
-/// Messages taken at once from somebody who changes rules without end.
+/// Messages read at once: another program may change rules endlessly.
 const BATCH: usize = 64;
 
 fn fixed(v6: bool) -> [u8; NFGENMSG] {
@@ -34,7 +34,7 @@ fn fixed(v6: bool) -> [u8; NFGENMSG] {
     [u8::try_from(family).unwrap_or_default(), 0, 0, 0]
 }
 
-/// The number of the rules: another one with each change, whoever makes it.
+/// The generation of the rules: every change by any program increases it.
 ///
 /// # Errors
 /// The kernel has no nftables.

@@ -1,4 +1,5 @@
-//! Routes of the main table (`rtmsg` of rtnetlink(7)). Whose one is tells its protocol number: nobody else's are touched.
+//! Routes of the main table (`rtmsg` of rtnetlink(7)). The protocol number names a route's owner: routes of other
+//! programs stay untouched.
 
 use std::io;
 use std::net::IpAddr;
@@ -14,11 +15,11 @@ use super::message::{Request, attributes, u32_at};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
     pub to: Prefix,
-    /// None for what is on the link itself.
+    /// Gateway; `None` for a destination on the link itself.
     pub via: Option<IpAddr>,
     /// Index of its link; none if it has several.
     pub link: Option<u32>,
-    /// Whose it is (`rtm_protocol`).
+    /// Owner of the route (`rtm_protocol`).
     pub protocol: u8,
 }
 

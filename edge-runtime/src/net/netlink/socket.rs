@@ -26,7 +26,7 @@ impl Socket {
         Self::of(SockProtocol::NetlinkRoute)
     }
 
-    /// As [`Socket::open`], for connection tracking and the like.
+    /// Same as [`Socket::open`], for connection tracking and the like.
     pub fn open_netfilter() -> io::Result<Self> {
         Self::of(SockProtocol::NetlinkNetFilter)
     }
@@ -49,10 +49,10 @@ impl Socket {
         self.exchange(vec![request], each)
     }
 
-    /// As [`Socket::query`] of a list that may be long: others have their turn after each piece of it.
+    /// Same as [`Socket::query`] for a list that may be long: other tasks run after each part of it.
     ///
     /// # Errors
-    /// As [`Socket::query`].
+    /// Same as [`Socket::query`].
     pub async fn list(&mut self, request: Request, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         let first = self.send(vec![request])?;
         let (mut buffer, mut result) = (vec![0; BUFFER], Ok(()));

@@ -25,7 +25,7 @@ pub fn has(bridge: &str, subnets: &[Subnet], mark: &str) -> bool {
     firewall::has_chains(&table(bridge), subnets.iter().map(|subnet| (!subnet.is_ipv4(), mark)))
 }
 
-/// Deletes the tables, also those of a family that the node no longer has. Where there are none `nft` is not run.
+/// Deletes the tables, also those of a family that the node no longer has. Does not run `nft` without such tables.
 ///
 /// # Errors
 /// [`NetError::Firewall`].

@@ -1,5 +1,5 @@
-//! How much of policies a node takes: whoever writes policies can write them without end, and may fill neither the daemon
-//! nor the kernel. Beyond a bound pods are isolated, never let through.
+//! Bounds of the policies that a node applies: users may write any number, which must fill neither the daemon nor the
+//! kernel. Beyond a bound pods are isolated, never exposed.
 
 /// Policies of one namespace; each is held against each pod of it.
 pub const POLICIES_OF_A_NAMESPACE: usize = 500;

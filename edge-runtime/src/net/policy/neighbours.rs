@@ -22,7 +22,7 @@ struct Sets {
     senders: BTreeSet<String>,
     /// Hardware addresses of isolated pods.
     macs: BTreeSet<String>,
-    /// Of each family: links with their addresses, and the addresses.
+    /// For each family: links with their addresses, and the addresses.
     owned: [BTreeSet<String>; 2],
     pods: [BTreeSet<String>; 2],
 }
@@ -72,7 +72,7 @@ pub(super) fn text(world: &World<'_>, incoming: &BTreeSet<IpAddr>, outgoing: &BT
         set(&format!("owned-{number}"), &format!("ifname . {addr}"), owned);
         set(&format!("pods-{number}"), addr, pods);
     }
-    // What is for everybody is for nobody who is isolated, nor from one.
+    // Multicast and broadcast reach no isolated pod, and come from none.
     let _ = writeln!(
         text,
         "\tchain forward {{\n\t\ttype filter hook forward priority 0; policy accept;\n\

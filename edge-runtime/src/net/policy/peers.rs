@@ -1,7 +1,7 @@
-//! Whom a peer means: pods of this node by what the node knows of them, pods of other nodes by what the bridge says. Pure.
+//! Pods that a peer selects: pods of this node by the node's own records, pods of other nodes by the bridge's. Pure.
 //!
-//! What the bridge says of this node's own pods is left out, and what it says of addresses that this node gives out: nobody
-//! else has them here, whatever other nodes call their pods.
+//! The bridge's records of this node's own pods are ignored, and so are those of addresses that this node assigns: no
+//! other pod has them here, whatever other nodes report.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -19,13 +19,13 @@ pub struct LocalPod {
     pub ips: Vec<IpAddr>,
     /// Name, protocol, number.
     pub ports: Vec<(String, Protocol, u16)>,
-    /// Its link on the node's bridge; none if somebody else has connected it, who then guards it.
+    /// Its link on the node's bridge; `None` if another program has connected it, which then guards it.
     pub link: Option<Link>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
-    /// Of the host's end.
+    /// Name of the host's end.
     pub name: String,
     /// Hardware address of the pod's end.
     pub mac: [u8; 6],
@@ -61,7 +61,7 @@ impl PodPeer {
         own.chain(far).filter(|ip| ip.is_ipv6() == v6).copied().collect()
     }
 
-    /// The same, each with the number that the named port has there.
+    /// Returns the addresses, each with the number that the named port has there.
     pub fn named(
         &self,
         (name, wanted): (&str, Protocol),

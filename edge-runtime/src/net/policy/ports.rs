@@ -10,7 +10,7 @@ use crate::pod::ports::Protocol;
 /// What a rule's ports come to, for a pod.
 #[derive(Debug, Default)]
 pub(super) struct Ports {
-    /// By protocol, ranges of numbers; none: all.
+    /// Ranges of numbers by protocol; `None` means all.
     numbers: BTreeMap<Protocol, Option<Vec<(u16, u16)>>>,
     /// Those whose number each pod has for itself.
     pub(super) named: Vec<(String, Protocol)>,

@@ -27,7 +27,7 @@ const NAME_LIMIT: usize = 110;
 /// What the kernel is to hold.
 #[derive(Debug)]
 pub struct Tables {
-    /// For `nft -f -`: replaces what is there, in one transaction.
+    /// Script for `nft -f -`: replaces the tables, in one transaction.
     pub script: String,
     /// The same for the table that keeps neighbours from going around it, which not every kernel can have.
     pub neighbours: String,
@@ -43,7 +43,7 @@ enum Way {
     Out,
 }
 
-/// None if no pod is isolated.
+/// Returns the tables; `None` if no pod is isolated.
 pub fn tables(world: &World<'_>) -> Option<Tables> {
     let others = Others::new(world.others.values().flat_map(|peers| &peers.pods), world.node);
     let (chosen, mut denied) = in_force(world);
@@ -81,11 +81,11 @@ struct Family<'a, 'b> {
     others: &'b Others<'a>,
     subnet: Subnet,
     v6: bool,
-    /// By their specification.
+    /// Sets by their specification.
     sets: BTreeMap<String, usize>,
-    /// Of policies: name and rules, none if they let nothing through.
+    /// Chains of policies: name and rules; `None` if they let nothing through.
     chains: BTreeMap<Key<'b>, Option<(String, String)>>,
-    /// Of pods with the same policies, by their rules.
+    /// Chains of pods with the same policies, by their rules.
     groups: BTreeMap<String, usize>,
     /// Where pods' addresses lead: in, and out.
     isolated: [BTreeMap<IpAddr, usize>; 2],
@@ -115,7 +115,7 @@ impl<'a, 'b> Family<'a, 'b> {
             }
             let mut rules = String::new();
             if way == Way::In {
-                // Only pods of this node are behind the bridge: nobody there is a pod of another one.
+                // Behind the bridge are only pods of this node, none of another one.
                 let (bridge, ip, subnet) = (self.world.bridge, family(self.v6), self.subnet);
                 let _ = writeln!(rules, "iifname \"{bridge}\" {ip} saddr != {subnet} drop");
             }
@@ -301,7 +301,7 @@ impl<'a, 'b> Family<'a, 'b> {
                  \t\tct state established,related accept"
             );
             if *name == "out" {
-                // Nobody outside has an address of this node's pods.
+                // Addresses of this node's pods do not come from outside.
                 let _ = writeln!(text, "\t\tiifname != \"{bridge}\" {ip} saddr {subnet} drop");
             }
             let _ =

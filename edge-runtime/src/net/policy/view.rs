@@ -46,9 +46,9 @@ struct Spec {
 /// Lets through what is from one of its peers, or to one, and for one of its ports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rule {
-    /// None: all.
+    /// `None` means all.
     pub ports: Option<Vec<Port>>,
-    /// None: all.
+    /// `None` means all.
     pub peers: Option<Vec<Peer>>,
 }
 
@@ -64,7 +64,7 @@ struct RuleView {
 pub struct Port {
     /// `TCP` if empty.
     pub protocol: String,
-    /// None: all of the protocol.
+    /// `None` means all of the protocol.
     pub port: Option<TargetPort>,
     pub end_port: Option<u16>,
 }
@@ -80,7 +80,7 @@ pub enum Peer {
 pub struct PodPeer {
     /// Says the same of pods of other nodes, in [`RemotePod::peers`].
     pub id: String,
-    /// None: all.
+    /// `None` means all.
     pub namespaces: Option<BTreeSet<String>>,
     pub pod_selector: Selector,
 }
@@ -215,7 +215,7 @@ impl PeerView {
 }
 
 impl Peers {
-    /// Of the object's body.
+    /// Parses the object's body.
     ///
     /// # Errors
     /// A field has another type than here.

@@ -27,14 +27,14 @@ pub fn table(bridge: &str) -> String {
     format!("policies-{bridge}")
 }
 
-/// Commands that delete the tables, also where there are none.
+/// Commands that delete the tables, even if they do not exist.
 pub fn remove(bridge: &str, families: &[bool]) -> String {
     let table = table(bridge);
     let of = |v6: &bool| format!("add table {0} {table}\ndelete table {0} {table}\n", family(*v6));
     families.iter().map(of).collect()
 }
 
-/// The same for the one of neighbours.
+/// Commands that delete the neighbours' table.
 pub fn remove_neighbours(bridge: &str) -> String {
     let table = table(bridge);
     format!("add table bridge {table}\ndelete table bridge {table}\n")

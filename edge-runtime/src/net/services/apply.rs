@@ -19,7 +19,7 @@ pub fn has(bridge: &str, marks: &[(&'static str, String)]) -> bool {
     firewall::has_chains(&super::item::table(bridge), chains)
 }
 
-/// Deletes the tables, also those of a family that the node no longer has. Where there are none `nft` is not run.
+/// Deletes the tables, also those of a family that the node no longer has. Does not run `nft` without such tables.
 ///
 /// # Errors
 /// [`NetError::Firewall`].
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
     use crate::net::namespaces::tests::isolate;
 
-    /// All that can be said of a Service, and what nobody should say: the kernel takes it, and all of it in one go.
+    /// Services with every possible setting, including malformed ones: the kernel accepts them all in one transaction.
     #[test]
     fn the_kernel_takes_all_that_is_said_of_services() {
         if !isolate() {

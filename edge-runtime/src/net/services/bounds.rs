@@ -1,6 +1,6 @@
-//! How much of Services a node takes: a Service can have any number of ports, endpoints and outside addresses, and may
-//! fill neither the kernel, the daemon nor the DNS helper. Beyond a bound a Service keeps its names and its addresses
-//! inside the cluster, where connections are refused. Pure.
+//! Bounds of the Services that a node serves: a Service can have any number of ports, endpoints and outside addresses,
+//! which must fill neither the kernel, the daemon nor the DNS helper. Beyond a bound a Service keeps its names and its
+//! addresses inside the cluster, where connections are refused. Pure.
 
 use std::collections::BTreeMap;
 

@@ -26,7 +26,7 @@ pub struct Told {
 }
 
 impl Destinations {
-    /// None yet, on a node with these addresses.
+    /// An empty set, on a node with these addresses.
     pub fn at(node: &[IpAddr]) -> Self {
         Self { node: node.to_vec(), ..Self::default() }
     }
@@ -59,7 +59,8 @@ impl Destinations {
         }
     }
 
-    /// Adds what has gone since `before`: nobody answers there any more (K8s `CleanStaleEntries`, deleted Services).
+    /// Adds destinations that have disappeared since `before`: nothing answers there (K8s `CleanStaleEntries`, deleted
+    /// Services).
     pub fn add_gone(&mut self, before: Told) {
         for address in before.services {
             self.services.entry(address).or_default();

@@ -11,7 +11,8 @@ const NAT: &str = "nat";
 /// Links of Cilium.
 const CILIUM: [&str; 2] = ["cilium_host", "cilium_net"];
 
-/// Who it is, and by what it was found; `None` for nobody. What cannot be asked is not there.
+/// Finds another program that serves Services; returns its name and how it was found, or `None`. A query that fails
+/// counts as absent.
 pub fn find(nft: &mut Socket, links: &mut Socket) -> Option<String> {
     for (v6, ip) in [(false, "ip"), (true, "ip6")] {
         if nftables::has_table(nft, v6, KUBE_PROXY).unwrap_or_default() {

@@ -98,7 +98,7 @@ impl LocalPod {
 pub struct Endpoint {
     pub ip: IpAddr,
     pub port: u16,
-    /// On this node.
+    /// Whether it is on this node.
     pub local: bool,
     /// Takes new connections.
     pub ready: bool,
@@ -164,7 +164,7 @@ pub fn of_port(
     all
 }
 
-/// Whether packets may be sent there through a Service: not to the loopback of whoever sends, nor to many at once (K8s
+/// Whether a Service may send packets there: not to the sender's loopback, and not to multicast (K8s
 /// pkg/apis/core/validation, `ValidateNonSpecialIP`).
 pub fn is_ordinary(ip: IpAddr) -> bool {
     let special = match ip {
@@ -178,8 +178,8 @@ fn hint(named: &[String], own: Option<&String>) -> Option<bool> {
     (!named.is_empty()).then(|| own.is_some_and(|own| named.contains(own)))
 }
 
-/// Those that traffic goes to: the ready ones, of them those that are for this node or its zone; where there is none,
-/// those that end and still answer.
+/// The endpoints that get traffic: the ready ones, of them those for this node or its zone; without ready ones, the
+/// terminating ones that still serve.
 pub fn usable(all: &[Endpoint], only_local: bool) -> Vec<Endpoint> {
     let here = |endpoint: &&Endpoint| !only_local || endpoint.local;
     let mut ready: Vec<Endpoint> = all.iter().filter(here).filter(|endpoint| endpoint.ready).copied().collect();

@@ -73,7 +73,7 @@ pub fn frame(bridge: &str, subnet: Subnet, node_ports: &NodePorts) -> String {
     }
     let checks = [new("service-endpoints-check"), new("cluster-ips-check")];
     chain("filter-forward", &[vec![hook("filter", "forward", 0)], checks.to_vec()].concat());
-    // The route to Services leads over the bridge: what no Service has is asked of nobody there.
+    // The route to Services leads over the bridge: packets to an unassigned address must be refused, not sent there.
     let there = if v6 { "fe80::/10, ff00::/8" } else { "224.0.0.0/4, 255.255.255.255" };
     let nobodys =
         format!("oifname \"{bridge}\" ct status & dnat == 0 {ip} daddr != {{ {subnet}, {there} }} goto reject-chain");

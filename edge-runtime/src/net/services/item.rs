@@ -15,7 +15,7 @@ pub struct Item {
     pub what: What,
 }
 
-/// In the order in which they refer to each other.
+/// In the order of their references to each other.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum What {
     /// A set of its own, by name. Its text is its specification.
@@ -31,7 +31,7 @@ pub enum Element {
     ClusterIp(IpAddr),
     Service(IpAddr, Protocol, u16),
     NodePort(Protocol, u16),
-    /// Nobody is there to answer.
+    /// A destination without endpoints.
     NoEndpoints(IpAddr, Protocol, u16),
     NoNodeEndpoints(Protocol, u16),
     /// Not everybody may come.

@@ -16,10 +16,11 @@ pub struct NodePorts {
 }
 
 impl NodePorts {
-    /// As configured, on a node with these addresses. A family of which nothing is said has all, as with kube-proxy.
+    /// Parses the configuration, on a node with these addresses. A family without an entry uses all addresses, as with
+    /// kube-proxy.
     ///
     /// # Errors
-    /// The first entry that is none.
+    /// The first malformed entry.
     pub fn read(entries: &[String], node: &[IpAddr]) -> Result<Self, String> {
         let single =
             |v6: bool| node.iter().filter(|ip| ip.is_ipv6() == v6).map(|ip| Prefix::around(*ip, 128)).collect();
@@ -37,7 +38,7 @@ impl NodePorts {
         Ok(Self { v4: of(false), v6: of(true) })
     }
 
-    /// Of one family; `None` for all.
+    /// Ranges of one family; `None` means all.
     pub fn of(&self, v6: bool) -> Option<&[Prefix]> {
         if v6 { self.v6.as_deref() } else { self.v4.as_deref() }
     }

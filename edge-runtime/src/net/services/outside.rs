@@ -1,5 +1,5 @@
-//! Which Service has which address of outside. Anybody who writes a Service can name any address (CVE-2020-8554); of
-//! several that name one, the oldest has it. Pure, so it is the same after a restart.
+//! Assignment of outside addresses to Services. A user who may write a Service can name any address (CVE-2020-8554); of
+//! several Services that name one, the oldest gets it. Pure, so the result is the same after a restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -12,14 +12,14 @@ use crate::pod::ports::Protocol;
 /// Where packets are sent to.
 type Place = (IpAddr, Protocol, u16);
 
-/// Who has which place, and where the node's own link leads.
+/// The holder of each place, and the address of the node's own link.
 #[derive(Debug, Default)]
 pub struct Outside<'a> {
     holders: BTreeMap<Place, Holder<'a>>,
     link: &'a [SocketAddr],
 }
 
-/// In the order in which they have a place: those of which nobody said when they were made come last.
+/// In order of priority: Services without a creation time come last.
 type Holder<'a> = (bool, &'a str, &'a ServiceName);
 
 impl<'a> Outside<'a> {

@@ -12,7 +12,7 @@ use super::ranges::ranges;
 /// Whose they are (`rtm_protocol`): none that others are known to use (iproute2, etc/iproute2/rt_protocols).
 const PROTOCOL: u8 = 115;
 
-/// Makes the routes what they are to be for these addresses (none: no route); whether there is one now.
+/// Reconciles the routes for these addresses (no addresses: no route); returns whether there is one now.
 ///
 /// # Errors
 /// The kernel refuses.

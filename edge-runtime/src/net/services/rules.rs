@@ -80,7 +80,7 @@ impl Part<'_> {
             (None, false) => Some(format!("goto {}", self.service_chain(internal, internal_local))),
             (None, true) => None,
         };
-        // Refused where there is nobody; silent where there is somebody, but not here, as with kube-proxy.
+        // Refuses without endpoints; drops silently if there are endpoints, but not on this node, as with kube-proxy.
         let nobody = if cluster.is_empty() { "goto reject-chain" } else { "drop" };
         for ip in ips {
             match &verdict {
@@ -97,7 +97,7 @@ impl Part<'_> {
         }
         let external_local = view.external_traffic_policy == Policy::Local;
         let unserved = if external_local { local.is_empty() } else { cluster.is_empty() };
-        // Also when nobody is here: pods and processes of this node find the others by it.
+        // Also without a local endpoint: pods and processes of this node reach the other endpoints through it.
         let verdict =
             (!cluster.is_empty()).then(|| format!("goto {}", self.external_chain(external_local, &cluster, &local)));
         let protocol = self.protocol;
@@ -126,7 +126,7 @@ impl Part<'_> {
         let ranges: Vec<Prefix> = asked.iter().filter_map(|range| range.parse().ok()).collect();
         let of_family = ranges.iter().copied().filter(|range| range.is_ipv6() == self.v6);
         let mut allowed = outermost(of_family);
-        // Ranges of the other family say nothing of this one; what is no range lets nobody in.
+        // Ranges of the other family do not apply to this one; a malformed range lets no client in.
         if balancers.is_empty() || asked.is_empty() || (allowed.is_empty() && !ranges.is_empty()) {
             return;
         }

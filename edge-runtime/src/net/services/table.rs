@@ -44,11 +44,11 @@ struct Owner {
 /// A step towards what is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// For `nft -f -`; one transaction.
+    /// Script for `nft -f -`; one transaction.
     pub script: String,
 }
 
-/// What the whole is to be.
+/// The complete desired state.
 #[derive(Debug, Default)]
 pub struct Wanted {
     pub services: BTreeMap<ServiceName, BTreeMap<Item, String>>,
@@ -76,7 +76,7 @@ impl Tables {
         self.subnets.iter().map(|subnet| !subnet.is_ipv4()).collect()
     }
 
-    /// At which addresses node ports are served; whether that is news, and then the whole is to be said again.
+    /// Sets the addresses of node ports; returns whether they have changed and everything must be written again.
     pub fn set_node_ports(&mut self, ports: NodePorts) -> bool {
         let changed = self.node_ports != ports;
         self.node_ports = ports;
@@ -103,7 +103,7 @@ impl Tables {
         self.families().into_iter().map(|v6| (family(v6), mark(self.sum))).collect()
     }
 
-    /// The script that makes the kernel hold `wanted`, whatever it holds; it is taken for done.
+    /// The script that replaces whatever the kernel holds by `wanted`; the tables count as written.
     pub fn replace(&mut self, wanted: &Wanted) -> Change {
         let node_ports = std::mem::take(&mut self.node_ports);
         *self = Self { node_ports, ..Self::new(&self.bridge, &self.subnets) };
@@ -130,12 +130,13 @@ impl Tables {
         Self { node_ports: self.node_ports.clone(), ..Self::new(&self.bridge, &self.subnets) }
     }
 
-    /// As [`Tables::replace`], when the kernel holds it already: nothing is to be done.
+    /// Same as [`Tables::replace`], when the kernel already holds the state: no script.
     pub fn adopt(&mut self, wanted: &Wanted) {
         self.replace(wanted);
     }
 
-    /// The script for these Services (without items: gone) and pods; none if nothing changes. It is taken for done.
+    /// The script for these Services (without items: deleted) and pods; `None` if nothing changes. The change counts as
+    /// written.
     pub fn change(
         &mut self,
         services: &BTreeMap<ServiceName, BTreeMap<Item, String>>,
@@ -171,7 +172,7 @@ impl Tables {
         self.services.get(name).map_or(0, BTreeMap::len)
     }
 
-    /// Services that are to be in the next change, whatever else is.
+    /// Services that must be part of the next change in any case.
     pub fn take_heirs(&mut self) -> BTreeSet<ServiceName> {
         std::mem::take(&mut self.heirs)
     }
@@ -348,7 +349,7 @@ impl Steps {
     }
 }
 
-/// Commands that delete the tables, also where there are none.
+/// Commands that delete the tables, even if they do not exist.
 pub fn remove(bridge: &str, families: &[bool]) -> String {
     let table = table(bridge);
     let of = |v6: &bool| format!("add table {0} {table}\ndelete table {0} {table}\n", family(*v6));

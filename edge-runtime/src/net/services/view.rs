@@ -36,14 +36,14 @@ pub struct ServiceView {
     pub publish_not_ready_addresses: bool,
     /// The cluster's DNS.
     pub dns: bool,
-    /// Of session affinity `ClientIP`.
+    /// Timeout of session affinity `ClientIP`.
     pub affinity_seconds: Option<u32>,
     /// `Local`, else `Cluster`.
     pub external_traffic_policy: Policy,
     pub internal_traffic_policy: Policy,
     /// `PreferSameZone`, `PreferSameNode`, or the older name `PreferClose` for the first.
     pub traffic_distribution: Option<String>,
-    /// Who may come to `ingress_ips`; none for everybody.
+    /// Clients that may use `ingress_ips`; `None` allows all.
     pub load_balancer_source_ranges: Vec<String>,
     pub health_check_node_port: u16,
     /// `metadata.creationTimestamp`, in UTC and with seconds; empty from a bridge that does not tell it.
@@ -84,7 +84,7 @@ impl Default for TargetPort {
     }
 }
 
-/// Endpoints of a Service as the slices of the API have them: those that are no pods, and pods of this node's site.
+/// Endpoints of a Service from the slices of the API: endpoints that are not pods, and pods of this node's site.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EndpointView {
@@ -127,7 +127,7 @@ pub struct SliceEndpoint {
 }
 
 impl ServiceView {
-    /// Of the object's body.
+    /// Parses the object's body.
     ///
     /// # Errors
     /// A field has another type than here.
@@ -178,7 +178,7 @@ impl ServicePort {
 }
 
 impl EndpointView {
-    /// Of the object's body.
+    /// Parses the object's body.
     ///
     /// # Errors
     /// A field has another type than here.
@@ -187,7 +187,7 @@ impl EndpointView {
     }
 }
 
-/// What is no address is left out: slices may have names of hosts (K8s discovery/v1, `AddressType` FQDN).
+/// Parses addresses and skips other texts: slices may have host names (K8s discovery/v1, `AddressType` FQDN).
 fn addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpAddr>, D::Error> {
     let value = Value::deserialize(deserializer)?;
     Ok(value.as_array().into_iter().flatten().filter_map(|ip| ip.as_str()?.parse().ok()).collect())
@@ -199,7 +199,7 @@ fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
     Ok(value.as_u64().and_then(|number| number.try_into().ok()).unwrap_or_default())
 }
 
-/// By its name in the API.
+/// Parses a protocol's name in the API.
 pub fn protocol(name: &str) -> Option<Protocol> {
     match name {
         "" | "TCP" => Some(Protocol::Tcp),

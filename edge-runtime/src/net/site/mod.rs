@@ -1,8 +1,8 @@
-//! Nodes of one LAN: which pods are behind which of them, and by which routes this node's pods reach them. Pure but for
-//! [`routes`], which tells the kernel. Knows neither pods nor Services nor the link.
+//! Nodes of one LAN: the pods of each, and the routes by which this node's pods reach them. Pure except [`routes`],
+//! which writes to the kernel. Knows neither pods nor Services nor the link.
 //!
-//! One way through: [`view`] is what the bridge vouches for, [`plan`] makes routes of it as far as this node's own links
-//! lead there, [`routes`] has the kernel hold those and no others.
+//! Data flows one way: [`view`] is what the bridge vouches for, [`plan`] turns it into routes as far as this node's own
+//! links lead there, [`routes`] makes the kernel hold exactly those.
 
 pub mod plan;
 pub mod routes;

@@ -11,7 +11,7 @@ use crate::net::Subnet;
 use crate::net::netlink::address::LinkAddress;
 use crate::net::prefix::Prefix;
 
-/// What is to be in the kernel, and whom it reaches.
+/// The desired routes, and the pods that they reach.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     pub routes: Vec<Route>,
@@ -31,8 +31,8 @@ pub struct Route {
 }
 
 impl Plan {
-    /// What these views make of it on a node with these pods' subnets and links (the pods' bridge is none of them), and what
-    /// was left out for what reason.
+    /// Computes the plan from these views, on a node with these pods' subnets and links (without the pods' bridge), and
+    /// the reasons for what was left out.
     pub fn of(node: &str, views: &[&SiteView], own: &[Subnet], links: &[LinkAddress]) -> (Self, Vec<String>) {
         let (mut plan, mut left_out) = (Self::default(), Vec::new());
         let (mine, neighbours): (Vec<_>, Vec<_>) =

@@ -23,8 +23,8 @@ pub fn links(bridge: &str) -> io::Result<Vec<LinkAddress>> {
     Ok(all)
 }
 
-/// Makes what is missing, whoever has taken it away (the kernel does when a link goes down), and takes away what is not
-/// wanted any more. Goes on after a refusal and returns the first.
+/// Adds missing routes, whatever removed them (the kernel does when a link goes down), and deletes unwanted ones.
+/// Continues after a refusal and returns the first.
 ///
 /// # Errors
 /// The kernel refuses.

@@ -23,12 +23,12 @@ pub struct SiteNode {
     /// `spec.podCIDRs` of its Node: given by the cluster.
     #[serde(rename = "podCIDRs")]
     pub pod_cidrs: Vec<String>,
-    /// Its label `topology.kubernetes.io/zone`, whoever set it.
+    /// Its label `topology.kubernetes.io/zone`, from any source.
     pub zone: Option<String>,
 }
 
 impl SiteView {
-    /// Of the object's body.
+    /// Parses the object's body.
     ///
     /// # Errors
     /// A field has another type than here.

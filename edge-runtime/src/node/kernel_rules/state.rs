@@ -14,7 +14,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 pub(in crate::node) struct KernelRules {
-    /// To ask about rules, and about links.
+    /// Sockets for queries about rules, and about links.
     pub(super) sockets: Option<(Socket, Socket)>,
     /// Number of the rules when all of ours were there.
     pub(super) seen: Option<u32>,
@@ -24,7 +24,7 @@ pub(in crate::node) struct KernelRules {
     pub(super) absent: bool,
 }
 
-/// When the next repair may be: somebody may delete our tables for ever.
+/// Time of the next repair: another program may delete our tables again and again.
 #[derive(Debug, Default)]
 pub(super) struct Repairs {
     last: Option<Mono>,

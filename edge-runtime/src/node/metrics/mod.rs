@@ -1,4 +1,4 @@
-//! What the node answers whoever asks how it is. Made when asked for: nothing here costs anything while nobody does.
+//! Health and metrics of the node, computed on request: without requests they cost nothing.
 //!
 //! | file | owns |
 //! |---|---|
@@ -51,11 +51,12 @@ impl Node {
             What::Ready => self.readiness(),
             What::Metrics => self.metrics(),
         };
-        // Whoever asked may have gone.
+        // The client may be gone.
         let _ = asked.answer.try_send(answer);
     }
 
-    /// In the words of an API server's `/readyz?verbose`. That no bridge can be reached is no reason: pods run all the same.
+    /// Readiness in the format of an API server's `/readyz?verbose`. An unreachable bridge does not matter: pods run
+    /// without it.
     fn readiness(&self) -> Answer {
         let mut checks = vec![("loop", Ok(()))];
         checks

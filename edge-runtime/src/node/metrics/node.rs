@@ -149,7 +149,7 @@ fn whole(node: &Node, text: &mut Text) {
     }
 }
 
-/// As client_golang's process collector.
+/// The metrics of client_golang's process collector.
 fn process(text: &mut Text) {
     let Ok(stat) = fs::read_to_string("/proc/self/stat") else { return };
     // proc_pid_stat(5), from the third field on: the second may have blanks.

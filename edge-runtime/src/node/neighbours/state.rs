@@ -16,7 +16,7 @@ pub(in crate::node) struct Neighbours {
     pub(super) enabled: bool,
     pub(super) node: String,
     pub(super) bridge: String,
-    /// By site: two while the node moves from one to another.
+    /// Views by site: two while the node moves from one to another.
     pub(super) views: BTreeMap<String, SiteView>,
     pub(super) changed: bool,
     /// What was said last, so that it is said once.
@@ -40,14 +40,14 @@ impl Neighbours {
         Ok(neighbours)
     }
 
-    /// The subnets that the cluster has given this node's pods; none if it has not, or none that can be used.
+    /// The pod subnets that the cluster has assigned to this node; none before that, or if they cannot be used.
     pub(in crate::node) fn own_subnets(&self) -> Vec<Subnet> {
         let views: Vec<&SiteView> = self.views.values().collect();
         let links = routes::links(&self.bridge).unwrap_or_default();
         plan::own_subnets(&self.node, &views, &links).unwrap_or_default()
     }
 
-    /// An object of the bridge has come, changed or gone; false if it is no site.
+    /// Handles an object of the bridge that has come, changed or gone; false if it is not a site.
     pub(in crate::node) fn take(&mut self, cx: &Context, key: &ObjectKey) -> bool {
         if key.kind != SITE_VIEW {
             return false;

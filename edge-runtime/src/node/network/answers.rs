@@ -147,7 +147,7 @@ impl Node {
         }
     }
 
-    /// With each look at the node: what a reload of systemd undoes.
+    /// Repairs, at each housekeeping, what a reload of systemd undoes.
     pub(in crate::node) fn mend_cgroups(&self) {
         if self.cx.config.cgroup_driver != Driver::Systemd {
             return;

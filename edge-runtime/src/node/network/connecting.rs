@@ -19,7 +19,7 @@ pub(in super::super) enum Connecting {
     Attaching,
     /// They take it back, because a later step of its preparation failed.
     Undoing(SandboxError),
-    /// They take it back for good.
+    /// The plugins undo it permanently.
     Detaching,
     /// systemd makes its cgroup.
     MakingCgroup,

@@ -1,5 +1,5 @@
-//! Which host ports are in the kernel, and which pods wait to have theirs there. One change at a time, for all pods that
-//! wait; after a refusal for half of them, so that in the end it is about one pod. Pure; knows nothing of nft.
+//! Which host ports are in the kernel, and which pods wait for theirs. One change at a time, for all pods that wait;
+//! after a refusal for half of them, so that finally one pod is isolated. Pure; knows nothing of nft.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,19 +9,19 @@ use crate::pod::ports::{Forward, Protocol};
 pub(in super::super) struct HostPorts {
     /// A set of rules of this daemon is in the kernel: before that no pod is connected.
     guarded: bool,
-    /// By pod uid; no empty lists.
+    /// Forwards by pod uid; no empty lists.
     held: BTreeMap<String, Vec<Forward>>,
     waiting: VecDeque<(String, Vec<Forward>)>,
     /// Pods that the next change is for at most.
     limit: Option<usize>,
-    /// All that is held is to be said again: something else in the rules has changed.
+    /// Everything must be written again: something else in the rules has changed.
     again: bool,
     running: Option<Change>,
 }
 
 #[derive(Debug)]
 enum Change {
-    /// All that is held, for nobody in particular.
+    /// All forwards, not for a particular pod.
     All,
     Pods(Vec<(String, Vec<Forward>)>),
 }
@@ -65,7 +65,7 @@ impl HostPorts {
         self.waiting.push_back((uid.to_owned(), forwards));
     }
 
-    /// What is held is to be said again, when what is under way is done. Before the first time there is nothing to repeat.
+    /// Requests that everything is written again, after the change in progress. Does nothing before the first change.
     pub(in super::super) fn renew(&mut self) {
         self.again = self.guarded || self.running.is_some();
     }

@@ -94,7 +94,7 @@ impl Node {
         Some(self.sandbox_ready(uid, done))
     }
 
-    /// For want of a token the message says why there is none.
+    /// If a token is missing, the message says why.
     fn not_prepared(&self, uid: &str, error: &SandboxError) -> PodEvent {
         match self.tokens.problem(&self.cx, uid).filter(|_| error.lacks_token()) {
             Some(why) => {
@@ -122,7 +122,7 @@ impl Node {
         held.flat_map(|(_, entry)| &entry.record.ips).chain(connecting).copied().collect()
     }
 
-    /// Undoes [`Node::prepare_sandbox`] for good: an answer at once, or none and one later.
+    /// Undoes [`Node::prepare_sandbox`] permanently: answers at once, or with `None` and later.
     pub(super) fn disconnect(&mut self, uid: &str) -> Option<PodEvent> {
         // The rules of a pod that is still being connected come first; their answer comes back here.
         if self.connecting.contains_key(uid) {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// What a helper said.
 pub(in crate::node) struct Heard {
-    /// Of the helper.
+    /// Number of the helper.
     pub(super) number: u64,
     pub(super) said: Said,
 }

@@ -2,7 +2,7 @@
 
 /// What came of it.
 pub(in crate::node) enum Done {
-    /// At the start: whether the kernel holds what it is to hold.
+    /// At the start: whether the kernel holds the desired state.
     Looked(bool),
     /// And why neighbours may go around the rules, if so.
     Replaced(Result<Option<String>, String>),

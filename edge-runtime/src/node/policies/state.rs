@@ -1,9 +1,9 @@
-//! NetworkPolicies: whom they are for on this node, and when the kernel is told. What is decided, and how it is said, is in
-//! [`crate::net::policy`].
+//! NetworkPolicies: the pods of this node that they select, and when to update the kernel. The decisions and the rules
+//! are in [`crate::net::policy`].
 //!
-//! The kernel's tables are replaced as a whole, in one transaction, and stay while nobody is here. While there is a policy a
-//! pod is connected only after the kernel has the rules that it is to have: before its first packet, and also for its
-//! being somebody's peer.
+//! The kernel's tables are replaced as a whole, in one transaction, and stay when the daemon ends. While there is a
+//! policy, a pod is connected only after the kernel has its rules: before its first packet, and also because it may be
+//! a peer of another pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -46,7 +46,7 @@ pub(in crate::node) struct Policies {
     enabled: bool,
     policies: BTreeMap<Name, Policy>,
     others: BTreeMap<Name, Peers>,
-    /// Pods of this node by uid; none while there is no policy.
+    /// Pods of this node by uid; empty without a policy.
     pods: BTreeMap<String, LocalPod>,
     /// Pods that are being connected, and their addresses.
     pub(super) coming: BTreeMap<String, Vec<IpAddr>>,
@@ -134,7 +134,7 @@ impl Policies {
         }
         match body.map(|body| Peers::read(&body)) {
             Some(Ok(peers)) => drop(self.others.insert(name, peers)),
-            // Nobody of them is let in then.
+            // Then none of these peers is let in.
             Some(Err(error)) => {
                 log::error!("peers of policies {}/{} are left out: {error}", name.0, name.1);
                 self.others.remove(&name);
@@ -150,7 +150,7 @@ impl Policies {
         }
     }
 
-    /// None for one without addresses of its own.
+    /// `None` for a pod without its own addresses.
     fn local_pod(&self, cx: &Context, launch: &Launch, uid: &str) -> Option<LocalPod> {
         let entry: &Entry = cx.pods.get(uid)?;
         let (pod, record) = (&entry.pod, &entry.record);
@@ -189,7 +189,8 @@ impl Policies {
         true
     }
 
-    /// A chain that tells that the kernel holds what it is to hold; none if nothing is to be there, or is being changed.
+    /// A chain whose existence shows that the kernel holds the desired state; `None` if there should be no tables, or
+    /// during a change.
     pub(in crate::node) fn mark(&self) -> Option<&str> {
         match &self.held {
             Held::Tables(mark) if self.running.is_none() => Some(mark),
@@ -197,13 +198,13 @@ impl Policies {
         }
     }
 
-    /// The tables are gone: somebody has deleted them.
+    /// Another program has deleted the tables.
     pub(in crate::node) fn lost(&mut self) {
         (self.held, self.dirty) = (Held::Other, true);
     }
 
-    /// Tells the kernel what has changed, if it is time. Called with each round of the loop. The pods that wait no longer,
-    /// and why not, if that is no good reason.
+    /// Updates the kernel if it is time. Called with each round of the loop. Returns the pods that wait no longer, and
+    /// the error if the update failed.
     pub(super) fn step(&mut self, cx: &mut Context, launch: &Launch) -> Result<Answered, StoreError> {
         let nobody = Ok((BTreeSet::new(), Ok(())));
         if self.running.is_some() || !cx.resumed {

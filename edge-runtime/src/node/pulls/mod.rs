@@ -31,20 +31,20 @@ const CHECK: Duration = Duration::from_secs(3);
 /// Registries asked at once: each time it is a process.
 const MOST_CHECKS: usize = 8;
 
-/// Somebody waits for an image.
+/// A container that waits for an image.
 pub(super) struct Waiter {
     pub(super) uid: String,
     pub(super) container: String,
     /// Not its own image, but that of a volume: the events are the pod's.
     pub(super) for_volume: bool,
-    /// As the pod spells it.
+    /// The reference as the pod spells it.
     pub(super) reference: String,
     pub(super) asked: Mono,
 }
 
 pub(super) struct Pulls {
     queue: Queue<Waiter>,
-    /// By number of the job; one that is dropped is stopped.
+    /// Tasks by number of the job; dropping one stops it.
     tasks: BTreeMap<u64, Task<()>>,
     checks: Rc<Semaphore>,
     prepull_at: Option<Mono>,
@@ -222,7 +222,7 @@ fn request(config: &crate::config::Config, secrets: &[PodLogin]) -> Request {
     }
 }
 
-/// As the kubelet's.
+/// The kubelet's message.
 fn pulled_message(cx: &Context, waiter: &Waiter, started: Mono, image_id: &str) -> String {
     let now = cx.mono();
     let (took, waited) = (go_duration(now.since(started)), go_duration(now.since(waiter.asked)));
@@ -245,7 +245,7 @@ fn only_within(window: &Window) -> String {
     format!("this node pulls images only from {} UTC (pull.window)", window.text)
 }
 
-/// As if there were no link: what is on the node is used.
+/// An error as if there were no link: the local image is used.
 fn not_asked(why: String) -> ImageError {
     ImageError::Helper { reason: "RegistryUnavailable".to_owned(), why }
 }

@@ -46,7 +46,7 @@ pub(in crate::node) fn of_pod(cx: &Context, pod: &Pod) -> PullSecrets {
     secrets
 }
 
-/// Of either type; a Secret of another type is no login (K8s pkg/credentialprovider/secrets).
+/// The login of a Secret of either type; other types have no login (K8s pkg/credentialprovider/secrets).
 fn login(namespace: &str, name: &str, secret: &Secret) -> Option<PodLogin> {
     let key = match secret.type_.as_deref() {
         Some("kubernetes.io/dockerconfigjson") => ".dockerconfigjson",

@@ -11,7 +11,7 @@ use crate::pod::clock::Mono;
 use crate::pod::event::{ImageFailure, PodEvent};
 use crate::pod::step::PullPolicy;
 
-/// From a failed try to the next.
+/// Delay after a failed attempt.
 const AGAIN: Duration = Duration::from_secs(300);
 
 impl Pulls {
@@ -22,7 +22,7 @@ impl Pulls {
             return;
         }
         let missing = cx.config.pull.images.iter().find(|name| cx.image_id(name).is_none()).cloned();
-        // With all of them there, somebody may still remove one by hand.
+        // Even with all images present: a user may still remove one by hand.
         self.prepull_at = Some(now.after(AGAIN));
         if let Some(name) = missing {
             self.fetch(cx, &name);

@@ -4,10 +4,10 @@ use crate::net::services::table::ServiceName;
 
 /// What came of it.
 pub(in crate::node) enum Done {
-    /// At the start: whether the kernel holds what it is to hold.
+    /// At the start: whether the kernel holds the desired state.
     Looked(bool),
     Changed(Result<(), String>),
-    /// Because of whom it refuses; `None` for nobody in particular.
+    /// The Services because of which the kernel refuses; `None` if unknown.
     Isolated(Option<Vec<ServiceName>>),
     Swept(Result<(), String>),
 }

@@ -1,5 +1,5 @@
-//! When the kernel is asked to forget flows of datagrams: its table of them may be long, and anybody's pod can have its
-//! endpoints change all the time. Pure.
+//! When to delete flows of datagrams from the kernel's table: the table may be long, and the endpoints of any pod may
+//! change all the time. Pure.
 
 use std::time::Duration;
 

@@ -31,7 +31,7 @@ impl Services {
             return Ok(());
         }
         if launch.sandboxes.teardown.network.settings().subnets.is_empty() {
-            // The cluster has not given any yet, and there is no pod to serve.
+            // The cluster has not assigned subnets yet, so there is no pod to serve.
             return Ok(());
         }
         let now = cx.mono();
@@ -93,7 +93,7 @@ impl Services {
                     }
                 }
             }
-            // Neither a change nor all of it was taken.
+            // Both the change and the complete state were refused.
             Phase::Whole | Phase::Known if self.failures > 1 => {
                 let (wanted, tables) = (self.wanted(), self.tables.like());
                 self.run(cx, async move { Done::Isolated(offenders::find(&nft, &tables, wanted).await) });
@@ -134,7 +134,8 @@ impl Services {
         self.running
     }
 
-    /// Chains that tell that the kernel holds what it is to hold, `true` for IPv6; none if nothing is to be there.
+    /// Chains whose existence shows that the kernel holds the desired state, `true` for IPv6; none if there should be
+    /// no tables.
     pub(in crate::node) fn marks(&self) -> Vec<(bool, String)> {
         let there = self.phase == Phase::Known && self.tables.is_there();
         if there {
@@ -144,7 +145,7 @@ impl Services {
         }
     }
 
-    /// The tables are gone: somebody has deleted them.
+    /// Another program has deleted the tables.
     pub(in crate::node) fn lost(&mut self) {
         self.tables.forget();
         self.phase = Phase::Whole;

@@ -27,7 +27,7 @@ struct Entry {
 }
 
 impl LeftOut {
-    /// These were refused; what is to be told of it.
+    /// Records refused Services; returns the text of the warning.
     pub(super) fn add(&mut self, names: Vec<ServiceName>, now: Mono) -> String {
         let mut told: Vec<String> =
             names.iter().take(NAMED).map(|(namespace, name)| format!("{namespace}/{name}")).collect();
@@ -55,7 +55,7 @@ impl LeftOut {
         }
     }
 
-    /// Those that are to be tried now.
+    /// Services to retry now.
     pub(super) fn due(&mut self, now: Mono) -> Vec<ServiceName> {
         let due = self.0.iter_mut().filter(|(_, entry)| entry.out && entry.since.after(entry.pause) <= now);
         due.map(|(name, entry)| {

@@ -8,7 +8,7 @@ use crate::node::context::Context;
 use crate::node::pods::Entry;
 use crate::pod::spec::{host_network, lasting};
 
-/// None for one that is not there yet, or no more.
+/// `None` for a pod that is not yet, or no longer, there.
 pub(super) fn local_pod(cx: &Context, entry: &Entry) -> Option<LocalPod> {
     let (pod, record): (&Pod, _) = (&entry.pod, &entry.record);
     let spec = pod.spec.as_ref()?;

@@ -37,7 +37,7 @@ use crate::store::{Store, StoreError};
 
 pub(super) struct Services {
     enabled: bool,
-    /// As configured.
+    /// Addresses as configured.
     node_port_addresses: Vec<String>,
     tables: Tables,
     here: Here,
@@ -79,7 +79,7 @@ pub(super) struct Services {
 enum Phase {
     /// Nothing: this daemon has just started.
     Unknown,
-    /// It is to be said as a whole.
+    /// The complete state must be written.
     Whole,
     /// Changes are enough.
     Known,

@@ -102,7 +102,7 @@ impl Services {
         }
         let told = all.told();
         all.add_gone(std::mem::replace(&mut self.flows.told, told));
-        // Flows of others are theirs.
+        // Flows of another program's Services are not ours to delete.
         if all.is_empty() || self.elsewhere.is_some() {
             return;
         }

@@ -1,5 +1,5 @@
-//! When the routes to Services' addresses are looked at: with each change, and by housekeeping, since others delete routes,
-//! too. What they are to be is in [`crate::net::services::ranges`].
+//! When the routes to Services' addresses are checked: with each change, and by housekeeping, since other programs
+//! delete routes, too. Their content comes from [`crate::net::services::ranges`].
 
 use super::Services;
 use crate::launch::Launch;
@@ -9,14 +9,14 @@ use crate::net::services::routes;
 /// What is known of the routes.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
-    /// For all that is known the kernel has none of ours, and is to have none.
+    /// As far as known, the kernel has no route of ours and should have none.
     none: bool,
     /// The kernel has refused: told once.
     refused: bool,
 }
 
 impl Services {
-    /// Makes the kernel's routes what they are to be.
+    /// Reconciles the kernel's routes.
     pub(in super::super) fn keep_routes(&mut self, launch: &Launch) {
         let served = self.elsewhere.is_none() && self.enabled;
         if self.routes.none && (!served || self.views.is_empty()) {

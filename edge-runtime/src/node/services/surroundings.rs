@@ -9,7 +9,7 @@ use crate::net::services::node_ports::NodePorts;
 use crate::net::site::Plan;
 
 impl Services {
-    /// From now on packets from here come to these pods of other nodes.
+    /// Sets the pods of other nodes that packets from here reach.
     pub(in crate::node) fn set_reach(&mut self, reach: Plan) {
         if self.here.reach != reach {
             self.here.reach = reach;
@@ -48,12 +48,12 @@ impl Services {
         self.dirty.extend(names);
     }
 
-    /// Who else serves Services on this machine.
+    /// Another program that serves Services on this machine.
     pub(in crate::node) fn elsewhere(&self) -> Option<&str> {
         self.elsewhere.as_deref()
     }
 
-    /// Somebody else serves Services on this machine, or nobody does any more; whether that is news.
+    /// Sets the other program that serves Services on this machine, or none; returns whether it has changed.
     pub(in crate::node) fn set_elsewhere(&mut self, elsewhere: Option<String>) -> bool {
         if elsewhere == self.elsewhere {
             return false;
@@ -73,8 +73,8 @@ impl Services {
         self.views.values().flat_map(ServiceView::ips).collect()
     }
 
-    /// Outside addresses are whoever's asks for them (CVE-2020-8554), but for those of Services inside the cluster, and those
-    /// where the node itself answers its pods.
+    /// Removes outside addresses that the Service may not have. Any Service can claim one (CVE-2020-8554), but not
+    /// those of Services inside the cluster, or those at which the node itself answers its pods.
     pub(super) fn without_what_is_others(&self, view: &ServiceView) -> ServiceView {
         let mut view = view.clone();
         let inside = self.inside();

@@ -56,10 +56,10 @@ pub(super) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Star
     move |source| StartError::Io { what, source }
 }
 
-/// Is the node until a signal asks it to stop. Containers are left running.
+/// Runs the node until a signal asks it to stop. Containers are left running.
 ///
 /// # Errors
-/// What keeps the node from starting, or the store failing for good.
+/// The node cannot start, or the store fails permanently.
 pub fn run(paths: &Paths, config: Config, identity: Option<Identity>) -> Result<End, StartError> {
     let signals = Signals::block().map_err(io("signals"))?;
     private_dir(&paths.run()).map_err(io("folder"))?;

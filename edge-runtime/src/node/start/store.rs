@@ -10,7 +10,7 @@ use crate::store::{Fact, Opened, Quarantined, Store, StoreError};
 /// An event about the node: whether it warns, reason and message.
 pub(super) type Note = (bool, &'static str, String);
 
-/// The store as the node begins with it, and what is to be told of it.
+/// Opens the store with which the node begins, and returns the notes to report about it.
 pub(super) fn open(paths: &Paths, node_name: &str, boot_id: &str) -> Result<(Store, Vec<Note>), StoreError> {
     let opened = open_or_remember(paths)?;
     let mut store = opened.store;

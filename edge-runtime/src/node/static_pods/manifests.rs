@@ -20,7 +20,7 @@ const FILES_LIMIT: usize = 1024;
 pub(super) struct Listing {
     /// Device and inode of the folder.
     pub(super) folder: (u64, u64),
-    /// By file name; none for one that is there and cannot be read.
+    /// Content by file name; `None` for an unreadable file.
     pub(super) files: BTreeMap<String, Option<String>>,
 }
 
@@ -71,7 +71,7 @@ fn list_by(folder: &Path, read: &dyn Fn(&Path) -> io::Result<Option<String>>) ->
     Ok(Listing { folder: before, files })
 }
 
-/// None for what is no file.
+/// `None` if it is not a regular file.
 fn read(path: &Path) -> io::Result<Option<String>> {
     if !fs::metadata(path)?.is_file() {
         return Ok(None);
@@ -92,7 +92,7 @@ impl Listing {
 pub(super) fn keeps(before: &Found, unclear: &[String], uid: &str) -> bool {
     match before.pods.iter().find(|(_, of)| *of == uid) {
         Some((file, _)) => unclear.contains(file),
-        // From which file it is nobody knows.
+        // Which file it comes from is unknown.
         None => !unclear.is_empty(),
     }
 }

@@ -23,9 +23,9 @@ const PERIOD: Duration = Duration::from_secs(20);
 #[derive(Default)]
 pub(super) struct StaticPods {
     next: Option<Mono>,
-    /// Of the folder, so that it is complained about once.
+    /// Last error of the folder, so that it is logged once.
     trouble: String,
-    /// Of files, by name.
+    /// Errors of files, by name.
     refused: BTreeMap<String, String>,
     /// Pods whose mirror the bridge was asked to make since the link came up.
     mirrors_asked: BTreeSet<String>,
@@ -125,7 +125,7 @@ impl StaticPods {
         Ok(())
     }
 
-    /// Somebody deleted a mirror: a static pod still there gets a new one.
+    /// Handles a deleted mirror: a static pod that still exists gets a new one.
     pub(super) fn mirror_gone(&mut self, cx: &mut Context, mirror_uid: &str) -> Result<(), StoreError> {
         let Some(uid) = cx.pods.by_api_uid(mirror_uid).map(str::to_owned) else { return Ok(()) };
         if cx.pods.get_mut(&uid).and_then(|entry| entry.mirror_uid.take()).is_none() {

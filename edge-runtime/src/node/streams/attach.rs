@@ -67,7 +67,7 @@ async fn serve(channels: Channels, session: Session) {
         Ok(attachment) => attachment,
         Err(error) => return to.end(Some(error.to_string())),
     };
-    // Before anybody can go away: the input ends also with a client that has vanished.
+    // Created first, since the client may vanish at any time: the input ends then, too.
     let ends_input = (session.stdin && session.once).then(|| EndsInput(&session));
     let output = async {
         to.send(OPENED, &[]).await?;

@@ -29,7 +29,7 @@ pub(super) struct Outgoing {
     link: LinkHandle,
     stream: StreamId,
     room: Receiver<()>,
-    /// Whose turn it is to wait for room: news of it goes to one only.
+    /// Held by the task that waits for room: only one is notified.
     turn: Mutex<()>,
 }
 
@@ -115,10 +115,10 @@ pub(super) async fn write(pipe: &mut Option<Async<File>>, data: &[u8]) {
 }
 
 impl Incoming {
-    /// The next record; the one before is dealt with.
+    /// The next record; the previous one is consumed.
     ///
     /// # Errors
-    /// What comes is no record.
+    /// The received bytes are not a record.
     pub(super) async fn next(&mut self) -> io::Result<Record> {
         loop {
             match self.records.next_record() {

@@ -1,4 +1,4 @@
-//! Streams to and from whoever asked through the bridge: one task each, as fast as its credit allows.
+//! Streams to and from clients through the bridge: one task each, as fast as its credit allows.
 //!
 //! | file | serves |
 //! |---|---|
@@ -53,7 +53,7 @@ pub(super) struct Backend<'a> {
     pub(super) monitor: &'a MonitorClient,
 }
 
-/// One that is to be opened.
+/// A stream to open.
 struct Asked<'a> {
     of: &'a Backend<'a>,
     stream: StreamId,

@@ -14,7 +14,7 @@ use super::{Asked, Streams, target};
 use crate::net::{NetError, dial};
 use crate::pod::spec::host_network;
 
-/// Whose port it is.
+/// Owner of the port.
 struct Target {
     namespace: Option<PathBuf>,
     port: u16,
@@ -51,14 +51,14 @@ async fn serve(channels: Channels, target: Target) {
     to.end(done.err().map(|Over| "the connection is broken".into()));
 }
 
-/// From the port to the bridge, to the end.
+/// Copies from the port to the bridge, to the end.
 async fn move_down(to: &Outgoing, connection: &Async<TcpStream>) -> Result<(), Over> {
     to.send(OPENED, &[]).await?;
     to.copy(STDOUT, connection).await?;
     to.send(CLOSE, &[STDOUT]).await
 }
 
-/// From the bridge to the port, to the end.
+/// Copies from the bridge to the port, to the end.
 async fn move_up(from: &mut Incoming, mut connection: &Async<TcpStream>) -> Result<(), Over> {
     loop {
         let record = from.next().await.map_err(|_| Over)?;

@@ -1,4 +1,4 @@
-//! Which pod and which container of it somebody means. Reads records only.
+//! Finds the pod and container that a request names. Reads records only.
 
 use crate::node::context::Context;
 use crate::node::pods::Entry;

@@ -106,7 +106,7 @@ fn decode(bytes: &[u8]) -> Result<Vec<u8>, &'static str> {
     Ok(out)
 }
 
-/// How many codes have this length. The end of a string has the last of all, which is no byte.
+/// Number of codes of this length, including the last one of all, which marks the end of a string and is not a byte.
 fn of_length(bits: u8) -> u32 {
     CODE_BITS.iter().fold(0, |count, length| count + u32::from(*length == bits && bits > 0))
 }

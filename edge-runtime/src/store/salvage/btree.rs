@@ -9,7 +9,7 @@ use super::pages::{PAGE, Page, Pages, be32};
 const INDEX_INTERIOR: u8 = 2;
 const INDEX_LEAF: u8 = 10;
 const TABLE_LEAF: u8 = 13;
-/// A larger row is none of ours: the link takes objects of up to 8 MiB.
+/// A larger row is not from this program: the link accepts objects of up to 8 MiB.
 const ROW_LIMIT: usize = 16 << 20;
 /// No table has more columns.
 const COLUMNS_LIMIT: usize = 32;
@@ -20,7 +20,7 @@ pub(super) enum Column {
     Null,
     Integer(i64),
     Text(String),
-    /// Of no type that is stored here, or text that is none, or not to be read.
+    /// A type that is not stored here, invalid text, or unreadable.
     Other,
 }
 

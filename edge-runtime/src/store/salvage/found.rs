@@ -80,12 +80,12 @@ impl Found {
         let text = |column| if let Column::Text(text) = column { text } else { String::new() };
         let (record, manifest) = (text(record), if manifest == Column::Null { None } else { Some(text(manifest)) });
         let sound = serde_json::from_str::<PodRecord>(&record).is_ok_and(|record| record.uid == uid);
-        // The key of another table's row that is damaged is no uid.
+        // The key of a damaged row of another table is not a uid.
         let uid_like = uid.len() >= 32 && uid.len() <= 64 && uid.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
         (sound || uid_like).then_some(Self::Pod { uid, record, manifest })
     }
 
-    /// Whose this is, if it goes with a pod.
+    /// The pod it belongs to, if any.
     pub(super) fn pod_uid(&self) -> Option<&str> {
         match self {
             Self::Object { kind, uid, .. } if kind == "Pod" => Some(uid),

@@ -1,9 +1,9 @@
-//! A store made from what is left of a damaged one: every row that can still be read, then what the last good copy has
-//! besides. The damaged files are kept for whoever wants to look. A power cut at any point leaves either the damaged
-//! store or the whole new one.
+//! A store made from what is left of a damaged one: every readable row, and from the last good copy what is missing.
+//! The damaged files are kept for analysis. A power cut at any point leaves either the damaged store or the whole new
+//! one.
 //!
-//! What was lost cannot be known, so that the new store says of itself that it is incomplete
-//! ([`Fact::Incomplete`]) until a complete list of the cloud has been committed.
+//! What was lost is unknown, so the new store is marked as incomplete ([`Fact::Incomplete`]) until a complete list of
+//! the cloud has been committed.
 
 mod btree;
 mod found;
@@ -34,7 +34,7 @@ const KEPT: usize = 2;
 pub(super) fn fill(into: &mut Connection, path: &Path) -> rusqlite::Result<usize> {
     let tx = into.transaction()?;
     let mut rows = each(path, &mut |found| found.add(&tx))?;
-    // A copy is of the past: of its pods, only those have not gone since that still have a folder.
+    // The copy is older: of its pods, only those still exist that have a folder.
     let here = folders(&path.with_file_name("pods"));
     rows += each(&super::copy::path(path), &mut |found| match found.pod_uid() {
         Some(uid) if !here.contains(uid) => Ok(false),
@@ -143,7 +143,7 @@ pub(super) fn forget_aside(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Of the stores that were set aside.
+/// Numbers of the stores that were set aside.
 fn numbers(path: &Path) -> BTreeSet<u32> {
     let prefix = format!("{}.corrupt-", path.file_name().unwrap_or_default().to_string_lossy());
     let names = path.parent().map(folders).unwrap_or_default();

@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// SQLite's default, which every store has.
 pub(super) const PAGE: usize = 4096;
-/// Of a log and of each of its frames.
+/// Header sizes of a log and of each of its frames, in bytes.
 const LOG_HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
 /// "wal-format": the last bit says how its checksums read words.
@@ -43,7 +43,7 @@ impl Pages {
         self.count
     }
 
-    /// None for one that does not exist or cannot be read.
+    /// `None` for a page that does not exist or cannot be read.
     pub(super) fn get(&self, number: u32) -> Option<Page> {
         let mut page = [0; PAGE];
         match (self.logged.get(&number), &self.log) {

@@ -283,7 +283,7 @@ fn a_power_cut_while_the_new_store_takes_its_place_leaves_one_of_them() {
         drop(opened);
         assert!(Store::open(&path).expect("opens").quarantined.is_none());
     }
-    // Not whole: nobody's.
+    // An incomplete one is ignored.
     std::fs::write(beside(&path, ".salvaging"), b"half").expect("written");
     assert!(Store::open(&path).expect("opens").quarantined.is_none());
 }

@@ -169,7 +169,7 @@ fn blocks_leave_out_what_they_say() {
     assert_eq!(lets(block("0.0.0.0/0", json!(["10.0.0.0/8"]))), ["ip saddr != { 10.0.0.0/8 }"]);
     assert_eq!(lets(block("0.0.0.0/0", json!([]))), [""]);
     assert!(lets(block("0.0.0.0/0", json!(["0.0.0.0/0"]))).is_empty());
-    // A range of the other family is nobody, not everybody.
+    // A range of the other family selects no peer, not all of them.
     assert!(lets(block("fd00::/8", json!([]))).is_empty());
     let several = json!([{"peers": [{"cidr": "10.1.0.0/16"}, {"cidr": "10.0.0.0/8"}, {"cidr": "192.0.2.7/32"}]}]);
     assert_eq!(lets(several), ["ip saddr { 10.0.0.0/8, 192.0.2.7/32 }"]);

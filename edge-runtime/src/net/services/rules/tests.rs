@@ -74,7 +74,7 @@ fn outside_addresses_and_node_ports_lead_through_a_chain_of_their_own() {
     assert!(has(&local, "goto local-"), "{local:#?}");
 }
 
-/// K8s pkg/proxy/nftables/proxier.go, `syncProxyRules`: nobody here, but somebody elsewhere.
+/// K8s pkg/proxy/nftables/proxier.go, `syncProxyRules`: no endpoint here, but one on another node.
 #[test]
 fn s09_policy_local_without_a_pod_here_drops_strangers_and_leads_the_nodes_own_on() {
     let spec = spec(json!({"externalTrafficPolicy": "Local", "externalIPs": ["192.0.2.9"],

@@ -1,10 +1,9 @@
-//! Usage of the node, its pods and their containers, in the words of the kubelet's `/stats/summary`
-//! (K8s staging/src/k8s.io/kubelet/pkg/apis/stats/v1alpha1/types.go). Read when asked for; nothing is measured
-//! while nobody asks.
+//! Usage of the node, its pods and their containers, in the format of the kubelet's `/stats/summary` (K8s
+//! staging/src/k8s.io/kubelet/pkg/apis/stats/v1alpha1/types.go). Measured on request only.
 //!
 //! | file | owns |
 //! |---|---|
-//! | `plan` | what is to be looked at |
+//! | `plan` | what to measure |
 //! | `rates` | CPU use from two looks at the counters |
 //! | `disk` | bytes and files of the pods |
 //! | `network` | counters of a network namespace |
@@ -39,7 +38,7 @@ pub(super) struct Memory {
     disk: disk::Cache,
 }
 
-/// By cgroup.
+/// Usage by cgroup.
 type Usages = BTreeMap<String, CgroupUsage>;
 
 impl Streams {

@@ -1,4 +1,4 @@
-//! What is to be looked at: names, cgroups and folders of everything that runs now.
+//! What to measure: names, cgroups and folders of everything that runs now.
 
 use std::path::PathBuf;
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// Two looks closer than this tell nothing: the former answer is given again.
 const TOO_SOON: Duration = Duration::from_millis(800);
-/// An average over longer is no news.
+/// Maximum age of a sample: an average over a longer time says nothing about the present.
 const TOO_OLD: Duration = Duration::from_secs(60);
 
 /// The last look, and the rates at that time. Keys name what is counted.
