@@ -13,11 +13,12 @@ use serde_json::json;
 
 const NAME: &str = "kubernetes";
 const NAMESPACE: &str = "default";
-/// Somebody may have changed them, and a name may have another address by now (as often as Kubernetes looks).
+/// Interval of a check: a client may have changed them, and a name may have another address (the interval of
+/// Kubernetes).
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// Keeps them for as long as it runs. There are none while `host` is no address that pods could reach: Kubernetes allows
-/// no loopback there.
+/// Keeps the endpoints up to date while it runs. There are none while `host` is not an address that pods can reach:
+/// Kubernetes allows no loopback there.
 pub async fn publish(client: Client, host: String, port: u16) -> Infallible {
     let mut said = None;
     loop {

@@ -78,7 +78,7 @@ async fn answer(
     let user = match identify(&server, certified.as_ref(), request.headers()) {
         Ok(user) => user,
         Err(error) => {
-            // As the API server does: who is nobody costs no more than one answer for each connection.
+            // Like the API server: an unauthenticated client gets one answer for each connection.
             client.end();
             return held(failure(&error), None);
         }

@@ -1,6 +1,5 @@
-//! Signs what was asked for in CertificateSigningRequests and approved: certificates for clients of the embedded API (K8s
-//! pkg/controller/certificates/signer), and removes requests whose time has passed (cleaner). Nodes get theirs when they
-//! join, and none here.
+//! Signs approved CertificateSigningRequests for clients of the embedded API (K8s pkg/controller/certificates/signer),
+//! and removes expired requests (cleaner). Nodes get their certificates when they join, not here.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -28,7 +27,7 @@ const LIFE: Duration = Duration::from_secs(365 * 24 * 3600);
 /// What its certificates may be used for.
 const USAGES: [&str; 3] = ["client auth", "digital signature", "key encipherment"];
 
-/// How long a request stays that was decided, and one that nobody decides.
+/// How long a decided request stays, and an undecided one.
 const DECIDED: Duration = Duration::from_secs(3600);
 const PENDING: Duration = Duration::from_secs(24 * 3600);
 
@@ -84,12 +83,12 @@ fn has(request: &CertificateSigningRequest, kind: &str) -> bool {
     conditions.into_iter().flatten().any(|one| one.type_ == kind)
 }
 
-/// Whether nobody has decided.
+/// Whether it is undecided.
 fn is_pending(request: &CertificateSigningRequest) -> bool {
     !["Approved", "Denied", "Failed"].iter().any(|kind| has(request, kind))
 }
 
-/// Whether nobody has answered yet what was approved.
+/// Whether it is approved but not yet answered.
 fn is_due(request: &CertificateSigningRequest) -> bool {
     let signed = request.status.as_ref().is_some_and(|status| status.certificate.is_some());
     let decided = has(request, "Approved") && !has(request, "Denied") && !has(request, "Failed");
@@ -116,7 +115,7 @@ async fn answer(api: &Api<CertificateSigningRequest>, authority: &Authority, req
             json!({ "conditions": conditions })
         }
     };
-    // Somebody else may have written meanwhile; the watch tells of that.
+    // Another client may have written meanwhile; the watch shows that.
     let patch = json!({"metadata": {"uid": request.uid(), "resourceVersion": version}, "status": status});
     match api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&patch)).await {
         Ok(_) => {

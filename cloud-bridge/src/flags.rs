@@ -18,8 +18,8 @@ use tower::util::MapRequestLayer;
 /// How nodes are let in.
 #[derive(Debug, Clone, Args)]
 pub struct NodeFlags {
-    /// How long the certificate of a node is good: 90s, 30m, 2h, 365d. Nodes renew theirs after seven to nine tenths
-    /// of it; one that is offline for longer needs a fresh token.
+    /// Lifetime of a node's certificate: 90s, 30m, 2h, 365d. Nodes renew it after seven to nine tenths of its lifetime;
+    /// a node that is offline for longer needs a new token.
     #[arg(long, default_value = "365d", value_parser = life)]
     pub certificate_life: Duration,
     /// Let nodes whose Node object was deleted register again, instead of sending them away: for clusters in which a
@@ -34,8 +34,9 @@ pub struct NodeFlags {
     /// statuses are called stale and otherwise left as they were.
     #[arg(long)]
     pub devices_unknown_when_silent: bool,
-    /// Answer /metrics, /livez, /readyz and /healthz over plain HTTP at this address, to whoever reaches it: for a Prometheus or a
-    /// kubelet without a certificate. Absent: /metrics needs an operator's certificate, at the port of the nodes.
+    /// Answer /metrics, /livez, /readyz and /healthz over plain HTTP at this address, without authentication: for a
+    /// Prometheus or a kubelet without a certificate. Absent: /metrics needs an operator's certificate, at the port of
+    /// the nodes.
     #[arg(long)]
     pub metrics_listen: Option<SocketAddr>,
     /// Answer /livez, /readyz and /healthz, and nothing else, over plain HTTP at this address: for a kubelet's liveness probe, which
@@ -45,7 +46,7 @@ pub struct NodeFlags {
 }
 
 impl NodeFlags {
-    /// Opens the ports without TLS that there are to be.
+    /// Opens the configured ports without TLS.
     pub(crate) async fn plain_ports(&self) -> anyhow::Result<PlainPorts> {
         let open = async |address: Option<SocketAddr>, flag: &'static str| match address {
             Some(address) => listen::bind(address).await.context(flag).map(Some),
@@ -87,7 +88,7 @@ pub(crate) fn period(text: &str) -> anyhow::Result<Duration> {
     if period.is_zero() || period > LONGEST { bail!("want between 1s and 1h") } else { Ok(period) }
 }
 
-/// Of a node's certificate.
+/// Parses the lifetime of a node's certificate.
 pub(crate) fn life(text: &str) -> anyhow::Result<Duration> {
     const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
     let life = duration(text)?;

@@ -24,7 +24,7 @@ impl Invitation<'_> {
         format!("edge-runtime join --bridge {} --node {} --token {}", self.bridge, self.node, self.token)
     }
 
-    /// The same command as a QR code, for a terminal of light text on dark.
+    /// The command as a QR code, for a terminal of light text on dark.
     ///
     /// # Errors
     /// It is longer than a code can be (2.9 KB).

@@ -12,7 +12,7 @@
 //! | [`info`] | what the bridge tells about itself through the API |
 //! | `standalone`, [`serve`] | wiring of the two ways to run |
 //! | `api_endpoints` | where the Service of that API leads |
-//! | `api_port` | the port of the embedded API (the crate `apiserver`), for when there is no cluster |
+//! | `api_port` | the port of the embedded API (the crate `apiserver`), for use without a cluster |
 //! | `certificates` | what was asked for in CertificateSigningRequests and approved |
 //! | `invitation` | how a token reaches a device |
 //! | `reach` | how a command finds the API of its bridge |

@@ -9,7 +9,8 @@ const FEW: u64 = 4_096;
 /// Once, before anything is opened or read.
 pub fn set() {
     raise_descriptors();
-    // No file of a crash, which would hold keys and Secrets (proc(5): nor may another user's process read our memory).
+    // No core dump, which would hold keys and Secrets (proc(5): this also keeps other processes of this user from
+    // reading our memory).
     if let Err(error) = prctl::set_dumpable(false) {
         log::warn!("a crash may write this process's memory to disk: {error}");
     }

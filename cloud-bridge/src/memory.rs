@@ -7,14 +7,14 @@ use std::time::Duration;
 
 /// Between looks.
 const LOOK: Duration = Duration::from_secs(5);
-/// Growth since the last time that is worth a walk over the heap, which nobody can interrupt (30 ms for a gigabyte): so much,
-/// or a part of what was left, whichever is more.
+/// Growth since the last walk over the heap that is worth another one, which cannot be interrupted (30 ms for a
+/// gigabyte): bytes, or a fraction of what was left, whichever is more.
 const GROWN: (u64, u64) = (32 << 20, 8);
 /// Growth that is worth one at rest, [`REST`] looks after the last.
 const GROWN_AT_REST: (u64, u64) = (4 << 20, 64);
 /// Looks after which the little that came is asked for as well: what is used each minute stays.
 const REST: u32 = 12;
-/// Growth between two looks that is no rest.
+/// Growth between two checks above which the process is not at rest.
 const STEADY: u64 = 1 << 20;
 
 /// Looks for as long as the program runs.
@@ -51,7 +51,7 @@ impl Size {
         let steady = now < self.last.saturating_add(STEADY);
         self.last = now;
         self.looks = self.looks.saturating_add(1);
-        // What was given back otherwise is no room to grow in.
+        // Memory that was given back otherwise does not count as room to grow in.
         self.after_trim = self.after_trim.min(now);
         let worth = |(least, part): (u64, u64)| least.max(self.after_trim / part);
         let grown = match steady {

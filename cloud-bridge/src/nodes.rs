@@ -32,7 +32,7 @@ pub struct Options {
 /// Asks and prints.
 pub async fn run(options: Options) -> anyhow::Result<()> {
     let (client, state) = options.reach.client().await?;
-    // Whoever may read the authority's key may do anything to the bridge: making a certificate adds no right.
+    // A user who can read the authority's key controls the bridge anyway: making a certificate adds no right.
     let authority = match &state {
         Some(state) => keep::in_folder(state)?,
         None => keep::in_cluster(&client).await?,

@@ -65,11 +65,11 @@ pub struct Options {
     /// the bridge runs with this flag it tells nodes of pods and ends none: start it without when the API has what it should.
     #[arg(long)]
     pub restore: bool,
-    /// So many pods that ended stay; of more the oldest are removed. 0 keeps all.
+    /// Maximum number of terminated pods to keep; the oldest of more are deleted. 0 keeps all.
     #[arg(long, default_value_t = workloads::Options::default().terminated_pod_gc_threshold)]
     pub terminated_pod_gc_threshold: usize,
-    /// Delete the pods of a node from which nothing is heard, or which is not ready, after this time: 90s, 30m, 2h, 7d. They
-    /// are made anew elsewhere while they may still run there. Absent: nothing is evicted from such a node.
+    /// Delete the pods of a node that is silent, or not ready, for this long: 90s, 30m, 2h, 7d. Replacements start on
+    /// other nodes while the pods may still run there. Absent: pods are not evicted from such a node.
     #[arg(long, value_parser = evict_after)]
     pub evict_after: Option<Duration>,
     /// Give tokens of service accounts no longer life than this, whatever a TokenRequest asks for: 24h, 30d. At least 1h.
@@ -78,8 +78,9 @@ pub struct Options {
     pub service_account_max_token_expiration: Option<Duration>,
     #[command(flatten)]
     pub subnets: SubnetFlags,
-    /// Lead Services of type LoadBalancer without a class in at the addresses of the nodes where their ready pods are; of one
-    /// with the label or annotation `sampan.dev/site` at those of the nodes with that label. Absent: nobody does.
+    /// Give Services of type LoadBalancer without a class the addresses of the nodes where their ready pods are; a
+    /// Service with the label or annotation `sampan.dev/site` gets those of the nodes with that label. Absent: such
+    /// Services get no address.
     #[arg(long, value_parser = ["nodes"])]
     pub load_balancer: Option<String>,
     #[command(flatten)]
@@ -95,7 +96,7 @@ pub struct Options {
 /// How HorizontalPodAutoscalers are looked after; called as the flags of kube-controller-manager are.
 #[derive(Debug, Clone, Args)]
 pub struct AutoscalerFlags {
-    /// From one look at a HorizontalPodAutoscaler to the next.
+    /// Interval between two evaluations of a HorizontalPodAutoscaler.
     #[arg(long, default_value = "15s", value_parser = flags::period)]
     pub horizontal_pod_autoscaler_sync_period: Duration,
     /// So long the highest recommendation of a HorizontalPodAutoscaler counts, before its target is scaled down.
@@ -127,10 +128,10 @@ pub struct SubnetFlags {
     /// How large that part is: 24 for IPv4 and 64 for IPv6 unless something is said.
     #[arg(long, requires = "cluster_cidr")]
     pub node_cidr_mask_size: Option<u32>,
-    /// As --node-cidr-mask-size, for IPv4.
+    /// Same as --node-cidr-mask-size, for IPv4.
     #[arg(long, requires = "cluster_cidr")]
     pub node_cidr_mask_size_ipv4: Option<u32>,
-    /// As --node-cidr-mask-size, for IPv6.
+    /// Same as --node-cidr-mask-size, for IPv6.
     #[arg(long, requires = "cluster_cidr")]
     pub node_cidr_mask_size_ipv6: Option<u32>,
 }
@@ -272,7 +273,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         why = api.lost_disk() => anyhow::bail!("{why}: ending, so that a restart reads what the disk has"),
         signal = signal::wait() => log::info!("{} received, ending", signal?),
     }
-    // What they write now nobody would read.
+    // The bridge no longer reads what they write.
     controllers.0.shutdown().await;
     bridge.close().await;
     api.close().await?;
@@ -285,7 +286,8 @@ impl local_volumes::Nodes for Bridge {
     }
 }
 
-/// The controllers of the embedded API, each a task: work of one of them is no look at all others. They end with this.
+/// The controllers of the embedded API, each in its own task: the work of one delays no other. Dropping this stops
+/// them.
 struct Controllers(JoinSet<()>);
 
 impl Controllers {
@@ -313,7 +315,7 @@ impl Controllers {
         all
     }
 
-    /// As [`panics::keep`], measured by its name.
+    /// Same as [`panics::keep`], measured by its name.
     fn keep<F>(
         &mut self,
         work: &'static str,
@@ -343,8 +345,8 @@ async fn keep_kubeconfig(path: &Path, authority: &Authority, address: SocketAddr
     }
 }
 
-/// Writes the administrator's kubeconfig. Done at every start, with a certificate that is good for a year from
-/// then, and last of all, so that whoever waits for the file finds the API answering.
+/// Writes the administrator's kubeconfig. Done at every start, with a certificate that is valid for a year from then,
+/// and last of all, so that a script that waits for the file finds the API answering.
 fn write_kubeconfig(path: &Path, authority: &Authority, address: SocketAddr) -> anyhow::Result<()> {
     let admin = authority.client(ADMIN.0, ADMIN.1)?;
     let base64 = |text: String| STANDARD.encode(text);

@@ -8,7 +8,7 @@
 #[cfg(tokio_unstable)]
 mod measured;
 
-/// Measures the tasks of a runtime that is to be built.
+/// Measures the tasks of a runtime before it is built.
 pub fn watch(builder: &mut tokio::runtime::Builder) -> &mut tokio::runtime::Builder {
     #[cfg(tokio_unstable)]
     measured::watch(builder);

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::room::Seat;
 use super::{Gate, Patience, Source, TURNS, Turns};
 
-/// Shared by whoever moves its bytes and whoever answers its requests.
+/// A connection that arrives, shared by the task that moves its bytes and the one that answers its requests.
 #[derive(Debug)]
 pub struct Arrival {
     gate: Arc<Gate>,
@@ -27,7 +27,7 @@ struct State {
     seat: Option<Seat>,
     turn: Option<(OwnedSemaphorePermit, OwnedSemaphorePermit)>,
     slow: Option<Seat>,
-    /// Requests of it that we work on. While there are none we wait for the peer.
+    /// Number of its requests in progress. At 0 the connection waits for the peer.
     work: usize,
     since: Instant,
     /// How long we waited for the peer before that.
@@ -41,7 +41,7 @@ impl State {
     }
 }
 
-/// What is to be done about a peer that lets us wait.
+/// How to handle a peer that is slow.
 enum Wait {
     /// It is not waited for.
     None,

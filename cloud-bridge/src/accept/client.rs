@@ -36,7 +36,7 @@ const WINDOWS: (u32, u32) = (128 << 10, 256 << 10);
 const BUFFERS: (usize, usize) = (64 << 10, 128 << 10);
 /// How often a peer of HTTP/2 is asked whether it lives, and how long it may take to say so (as Go's clients ask).
 const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(15));
-/// For the last answer of a connection that is being ended.
+/// Timeout for the last answer of a connection that is being closed.
 const ENDING: Duration = Duration::from_secs(5);
 
 /// What the requests of one connection have in common.

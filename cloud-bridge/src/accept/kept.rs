@@ -45,7 +45,7 @@ impl Kept {
     async fn lost(&self) {
         let lost: Vec<_> = self.seats.iter().map(Seat::lost).collect();
         let mut any: FuturesUnordered<_> = lost.iter().map(|lost| lost.notified()).collect();
-        // Without a seat there is none to lose.
+        // Without a seat none can be lost.
         if any.next().await.is_none() {
             std::future::pending::<()>().await;
         }
@@ -59,7 +59,7 @@ impl Kept {
         Busy(Arc::clone(self))
     }
 
-    /// Returns when the connection is to be ended. To be asked by one task.
+    /// Returns when the connection must be closed. Call it from one task only.
     pub async fn over(&self) {
         let mut lost = pin!(self.lost());
         loop {

@@ -1,9 +1,9 @@
 //! Connections of strangers: how many may be under way, for how long, and how many from one address. One gate for all
 //! ports of the process.
 //!
-//! A connection *arrives* until whoever serves it says that it is [proven](Arrival::proven), or lets go of it. While it
-//! arrives it waits either for its peer or for us. The first is bounded by its [`Patience`]; the second is nobody's fault,
-//! and in order of arrival. Must not know what is asked, or of nodes.
+//! A connection *arrives* until its server says that it is [proven](Arrival::proven), or drops it. Meanwhile it waits
+//! either for its peer or for the bridge. Waiting for the peer is bounded by its [`Patience`]; waiting for the bridge
+//! does not count against the peer, and goes in order of arrival. Must not know what is asked, or of nodes.
 
 mod arrival;
 pub mod client;
@@ -32,11 +32,11 @@ use room::Room;
 pub struct Patience {
     /// Who has let us wait for so long gives up its turn to the next, and counts as slow.
     pub grace: Duration,
-    /// In all, over handshake and first request.
+    /// Total time for handshake and first request.
     pub arrival: Duration,
-    /// For the next request of a proven connection.
+    /// Time until the next request of a proven connection.
     pub idle: Duration,
-    /// For a client that takes nothing of an answer.
+    /// Time for a client that reads nothing of an answer.
     pub unread: Duration,
 }
 
@@ -56,8 +56,8 @@ impl Default for Patience {
 /// See [`Patience::arrival`].
 pub(crate) const ARRIVAL: Duration = Duration::from_secs(20);
 
-/// Connections that arrive, and of them from one address: all nodes of a large site may come back through one NAT.
-/// Whoever has not sent its first byte costs a descriptor and a kibibyte.
+/// Connections that arrive, in total and from one address: all nodes of a large site may come back through one NAT. A
+/// connection costs a descriptor and a kibibyte until its first byte.
 const ARRIVING: (usize, usize) = (16_384, 8_192);
 /// Slow ones, and of them from one address. One more drops the slowest of the address, or of the worst address.
 const SLOW: (usize, usize) = (1_024, 256);
@@ -71,7 +71,7 @@ const OF_USERS: (usize, usize) = (1_024, 64);
 /// Connections of administrators and of components of the cluster, and of them from one address. No other user takes these.
 const OF_SYSTEM: (usize, usize) = (512, 256);
 
-/// Written data that nobody acknowledges for so long ends the connection (tcp(7), TCP_USER_TIMEOUT).
+/// Written data that stays unacknowledged this long ends the connection (tcp(7), TCP_USER_TIMEOUT).
 const USER_TIMEOUT: Duration = Duration::from_secs(30);
 /// After an error of accept(2).
 const PAUSE: Duration = Duration::from_millis(100);
@@ -151,7 +151,7 @@ impl Gate {
     }
 }
 
-/// Small pieces, each of which somebody waits for; and what is written and never acknowledged ends the connection.
+/// Sends small pieces at once, since a peer waits for each, and ends a connection whose data is not acknowledged.
 ///
 /// # Errors
 /// The connection has ended already.

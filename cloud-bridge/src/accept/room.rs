@@ -140,7 +140,7 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    /// Whether somebody who comes may have it, from now on.
+    /// Sets whether a newcomer may take the seat.
     pub(super) fn spare(&self, spare: bool) {
         let mut table = self.room.table();
         let order = table.number();

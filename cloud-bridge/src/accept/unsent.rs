@@ -21,7 +21,7 @@ pub(super) struct Unsent {
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    /// By number: when the last part of it was taken, or asked for.
+    /// Answers by number: the time when the last part was taken, or asked for.
     answers: BTreeMap<u64, Instant>,
 }
 
@@ -113,7 +113,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Followed<B> {
         let Self { body, answer } = &mut *self;
         let Some(body) = body else { return Poll::Ready(None) };
         let Some(answer) = answer else { return Pin::new(body).poll_frame(cx) };
-        // Its client has room for more: if there is none yet, that is not its fault.
+        // Its client has room for more: a delay is then not the client's fault.
         answer.moves();
         let followed = |bytes| Bytes::from_owner(Part(bytes, Arc::clone(answer)));
         Pin::new(body).poll_frame(cx).map(|frame| frame.map(|frame| frame.map(|frame| frame.map_data(followed))))

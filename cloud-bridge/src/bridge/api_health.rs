@@ -1,4 +1,5 @@
-//! Whether the API answers this bridge, for whoever asks if it is ready. Asked at most once in a few seconds, however many ask.
+//! Whether the API answers this bridge, for readiness checks. Asks at most once in a few seconds, however many clients
+//! check.
 
 use std::time::Duration;
 

@@ -23,7 +23,7 @@ impl Bridge {
     /// Opens the log of a container.
     ///
     /// # Errors
-    /// As [`KubeletBackend::logs`].
+    /// Same as [`KubeletBackend::logs`].
     pub async fn logs(&self, pod: PodOnNode, options: LogOptions) -> Result<LogStream, BackendError> {
         let node = self.node(&pod.node)?;
         let count = |number: Option<i64>| number.map(|n| u64::try_from(n).unwrap_or(0));

@@ -10,7 +10,7 @@ use crate::pki::PkiError;
 use crate::pki::authority::Authority;
 use crate::pki::clock;
 
-/// Of one connection.
+/// Credential of one connection.
 #[derive(Clone)]
 pub struct Credential {
     pub authority: Arc<Authority>,
@@ -24,7 +24,8 @@ impl Credential {
         self.expires.duration_since(now).unwrap_or_default()
     }
 
-    /// What the node is told. A certificate that does not say when it was issued is to be renewed at once.
+    /// Returns the terms that are sent to the node. A certificate that does not say when it was issued must be renewed
+    /// at once.
     pub(super) fn terms(&self, now: SystemTime) -> IdentityTerms {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let life = self.expires.duration_since(self.issued).unwrap_or_default();

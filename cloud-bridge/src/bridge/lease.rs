@@ -104,7 +104,7 @@ pub(super) async fn renew(requests: &Requests, node: &str, now: Timestamp) -> ku
     }
 }
 
-/// The reference to the Node; an error while there is none, and the next frame tries again.
+/// The reference to the Node; an error if it does not exist, and the next frame retries.
 async fn owner(requests: &Requests, node: &str) -> kube::Result<Value> {
     let owner: Written = requests.get(&format!("/api/v1/nodes/{node}")).await?;
     Ok(json!({"apiVersion": "v1", "kind": "Node", "name": node, "uid": owner.metadata.uid}))

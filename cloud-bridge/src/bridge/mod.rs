@@ -5,7 +5,7 @@
 //! | `world` | pure: which node should hold what |
 //! | `slim`, `pod_references` | pure: objects as nodes see them, and what a pod names |
 //! | `informers` | the watches that feed `world` |
-//! | `node_informer` | the Node objects: rewritten when somebody else changed them |
+//! | `node_informer` | the Node objects: rewritten when another client changed them |
 //! | `node_access` | which nodes may connect |
 //! | `sites` | pure: which nodes share a LAN, and what they are told of each other |
 //! | `pod_ranges` | pure: which node's pods have an address |

@@ -33,7 +33,7 @@ pub(super) enum Command {
     Disconnect(String),
     /// The bridge ends: close in good order.
     Close,
-    /// Somebody else changed or deleted the node's object.
+    /// Another client changed or deleted the node's object.
     RewriteNode,
     /// In a box: a queue of these is made for every connection, in the size of the largest.
     Open(Box<Open>),
@@ -157,7 +157,7 @@ impl Node {
         presence.newest = u64::try_from(millis).unwrap_or(u64::MAX - 1).max(presence.newest + 1);
         let link = Link { session: presence.newest, issued, commands };
         if let Some(old) = presence.link.replace(link.clone()) {
-            // An old connection that is just ending is none to send away.
+            // A connection that is just ending need not be told.
             let _ = old.commands.unbounded_send(Command::Superseded);
         }
         presence.own = presence.newest;
@@ -176,7 +176,7 @@ impl Node {
         }
     }
 
-    /// Whether it takes orders of jobs; none if it is not connected, or has not said hello.
+    /// Whether it takes orders of jobs; `None` before it is connected and has said hello.
     pub(super) fn takes_orders(&self) -> Option<bool> {
         let presence = self.presence();
         presence.takes_orders.filter(|_| presence.link.is_some())
@@ -216,7 +216,7 @@ impl Node {
         let mut presence = self.presence();
         let old = presence.link.as_ref().filter(|link| link.session < session);
         if let Some(old) = old {
-            // One that is just ending is none to send away.
+            // A connection that is just ending need not be told.
             let _ = old.commands.unbounded_send(Command::Superseded);
         }
         presence.newest = presence.newest.max(session);

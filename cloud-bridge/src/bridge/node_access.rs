@@ -1,7 +1,7 @@
-//! Who belongs to the cluster: a node is let in while its Node object is there and says nothing against it.
+//! Admission of nodes: a node may connect while its Node object exists and does not forbid it.
 //!
-//! Joining makes the object, deleting it sends the node away for good: only a fresh token brings it back. Pure, but for
-//! the request that asks about a node which the watch has not shown yet. Also keeps where requests for rules are taken for it.
+//! Joining creates the object; deleting it revokes the node permanently: only a new token admits it again. Pure, except
+//! the request about a node that the watch has not shown yet. Also stores where requests for rules are accepted for it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -33,7 +33,7 @@ pub enum NotAdmitted {
         "this certificate of node {0} was issued before the node joined again: another device may have its place; join again with a fresh token"
     )]
     Replaced(String),
-    /// Nobody said no: another attempt may help.
+    /// Not refused, but unknown: another attempt may help.
     #[error("whether node {node} is part of this cluster is not known: {problem}")]
     Unknown { node: String, problem: String },
 }
@@ -126,7 +126,7 @@ impl NodeAccess {
     }
 }
 
-/// What the API says of a node now; `None` when there is none.
+/// The API's present answer about a node; `None` if it does not exist.
 pub(super) async fn look_up(client: &Client, node: &str) -> Result<Option<Access>, NotAdmitted> {
     let unknown = |problem: String| NotAdmitted::Unknown { node: node.to_owned(), problem };
     if !is_path_segment(node) {
@@ -173,7 +173,7 @@ pub(super) async fn welcome(own: Client, as_node: Client, node: &str, replicated
         "metadata": {"name": node, "labels": labels, "annotations": {ISSUED_FROM: from.to_string()}},
     });
     match Requests::new(as_node).create("/api/v1/nodes", &object).await {
-        // Somebody made it in between.
+        // Another client created it in between.
         Err(kube::Error::Api(status)) if status.is_already_exists() => write(metadata).await?,
         other => drop(other?),
     }

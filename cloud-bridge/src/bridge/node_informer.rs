@@ -1,6 +1,6 @@
-//! Follows the Node objects of bridged nodes. One that is deleted sends its node away; while a node is connected its
-//! object is what it reported last: one that a controller took for dead is called alive. Also reads how long a node's
-//! pods are to be left alone when it is silent.
+//! Follows the Node objects of bridged nodes. Deleting one revokes the node. While a node is connected its object is
+//! kept as it reported last: if a controller has marked it as dead, it is marked ready again. Also reads how long a
+//! silent node's pods must not be evicted.
 
 use std::collections::HashSet;
 use std::pin::pin;

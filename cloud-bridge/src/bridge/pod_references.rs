@@ -23,8 +23,8 @@ pub(super) const API_NAMESPACE: &str = "default";
 pub(super) const SERVICE_VIEWS: &str = "ServiceViews";
 pub(super) const SERVICE_VIEW: &str = "ServiceView";
 pub(super) const ENDPOINT_VIEW: &str = "EndpointView";
-/// Kind of a group: the NetworkPolicies of a namespace as nodes see them, a [`POLICY_VIEW`] for each, and pods that are
-/// peers of theirs in [`POLICY_PEERS`]. Its name is [`ALL_POLICIES`].
+/// Kind of a group: the NetworkPolicies of a namespace as nodes see them, a [`POLICY_VIEW`] for each, and the pods that
+/// are their peers in [`POLICY_PEERS`]. Its name is [`ALL_POLICIES`].
 pub(super) const POLICY_VIEWS: &str = "PolicyViews";
 pub(super) const POLICY_VIEW: &str = "PolicyView";
 pub(super) const POLICY_PEERS: &str = "PolicyPeers";
@@ -83,7 +83,7 @@ pub(super) fn service_links(namespace: &str, spec: &Value) -> BTreeSet<ObjectKey
     keys
 }
 
-/// Of which Services a node is told.
+/// The Services that a node gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ServiceScope {
     /// Of the namespaces where it has pods or for whose names these have asked: for many nodes that have little to do with
@@ -93,7 +93,7 @@ pub enum ServiceScope {
     /// Of all, if it has pods or routes to those of its LAN: for nodes that are to answer at every node port.
     #[value(name = "cluster")]
     All,
-    /// Of all, and of all NetworkPolicies, too: for a site.
+    /// All Services and all NetworkPolicies: for a site.
     #[value(skip)]
     Site,
 }
@@ -166,8 +166,8 @@ pub(super) fn references(namespace: &str, spec: &Value) -> BTreeSet<ObjectKey> {
     keys
 }
 
-/// The plural of something in the API that a pod with this `spec` needs, if it needs anything: what a mirror pod may
-/// not name (K8s pkg/api/pod, `HasAPIObjectReference`). Kinds of volumes that nobody here knows count as such.
+/// The plural of a resource in the API that a pod with this `spec` needs, if any: what a mirror pod may not name (K8s
+/// pkg/api/pod, `HasAPIObjectReference`). Unknown kinds of volumes count as such.
 pub(super) fn names_objects(spec: &Value) -> Option<&'static str> {
     const ALONE: [&str; 6] = ["name", "emptyDir", "hostPath", "downwardAPI", "image", "nfs"];
     let named = |field: &str| spec[field].as_str().is_some_and(|text| !text.is_empty());

@@ -40,7 +40,7 @@ pub(super) struct PolicyText {
 /// Pods by their labels and those of their namespaces.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PeerSelector {
-    /// None: all.
+    /// `None` means all.
     namespaces: Option<BTreeSet<String>>,
     pods: Value,
     /// Numbers of its pods' named ports are asked for.
@@ -61,7 +61,7 @@ pub(super) struct PeerPod {
 }
 
 impl PeerPod {
-    /// None for one without an address of its own, or no more.
+    /// `None` for a pod without its own address, or that no longer has one.
     pub(super) fn of(pod: &DynamicObject) -> Option<Self> {
         let (spec, status) = (&pod.data["spec"], &pod.data["status"]);
         let over = ["Succeeded", "Failed"].iter().any(|phase| status["phase"] == *phase);
@@ -95,7 +95,7 @@ impl PeerSelector {
     }
 }
 
-/// Of a policy; `namespaces` are all there are, with their labels.
+/// The view of a policy; `namespaces` are all namespaces, with their labels.
 pub(super) fn policy_view(policy: &DynamicObject, namespaces: &BTreeMap<String, Value>) -> PolicyText {
     let own = policy.metadata.namespace.clone().unwrap_or_default();
     let (Some(name), Some(uid)) = (policy.metadata.name.clone(), policy.metadata.uid.clone()) else {
@@ -178,7 +178,7 @@ impl Reader<'_> {
             put(ports, peers);
             return Ok(());
         }
-        // Only pods have names for ports: all of them, where the rule says nobody.
+        // Only pods have names for ports: all pods, if the rule names no peers.
         let (named, numbers): (Vec<Value>, Vec<Value>) = ports.into_iter().flatten().partition(named);
         let all = self.pods(None, json!({}), true)?;
         put(Some(named), Some(vec![all]));
@@ -303,7 +303,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// An error for what is no object, or has a field that is not among these.
+/// Fails if the value is not an object, or has a field that is not among these.
 fn known(value: &Value, fields: &[&str]) -> Result<(), String> {
     let Value::Object(object) = value else { return Err("a part of it is of another type".to_owned()) };
     let odd = |object: &Map<String, Value>| object.keys().find(|field| !fields.contains(&field.as_str())).cloned();

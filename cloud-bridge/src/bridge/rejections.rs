@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// The same refusal of the same object is told again after this long.
+/// Time after which the same refusal of the same object is reported again.
 const AGAIN: Duration = Duration::from_secs(600);
 /// Events at once, and how long each then takes to be allowed again (the kubelet's: 25, one in five minutes; here a
 /// node has many objects that one upgrade may make unreadable, and few connections).
@@ -28,7 +28,7 @@ pub(super) struct Rejections {
 }
 
 impl Rejections {
-    /// Whether this refusal is to be told. Gives how many were not since the last one that was.
+    /// Whether to report this refusal. Returns the number of unreported ones since the last reported one.
     pub(super) fn tell(&mut self, uid: &str, reason: &str, now: Duration) -> Option<u64> {
         let refilled = now.saturating_sub(self.since).as_secs() / REFILL.as_secs();
         if refilled > 0 {

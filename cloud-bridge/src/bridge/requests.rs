@@ -84,7 +84,7 @@ impl Requests {
         self.send(Method::POST, path, "application/json", Some(body)).await
     }
 
-    /// As [`create`](Self::create), for an answer that matters.
+    /// Same as [`create`](Self::create), but returns the answer.
     pub(super) async fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> kube::Result<T> {
         self.send(Method::POST, path, "application/json", Some(body)).await
     }
@@ -93,7 +93,7 @@ impl Requests {
         self.send(Method::PATCH, path, kind.media_type(), Some(body)).await
     }
 
-    /// As [`patch`](Self::patch), for an answer that matters.
+    /// Same as [`patch`](Self::patch), but returns the answer.
     pub(super) async fn patch_for<T: DeserializeOwned>(
         &self,
         path: &str,

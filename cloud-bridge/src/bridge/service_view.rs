@@ -10,11 +10,11 @@ use super::pod_references::{DNS_LABEL, DNS_NAMESPACE, ENDPOINT_VIEW, SERVICE_VIE
 use super::sites::Members;
 use super::slim::made_object;
 
-/// Whoever has set it serves the Service (K8s pkg/proxy/apis/well_known_labels.go).
+/// Names another proxy that serves the Service (K8s pkg/proxy/apis/well_known_labels.go).
 const PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// Whose Service this is about: itself, or that of a slice.
+/// The Service this is about: itself, or that of a slice.
 pub(super) fn service_of(object: &DynamicObject) -> Option<String> {
     let labels = object.metadata.labels.as_ref();
     match object.data.get("endpoints").is_some() || object.data.get("addressType").is_some() {
@@ -103,7 +103,8 @@ fn port(from: &Value) -> Value {
     port
 }
 
-/// Endpoints that are no pods, and the pods of these nodes: of its own a node knows better. None without.
+/// Endpoints that are not pods, and the pods of these nodes: a node knows its own pods better. `None` without
+/// endpoints.
 pub(super) fn endpoint_view<'a>(
     service: &Object,
     slices: impl Iterator<Item = &'a DynamicObject>,
@@ -214,7 +215,7 @@ mod tests {
             service_view(&object(service)).unwrap().body["spec"]["dns"] == true
         };
         assert!(dns("kube-system", "kube-dns"));
-        // Anybody may label a Service of a namespace of his own.
+        // A user may label any Service of their own namespace.
         assert!(!dns("shop", "kube-dns") && !dns("kube-system", "other"));
     }
 

@@ -46,7 +46,7 @@ use work::{Done, Work};
 
 /// Requests of one node under way at the API at the same time.
 const CONCURRENCY: usize = 8;
-/// Of events fewer: they must not stand in the way of what somebody waits for.
+/// Fewer for events, which must not delay urgent requests.
 const EVENTS_CONCURRENCY: usize = 1;
 /// Frames that wait for the socket, and one more; the rest waits in the session, where newer replaces older.
 const OUT: usize = 3;
@@ -54,7 +54,7 @@ const OUT: usize = 3;
 const COMING_IN: Duration = Duration::from_secs(5);
 /// How often the clock is asked whether the certificate of a connection has ended.
 const CLOCK_LOOK: Duration = Duration::from_secs(600);
-/// For the last frame of a connection that is being closed.
+/// Time for the last frame of a connection that is being closed.
 const FLUSH: Duration = Duration::from_secs(2);
 
 /// Serves one connection until it ends.
@@ -254,7 +254,7 @@ impl Connection {
         ended
     }
 
-    /// What is to be sent next. That a large object waits shows only when everything else is sent.
+    /// The next frame to send. A waiting large object comes only after everything else.
     fn next_frame(&mut self) -> Option<edge_protocol::wire::Frame> {
         let frame = self.session.poll_frame(&self.node.state(), self.start.elapsed());
         self.take_turns();
@@ -315,7 +315,7 @@ impl Connection {
         }
     }
 
-    /// Tells how it goes to whoever asks.
+    /// Records the state of the connection for status queries.
     fn note(&self) {
         let link_stats = LinkStats {
             heard: Some(SystemTime::now()),

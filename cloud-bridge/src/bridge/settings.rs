@@ -28,9 +28,9 @@ pub struct Settings {
     /// Requests of all nodes that are at the API at the same time, of leases and of reports each. An API on another host is waited
     /// for; one in this process does them one after the other, and they compete with those who follow what they write.
     pub api_turns: usize,
-    /// Told of a node that is gone for good.
+    /// Notified when a node is deleted.
     pub gone: Option<Arc<Gone>>,
-    /// Where clients in pods find the API, for one whose cluster addresses nobody routes.
+    /// Address at which pods reach the API, for an API whose cluster addresses are not routed.
     pub api: Option<ApiAddress>,
     /// Which Services nodes are told of.
     pub service_scope: ServiceScope,
@@ -56,7 +56,7 @@ pub struct Settings {
     pub is_master: bool,
     /// Namespaces in which nodes may have mirror pods; none named: all.
     pub mirror_namespaces: Arc<[String]>,
-    /// Whoever shows people how pods are.
+    /// The page, which shows users their pods.
     pub pods_seen: Option<Arc<PodsSeen>>,
 }
 

@@ -53,7 +53,7 @@ pub(super) struct Shared {
     pub(super) silent: Silent,
     pub(super) rules: Present<RuleWatch>,
     pub(super) jobs: Arc<Jobs>,
-    /// Of what rules send over HTTP.
+    /// Sends the HTTP requests of rules.
     pub(super) poster: Poster,
 }
 

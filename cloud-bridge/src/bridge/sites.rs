@@ -1,8 +1,8 @@
 //! Which nodes share a LAN, at which addresses they reach each other there, and which pods are behind each. Pure: read from
 //! Node objects alone, so that every bridge says the same. Knows no connection.
 //!
-//! What a node says of itself is believed as far as nobody is harmed: its pods' ranges are what the cluster has given it
-//! (`spec.podCIDRs`), never what it says, and an address leads to those alone.
+//! A node's own statements are trusted only where they harm no other node: its pods' ranges are those that the cluster
+//! has assigned (`spec.podCIDRs`), never what it says, and an address leads to those alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ use super::slim::made_object;
 pub(super) const SITE_VIEW: &str = "SiteView";
 /// On a Node, by its administrator: nodes of one value share a LAN.
 pub(super) const SITE_LABEL: &str = "sampan.dev/site";
-/// On a Node, by its administrator or its own configuration.
+/// Label of a Node, set by its administrator or its own configuration.
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 /// On a Node, by the bridge: at which addresses its neighbours reach it. Only on one that wants routes.
 pub(super) const LAN_ADDRESSES: &str = "sampan.dev/lan-addresses";
@@ -27,14 +27,14 @@ pub(super) const PEER_ADDRESS: &str = "sampan.dev/peer-address";
 
 /// One network; more nodes have no routes to each other.
 const MAX_NEIGHBOURS: usize = 512;
-/// Of one family each.
+/// Maximum number of addresses of each family.
 const MAX_ADDRESSES: usize = 2;
 
 /// A node as its neighbours see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Neighbour {
     site: String,
-    /// Whoever came first keeps an address.
+    /// The first to claim an address keeps it.
     since: String,
     addresses: Vec<IpAddr>,
     pod_cidrs: Vec<String>,
@@ -51,7 +51,7 @@ pub(super) struct Sites {
 }
 
 impl Neighbour {
-    /// None for a node that wants no routes, or is not one of a site.
+    /// `None` for a node that wants no routes, or does not belong to a site.
     pub(super) fn of(meta: &ObjectMeta, pod_cidrs: &[String]) -> Option<Self> {
         let annotation = |name| meta.annotations.as_ref().and_then(|all| all.get(name));
         let addresses: Vec<IpAddr> = annotation(LAN_ADDRESSES)?.split(',').filter_map(|ip| ip.parse().ok()).collect();

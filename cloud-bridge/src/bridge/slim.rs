@@ -129,18 +129,18 @@ impl SlimPod {
         matches!(self.status["phase"].as_str(), Some("Succeeded" | "Failed"))
     }
 
-    /// As its Ready condition says.
+    /// Whether its Ready condition is true.
     pub fn is_ready(&self) -> bool {
         self.conditions().any(|c| c["type"] == "Ready" && c["status"] == "True")
     }
 
-    /// Of all its containers together.
+    /// Restarts of all its containers together.
     pub fn restarts(&self) -> u64 {
         let statuses = self.status["containerStatuses"].as_array().into_iter().flatten();
         statuses.filter_map(|one| one["restartCount"].as_u64()).fold(0, u64::saturating_add)
     }
 
-    /// None for a pod that is not bound, or has no name or uid.
+    /// `None` for a pod that is not bound, or has no name or uid.
     pub fn into_bound(mut self) -> Option<BoundPod> {
         let node = Some(self.node()).filter(|node| !node.is_empty())?.to_owned();
         let key = self.key();
@@ -176,8 +176,8 @@ impl SlimPod {
         Some(BoundPod { node, object, refs, generation, version, terminating, mirror_of, falsely_unready })
     }
 
-    /// Without readiness gates a pod is ready when its containers are. Nobody but a controller that has not heard
-    /// of the node says otherwise, and a node that comes back unchanged reports nothing.
+    /// Without readiness gates a pod is ready when its containers are. Only a controller that has not heard of the node
+    /// says otherwise, and a node that comes back unchanged reports nothing.
     fn falsely_unready(&self) -> bool {
         let is = |kind: &str, status: &str| self.conditions().any(|c| c["type"] == kind && c["status"] == status);
         is("ContainersReady", "True") && is("Ready", "False") && self.spec["readinessGates"].is_null()
@@ -211,8 +211,8 @@ impl SlimPod {
     }
 }
 
-/// A ConfigMap, Secret or RuntimeClass as a node gets it. `kind` is what was asked for: items of lists do not say it.
-/// None without name or uid.
+/// A ConfigMap, Secret or RuntimeClass as a node gets it. `kind` is the requested one: items of lists do not name it.
+/// `None` without name or uid.
 pub fn config_object(kind: &str, from: DynamicObject) -> Option<Object> {
     let key = key(kind, &from.metadata);
     let uid = from.metadata.uid.clone().filter(|uid| !uid.is_empty() && !key.name.is_empty())?;
@@ -226,7 +226,7 @@ pub fn config_object(kind: &str, from: DynamicObject) -> Option<Object> {
     Some(object(key, uid, body))
 }
 
-/// An object that the API has not in this form.
+/// An object that does not exist in this form in the API.
 pub fn made_object(key: ObjectKey, uid: String, body: Value) -> Object {
     object(key, uid, body)
 }
@@ -252,7 +252,7 @@ fn trimmed(mut metadata: ObjectMeta) -> Value {
 
 fn object(key: ObjectKey, uid: String, body: Value) -> Object {
     let hash = digest::digest(&digest::SHA256, body.to_string().as_bytes());
-    // Half of the hash: it tells versions of one object apart, nobody gains by forging it.
+    // Half of the hash suffices: it distinguishes versions of one object, and forging it gains nothing.
     let digest = hex(&hash.as_ref()[..16]);
     Object { digest: ObjectDigest { key, uid, digest }, body }
 }

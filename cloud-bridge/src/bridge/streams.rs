@@ -16,7 +16,7 @@ use tokio::sync::{Semaphore, oneshot};
 use super::node::{Chunks, Command, Node, Open, OpenStream};
 use kubelet_api::backend::{BackendError, BoxFuture, Channels, RecordSender, RecordStream, StreamOver};
 
-/// For the node's first answer to a stream that does not follow.
+/// Timeout for the node's first answer to a stream that does not follow.
 const FIRST_ANSWER: Duration = Duration::from_secs(30);
 
 /// The bytes a node sends on one stream. Dropping it ends the stream at the node.

@@ -11,7 +11,7 @@ use sampan_log::printable::printable;
 /// First pause after a failed attempt; doubles up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const MAX_PAUSE: Duration = Duration::from_secs(20);
-/// Between attempts that the API refused for a reason that somebody may mend, doubled up to the second figure.
+/// Pause after the API refused for a reason that an administrator may fix, doubled up to the second value.
 const REFUSED_PAUSE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(300));
 /// Reports of one node that wait so. They take room of its window; of more the refusal is final.
 const MOST_REFUSED: usize = 16;

@@ -6,9 +6,9 @@
 //! After that, a pod waits for the objects it names, so that it never starts towards a missing ConfigMap that is
 //! only late.
 //!
-//! A node whose last changes came from another bridge may hold newer states than have been heard of here. Its list is
-//! incomplete again then, until its pods and what they name have been read again. Readings are counted in rounds: what
-//! was started in a round is no older than what the node held before it.
+//! A node whose last changes came from another bridge may hold newer states than this bridge has received. Its list is
+//! incomplete again then, until its pods and their objects have been read again. Readings are counted in rounds: a
+//! reading that started in a round is no older than what the node held before it.
 
 mod admission;
 mod interests;
@@ -57,11 +57,11 @@ pub enum Effect {
     /// Two pods of one name: a list and a watch have seen the API at different times. Ask for this one by name, and take
     /// what is found; until then the other is not believed.
     Ask { node: String, key: ObjectKey, uid: String },
-    /// Nobody needs it any more.
+    /// No node needs it any more.
     Unwatch { key: ObjectKey },
     /// A controller that had not heard of the node wrote that this pod is not ready. If the node lives, undo it.
     RestoreReady { node: String, key: ObjectKey, uid: String },
-    /// Somebody deleted the API's copy of a static pod: nothing has to be stopped for it, so finish the deletion.
+    /// A client deleted the API's copy of a static pod: nothing has to be stopped for it, so finish the deletion.
     FinishMirror { node: String, key: ObjectKey, uid: String },
 }
 
@@ -85,7 +85,7 @@ pub struct World {
 struct Node {
     /// By uid. In boxes: most nodes have few, and a leaf of the map has room for eleven.
     pods: BTreeMap<String, Box<Pod>>,
-    /// Of the connection that is to be told everything.
+    /// The session of the connection that must be sent everything.
     session: u64,
     /// What it wants to be told of beside its pods.
     wants: Wants,
@@ -134,7 +134,7 @@ impl World {
         Self { service_scope, ..Self::default() }
     }
 
-    /// From now on no list is told as complete, or each that is.
+    /// Sets whether lists are withheld: while true, no list is sent as complete.
     pub fn withhold_lists(&mut self, withheld: bool) {
         self.withheld = withheld;
     }
@@ -233,7 +233,7 @@ impl World {
         self.doubt(&pod).unwrap_or_else(|| self.pod_found(pod))
     }
 
-    /// What the watch tells from before the list that did not show it: asked for by name before it is believed.
+    /// A pod from before the list that did not contain it: it is asked for by name before it is accepted.
     fn doubt(&mut self, pod: &BoundPod) -> Option<Vec<Effect>> {
         let view = self.nodes.get_mut(&pod.node)?;
         let old = pod.version? <= view.seeded_at?;
@@ -288,8 +288,8 @@ impl World {
         effects
     }
 
-    /// After a complete new list: key and uid of the node's pods that it did not name. Each is to be looked up before it
-    /// is believed to be gone.
+    /// Called after a complete new list: key and uid of the node's pods that are not in it. Each must be looked up
+    /// before it counts as deleted.
     pub fn missing(&mut self, node: &str) -> Vec<(ObjectKey, String)> {
         let Some(view) = self.nodes.get_mut(node) else { return Vec::new() };
         // Of what is not in the list the watch has nothing more to tell.
@@ -314,7 +314,7 @@ impl World {
             return;
         }
         // A watch tells of a deletion before it tells of a successor. What comes under a name that is taken is older
-        // than what has it, or the other way round: the state would bury one of them for good.
+        // than its present holder, or newer: the state would lose one of them permanently.
         let taken = view.pods.iter().find(|(other, pod)| **other != uid && pod.key == key);
         if let Some((other, _)) = taken {
             effects.extend(ask(&mut view.asked, &node, &key, other));
@@ -387,7 +387,7 @@ impl Pod {
     }
 }
 
-/// Those of the one that the other has not; both in order.
+/// Names in `one` but not in `other`; both are sorted.
 fn without(one: &[Arc<ObjectKey>], other: &[Arc<ObjectKey>]) -> Vec<Arc<ObjectKey>> {
     one.iter().filter(|name| other.binary_search(name).is_err()).cloned().collect()
 }

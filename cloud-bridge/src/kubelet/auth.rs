@@ -1,7 +1,8 @@
-//! Who may use the kubelet API of a node, or what a rule leads to: as a kubelet with webhook authentication and authorization.
+//! Authentication and authorization for the kubelet API of a node, and for the targets of rules: like a kubelet with
+//! webhook authentication and authorization.
 //!
-//! A client certificate that the TLS layer verified, or a bearer token that the API knows; then the API is asked
-//! whether this user may use the node. Nobody is trusted for being local.
+//! The caller shows a client certificate that the TLS layer has verified, or a bearer token that the API knows; then
+//! the API is asked whether this user may use the node. A local caller gets no extra trust.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,7 @@ use crate::accept::Source;
 use crate::pki::clock;
 use crate::pki::identity::{Holder, Subject};
 
-/// Why somebody is turned away.
+/// Reason of a refusal.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Denied {
     #[error("Unauthorized")]
@@ -32,7 +33,7 @@ pub(crate) enum Denied {
     Api(#[from] kube::Error),
 }
 
-/// How long what the API said is believed: as long as a kubelet believes it (K8s `authentication.webhook.cacheTTL` and
+/// How long the API's answers are cached: as long as in a kubelet (K8s `authentication.webhook.cacheTTL` and
 /// `authorization.webhook.cacheAuthorizedTTL`, `cacheUnauthorizedTTL`).
 const KNOWN: Duration = Duration::from_secs(120);
 const ALLOWED: Duration = Duration::from_secs(300);
@@ -48,7 +49,7 @@ const NODES: &str = "nodes";
 const RULES: &str = "rules";
 const RULES_GROUP: &str = "rules.kubeedge.io";
 
-/// Who wants to do what to which node or rule.
+/// A user's action on a node or rule.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Deed {
     resource: &'static str,
@@ -64,7 +65,7 @@ struct Deed {
 /// Asks the API about users, and remembers.
 pub(crate) struct Reviewer {
     client: Client,
-    /// By the hash of the token; none for one that nobody has.
+    /// Users by the hash of the token; `None` for an unknown token.
     tokens: Cache<[u8; 32], Option<Subject>>,
     deeds: Cache<Deed, bool>,
     /// Hashes of tokens that were good.
@@ -105,7 +106,7 @@ impl Reviewer {
         Err(Denied::Forbidden { user: subject.user, verb, resource: NODES, subresources })
     }
 
-    /// Whose token a request has.
+    /// Identifies the user of a request's token.
     pub(crate) async fn bearer(&self, headers: &HeaderMap, from: Source) -> Result<Subject, Denied> {
         self.of_token(bearer(headers).ok_or(Denied::Unauthorized)?, from).await
     }
@@ -331,7 +332,7 @@ mod tests {
         let mut newcomer = Box::pin(reviewer.of_token("new", from(1)));
         assert!(newcomer.as_mut().now_or_never().is_none());
         drop(strangers);
-        // The guesses that were given a place keep it: nobody polls them.
+        // The pending guesses keep their places: nothing polls them.
         let answered = tokio::time::timeout(wait, newcomer).await.unwrap();
         assert!(matches!(answered, Err(Denied::Unauthorized)), "all but one of another address wait longer");
         assert!(futures::future::join_all(guesses).await.iter().all(|good| !good));

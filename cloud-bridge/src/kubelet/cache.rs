@@ -1,4 +1,4 @@
-//! Answers that are good for a while, so many of them.
+//! A cache of answers with a lifetime and a maximum number.
 
 use std::collections::HashMap;
 use std::hash::Hash;

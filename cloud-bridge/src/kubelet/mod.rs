@@ -1,4 +1,4 @@
-//! The kubelet API of each node, served here because nobody can reach the node: one port per node, so that an
+//! The kubelet API of each node, served by the bridge because nodes are not reachable: one port per node, so that an
 //! unmodified API server finds the right one by the Node object's address and port.
 //!
 //! Owns those ports and who may use them. What is asked goes to the node over its connection.
@@ -86,7 +86,7 @@ impl Ports {
         KubeletEndpoint { kind: self.kind, address: self.address, port }
     }
 
-    /// The node is gone for good: another may have its port.
+    /// The node is deleted: another may get its port.
     pub fn close(&self, node: &str) {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(node);
     }

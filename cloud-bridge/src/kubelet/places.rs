@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use apimachinery::turns::Turns;
 use tokio::sync::oneshot;
 
-/// Some places. Who waits is bounded by whoever lets them wait: each has a connection.
+/// A fixed number of places. The callers bound the number of waiters: each has a connection.
 #[derive(Debug)]
 pub(super) struct Places<K: Clone + Ord>(Arc<Mutex<State<K>>>);
 
@@ -36,7 +36,7 @@ impl<K: Clone + Ord> Places<K> {
             state.waiting.add(source, give);
             given
         };
-        // Whoever waits is told before it is dropped.
+        // Waiters are notified before it is dropped.
         given.await.unwrap_or_else(|_| Place(Arc::clone(&self.0)))
     }
 }
@@ -50,7 +50,7 @@ impl<K: Clone + Ord> Drop for Place<K> {
             next
         };
         if let Some((_, give)) = next {
-            // One that nobody takes any more is dropped here, and so given on.
+            // If the waiter is gone, it is dropped here, and thus passed on.
             drop(give.send(Self(Arc::clone(&self.0))));
         }
     }

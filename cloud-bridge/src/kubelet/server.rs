@@ -30,7 +30,7 @@ use kubelet_api::streaming::{self, ErrorResponse};
 
 type Body = UnsyncBoxBody<Bytes, BackendError>;
 
-/// Whose API this is.
+/// The node whose API is served.
 pub(super) struct Served {
     pub(super) node: String,
     pub(super) bridge: Bridge,

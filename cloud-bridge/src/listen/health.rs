@@ -6,17 +6,17 @@ use http_body_util::Full;
 
 use crate::bridge::Bridge;
 
-/// Whoever reads this was answered by the thread that does everything.
+/// An answer proves that the main thread runs.
 pub(super) fn live() -> Response<Full<Bytes>> {
     answer(StatusCode::OK, "ok\n".to_owned())
 }
 
-/// In the words of an API server's `/readyz?verbose`.
+/// Readiness in the format of an API server's `/readyz?verbose`.
 pub(super) async fn ready(bridge: &Bridge) -> Response<Full<Bytes>> {
     match bridge.api_answers().await {
         Ok(()) => answer(StatusCode::OK, "[+]listener ok\n[+]api ok\nreadyz check passed\n".to_owned()),
         Err(why) => {
-            // The words of an error name hosts of the cloud's side, which are nobody's business here.
+            // The text of the error names hosts of the cloud's side, which the client must not see.
             log::warn!("not ready: the API does not answer: {why}");
             let body = "[+]listener ok\n[-]api failed: the API server does not answer\nreadyz check failed\n";
             answer(StatusCode::SERVICE_UNAVAILABLE, body.to_owned())

@@ -1,5 +1,5 @@
-//! Ports of their own for metrics and health, without TLS: for a Prometheus and a kubelet that have no certificate of the bridge's.
-//! Whoever reaches one may read; opt-in (`--metrics-listen`, `--health-listen`).
+//! Separate ports for metrics and health, without TLS: for a Prometheus and a kubelet without a certificate of the
+//! bridge. Any client that reaches one may read; opt-in (`--metrics-listen`, `--health-listen`).
 
 use std::convert::Infallible;
 
@@ -21,7 +21,7 @@ pub struct PlainPorts {
     pub(crate) health: Option<TcpListener>,
 }
 
-/// Serves until dropped; forever waiting where there is no such port.
+/// Serves until dropped; waits forever without ports.
 pub async fn serve(ports: PlainPorts, bridge: Bridge) -> Infallible {
     tokio::select! {
         never = port(ports.metrics, bridge.clone(), true) => never,

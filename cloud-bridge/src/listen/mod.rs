@@ -40,8 +40,8 @@ use status::Refusal;
 
 pub use answered::Answered;
 
-/// Nodes that have not yet said all they have to say first. When ten thousand come back at once, those that are in must
-/// not suffer from those that are not, and the memory of coming in is needed only so many times.
+/// Maximum number of nodes that may be sending their initial state. When ten thousand come back at once, this protects
+/// those that are already in, and bounds the memory for the initial exchange.
 const MAX_COMING_IN: usize = 256;
 /// Bytes that wait in a socket, and in TLS, for a slow line: they are ahead of whatever becomes urgent.
 const UNSENT: u16 = 16 << 10;
@@ -65,7 +65,7 @@ impl ListenerContext {
 /// Opens the port.
 ///
 /// # Errors
-/// The address is taken or is none of this machine.
+/// The address is taken, or does not belong to this machine.
 pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("listening on {address}: {error}"));
     TcpListener::bind(address).await.map_err(named)
@@ -87,7 +87,7 @@ pub async fn accept(
     .await
 }
 
-/// A connection that somebody answers.
+/// A connection to answer.
 #[derive(Clone)]
 struct Arrived {
     peer: SocketAddr,

@@ -1,5 +1,5 @@
-//! `GET /v1/nodes` and `GET /metrics`: how the nodes are, for whoever shows an administrator's certificate of the
-//! bridge's authority. `cloud-bridge nodes` makes itself one.
+//! `GET /v1/nodes` and `GET /metrics`: the state of the nodes, for clients with an administrator's certificate of the
+//! bridge's authority. `cloud-bridge nodes` creates one for itself.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
@@ -44,7 +44,7 @@ fn allowed(holder: Option<&Holder>) -> Result<(), Refusal> {
     Err(Refusal::forbidden(format!("{} is no operator of this bridge", holder.subject.user)))
 }
 
-/// Whether this is a certificate of somebody who may look. Whether it still holds is another question.
+/// Whether this certificate allows its holder to read. Its validity is checked elsewhere.
 pub(crate) fn is_operator(holder: &Holder) -> bool {
     holder.subject.groups.iter().any(|group| GROUPS.contains(&group.as_str()))
 }

@@ -18,7 +18,7 @@ use crate::pki::identity::Holder;
 /// Prefix of names of cookies that a browser takes over TLS alone, for this host alone (RFC 6265bis, 4.1.3.2).
 const COOKIE: &str = "__Host-sampan";
 
-/// Somebody who may look.
+/// A user who may see the page.
 #[derive(Clone)]
 pub(super) enum Who {
     Operator { user: String, expires: SystemTime },
@@ -26,7 +26,7 @@ pub(super) enum Who {
 }
 
 impl Who {
-    /// Whose places are counted together.
+    /// The name under which the user's streams are counted.
     pub(super) fn name(&self) -> &str {
         match self {
             Self::Operator { user, .. } | Self::User { user, .. } => user,
@@ -76,7 +76,7 @@ impl Access {
         }
     }
 
-    /// Whether somebody who looks may go on. An API that does not answer takes nothing away.
+    /// Whether a user may still see the page. An unreachable API does not revoke the access.
     pub(super) async fn holds(&self, who: &Who) -> bool {
         match who {
             Who::Operator { expires, .. } => *expires > clock::now(),
@@ -92,7 +92,7 @@ impl Access {
     /// The cookie for a token.
     pub(super) async fn log_in(&self, token: &str, from: Source) -> Result<String, Denied> {
         let token = token.trim();
-        // As a header could carry it: the rest is no token of anybody, and not asked about.
+        // Only what a header can carry may be a token; the API is not asked about other text.
         if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(Denied::Unauthorized);
         }

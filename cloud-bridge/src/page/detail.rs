@@ -1,4 +1,4 @@
-//! One node as its page shows it: read from the API when somebody asks, with what the board has seen of it.
+//! One node as its page shows it: read from the API on request, with what the board has seen of it.
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::ListParams;
@@ -16,7 +16,7 @@ const MANY: usize = 64;
 /// Bytes of any text.
 const TEXT: usize = 500;
 
-/// None if the API has no such node and the bridge knows none.
+/// Reads the node; `None` if neither the API nor the bridge knows it.
 ///
 /// # Errors
 /// The API does not answer.

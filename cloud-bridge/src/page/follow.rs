@@ -20,7 +20,7 @@ use crate::bridge::{BRIDGED_LABEL, Bridge};
 use apimachinery::pace::in_slices;
 use apimachinery::well_known::PAGE;
 
-/// Between two looks at the links while somebody watches, and while nobody does.
+/// Interval of checking the links while a browser is watching, and otherwise.
 const LOOKS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(1));
 /// Batches of changes that may wait for a slow stream.
 const BATCHES: usize = 8;
@@ -66,7 +66,7 @@ impl Live {
             return board.skip();
         }
         if let Some(text) = board.take(now) {
-            // Whoever has gone meanwhile misses nothing.
+            // A receiver that has gone needs nothing.
             let _ = self.news.send(event("rows", &text));
         }
     }

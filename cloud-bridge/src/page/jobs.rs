@@ -1,5 +1,5 @@
-//! Fleet jobs (operations.kubeedge.io) as the page shows them: read from the API when somebody asks, for all who ask within a few
-//! seconds together. What a job is to do is not shown, only how far it is.
+//! Fleet jobs (operations.kubeedge.io) as the page shows them: read from the API on request, once for all requests
+//! within a few seconds. Shows only the progress of a job, not its content.
 
 use std::time::{Duration, Instant};
 

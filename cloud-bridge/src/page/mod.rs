@@ -83,7 +83,7 @@ impl PageFlags {
 }
 
 impl Page {
-    /// Who is to be shown the events of all pods.
+    /// The receiver of the events of all pods.
     pub fn pods_seen(&self) -> Arc<PodsSeen> {
         let live = Arc::clone(&self.live);
         Arc::new(move |event| live.pods(event))
@@ -98,10 +98,10 @@ impl Page {
     }
 }
 
-/// Serves for ever; does nothing without a page. `names`: under which browsers reach it.
+/// Serves forever; does nothing without a page. `names`: the names under which browsers reach it.
 ///
 /// # Errors
-/// There is no certificate to be had.
+/// No certificate can be made.
 pub async fn serve(
     page: Option<Page>,
     bridge: &Bridge,

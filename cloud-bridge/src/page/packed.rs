@@ -38,7 +38,7 @@ pub(super) fn whole(text: &[u8]) -> io::Result<Bytes> {
 /// The beginning of an answer that goes on with [`more`]: up to the end of a byte, so that nothing of it is held back.
 ///
 /// # Errors
-/// As [`whole`].
+/// Same as [`whole`].
 pub(super) fn begun(text: &[u8]) -> io::Result<Bytes> {
     let mut packer = packer(text);
     packer.write_all(text)?;

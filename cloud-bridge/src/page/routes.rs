@@ -1,4 +1,4 @@
-//! From a request to an answer: the files for anybody, everything else for who may look. Nothing is written.
+//! Routes of the page: the files are public, everything else is for authorized users. Read-only.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -25,7 +25,7 @@ use crate::kubelet::auth::Denied;
 use crate::pki::identity::{Holder, is_node_name};
 
 const JSON: &str = "application/json";
-/// For a form with a token in it.
+/// Limits of a form with a token in it.
 const FORM: (usize, Duration) = (16 << 10, Duration::from_secs(10));
 /// Pages of single nodes that are read from the API at a time.
 const DETAILS: usize = 4;
@@ -40,7 +40,7 @@ pub(super) struct Served {
     jobs: Jobs,
 }
 
-/// Why there is no answer.
+/// Reason why there is no answer.
 #[derive(Debug)]
 struct Refusal(StatusCode, String);
 
@@ -64,7 +64,7 @@ impl Served {
         }
     }
 
-    /// Somebody, if the request is to be answered to anybody who may look. `Err`: what everybody gets.
+    /// The user of a request, if it needs one. `Err`: the answer for every client.
     pub(super) async fn known<B>(
         &self,
         holder: Option<&Holder>,
@@ -99,7 +99,7 @@ impl Served {
         })
     }
 
-    /// For somebody who may look; `packs`: who takes it packed.
+    /// Answers an authorized user; `packs`: the client accepts compression.
     pub(super) async fn answer(&self, who: &Who, path: &str, packs: bool) -> Response<Body> {
         let answer = match path {
             "/" => Ok(assets::index()),
@@ -191,7 +191,7 @@ fn say_packed(response: &mut Response<Body>, is_packed: bool) {
     }
 }
 
-/// Whether another site has a browser ask for this (Fetch Metadata). A link to the page itself is none of these.
+/// Whether another site makes a browser send this (Fetch Metadata). A link to the page itself does not count.
 fn foreign(headers: &HeaderMap, path: &str) -> bool {
     let site = headers.get("sec-fetch-site").and_then(|value| value.to_str().ok());
     path != "/" && site.is_some_and(|site| !matches!(site, "same-origin" | "none"))

@@ -1,4 +1,4 @@
-//! Who has logged in: tokens behind random names that browsers keep, so many and for so long. Pure; in memory alone.
+//! Logins: tokens behind random names that browsers keep, bounded in number and time. Pure; in memory only.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! Server-sent events: everything first, then what changes. So many streams, each for as long as its reader keeps up and may look.
+//! Server-sent events: everything first, then changes. Their number is bounded, and a stream ends when its reader falls
+//! behind or loses access.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -17,7 +18,7 @@ const MOST: (usize, usize) = (64, 8);
 /// Between two signs of life, before each of which it is asked whether the reader may still look.
 pub(super) const TICK: Duration = Duration::from_secs(10);
 
-/// Who has a stream.
+/// Users that have a stream.
 #[derive(Debug, Default)]
 pub(super) struct Seats(Mutex<HashMap<String, usize>>);
 
@@ -33,7 +34,7 @@ impl Seats {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// None when there are too many.
+    /// `None` if there are too many.
     pub(super) fn take(self: &Arc<Self>, user: &str) -> Option<Seat> {
         let mut taken = self.taken();
         let of_user = taken.get(user).copied().unwrap_or_default();
@@ -64,7 +65,7 @@ pub(super) fn event(name: &str, text: &str) -> Bytes {
 
 /// What a stream tells.
 pub(super) struct News {
-    /// As it goes out.
+    /// The first event, encoded.
     pub(super) first: Bytes,
     pub(super) news: Receiver<Bytes>,
     /// How later ones go out.

@@ -160,8 +160,8 @@ impl Authority {
         self.sign(params, &request.public_key)
     }
 
-    /// Signs the request of a person, PEM of PKCS #10, for a client of the API: with the name and groups that it asks for, which
-    /// somebody has approved, and nothing else of it.
+    /// Signs a user's request, PEM of PKCS #10, for a client of the API: with the name and groups that it asks for,
+    /// which must be approved, and nothing else of it.
     ///
     /// # Errors
     /// [`PkiError::Request`] when it is unreadable, has a wrong signature or no name, or asks for the identity of a node.

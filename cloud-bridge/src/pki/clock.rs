@@ -1,6 +1,6 @@
-//! The time by which certificates are made and judged: the host's clock, but never before this program was built. A
-//! board without a battery boots in 1970, and what it signs by that clock has ended before anybody sees it. Also when
-//! what was signed is old: by that clock, which may jump, and not by how long this process has run.
+//! The time by which certificates are made and checked: the host's clock, but never before this program was built. A
+//! board without a battery boots in 1970, and a certificate by that clock has expired before its first use. The age of
+//! a certificate also goes by this clock, which may jump, and not by the uptime of this process.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,7 +8,7 @@ pub use apimachinery::clock::{believable, now};
 use rustls::time_provider::TimeProvider;
 use rustls_pki_types::UnixTime;
 
-/// How often one's own certificates are made again. Each is good for a year or more.
+/// Interval of renewing the bridge's own certificates. Each is valid for a year or more.
 pub const ANEW: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How often the clock is looked at.
 const LOOK: Duration = Duration::from_secs(60);
@@ -25,7 +25,7 @@ pub async fn due(made: SystemTime) {
     }
 }
 
-/// For TLS.
+/// The clock for TLS.
 #[derive(Debug)]
 pub struct Floored;
 

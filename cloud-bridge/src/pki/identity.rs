@@ -19,7 +19,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// None when the certificate has no readable subject.
+    /// `None` when the certificate has no readable subject.
     pub fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
         let user = parsed.subject().iter_common_name().next()?.as_str().ok()?.to_owned();
@@ -46,7 +46,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// None when the certificate cannot be read.
+    /// `None` when the certificate cannot be read.
     pub fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
         let expires = u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or_default();

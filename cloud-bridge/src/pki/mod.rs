@@ -23,8 +23,7 @@ pub enum PkiError {
     File { path: PathBuf, source: std::io::Error },
     #[error("{what}: {source}")]
     Certificate { what: &'static str, source: rcgen::Error },
-    /// A key without its certificate or the reverse: somebody removed one, and a new pair would lock all
-    /// nodes out.
+    /// A key without its certificate or the reverse: one was removed, and a new pair would lock all nodes out.
     #[error("{} is there without {}: restore it, or remove both to begin with a new authority", found.display(), missing.display())]
     HalfPair { found: PathBuf, missing: PathBuf },
     #[error("{what} is no PEM file with a {wanted}")]

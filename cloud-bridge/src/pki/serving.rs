@@ -25,7 +25,7 @@ struct Shown {
 }
 
 impl Serving {
-    /// For these addresses, see [`Authority::server`].
+    /// Creates the certificate for these addresses, see [`Authority::server`].
     ///
     /// # Errors
     /// An address that no certificate can hold.

@@ -184,7 +184,7 @@ pub async fn create(
     Ok(token)
 }
 
-/// Takes a token for this node. When this returns `Ok`, nobody else can use it any more.
+/// Redeems a token for this node. After `Ok`, no other client can use it.
 pub async fn redeem(
     client: &Client,
     authority: &str,

@@ -1,6 +1,6 @@
-//! Requests for nodes that are connected to another bridge of the cluster: passed on as they came, the caller's token included,
-//! which that bridge looks at itself. Nobody is trusted for being a bridge; that the other end is one is what its certificate says,
-//! of the authority that all bridges of a cluster share and that gives nobody else a server's. One hop, once.
+//! Requests for nodes that are connected to another bridge of the cluster: forwarded unchanged, including the caller's
+//! token, which the other bridge checks itself. A bridge gets no extra trust. The other end proves that it is one by a
+//! server certificate of the authority that all bridges of a cluster share; only bridges get those. One hop at most.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use super::{Answer, text};
 use crate::pki::authority::Authority;
 use crate::pki::clock;
 
-/// For the other bridge, which gives its node 30 s.
+/// Timeout for the other bridge, which gives its node 30 s.
 const PATIENCE: Duration = Duration::from_secs(40);
 /// Until the other bridge is there, or not.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -74,7 +74,7 @@ impl Forwarder {
     }
 }
 
-/// The same at another place.
+/// Returns the request for another place.
 fn request(place: &str, parts: &Parts, body: Bytes) -> Option<Request<Full<Bytes>>> {
     let mut uri = http::uri::Parts::default();
     (uri.scheme, uri.authority) = (Some(Scheme::HTTPS), Some(place.parse::<Place>().ok()?));
@@ -96,7 +96,7 @@ fn response(head: http::response::Parts, body: Bytes) -> Answer {
     for name in ours {
         response.headers_mut().remove(name);
     }
-    // What it was there is said of this connection anew.
+    // The HTTP version of this connection differs from the other one's.
     *response.version_mut() = http::Version::default();
     response
 }

@@ -42,7 +42,7 @@ use crate::pki::tls;
 use forward::{FORWARDED, Forwarder};
 use translate::{Place, Refusal, call, place, response};
 
-/// For the body of a request.
+/// Timeout for the body of a request.
 const BODY: Duration = Duration::from_secs(30);
 
 /// How rules (rules.kubeedge.io) are served.
@@ -110,10 +110,10 @@ struct Served {
     forwarder: Forwarder,
 }
 
-/// Serves for ever; does nothing without a port. `names`: under which others reach it.
+/// Serves forever; does nothing without a port. `names`: the names under which clients reach it.
 ///
 /// # Errors
-/// There is no certificate to be had.
+/// No certificate can be made.
 pub async fn serve(
     listener: Option<TcpListener>,
     bridge: &Bridge,

@@ -21,7 +21,7 @@ const RETRY_AFTER: u16 = 5;
 pub(super) struct Place {
     pub(super) node: String,
     pub(super) namespace: String,
-    /// Of the rule and what is behind it, with its slash.
+    /// Path of the rule and what follows it, with its slash.
     pub(super) path: String,
     pub(super) query: Option<String>,
 }
@@ -61,7 +61,7 @@ pub(super) fn later(why: &str) -> Answer {
     response
 }
 
-/// By levels; nothing is unescaped.
+/// Splits the path into levels; nothing is unescaped.
 pub(super) fn place(uri: &Uri) -> Result<Place, Refusal> {
     let mut levels = uri.path().strip_prefix('/').ok_or(Refusal::BadPath)?.splitn(3, '/');
     match (levels.next(), levels.next(), levels.next()) {
@@ -77,7 +77,7 @@ pub(super) fn place(uri: &Uri) -> Result<Place, Refusal> {
     }
 }
 
-/// What is to be done on the node.
+/// Returns the call that the node must make.
 pub(super) fn call(
     namespace: &str,
     target: &Target,
@@ -116,7 +116,7 @@ pub(super) fn call(
     }
 }
 
-/// Headers that are meant for whoever is behind a rule: not those of the connection, and not who the sender is here.
+/// Headers for the target of the rule: not those of the connection, and not the sender's identity here.
 fn passed_on(headers: &HeaderMap) -> Vec<(String, String)> {
     let listed = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let listed: Vec<String> =
@@ -133,7 +133,7 @@ fn passed_on(headers: &HeaderMap) -> Vec<(String, String)> {
     passed.filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned()))).collect()
 }
 
-/// RFC 9110, section 7.6.1; the length is said anew.
+/// Headers of the connection (RFC 9110, section 7.6.1); the length is set again.
 pub(super) fn is_of_connection(name: &HeaderName) -> bool {
     const ALL: [HeaderName; 7] = [
         header::CONNECTION,
@@ -147,7 +147,7 @@ pub(super) fn is_of_connection(name: &HeaderName) -> bool {
     ALL.contains(name) || matches!(name.as_str(), "keep-alive" | "proxy-connection")
 }
 
-/// What came of it, for whoever asked.
+/// Returns the answer for the client.
 pub(super) fn response(result: CallResult) -> Answer {
     match result {
         CallResult::Published {} => text(StatusCode::OK, "message delivered"),

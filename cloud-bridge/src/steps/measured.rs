@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// Upper ends of the lengths that are counted together, in microseconds; longer ones come last.
 const ENDS: [u64; 15] =
     [50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 5_000_000];
-/// Steps of so much CPU time are remembered one by one, so many of them.
+/// Steps of at least this CPU time are recorded one by one, up to this number.
 const LONG: Duration = Duration::from_millis(5);
 const LONG_MAX: usize = 4096;
 /// Between two writes of the file.
@@ -120,7 +120,7 @@ impl Book {
             "numbers": self.numbers, "long": self.long.iter().map(long).collect::<Vec<_>>(),
         });
         let part = file.with_extension("part");
-        // It is a measurement: without it there is no figure, and that is told where figures are read.
+        // Only a measurement: if this fails, the reader sees that the file is missing.
         if std::fs::write(&part, text.to_string()).is_ok() {
             let _ = std::fs::rename(&part, file);
         }
@@ -153,7 +153,7 @@ pub fn part<F: Future>(name: &str, future: F) -> impl Future<Output = F::Output>
 
 struct Measured<F> {
     name: String,
-    /// It is no part of another step.
+    /// Whether it is not part of another step.
     whole: bool,
     future: Pin<Box<F>>,
 }

@@ -4,14 +4,14 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Writes of one node: one in so long, and so many at once.
+/// Writes of one node.
 const NODE_WRITES: Rate = Rate { every: Duration::from_millis(100), burst: 5 };
-/// Of all nodes. Each has few that wait, and they come in the order in which they ask: no node is before another.
+/// Writes of all nodes. Each node has few waiting, and they are served in order of arrival: no node has priority.
 const ALL_WRITES: Rate = Rate { every: Duration::from_millis(5), burst: 20 };
 /// Reports that are looked at, whether they are worth a write or not.
 const NODE_LOOKS: Rate = Rate { every: Duration::from_millis(20), burst: 64 };
 
-/// One in so long, and so many at once after a rest.
+/// One per `every`, and `burst` at once after a rest.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     every: Duration,
@@ -31,7 +31,7 @@ impl Rate {
     }
 }
 
-/// Of a bridge.
+/// Budgets of a bridge.
 #[derive(Debug, Default)]
 pub(in crate::bridge) struct Budgets {
     writes: HashMap<Box<str>, Earned>,
@@ -50,7 +50,7 @@ impl Budgets {
         NODE_WRITES.take(of(&mut self.writes, node, now), now)
     }
 
-    /// How long whoever has waited for that waits because of others.
+    /// How long a write that its own node's budget allows waits because of other nodes.
     pub(super) fn write_of_all(&mut self, now: Duration) -> Duration {
         ALL_WRITES.take(&mut self.all, now)
     }
@@ -94,7 +94,7 @@ mod tests {
         let mut budgets = Budgets::default();
         let mut waiting: Vec<(Duration, usize)> = (0..100).map(|node| (Duration::ZERO, node)).collect();
         let mut counts = [0_u32; 100];
-        // Whoever is next by its own budget asks for its turn among all.
+        // The earliest write by its own budget requests the shared one.
         while let Some(at) = (0..waiting.len()).min_by_key(|at| waiting[*at]) {
             let (now, node) = waiting[at];
             if now > 10_000 * MS {

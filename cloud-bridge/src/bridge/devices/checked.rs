@@ -12,7 +12,7 @@ const LONGEST_TYPE: usize = 64;
 /// Reasons that are told of one report; of more the number is.
 const MOST_REASONS: usize = 8;
 
-/// Names of states. Others mean nothing to anybody.
+/// Names of states. Other names have no meaning.
 const STATES: [&str; 5] = ["ok", "online", "offline", "unhealthy", "unknown"];
 
 /// What is left of a report.
@@ -24,7 +24,7 @@ pub(super) struct Checked<'a> {
     pub(super) refused: Vec<String>,
 }
 
-/// Of a report about a Device with these properties.
+/// Checks a report about a Device with these properties.
 pub(super) fn check<'a>(report: &'a DeviceReport, properties: &[Box<str>]) -> Checked<'a> {
     let mut checked = Checked::default();
     let mut quiet = 0;

@@ -106,7 +106,7 @@ impl Index {
     }
 }
 
-/// As it is followed.
+/// The index as [`followed`] feeds it.
 impl followed::Index for Index {
     type One = Device;
     type Other = Model;

@@ -1,10 +1,11 @@
-//! Calls the statuses of a silent node's devices stale, and takes that back when it is connected again. When is `silence`'s to
-//! say, what is written `stale`'s.
+//! Marks the statuses of a silent node's devices as stale, and removes the mark when the node is connected again.
+//! `silence` decides when, `stale` what is written.
 //!
-//! First an annotation on the Node says that there are such statuses, last it goes: so no bridge has to look at the statuses of nodes
-//! that are well, and one that ends in the middle leaves the rest to another. Nobody undoes what another has done: a status is
-//! written on the version that was read, and only right after the API has said that the node is still silent; it is taken back
-//! only where the node is connected, a while after that, and until nothing is left.
+//! An annotation on the Node says that there are such statuses; it is written first and removed last. So no bridge has
+//! to read the statuses of healthy nodes, and a bridge that stops in the middle leaves the rest to another. Bridges do
+//! not undo each other's work: a status is marked on the version that was read, and only right after the API has said
+//! that the node is still silent. The mark is removed only by the bridge to which the node is connected, a while after
+//! that, and until no mark is left.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -32,7 +33,7 @@ const AT_ONCE: usize = 16;
 /// Writes of one status in one pass.
 const STEPS: usize = 3;
 
-/// Who is silent, as all of the bridge have it.
+/// Silent nodes, shared by all tasks of the bridge.
 pub(in crate::bridge) struct Silent {
     begun: Instant,
     silence: Mutex<Silence>,
@@ -102,7 +103,7 @@ async fn pass(shared: &Arc<Shared>, steps: &HashMap<Box<str>, Step>) -> bool {
     stream::iter(each).buffer_unordered(AT_ONCE).fold(true, |all, done| async move { all && done }).await
 }
 
-/// What is to be written, by node: what is of no other node, and not so already.
+/// Lists the statuses to write for a node: those that belong to no other node and are not yet in that state.
 async fn list(
     shared: &Shared,
     requests: &Requests,
@@ -185,7 +186,7 @@ async fn note(shared: &Shared, node: &str, value: Value) -> kube::Result<()> {
     let body = json!({"metadata": {"annotations": {STALE_DEVICES: value}}});
     let _turn = shared.writes.acquire().await;
     match shared.clients.requests_as(node).patch(&format!("/api/v1/nodes/{node}"), Patch::Merge, &body).await {
-        // It is gone, and its devices are nobody's.
+        // The node is deleted, and its devices have no node.
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         other => other.map(drop),
     }
@@ -223,12 +224,12 @@ async fn write(shared: &Shared, requests: &Requests, node: &str, step: Step, mut
         let mut written = requests.patch(&format!("{path}/status"), Patch::Merge, &patch).await;
         let answered = |written: &kube::Result<_>| written.as_ref().err().and_then(code);
         if answered(&written) == Some(404) {
-            // Where statuses are no subresource.
+            // Here statuses are not a subresource.
             written = requests.patch(&path, Patch::Merge, &patch).await;
         }
         match answered(&written) {
             Some(404) => return Ok(true),
-            // Somebody has written it meanwhile.
+            // Another client has written it meanwhile.
             Some(409) => match requests.get::<Value>(&path).await {
                 Ok(found) => status = trimmed(&found),
                 Err(kube::Error::Api(status)) if status.code == 404 => return Ok(true),
@@ -258,6 +259,6 @@ async fn still(shared: &Shared, requests: &Requests, node: &str, step: Step) -> 
         Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
         found => found?,
     };
-    // A bridge that shares its nodes with nobody may leave no number.
+    // A bridge that runs alone may leave no number.
     Ok((found.ready() == "Unknown").then(|| found.session().unwrap_or(u64::MAX)))
 }

@@ -9,7 +9,7 @@
 //! | `problems` | pure: what is wrong with Devices, and what of it is told |
 //! | `events` | tells it |
 //! | `checked` | pure: what of a report may be written |
-//! | `status` | pure: from a report and what is in the API to what is to be written |
+//! | `status` | pure: what to write, from a report and the present status in the API |
 //! | `budget` | pure: how much is written in what time |
 //! | `turns` | waits for that |
 //! | `write` | writes one report |

@@ -1,5 +1,5 @@
-//! What is wrong with Devices that somebody should hear of: each problem once, when it has lasted, and not too many of one
-//! Device. Pure: who tells it, and when it is looked at, is not known here.
+//! Problems of Devices that a user should know: each problem is reported once, when it has lasted, and not too many of
+//! one Device. Pure: knows neither who reports them nor when to check.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -57,15 +57,15 @@ fn of_model(index: &Index, name: &Name, device: &Device) -> Option<(&'static str
 /// What was told.
 #[derive(Default)]
 pub(super) struct Told {
-    /// At the last look: what comes right by itself in a moment is nobody's concern.
+    /// Problems at the last check: those that disappear in a moment are not reported.
     before: HashSet<u64>,
-    /// By the uid of the Device.
+    /// Reported problems by the uid of the Device.
     told: HashMap<Box<str>, HashSet<u64>>,
     hasher: RandomState,
 }
 
 impl Told {
-    /// Those that are to be told now.
+    /// Returns the problems to report now.
     pub(super) fn due(&mut self, index: &Index, present: Vec<Problem>) -> Vec<Problem> {
         // What was told of Devices that are no more is forgotten.
         if !self.told.is_empty() {

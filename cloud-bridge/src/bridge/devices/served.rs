@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use crate::bridge::followed::follow::{LOOK, LOOK_SOON, Look, has};
 
-/// By its discovery.
+/// Kinds that the API serves, by its discovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Served {
     /// Devices and their models.

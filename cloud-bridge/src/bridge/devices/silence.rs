@@ -1,9 +1,9 @@
-//! Which nodes have been silent for so long that what is shown of their devices is to be called stale, and which have come back.
+//! Which nodes have been silent for so long that the state of their devices counts as stale, and which have come back.
 //! Pure: times are since any fixed moment. Knows nothing of what is written.
 //!
-//! The API says of a node whether it is silent (its Ready condition is Unknown) and whether its devices have been called stale (an
-//! annotation), so every bridge knows both, also one that has just started. Any bridge may call them stale, the one where the
-//! node was connected first; only the one where it is connected takes that back.
+//! The API says whether a node is silent (its Ready condition is Unknown) and whether its devices are marked as stale
+//! (an annotation), so every bridge knows both, even one that has just started. Any bridge may mark them, the one to
+//! which the node was connected goes first; only the one to which it is connected removes the mark.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -22,14 +22,14 @@ pub(in crate::bridge) enum Here {
     Unknown,
 }
 
-/// What is to be done about the statuses of a node's devices.
+/// What to do about the statuses of a node's devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Mark,
     Clear,
 }
 
-/// Nodes of which something is to be done, or may be soon.
+/// Nodes whose statuses must change, or may have to soon.
 #[derive(Debug, Default)]
 pub(in crate::bridge) struct Silence {
     nodes: HashMap<Box<str>, Of>,
@@ -38,7 +38,7 @@ pub(in crate::bridge) struct Silence {
 #[derive(Debug, Default)]
 struct Of {
     silent_since: Option<Duration>,
-    /// By its annotation.
+    /// Whether the annotation is set.
     noted: bool,
     connected_since: Option<Duration>,
     /// There is nothing more to mark.

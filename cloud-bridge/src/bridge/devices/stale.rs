@@ -1,7 +1,7 @@
 //! A DeviceStatus whose node is silent: what is written there, and what takes it back. Pure.
 //!
-//! Values and state stay as they were, so that people see what was last; `extensions["sampan.dev"].stale` says that nobody knows
-//! whether it is still so. Where the state is to become `unknown` (an option), what it was stands in `stateWas`.
+//! Values and state stay as they were, so that users see the last ones; `extensions["sampan.dev"].stale` says that they
+//! may be outdated. If the state becomes `unknown` (an option), the previous one is in `stateWas`.
 
 use edge_protocol::json::SetField;
 use serde_json::{Value, json};

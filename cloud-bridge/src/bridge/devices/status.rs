@@ -1,8 +1,8 @@
-//! From a report, the Device that it is about and the DeviceStatus that is there to what is to be written. Pure.
+//! Computes what to write, from a report, its Device and the present DeviceStatus. Pure.
 //!
-//! A merge patch replaces the whole list of twins, so the list is made anew from both: what the report says, and of what it
-//! does not mention what is there, as long as the Device has the property. Nothing of an earlier Device of the same name is
-//! taken over. What others have in `extensions` stays.
+//! A merge patch replaces the whole list of twins, so the new list has the values of the report and, for properties
+//! that the report omits, the present ones, as long as the Device has the property. Nothing of an earlier Device of the
+//! same name stays. Other clients' entries in `extensions` stay.
 
 use edge_protocol::json::SetField;
 use edge_protocol::message::{DeviceReport, TwinReport, TwinValue};
@@ -17,7 +17,7 @@ pub(super) const KIND: &str = "DeviceStatus";
 /// Under which name the bridge says whose report this is, in `status.extensions`.
 pub(super) const OURS: &str = "sampan.dev";
 
-/// Who speaks.
+/// The node that reports.
 #[derive(Clone, Copy)]
 pub struct Speaker<'a> {
     pub node: &'a str,
@@ -27,7 +27,7 @@ pub struct Speaker<'a> {
     pub now: &'a str,
 }
 
-/// What is to be done.
+/// What to write.
 #[derive(Debug, PartialEq)]
 pub enum Plan {
     /// All of it is there, or something newer.
@@ -35,9 +35,9 @@ pub enum Plan {
     /// A new object, as a whole.
     Create(Value),
     Patch {
-        /// For the object's status, on the version that was read.
+        /// Patch of the status, on the version that was read.
         status: Value,
-        /// For the object itself, after that: nobody owns it yet.
+        /// Patch of the object itself, after that: it has no owner yet.
         owner: Option<Value>,
     },
     /// Another node has written it: is the Device still this one's?
@@ -46,8 +46,8 @@ pub enum Plan {
     Earlier,
 }
 
-/// What is to be done about a report, and what of the report is refused. `confirmed`: it is known of the Device to be the
-/// speaker's as of a time after `existing` was read.
+/// Returns what to write for a report, and which parts of the report are refused. `confirmed`: the Device is known to
+/// be assigned to the speaker at a time after `existing` was read.
 pub fn plan(
     existing: Option<&Value>,
     device: &Device,
@@ -82,7 +82,7 @@ fn decide(
     if !owned && of_device().next().is_some() {
         return Plan::Earlier;
     }
-    // Without an owner it may be anybody's: a Device's that went and left it.
+    // Without an owner it may belong to an earlier Device that has been deleted.
     let before = if owned { &existing["status"] } else { &Value::Null };
     let said = &before["extensions"][OURS];
     let by_other = said["node"].as_str().is_some_and(|node| node != speaker.node);

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::budget::Budgets;
 
-/// Of a bridge.
+/// Turns of a bridge.
 pub(in crate::bridge) struct Turns {
     begun: Instant,
     budgets: Mutex<Budgets>,

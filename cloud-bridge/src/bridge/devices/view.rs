@@ -37,12 +37,12 @@ pub(in crate::bridge) fn name_of(metadata: &ObjectMeta) -> Name {
 }
 
 impl Device {
-    /// As the API has it; none for what is no Device.
+    /// Parses an object of the API; `None` if it is not a Device.
     pub fn read(object: Value) -> Option<Self> {
         Self::of(&serde_json::from_value(object).ok()?)
     }
 
-    /// None for one without a name or uid.
+    /// `None` for an object without a name or uid.
     pub(super) fn of(object: &DynamicObject) -> Option<Self> {
         let spec = &object.data["spec"];
         let text = |value: &Value| value.as_str().unwrap_or_default().into();
@@ -66,12 +66,12 @@ pub struct Model {
 }
 
 impl Model {
-    /// As the API has it; none for what is no model.
+    /// Parses an object of the API; `None` if it is not a model.
     pub fn read(object: Value) -> Option<Self> {
         Self::of(&serde_json::from_value(object).ok()?)
     }
 
-    /// None for one without a name or uid.
+    /// `None` for an object without a name or uid.
     pub(super) fn of(object: &DynamicObject) -> Option<Self> {
         Some(Self { properties: properties(&object.data["spec"]), view: told(DEVICE_MODEL, object)? })
     }

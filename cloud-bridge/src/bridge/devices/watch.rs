@@ -15,9 +15,9 @@ use crate::bridge::followed::follow::follow;
 use crate::bridge::followed::known::{Known, View, lock};
 use crate::bridge::followed::present::Rounds;
 
-/// A watch that goes on as long as somebody holds it.
+/// A watch that runs as long as a task holds it.
 pub(in crate::bridge) struct DeviceWatch {
-    /// The newest round of readings that somebody wants; what is told may be no older.
+    /// The newest round of readings that a node needs; older answers are not sent.
     wanted: watch::Sender<u64>,
     known: Arc<Mutex<Known<Index>>>,
     looks: Arc<Looks>,

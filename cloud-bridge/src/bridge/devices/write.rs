@@ -1,7 +1,7 @@
 //! Writes what a node reports of a device into its DeviceStatus, in the bridge's own name: no node may write one.
 //!
-//! One attempt per call, which makes the object if there is none, and reads it again when somebody else has written it
-//! meanwhile. When to try again is for the caller.
+//! One attempt per call. It creates the object if it is missing, and reads it again if another client has written it
+//! meanwhile. The caller decides when to retry.
 
 use std::sync::Arc;
 
@@ -131,7 +131,7 @@ impl Writer {
         Err(Ended::Obstacle("somebody else writes it all the time".to_owned()))
     }
 
-    /// None if it was changed or has gone since it was read.
+    /// `None` on a conflict: the object was changed or deleted since it was read.
     async fn patch(&self, path: &str, body: &Value) -> Result<Option<Value>, Ended> {
         match self.turn(self.requests.patch_for::<Value>(path, Patch::Merge, body)).await {
             Ok(written) => Ok(Some(written)),
@@ -178,8 +178,9 @@ fn failed(error: kube::Error) -> Ended {
     match &error {
         kube::Error::Api(status) => match status.code {
             401 | 408 | 429 => Ended::Trouble(status.message.clone()),
-            // Of a right or a policy, which somebody mends, perhaps; 404: of the namespace or the definition; 500: of this object
-            // alone, perhaps (too large for etcd, a webhook that fails), and others must not wait for it.
+            // 403: a missing right or a policy, which an administrator may fix; 404: the namespace or the definition is
+            // missing; 500: perhaps only this object fails (too large for etcd, a failing webhook), so others must not
+            // wait for it.
             403 | 404 | 500 => Ended::Obstacle(status.message.clone()),
             400..500 => Ended::Refused(status.message.clone()),
             _ => Ended::Trouble(error.to_string()),

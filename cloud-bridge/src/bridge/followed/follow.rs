@@ -27,28 +27,29 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(in crate::bridge) const UNSERVED: Duration = Duration::from_secs(1);
 /// Between two looks at kinds that the bridge may not read, or of which the API serves a part.
 pub(in crate::bridge) const LOOK: Duration = Duration::from_secs(60);
-/// Between two looks that somebody has reason to ask for.
+/// Minimum time between two checks that are requested.
 pub(in crate::bridge) const LOOK_SOON: Duration = Duration::from_secs(5);
 /// Pause after a look that failed, doubled up to the second figure.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
-/// So often a list may be refused before it is believed: an API server that has just been started refuses what it will allow.
+/// Number of refusals after which a list counts as refused: an API server that has just started refuses requests that
+/// it will allow.
 const REFUSALS: u32 = 5;
 
 /// What the API serves of the group, and when that is asked.
 pub(in crate::bridge) trait Look: Send + 'static {
-    /// Whether both kinds are among the resources of the group's discovery, which is null where there is no group.
+    /// Whether both kinds are in the group's discovery, which is null without the group.
     fn serves(&self, resources: &Value) -> bool;
 
     /// Not before a reading has lasted so long, [`asked`](Self::asked) ends it.
     fn patience(&self) -> Duration;
 
-    /// Somebody has seen the API serve something else.
+    /// Returns when the API was seen to serve something else.
     fn asked(&self) -> impl Future<Output = ()> + Send;
 }
 
 /// Why a reading has come to its end.
 enum Over {
-    /// Somebody wants to know it anew.
+    /// A newer reading is requested.
     Stale,
     /// The API serves them no more.
     Gone,
@@ -56,7 +57,7 @@ enum Over {
     Refused,
 }
 
-/// Whether a group's discovery has a resource of this name; nonsense has none.
+/// Whether a group's discovery has a resource of this name; false for malformed discovery.
 pub(in crate::bridge) fn has(resources: &Value, name: &str) -> bool {
     resources["resources"].as_array().into_iter().flatten().any(|one| one["name"] == name)
 }
@@ -116,7 +117,7 @@ pub(in crate::bridge) async fn follow<I: Index, L: Look>(
         };
         let asked = async {
             tokio::select! {
-                // Whoever comes wants to know now.
+                // A new subscriber needs the answer now.
                 _ = rounds.changed() => {}
                 () = asked => {}
             }
@@ -125,10 +126,10 @@ pub(in crate::bridge) async fn follow<I: Index, L: Look>(
     }
 }
 
-/// Null where there is no such group.
+/// Returns the discovery of the group; null if the group does not exist.
 async fn discovery(requests: &Requests, api: &str) -> kube::Result<Value> {
     match requests.get(&format!("/apis/{api}")).await {
-        // By its code: there is no object of which it could speak.
+        // By its code alone: the message names no object.
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(Value::Null),
         resources => resources,
     }
@@ -174,7 +175,7 @@ async fn read<I: Index>(
             () = sleep_until(said + PAUSE), if due => None,
             changed = rounds.changed(), if read && !due => match changed {
                 Ok(()) => return Over::Stale,
-                // Nobody wants to know any more: this task is about to be ended.
+                // No task needs the answer: this one is about to be stopped.
                 Err(_) => std::future::pending().await,
             },
             () = again, if read && !due => return Over::Stale,

@@ -20,7 +20,7 @@ pub(in crate::bridge) enum View {
 #[derive(Default)]
 pub(in crate::bridge) struct Known<I> {
     pub(in crate::bridge) index: I,
-    /// Of the newest complete reading.
+    /// Round of the newest complete reading.
     pub(in crate::bridge) round: Option<u64>,
     nodes: HashMap<Box<str>, watch::Sender<View>>,
 }
@@ -51,7 +51,7 @@ impl<I: Index> Known<I> {
         }
     }
 
-    /// The API has none, or the bridge may not read any.
+    /// The API serves none, or the bridge may not read them.
     pub(super) fn none(&mut self, round: u64) {
         self.index.take_one(News::All(BTreeMap::new()));
         self.index.take_other(News::All(BTreeMap::new()));

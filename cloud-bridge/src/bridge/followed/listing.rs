@@ -11,7 +11,7 @@ use crate::bridge::devices::view::{Name, name_of};
 
 pub(super) type Events = Pin<Box<dyn Stream<Item = Result<Event<DynamicObject>, watcher::Error>> + Send>>;
 
-/// Of a kind that this build has no type for.
+/// Resource of a kind that this build has no type for.
 pub(super) fn resource(api_version: &str, kind: &str, plural: &str) -> ApiResource {
     let (group, version) = api_version.split_once('/').unwrap_or_default();
     ApiResource {

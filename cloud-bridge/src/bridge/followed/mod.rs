@@ -6,7 +6,7 @@
 //! | `known` | what is known, as of which reading, and who is told of it |
 //! | `follow` | the watches that feed it |
 //! | `listing` | events of a list or watch, made news |
-//! | `present` | the one that is under way, while somebody holds it |
+//! | `present` | the running watch, while a task holds it |
 
 pub(super) mod follow;
 pub(super) mod known;
@@ -34,7 +34,7 @@ pub(super) trait Index: Default + Send + 'static {
     /// How people call them.
     const NAME: &str;
 
-    /// As the API has it; none for what is none.
+    /// Parses an object of the API; `None` if it is malformed.
     fn one(object: &DynamicObject) -> Option<Self::One>;
     fn other(object: &DynamicObject) -> Option<Self::Other>;
 

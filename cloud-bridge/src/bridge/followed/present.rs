@@ -1,4 +1,4 @@
-//! The watch of two kinds that is under way, as those have it who want one: it is there as long as somebody holds it.
+//! The running watch of two kinds, shared by its users: it runs as long as one of them holds it.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 

@@ -52,13 +52,13 @@ impl Admissions {
         first.then(|| self.question(clients, node.to_owned(), key.clone(), Duration::ZERO))
     }
 
-    /// The same question once more.
+    /// Asks the same question again.
     pub(super) fn ask_again(&self, clients: &Clients, refused: Admission) -> BoxFuture<'static, Answer> {
         let Admission { node, key, pause, .. } = refused;
         self.question(clients, node, key, (pause * 2).clamp(AGAIN.0, AGAIN.1))
     }
 
-    /// It is answered for good.
+    /// Removes a question that is answered for good.
     pub(super) fn forget(&mut self, node: &str, key: &ObjectKey) {
         self.asked.remove(&(node.to_owned(), key.clone()));
     }
@@ -85,7 +85,7 @@ async fn may_read(client: Client, node: &str, key: &ObjectKey) -> bool {
     };
     let api: Api<DynamicObject> = Api::namespaced_with(client, &key.namespace, &resource(&key.kind, plural));
     match api.get_metadata_opt(&key.name).await {
-        // That there is none is told only to who may read it.
+        // The API says only to an authorized user that an object does not exist.
         Ok(_) => true,
         Err(error) => {
             log::warn!("node {node}: asking for {} {}/{} in its name: {error}", key.kind, key.namespace, key.name);

@@ -50,7 +50,7 @@ pub(super) enum Answer {
         key: ObjectKey,
         uid: String,
     },
-    /// Of the bridge's own making.
+    /// An object that the bridge creates itself.
     Unlisted {
         node: String,
         key: ObjectKey,
@@ -90,7 +90,7 @@ pub(super) async fn pods_of(pods: Api<SlimPod>, node: &str) -> (Vec<BoundPod>, O
     (found, at)
 }
 
-/// As [`seed`], for the tolerations of the pods.
+/// Same as [`seed`], for the tolerations of the pods.
 pub(super) async fn pods_to_reconcile(pods: Api<SlimPod>, node: String) -> Answer {
     let what = format!("the pods of node {node}");
     let parameters = ListParams::default().fields(&format!("spec.nodeName={node}"));

@@ -9,7 +9,7 @@ use crate::bridge::world::Group;
 #[derive(Debug)]
 pub(in super::super) struct Wanted {
     pub(in super::super) wants: Wants,
-    /// Of jobs.
+    /// Whether it takes orders of jobs.
     pub(in super::super) orders: bool,
     pub(in super::super) interests: Vec<String>,
 }
@@ -19,14 +19,14 @@ pub(in super::super) struct Wanted {
 pub(in super::super) enum Command {
     /// Keep the pods of this node from now on.
     Add(String),
-    /// This node has connected, in this session; if it did not resume, all it should hold is to be read again. It is interested
-    /// in the Services of these namespaces besides those of its pods.
+    /// This node has connected, in this session; if it did not resume, all its objects must be read again. Beside the
+    /// Services of its pods' namespaces it needs those of the namespaces in `wants`.
     Connected { node: String, session: u64, resumed: bool, wants: Wanted },
     /// The node is interested in the Services of these namespaces, and of no other.
     Interested { node: String, session: u64, interests: Vec<String> },
     /// This node is on another LAN than before; without a name: it is known by now of every node where it is.
     Located(Option<String>),
-    /// The node is gone for good.
+    /// The node is deleted.
     Drop(String),
     /// The pods of this node are to have the tolerations that its object speaks of.
     ReconcileTolerations(String),

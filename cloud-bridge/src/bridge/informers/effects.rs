@@ -33,8 +33,8 @@ use crate::bridge::world::Effect;
 const AT_ONCE: usize = 32;
 
 impl Informers {
-    /// Carries out some of what is to be done. An object that ten thousand nodes should hold must not keep them from being
-    /// heard meanwhile.
+    /// Carries out some of the pending effects. An object for ten thousand nodes must not block the frames that they
+    /// send.
     pub(super) fn carry_out(&mut self) {
         let Some(shared) = self.shared.upgrade() else { return self.effects.clear() };
         for _ in 0..AT_ONCE {

@@ -62,7 +62,7 @@ impl<W: Fn() -> bool> IsGone<W> {
         }
     }
 
-    /// As [`IsGone::ask`], after a pause.
+    /// Same as [`IsGone::ask`], after a pause.
     pub(super) async fn ask_again(self) -> Answer {
         tokio::time::sleep(AGAIN).await;
         if (self.wanted)() { self.ask().await } else { Answer::Nothing }
@@ -116,8 +116,8 @@ impl<W: Fn() -> bool> IsGone<W> {
         Answer::Gone { node: self.node, key: self.key, uid: self.uid }
     }
 
-    /// Whether to ask once more, after a pause: not when the API has understood the question and refuses it, and not when
-    /// nobody wants to know any more.
+    /// Whether to ask again after a pause: not if the API has understood and refused the question, and not if the
+    /// answer is no longer needed.
     async fn may_help(&self, error: &kube::Error) -> bool {
         let key = &self.key;
         log::warn!("asking for {} {}/{}: {error}", key.kind, key.namespace, key.name);

@@ -18,7 +18,7 @@ use crate::pki::identity::is_node_name;
 
 /// Of one node; it asks about 256 and waits for the answers. What is asked beyond is not answered, which is safe.
 const MOST: usize = 512;
-/// Of one node at the API at the same time.
+/// Maximum number of concurrent requests of one node to the API.
 const TURNS: usize = 8;
 
 /// Questions under way.

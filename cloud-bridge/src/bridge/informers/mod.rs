@@ -58,7 +58,7 @@ use object::{News, What};
 use peers::Peers;
 use service_watch::ServiceWatches;
 
-/// So many nodes are asked for one by one; for more, one list of all pods is less work for the API.
+/// Up to this number of nodes their pods are read one by one; beyond it, one list of all pods is less work for the API.
 const FEW: usize = 8;
 
 /// News of single objects that wait; a watch that has more waits itself.
@@ -138,7 +138,8 @@ pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mp
     }
 }
 
-/// One object that nobody expected must not end the watches of all: what there is to do about it is left undone.
+/// Runs a step and catches panics: an unexpected object must not end the watches of all others. The effects of that
+/// step are lost.
 fn step(about: impl Into<String>, step: impl FnOnce()) {
     // The hook has told of a panic.
     let _ = panics::shield(about, step);
@@ -175,7 +176,7 @@ struct Informers {
     look_ups: LookUps,
     /// Pods that NetworkPolicies may mean.
     peers: Peers,
-    /// To be carried out, in order.
+    /// Effects to carry out, in order.
     effects: VecDeque<Effect>,
     service_watches: ServiceWatches,
     /// Readings of all jobs that were asked for, and the round of the world for which.
@@ -286,7 +287,7 @@ impl Informers {
         IsGone { client, own, node, key, uid, wanted }
     }
 
-    /// Whether anybody still wants to know of the node.
+    /// Returns a check whether the node is still known.
     fn known(&self, node: &str) -> impl Fn() -> bool + Send + Sync + use<> {
         let (shared, node) = (Weak::clone(&self.shared), node.to_owned());
         move || shared.upgrade().is_some_and(|shared| shared.known(&node).is_some())

@@ -29,7 +29,7 @@ pub(super) enum What {
     /// All objects of a group.
     Group(Group),
     Absent,
-    /// Nobody knows.
+    /// The answer is unknown.
     Failed,
     /// The API does not tell it to the node in whose name it was asked.
     Refused,
@@ -43,7 +43,7 @@ pub(super) fn failure(error: &kube::Error) -> What {
     }
 }
 
-/// As [`failure`], of a watch.
+/// Same as [`failure`], for a watch.
 pub(super) fn watch_failure(error: &watcher::Error) -> What {
     use watcher::Error::{InitialListFailed, WatchStartFailed};
     match error {
@@ -93,7 +93,7 @@ pub(super) async fn watch_object(client: Client, key: ObjectKey, watch: u64, new
     }
 }
 
-/// An answer that is not the object asked for is no news.
+/// Ignores an answer that is not the object asked for.
 fn present(key: &ObjectKey, object: DynamicObject) -> Option<What> {
     config_object(&key.kind, object).filter(|object| object.digest.key == *key).map(What::Present)
 }

@@ -29,7 +29,7 @@ pub(super) type Name = (String, String);
 /// What is known now.
 #[derive(Default)]
 pub(super) struct Known {
-    /// With their labels.
+    /// Namespaces with their labels.
     pub(super) namespaces: BTreeMap<String, Value>,
     pub(super) pods: BTreeMap<Name, PeerPod>,
     /// Both have been read, or the API does not tell; then peers are few, and nodes let fewer in.
@@ -68,7 +68,7 @@ impl Shared {
     }
 
     fn tell(&self, change: Change) {
-        // Without a follower nobody has to know.
+        // Without a follower there is no receiver.
         let _ = self.changes.send(change);
     }
 }
@@ -79,7 +79,7 @@ impl Peers {
         Self { client, shared: Arc::new(shared) }
     }
 
-    /// Begins to watch, if nobody does.
+    /// Starts to watch, if no watch is running.
     pub(super) fn follow(&self) -> Following {
         let following = Following { shared: Arc::clone(&self.shared), changes: self.shared.changes.subscribe() };
         let mut state = self.shared.state();
@@ -94,7 +94,7 @@ impl Peers {
     }
 }
 
-/// For as long as somebody wants to know.
+/// Keeps the watch running until it is dropped.
 pub(super) struct Following {
     shared: Arc<Shared>,
     changes: broadcast::Receiver<Change>,

@@ -1,6 +1,6 @@
-//! The NetworkPolicies of a namespace, or of all, as nodes see them, read in the bridge's own name: no node may read
-//! policies, nor pods of others. One watch of policies however many nodes want to know, and while one of them means pods
-//! by their labels, the one of all [`Peers`].
+//! The NetworkPolicies of a namespace, or of all, as nodes see them. The bridge reads them in its own name, since nodes
+//! may read neither policies nor other nodes' pods. There is one watch of policies for all nodes and, while a policy
+//! selects pods by labels, the one of all [`Peers`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -141,16 +141,16 @@ struct Views {
     changed_peers: bool,
     changed_pods: BTreeSet<Name>,
     peers: BTreeMap<Arc<str>, Peer>,
-    /// Which peers a pod is; none that are none.
+    /// The peers that a pod belongs to; without pods that belong to none.
     matched: BTreeMap<Name, Vec<Arc<str>>>,
     said: Group,
-    /// Nothing was told yet: also that there is none is news.
+    /// Nothing was sent yet: an empty group must be sent, too.
     first: bool,
 }
 
 struct Peer {
     selector: Arc<PeerSelector>,
-    /// Whose policies mean it; of several the first.
+    /// The namespace whose policies use this peer; of several the first.
     namespace: String,
 }
 
@@ -218,7 +218,7 @@ impl Views {
         !self.peers.is_empty()
     }
 
-    /// Finds out a small part of what is to be told; false when nothing is left.
+    /// Computes a small part of the group; false when it is complete.
     fn step(&mut self, known: &Known) -> bool {
         if let Some(name) = self.changed_policies.pop_first() {
             self.view_policy(&name, known);
@@ -283,7 +283,7 @@ impl Views {
         }
     }
 
-    /// Everything that nodes are to be told.
+    /// Returns everything to send to nodes.
     fn told(&mut self, known: &Known) -> Group {
         let found = self.matched.iter().filter_map(|(name, ids)| Some((known.pods.get(name)?, ids.as_slice())));
         let found: Vec<_> = found.collect();

@@ -53,7 +53,7 @@ pub(super) async fn tell_service_views(
     }
 }
 
-/// In a group of all Services: that they are all.
+/// The marker in a group of all Services that the group is complete.
 fn marker(group: &ObjectKey) -> Option<(ObjectKey, Arc<Told>)> {
     (group_and_site(&group.name).0 == ALL_SERVICES).then_some(())?;
     let namespace = group.namespace.clone();
@@ -65,7 +65,7 @@ fn marker(group: &ObjectKey) -> Option<(ObjectKey, Arc<Told>)> {
 /// What was told last.
 #[derive(Default)]
 struct Views {
-    /// It was told once: also that there is none is news.
+    /// It was sent once: an empty group must be sent, too.
     told: bool,
     members: Option<Members>,
     entries: BTreeMap<Name, (Arc<Entry>, Option<Arc<Told>>)>,

@@ -59,7 +59,7 @@ pub(super) struct Entry {
     pub(super) slices: Vec<Arc<DynamicObject>>,
 }
 
-/// A watch that goes on as long as somebody holds it.
+/// A watch that runs as long as a task holds it.
 pub(super) struct ServiceWatch {
     /// The round of readings in which it was started.
     round: u64,
@@ -84,7 +84,7 @@ impl Drop for ServiceWatch {
 pub(super) struct ServiceWatches(HashMap<Name, Weak<ServiceWatch>>);
 
 impl ServiceWatches {
-    /// The watch for a group, begun in this round or later: what it says is no older than that.
+    /// The watch for a group, started in this round or later: its answers are no older than that.
     pub(super) fn get(&mut self, client: &Client, key: &ObjectKey, round: u64) -> Arc<ServiceWatch> {
         self.0.retain(|_, watch| watch.strong_count() > 0);
         let name = (key.namespace.clone(), group_and_site(&key.name).0.to_owned());
@@ -268,7 +268,7 @@ struct Slice(Arc<DynamicObject>);
 
 impl Seen for Slice {
     fn of(mut slice: DynamicObject) -> Self {
-        // Nobody here reads these.
+        // The bridge reads neither of these.
         (slice.metadata.managed_fields, slice.metadata.annotations) = (None, None);
         Self(Arc::new(slice))
     }
@@ -300,8 +300,8 @@ impl<T: Seen> Kept<T> {
         self.used.get(namespace).copied().unwrap_or_default()
     }
 
-    /// Keeps a new state, if there is room, and returns the Service of the old one. What has none may come again when it
-    /// changes, or all are listed.
+    /// Stores a new state, if there is room, and returns the Service of the old one. An object without room is tried
+    /// again when it changes, or when all are listed.
     fn put(&mut self, name: Name, object: T) -> Option<Name> {
         let old = self.remove(&name);
         let used = self.used(&name.0) + object.size();
@@ -338,7 +338,7 @@ struct All {
     services: Watched<Service>,
     slices: Watched<Slice>,
     entries: BTreeMap<Name, Arc<Entry>>,
-    /// It was told once: also that there is none is news.
+    /// It was sent once: an empty group must be sent, too.
     told: bool,
 }
 

@@ -27,14 +27,15 @@ const APART: Duration = Duration::from_millis(250);
 const AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 /// Jobs of one page: each may have ten thousand nodes.
 const PAGE: u32 = 20;
-/// So often a list may be refused before it is believed: an API server that has just been started refuses what it will allow.
+/// Number of refusals after which a list counts as refused: an API server that has just started refuses requests that
+/// it will allow.
 const REFUSALS: u32 = 5;
 
 type Events = Pin<Box<dyn Stream<Item = (Kind, Result<Event<JobObject>, watcher::Error>)> + Send>>;
 
 /// Why a reading has come to its end.
 enum Over {
-    /// Somebody wants to know it anew.
+    /// A newer reading is requested.
     Stale,
     /// The API serves them no more.
     Gone,
@@ -96,10 +97,10 @@ fn change(shared: &Weak<Shared>, read: Option<u64>, change: impl FnOnce(&mut Ind
     }
 }
 
-/// Null where there is no such group.
+/// Returns the discovery of the group; null if the group does not exist.
 async fn discovery(requests: &Requests) -> kube::Result<Value> {
     match requests.get(&format!("/apis/{JOBS_API}")).await {
-        // By its code: there is no object of which it could speak.
+        // By its code alone: the message names no object.
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(Value::Null),
         resources => resources,
     }

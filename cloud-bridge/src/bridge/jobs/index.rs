@@ -33,7 +33,7 @@ struct Live {
 /// What the nodes of a job are told.
 #[derive(Default)]
 enum Telling {
-    /// Nobody has made it yet.
+    /// Not created yet.
     #[default]
     Unmade,
     Made(Box<Order>, Arc<Told>),
@@ -88,7 +88,7 @@ impl Index {
         self.enter(&uid, before);
     }
 
-    /// There is no such job any more.
+    /// Removes a job that was deleted.
     pub(super) fn remove(&mut self, uid: &str) {
         let before = self.orders(uid);
         if self.jobs.remove(uid).is_some() | self.ended.remove(uid).is_some() {

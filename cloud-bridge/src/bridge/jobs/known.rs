@@ -1,4 +1,5 @@
-//! What this bridge knows of all jobs, as of which reading; what nodes have said and nobody has written yet; who is to hear of changes.
+//! This bridge's knowledge of all jobs, with the round of the reading; the answers of nodes that are not written yet;
+//! and the subscribers to changes.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,14 +17,14 @@ use crate::bridge::informers::command::Command;
 use crate::bridge::slim::SlimNode;
 use crate::bridge::work_queue::Outcome;
 
-/// In this time a reading should be there that was asked for.
+/// Timeout for a requested reading.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// As the tasks of a bridge share it.
+/// Jobs as the tasks of a bridge share them.
 pub(in crate::bridge) struct Jobs {
     state: Mutex<State>,
     informers: mpsc::UnboundedSender<Command>,
-    /// The newest reading of all jobs that somebody wants.
+    /// The newest reading of all jobs that is requested.
     asked: watch::Sender<u64>,
     /// The newest complete one.
     read: watch::Sender<u64>,
@@ -37,18 +38,18 @@ struct State {
     index: Index,
     /// The newest complete reading, whether or not it is known what nodes are told.
     reading: u64,
-    /// By job and node.
+    /// Answers by job and node.
     said: HashMap<Box<str>, HashMap<Box<str>, Said>>,
 }
 
 /// What a job is to a node that speaks of it.
 enum Concern {
     UnderWay,
-    /// The job has ended, or the node has its verdict: nobody wants to know any more.
+    /// The job has ended, or the node has its verdict: the answer is no longer needed.
     Over,
     /// It has no part in the job, or has not been asked yet.
     NoOrder,
-    /// There is no such job.
+    /// The job does not exist.
     None,
 }
 
@@ -75,7 +76,7 @@ impl Jobs {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Everything is to be read again: the number of the reading that will have begun after this.
+    /// Requests that everything is read again; returns the number of a reading that begins after this call.
     pub(in crate::bridge) fn ask(&self) -> u64 {
         let mut ticket = 0;
         self.asked.send_modify(|asked| {

@@ -1,6 +1,7 @@
-//! Which of several bridges begins jobs and judges nodes that say nothing: who holds the Lease `sampan-system/jobs`. Orders each gives to
-//! its own nodes: nobody else knows for sure that they are there. The Lease spares the API work and is no lock: what is decided is
-//! written on the version that was read, so two that decide at the same time do no harm. Nobody holds it while there is no job.
+//! Leader election among several bridges: the holder of the Lease `sampan-system/jobs` begins jobs and judges silent
+//! nodes. Every bridge gives orders to its own nodes, since only that bridge knows that they are connected. The Lease
+//! saves requests and is not a lock: decisions are written on the version that was read, so two leaders at a time do no
+//! harm. Without jobs the Lease has no holder.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use crate::bridge::requests::{Patch, Requests, code};
 
 const LIST: &str = "/apis/coordination.k8s.io/v1/namespaces/sampan-system/leases";
 const NAME: &str = "jobs";
-/// Who does not renew it for so long holds it no more.
+/// Time after which an unrenewed Lease expires.
 const LIFE: Duration = Duration::from_secs(15);
 /// Between two looks.
 pub(super) const LOOK: Duration = Duration::from_secs(5);
@@ -36,7 +37,7 @@ impl Leader {
         lock(&self.until).is_some_and(|until| Instant::now() < until)
     }
 
-    /// Renews the Lease, or takes one that nobody holds.
+    /// Renews the Lease, or takes it if it has no holder.
     pub(super) async fn look(&self, requests: &Requests) -> kube::Result<()> {
         let now = Instant::now();
         let lease: Value = match requests.get(&format!("{LIST}/{NAME}")).await {

@@ -8,7 +8,7 @@
 //! | `view` | pure: jobs as they are written |
 //! | `order` | pure: from a job to what its nodes are told |
 //! | `status` | pure: a job's status, in words and within bounds |
-//! | `plan` | pure: what is to be done next |
+//! | `plan` | pure: the next step of a job |
 //! | `said` | pure: what of a node's answer is taken |
 //! | `index` | pure: which node is to hold which orders |
 //! | `known` | what this bridge knows of all jobs, and what waits to be written |
@@ -52,7 +52,7 @@ pub(super) use known::Jobs;
 pub(super) fn start(shared: &Arc<Shared>) {
     let mut bytes = [0; 8];
     let named = SystemRandom::new().fill(&mut bytes);
-    // Without randomness there is no TLS either: nobody will be connected.
+    // Without randomness TLS does not work either: no node will be connected.
     let id = format!("bridge-{}", if named.is_ok() { hex(&bytes) } else { std::process::id().to_string() });
     let weak = Arc::downgrade(shared);
     tokio::spawn(panics::keep("the watch of jobs", move || follow::follow(Weak::clone(&weak))));

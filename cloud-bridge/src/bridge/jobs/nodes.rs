@@ -28,7 +28,7 @@ pub(super) fn is_connected(shared: &Shared, node: &str) -> bool {
     }
     // It was here last, and is gone, perhaps not for long enough to be called silent.
     let last_here = here.is_some_and(|here| here.last_seen().is_some() && here.look().0 >= shared.elsewhere(node));
-    // A bridge that shares its nodes with nobody leaves no number on them: whoever has, is another.
+    // A bridge that runs alone leaves no number on its nodes: a number belongs to another bridge.
     let elsewhere = shared.settings.replicated || shared.elsewhere(node) > 0;
     elsewhere && !last_here && !shared.jobs.nodes.is_silent(node)
 }
@@ -50,7 +50,7 @@ struct Named {
     metadata: ObjectMeta,
 }
 
-/// The nodes that a job means; false for a name that is none of a bridge's.
+/// The nodes that a job targets; false for a name that is not a node of a bridge.
 pub(super) async fn resolve(shared: &Arc<Shared>, targets: &Targets<'_>) -> kube::Result<BTreeMap<String, bool>> {
     let selector = match targets {
         Targets::Names(names) => {
@@ -73,7 +73,7 @@ pub(super) async fn resolve(shared: &Arc<Shared>, targets: &Targets<'_>) -> kube
     }
 }
 
-/// For the query of a request.
+/// Escapes a text for the query of a request.
 fn escaped(text: &str) -> String {
     let byte = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),

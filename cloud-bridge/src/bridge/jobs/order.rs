@@ -33,10 +33,10 @@ impl Targets<'_> {
     }
 }
 
-/// Namespace and name of the Secret that it takes to pull its images.
+/// Namespace and name of the Secret with which it pulls its images.
 ///
 /// # Errors
-/// It is no name.
+/// The text is not a name.
 pub(super) fn secret(job: &Job) -> Result<Option<(&str, &str)>, String> {
     let Some(text) = job.spec["imageSecrets"].as_str().filter(|text| !text.is_empty() && job.kind == Kind::PrePull)
     else {

@@ -1,5 +1,5 @@
-//! What is to be done about a job next. Pure: from its status, its nodes and the time to the status that is to be written; a node
-//! whose part of it becomes InProgress is given its order by that.
+//! The next step of a job. Pure: computes the status to write from the present one, the job's nodes and the time. A
+//! node gets its order by becoming InProgress in that status.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,17 +23,17 @@ const NOT_BEGUN: &str = "not begun: too many nodes have failed";
 pub(super) struct Facts {
     /// There is a Node of this name, and a bridge speaks for it.
     pub(super) exists: bool,
-    /// At any bridge, as far as this one knows.
+    /// Connected to any bridge, as far as this one knows.
     pub(super) connected: bool,
-    /// At this bridge, beyond doubt: that alone can give it its order.
+    /// Certainly connected to this bridge: only this bridge can give it its order.
     pub(super) here: bool,
-    /// Nothing is to be begun there.
+    /// Nothing may be started there.
     pub(super) held: bool,
-    /// Of one under way: for how long nothing has changed, neither its connection nor what it says.
+    /// For a node in progress: how long its connection and its answer have been unchanged.
     pub(super) unchanged: Duration,
 }
 
-/// The first status of a job that means these nodes; false: there is no such node.
+/// The first status of a job that targets these nodes; false: the node does not exist.
 pub(super) fn begin(names: &BTreeMap<String, bool>) -> Status {
     if names.is_empty() {
         return Status::failed("it means no node that a bridge speaks for".to_owned());
@@ -48,13 +48,13 @@ pub(super) fn begin(names: &BTreeMap<String, bool>) -> Status {
     Status { phase: Some(JobPhase::Init), reason: String::new(), nodes: names.iter().map(entry).collect() }
 }
 
-/// Who decides, and when.
+/// The time of a decision and the role of this bridge.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms<'a> {
     pub(super) now: Timestamp,
     /// This bridge judges nodes that say nothing. Others give orders to their own nodes, too.
     pub(super) leads: bool,
-    /// Why nobody can be told anything.
+    /// The reason why no node can get an order.
     pub(super) blocked: Option<&'a str>,
 }
 
@@ -68,7 +68,8 @@ pub(super) fn plan(job: &Job, facts: impl Fn(&str) -> Facts, terms: Terms<'_>) -
     let limits = job.deadline().and_then(|deadline| Ok((deadline, job.tolerated(status.nodes.len())?)));
     let (deadline, tolerated) = match limits {
         Ok(limits) => limits,
-        // Nobody has begun: the first look says so. Later somebody has written nonsense; what is under way goes on.
+        // If no node has begun, the job fails at once. Otherwise a client has made the spec invalid later; what is in
+        // progress continues.
         Err(why) if status.nodes.iter().all(|entry| entry.phase == OrderPhase::Pending) => return Status::failed(why),
         Err(_) => (now, status.nodes.len()),
     };
@@ -145,7 +146,7 @@ fn judge(job: &Job, entry: &mut Entry, facts: Facts, late: bool, over: bool) {
     }
 }
 
-/// For people.
+/// Text for users.
 fn words(job: &Job, status: &Status, counts: Counts, (failed, tolerated): (usize, usize)) -> String {
     let with = |reason: &str| {
         status.nodes.iter().filter(|entry| entry.phase == OrderPhase::Pending && *entry.reason == *reason).count()

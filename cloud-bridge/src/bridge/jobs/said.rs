@@ -1,4 +1,5 @@
-//! What of a node's answer to its order is taken into the job's status. Pure: a node is believed about itself, within bounds.
+//! The part of a node's answer to its order that goes into the job's status. Pure: a node is trusted about itself,
+//! within bounds.
 
 use edge_protocol::message::{ActionStep, ImageStatus, OrderPhase, OrderStatus};
 use serde::Deserialize;

@@ -21,7 +21,7 @@ struct Secret {
     data: std::collections::BTreeMap<String, String>,
 }
 
-/// Why there is none.
+/// Reason why there is no Secret.
 #[derive(Clone, Debug)]
 pub(super) enum Problem {
     /// It may be another time.
@@ -43,7 +43,7 @@ pub(super) async fn read(requests: &Requests, job: &Job, is_master: bool) -> Res
         return Err(refused());
     }
     match requests.get::<Secret>(&format!("/api/v1/namespaces/{namespace}/secrets/{name}")).await {
-        // Whoever makes a job must not be told by it what else there is: no other Secret leaves by this.
+        // The author of a job must not learn what else exists: this exposes no other type of Secret.
         Ok(secret) if secret.kind != TYPE => Err(about(&format!("is not of type {TYPE}"))),
         Ok(secret) => {
             content(&secret).map(Some).ok_or_else(|| about(&format!("has no {KEY} of at most {LONGEST} bytes")))

@@ -1,12 +1,12 @@
-//! For how long nothing has changed with a node that is at work: neither what it says nor whether it is connected. Pure, and forgotten
-//! with the bridge: a node is waited for a little longer then, never less.
+//! How long a node that works on an order has been unchanged, in both its answer and its connection. Pure. Lost when
+//! the bridge restarts: the wait for a node is then a little longer, never shorter.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use super::status::{Entry, Status};
 
-/// Of the nodes of one job.
+/// Silence of the nodes of one job.
 #[derive(Debug, Default)]
 pub(super) struct Silence {
     nodes: HashMap<Box<str>, Seen>,
@@ -16,7 +16,7 @@ pub(super) struct Silence {
 struct Seen {
     entry: Entry,
     connected: bool,
-    /// By any clock that does not go back.
+    /// Any monotonic clock.
     since: Duration,
 }
 
@@ -27,7 +27,7 @@ impl Silence {
         for entry in status.nodes.iter().filter(|entry| entry.is_under_way()) {
             let connected = connected(&entry.node_name);
             let seen = before.remove(&entry.node_name).filter(|seen| {
-                // That it is called silent is no word of the node.
+                // A node called silent has not changed its answer by that.
                 seen.connected == connected && (seen.entry == *entry || !connected)
             });
             let seen = seen.unwrap_or_else(|| Seen { entry: entry.clone(), connected, since: now });

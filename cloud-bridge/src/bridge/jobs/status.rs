@@ -6,8 +6,8 @@ use edge_protocol::message::{ActionStep, ImageStatus, OrderPhase};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Bytes of a job's nodes as JSON. An API server keeps objects up to 1.5 MB; the spec, which may name all nodes, is no part of
-/// this.
+/// Maximum size of a job's nodes as JSON, in bytes. An API server keeps objects up to 1.5 MB; the spec, which may name
+/// all nodes, is not included here.
 const MOST: usize = 900_000;
 /// Bytes of all nodes that have nothing but a name and a phase: what is left is for those under way and those that failed.
 const MOST_NAMES: usize = 700_000;
@@ -22,13 +22,13 @@ pub(super) const DELETED: &str = "the node was deleted";
 /// How far a job is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum JobPhase {
-    /// Nothing has begun, or nobody has looked at it.
+    /// Nothing has begun, or no bridge has seen it.
     #[default]
     Init,
     InProgress,
     Completed,
     Failure,
-    /// Somebody else's.
+    /// A phase of another version.
     #[serde(other)]
     Unknown,
 }
@@ -61,12 +61,12 @@ impl Entry {
         matches!(self.phase, OrderPhase::InProgress | OrderPhase::Unknown)
     }
 
-    /// It tried and failed, or cannot: not one that nobody could ask.
+    /// It tried and failed, or cannot; not if it could not be asked.
     pub(super) fn has_failed(&self) -> bool {
         self.phase == OrderPhase::Failure && !self.reason.ends_with(UNTIL) && *self.reason != *DELETED
     }
 
-    /// It waits for somebody to say yes.
+    /// It waits for a user's confirmation.
     pub(super) fn waits_for_confirmation(&self) -> bool {
         self.action_flow.last().is_some_and(|step| step.action == "WaitingConfirmation" && !step.status)
     }
@@ -88,14 +88,14 @@ pub(super) struct Counts {
     pub(super) in_progress: usize,
     pub(super) successful: usize,
     pub(super) failure: usize,
-    /// At work when they fell silent.
+    /// Nodes that fell silent at work.
     pub(super) unknown: usize,
 }
 
 /// A job's status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Status {
-    /// None: nobody has looked at the job.
+    /// `None` before a bridge has seen the job.
     pub(super) phase: Option<JobPhase>,
     pub(super) reason: String,
     pub(super) nodes: Vec<Entry>,
@@ -110,7 +110,7 @@ struct Read {
 }
 
 impl Status {
-    /// None for nonsense.
+    /// `None` for a malformed status.
     pub(super) fn read(value: &Value) -> Option<Self> {
         if value.is_null() {
             return Some(Self::default());
@@ -160,8 +160,8 @@ impl Status {
         self.nodes.iter().map(Entry::size).sum()
     }
 
-    /// Leaves out what there is no room for: first how nodes came to succeed, then how others came to fail, then the progress of
-    /// those under way. Never who is how far.
+    /// Removes what does not fit: first how nodes succeeded, then how others failed, then the progress of those in
+    /// progress. The phase of each node always stays.
     pub(super) fn fit(&mut self) {
         self.fit_into(MOST);
     }

@@ -15,7 +15,7 @@ use super::status::Status;
 /// Group and version of all three.
 pub(super) const JOBS_API: &str = "operations.kubeedge.io/v1alpha2";
 
-/// What is to be done by nodes.
+/// Kinds of orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Kind {
     Upgrade,
@@ -61,7 +61,7 @@ const SIGNATURE: &str = "sampan.dev/signature.";
 /// On a Node: nothing is begun there. On a job: nothing more is begun.
 pub(super) const HOLD: &str = "sampan.dev/hold";
 
-/// For nodes that are offline, unless a job says otherwise.
+/// Maximum wait for offline nodes, unless a job says otherwise.
 const LONGEST: Duration = Duration::from_secs(7 * 86_400);
 /// KubeEdge's defaults.
 const TIMEOUT: u64 = 300;
@@ -114,7 +114,7 @@ pub(super) struct Job {
     pub(super) kind: Kind,
     pub(super) name: String,
     pub(super) uid: Box<str>,
-    /// As the API has it: what is written is written on this.
+    /// Version of the object in the API, on which the status is written.
     pub(super) version: String,
     pub(super) created: Timestamp,
     pub(super) annotations: BTreeMap<String, String>,
@@ -163,7 +163,7 @@ impl Job {
         Duration::from_secs(self.timeout_seconds())
     }
 
-    /// Failures of so many targets that are tolerated; an error for what is no share of them.
+    /// Number of failures that are tolerated with this many targets; an error if the text is not a fraction.
     pub(super) fn tolerated(&self, targets: usize) -> Result<usize, String> {
         let text = self.spec["failureTolerate"].as_str().filter(|text| !text.is_empty()).unwrap_or(TOLERATE);
         let millionths = millionths(text)
@@ -171,7 +171,7 @@ impl Job {
         Ok(targets.saturating_mul(millionths) / 1_000_000)
     }
 
-    /// Until when nodes that are offline are waited for; an error for what is no time.
+    /// The deadline for nodes that are offline; an error if the text is not a duration.
     pub(super) fn deadline(&self) -> Result<Timestamp, String> {
         let after = match self.annotations.get(DEADLINE) {
             None => LONGEST,
@@ -182,12 +182,12 @@ impl Job {
         Ok(self.created.saturating_add(after).unwrap_or(Timestamp::MAX))
     }
 
-    /// Somebody has said yes to this very job.
+    /// Whether a user has confirmed exactly this job.
     pub(super) fn is_confirmed(&self) -> bool {
         self.annotations.get(CONFIRM).is_some_and(|uid| **uid == *self.uid)
     }
 
-    /// Nothing more is to be begun.
+    /// Whether no further node may begin.
     pub(super) fn is_held(&self) -> bool {
         is_held(&self.annotations)
     }

@@ -1,5 +1,5 @@
-//! Jobs until they end: a task for each that has not. What nodes say of it is written into its status together with what is decided
-//! next, at most once a second.
+//! Runs jobs to their end: one task for each unfinished job. It writes the nodes' answers into the status together with
+//! the next decisions, at most once a second.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -31,7 +31,7 @@ const EACH: Duration = Duration::from_secs(1);
 const BYTES: usize = 256 << 10;
 /// Reasons of nodes that wait are brought up to date so often, if nothing else is written.
 const WORDS: Duration = Duration::from_secs(30);
-/// Times pass without anybody saying so.
+/// Interval of a check for deadlines, which no event announces.
 const LOOK: Duration = Duration::from_secs(5);
 /// After a write that failed, doubled up to the second figure.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(20));
@@ -120,7 +120,7 @@ async fn one(shared: Weak<Shared>, leader: Option<Arc<Leader>>, uid: Box<str>) {
 
 struct Work {
     uid: Box<str>,
-    /// None where no other bridge decides.
+    /// `None` if no other bridge decides.
     leader: Option<Arc<Leader>>,
     begun: Instant,
     silence: Silence,
@@ -166,7 +166,7 @@ impl Work {
                 let status = after.status.clone();
                 shared.jobs.change(None, |index| index.set(after));
                 answer(news, &Outcome::Written);
-                // By whoever has written it.
+                // Emitted by the bridge that has written the status.
                 events::tell(&requests, &job, &job.status, &status).await;
                 let bytes = Duration::from_millis(u64::try_from(status.size() * 1000 / BYTES).unwrap_or(u64::MAX));
                 Some(EACH.max(bytes))
@@ -189,7 +189,7 @@ impl Work {
         let mut pause = AGAIN.0.saturating_mul(1 << self.failures.min(10)).min(AGAIN.1);
         self.failures = self.failures.saturating_add(1);
         match code(error) {
-            // Somebody else has written it: another bridge, or a person.
+            // Another bridge or a user has written it.
             Some(409) => match requests.get::<JobObject>(&job.path()).await {
                 Ok(found) => match Job::of(job.kind, &found).filter(|found| found.uid == job.uid) {
                     Some(found) => {

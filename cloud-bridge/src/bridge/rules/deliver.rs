@@ -28,7 +28,7 @@ pub(in crate::bridge) enum Ended {
     Unwanted(&'static str),
 }
 
-/// Delivers. After `until` nobody wants it any more.
+/// Delivers the message. After `until` the sender has given up.
 pub(in crate::bridge) async fn deliver(
     shared: Arc<Shared>,
     node: String,

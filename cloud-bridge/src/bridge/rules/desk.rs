@@ -14,10 +14,10 @@ use crate::bridge::Bridge;
 use crate::bridge::node::{Asked, Command};
 use crate::bridge::shared::Shared;
 
-/// For a node to answer.
+/// Timeout for a node's answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Open as long as somebody holds it.
+/// Open as long as a task holds it.
 pub struct Desk {
     shared: Arc<Shared>,
     watch: Arc<RuleWatch>,

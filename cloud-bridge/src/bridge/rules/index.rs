@@ -67,7 +67,7 @@ pub struct Index {
     endpoints: BTreeMap<Name, Endpoint>,
     stale: bool,
     routes: HashMap<Box<str>, Arc<Route>>,
-    /// By namespace, longest path first.
+    /// Routes by namespace, longest path first.
     paths: HashMap<String, Vec<Arc<Route>>>,
     of_node: BTreeMap<Box<str>, Vec<Arc<Route>>>,
     problems: Vec<Problem>,
@@ -184,7 +184,7 @@ impl Index {
     }
 }
 
-/// As it is followed.
+/// The index as [`followed`] feeds it.
 impl followed::Index for Index {
     type One = Rule;
     type Other = Endpoint;
@@ -254,7 +254,7 @@ fn is_parameter(segment: &str) -> bool {
     segment.starts_with('{') && segment.ends_with('}')
 }
 
-/// The same for paths that match the same.
+/// Returns the same text for paths that match the same.
 fn shape(path: &str) -> String {
     let segments: Vec<&str> = path.split('/').map(|one| if is_parameter(one) { "{}" } else { one }).collect();
     segments.join("/")

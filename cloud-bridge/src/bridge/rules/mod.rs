@@ -5,12 +5,12 @@
 //! |---|---|
 //! | `view` | pure: rules and their ends as they are written |
 //! | `index` | pure: which of them work, what each does, and which node is told of which |
-//! | `watch` | the one watch for all, while somebody wants to know |
+//! | `watch` | the one watch for all, while a task needs it |
 //! | `post` | one HTTP request to a target |
 //! | `deliver` | one message of a node, until its target has it |
 //! | `respond` | one request of a program on a node |
 //! | `desk` | what the listener for rules asks of this bridge |
-//! | `tally` | pure: what is counted of each rule, and what of that is to be written |
+//! | `tally` | pure: counters of each rule, and which of them to write |
 //! | `write` | writes it |
 //!
 //! Knows no socket of a node and no certificate.

@@ -1,5 +1,5 @@
-//! One HTTP request to the target of a rule: certificates are verified, and redirects are not followed. Of the answer to a message
-//! little more than its code is of interest. A slow target keeps nobody but those who want the same one.
+//! One HTTP request to the target of a rule: certificates are verified, and redirects are not followed. Of the answer
+//! to a message little more than its code is used. A slow target delays only requests to the same target.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 use crate::pki::clock;
 
-/// For an answer, with everything that comes before it.
+/// Timeout for an answer, including everything before it.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Requests to one host and port at a time.
 const AT_ONCE: usize = 64;

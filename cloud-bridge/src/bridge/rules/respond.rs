@@ -10,7 +10,7 @@ use super::index::{Route, Source, Target};
 use super::write::now;
 use crate::bridge::shared::Shared;
 
-/// For rules to be read by a bridge that has just begun.
+/// Timeout for a bridge that has just started to read the rules.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(200);

@@ -1,4 +1,4 @@
-//! What is counted of each rule, and what of that is to be written into its status. Pure.
+//! Counters of each rule, and which of them to write into its status. Pure.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -10,7 +10,7 @@ use crate::bridge::devices::Name;
 const ERRORS: usize = 10;
 const LONGEST: usize = 512;
 
-/// Of one rule since it was last written.
+/// Counters of one rule since they were last written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) uid: Box<str>,
@@ -20,7 +20,7 @@ pub(super) struct Counts {
     errors: VecDeque<String>,
 }
 
-/// Of all rules.
+/// Counters of all rules.
 #[derive(Default)]
 pub(in crate::bridge) struct Tally {
     counts: BTreeMap<Name, Counts>,
@@ -61,7 +61,7 @@ impl Tally {
         counts
     }
 
-    /// What is to be written, which is not counted any more.
+    /// Takes the counters to write and resets them.
     pub(super) fn take(&mut self) -> BTreeMap<Name, Counts> {
         std::mem::take(&mut self.counts)
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kube::api::DynamicObject;
 use serde_json::Value;
 
-/// Annotation of a rule: 0 to 9, of which messages go last where there is no room.
+/// Annotation of a rule: its priority, 0 to 9. Messages with a high priority are dropped last when there is no room.
 const PRIORITY: &str = "sampan.dev/priority";
 
 /// Fields of a resource of either end.
@@ -26,12 +26,12 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// As the API has it; none for what is no rule.
+    /// Parses an object of the API; `None` if it is not a rule.
     pub fn read(object: Value) -> Option<Self> {
         Self::of(&serde_json::from_value(object).ok()?)
     }
 
-    /// None for one without a uid, and for one that is being deleted.
+    /// `None` for an object without a uid, or that is being deleted.
     pub(super) fn of(object: &DynamicObject) -> Option<Self> {
         let spec = &object.data["spec"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -73,7 +73,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// As the API has it; none for what is no end.
+    /// Parses an object of the API; `None` if it is not a RuleEndpoint.
     pub fn read(object: Value) -> Option<Self> {
         Self::of(&serde_json::from_value(object).ok()?)
     }

@@ -16,7 +16,7 @@ use crate::bridge::followed::follow::{LOOK, Look, follow, has};
 use crate::bridge::followed::known::{Known, View, lock};
 use crate::bridge::followed::present::Rounds;
 
-/// Nobody has reason to ask sooner.
+/// No check is requested early.
 struct Looks;
 
 impl Look for Looks {
@@ -33,9 +33,9 @@ impl Look for Looks {
     }
 }
 
-/// A watch that goes on as long as somebody holds it.
+/// A watch that runs as long as a task holds it.
 pub(in crate::bridge) struct RuleWatch {
-    /// The newest round of readings that somebody wants; what is told may be no older.
+    /// The newest round of readings that a node needs; older answers are not sent.
     wanted: watch::Sender<u64>,
     known: Arc<Mutex<Known<Index>>>,
     tally: Arc<Mutex<Tally>>,

@@ -41,7 +41,7 @@ pub(super) async fn write(client: Client, known: Arc<Mutex<Known<Index>>>, tally
     }
 }
 
-/// For people.
+/// Present time as text.
 pub(super) fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

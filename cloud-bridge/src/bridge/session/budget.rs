@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-/// Of the time that passes, one in so many is this node's.
+/// A node may use one part in this many of the time.
 const SHARE: u32 = 4;
 /// What may be used at once: an honest node that comes back has a lot to say.
 const BURST: Duration = Duration::from_secs(2);

@@ -42,7 +42,7 @@ impl Stake {
         Self { pool: Arc::clone(pool), used: 0 }
     }
 
-    /// The reports of this node take so many bytes now.
+    /// Sets the size of this node's reports, in bytes.
     pub(super) fn set(&mut self, weight: usize) {
         let (before, now) = (self.used, weight.saturating_sub(OWN));
         self.used = now;

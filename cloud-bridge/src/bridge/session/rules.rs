@@ -21,7 +21,7 @@ const LONGEST: Duration = Duration::from_secs(7 * 86_400);
 
 #[derive(Default)]
 pub(super) struct Rules {
-    /// By uid of the rule; of the first one is under way.
+    /// Messages by uid of the rule; the first one of each is in progress.
     messages: HashMap<String, VecDeque<Waiting>>,
     calls: HashMap<u64, oneshot::Sender<CallResult>>,
 }
@@ -29,7 +29,7 @@ pub(super) struct Rules {
 struct Waiting {
     id: u64,
     until: Instant,
-    /// None for the one that is under way.
+    /// `None` for the one in progress.
     message: Option<RuleMessage>,
 }
 

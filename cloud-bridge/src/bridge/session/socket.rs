@@ -14,8 +14,8 @@ use futures::{SinkExt, StreamExt};
 /// longest for as long as the connection lasts, and there are thousands.
 const FRAGMENT: usize = 1 << 10;
 
-/// The two halves of a websocket. They share what is theirs, and are small: an `async fn` has room for its arguments twice,
-/// and a connection goes through some.
+/// The two halves of a websocket. They share their state and are small: an `async fn` reserves space for its arguments
+/// twice, and a connection passes through several.
 pub type Socket<S> = (WebSocketSender<S>, WebSocketReceiver<S>);
 
 /// What came.

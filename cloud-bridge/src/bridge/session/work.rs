@@ -44,7 +44,7 @@ pub(super) enum Done {
     Fenced,
     /// A large object may go.
     Large(OwnedSemaphorePermit),
-    /// Nothing is to be told to the node.
+    /// Sends nothing to the node.
     Quiet,
 }
 
@@ -147,7 +147,7 @@ impl Connection {
                         Err(error) => return Done::Report(attempt, Outcome::Retry(error.to_string())),
                     }
                 }
-                // It waits for many others to be written together: in nobody's way.
+                // It waits to be written together with many others, and blocks none of them.
                 if let Report::Order { job, status } = &attempt.report {
                     let outcome = jobs.report(&node, job, status).await;
                     return Done::Report(attempt, outcome);
@@ -236,7 +236,7 @@ impl Connection {
         self.work.push(ask.boxed());
     }
 
-    /// In the log alone: in the API the DeviceStatus says it.
+    /// Reported only in the log: in the API the DeviceStatus says it.
     fn tell_refusal(&mut self, DeviceRefusal { uid, reason }: &DeviceRefusal) {
         let words = printable(format_args!("of Device {uid}: {reason}")).to_string();
         match self.rejections.tell(uid, reason, self.now()) {

@@ -30,7 +30,7 @@ fn only_what_concerns_the_node_travels() {
     assert_eq!(bound.object.digest.digest.len(), 32);
 }
 
-/// Whoever may make mirrors could read everything otherwise.
+/// Otherwise a node that may create mirror pods could read everything.
 #[test]
 fn g27_what_a_mirror_names_is_not_followed() {
     let mut mirror = sample();

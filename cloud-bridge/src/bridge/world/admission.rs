@@ -1,5 +1,5 @@
-//! Who may be told of an object that several nodes use: each only after the API has agreed in its own name. It is watched
-//! in the name of one of them, and that one's right is no other's. Pure.
+//! Which nodes may get an object that several nodes use: each only after the API has agreed in that node's name. The
+//! object is watched in the name of one of them, whose right does not extend to the others. Pure.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ impl World {
                 }
                 _ => {}
             }
-            // Who reads for all should be somebody who may.
+            // The reader for all should be a node with the right to read.
             let reader = shared.reader.clone();
             let standing = shared.users.get(&reader).map(|user| user.standing);
             if standing.is_none_or(|standing| standing == Standing::Refused) {
@@ -104,14 +104,14 @@ impl World {
 }
 
 impl Shared {
-    /// Somebody else than the present reader reads from now on: one who may if there is one, else one who may perhaps.
+    /// Makes another node the reader: one that may read, else one that perhaps may.
     pub(super) fn read_by_another(&mut self, round: u64, key: &ObjectKey, effects: &mut Vec<Effect>) {
         let others = || self.users.iter().filter(|(node, _)| **node != self.reader);
         let with = |standing| others().find(|(_, user)| user.standing == standing);
         let next = with(Standing::Admitted).or_else(|| with(Standing::Asked)).or_else(|| others().next());
         if let Some((next, _)) = next {
             self.reader = next.clone();
-            // These the bridge reads in its own name, whoever wants to know.
+            // The bridge reads these in its own name, whichever node needs them.
             if [SERVICE_VIEWS, POLICY_VIEWS].contains(&key.kind.as_str()) {
                 return;
             }

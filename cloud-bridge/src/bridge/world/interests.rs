@@ -1,7 +1,8 @@
 //! Namespaces whose Services a node wants to be told of because its pods have asked for their names. Pure.
 //!
-//! Anybody who may read Services may be told, and every node may (K8s plugin/pkg/auth/authorizer/node). What a hostile node
-//! may not is to have the bridge watch whatever comes to its mind: it has few, and new ones only now and then.
+//! Any client that may read Services may get them, and every node may (K8s plugin/pkg/auth/authorizer/node). But a
+//! hostile node must not make the bridge watch arbitrary namespaces: it has few interests, and adds new ones at a
+//! limited rate.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use edge_protocol::version::MAX_INTERESTS;
 /// After so long one more namespace may be named that was not before.
 const ANOTHER_AFTER: Duration = Duration::from_secs(10);
 
-/// Of one node.
+/// Interests of one node.
 #[derive(Debug, Default)]
 pub(super) struct Interests {
     pub(super) names: BTreeSet<String>,

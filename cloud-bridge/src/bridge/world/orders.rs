@@ -13,12 +13,12 @@ pub(super) struct Orders {
     pub(super) told: u64,
     /// The round in which they were asked for last.
     asked: u64,
-    /// Of nodes that have some.
+    /// Orders of the nodes that have some.
     pub(super) of_node: HashMap<String, Group>,
 }
 
 impl Orders {
-    /// Whether they are no older than what a node holds that came in this round.
+    /// Whether they are no older than the state of a node that connected in this round.
     pub(super) fn are_of(&self, round: u64) -> bool {
         self.told >= round
     }
@@ -29,7 +29,8 @@ impl Orders {
         told.is_some_and(|told| told.digest.uid == uid)
     }
 
-    /// Whether they are to be read again for a node that takes some and came in this round: if they were not asked for since.
+    /// Whether to read them again for a node that takes orders and connected in this round: if they were not requested
+    /// since.
     pub(super) fn are_stale(&mut self, takes: bool, round: u64, present: u64) -> bool {
         let stale = takes && self.asked < round;
         if stale {

@@ -90,11 +90,11 @@ impl Node {
             name: site.to_string(),
         });
         let groups = self.interests.names.iter().flat_map(|namespace| {
-            // The API's own Service and the cluster's DNS are no part of their namespaces' groups.
+            // The API's own Service and the cluster's DNS are not in their namespaces' groups.
             let groups = self.groups(namespace, scope);
             groups.filter(move |group| group.namespace == *namespace)
         });
-        // Who has routes leads others to its neighbours' pods, also while it has none itself.
+        // A node with routes leads others to its neighbours' pods, even while it has none itself.
         let leads = scope != ServiceScope::Namespaces && self.site.is_some();
         let all = leads.then(|| self.groups("", scope)).into_iter().flatten();
         let own: BTreeSet<ObjectKey> = site.into_iter().chain(groups).chain(all).collect();

@@ -14,7 +14,7 @@ pub(super) struct Shared {
     pub(super) value: Value,
     /// Nodes whose pods name it.
     pub(super) users: BTreeMap<String, User>,
-    /// In whose name it is watched.
+    /// The node in whose name it is watched.
     pub(super) reader: String,
     /// The round in which its present watch was started.
     pub(super) started: u64,
@@ -79,7 +79,7 @@ impl World {
                         Some(now) if now.digest.uid == uid => {}
                         Some(_) => effects.push(Effect::Remove { node, key, uid }),
                         // What is made of a Service may come again while that lives on: its endpoints, or all of it when
-                        // somebody else no longer serves it.
+                        // another proxy no longer serves it.
                         None => effects.push(Effect::Withdraw { node, key, uid }),
                     }
                 }

@@ -7,11 +7,11 @@ use serde::Deserialize;
 
 use crate::bridge::BRIDGED_LABEL;
 
-/// Labels beyond so many bytes are not searched.
+/// Labels beyond this number of bytes are not searched.
 const LABELS: usize = 1024;
 /// No version or architecture is longer.
 const WORD: usize = 64;
-/// Whoever has it gets no jobs.
+/// Nodes with this annotation get no jobs.
 const HOLD: &str = "sampan.dev/hold";
 
 /// A node as read from the API.
@@ -115,7 +115,7 @@ fn own_version(kubelet: &str) -> &str {
     kubelet.split_once("-sampan-").map_or(kubelet, |(_, own)| own)
 }
 
-/// No more than so many bytes of it.
+/// Returns at most `most` bytes of the text.
 pub(in crate::page) fn cut(text: &str, most: usize) -> &str {
     text.get(..text.floor_char_boundary(most)).unwrap_or_default()
 }

@@ -41,7 +41,7 @@ pub(super) struct Board {
 #[derive(Debug, Default)]
 struct Shown {
     facts: Option<Facts>,
-    /// As this bridge knows it, if it does.
+    /// The link as this bridge knows it, if it does.
     link: Option<LinkView>,
     /// The look that showed it last.
     look: u64,
@@ -140,7 +140,7 @@ impl Board {
             Some(shown) => {
                 shown.look = look;
                 let before = shown.link.replace(link);
-                // What arrives on a connection is no change of it.
+                // Traffic on a connection is not a change of it.
                 let same = before.is_some_and(|old| (old.since, old.elsewhere) == (link.since, link.elsewhere));
                 if !same || (link.since.is_none() && before != Some(link)) {
                     self.touch(name, now);
@@ -182,7 +182,7 @@ impl Board {
         Some(self.text(changed.iter(), gone.iter().map(|name| &**name).collect(), now))
     }
 
-    /// Nobody looks: what has changed need not be told.
+    /// Discards the changes: no browser is watching.
     pub(super) fn skip(&mut self) {
         self.changed.clear();
         self.gone.clear();

@@ -13,7 +13,7 @@ pub(in crate::page) struct PodSeen<'a> {
     pub(in crate::page) restarts: u64,
 }
 
-/// Of one node.
+/// Pods of one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     /// That have not ended.

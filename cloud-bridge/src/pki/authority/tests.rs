@@ -108,7 +108,7 @@ fn g25_nothing_is_signed_by_a_clock_of_1970() {
     assert!(node.expires >= built + NODE_LIFE);
 }
 
-/// An authority that has ended: nodes and bridge go on, as its end is judged by nobody but kubectl.
+/// An expired authority: nodes and bridge go on, since only kubectl checks its end.
 #[test]
 fn g25_an_authority_that_has_ended_still_lets_nodes_in() {
     let mut authority = Authority::create("x").unwrap();

@@ -85,7 +85,7 @@ fn d01_the_first_report_makes_it_with_everything_in_it() {
     assert_eq!(object, expected);
 }
 
-/// With a subresource a new object has no status yet.
+/// If status is a subresource, a new object does not have a status yet.
 #[test]
 fn a_status_that_the_api_left_out_is_written_after_it() {
     let (device, first) = (device("u", &["a"]), report(1, vec![twin("a", "1", 5)]));
@@ -128,7 +128,7 @@ fn d04_nothing_older_replaces_what_is_there() {
     let fenced = Speaker { session: 9, ..SPEAKER };
     let late = report(99, vec![twin("a", "2", 2)]);
     assert_eq!(plan(Some(&object), &device, &late, fenced, false).0, Plan::Nothing);
-    // A node that has lost its memory begins anew, with a newer connection.
+    // A node that has lost its memory starts over, with a newer connection.
     let newer = Speaker { session: 11, ..SPEAKER };
     assert!(matches!(plan(Some(&object), &device, &old, newer, false).0, Plan::Patch { .. }));
 }
@@ -205,7 +205,7 @@ fn d03_nothing_of_an_earlier_device_is_shown() {
     let new = device("v", &["a", "b"]);
     let news = report(1, vec![twin("b", "new", 6)]);
     assert_eq!(plan(Some(&old), &new, &news, SPEAKER, false).0, Plan::Earlier);
-    // Deleted so that what it owns stays: nobody's.
+    // Deleted with its dependents orphaned: it has no owner.
     let mut orphan = old.clone();
     orphan.set_at(&["metadata", "ownerReferences"], json!([{"kind": "ConfigMap", "uid": "x"}]));
     let object = written(Some(&orphan), &new, &news);
@@ -225,7 +225,7 @@ fn a_clock_that_was_not_set_is_said() {
     assert_eq!(*metadata, json!({"timestamp": "5", "clock": "unsynchronized"}));
 }
 
-/// Whoever may write a DeviceStatus may write nonsense.
+/// A client with the right to write a DeviceStatus may write anything.
 #[test]
 fn d11_a_status_of_any_shape_is_no_end_of_anything() {
     let device = device("u", &["a"]);
@@ -254,7 +254,7 @@ enum Step {
     Read(usize),
     /// It writes on what it has read.
     Write(usize),
-    /// It is made anew, by a node that has lost its memory or not.
+    /// The connection is made again, by a node that has lost its memory or not.
     Connect(usize, bool),
     /// The Device is bound to this node from now on.
     Move(usize),
@@ -271,7 +271,8 @@ struct Writing {
 }
 
 proptest::proptest! {
-    /// Reports of a node are shown in their order, whoever reads and writes between, and however late a write is.
+    /// Reports of a node appear in their order, whatever other clients read and write between, and however late a write
+    /// is.
     #[test]
     fn d04_what_is_shown_is_monotone(steps in proptest::collection::vec(step(), 1..120)) {
         let device = device("u", &["a"]);
@@ -309,7 +310,7 @@ proptest::proptest! {
                     };
                     let at_version = |object: &Option<Value>| object.as_ref().map(|object| object["metadata"]["resourceVersion"].clone());
                     if at_version(&read) != at_version(&there) {
-                        // The API refuses it, and it is made anew from what is there now.
+                        // The API refuses it, and the patch is computed again from the present state.
                         connections[at].read = Some(there.clone());
                         continue;
                     }

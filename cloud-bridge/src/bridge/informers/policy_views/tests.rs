@@ -39,7 +39,7 @@ fn read(policies: Vec<DynamicObject>) -> Views {
     views
 }
 
-/// Nobody's pods are watched for policies that mean none.
+/// Without policies that select pods, no pods are watched.
 #[test]
 fn s11_pods_are_asked_for_while_a_policy_means_some() {
     let mut views = read(Vec::new());

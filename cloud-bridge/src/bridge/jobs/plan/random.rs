@@ -13,7 +13,7 @@ use super::super::view::tests::job;
 use super::super::view::{Job, Kind};
 use super::{Facts, Terms, begin, plan};
 
-/// Of one node, in steps of ten seconds.
+/// Life of one node, in steps of ten seconds.
 #[derive(Clone, Debug)]
 struct Life {
     exists: bool,

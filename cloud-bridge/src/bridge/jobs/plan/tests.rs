@@ -21,7 +21,7 @@ fn terms(seconds: i64) -> Terms<'static> {
     Terms { now: at(seconds), leads: true, blocked: None }
 }
 
-/// Of nodes `0`, `1` and so on.
+/// A job for the nodes `0`, `1` and so on.
 fn begun(nodes: usize, concurrency: u32, tolerate: &str) -> Job {
     let mut job =
         job(Kind::Configure, json!({"concurrency": concurrency, "failureTolerate": tolerate, "timeoutSeconds": 100}));
@@ -176,7 +176,7 @@ fn nonsense_in_a_job_fails_it_before_anything_is_begun() {
         assert_eq!(step(&mut job, |_| WELL, 0), Some(JobPhase::Failure));
         assert!(job.status.reason.contains("lots") || job.status.reason.contains("soon"), "{}", job.status.reason);
     }
-    // Somebody has changed it meanwhile: who is under way ends, and nothing more is begun.
+    // A client has changed it meanwhile: nodes in progress finish, and no other begins.
     let mut job = begun(2, 1, "0");
     step(&mut job, |_| WELL, 0);
     job.spec["failureTolerate"] = "lots".into();

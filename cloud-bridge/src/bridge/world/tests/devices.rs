@@ -13,7 +13,7 @@ fn d02_a_list_waits_for_the_devices_of_the_node() {
     assert_eq!(words(&world.seed("a", round, vec![pod("a", "p", &[])], None)), ["set a p uid-p"]);
     let device = |uid: &str| Group::from([(key("Device", "d"), Told::new(object("Device", "d", uid)))]);
     assert_eq!(words(&world.group_present(&device_views("a"), device("1"))), ["set a d 1", "listed a 1"]);
-    // Made anew under its name, moved away, and back.
+    // Deleted and created again under its name, moved away, and back.
     assert_eq!(words(&world.group_present(&device_views("a"), device("2"))), ["remove a d 1", "set a d 2"]);
     assert_eq!(words(&world.group_present(&device_views("a"), Group::new())), ["withdraw a d 2"]);
     assert_eq!(words(&world.group_present(&device_views("a"), device("2"))), ["set a d 2"]);

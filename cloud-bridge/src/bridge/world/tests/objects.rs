@@ -136,8 +136,8 @@ fn g27_the_right_of_one_node_is_no_other_ones() {
     assert_eq!(words(&world.admitted("evil", &secret)), ["set evil m m3", "listed evil 2"]);
 }
 
-/// Who comes first reads for all: one whom the API refuses keeps it from nobody, and has it once the API has thought better
-/// of it: it refuses a node until it has heard of the node's pod.
+/// The first node reads for all. If the API refuses it, the others still get the object, and it gets the object once
+/// the API allows it: the API refuses a node until it has seen the node's pod.
 #[test]
 fn g27_a_refused_reader_keeps_nothing_from_others() {
     let map = key("ConfigMap", "m");
@@ -158,7 +158,7 @@ fn g27_a_refused_reader_keeps_nothing_from_others() {
     let effects = world.object_present(object("ConfigMap", "m", "m1"));
     assert_eq!(words(&effects), ["set a m m1", "set a p uid-p", "set evil q uid-q"]);
     assert!(world.not_admitted("evil", &map).0.is_empty());
-    // One that is refused although it reads for all gives way, and what is known stays.
+    // A refused reader is replaced, and the known object stays.
     let mut world = self::world(&["a", "b"]);
     world.pod_applied(pod("a", "p", &["m"]));
     world.object_present(object("ConfigMap", "m", "m1"));

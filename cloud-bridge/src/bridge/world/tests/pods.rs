@@ -165,7 +165,7 @@ fn g07_what_the_watch_tells_from_before_the_list_is_asked_for() {
     assert_eq!(words(&effects), ["remove a p uid-p", "listed a 1"]);
     assert_eq!(words(&world.pod_applied(at("p", 5))), [""; 0], "it is known to be gone");
 
-    // One that the watch has not told of before the list.
+    // A pod that the watch has not shown before the list.
     assert_eq!(words(&world.pod_applied(at("s", 7))), ["ask a s uid-s"]);
     assert_eq!(words(&world.pod_applied(at("s", 8))), [""; 0], "asked already");
     assert_eq!(words(&world.pod_found(at("s", 8))), ["set a s uid-s"], "the list lacked it by mistake");

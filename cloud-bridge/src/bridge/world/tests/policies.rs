@@ -24,7 +24,7 @@ fn policies_go_to_nodes_that_want_them_before_the_pods_that_they_are_for() {
     assert_eq!(told, ["withdraw a deny u1", "withdraw b deny u1"]);
     assert!(words(&world.pod_deleted("a", &key("Pod", "p"), "uid-p")).iter().all(|word| !word.starts_with("unwatch")));
     assert_eq!(words(&world.wants("b", Wants::default(), None)), ["unwatch all"]);
-    // A site has one group for all; a cluster has none, whatever nodes are told of Services.
+    // A site has one group for all; a cluster does not, whatever Services nodes get.
     assert_eq!(policy_views("ns", ServiceScope::Site).namespace, "");
     assert_eq!(policy_views("ns", ServiceScope::All).namespace, "ns");
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A ConfigMap of so many bytes, and some for its form.
+/// A ConfigMap with this many bytes of data.
 fn sized(name: &str, bytes: usize) -> Object {
     Object { body: json!({"data": {"k": "x".repeat(bytes)}}), ..object("ConfigMap", name, name) }
 }
@@ -12,7 +12,7 @@ fn large(name: &str) -> Object {
     sized(name, (1 << 20) - 100)
 }
 
-/// A node with pods that name one object of almost all room there is, and one of half the room, for which there is none.
+/// A node with pods that name one object of almost the whole limit, and one of half the limit, which does not fit.
 fn full() -> World {
     let mut world = world(&["a", "b"]);
     world.pod_applied(pod("a", "p", &["all"]));

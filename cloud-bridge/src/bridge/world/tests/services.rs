@@ -35,7 +35,7 @@ fn services_go_to_nodes_that_want_them_and_have_a_pod_beside_them() {
         |node: &str| [format!("withdraw {node} db u2"), format!("remove {node} web u1"), format!("set {node} web u3")];
     assert_eq!(told, [of("a"), of("b")].concat());
     assert!(world.group_present(&all, views(&[("web", "u3")])).is_empty());
-    // Nobody there any more, or nobody who wants to know.
+    // Without pods there, or without nodes that need it.
     let told = words(&world.pod_deleted("a", &key("Pod", "p"), "uid-p"));
     assert_eq!(told, ["remove a p uid-p", "withdraw a web u3"]);
     let told = words(&world.wants("b", Wants::default(), None));
