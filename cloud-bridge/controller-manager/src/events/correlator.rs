@@ -10,16 +10,16 @@ use jiff::Timestamp;
 
 use super::Event;
 
-/// So many different messages within the interval, each no further from the next, become one event.
+/// From this number of different messages on, each within the interval after the previous one, they become one event.
 const SIMILAR_MAX: usize = 10;
 const SIMILAR_INTERVAL: Duration = Duration::from_secs(600);
-/// A component may write so many events of one kind about an object, and one more after each refill.
+/// Number of events of one kind about an object that a component may write at once; each refill allows one more.
 const BURST: u32 = 25;
 const REFILL: Duration = Duration::from_secs(300);
 /// So much is remembered of each sort. Beyond it, what was not asked for longest is forgotten.
 const KNOWN_MAX: usize = 1024;
 
-/// An event as it is to be written.
+/// An event to write.
 #[derive(Debug, Clone)]
 pub(super) struct Observed {
     pub(super) event: Event,
@@ -60,7 +60,7 @@ struct Credit {
 }
 
 impl Correlator {
-    /// Takes in an event of this time; `now` is that of a clock that nobody sets. None if there were too many.
+    /// Handles an event of this time; `now` is from a monotonic clock. Returns `None` if there were too many.
     pub(super) fn correlate(&mut self, mut event: Event, time: Timestamp, now: Duration) -> Option<Observed> {
         let about = event.about.clone();
         let source =
@@ -85,7 +85,7 @@ impl Correlator {
             similar.messages.clear();
         }
         similar.last = now;
-        // The one that makes them many is not kept: there are never more than so many.
+        // The message that makes them too many is not kept, which bounds their number.
         let others = similar.messages.len() - usize::from(similar.messages.contains(&message));
         let many = others + 1 >= SIMILAR_MAX;
         if !many {
@@ -109,7 +109,7 @@ fn name(event: &Event, time: Timestamp) -> String {
     event_name(event.about.name.as_deref().unwrap_or_default(), &format!("{:x}", time.as_nanosecond()))
 }
 
-/// What was asked for of late, by hash.
+/// Recently used entries, by hash.
 #[derive(Debug)]
 struct Recent<T> {
     entries: HashMap<u64, (Duration, T)>,

@@ -70,7 +70,7 @@ struct Balancer {
     nodes: BTreeMap<String, Node>,
     /// What lists under way have named.
     listed: [BTreeSet<Key>; 3],
-    /// Lists that have ended: before all have, nobody can say what is not there.
+    /// Lists that have ended: until all have, what is missing is unknown.
     known: [bool; 3],
     dirty: BTreeSet<Key>,
     retry: Option<Instant>,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// Where a node, or what is for it, is.
 const SITE: &str = "sampan.dev/site";
-/// From where a node has connected, as the bridge has seen it.
+/// Address from which a node has connected, as the bridge sees it.
 const PEER_ADDRESS: &str = "sampan.dev/peer-address";
 /// A node that takes no traffic from outside (K8s core/v1, `LabelNodeExcludeBalancers`).
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
@@ -107,7 +107,7 @@ fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Resu
 }
 
 impl Service {
-    /// What it wants of the site's nodes alone: by annotation, else by label.
+    /// The site whose nodes it wants: from its annotation, else its label.
     pub(super) fn site(&self) -> Option<&str> {
         let annotation = self.metadata.annotations.as_ref().and_then(|all| all.get(SITE));
         annotation.or_else(|| self.metadata.labels.as_ref()?.get(SITE)).map(String::as_str)
@@ -121,7 +121,7 @@ impl Service {
 }
 
 impl Slice {
-    /// Whose it is.
+    /// The Service it belongs to.
     pub(super) fn service(&self) -> Option<(String, String)> {
         let name = self.metadata.labels.as_ref()?.get(SERVICE_NAME)?.clone();
         Some((self.metadata.namespace.clone().unwrap_or_default(), name))

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use super::object::{Node, Service, Slice};
 
-/// What its status is to name; `None` if that is nobody's business here, or is there already.
+/// The desired ingress of its status; `None` if another controller is responsible, or if it is up to date.
 pub(super) fn ingress<'a>(
     service: &Service,
     slices: impl Iterator<Item = &'a Slice>,

@@ -10,7 +10,7 @@ use super::object::Slice;
 pub(super) struct Slices {
     all: BTreeMap<Key, Slice>,
     of_service: BTreeMap<Key, BTreeSet<Key>>,
-    /// By node: Services, each with the slice that names the node.
+    /// Services by node, each with the slice that names the node.
     on_node: BTreeMap<String, BTreeSet<(Key, Key)>>,
 }
 

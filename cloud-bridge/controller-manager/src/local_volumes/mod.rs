@@ -34,15 +34,15 @@ const CLASS: &str = "sampan-local";
 const DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 /// A node that cannot be asked is asked again after this, doubled up to the second figure.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// So many volumes are deleted at once.
+/// Maximum number of volumes that are deleted at a time.
 const AT_ONCE: usize = 8;
 
 /// The way to the nodes.
 pub trait Nodes: Send + Sync {
-    /// Has a node delete a volume's folder with all that is in it; fine when there is none.
+    /// Makes a node delete a volume's folder with all its content; no error if it is missing.
     ///
     /// # Errors
-    /// It is not known to be gone, and why.
+    /// The deletion is not confirmed; the text says why.
     fn delete_volume<'a>(&'a self, node: &'a str, volume: &'a str) -> BoxFuture<'a, Result<(), String>>;
 }
 
@@ -173,7 +173,7 @@ impl Reclaimer {
     }
 }
 
-/// As the volume controller of a cluster tells it.
+/// The event, as the volume controller of a cluster emits it.
 fn failed(volume: &Released, why: String) -> events::Event {
     let about = ObjectReference {
         api_version: Some("v1".to_owned()),

@@ -1,11 +1,11 @@
-//! PersistentVolumes of the provisioner `sampan.dev/local`: a folder on the node where the first pod of the claim is. What
-//! they look like, and what is to be done about one whose claim has gone. Pure.
+//! PersistentVolumes of the provisioner `sampan.dev/local`: a folder on the node of the claim's first pod. Their form,
+//! and the handling of a volume whose claim is gone. Pure.
 
 use apimachinery::json::{items, text};
 use apimachinery::{meta, names};
 use serde_json::{Value, json};
 
-/// As a StorageClass names it.
+/// Name of the provisioner in a StorageClass.
 pub(crate) const PROVISIONER: &str = "sampan.dev/local";
 /// The folder of all of them. A node with another root takes it as below that.
 const FOLDER: &str = "/var/lib/edge-runtime/volumes/";
@@ -76,12 +76,12 @@ pub(crate) fn volume(order: &Order<'_>) -> Result<Value, String> {
     }))
 }
 
-/// A volume that nobody claims any more, and what is to be done about it.
+/// A volume that no claim uses any more, and how to handle it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Released {
     pub(super) name: String,
     pub(super) uid: String,
-    /// Where its data is to be deleted; `None` if that is to be kept.
+    /// Data to delete; `None` if it must be kept.
     pub(super) data: Option<Data>,
     /// Finalizers that are not ours.
     pub(super) finalizers: Vec<String>,
@@ -94,7 +94,7 @@ pub(super) struct Data {
     pub(super) folder: String,
 }
 
-/// What is to be done about a volume; `None` as long as somebody claims it, and of others' volumes.
+/// How to handle a volume; `None` while a claim uses it, and for volumes of other provisioners.
 pub(super) fn released(volume: &Value) -> Option<Released> {
     if text(&volume["metadata"]["annotations"], PROVISIONED_BY) != PROVISIONER {
         return None;
@@ -106,7 +106,7 @@ pub(super) fn released(volume: &Value) -> Option<Released> {
         _ => deleting,
     };
     let deletes = text(spec, "persistentVolumeReclaimPolicy") == "Delete";
-    // Who deletes a volume whose data is to be kept means the object.
+    // Deleting a volume whose data must be kept deletes only the object.
     if !unclaimed || !(deletes || deleting) {
         return None;
     }

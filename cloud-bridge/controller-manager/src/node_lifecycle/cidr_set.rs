@@ -63,9 +63,9 @@ const DIFFERENCE_MAX: u32 = 16;
 pub(super) struct CidrSet {
     range: Cidr,
     mask: u32,
-    /// Parts that nobody gets.
+    /// Parts that no node gets.
     reserved: Option<(u64, u64)>,
-    /// So many nodes have a part: two may say that they have the same.
+    /// Number of nodes that have each part: two may claim the same one.
     used: BTreeMap<u64, usize>,
     next: u64,
 }
@@ -84,7 +84,7 @@ impl CidrSet {
         Ok(Self { range, mask, reserved: None, used: BTreeMap::new(), next: 0 })
     }
 
-    /// Nobody gets a part that these addresses are in.
+    /// Reserves the parts that contain these addresses: no node gets them.
     pub(super) fn reserve(&mut self, other: Cidr) {
         self.reserved = self.parts(other);
     }
@@ -111,7 +111,7 @@ impl CidrSet {
         Some((index(other_first.max(first))?, index(other_last.min(last))?))
     }
 
-    /// A node has these addresses. Those that are not of this range are none of ours.
+    /// Records that a node has these addresses; ignores addresses outside this range.
     pub(super) fn occupy(&mut self, cidr: Cidr) {
         self.change(cidr, true);
     }
@@ -132,7 +132,7 @@ impl CidrSet {
         }
     }
 
-    /// The next part that nobody has; it is not taken yet.
+    /// The next free part; this does not occupy it.
     pub(super) fn next(&mut self) -> Option<Cidr> {
         let mut candidate = self.next;
         let mut looked_at = 0;

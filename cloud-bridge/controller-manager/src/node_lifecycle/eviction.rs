@@ -25,7 +25,7 @@ pub(super) struct Pod {
 /// All pods, and the nodes that are tainted against some of them.
 #[derive(Debug, Default)]
 pub(super) struct Evictions {
-    /// By node.
+    /// Taints by node.
     taints: HashMap<String, Vec<Value>>,
     pods: BTreeMap<ObjectKey, Pod>,
     on_node: HashMap<String, BTreeSet<ObjectKey>>,
@@ -226,7 +226,7 @@ mod tests {
         let stay = evictions.taints("n", Vec::new(), s(39));
         assert_eq!(stay, [(key("later"), "u".to_owned())]);
         assert_eq!((next(&mut evictions, 1000), evictions.deadline()), (None, None));
-        // Its time begins anew.
+        // Its time starts again.
         evictions.taints("n", vec![taint("a")], s(2000));
         assert_eq!(evictions.deadline(), Some(s(2030)));
     }

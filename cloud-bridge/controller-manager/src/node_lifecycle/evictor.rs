@@ -89,7 +89,7 @@ impl Evictors {
         let _ = self.news.send((name.to_owned(), taints));
     }
 
-    /// Panics as the task did, so that all begins anew together.
+    /// Propagates a panic of the task, so that everything restarts together.
     pub(super) async fn panicked(&mut self) {
         if let Some(Err(error)) = self.task.join_next().await
             && let Ok(panic) = error.try_into_panic()

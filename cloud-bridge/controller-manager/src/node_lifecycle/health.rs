@@ -1,7 +1,7 @@
 //! When each node last gave a sign of life. Pure; times are of a monotonic clock.
 //!
-//! As the node lifecycle controller does, it measures with its own clock from when it saw a Lease change, so that neither a
-//! wrong clock nor a restart takes a living node for dead.
+//! Like the node lifecycle controller, it measures with its own clock from the moment at which it saw a Lease change,
+//! so that neither a wrong clock nor a restart makes a live node look dead.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -30,8 +30,8 @@ struct NodeHealth {
     renewed: Option<Timestamp>,
     /// When the newest renewal was seen.
     seen: Duration,
-    /// Silence does not count before this: the node was there before us, had nobody to talk to while we were away, and
-    /// comes back when its wait is over.
+    /// Silence before this time does not count: the node could not report while this program was down, and reconnects
+    /// when its back-off is over.
     from: Duration,
     /// The API says something else than that nothing is known.
     believed: bool,

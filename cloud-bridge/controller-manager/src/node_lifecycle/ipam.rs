@@ -66,7 +66,8 @@ impl NodeIpam {
         }
     }
 
-    /// Subnets for a node that has none; none if a range is used up. They are taken once the node says that it has them.
+    /// Subnets for a node without one; `None` if a range is used up. They become occupied once the Node object names
+    /// them.
     pub(super) fn next(&mut self) -> Option<Vec<String>> {
         self.sets.iter_mut().map(|set| set.next().map(|cidr| cidr.to_string())).collect()
     }
@@ -116,7 +117,7 @@ mod tests {
             ("10.0.0.0/16", None, Some(25), None, vec!["10.0.0.0/25"]),
             ("fd00::/56", None, None, None, vec!["fd00::/64"]),
             ("fd00::/56,10.0.0.0/16", None, Some(20), Some(60), vec!["fd00::/60", "10.0.0.0/20"]),
-            // The addresses of Services are nobody's.
+            // The addresses of Services go to no node.
             ("10.96.0.0/12", None, None, None, vec!["10.97.0.0/24"]),
         ] {
             let mut ipam = made(ranges, any, ipv4, ipv6).unwrap();

@@ -118,7 +118,7 @@ struct Lifecycle<'a> {
     nodes: BTreeMap<String, SlimNode>,
     /// What a list that is under way has named.
     listed: Option<HashSet<String>>,
-    /// A list has ended. Before that nobody can say how many nodes are away.
+    /// A list has ended. Until then the number of absent nodes is unknown.
     known: bool,
     zones: Zones,
     /// No node of any zone is ready: none has a taint that evicts.
@@ -198,7 +198,7 @@ impl Lifecycle<'_> {
 
     fn put(&mut self, node: SlimNode) {
         let (ours, ready) = (node.has_label(self.label), node.ready());
-        // One that never said anything is nobody's yet.
+        // A node that never reported does not belong to another controller.
         if ours || ready.is_empty() {
             let now = self.now();
             self.health.node(node.name(), node.is_believed(), now);
@@ -293,7 +293,7 @@ impl Lifecycle<'_> {
         self.patch(name, patch).await;
     }
 
-    /// Gives a node subnets that has none.
+    /// Assigns subnets to a node without any.
     async fn write_subnets(&mut self, name: &str) {
         let Some(node) = self.nodes.get(name).filter(|_| self.known) else { return };
         if !node.spec.pod_cidrs.is_empty() || node.metadata.deletion_timestamp.is_some() {

@@ -61,7 +61,7 @@ impl SlimNode {
         zone.map_or("", String::as_str)
     }
 
-    /// What its condition `Ready` says; empty if there is none.
+    /// Status of its condition `Ready`; empty without one.
     pub(super) fn ready(&self) -> &str {
         self.status.conditions.iter().find(|one| one.kind == "Ready").map_or("", |one| &one.status)
     }

@@ -24,12 +24,12 @@ const CONDITIONS: [(&str, &str, &str); 6] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Evict {
     Yes,
-    /// Only in the place of one that it has: its turn has not come.
+    /// Only as a replacement of one that it has: its turn has not come.
     Held,
     No,
 }
 
-/// Whether the node is to have a taint that evicts and has none: it waits for its turn.
+/// Whether the node needs an evicting taint but does not have one: it waits for its turn.
 pub(super) fn is_to_be_evicted(node: &SlimNode) -> bool {
     ["False", "Unknown"].contains(&node.ready()) && !evicts_already(node)
 }
@@ -75,7 +75,7 @@ fn is(taint: &Value, key: &str, effect: &str) -> bool {
     text(taint, "key") == key && text(taint, "effect") == effect
 }
 
-/// It follows from the state of a node, whoever put it.
+/// Whether the taint follows from the state of a node, whoever set it.
 fn is_ours(taint: &Value) -> bool {
     let key = text(taint, "key");
     match text(taint, "effect") {

@@ -11,7 +11,7 @@ const NORMAL: Duration = Duration::from_secs(10);
 const SECONDARY: Duration = Duration::from_secs(100);
 /// A zone is disrupted when this share of its nodes is away, in percent: `--unhealthy-zone-threshold`.
 const UNHEALTHY: usize = 55;
-/// A disrupted zone of so many nodes has no evictions: `--large-cluster-size-threshold`.
+/// Up to this number of nodes a disrupted zone has no evictions: `--large-cluster-size-threshold`.
 const LARGE: usize = 50;
 
 /// What is known of one node.
@@ -39,7 +39,7 @@ impl Zone {
         self.ready == 0 && self.away > 0
     }
 
-    /// The time between two nodes; none if nobody is evicted.
+    /// The time between two nodes; `None` if no pod is evicted.
     fn interval(&self) -> Option<Duration> {
         let all = self.ready.saturating_add(self.away);
         // K8s `ComputeZoneState`. Of a zone that is away as a whole the rate is the normal one there, too.
@@ -133,7 +133,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// A zone with so many nodes that are ready and that are away and wait.
+    /// Adds a zone with this many ready nodes and this many absent ones that wait.
     fn add(zones: &mut Zones, zone: &str, ready: usize, away: usize) {
         for at in 0..ready + away {
             let name = format!("{zone}{at:04}");

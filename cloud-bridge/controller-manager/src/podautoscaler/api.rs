@@ -15,7 +15,7 @@ use edge_protocol::json::SetField;
 
 /// An API that does not answer is given up after this. Metrics of a node that is away take ten seconds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// How often a scale that somebody else wrote meanwhile is written anew (client-go `retry.DefaultRetry`).
+/// Maximum number of attempts to write a scale after conflicts (client-go `retry.DefaultRetry`).
 const WRITES: usize = 5;
 
 struct Failure {

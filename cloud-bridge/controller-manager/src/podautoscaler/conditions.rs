@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 pub(crate) const ABLE_TO_SCALE: &str = "AbleToScale";
 pub(crate) const SCALING_ACTIVE: &str = "ScalingActive";
 pub(crate) const SCALING_LIMITED: &str = "ScalingLimited";
-/// Of a Kubernetes that may scale to zero, which this does not.
+/// Condition of a Kubernetes that may scale to zero, which this controller does not.
 const SCALED_TO_ZERO: &str = "ScaledToZero";
 
 #[derive(Debug, Clone)]

@@ -1,4 +1,4 @@
-//! What is to be done about an autoscaler, from what was seen of its target (K8s horizontal.go `reconcileAutoscaler`).
+//! The decision about an autoscaler, from the observed state of its target (K8s horizontal.go `reconcileAutoscaler`).
 //! Decisions only.
 
 use std::time::Duration;
@@ -50,7 +50,7 @@ pub(crate) struct Rescale {
     pub(crate) reason: String,
 }
 
-/// What is to be done. The status and what is told are complete when it is known how scaling went, where it is to be.
+/// A decision. If it scales, status and events are complete only when the result of scaling is known.
 #[derive(Debug, Clone)]
 pub(crate) struct Decision {
     pub(crate) rescale: Option<Rescale>,
@@ -302,7 +302,7 @@ impl Decision {
         }
     }
 
-    /// The status as it is to be; `None` if it is so.
+    /// The desired status; `None` if it is up to date.
     pub(crate) fn status(
         &self,
         autoscaler: &HorizontalPodAutoscaler,
@@ -321,7 +321,7 @@ impl Decision {
     }
 }
 
-/// Of which autoscaler a decision is, in messages.
+/// Names the autoscaler of a decision, for messages.
 pub(crate) fn reference(autoscaler: &HorizontalPodAutoscaler) -> String {
     let object = serde_json::to_value(&autoscaler.metadata).unwrap_or_default();
     format!("{}/{}", text(&object, "namespace"), text(&object, "name"))

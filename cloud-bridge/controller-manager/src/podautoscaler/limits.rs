@@ -9,7 +9,7 @@ use super::conditions::{ABLE_TO_SCALE, Conditions, SCALING_LIMITED};
 use super::memory::{Dated, Memory};
 use super::replica_calculator::ceil;
 
-/// Without a behavior, at most so many times the replicas that there are, or this many.
+/// Maximum increase without a behavior: this multiple of the present replicas, or this number.
 const UP_FACTOR: i32 = 2;
 const UP_LEAST: i32 = 4;
 
@@ -40,7 +40,7 @@ pub(crate) struct Bounds {
     pub(crate) now: Duration,
 }
 
-/// How many replicas there are to be, when metrics ask for `desired`; the conditions say why.
+/// The desired number of replicas when metrics ask for `desired`; the conditions say why.
 pub(crate) fn normalize(
     desired: i32,
     bounds: Bounds,

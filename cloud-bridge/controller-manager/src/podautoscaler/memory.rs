@@ -22,7 +22,7 @@ pub(crate) type Dated = (i32, Duration);
 pub(crate) struct Memory {
     /// What metrics asked for, before anything limited it.
     pub(crate) recommendations: Vec<Dated>,
-    /// By how many replicas was scaled.
+    /// Recent increases, in replicas.
     pub(crate) ups: Vec<Dated>,
     pub(crate) downs: Vec<Dated>,
     /// Which pods its target had.

@@ -12,7 +12,7 @@ use apimachinery::quantity::Quantity;
 /// The use of a resource by a pod, or by one of its containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sample {
-    /// In thousandths.
+    /// Value in thousandths.
     pub(crate) value: i64,
     pub(crate) timestamp: Timestamp,
     /// What it is the use of: so long before the timestamp.

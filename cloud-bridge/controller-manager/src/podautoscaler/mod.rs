@@ -1,7 +1,7 @@
-//! HorizontalPodAutoscalers: looks at each of them every now and then, and scales its target by what its pods use (K8s
-//! pkg/controller/podautoscaler). It is no part of the controllers of workloads: it asks for metrics, which takes seconds
-//! where a node is away, and knows nothing between two looks but what it recommended. What is done is decided by functions
-//! of what was seen; this file reads, asks them and writes.
+//! HorizontalPodAutoscalers: evaluates each of them periodically and scales its target by the usage of its pods (K8s
+//! pkg/controller/podautoscaler). It is separate from the workload controllers because it asks for metrics, which takes
+//! seconds if a node is offline. Between two evaluations it keeps only its recommendations. Pure functions decide; this
+//! file reads, calls them and writes.
 
 mod api;
 mod conditions;
@@ -46,7 +46,7 @@ pub use options::Options;
 use seen::{Scale, Seen};
 
 const COMPONENT: &str = "horizontal-pod-autoscaler";
-/// So many autoscalers are looked at at once.
+/// Maximum number of autoscalers that are evaluated at a time.
 const AT_ONCE: usize = 8;
 
 /// What is known of an autoscaler.
@@ -247,7 +247,7 @@ fn writing(
             let write = api.replace_status(&key.name, &params, &new);
             match tokio::time::timeout(api::PATIENCE, write).await {
                 Ok(Ok(_)) => {}
-                // Somebody else was first; the next look says it again.
+                // Another client wrote first; the next evaluation writes again.
                 Ok(Err(error)) => log::info!("{COMPONENT}: status of {}/{}: {error}", key.namespace, key.name),
                 Err(_) => log::info!("{COMPONENT}: status of {}/{}: no answer", key.namespace, key.name),
             }

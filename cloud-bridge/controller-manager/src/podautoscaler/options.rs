@@ -1,4 +1,4 @@
-//! What the controller is told by whoever starts it, called as the flags of kube-controller-manager are
+//! Options of the controller, named like the flags of kube-controller-manager
 //! (pkg/controller/podautoscaler/config/v1alpha1/defaults.go).
 
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 /// How the controller works.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
-    /// From one look at an autoscaler to the next.
+    /// Interval between two evaluations of an autoscaler.
     pub sync_period: Duration,
     /// So long the highest recommendation counts, where a behavior says nothing else.
     pub downscale_stabilization: Duration,
-    /// A ratio of use to target that is no further from one than this changes nothing.
+    /// Tolerance: a ratio of usage to target within this distance from 1 changes nothing.
     pub tolerance: f64,
     /// So long after its start the use of CPU of a pod counts only while it is ready.
     pub cpu_initialization_period: Duration,

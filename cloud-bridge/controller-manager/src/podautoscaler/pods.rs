@@ -14,7 +14,7 @@ use apimachinery::quantity::Quantity;
 /// A pod as far as it is looked at.
 #[derive(Debug, Clone)]
 pub(crate) struct Pod {
-    /// As the API has it.
+    /// The object of the API.
     pub(crate) object: Value,
     pub(crate) start: Option<Timestamp>,
     /// The status of the condition `Ready`, and since when it is so.

@@ -1,5 +1,5 @@
-//! How many replicas a use asks for (K8s replica_calculator.go, metrics/utilization.go). Silence is taken for what changes
-//! least: nobody is scaled up or down because of a pod of which nothing is known. Decisions only.
+//! Number of replicas for a usage (K8s replica_calculator.go, metrics/utilization.go). A pod without metrics counts
+//! with the value that changes least: unknown usage never causes scaling up or down. Decisions only.
 
 use std::collections::BTreeMap;
 
@@ -25,9 +25,9 @@ impl Tolerances {
 /// What is wanted of the use of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// In percent of what pods ask for.
+    /// Percent of the pods' requests.
     Utilization(i32),
-    /// In thousandths, by pod.
+    /// Thousandths per pod.
     Average(i64),
 }
 
@@ -139,7 +139,7 @@ fn ratio(is: i64, wanted: i64) -> f64 {
     is as f64 / wanted as f64
 }
 
-/// So many pods times the ratio, rounded up.
+/// Number of pods times the ratio, rounded up.
 fn times(ratio: f64, pods: usize) -> i32 {
     ceil(ratio * pods as f64)
 }

@@ -24,10 +24,10 @@ pub(crate) struct Asked {
 /// Why it is not known what a metric asks for.
 #[derive(Debug, Clone)]
 pub(crate) struct Unknown {
-    /// Of the condition and of the event.
+    /// Reason of the condition and of the event.
     pub(crate) reason: &'static str,
     pub(crate) cause: String,
-    /// The same, with whose it is.
+    /// The cause, with the metric it belongs to.
     pub(crate) error: String,
 }
 
@@ -112,7 +112,7 @@ fn amount(resource: &str, millis: i64) -> Amount {
     Amount(Quantity::from_millis(millis).to_string())
 }
 
-/// With the largest binary unit of which it is a whole number.
+/// Formats a number with the largest binary unit of which it is a multiple.
 fn binary(mut number: i64) -> String {
     const UNITS: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     let mut unit = 0;
@@ -122,7 +122,7 @@ fn binary(mut number: i64) -> String {
     format!("{number}{}", UNITS.get(unit).unwrap_or(&""))
 }
 
-/// A metric that nobody serves here: there are neither custom nor external metrics.
+/// The error for a metric that is not served here: there are neither custom nor external metrics.
 fn unserved(metric: &MetricSpec, seen: &Seen) -> Unknown {
     const NO_CUSTOM: &str =
         "unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered";

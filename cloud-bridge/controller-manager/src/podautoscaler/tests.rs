@@ -50,7 +50,7 @@ fn used(name: &str, cpu: &str) -> Value {
 }
 
 impl Case {
-    /// As many pods as there are uses; those without one are silent.
+    /// One pod per entry; pods without a usage report no metrics.
     fn new(spec: Value, uses: &[Option<&str>]) -> Self {
         let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"});
         let mut whole = json!({"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 10,

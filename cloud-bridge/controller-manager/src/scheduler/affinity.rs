@@ -188,8 +188,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Counts for `pod` what so many pods like `other` want, which are on a node with these labels, or no longer (`by` is less
-    /// than 0).
+    /// Adds for `pod` the terms of `by` pods like `other` on a node with these labels; a negative `by` removes them.
     pub(super) fn count_theirs(&mut self, pod: &Pod, other: &Pod, node: &Value, by: i64, namespaces: &Namespaces) {
         for term in other.affinity.apart.iter().filter(|term| term.matches(pod, namespaces)) {
             self.kept_off.add(&term.topology_key, node, by);
@@ -226,7 +225,7 @@ impl State {
         let terms = &pod.affinity.near;
         let counts: Option<Vec<i64>> = terms.iter().map(|term| self.near.at(&term.topology_key, node)).collect();
         let Some(counts) = counts else { return false };
-        // The first one of pods that want to be together has nobody to be near to.
+        // The first pod of a group that must be together has no other pod to be near to.
         counts.iter().all(|count| *count > 0)
             || self.near.is_empty() && terms.iter().all(|term| term.matches(pod, namespaces))
     }

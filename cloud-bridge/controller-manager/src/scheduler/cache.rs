@@ -38,7 +38,7 @@ pub(super) enum Screen {
 #[derive(Debug)]
 pub(super) struct Known {
     like: Arc<Pod>,
-    /// None: the next search has to count.
+    /// `None`: the next search has to count.
     pub(super) near: Option<State>,
     pub(super) screen: Screen,
 }

@@ -1,5 +1,5 @@
-//! The scheduler's picture of the cluster and its queue, and what is to be done next. Pure: objects and outcomes come in,
-//! decisions go out; times are of a monotonic clock.
+//! The scheduler's model of the cluster, its queue, and the next action. Pure: objects and outcomes come in, decisions
+//! go out; times are of a monotonic clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use apimachinery::pace::Pace;
 pub(super) enum Decision {
     /// Bind it to this node. The pod counts as placed from now on.
     Bind { waiting: Box<Waiting>, node: String },
-    /// Tell these claims, by name and uid, that their volumes are to be made on this node. The pod waits for them.
+    /// Writes into these claims, by name and uid, that their volumes must be made on this node. The pod waits for them.
     Select { pod: Arc<Pod>, node: String, claims: Vec<(String, String)> },
     /// Tell why it has no node: not said yet in these words, or room is made for it no more.
     Tell { failure: Failure, unnominated: bool },
@@ -37,7 +37,7 @@ pub(super) enum Decision {
 pub(super) struct Failure {
     pub(super) pod: Arc<Pod>,
     pub(super) message: String,
-    /// Since when its object says that it has none.
+    /// Time since which its object says that it has no node.
     pub(super) since: Option<String>,
 }
 
@@ -168,12 +168,12 @@ impl Cluster {
         self.queue.try_again(waiting, now);
     }
 
-    /// A claim was not told where its volume is to be made.
+    /// Handles a failed write of a claim's selected node.
     pub(super) fn selection_failed(&mut self, key: &PodKey) {
         self.queue.wake_one(key, Hint::Likely);
     }
 
-    /// A pod that was to go is still there: whoever was to get its place looks again.
+    /// Handles a failed deletion of a victim: the pod that was to get its place searches again.
     pub(super) fn preemption_failed(&mut self, key: &PodKey) {
         self.queue.nominate(key, "");
         self.stir();
@@ -276,13 +276,13 @@ fn hint(node: &Node, wishes: &Wishes) -> Hint {
 /// A node for a pod.
 struct Place {
     node: String,
-    /// The claims, by name and uid, that are to be told of it first.
+    /// The claims, by name and uid, to write first.
     claims: Vec<(String, String)>,
     /// Where the next search begins.
     next: Option<String>,
 }
 
-/// Why there is no node for a pod.
+/// Reason why there is no node for a pod.
 enum NoPlace {
     /// Its volume is being made. Kubernetes says nothing of this, either.
     Yet,
@@ -299,7 +299,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Finds a node for the pod, or says why there is none.
+    /// Finds a node for the pod, or the reason why none fits.
     async fn attempt(&self, pod: &Pod, own: &str, known: &mut Known, pace: &mut Pace) -> Result<Place, NoPlace> {
         let nodes = self.picture.nodes.len();
         if nodes == 0 {

@@ -1,4 +1,4 @@
-//! One pod and all nodes: which of them fit, which is best, or why there is none. Pure.
+//! One pod and all nodes: which of them fit, which is best, or why none fits. Pure.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -252,7 +252,7 @@ fn enough(nodes: usize) -> usize {
     LEAST.max(nodes.saturating_mul(percentage) / 100)
 }
 
-/// What kube-scheduler says of so many nodes (K8s pkg/scheduler/framework, `FitError`).
+/// kube-scheduler's message for this number of nodes (K8s pkg/scheduler/framework, `FitError`).
 pub(super) fn fit_error<'a>(nodes: usize, reasons: impl Iterator<Item = (&'a str, usize)>) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for (reason, count) in reasons {

@@ -1,5 +1,5 @@
-//! Pods that are on nodes, those together that no pod can tell apart and that say the same of others: what one pod wants of
-//! others is held against replicas of a controller once. Pure.
+//! Groups of equal pods on nodes: pods in a group have the same labels and the same terms about others, so that the
+//! terms of one pod are compared once with all replicas of a controller. Pure.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};

@@ -1,6 +1,6 @@
-//! A small scheduler: finds a node for each pod that has none, binds it, and says why when it cannot. What a node must
-//! offer, who is next and who has to go is decided in `cluster` and below it, pure; this file watches and has the decisions
-//! written, through the same API that any client uses.
+//! A small scheduler: finds a node for each unscheduled pod, binds it, and reports why if it cannot. The requirements,
+//! the order and preemption are decided in `cluster` and below it, pure; this file watches and writes the decisions,
+//! through the same API that any client uses.
 
 mod affinity;
 mod asleep;
@@ -204,7 +204,7 @@ impl Scheduler {
         }
     }
 
-    /// Does what is to be done for the pod that is next.
+    /// Handles the next pod.
     async fn act(&mut self) {
         match self.cluster.next(self.start.elapsed(), &mut Pace::default()).await {
             Some(Decision::Bind { waiting, node }) => {

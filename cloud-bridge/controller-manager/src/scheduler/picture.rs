@@ -20,7 +20,7 @@ pub(super) struct Picture {
     placed: BTreeMap<PodKey, (Arc<str>, Arc<Pod>)>,
     /// Those of them whose node is not known, by its name.
     strays: HashMap<String, BTreeSet<PodKey>>,
-    /// Those of them that say which pods are to be near them or apart, and those that do not.
+    /// Groups with affinity or anti-affinity terms about other pods, and groups without.
     affine: Kins,
     others: Kins,
     pub(super) namespaces: Namespaces,

@@ -107,7 +107,7 @@ impl Pod {
         volumes.map(|volume| text(&volume["persistentVolumeClaim"], "claimName")).filter(|name| !name.is_empty())
     }
 
-    /// When it started, for comparisons: one that has not comes last (K8s pkg/scheduler/util, `GetPodStartTime`).
+    /// Start time, for comparisons: a pod that has not started comes last (K8s pkg/scheduler/util, `GetPodStartTime`).
     pub(super) fn start(&self) -> &str {
         if self.started.is_empty() { "~" } else { &self.started }
     }

@@ -11,8 +11,8 @@ use super::picture::Picture;
 use super::pod::{Pod, PodKey};
 use apimachinery::pace::Pace;
 
-/// As many nodes are looked at until one is chosen that breaks no budget: so many or a tenth of all, whichever is more (K8s
-/// `minCandidateNodesAbsolute`, `minCandidateNodesPercentage`).
+/// Number of nodes that are examined before one is chosen that breaks no budget: this many or a tenth of all, whichever
+/// is more (K8s `minCandidateNodesAbsolute`, `minCandidateNodesPercentage`).
 const CANDIDATES_MIN: usize = 100;
 
 const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
@@ -24,7 +24,7 @@ const NO_HELP: &str = "Preemption is not helpful for scheduling";
 pub(super) struct Candidate {
     pub(super) node: String,
     pub(super) victims: Vec<Arc<Pod>>,
-    /// So many of them break a budget.
+    /// Number of victims that break a budget.
     violations: usize,
 }
 

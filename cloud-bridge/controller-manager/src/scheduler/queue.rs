@@ -44,7 +44,7 @@ pub(super) struct Waiting {
     pub(super) pod: Arc<Pod>,
     /// What was last said about why it has no node.
     pub(super) told: Option<String>,
-    /// Since when it is said that it has none.
+    /// Time since which its object says that it has no node.
     pub(super) since: Option<String>,
     /// See [`Wishes`].
     kept_off_by_pods: bool,
@@ -214,7 +214,7 @@ impl Queue {
         self.nominated.iter().filter_map(|key| self.pods.get(key))
     }
 
-    /// It is to be looked at now, whatever happened before.
+    /// Makes it ready now, whatever happened before.
     pub(super) fn get_ready(&mut self, key: &PodKey) {
         self.take_from_due(key);
         let Some(waiting) = self.pods.get(key) else { return };
@@ -229,7 +229,7 @@ impl Queue {
         }
     }
 
-    /// As [`Self::wake`], for one pod.
+    /// Same as [`Self::wake`], for one pod.
     pub(super) fn wake_one(&mut self, key: &PodKey, hint: Hint) {
         let Some(waiting) = self.pods.get(key) else { return };
         let to = match hint {
@@ -253,7 +253,7 @@ impl Queue {
         }
     }
 
-    /// There is no node for it now. `same`: for the same reasons as before.
+    /// Records that no node fits now. `same`: for the same reasons as before.
     pub(super) fn failed(&mut self, key: &PodKey, now: Duration, same: bool) -> Option<&mut Waiting> {
         self.take_from_due(key);
         let waiting = self.pods.get_mut(key)?;
@@ -276,7 +276,7 @@ impl Queue {
         }
     }
 
-    /// It waits for what somebody is about to tell of.
+    /// Makes it wait for an event that will come.
     pub(super) fn wait(&mut self, key: &PodKey, now: Duration) {
         self.take_from_due(key);
         if let Some(waiting) = self.pods.get_mut(key) {
@@ -309,7 +309,7 @@ impl Queue {
         next
     }
 
-    /// When the next one is to be looked at: zero if that is now.
+    /// Due time of the next pod: zero if one is ready now.
     pub(super) fn deadline(&self) -> Option<Duration> {
         if self.ready.is_empty() { self.due.first().map(|(at, _)| *at) } else { Some(Duration::ZERO) }
     }
@@ -373,7 +373,7 @@ mod tests {
             queue.failed(&key, Duration::from_secs(now), false);
             let flush = Some(Duration::from_secs(now) + FLUSH);
             assert_eq!(queue.deadline(), flush, "nothing has changed");
-            // News of the same pod, as its new condition is, is no change.
+            // An update of the same pod, such as its new condition, is not a change.
             queue.put(pod("a", 0));
             queue.wake(|_| Hint::No);
             assert_eq!(queue.deadline(), flush);

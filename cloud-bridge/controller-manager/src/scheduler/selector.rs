@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use apimachinery::json::{entries, items};
 use apimachinery::selector::selects;
 
-/// As [`selects`], but no selector selects nothing.
+/// Same as [`selects`], but a null selector selects nothing.
 pub(super) fn selects_some(selector: &Value, labels: &Value) -> bool {
     !selector.is_null() && selects(selector, labels)
 }

@@ -36,7 +36,7 @@ impl Constraint {
         !other.deleting && self.selects(namespace, other)
     }
 
-    /// As [`Self::counts`], also of a pod on its way out.
+    /// Same as [`Self::counts`], but includes terminating pods.
     pub(super) fn selects(&self, namespace: &str, other: &Pod) -> bool {
         if other.key.0 != namespace {
             return false;
@@ -47,7 +47,7 @@ impl Constraint {
         }
     }
 
-    /// Whether the node is one of those that the pods are to be spread over.
+    /// Whether the pods must be spread over this node, too.
     fn includes(&self, pod: &Pod, node: &Node) -> bool {
         (!self.honor_affinity || node.is_selected(&pod.spec)) && (!self.honor_taints || !node.is_tainted(&pod.spec))
     }
@@ -57,7 +57,7 @@ impl Constraint {
 #[derive(Debug, Default)]
 struct Domains<'a> {
     counts: HashMap<&'a str, i64>,
-    /// How many domains have each number of pods: the least is at hand, whatever is tried.
+    /// Number of domains by their number of pods: the minimum is known during any trial.
     sizes: BTreeMap<i64, usize>,
 }
 

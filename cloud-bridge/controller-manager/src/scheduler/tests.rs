@@ -1,4 +1,4 @@
-//! Placing pods: which node, who goes, and the words when there is none.
+//! Placing pods: the chosen node, the victims, and the messages when no node fits.
 
 mod near;
 mod preemption;
@@ -182,7 +182,7 @@ fn reasons_are_counted() {
     site.node("d", json!({"/status/conditions": []}));
     let text = "0/4 nodes are available: 1 Insufficient cpu, 1 Too many pods, 1 node(s) were unschedulable, \
                 2 node(s) had untolerated taint(s).";
-    // Of 100m nobody can make room for a whole core.
+    // On a node with 100m no preemption makes room for a whole core.
     assert_eq!(site.places("p", cpu("1")), Err(format!("{text} {}", in_vain(4, 0))));
 }
 
@@ -214,7 +214,7 @@ fn room_is_taken_and_given_back() {
     assert!(site.decide().is_empty());
     let text = "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports.";
     assert_eq!(site.places("q", spec), Err(format!("{text} {}", in_vain(1, 1))));
-    // A heartbeat is no change.
+    // A heartbeat does not count as a change.
     site.node("a", json!({}));
     assert!(site.cluster.deadline() > Some(site.now + Duration::from_secs(200)));
     site.object("p", json!({}), json!({"spec": {"nodeName": "a"}, "status": {"phase": "Succeeded"}}));
@@ -329,7 +329,7 @@ fn a_claim_that_waits_for_its_pod_is_told_the_node_and_the_pod_waits_for_the_vol
     site.cluster.picture.volumes.claim(key("data"), claim("b", json!({"phase": "Bound"})));
     site.cluster.stir();
     assert_eq!(site.only().unwrap(), "b");
-    // What nobody makes is not waited for.
+    // A volume without a provisioner is not waited for.
     class["provisioner"] = "kubernetes.io/no-provisioner".into();
     assert!(site.cluster.picture.volumes.class("local", &class), "it is no longer such a class");
 }

@@ -9,14 +9,14 @@ use super::fit::Node;
 use super::pod::PodKey;
 use apimachinery::json::{items, text};
 
-/// Says where the volume of a claim is to be made.
+/// Annotation of a claim: the node where its volume must be made.
 pub(super) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// What is known of them.
 #[derive(Debug, Default)]
 pub(super) struct Volumes {
     claims: HashMap<PodKey, Claim>,
-    /// The terms of each volume's node affinity; null when it is to be had everywhere.
+    /// Terms of each volume's node affinity; null if it is reachable from every node.
     volumes: HashMap<String, Value>,
     /// Classes that wait for a pod before a volume is made, and the terms of the nodes where they make some; null if
     /// everywhere.
@@ -26,10 +26,10 @@ pub(super) struct Volumes {
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Claim {
     pub(super) uid: String,
-    /// Its volume; empty while it has none.
+    /// Its volume; empty without one.
     volume: String,
     class: String,
-    /// The node where its volume is to be made; empty while nobody said.
+    /// The node where its volume must be made; empty until one is selected.
     selected: String,
 }
 
@@ -162,7 +162,7 @@ fn places(topologies: &[Value]) -> Value {
 }
 
 impl Node {
-    /// Whether volumes with these terms are to be had here.
+    /// Whether volumes with these terms are reachable from this node.
     pub(super) fn reaches(&self, required: &[&Value]) -> bool {
         required.iter().all(|one| items(one, "nodeSelectorTerms").iter().any(|term| self.matches_term(term)))
     }

@@ -60,14 +60,14 @@ impl Writer {
                 true
             }
             Err(error) => {
-                // Deleted or bound by somebody else meanwhile; the watch tells what is true.
+                // Deleted or bound by another client meanwhile; the watch shows the present state.
                 log::info!("scheduler: binding pod {namespace}/{name} to {node}: {error}");
                 false
             }
         }
     }
 
-    /// Tells claims of a pod where their volumes are to be made. True if all of them know.
+    /// Writes into claims of a pod where their volumes must be made. True if all writes succeeded.
     pub(super) async fn select(&self, pod: &Pod, node: &str, claims: &[(String, String)]) -> bool {
         let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), &pod.key.0);
         for (name, uid) in claims {

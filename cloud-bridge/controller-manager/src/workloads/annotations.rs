@@ -14,7 +14,7 @@ pub(super) const IGNORED_FAILURES: &str = "batch.kubernetes.io/job-index-ignored
 pub(super) const GENERATION: &str = "deprecated.daemonset.template.generation";
 /// On a CronJob whose schedule was changed: when, so that no time before that gets a Job.
 pub(super) const EDITED: &str = "sampan.dev/schedule-changed";
-/// On a DaemonSet, `true`: nodes of which nothing is known hold up no roll-out. Theirs comes when they are back.
+/// On a DaemonSet, `true`: silent nodes do not block a roll-out. Their pods are updated when the nodes are back.
 pub(super) const IGNORE_OFFLINE: &str = "sampan.dev/ignore-offline";
 
 pub(super) const OF_PODS: &[&str] = &[MIRROR, DELETION_COST, INDEX, FAILURES, IGNORED_FAILURES];

@@ -1,5 +1,5 @@
-//! Jobs and CronJobs as they are kept: without their templates, and with what this program saw of them by a clock that nobody
-//! sets.
+//! Jobs and CronJobs as stored here: without their templates, and with the times that this program saw by its monotonic
+//! clock.
 
 use std::ops::{Deref, DerefMut};
 

@@ -24,7 +24,7 @@ impl Fields {
         Self { texts, weight: fields_weight(spec) }
     }
 
-    /// The value of a field; null if there is none.
+    /// The value of a field; null if it is missing.
     pub(crate) fn get(&self, name: &str) -> Value {
         self.texts.get(name).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
     }
@@ -34,7 +34,7 @@ impl Fields {
         self.texts.keys().map(|name| (name.clone(), self.get(name))).collect()
     }
 
-    /// The same fields, with this one in the place of the one of its name.
+    /// Returns the same fields with this one replaced.
     pub(crate) fn with(&self, name: &str, value: &Value) -> Self {
         let mut fields = self.clone();
         fields.texts.insert(name.to_owned(), Arc::from(value.to_string()));
@@ -86,7 +86,7 @@ impl Body {
     /// The JSON of the object.
     ///
     /// # Errors
-    /// As `serde_json` has them for values: none is known.
+    /// Errors of `serde_json`: none is known for values.
     pub(crate) fn bytes(&self) -> Result<Vec<u8>, Error> {
         let Some(shared) = &self.shared else { return serde_json::to_vec(&*self.own) };
         let mut bytes = Vec::with_capacity(shared.fields.length().saturating_add(1024));

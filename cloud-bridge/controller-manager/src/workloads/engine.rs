@@ -1,5 +1,5 @@
-//! What is known and what is to be looked at, and the next step for it: all of the controllers but the doing. Pure; the
-//! simulation runs it against a model of the API.
+//! The known objects, the queue, and the next step for a key: everything about controllers except executing the steps.
+//! Pure; the simulation runs it against a model of the API.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::queue::{Queue, RETRY};
 use super::world::{Change, Kind, Task, Watched, World};
 use super::{cron_job, daemon_set, deployment, job, protection, provision, replica_set, stateful_set, wake};
 
-/// The longest that a key waits which is to be looked at again.
+/// Maximum delay of a key that must be processed again.
 const LOOK_AGAIN: Duration = Duration::from_secs(86_400);
 /// After a write without an answer the watch has so long to tell whether it was done: else it would be done twice.
 const UNANSWERED: Duration = Duration::from_secs(2);
@@ -27,7 +27,8 @@ const MORE_MAX: Duration = Duration::from_secs(1);
 /// The longest pause of one that comes to no end, so that it costs little.
 const RESTLESS_MAX: Duration = Duration::from_mins(1);
 
-/// A look that takes this long is followed by a rest of so many times its length, up to the last of these.
+/// A turn that takes at least this long is followed by a pause of this multiple of its length, at most the last of
+/// these.
 const LONG: Duration = Duration::from_millis(1);
 const REST: u32 = 4;
 const REST_MAX: Duration = Duration::from_secs(1);
@@ -36,12 +37,12 @@ const REST_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct Engine {
     pub(crate) world: World,
     queue: Queue<Task>,
-    /// How often pods of workloads failed of late.
+    /// Recent failures of workloads' pods.
     back_off: BackOff,
     pod_gc: PodGc,
     /// What custom controllers want, for budgets.
     scales: Scales,
-    /// Which endpoints were written of late.
+    /// Recent writes of endpoints.
     pace: Pace,
 }
 
@@ -59,8 +60,8 @@ impl Engine {
         self.wake(changes, now);
     }
 
-    /// Takes in what a write left: nobody has to wait for the watch to tell. Whether it changed anything; of what was read for
-    /// its template, whether there is one.
+    /// Stores the result of a write, so that the next step need not wait for the watch. Returns whether it changed
+    /// anything; for an object that was read for its template, whether it has one.
     pub(crate) fn written(&mut self, action: &Action, outcome: Outcome, now: Now) -> bool {
         self.back_off.written(action, now.passed);
         let mut changed = false;
@@ -99,7 +100,8 @@ impl Engine {
         }
     }
 
-    /// Whether all is known: nobody may act on half a picture, and a list that begins comes before what is written next.
+    /// Whether all objects are known: with incomplete knowledge no step is safe. A list that begins comes before the
+    /// next write.
     pub(crate) fn is_complete(&self) -> bool {
         self.world.is_complete()
     }
@@ -114,7 +116,7 @@ impl Engine {
         if self.world.is_complete() { self.queue.next(now.passed) } else { None }
     }
 
-    /// The controllers whose scale is to be read before this key is looked at.
+    /// The controllers whose scale must be read before this key is processed.
     pub(crate) fn unread(&self, task: &Task, now: Now) -> Vec<OwnerReference> {
         match task.0 {
             Kind::PodDisruptionBudget => disruption::unread(&self.world, &self.scales, &task.1, now),

@@ -17,7 +17,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// The template of an object that was read. None if it has none.
+    /// The template of an object that was read; `None` if it has no template.
     pub(crate) fn of(kind: Kind, object: &Value) -> Option<Self> {
         let template = match kind {
             Kind::ControllerRevision => &object["data"]["spec"]["template"],

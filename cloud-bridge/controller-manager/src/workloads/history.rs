@@ -38,9 +38,9 @@ pub(super) fn age(revision: &ControllerRevision) -> (i64, Option<Timestamp>, Opt
     (revision.revision, created, revision.metadata.name.as_deref())
 }
 
-/// The revisions of a set, by age, and how they are to be changed before they can be used.
+/// The revisions of a set, by age, and the changes that must be made before they can be used.
 pub(super) struct History<'a> {
-    /// Of the template as it is now: the one that counts is the last.
+    /// Revisions of the present template: the last one counts.
     pub(super) same: Vec<&'a ControllerRevision>,
     pub(super) others: Vec<&'a ControllerRevision>,
     pub(super) actions: Vec<Action>,

@@ -1,5 +1,5 @@
-//! The keys of objects by what controllers look for: whose they are, that they are nobody's, their labels, their node and the
-//! claims that they use. Pure.
+//! Index of objects by what controllers search for: their controller, orphans, their labels, their node and the claims
+//! that they use. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,17 +18,17 @@ type Label = (String, String, String);
 
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// By the uid of the controller.
+    /// Keys by the uid of the controller.
     owned: BTreeMap<String, Keys>,
     /// The uids of controllers by their names, as references give them: a name may have had several.
     uids: BTreeMap<ObjectKey, BTreeMap<String, usize>>,
     /// Those that have no controller, by namespace.
     orphans: BTreeMap<String, Keys>,
-    /// Of kinds of which there are many.
+    /// Keys by label, for kinds with many objects.
     labels: BTreeMap<Label, Keys>,
-    /// By node.
+    /// Keys by node.
     nodes: BTreeMap<String, Keys>,
-    /// By the claim that they use.
+    /// Keys by the claim that they use.
     users: BTreeMap<ObjectKey, Keys>,
 }
 
@@ -37,7 +37,7 @@ impl Index {
         self.owned.get(uid)
     }
 
-    /// The uids that controllers of this name have or had, as far as anything is still theirs.
+    /// The uids of present and former controllers of this name that still have objects.
     pub(super) fn uids_of(&self, controller: &ObjectKey) -> impl Iterator<Item = &str> {
         self.uids.get(controller).into_iter().flat_map(|uids| uids.keys().map(String::as_str))
     }
@@ -72,7 +72,7 @@ impl Index {
         self.orphans.get(namespace)
     }
 
-    /// The keys with the label that the fewest have of those that are wanted: none, if one of them nobody has.
+    /// The keys with the rarest of the wanted labels; `None` if no object has one of them.
     pub(super) fn rarest(&self, namespace: &str, wanted: &BTreeMap<String, String>) -> Option<&Keys> {
         let having =
             |(name, value): (&String, &String)| self.labels.get(&(namespace.to_owned(), name.clone(), value.clone()));

@@ -1,6 +1,6 @@
-//! The controllers of workloads: one task, one set of watches. A change wakes the keys that it concerns; for each key in
-//! turn its controller, a pure function of all that is known, says what is to be done next, until nothing is. All that
-//! lasts is in the API's objects, so that it may end and begin again between any two writes.
+//! The controllers of workloads: one task, one set of watches. A change enqueues the keys that it concerns; for each
+//! key in turn its controller, a pure function of the known objects, returns the next step, until there is none. All
+//! lasting state is in the API's objects, so the program may stop and start again between any two writes.
 //!
 //! Pod templates are not kept: a plan that makes something of one first reads the object once more ([`held`]).
 //!
@@ -137,7 +137,7 @@ impl Controllers {
             if pace.is_over() {
                 return;
             }
-            // What is at hand is at hand, also when the writes before have used up the step.
+            // Takes what is available, even if the writes before have used up the step.
             let Some(Some(event)) = coop::unconstrained(watched.next()).now_or_never() else { return };
             self.watched(event);
         }

@@ -7,13 +7,13 @@ use jiff::Timestamp;
 /// The time, twice: as it passes, and as it stands in objects.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Now {
-    /// Since a start that nobody knows.
+    /// Monotonic time since an arbitrary start.
     pub(crate) passed: Duration,
-    /// In whole seconds.
+    /// Wall clock, in whole seconds.
     pub(crate) clock: Timestamp,
 }
 
-/// Before 2024-01-01 a clock does not know the time, and a time that was told by it is none.
+/// A clock before 2024-01-01 is not set, and times by it are ignored.
 const CLOCK_FLOOR: i64 = 1_704_067_200;
 
 /// Since when something lasts: how old it was when this program first saw it, and when that was. A clock that is set later

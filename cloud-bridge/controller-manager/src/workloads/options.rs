@@ -3,7 +3,7 @@
 /// What can be chosen.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// So many pods that ended may stay before the oldest are removed; 0: all of them.
+    /// Maximum number of terminated pods to keep; the oldest of more are deleted. 0 keeps all.
     pub terminated_pod_gc_threshold: usize,
 }
 

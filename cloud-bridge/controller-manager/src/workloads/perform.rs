@@ -16,7 +16,7 @@ use crate::podautoscaler;
 
 /// An API that does not answer is given up after this, and asked again later.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// So many requests wait for answers at once.
+/// Maximum number of concurrent requests.
 const AT_ONCE: usize = 32;
 
 fn failure(error: &kube::Error) -> Failure {

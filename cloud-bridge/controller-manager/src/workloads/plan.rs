@@ -21,7 +21,7 @@ pub(crate) const WRITES: usize = 128;
 pub(crate) struct Plan {
     pub(crate) actions: Vec<Action>,
     pub(crate) order: Order,
-    /// To be asked again after this time, whatever happens.
+    /// Time after which to plan again, whatever happens.
     pub(crate) again: Option<Duration>,
     /// Events that say why, before anything is done.
     pub(crate) told: Vec<Told>,
@@ -52,13 +52,13 @@ impl Plan {
         Self { actions, order: Order::AllAtOnce, ..Self::default() }
     }
 
-    /// The same, and to be asked again after this time.
+    /// Returns the plan, which will be made again after this time.
     pub(crate) fn again(mut self, after: Option<Duration>) -> Self {
         self.again = after;
         self
     }
 
-    /// The same, and this is told once it is done.
+    /// Returns the plan, with events to emit once it is done.
     pub(crate) fn tell(mut self, told: Vec<Told>) -> Self {
         self.done = told;
         self
@@ -172,7 +172,8 @@ impl Teller {
 }
 
 impl Action {
-    /// What is told of it. That an object of its name is there is no failure: it was made before, or another's is looked at.
+    /// The event about the write. An object of its name that exists is not an error: it was created before, or belongs
+    /// to another owner and is handled as such.
     pub(crate) fn news(&self, result: &Result<Outcome, Failure>) -> Option<Told> {
         let (told, word) = match result {
             Ok(Outcome::Is(object)) => (&self.done, object["metadata"]["name"].as_str().unwrap_or(&self.key.name)),
@@ -261,7 +262,7 @@ impl Action {
 pub(crate) struct Check {
     pub(crate) kind: Kind,
     pub(crate) key: ObjectKey,
-    /// Of one that has to live; without it there is to be none of the name.
+    /// Uid that the object must have; `None` if no object of the name may exist.
     pub(crate) uid: Option<String>,
 }
 
@@ -299,13 +300,13 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The same, of this action.
+    /// Returns the failure, with the action it belongs to.
     pub(crate) fn of(mut self, action: &Action) -> Self {
         self.creates = matches!(action.write, Write::Create(_)).then(|| (action.kind, action.key.name.clone()));
         self
     }
 
-    /// Somebody else wrote first: what is known here is old.
+    /// A conflict: another client wrote first, and the local state is outdated.
     pub(crate) fn is_stale(&self) -> bool {
         self.code == 409
     }
@@ -336,7 +337,7 @@ pub(crate) fn difference(old: &Value, new: &Value) -> Option<Value> {
     for (name, value) in new {
         match old.get(name) {
             Some(before) => patch.extend(difference(before, value).map(|part| (name.clone(), part))),
-            // A list without entries is none: the API stores no such list, and the patch would be made again and again.
+            // Treats an empty list as absent: the API stores no such list, and the patch would be made again and again.
             None if value.as_array().is_some_and(Vec::is_empty) => {}
             None => drop(patch.insert(name.clone(), value.clone())),
         }

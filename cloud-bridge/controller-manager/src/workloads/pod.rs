@@ -19,7 +19,7 @@ pub(crate) struct Pod {
     pub(crate) spec: PodSpec,
     #[serde(default)]
     pub(crate) status: PodStatus,
-    /// When this program saw that it is ready, by a clock that nobody sets.
+    /// Monotonic time at which this program saw that it is ready.
     #[serde(skip)]
     ready_seen: Option<Duration>,
     /// When this program saw that it has ended or is to end, by the same clock.
@@ -156,7 +156,7 @@ fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Resu
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// The ports of a container that somebody may ask for by name.
+/// The named ports of a container.
 fn named_ports<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<NamedPort>, D::Error> {
     let ports: Vec<core::ContainerPort> = list(deserializer)?;
     let named = ports.into_iter().filter_map(|port| {
@@ -209,7 +209,7 @@ impl Pod {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// It has ended for good.
+    /// Whether it has terminated.
     pub(crate) fn is_terminal(&self) -> bool {
         matches!(self.phase(), "Succeeded" | "Failed")
     }

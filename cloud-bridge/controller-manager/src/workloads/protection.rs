@@ -39,7 +39,7 @@ pub(crate) fn of_claim(world: &World, key: &ObjectKey) -> Plan {
     Plan::one_by_one(vec![release(Kind::PersistentVolumeClaim, &claim.metadata, volume_claim::PROTECTION)])
 }
 
-/// Lets a volume go that nobody has.
+/// Removes the protection of an unbound volume.
 pub(crate) fn of_volume(world: &World, key: &ObjectKey) -> Plan {
     let volume = world.volumes.get(key).filter(|volume| volume.is_protected() && !volume.is_bound());
     let Some(volume) = volume else { return Plan::default() };

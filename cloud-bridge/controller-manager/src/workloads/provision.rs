@@ -1,6 +1,6 @@
-//! Claims for which somebody is to make a volume: the provisioner of their class is told by an annotation, as soon as it is
-//! known where a pod needs it (K8s pkg/controller/volume/persistentvolume `provisionClaim`); what is to come from
-//! `sampan.dev/local` is made here. Who binds them is not here. Decisions only.
+//! Claims that need a new volume: an annotation tells the provisioner of their class, as soon as it is known where a
+//! pod needs it (K8s pkg/controller/volume/persistentvolume `provisionClaim`); volumes of `sampan.dev/local` are
+//! created here. Binding is done elsewhere. Decisions only.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ const COMPONENT: &str = "persistentvolume-controller";
 const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 const OLD_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
 
-/// A volume that is there comes before one that is made: whoever binds has the first word.
+/// Delay that lets the binder use an existing volume before a new one is created.
 const AFTER_BINDING: Duration = Duration::from_millis(200);
 
-/// The claims that are to be looked at because of a change, and how long they wait.
+/// The claims to process after a change, and their delays.
 pub(crate) fn tasks(world: &World, change: &Change) -> Vec<(Task, Duration)> {
     let key = &change.seen.key;
     let waiting = |key: ObjectKey| {
@@ -46,7 +46,7 @@ pub(crate) fn tasks(world: &World, change: &Change) -> Vec<(Task, Duration)> {
     }
 }
 
-/// What is to be done next about a claim: tell the provisioner, or tell why nobody is told.
+/// The next step for a claim: notify the provisioner, or report why that is impossible.
 pub(crate) fn plan(world: &World, key: &ObjectKey, failure: Option<&Failure>) -> Plan {
     let Some(claim) = world.claims.get(key).filter(|claim| failure.is_none() && claim.waits()) else {
         return Plan::default();

@@ -1,5 +1,5 @@
-//! Which keys are to be looked at: each at most once, in the order in which they came; others after a time. Pure: it is told
-//! the time, as measured from a start that it does not know. After client-go's util/workqueue.
+//! Work queue of keys: each at most once, in order of arrival; others after a delay. Pure: the caller passes the
+//! monotonic time. After client-go's util/workqueue.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// What failed is tried again after this, then after twice as long each time (K8s `DefaultTypedControllerRateLimiter`).
 pub(crate) const RETRY: Duration = Duration::from_millis(5);
 const RETRY_MAX: Duration = Duration::from_secs(1000);
-/// So many keys rest before those are looked for that have rested.
+/// Number of paused keys above which expired pauses are removed.
 const HELD: usize = 1000;
 
 #[derive(Debug)]
@@ -15,10 +15,10 @@ pub(crate) struct Queue<K> {
     order: VecDeque<K>,
     waiting: BTreeSet<K>,
     due: BTreeSet<(Duration, K)>,
-    /// The same, by key: of two times the earlier one counts.
+    /// Due times by key: of two times the earlier one counts.
     times: BTreeMap<K, Duration>,
     failures: BTreeMap<K, u32>,
-    /// Keys that are not looked at before this, whoever asks.
+    /// Keys that are paused until this time, whatever enqueues them.
     held: BTreeMap<K, Duration>,
 }
 
@@ -90,9 +90,9 @@ impl<K: Ord + Clone> Queue<K> {
         self.add_at(now + wait, key);
     }
 
-    /// It is not looked at before this time, whoever asks.
+    /// Pauses a key until this time, whatever enqueues it.
     pub(crate) fn rest(&mut self, now: Duration, key: K, until: Duration) {
-        // Keys that nobody asked for again.
+        // Keys that were not enqueued again.
         if self.held.len() >= HELD {
             self.held.retain(|_, until| *until > now);
         }

@@ -116,7 +116,7 @@ impl Course {
         }
     }
 
-    /// So many keys are looked at.
+    /// Processes this many keys.
     pub(crate) fn turns(&mut self, count: usize) {
         self.hear(usize::MAX);
         for _ in 0..count {

@@ -33,7 +33,7 @@ pub(crate) trait Cached {
     /// It is seen at this time; `before` is the state of the same object before this one.
     fn seen(&mut self, _before: Option<&Self>, _now: Now) {}
 
-    /// Nobody has to look at anything because this state follows that one.
+    /// Whether the change from `_before` to this state concerns no controller.
     fn is_as(&self, _before: &Self) -> bool {
         false
     }
@@ -49,7 +49,7 @@ pub(crate) fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
     meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
 }
 
-/// The uid of an object; empty if it has none, which no stored object has.
+/// The uid of an object; empty without one, which no stored object lacks.
 pub(crate) fn uid(meta: &ObjectMeta) -> &str {
     meta.uid.as_deref().unwrap_or_default()
 }
@@ -65,7 +65,7 @@ pub(crate) struct Seen {
     pub(crate) key: ObjectKey,
     /// Its controllers, before and after.
     pub(crate) owners: Vec<OwnerReference>,
-    /// Its labels, if it has no controller now: somebody may want it.
+    /// Its labels, if it has no controller now: a controller may adopt it.
     pub(crate) orphan: Option<BTreeMap<String, String>>,
     /// Of a kind that is looked for by them: its labels before and now.
     pub(crate) labels: Vec<BTreeMap<String, String>>,
@@ -102,7 +102,7 @@ impl<T> Default for Store<T> {
 }
 
 impl<T: Cached> Store<T> {
-    /// Whether it holds all that there is: not before the first list has ended, nor while another one lasts.
+    /// Whether it holds all objects: not before the first list has ended, and not during another list.
     pub(crate) fn is_complete(&self) -> bool {
         self.complete && self.unlisted.is_none()
     }
@@ -149,7 +149,7 @@ impl<T: Cached> Store<T> {
         self.of(self.index.using(claim))
     }
 
-    /// The uids that controllers of this name have or had, as far as anything is still theirs.
+    /// The uids of present and former controllers of this name that still have objects.
     pub(crate) fn uids_of(&self, controller: &ObjectKey) -> impl Iterator<Item = &str> {
         self.index.uids_of(controller)
     }
@@ -165,7 +165,7 @@ impl<T: Cached> Store<T> {
             Some(wanted) => self.index.rarest(namespace, wanted),
             None => return Box::new(self.of(Some(orphans))),
         };
-        // The shorter list: a workload with thousands of pods is not looked through for the few that are nobody's.
+        // Uses the shorter list: a search for a few orphans must not scan a workload with thousands of pods.
         let Some(labelled) = labelled else { return Box::new(std::iter::empty()) };
         let keys = if labelled.len() < orphans.len() { labelled } else { orphans };
         Box::new(self.of(Some(keys)).filter(|one| controller_of(one.meta()).is_none()))
@@ -183,8 +183,8 @@ impl<T: Cached> Store<T> {
         }
     }
 
-    /// Takes in the state of an object that a watch saw or a write returned. None if it is known or older than that, or
-    /// changes nothing for anybody.
+    /// Stores the state of an object that a watch saw or a write returned. Returns `None` if it is known or older, or
+    /// concerns no controller.
     pub(crate) fn put(&mut self, mut object: T, now: Now) -> Option<Seen> {
         let meta = object.meta_mut();
         meta.managed_fields = None;

@@ -23,7 +23,7 @@ pub(crate) struct Template {
 }
 
 impl Template {
-    /// Reads the template of an object. None if it is none.
+    /// Reads the template of an object; `None` if it is malformed.
     pub(crate) fn read(owner: &Value, template: &Value) -> Option<Self> {
         let metadata: Option<ObjectMeta> = typed::read(&template["metadata"]).ok()?;
         let spec = Arc::new(Fields::of(template["spec"].as_object()?));

@@ -1,6 +1,6 @@
-//! Workloads and revisions as they are kept: without their templates. A template may have a megabyte of text, which is fifty as
-//! a tree, and most objects are looked at a thousand times before anything is made of theirs. What then is needed is read
-//! ([`super::held`]).
+//! Workloads and revisions as stored here: without their templates. A template may have a megabyte of text, which is
+//! fifty as a tree, and most objects are processed a thousand times before their template is used. It is read when
+//! needed ([`super::held`]).
 
 use std::ops::{Deref, DerefMut};
 
@@ -20,7 +20,7 @@ pub(super) const TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// An object whose template is known by its digest.
 pub(crate) trait Templated {
-    /// None if it has no template that can be read.
+    /// `None` if it has no readable template.
     fn digest(&self) -> Option<Digest>;
 }
 
@@ -147,7 +147,7 @@ kept!(StatefulSet, apps::StatefulSet);
 pub(crate) struct DaemonSet {
     object: apps::DaemonSet,
     digest: Option<Digest>,
-    /// As text: there may be thousands of tolerations.
+    /// Tolerations as text: there may be thousands.
     on_nodes: Box<str>,
 }
 

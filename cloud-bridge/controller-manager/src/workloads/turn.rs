@@ -3,7 +3,7 @@
 use super::engine::End;
 use super::plan::{Plan, WRITES};
 
-/// So many plans, and so many writes in all of them.
+/// Maximum number of plans, and of writes in all of them.
 const STEPS: usize = 16;
 
 /// What is left of a turn.

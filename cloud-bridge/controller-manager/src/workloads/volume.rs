@@ -1,4 +1,4 @@
-//! A volume as far as controllers look at it: that it is there, and whether somebody has it.
+//! The parts of a volume that controllers use: its existence and its claim.
 
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -26,7 +26,7 @@ impl Volume {
         self.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound")
     }
 
-    /// It is to go, and has to wait until nobody has it.
+    /// Whether it is being deleted but must wait until no claim uses it.
     pub(crate) fn is_protected(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
             && self.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == PROTECTION)

@@ -15,7 +15,7 @@ pub(crate) struct Claim {
 
 /// Keeps a claim that is deleted for as long as a pod uses it (K8s pkg/util/slice and pkg/controller/volume/pvcprotection).
 pub(crate) const PROTECTION: &str = "kubernetes.io/pvc-protection";
-/// Says on which node the volume of a claim is to be made.
+/// Annotation: the node where the volume of a claim must be made.
 pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -57,13 +57,13 @@ impl Claim {
             && matches!(self.status.as_ref().and_then(|status| status.phase.as_deref()), None | Some("" | "Pending"))
     }
 
-    /// Its class; empty if it has none (K8s `GetPersistentVolumeClaimClass`).
+    /// Its class; empty without one (K8s `GetPersistentVolumeClaimClass`).
     pub(crate) fn class(&self) -> &str {
         let old = self.annotation("volume.beta.kubernetes.io/storage-class");
         old.or(self.spec.storage_class_name.as_deref()).unwrap_or_default()
     }
 
-    /// The node where its volume is to be made, if somebody has chosen one.
+    /// The node where its volume must be made, if one is selected.
     pub(crate) fn selected_node(&self) -> Option<&str> {
         self.annotation(SELECTED_NODE).filter(|node| !node.is_empty())
     }

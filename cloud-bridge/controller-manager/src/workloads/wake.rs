@@ -1,4 +1,5 @@
-//! Whom a change concerns: the object itself, its controllers before and after, and whoever may want an orphan. Pure.
+//! The objects that a change concerns: the object itself, its controllers before and after, and those that may adopt an
+//! orphan. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -40,7 +41,7 @@ pub(crate) fn delay(task: &Task, change: &Change) -> Option<Duration> {
     }
 }
 
-/// The keys that are to be looked at because of a change.
+/// The keys to process after a change.
 pub(crate) fn tasks(world: &World, change: &Change) -> Vec<Task> {
     if change.kind == Kind::Node {
         let sets = world.daemon_sets.all().map(|set| (Kind::DaemonSet, key_of(set.meta())));
@@ -82,8 +83,8 @@ pub(crate) fn tasks(world: &World, change: &Change) -> Vec<Task> {
     tasks
 }
 
-/// The budgets that a change concerns: those that select a pod or did so before, or the pods of a controller that says how
-/// many there are to be.
+/// The budgets that a change concerns: those that select a pod or did so before, or the pods of a controller whose
+/// scale has changed.
 fn budgets(world: &World, change: &Change) -> Vec<ObjectKey> {
     let key = &change.seen.key;
     let template = |template: Option<&PodTemplateSpec>| {

@@ -22,7 +22,7 @@ use tokio::task::JoinError;
 /// After an object of a list that could not be read all is listed again.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Of so many bytes an object is large: some 10 ms of work at the most.
+/// From this size on, in bytes, an object is large: some 10 ms of work at most.
 pub(super) const LARGE: usize = 16 << 10;
 
 /// An object as it came. Of its metadata the watch needs the version alone.
@@ -148,8 +148,8 @@ pub(super) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + '
     .await
 }
 
-/// Follows all objects of a kind. An object that cannot be read is an error: a list with one does not end, but begins
-/// again, so that nobody takes for gone what is there.
+/// Follows all objects of a kind. An unreadable object is an error: a list with one does not end but starts again, so
+/// that existing objects do not look deleted.
 pub(crate) fn watch<W: Send + 'static>(
     api: Api<Unread>,
     read: impl Fn(Event<Value>) -> Result<W, Misfit> + Clone + Send + 'static,

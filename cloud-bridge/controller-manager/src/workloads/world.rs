@@ -92,7 +92,7 @@ macro_rules! kinds {
         }
 
         impl World {
-            /// Whether all of it is known. With half a picture nobody may act.
+            /// Whether all of it is known. With incomplete knowledge no step is safe.
             pub(crate) fn is_complete(&self) -> bool {
                 $(self.$store.is_complete())&&*
             }
@@ -194,7 +194,7 @@ macro_rules! cached {
 cached!(Claim, Volume, StorageClass, PodDisruptionBudget, Service, Endpoints);
 
 impl Cached for EndpointSlice {
-    /// By the Service that they name.
+    /// Indexed by the Service that they name.
     const BY_LABELS: bool = true;
 
     fn meta(&self) -> &ObjectMeta {

@@ -1,4 +1,4 @@
-//! Who goes for a more important pod.
+//! The victims of a pod with a higher priority.
 
 use serde_json::{Value, json};
 

@@ -48,13 +48,13 @@ struct Context<'a> {
     spec: &'a CronJobSpec,
     status: CronJobStatus,
     jobs: Vec<&'a Job>,
-    /// In whole seconds.
+    /// Wall clock, in whole seconds.
     now: Timestamp,
     /// Whether the clock can be right.
     clock_is_known: bool,
 }
 
-/// What is to be done next about a CronJob.
+/// The next step for a CronJob.
 pub(crate) fn plan(world: &World, key: &ObjectKey, now: Now) -> Plan {
     let Some((cron_job, spec)) = world.cron_jobs.get(key).map(|one| (one, &one.spec)) else {
         return Plan::default();
@@ -96,7 +96,7 @@ pub(crate) fn plan(world: &World, key: &ObjectKey, now: Now) -> Plan {
     }
     let taken = ObjectKey { namespace: key.namespace.clone(), name: name.clone() };
     if world.jobs.get(&taken).is_some() {
-        // Somebody else's, or one that is over: this time has had its Job.
+        // A Job of another owner, or a finished one: this time has had its Job.
         return Plan::default().tell(news).again(again);
     }
     let Some(template) = world.template(Kind::CronJob, &cron_job.metadata) else {
@@ -121,7 +121,7 @@ impl Context<'_> {
         Teller::new(COMPONENT, Kind::CronJob, &self.cron_job.metadata)
     }
 
-    /// The zone of the schedule; why there is none.
+    /// The zone of the schedule, or why it cannot be loaded.
     fn zone(&self) -> Result<TimeZone, String> {
         self.spec.time_zone.as_deref().map_or_else(|| Ok(LOCAL.clone()), zone::load)
     }
@@ -238,7 +238,7 @@ impl Context<'_> {
         self.cron_job.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// The same for the same time, so that no time has two Jobs.
+    /// Name of the Job, always the same for a time, so that no time has two Jobs.
     fn job_name(&self, due: Timestamp) -> String {
         format!("{}-{}", self.name(), due.as_second().div_euclid(60))
     }

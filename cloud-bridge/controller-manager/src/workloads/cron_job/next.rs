@@ -6,7 +6,7 @@ use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Span, Timestamp, Zoned};
 
-/// What is not found within so many years never comes: 31 February.
+/// A time that does not come within this number of years never comes: 31 February.
 const YEARS: i16 = 5;
 
 /// A schedule in its zone.
@@ -16,7 +16,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// The first time after `after`. None if there is none within some years.
+    /// The first time after `after`; `None` if there is none within some years.
     pub(super) fn next(&self, after: Timestamp) -> Option<Timestamp> {
         let whole = Timestamp::from_second(after.as_second()).ok()?;
         match &self.schedule {
@@ -52,7 +52,7 @@ fn has(bits: u64, number: i8) -> bool {
     u32::try_from(number).ok().and_then(|number| bits.checked_shr(number)).is_some_and(|bits| bits & 1 == 1)
 }
 
-/// Of two restrictions of the day, one is enough.
+/// Whether the day matches: if both kinds of days are restricted, one match is enough.
 fn has_day(calendar: &Calendar, date: Date) -> bool {
     let of_month = has(calendar.day_of_month, date.day());
     let of_week = has(calendar.day_of_week, date.weekday().to_sunday_zero_offset());

@@ -25,7 +25,7 @@ pub(super) enum Missed {
 #[derive(Debug)]
 pub(super) struct Recent {
     from: Timestamp,
-    /// None if it is yet to come.
+    /// `None` if it is yet to come.
     pub(super) time: Option<Timestamp>,
     pub(super) missed: Missed,
 }
@@ -43,7 +43,7 @@ pub(super) fn beginning(context: &Context<'_>, edited: Option<Timestamp>) -> Opt
     context.last().or(created).max(edited.filter(|edited| *edited <= context.now))
 }
 
-/// With the deadline no time is looked at that is too late for it.
+/// With `deadline`, skips times that are past the starting deadline.
 pub(super) fn most_recent(context: &Context<'_>, schedule: &Times, deadline: bool) -> Result<Recent, &'static str> {
     const INVALID: &str = "time difference between two schedules is less than 1 second";
     let now = context.now;

@@ -12,7 +12,7 @@ use crate::workloads::plan::Told;
 use crate::workloads::store::uid;
 use crate::workloads::world::Kind;
 
-/// The status as it is to be, and what is told of it. `due` is the time that is to have a Job now, and the Job's name.
+/// The desired status, and the events about it. `due` is the time that gets a Job now, and the Job's name.
 pub(super) fn status(context: &Context<'_>, due: Option<(Timestamp, &str)>) -> (CronJobStatus, Vec<Told>) {
     let mut status = context.status.clone();
     let mut told = Vec::new();

@@ -228,7 +228,7 @@ fn changed_schedule_runs_no_time_of_the_past() {
     course.model.change(Kind::CronJob, &key("tick"), |one| one["spec"]["schedule"] = "0 6 * * *".into());
     pass(&mut course, 5);
     assert_eq!(jobs(&course.model).len(), 1, "{}", course.model.clock());
-    // Nor after a restart, which did not see the change.
+    // Also not after a restart, which did not see the change.
     course.restart();
     pass(&mut course, 5);
     assert_eq!(jobs(&course.model).len(), 1);

@@ -52,7 +52,7 @@ impl<'a> Context<'a> {
         let template = world.template(Kind::DaemonSet, &set.metadata);
         let nodes = world.nodes.all().map(|node| (node.name(), (node, fit::fit(&on_nodes, node)))).collect();
         let mut pods: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
-        // What has ended and goes is somebody else's to remove.
+        // Terminated pods that are being deleted are removed by another component.
         for pod in claimed.iter().filter(|pod| !(pod.is_terminal() && pod.is_deleting())) {
             if let Some(node) = pod.target_node() {
                 pods.entry(node).or_default().push(pod);

@@ -9,7 +9,7 @@ use crate::workloads::node::Node;
 /// Whether a pod belongs on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fit {
-    /// One is to be there.
+    /// The node must have a pod.
     Runs,
     /// One that is there stays: a taint keeps only new ones off.
     Stays,

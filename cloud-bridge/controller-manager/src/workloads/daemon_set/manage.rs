@@ -30,7 +30,7 @@ pub(super) fn plan(context: &Context<'_>, back_off: &BackOff) -> Plan {
             Fit::Runs | Fit::Stays => changes.on_node(context, back_off, name, *fit),
         }
     }
-    // Nobody else would ever remove a pod that waits for a node that is gone.
+    // No other component would remove a pod that waits for a deleted node.
     let unbound = |pod: &&Pod| pod.spec.node_name.as_deref().unwrap_or_default().is_empty() && !pod.is_deleting();
     let nowhere = context.pods.iter().filter(|(name, _)| !context.nodes.contains_key(**name));
     changes.surplus.extend(nowhere.flat_map(|(_, pods)| pods.iter().copied()).filter(unbound));

@@ -23,7 +23,7 @@ use super::world::{Kind, World};
 use context::Context;
 use revision::Revisions;
 
-/// What is to be done next about a DaemonSet.
+/// The next step for a DaemonSet.
 pub(crate) fn plan(world: &World, back_off: &BackOff, key: &ObjectKey, failure: Option<&Failure>, now: Now) -> Plan {
     let Some((set, spec)) = world.daemon_sets.get(key).and_then(|set| Some((set, set.spec.as_ref()?))) else {
         return Plan::default();

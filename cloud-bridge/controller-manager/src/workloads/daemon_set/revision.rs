@@ -18,7 +18,7 @@ use crate::workloads::world::{Kind, World};
 pub(super) struct Revisions<'a> {
     pub(super) current: Option<&'a ControllerRevision>,
     old: Vec<&'a ControllerRevision>,
-    /// What is to be done before anything else.
+    /// Actions that must come first.
     pub(super) actions: Vec<Action>,
 }
 
@@ -54,7 +54,7 @@ impl<'a> Revisions<'a> {
         revisions
     }
 
-    /// Forgets the oldest ones beyond the limit, of which there is no pod.
+    /// Deletes the oldest revisions beyond the limit that have no pods.
     pub(super) fn clean_up(&self, spec: &DaemonSetSpec, pods: &[&Pod]) -> Vec<Action> {
         let lives: BTreeSet<&str> = pods.iter().filter_map(|pod| label(pod, HASH_LABEL)).collect();
         History::clean_up(&self.old, spec.revision_history_limit.unwrap_or(10), &lives)

@@ -10,7 +10,7 @@ use crate::workloads::plan::{Action, Plan};
 use crate::workloads::pod::Pod;
 use crate::workloads::world::Kind;
 
-/// Writes the status, if it is not as it is to be.
+/// Writes the status, unless it is up to date.
 pub(super) fn write(context: &Context<'_>) -> Plan {
     let old = context.set.status.as_ref().and_then(|old| serde_json::to_value(old).ok());
     let old = old.unwrap_or_else(|| serde_json::json!({}));

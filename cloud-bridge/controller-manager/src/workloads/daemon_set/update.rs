@@ -56,8 +56,8 @@ fn amount(
     usize::try_from(scaled(rolling.and_then(field), total, true)).unwrap_or_default()
 }
 
-/// The nodes that a roll-out looks at: where a pod is or is to be. Not those of which nothing is known, if they are not to
-/// hold it up: their pod is neither counted nor touched until they are back.
+/// The nodes of a roll-out: those with a pod, or that need one. Excludes silent nodes if they must not block it: their
+/// pods are neither counted nor touched until they are back.
 fn nodes<'a>(context: &Context<'a>) -> BTreeSet<&'a str> {
     let annotations = context.set.metadata.annotations.as_ref();
     let ignores = annotations.and_then(|all| all.get(IGNORE_OFFLINE)).is_some_and(|value| value == "true");
@@ -75,7 +75,7 @@ fn here<'a>(context: &Context<'a>, node: &str) -> Here<'a> {
     here
 }
 
-/// The old pods that go: those that serve nobody, and as many others as may be unavailable.
+/// The old pods to delete: those that are not available, and others up to the allowed unavailability.
 fn in_place<'a>(context: &Context<'a>, most: usize) -> Vec<&'a Pod> {
     let (mut going, mut candidates, mut unavailable) = (Vec::new(), Vec::new(), 0);
     for node in nodes(context) {

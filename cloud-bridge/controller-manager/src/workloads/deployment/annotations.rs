@@ -24,7 +24,7 @@ const OWN: [&str; 6] = [
 const HISTORY_MAX: usize = 2000;
 type Annotations = BTreeMap<String, String>;
 
-/// The revision of a ReplicaSet; 0 where it has none or nonsense.
+/// The revision of a ReplicaSet; 0 if it is missing or malformed.
 pub(super) fn revision(meta: &ObjectMeta) -> i64 {
     annotation(meta, REVISION).and_then(|text| text.parse().ok()).unwrap_or_default()
 }
@@ -48,7 +48,7 @@ pub(super) fn annotations(context: &Context<'_>, mut annotations: Annotations, e
     let new = next_revision(context);
     if old < new {
         annotations.insert(REVISION.to_owned(), new.to_string());
-        // It was the newest once: somebody rolled back to it.
+        // It was the newest before: this is a rollback to it.
         if let Some(before) = before {
             remember(&mut annotations, &before);
         }

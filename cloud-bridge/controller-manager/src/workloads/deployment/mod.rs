@@ -28,7 +28,7 @@ use sets::Sets;
 /// One step: what it has to do, if anything.
 type Step = fn(&Context<'_>, &World) -> Vec<Action>;
 
-/// What is to be done next about a Deployment.
+/// The next step for a Deployment.
 pub(crate) fn plan(world: &World, key: &ObjectKey, failure: Option<&Failure>, now: Timestamp) -> Plan {
     let Some((deployment, spec)) = world.deployments.get(key).and_then(|one| Some((one, one.spec.as_ref()?))) else {
         return Plan::default();

@@ -28,7 +28,8 @@ fn with(context: &Context<'_>, value: &str, reason: &str, message: String) -> Op
     Some(status)
 }
 
-/// The status that tells of a pause or its end, if it does not yet: time that passes in a pause is no lack of progress.
+/// The status that announces a pause or its end, if it does not yet: time in a pause does not count as a lack of
+/// progress.
 pub(super) fn paused(context: &Context<'_>) -> Option<DeploymentStatus> {
     let reason = reason(&context.status);
     match (context.is_paused(), reason) {

@@ -8,7 +8,7 @@ use crate::workloads::plan::Action;
 use crate::workloads::store::uid;
 use crate::workloads::world::World;
 
-/// Makes the new ReplicaSet, if there is none.
+/// Creates the new ReplicaSet, if it is missing.
 pub(super) fn new_set(context: &Context<'_>, world: &World) -> Vec<Action> {
     if context.sets.new.is_some() { Vec::new() } else { revision::create(context, world) }
 }
@@ -21,7 +21,7 @@ pub(super) fn grow(context: &Context<'_>, _world: &World) -> Vec<Action> {
     scale::set_size(context, set, target, false).into_iter().collect()
 }
 
-/// Makes the old ReplicaSets as small as they may be: pods that are not available go first, as they serve nobody.
+/// Scales down the old ReplicaSets as far as allowed: unavailable pods go first, since they serve no traffic.
 pub(super) fn shrink(context: &Context<'_>, _world: &World) -> Vec<Action> {
     let Some(new) = context.sets.new else { return Vec::new() };
     let old = context.sets.active_old();
@@ -62,7 +62,7 @@ pub(super) fn new_set_after_old(context: &Context<'_>, world: &World) -> Vec<Act
     if old_pods_run(context, world) { Vec::new() } else { new_set(context, world) }
 }
 
-/// Recreate: makes the new ReplicaSet as large as it is to be, when no old pod runs any more.
+/// Recreate: scales up the new ReplicaSet once no old pod runs any more.
 pub(super) fn start_new(context: &Context<'_>, world: &World) -> Vec<Action> {
     match context.sets.new {
         Some(set) if !old_pods_run(context, world) => {

@@ -27,7 +27,7 @@ pub(super) use scales::Scales;
 const DELETION_TIMEOUT: Duration = Duration::from_secs(120);
 const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 
-/// What is to be done next about a budget: its status.
+/// The next step for a budget: its status.
 pub(crate) fn plan(world: &World, scales: &Scales, key: &ObjectKey, time: Now) -> Plan {
     let now = time.clock;
     let Some((budget, spec)) = world.disruption_budgets.get(key).and_then(|one| Some((one, one.spec.as_ref()?))) else {
@@ -50,7 +50,7 @@ pub(crate) fn plan(world: &World, scales: &Scales, key: &ObjectKey, time: Now) -
     Plan::one_by_one(action.into_iter().collect()).again(again.map(|left| left + Duration::from_secs(1)))
 }
 
-/// The controllers whose scale is to be read before the budget is looked at.
+/// The controllers whose scale must be read before the budget is evaluated.
 pub(crate) fn unread(world: &World, scales: &Scales, key: &ObjectKey, now: Now) -> Vec<OwnerReference> {
     let spec = world.disruption_budgets.get(key).and_then(|one| one.spec.as_ref());
     let strangers = spec.map(|spec| strangers(spec, &selected(world, &key.namespace, spec)));

@@ -21,8 +21,8 @@ pub(super) struct Member<'a> {
     pub(super) zone: Option<&'a str>,
 }
 
-/// The pods behind a Service that have an address and have not ended. One whose node nobody knows is left out until the
-/// node is there, unless the Service publishes what is not ready.
+/// The pods behind a Service that have an address and have not terminated. A pod whose Node is unknown is left out
+/// until the Node appears, unless the Service publishes addresses that are not ready.
 pub(super) fn members<'a>(world: &'a World, service: &'a Service) -> impl Iterator<Item = Member<'a>> {
     let pods = world.pods.labelled(service.namespace(), service.selector());
     let pods = pods.filter(|pod| !pod.is_terminal() && service.selects(pod.metadata.labels.as_ref()));
@@ -34,7 +34,7 @@ pub(super) fn members<'a>(world: &'a World, service: &'a Service) -> impl Iterat
         if addresses.is_empty() || node.is_none() && !service.publishes_unready() {
             return None;
         }
-        // Of a node that is away nobody knows what its pods do, whatever they said last.
+        // The state of pods on an offline node is unknown, whatever they reported last.
         let serving = pod.is_ready() && !node.is_some_and(Node::is_away);
         let zone = node.and_then(|node| node.labels.get("topology.kubernetes.io/zone")?.as_str());
         Some(Member { pod, addresses, serving, zone: zone.filter(|zone| !zone.is_empty()) })

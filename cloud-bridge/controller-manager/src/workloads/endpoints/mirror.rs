@@ -15,14 +15,14 @@ use crate::workloads::service::Family;
 use crate::workloads::world::{Kind, World};
 use apimachinery::key::ObjectKey;
 
-/// So many addresses of one subset are mirrored (K8s `--mirroring-max-endpoints-per-subset`).
+/// Maximum number of addresses of one subset that are mirrored (K8s `--mirroring-max-endpoints-per-subset`).
 const MOST: usize = 1000;
 const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
-/// Of Endpoints that are a lock and lead nowhere.
+/// Annotation of Endpoints that serve as a lock.
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// What is to be written. Updates come with what there is now.
+/// Writes to make. Updates include the present object.
 #[derive(Default)]
 pub(super) struct Changes<'a> {
     pub(super) create: Vec<EndpointSlice>,
@@ -30,7 +30,7 @@ pub(super) struct Changes<'a> {
     pub(super) delete: Vec<&'a EndpointSlice>,
 }
 
-/// What the slices of these Endpoints are to become; without any that are to be mirrored they go.
+/// The changes of the slices of these Endpoints; without Endpoints to mirror, the slices are deleted.
 pub(super) fn changes<'a>(world: &'a World, key: &'a ObjectKey, endpoints: Option<&Endpoints>) -> Changes<'a> {
     let all = slices_named(world, &key.namespace, &key.name, MIRRORING_CONTROLLER);
     let mut left: BTreeMap<(String, Ports), Vec<&EndpointSlice>> = BTreeMap::new();
@@ -57,7 +57,7 @@ pub(super) fn changes<'a>(world: &'a World, key: &'a ObjectKey, endpoints: Optio
     for ((family, _), slices) in left {
         spare.entry(family).or_default().extend(slices);
     }
-    // What is to go becomes what is to come, so that there is no time between the two. The family of a slice stays.
+    // Reuses slices that would be deleted, so that there is no gap in between. The family of a slice cannot change.
     for new in more {
         match spare.get_mut(&new.address_type).and_then(Vec::pop) {
             Some(old) => {
@@ -108,7 +108,7 @@ fn slices(endpoints: &Endpoints) -> Vec<EndpointSlice> {
         let mut own: BTreeMap<Family, usize> = BTreeMap::new();
         let mut taken = 0;
         for (address, ready) in addresses(subset) {
-            // What is no address leads nowhere.
+            // A text that is not an address leads nowhere.
             let Some((family, endpoint)) = mirrored(address, ready).filter(|_| taken < MOST) else { continue };
             let place = *own.entry(family).or_insert_with(|| {
                 *places.entry((family, key.clone())).or_insert_with(|| {

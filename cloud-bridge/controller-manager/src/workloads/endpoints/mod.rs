@@ -27,7 +27,7 @@ pub(crate) use pace::{Pace, RETRY, is_paced};
 pub(crate) use wake::tasks;
 use words::{ENDPOINTS_CONTROLLER, MANAGED_BY, SLICE_COMPONENT};
 
-/// What is to be done next about the EndpointSlices of a Service. Of one that is gone the garbage collector takes them; its
+/// The next step for the EndpointSlices of a Service. The garbage collector deletes those of a deleted Service; its
 /// Endpoints have no owner.
 pub(crate) fn plan_slices(world: &World, key: &ObjectKey, failure: Option<&Failure>) -> Plan {
     if failure.is_some() {
@@ -65,8 +65,8 @@ pub(crate) fn plan_slices(world: &World, key: &ObjectKey, failure: Option<&Failu
     Plan::one_by_one(actions)
 }
 
-/// What is to be done next about the Endpoints of a Service. Those that have lost their Service while nobody looked are
-/// deleted if they were made here; Kubernetes deletes others, too, but only when its controller starts.
+/// The next step for the Endpoints of a Service. Endpoints whose Service was deleted while this program was down are
+/// deleted if it created them; Kubernetes deletes others, too, but only when its controller starts.
 pub(crate) fn plan_endpoints(world: &World, key: &ObjectKey, failure: Option<&Failure>) -> Plan {
     if failure.is_some() {
         return Plan::default();

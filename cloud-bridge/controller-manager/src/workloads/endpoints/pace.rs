@@ -1,6 +1,6 @@
-//! How often the endpoints of one Service are written: at most once a second, so that pods that come up together are one
-//! change, and after a failure no sooner than that (K8s pkg/controller/endpointslice `endpointSliceChangeMinSyncDelay`,
-//! `defaultSyncBackOff`). The first change is written at once. Pure.
+//! Rate limit for the endpoints of one Service: at most one write a second, so that pods that start together are one
+//! change, and after a failure not before that either (K8s pkg/controller/endpointslice
+//! `endpointSliceChangeMinSyncDelay`, `defaultSyncBackOff`). The first change is written at once. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(crate) fn is_paced(task: &Task) -> bool {
 
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// Those written of late, and when.
+    /// Recent writes, and their times.
     written: BTreeMap<Task, Duration>,
 }
 

@@ -24,7 +24,7 @@ pub(super) fn identity(endpoint: &Endpoint) -> Identity {
     (addresses, endpoint.hostname.clone(), name)
 }
 
-/// Whether nothing that anybody reads differs. Hints count for those that get traffic.
+/// Whether the parts that clients read are equal. Hints count for endpoints that get traffic.
 pub(super) fn is_same(new: &Endpoint, old: &Endpoint) -> bool {
     let mut old = old.clone();
     if let Some(pod) = &mut old.target_ref {
@@ -87,7 +87,7 @@ pub(super) fn endpoint(member: &Member<'_>, service: &Service, family: Family) -
     })
 }
 
-/// The ports that a pod has for those of the Service; what it has not is left out.
+/// The pod's ports for those of the Service; ports that it does not have are left out.
 pub(super) fn ports(member: &Member<'_>, service: &Service) -> Vec<EndpointPort> {
     let found = service.ports().iter().filter_map(|port| {
         Some(EndpointPort {

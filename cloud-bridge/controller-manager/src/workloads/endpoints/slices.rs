@@ -12,10 +12,10 @@ use super::words::{SLICE_CONTROLLER, TRIGGERED, service_of, slices_named, stamp}
 use crate::workloads::service::{Family, Service};
 use crate::workloads::world::World;
 
-/// A slice holds so many endpoints (K8s `--max-endpoints-per-slice`).
+/// Maximum number of endpoints in a slice (K8s `--max-endpoints-per-slice`).
 const MOST: usize = 100;
 
-/// What is to be written. Updates come with what there is now.
+/// Writes to make. Updates include the present object.
 #[derive(Default)]
 pub(super) struct Changes<'a> {
     pub(super) create: Vec<EndpointSlice>,
@@ -118,7 +118,7 @@ fn of_family_changes<'a>(
     changes
 }
 
-/// Where there would be no slice there is one without endpoints: it says that somebody looked.
+/// Keeps an empty slice if there would be none: it shows that the Service was processed.
 fn keep_one(changes: &mut Changes<'_>, empty: EndpointSlice) {
     let is_it = |slice: &EndpointSlice| {
         slice.metadata.labels == empty.metadata.labels
@@ -132,7 +132,7 @@ fn keep_one(changes: &mut Changes<'_>, empty: EndpointSlice) {
     }
 }
 
-/// What is to go becomes what is to come, so that there is no time between the two.
+/// Reuses slices that would be deleted, so that there is no gap in between.
 fn reuse(changes: &mut Changes<'_>, service: &Service) {
     let mut going = Vec::new();
     for old in std::mem::take(&mut changes.delete) {

@@ -20,7 +20,7 @@ type Host = (String, Option<String>);
 /// Name, number, protocol, application protocol.
 type Port = (Option<String>, i32, String, Option<String>);
 
-/// What they are to be; None if that is what they are.
+/// The desired Endpoints; `None` if they are up to date.
 pub(super) fn wanted(world: &World, service: &Service, known: Option<&Endpoints>) -> Option<Endpoints> {
     let members: Vec<Member<'_>> =
         members(world, service).filter(|member| service.publishes_unready() || !member.pod.is_deleting()).collect();

@@ -1,5 +1,5 @@
-//! Which Services are to be looked at because of a change: those that select the pod now or did before, all that select a
-//! pod of a node, and those whose slices or Endpoints somebody else wrote. Pure.
+//! The Services to process after a change: those that select the pod now or did before, all that select a pod of a
+//! node, and those whose slices or Endpoints another client wrote. Pure.
 
 use std::collections::BTreeSet;
 

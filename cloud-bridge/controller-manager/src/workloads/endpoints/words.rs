@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::workloads::world::World;
 
-/// Who writes them, as far as labels and events tell.
+/// Names of the controllers in labels and events.
 pub(super) const SLICE_CONTROLLER: &str = "endpointslice-controller.k8s.io";
 pub(super) const MIRRORING_CONTROLLER: &str = "endpointslicemirroring-controller.k8s.io";
 pub(super) const SLICE_COMPONENT: &str = "endpoint-slice-controller";

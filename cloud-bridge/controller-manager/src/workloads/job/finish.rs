@@ -66,7 +66,7 @@ pub(super) fn decided(context: &Context<'_>, progress: &Progress<'_>) -> Option<
         })
 }
 
-/// It ends because as many pods as wanted have succeeded. Asked when no pod is to be made any more.
+/// The Job ends because enough pods have succeeded. Evaluated when no more pods need to be created.
 pub(super) fn completed(context: &Context<'_>, progress: &Progress<'_>) -> Option<Finish> {
     let enough = match context.spec.completions {
         Some(completions) => progress.succeeded >= completions,

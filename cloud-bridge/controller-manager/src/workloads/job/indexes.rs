@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Intervals in their order, first and last index of each, that neither overlap nor touch.
+/// Sorted intervals of indexes, first and last of each, which neither overlap nor touch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Indexes(Vec<(i32, i32)>);
 
@@ -29,7 +29,7 @@ impl Indexes {
         Self(merged)
     }
 
-    /// With these, too.
+    /// Returns the union with these indexes.
     pub(super) fn with(&self, indexes: impl IntoIterator<Item = i32>) -> Self {
         Self::of(self.0.iter().copied().chain(indexes.into_iter().map(|index| (index, index))).collect())
     }

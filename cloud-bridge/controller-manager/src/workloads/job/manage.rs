@@ -1,4 +1,4 @@
-//! Which pods of a Job are to be made or to go while it is not over (K8s pkg/controller/job/job_controller.go `manageJob`).
+//! The pods of an unfinished Job to create or delete (K8s pkg/controller/job/job_controller.go `manageJob`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,10 +13,11 @@ use crate::workloads::replica_set::victims;
 /// A wait that is shorter is as long as this one.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// What is to be done next so that as many pods are active as are wanted.
+/// The next step towards the wanted number of active pods.
 pub(super) fn step(context: &Context<'_>, progress: &Progress<'_>) -> Plan {
     let active = context.active();
-    // Of those that are not to count, the finalizer goes first, then they do. In between they are to be ended still.
+    // For pods that must not count, the finalizer is removed first; then they are deleted. In between they still have
+    // to be ended.
     let left: Vec<&Pod> = active.iter().copied().filter(|pod| !is_tracked(pod)).collect();
     if !left.is_empty() {
         return delete(context, &left);

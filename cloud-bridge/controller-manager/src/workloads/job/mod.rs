@@ -1,4 +1,4 @@
-//! Jobs: pods that are to end well, so many times (K8s pkg/controller/job). Decisions only.
+//! Jobs: pods that must succeed a given number of times (K8s pkg/controller/job). Decisions only.
 
 mod backoff;
 mod context;
@@ -33,7 +33,7 @@ pub(super) use marks::is_tracked;
 use marks::{TRACKING, untrack};
 use track::{Tracked, filled};
 
-/// What is to be done next about a Job.
+/// The next step for a Job.
 pub(crate) fn plan(world: &World, key: &ObjectKey, failure: Option<&Failure>, now: Now) -> Plan {
     let job = world.jobs.get(key);
     let freed = released(world, key, job);
@@ -88,7 +88,8 @@ pub(crate) fn orphan(world: &World, key: &ObjectKey) -> Plan {
     Plan::one_by_one(vec![untrack(pod)])
 }
 
-/// Takes the finalizers off pods that no Job counts any more: theirs is gone, another one of its name, or over.
+/// Removes the finalizers of pods that no Job counts any more: their Job is deleted, replaced by another of its name,
+/// or finished.
 fn released(world: &World, key: &ObjectKey, job: Option<&Job>) -> Vec<Action> {
     let counts = |owner: &str| {
         job.is_some_and(|job| {
@@ -139,7 +140,7 @@ impl Context<'_> {
         self.count(&progress, finish.as_ref()).again(again)
     }
 
-    /// Writes what is to be counted, or takes the finalizers off what is.
+    /// Writes the pods to count, or removes the finalizers of counted ones.
     fn count(&self, progress: &Progress<'_>, finish: Option<&Finish>) -> Plan {
         let Tracked { mut status, counted, is_all } = track::track(self, progress, finish);
         let active = self.active();

@@ -17,7 +17,7 @@ use crate::workloads::pod::Pod;
 use crate::workloads::template::{self, Template};
 use crate::workloads::world::Kind;
 
-/// A prefix of a generated name has at most so many letters (K8s `MaxGeneratedNameLength`).
+/// Maximum length of the prefix of a generated name (K8s `MaxGeneratedNameLength`).
 const PREFIX_MAX: usize = 58;
 
 /// Makes pods without an index; or reads the Job.

@@ -14,7 +14,7 @@ use crate::workloads::pod::{ContainerStatus, Pod};
 pub(super) enum Verdict {
     /// It counts against the limits.
     Counts,
-    /// As if it had not failed.
+    /// Handles the pod as if it had not failed.
     Ignored,
     FailsIndex,
     /// The whole Job fails; why.

@@ -110,7 +110,7 @@ pub(super) fn nodes(course: &mut Course, fails: u64) {
     }
 }
 
-/// Somebody deletes a pod: it fails, if it has not ended.
+/// Deletes a pod like a user: it fails, if it has not terminated.
 pub(super) fn delete_pod(course: &mut Course, key: &ObjectKey) {
     let pod = course.model.objects[&(Kind::Pod, key.clone())].clone();
     if !pod["metadata"]["deletionTimestamp"].is_null() {

@@ -14,7 +14,7 @@ use super::policy::{self, Verdict};
 use crate::workloads::pod::Pod;
 use crate::workloads::store::uid;
 
-/// The status names at most so many, to stay small (K8s `MaxUncountedPods`).
+/// Maximum number of pods that the status names, to stay small (K8s `MaxUncountedPods`).
 const UNCOUNTED_MAX: usize = 500;
 
 pub(super) struct Tracked<'a> {
@@ -68,7 +68,7 @@ enum News {
     Failed,
 }
 
-/// None if the status says it, or need not.
+/// `None` if the status says it, or need not.
 fn news(context: &Context<'_>, progress: &Progress<'_>, finish: Option<&Finish>, pod: &Pod) -> Option<News> {
     if pod.phase() == "Succeeded" && !context.is_uncounted_failure(pod) {
         return if context.is_indexed() {

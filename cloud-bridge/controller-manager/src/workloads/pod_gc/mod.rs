@@ -1,6 +1,6 @@
-//! Removes pods that nobody else will (K8s pkg/controller/podgc): those of nodes that are gone or out of service, those that
-//! were deleted before they had a node, and those that ended, when there are too many. Decisions only. A node that is away
-//! or silent is not gone: its pods are left alone.
+//! Deletes pods that no other component deletes (K8s pkg/controller/podgc): those of deleted or out-of-service nodes,
+//! those that were deleted before they had a node, and terminated ones, when there are too many. Decisions only. An
+//! offline or silent node is not deleted: its pods are left alone.
 
 #[cfg(test)]
 mod tests;
@@ -30,7 +30,7 @@ const DISRUPTION_TARGET: &str = "DisruptionTarget";
 /// What is remembered between two looks.
 #[derive(Debug)]
 pub(crate) struct PodGc {
-    /// So many pods that ended may stay; 0: all.
+    /// Maximum number of terminated pods to keep; 0 keeps all.
     pub(crate) terminated_max: usize,
     /// Since when nodes are missing of which there are pods.
     missing: BTreeMap<String, Duration>,
@@ -77,7 +77,7 @@ pub(crate) fn tasks_of_pod(world: &World, key: &ObjectKey) -> Vec<Task> {
     tasks
 }
 
-/// What is to be done next about the pods of a node.
+/// The next step for the pods of a node.
 pub(crate) fn of_node(world: &World, gc: &PodGc, key: &ObjectKey, now: Now) -> Plan {
     let name = &key.name;
     if let Some(node) = world.nodes.get(key) {
@@ -97,13 +97,13 @@ pub(crate) fn of_node(world: &World, gc: &PodGc, key: &ObjectKey, now: Now) -> P
     force_delete(&pods, Some(&gone), Some(now))
 }
 
-/// What is to be done next about a pod that has no node: once it is deleted nobody waits for it.
+/// The next step for a pod without a node: once it is deleted, no node has to stop it.
 pub(crate) fn of_pod(world: &World, key: &ObjectKey) -> Plan {
     let pod = world.pods.get(key).filter(|pod| pod.is_deleting() && pod.node().is_none());
     force_delete(&pod.into_iter().collect::<Vec<_>>(), None, None)
 }
 
-/// What is to be done next about the pods that ended: those that were evicted go first, then the oldest.
+/// The next step for terminated pods: evicted ones go first, then the oldest.
 pub(crate) fn of_terminated(world: &World, gc: &PodGc) -> Plan {
     if gc.terminated_max == 0 {
         return Plan::default();
@@ -129,8 +129,8 @@ fn is_out_of_service(node: &super::node::Node) -> bool {
     !node.is_ready() && node.taints().any(|taint| taint["key"] == OUT_OF_SERVICE)
 }
 
-/// Removes pods without anybody's leave. One that has not ended has failed first, so that its controller counts it. `lost`:
-/// the node is gone, and it is said so now. Whatever else changes there meanwhile comes first.
+/// Deletes pods without a grace period. A running pod is marked as failed first, so that its controller counts it.
+/// `lost`: the node is gone, and the status says so. Other changes to the pod come first.
 fn force_delete(pods: &[&Pod], check: Option<&Check>, lost: Option<Now>) -> Plan {
     let running: Vec<Action> = pods.iter().filter(|pod| !pod.is_terminal()).map(|pod| fail(pod, check, lost)).collect();
     if !running.is_empty() {

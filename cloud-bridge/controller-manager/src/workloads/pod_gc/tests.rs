@@ -1,4 +1,4 @@
-//! The removal of pods that nobody else removes, in the model of the API.
+//! Deletion of pods that no other component deletes, in the model of the API.
 
 use serde_json::{Value, json};
 

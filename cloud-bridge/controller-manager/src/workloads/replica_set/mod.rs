@@ -23,13 +23,13 @@ use super::selector::selects;
 use super::template;
 use super::world::{Kind, World};
 
-/// What is to be done next about a ReplicaSet.
+/// The next step for a ReplicaSet.
 pub(crate) fn plan(world: &World, back_off: &BackOff, key: &ObjectKey, failure: Option<&Failure>, now: Now) -> Plan {
     let set = world.replica_sets.get(key);
     set.map(|set| plan_for(Kind::ReplicaSet, set, world, back_off, failure, now)).unwrap_or_default()
 }
 
-/// What is to be done next about a ReplicationController, which is a ReplicaSet with a simpler selector (K8s
+/// The next step for a ReplicationController, which is a ReplicaSet with a simpler selector (K8s
 /// pkg/controller/replication).
 pub(crate) fn plan_replication_controller(
     world: &World,

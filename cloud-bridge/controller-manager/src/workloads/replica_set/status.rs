@@ -15,7 +15,7 @@ pub(super) struct Pods<'a> {
     pub(super) terminating: usize,
 }
 
-/// The status as it is to be. `failure` is what went wrong with the pods just now.
+/// The desired status. `failure` is the last error with the pods.
 pub(super) fn status(
     set: &ReplicaSet,
     spec: &ReplicaSetSpec,

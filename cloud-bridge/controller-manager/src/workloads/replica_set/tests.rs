@@ -88,7 +88,7 @@ fn collect_garbage(course: &mut Course) {
     }
 }
 
-/// S15: the watch of pods tells that they are orphans before that of ReplicaSets tells that theirs is gone.
+/// S15: the watch of pods reports the orphans before that of ReplicaSets reports that their owner is gone.
 #[test]
 fn s15_what_an_owner_left_behind_it_does_not_take_again() {
     for seed in seeds() {

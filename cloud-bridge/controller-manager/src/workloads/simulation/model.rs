@@ -44,7 +44,7 @@ impl Model {
         Timestamp::from_second(1_720_000_000 + self.now + self.turned).unwrap()
     }
 
-    /// Somebody sets the clock by so many seconds.
+    /// Sets the wall clock forward by this many seconds.
     pub(crate) fn turn_clock(&mut self, seconds: i64) {
         self.turned += seconds;
     }
@@ -138,7 +138,7 @@ impl Model {
         }
     }
 
-    /// Where a pod is or may be bound, if anybody there acts on it: a node that is away does not.
+    /// The node to which a pod is or may be bound, if it is online: an offline node does not act.
     pub(super) fn node_of(&self, pod: &Value) -> Option<String> {
         let term = &pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
         let tied = &term["nodeSelectorTerms"][0]["matchFields"][0]["values"][0];

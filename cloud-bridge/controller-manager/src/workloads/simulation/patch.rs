@@ -20,7 +20,7 @@ pub(super) fn strategic(target: &mut Value, patch: &Value) {
     target["finalizers"] = finalizers.into();
 }
 
-/// The same of a status: conditions are merged by their types.
+/// Applies a patch to a status: conditions are merged by their types.
 pub(super) fn status(target: &mut Value, patch: &Value) {
     let mut conditions = target["conditions"].as_array().cloned().unwrap_or_default();
     for one in patch["conditions"].as_array().into_iter().flatten() {

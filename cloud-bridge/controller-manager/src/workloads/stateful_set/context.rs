@@ -20,11 +20,11 @@ const COMPONENT: &str = "statefulset-controller";
 
 /// What a step comes to.
 pub(super) enum Step {
-    /// This is to be done next.
+    /// The next step.
     Do(Plan),
     /// Nothing more until something changes.
     Wait,
-    /// Its part is as it is to be.
+    /// This part is up to date.
     Done,
 }
 
@@ -37,7 +37,7 @@ impl Step {
 pub(super) struct Context<'a> {
     pub(super) set: &'a StatefulSet,
     pub(super) spec: &'a StatefulSetSpec,
-    /// What the set was, and what it is to be.
+    /// The current and the update revision of the set.
     pub(super) current: &'a ControllerRevision,
     pub(super) update: &'a ControllerRevision,
     /// The pods that are wanted, by ordinal.

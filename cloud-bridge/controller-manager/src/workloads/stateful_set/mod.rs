@@ -28,7 +28,7 @@ use super::world::{Kind, World};
 use context::{Context, Step};
 use revision::Revisions;
 
-/// What is to be done next about a StatefulSet.
+/// The next step for a StatefulSet.
 pub(crate) fn plan(world: &World, back_off: &BackOff, key: &ObjectKey, failure: Option<&Failure>, now: Now) -> Plan {
     let Some((set, spec)) = world.stateful_sets.get(key).and_then(|set| Some((set, set.spec.as_ref()?))) else {
         return Plan::default();

@@ -1,5 +1,5 @@
-//! The revisions of a StatefulSet: what it was and what it is to be (K8s
-//! pkg/controller/statefulset/stateful_set_control.go `getStatefulSetRevisions`).
+//! The revisions of a StatefulSet: current and update (K8s pkg/controller/statefulset/stateful_set_control.go
+//! `getStatefulSetRevisions`).
 
 use k8s_openapi::api::apps::v1::StatefulSetSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -18,7 +18,7 @@ pub(super) struct Revisions<'a> {
     pub(super) current: Option<&'a ControllerRevision>,
     pub(super) update: Option<&'a ControllerRevision>,
     all: Vec<&'a ControllerRevision>,
-    /// What is to be done before anything else.
+    /// Actions that must come first.
     pub(super) actions: Vec<Action>,
 }
 
@@ -47,7 +47,7 @@ impl<'a> Revisions<'a> {
         Self { current, update, all, actions }
     }
 
-    /// Forgets the oldest ones beyond the limit, of those that nobody is of.
+    /// Deletes the oldest revisions beyond the limit that no pod uses.
     pub(super) fn clean_up(&self, spec: &StatefulSetSpec, context: &Context<'_>) -> Vec<Action> {
         let Ok(limit) = usize::try_from(spec.revision_history_limit.unwrap_or(10)) else { return Vec::new() };
         let pods = context.replicas.values().chain(context.condemned.values()).map(|pod| revision_of(pod));

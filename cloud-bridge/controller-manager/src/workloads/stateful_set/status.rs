@@ -8,7 +8,7 @@ use crate::workloads::plan::{Action, Plan};
 use crate::workloads::pod::Pod;
 use crate::workloads::world::Kind;
 
-/// Writes the status, if it is not as it is to be.
+/// Writes the status, unless it is up to date.
 pub(super) fn write(context: &Context<'_>) -> Plan {
     let old = context.set.status.as_ref().map_or_else(|| json!({}), |old| json!(old));
     let action = Action::status(Kind::StatefulSet, &context.set.metadata, &old, &json!(status(context)));

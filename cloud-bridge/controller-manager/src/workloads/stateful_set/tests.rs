@@ -148,7 +148,7 @@ fn s15_a_stateful_set_ends_with_its_pods_in_order() {
         }
         set_ready(&mut course, "True");
         change(&mut course, |spec| spec["updateStrategy"]["rollingUpdate"]["partition"] = 0.into());
-        // Of several pods beyond those that are wanted that never get ready none goes: as in Kubernetes, somebody has to help.
+        // Surplus pods that never become ready are not deleted: as in Kubernetes, a user has to intervene.
         for name in course.model.names(Kind::Pod) {
             if course.model.objects[&(Kind::Pod, name.clone())]["status"]["phase"] == "Failed" {
                 course.model.remove(Kind::Pod, &name);

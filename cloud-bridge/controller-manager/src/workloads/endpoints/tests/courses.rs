@@ -62,7 +62,7 @@ fn happens(course: &mut Course, count: &mut u32) {
             let now = pod["status"]["conditions"][0]["status"] == "True";
             pod["status"]["conditions"][0]["status"] = if now { "False" } else { "True" }.into();
         }),
-        // Somebody breaks a slice, or takes it away.
+        // A client changes or deletes a slice.
         (7, _) => {
             let ours = course.model.names(Kind::EndpointSlice).into_iter().find(|slice| slice.name != "own");
             if let Some(slice) = ours {

@@ -1,4 +1,4 @@
-//! Whose the claims of a StatefulSet are, and when they go.
+//! Ownership and deletion of the claims of a StatefulSet.
 
 use serde_json::json;
 
