@@ -1,9 +1,9 @@
-//! What mappers hold, noted beside the socket as soon as it is so: whoever comes after a helper that was killed finds it there.
-//! Knows not what it means.
+//! Devices that mappers hold, recorded beside the socket at once: the successor of a killed helper finds them there.
+//! Knows not what they mean.
 //!
-//! The store is on the medium and is written seldom. What a mapper holds need not outlive the machine, which no mapper does; but
-//! a device that has been moved is not to be moved again because a helper died. So it is in the folder of the socket, which is
-//! memory: a row a line, the last one of a name counts.
+//! The store is on the medium and is written seldom. What a mapper holds need not outlive the machine, since no mapper
+//! does; but a moved device must not be moved again because a helper died. So the journal is in the folder of the
+//! socket, which is in memory: one row per line, the last one of a name counts.
 
 use std::collections::BTreeMap;
 use std::fs::{File, rename};
@@ -21,10 +21,10 @@ const MOST: u64 = 16 << 20;
 #[derive(Debug)]
 pub(crate) struct Journal {
     path: PathBuf,
-    /// None where it cannot be written.
+    /// `None` if it cannot be written.
     file: Option<File>,
     bytes: u64,
-    /// Bytes of those that counted when it was last written anew.
+    /// Size of the valid rows when it was last rewritten, in bytes.
     fresh: u64,
     /// What an earlier process has left.
     left: BTreeMap<String, String>,
@@ -49,7 +49,7 @@ impl Journal {
         Self { path, file: None, bytes: 0, fresh: 0, left }
     }
 
-    /// What an earlier process has left. An empty record: there is none, whatever the store says.
+    /// Takes the rows of an earlier process. An empty record means deleted, whatever the store says.
     pub(crate) fn take_left(&mut self) -> BTreeMap<String, String> {
         std::mem::take(&mut self.left)
     }
@@ -58,7 +58,7 @@ impl Journal {
     pub(crate) fn note(&mut self, rows: &[Row]) {
         let (Some(file), false) = (&mut self.file, rows.is_empty()) else { return };
         let text = lines(rows);
-        // Appended at once: whoever reads finds all of a line or none.
+        // One write appends the whole line: a reader finds all of it or nothing.
         if let Err(error) = file.write_all(&text) {
             self.failed(&error);
         }
@@ -69,7 +69,7 @@ impl Journal {
         self.file.is_some() && self.bytes > self.fresh * 2 + STALE
     }
 
-    /// With these rows and no others.
+    /// Starts with exactly these rows.
     pub(crate) fn begin(&mut self, rows: &[Row]) {
         let text = lines(rows);
         let mut beside = self.path.as_os_str().to_owned();

@@ -70,12 +70,12 @@ fn work() -> Result<(), Failed> {
     sampan_memory::split();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let ended = runtime.block_on(sampan_devices::run::run(&socket)).map_err(failed);
-    // A name that is still looked up, or a file that hangs, keeps nobody here.
+    // A name lookup in progress, or a file that hangs, must not delay the exit.
     runtime.shutdown_background();
     ended
 }
 
-/// For the daemon, which knows nothing of what stands in there.
+/// For the daemon, which does not know the section's content.
 fn check_settings() -> Result<(), Failed> {
     let mut text = Vec::new();
     std::io::stdin().take(MAX_SETTINGS).read_to_end(&mut text).map_err(failed)?;

@@ -12,7 +12,7 @@ const RESULT: &str = "$hw/events/device/default/t1/twin/update/result";
 const DOCUMENT: &str = "$hw/events/device/default/t1/twin/update/document";
 const DELTA: &str = "$hw/events/device/default/t1/twin/update/delta";
 
-/// A helper that is connected to the broker: until then nobody answers.
+/// A helper that is connected to the broker: until then requests get no answer.
 fn connected(broker: &Broker, settings: &Settings, led: &str) -> (Helper, support::Heard) {
     let mut helper = Helper::start(settings);
     helper.lab(led);

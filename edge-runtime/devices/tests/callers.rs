@@ -41,7 +41,7 @@ impl Client {
         self.say(&ToHelper::Ask { id, question });
     }
 
-    /// None when the helper has hung up.
+    /// `None` when the helper has hung up.
     fn answer(&mut self) -> Option<(u64, Result<serde_json::Value, String>)> {
         let line = self.lines.next()?.ok()?;
         match serde_json::from_str(&line).expect("a line of the contract") {
@@ -72,7 +72,7 @@ fn people_ask_set_and_watch() {
     other.ask(3, Question::Get { device: Some(Named { name: "t2".into(), ..t1() }) });
     assert!(other.answer().is_some_and(|(id, answer)| id == 3 && answer.is_err()));
 
-    // The bridge hears that the device is to be so by this node's wish, and it lasts.
+    // The bridge gets the value that this node desires, and the value lasts.
     let (_, devices) = helper.report();
     assert_eq!(devices[0].twins[0].observed.as_ref().map(|observed| observed.value.as_str()), Some("DIM"));
     assert!(helper.kept()[0].record.contains("DIM"));

@@ -328,7 +328,7 @@ fn devices_with_many_properties_and_many_devices_arrive() {
         object(&mut helper, Kind::Device, "dev", &format!("t{n:04}"), long.clone());
     }
     helper.told();
-    // Until all of it is told nobody is answered.
+    // Until all objects are passed in, callers get no answer.
     let start = Instant::now();
     while ask(
         &helper,
@@ -339,7 +339,7 @@ fn devices_with_many_properties_and_many_devices_arrive() {
     {
         assert!(start.elapsed() < PATIENCE);
     }
-    // A helper that nobody optimized takes its time for so much.
+    // A helper without compiler optimization is slow with this many devices.
     let mut mapper = Mapper::try_start_within(folder.path(), "m", "lab", "0", "10").expect("it is registered");
     assert_eq!(mapper.next(), json!({"serving": true}));
     let given = mapper.registered["devices"].as_u64().expect("a number");
@@ -386,7 +386,7 @@ fn a_folder_that_cannot_be_had_stops_nothing_else() {
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     stream.read_exact(&mut heard).expect("it speaks HTTP/2");
     assert_eq!(heard[3], 4, "SETTINGS first");
-    // A container that removes it takes it from nobody for long.
+    // If a container removes it, it is restored soon.
     std::fs::remove_file(folder.join("dmi.sock")).expect("it was there");
     wait_for(&folder.join("dmi.sock"));
 }

@@ -18,7 +18,7 @@ struct Lab {
 }
 
 impl Lab {
-    /// With a broker, and without one.
+    /// One setup with a broker, and one without.
     fn both() -> [Self; 2] {
         [Broker::start(), Broker::none()].map(|broker| {
             let mut helper = Helper::start(&broker.settings());
@@ -181,7 +181,7 @@ fn a_broker_may_want_a_password_and_not_allow_everything() {
         mqtt.broker = format!("unix://{}", broker.socket.display());
     }
     let mut helper = Helper::start(&settings);
-    // This one may not say what the LED is to be.
+    // This client may not set the LED.
     helper.lab("ON");
     helper.told();
     let login = ["-u", "test", "-P", "secret"];

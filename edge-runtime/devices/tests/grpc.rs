@@ -84,7 +84,7 @@ fn deadlines_hold_on_both_sides() {
         let answer = raw.next(HEADERS).await.unwrap();
         assert!(String::from_utf8_lossy(&answer.payload).contains("grpc-status") || answer.flags & END == END);
         assert!(start.elapsed() < SECOND * 5);
-        // What comes too late is told nobody.
+        // A late answer goes to no client.
         sleep(SECOND * 2).await;
         raw.send(&frame(PING, 0, 0, &[7; 8])).await;
         assert_eq!(raw.frame().await.map(|frame| frame.kind), Some(PING));

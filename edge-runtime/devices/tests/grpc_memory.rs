@@ -66,11 +66,11 @@ fn d12_memory_and_time_have_bounds() {
             most = most.max(memory() - before);
         }
         assert!(most < 8 << 20, "half-received requests take {most} bytes");
-        // Whoever holds a place without finishing loses it.
+        // A client that holds a place without finishing loses it.
         serves(&server, SECOND * 10).await;
         drop(hostile);
 
-        // Answers that nobody reads.
+        // Answers that the client does not read.
         let before = memory();
         let mut hostile = Vec::new();
         let mut most = 0;

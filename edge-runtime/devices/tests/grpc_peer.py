@@ -32,7 +32,7 @@ def client(socket):
         echo = method(channel, "Echo")
         for message in (b"", b"a", b"b" * 70000, long):
             assert echo(message, timeout=20) == message, len(message)
-        # Metadata, which is none of ours.
+        # Metadata that the server does not know.
         assert echo(b"c", timeout=20, metadata=(("a", "b"), ("c-bin", b"\0\xff"))) == b"c"
         assert fails(method(channel, "NotFound"), grpc.StatusCode.NOT_FOUND, text.encode(), timeout=20) == text
         fails(method(channel, "Nothing"), grpc.StatusCode.UNIMPLEMENTED, b"", timeout=20)

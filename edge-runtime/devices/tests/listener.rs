@@ -53,7 +53,7 @@ fn clients_speak_with_each_other_as_over_a_broker() {
         broker.publish_with(topic, payload, more);
         assert_eq!(heard.next(topic), payload);
     }
-    // Nobody speaks in trees like this one.
+    // `$` trees like this one are closed to clients.
     broker.publish("$SYS/broker/uptime", "5");
     // One that is not there, and one that is there for two filters, come once.
     broker.publish("last", "6");
@@ -100,7 +100,7 @@ fn a_will_is_published_for_whoever_is_cut() {
     cut.kill().expect("killed");
     cut.wait().expect("over");
     assert_eq!(heard.next("wills/cut"), "gone");
-    // One with its id takes its place, which is no DISCONNECT either.
+    // A client with its id replaces it, which does not count as a DISCONNECT either.
     let mut first = will("same", "wills/same", "taken over");
     let _other = Raw::client(broker.port, "same");
     assert_eq!(heard.next("wills/same"), "taken over");
@@ -112,7 +112,7 @@ fn a_will_is_published_for_whoever_is_cut() {
     device.wait().expect("over");
     let (_, devices) = helper.report();
     assert_eq!(devices[0].state.as_ref().map(|state| state.state.as_str()), Some("offline"));
-    // Whoever says that it goes has none.
+    // A client that sends DISCONNECT has no will.
     broker.publish_with("wills/x", "bye", &["--will-topic", "wills/y", "--will-payload", "no"]);
     assert_eq!(heard.next("wills/x"), "bye");
     assert!(heard.all_within(Duration::from_millis(500)).is_empty());
@@ -212,7 +212,7 @@ fn a_device_speaks_for_itself_alone() {
     broker.publish_with("$hw/events/node/edge-1/membership/get", r#"{"event_id":"no"}"#, &as_t1);
     broker.publish_with(&format!("{T1}/twin/update"), &report("no"), &["-u", "spy", "-P", "secret"]);
     broker.publish_with("house/t1", "no", &as_t1);
-    // What the node says is said by nobody else, whatever a user may.
+    // Only the node may publish its own messages, whatever rights a user has.
     broker.publish_with(&format!("{T1}/twin/update/delta"), "no", &as_app);
     broker.publish_with(&format!("{T1}/twin/update"), &report("yes"), &as_t1);
     assert!(heard.next(&format!("{T1}/twin/update/result")).contains("yes"));
@@ -231,7 +231,7 @@ fn a_device_speaks_for_itself_alone() {
         assert!(said.contains(code), "{filter}: {said}");
     }
 
-    // A change counts at once, also for those that are connected; a mistake locks nobody else out.
+    // A change takes effect at once, also for connected clients; a malformed line locks no other user out.
     let users_file = broker.folder().join("users");
     secret(&users_file, "t1 newer device=default/t1\nbroken\napp secret all\n");
     assert!(!client(&broker, "mosquitto_pub", &[&as_t1[..], &["-t", "a", "-m", "x"]].concat()).0);

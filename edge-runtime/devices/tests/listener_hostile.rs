@@ -1,4 +1,4 @@
-//! Clients of the listener that do what they should not: it is the end of them, and of nobody else.
+//! Misbehaving clients of the listener: they are cut off, and no other client is.
 
 mod support;
 
@@ -106,7 +106,7 @@ fn other_versions_and_bad_ids_are_refused_by_their_code() {
         (b"\x10\x0c\x00\x04MQTT\x03\x02\x00\x00\x00\x00", 1),
         (b"\x10\x0c\x00\x04MQTT\x84\x02\x00\x00\x00\x00", 1),
         (b"\x10\x0e\x00\x06MQIsdp\x03\x02\x00\x00\x00\x00", 1),
-        // No id, and a session that is to be found again.
+        // No id, and a persistent session.
         (b"\x10\x0c\x00\x04MQTT\x04\x00\x00\x00\x00\x00", 2),
         (&hello(&"x".repeat(257), 0), 2),
         (&hello_with_will("w", "w", &[0; 9_000]), 3),
@@ -115,7 +115,7 @@ fn other_versions_and_bad_ids_are_refused_by_their_code() {
         raw.say(bytes);
         assert_eq!(raw.rest(), [vec![0x20, 2, 0, code]], "{:x?}", &bytes[..12]);
     }
-    // These are taken: an id by whoever listens, a session that there is not.
+    // These are accepted: the listener chooses an id; a session that does not exist.
     for bytes in
         [&b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x00\x00\x00"[..], b"\x10\x0d\x00\x04MQTT\x04\x00\x00\x00\x00\x01x"]
     {
@@ -275,7 +275,7 @@ fn who_goes_while_it_is_spoken_to_is_heard_and_has_no_will() {
         assert_eq!(raw.next(), Some(vec![0x20, 2, 0, TAKEN]));
         let last = publish(0x30, "last/a", 0, &n.to_be_bytes());
         raw.say(&[&last[..], &[0xe0, 0]].concat());
-        // With bytes that it has not read, so that what is told to it now fails.
+        // Closed with unread bytes, so that the next write to it fails.
         drop(raw);
         assert_eq!(heard.next(), Some(last));
     }

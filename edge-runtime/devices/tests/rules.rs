@@ -49,7 +49,7 @@ fn http(port: u16, path: &str) -> Call {
     }
 }
 
-/// A helper with a broker that it has subscribed at: until then what is published is nobody's.
+/// A helper that has subscribed at a broker: before that, published messages are lost.
 fn subscribed(broker: &Broker, topic: &str) -> Helper {
     subscribed_with(broker, topic, Rules::default())
 }

@@ -32,7 +32,7 @@ fn lab() -> (Helper, u16) {
 fn call(port: u16, bytes: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    // Whoever is sent away hears of it by reading.
+    // A refused client sees that when it reads.
     let _ = stream.write_all(bytes);
     stream
 }
@@ -136,7 +136,7 @@ fn a_program_is_told_what_the_target_says_and_what_hinders_it() {
     let (id, _) = request(&next);
     respond(&mut next, id, 200, "again");
     assert_eq!(asked.join().unwrap().2["body"], "again");
-    // A rule that is gone is none.
+    // A deleted rule does not count.
     let (namespace, name, uid) = ("default".into(), "r".into(), "rule-1".into());
     next.say(&ToHelper::Gone { kind: Kind::Rule, namespace, name, uid });
     settle(&mut next);
@@ -197,7 +197,8 @@ fn clients_that_do_what_they_should_not_keep_nobody_out() {
         let sent = (0..2_000).take_while(|_| stream.write_all(&piece).is_ok()).count();
         assert!(sent < 1_000, "it takes {sent} times 64 KiB");
     }
-    // Asked, and does not listen: the room is theirs until the bridge has answered, and no longer.
+    // A client that sends a request and does not read: the room is occupied until the bridge has answered, and no
+    // longer.
     let mut ids = Vec::new();
     for _ in 0..16 {
         drop(call(port, &post(ASKED)));

@@ -18,7 +18,7 @@ pub enum Address {
 
 impl Address {
     /// # Errors
-    /// It is neither `tcp://HOST:PORT` nor `unix:///PATH`: what is wrong with it.
+    /// The reason, if it is neither `tcp://HOST:PORT` nor `unix:///PATH`.
     pub fn parse(broker: &str) -> Result<Self, String> {
         if let Some(path) = broker.strip_prefix("unix://") {
             let fits = path.starts_with('/') && path.len() < PATH;

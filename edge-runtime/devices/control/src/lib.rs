@@ -39,7 +39,8 @@ pub const MAX_LINE: usize = 4 << 20;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ToHelper {
-    /// The daemon is there, with what is typed in its configuration ([`Settings`]). A helper of another version or with other settings ends, having said what it has not told yet.
+    /// The daemon connects, with the section typed in its configuration ([`Settings`]). A helper of another version or
+    /// with other settings reports its pending news and ends.
     Daemon { version: u32, node: String, settings: Value },
     /// A command of a person is there: `Ask` follows.
     Client {},
@@ -99,8 +100,8 @@ pub enum FromHelper {
         reason: String,
         message: String,
     },
-    /// Messages for the bridge, to be kept until it has them: so many bytes of all of them, the oldest of the lowest class being
-    /// dropped first, and each for so many seconds of running. The next ones come after `Stored`.
+    /// Messages for the bridge, to store until it has them: at most a number of bytes in all, dropping the oldest of
+    /// the lowest class first, and each for a number of seconds of running time. The next ones come after `Stored`.
     Messages {
         batch: u64,
         rows: Vec<MessageRow>,
@@ -133,7 +134,7 @@ pub enum FromHelper {
     },
 }
 
-/// What is kept of one device. An empty record is to be forgotten.
+/// The stored record of one device. An empty record deletes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     pub uid: String,
@@ -145,7 +146,7 @@ pub struct Row {
 pub struct MessageRow {
     /// Uid of the rule that it is for.
     pub rule: String,
-    /// 0 to 9; the lowest goes first where there is no room.
+    /// 0 to 9; the lowest is dropped first when there is no room.
     pub class: u8,
     /// JSON text of a [`RuleMessage`](edge_protocol::message::RuleMessage).
     pub record: String,

@@ -2,7 +2,7 @@
 
 use crate::MAX_LINE;
 
-/// A line is longer than [`MAX_LINE`]: whoever says such a thing is not listened to any more.
+/// A line is longer than [`MAX_LINE`]: the connection must be closed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TooLong;
 
@@ -14,7 +14,7 @@ impl std::fmt::Display for TooLong {
 
 impl std::error::Error for TooLong {}
 
-/// Bytes that have come and are no line yet, or lines that nobody has taken.
+/// Received bytes that are not yet a line, and lines that are not yet taken.
 #[derive(Debug, Default)]
 pub struct Splitter {
     bytes: Vec<u8>,

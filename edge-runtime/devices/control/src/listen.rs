@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 pub struct Listen {
     /// `IP:PORT`, with brackets for IPv6.
     pub address: String,
-    /// Of a file with a user, a password and rights in each line. None if it is empty: whoever reaches the address may do everything.
+    /// File with a user, a password and rights in each line. Empty: any client that reaches the address may do
+    /// everything.
     pub users_file: String,
 }
 
@@ -23,7 +24,7 @@ impl Default for Listen {
 
 impl Listen {
     /// # Errors
-    /// `KEY: WHY`: it is no address, or one that others reach and where nobody is asked who they are.
+    /// `KEY: WHY`: the address is malformed, or reachable from other hosts without authentication.
     pub fn checked(&self) -> Result<SocketAddr, String> {
         let address = address(&self.address)?;
         if !self.users_file.is_empty() && !self.users_file.starts_with('/') {

@@ -8,7 +8,8 @@ use crate::settings::{MOST_NAMESPACES, is_namespace};
 /// Ports, and filters of topics.
 const MOST: usize = 64;
 
-/// Section `device-twin.rules`. A rule is written by anybody with a right in one namespace; what it may reach here is the node's to say.
+/// Section `device-twin.rules`. Any user with a right in one namespace can write a rule; the node decides what rules
+/// may reach here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Rules {

@@ -22,7 +22,7 @@ impl Default for Servicebus {
 
 impl Servicebus {
     /// # Errors
-    /// `KEY: WHY`: it is no address, or one that others reach.
+    /// `KEY: WHY`: the address is malformed, or reachable from other hosts.
     pub fn checked(&self) -> Result<SocketAddr, String> {
         let address = listen::address(&self.address)?;
         if !address.ip().to_canonical().is_loopback() {

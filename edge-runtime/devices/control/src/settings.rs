@@ -18,7 +18,7 @@ pub(crate) const MOST_NAMESPACES: usize = 64;
 pub struct Settings {
     /// The broker that devices publish to; none for no MQTT.
     pub mqtt: Option<Mqtt>,
-    /// For programs that drive devices, mappers; none for no DMI.
+    /// DMI, for programs that drive devices (mappers); `None` turns it off.
     pub dmi: Option<Dmi>,
     /// Where devices find the node itself; none for nowhere.
     pub listen: Option<Listen>,
@@ -94,7 +94,7 @@ impl Default for Store {
     }
 }
 
-/// On unless it is said otherwise.
+/// On by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CheckValues(pub bool);
@@ -105,7 +105,7 @@ impl Default for CheckValues {
     }
 }
 
-/// What was typed, with defaults, and the keys of it that nobody knows: `device-twin.report.color`.
+/// The section with defaults, and its unknown keys, such as `device-twin.report.color`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Read {
     pub settings: Settings,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use prost::Message;
 
-/// By key; any type that a mapper knows.
+/// Values by key, of any type that a mapper knows.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct CustomizedValue {
     #[prost(btree_map = "string, message", tag = "1")]

@@ -45,7 +45,7 @@ pub struct DeviceProperty {
     /// KubeEdge's framework wants it of every property.
     #[prost(message, optional, tag = "2")]
     pub desired: Option<TwinProperty>,
-    /// The same, with its `configData`.
+    /// The visitor, with its `configData`.
     #[prost(message, optional, tag = "3")]
     pub visitors: Option<VisitorConfig>,
     /// Milliseconds, as `collect_cycle`.

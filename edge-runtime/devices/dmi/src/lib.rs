@@ -1,5 +1,6 @@
-//! DMI, `v1beta1`: the messages that mappers (programs that drive devices) and a node exchange over gRPC, and the names of their
-//! methods. Fields, numbers and names are KubeEdge's. Values only: knows neither gRPC nor what a device means.
+//! DMI, `v1beta1`: the messages that mappers (programs that drive devices) and a node exchange over gRPC, and the names
+//! of their methods. Fields, numbers and names are KubeEdge's. Values only: knows neither gRPC nor the meaning of a
+//! device.
 //!
 //! Maps are sorted, so that equal messages have equal bytes.
 

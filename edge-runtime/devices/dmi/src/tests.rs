@@ -69,7 +69,7 @@ fn what_is_missing_is_none_and_what_is_unknown_is_passed_over() {
     // Field 15, a text.
     let later = [0x7a, 1, b'x'];
     assert_eq!(ReportDeviceStatesRequest::decode(&later[..]), Ok(ReportDeviceStatesRequest::default()));
-    // A name that is no UTF-8, a text that is longer than what is there, a group that never ends.
+    // A name that is not UTF-8, a text that is longer than the message, a group without an end.
     for wrong in [&[0x0a, 1, 0xff][..], &[0x0a, 9, b'x'], &[0x0b]] {
         assert!(ReportDeviceStatesRequest::decode(wrong).is_err());
     }

@@ -17,8 +17,8 @@ pub const fn appended(message: usize) -> usize {
     1 + prost::encoding::encoded_len_varint(message as u64) + message
 }
 
-/// How many fields with the last number of this path there are, in the messages at the numbers before it. None if the text is no
-/// message.
+/// Number of fields with the last number of this path, in the messages at the numbers before it. `None` if the bytes
+/// are not a message.
 #[must_use]
 pub fn count(mut message: &[u8], path: &[u32]) -> Option<usize> {
     let Some((first, rest)) = path.split_first() else { return Some(0) };

@@ -53,13 +53,13 @@ pub(crate) fn values(fields: &[Field<'_>]) -> Vec<sys::nghttp2_nv> {
     fields.iter().map(value).collect()
 }
 
-/// Where the handler's body is to be had.
+/// Source of the handler's body.
 pub(crate) fn body<H: Handler>() -> sys::nghttp2_data_provider2 {
     sys::nghttp2_data_provider2 { source: sys::nghttp2_data_source { ptr: null_mut() }, read_callback: Some(read::<H>) }
 }
 
 /// # Safety
-/// So many bytes are there, and do not change for as long as what is returned is used.
+/// `length` bytes at `start` are readable, and do not change while the result is used.
 pub(crate) unsafe fn bytes<'a>(start: *const u8, length: usize) -> &'a [u8] {
     if start.is_null() || length == 0 {
         return &[];
@@ -156,14 +156,14 @@ unsafe extern "C" fn read<H: Handler>(
     // SAFETY: called by nghttp2 with what its documentation says.
     let Some(Part { bytes, then }) = unsafe { handler::<H>(user) }.part(stream, length) else { return REFUSED };
     let count = bytes.len().min(length);
-    // SAFETY: there is room for so many, in a buffer of nghttp2's own.
+    // SAFETY: there is room for `count` bytes, in a buffer of nghttp2's own.
     unsafe { bytes.as_ptr().copy_to_nonoverlapping(room, count) };
     let ends = match then {
         Then::More => 0,
         Then::End => sys::NGHTTP2_DATA_FLAG_EOF,
         Then::Trailers(fields) => {
             let fields = values(&fields);
-            // SAFETY: allowed within this callback; it calls back nobody, and copies the fields.
+            // SAFETY: allowed within this callback; it calls no callback, and copies the fields.
             if unsafe { sys::nghttp2_submit_trailer(session, stream, fields.as_ptr(), fields.len()) } < 0 {
                 return REFUSED;
             }

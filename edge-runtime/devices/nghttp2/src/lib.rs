@@ -96,7 +96,8 @@ pub struct Fatal;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused;
 
-/// Hears what a peer sends, and gives what is to be sent. Must not panic: nghttp2, through which a panic would go, is C.
+/// Receives what a peer sends, and returns what to send. Must not panic: nghttp2, through which a panic would unwind,
+/// is C.
 pub trait Handler {
     /// A frame begins.
     ///

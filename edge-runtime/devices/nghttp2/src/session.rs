@@ -25,13 +25,13 @@ pub struct Session<H: Handler> {
 
 impl<H: Handler> Session<H> {
     /// # Errors
-    /// There is no memory.
+    /// Out of memory.
     pub fn server(handler: H, limits: &Limits) -> Result<Self, Error> {
         Self::new(handler, limits, true)
     }
 
     /// # Errors
-    /// There is no memory.
+    /// Out of memory.
     pub fn client(handler: H, limits: &Limits) -> Result<Self, Error> {
         Self::new(handler, limits, false)
     }
@@ -61,7 +61,7 @@ impl<H: Handler> Session<H> {
     }
 
     /// # Errors
-    /// There is no memory, or a value is not allowed.
+    /// Out of memory, or a value is not allowed.
     pub fn settings(&mut self, settings: &[(Setting, u32)]) -> Result<(), Error> {
         let entry = |(setting, value): &(Setting, u32)| sys::nghttp2_settings_entry {
             settings_id: i32::from(*setting as u8),
@@ -82,7 +82,7 @@ impl<H: Handler> Session<H> {
         if read < 0 { Err(fatal(read)) } else { Ok(()) }
     }
 
-    /// What is to be sent next; empty when there is nothing.
+    /// The next bytes to send; empty if there are none.
     ///
     /// # Errors
     /// The connection is of no use any more.
@@ -91,12 +91,12 @@ impl<H: Handler> Session<H> {
         // SAFETY: the session is alive; no reference to the handler is.
         let length = unsafe { sys::nghttp2_session_mem_send2(self.raw.as_ptr(), &mut data) };
         let length = usize::try_from(length).map_err(|_| fatal(length))?;
-        // SAFETY: so many bytes are there, and stay unchanged until the next call, for which the session has to be
+        // SAFETY: `length` bytes are readable, and stay unchanged until the next call, for which the session has to be
         // borrowed mutably again.
         Ok(unsafe { bytes(data, length) })
     }
 
-    /// Neither more is to be read nor anything to be sent: the connection is at its end.
+    /// Whether the connection is at its end: there is nothing more to read or to send.
     #[must_use]
     pub fn is_over(&self) -> bool {
         // SAFETY: the session is alive; both only read it.
@@ -113,10 +113,10 @@ impl<H: Handler> Session<H> {
         unsafe { sys::nghttp2_session_check_request_allowed(self.raw.as_ptr()) != 0 }
     }
 
-    /// Begins a stream, whose body the handler gives; its number.
+    /// Begins a stream, whose body the handler returns; returns its number.
     ///
     /// # Errors
-    /// There is no memory, or no number left.
+    /// Out of memory, or no number is left.
     pub fn request(&mut self, fields: &[Field<'_>]) -> Result<i32, Error> {
         let (fields, body) = (values(fields), body::<H>());
         // SAFETY: the session is alive, fields and the place of the body too, and all are copied.
@@ -130,7 +130,7 @@ impl<H: Handler> Session<H> {
     /// Answers a stream, with a body that the handler gives or none.
     ///
     /// # Errors
-    /// There is no memory, or no such stream.
+    /// Out of memory, or the stream does not exist.
     pub fn respond(&mut self, stream: i32, fields: &[Field<'_>], has_body: bool) -> Result<(), Error> {
         let (fields, body) = (values(fields), body::<H>());
         let body = if has_body { &raw const body } else { null() };
@@ -139,34 +139,34 @@ impl<H: Handler> Session<H> {
     }
 
     /// # Errors
-    /// There is no memory.
+    /// Out of memory.
     pub fn reset(&mut self, stream: i32, code: u32) -> Result<(), Error> {
         // SAFETY: the session is alive.
         check(unsafe { sys::nghttp2_submit_rst_stream(self.raw.as_ptr(), 0, stream, code) })
     }
 
-    /// Lets the peer send so many bytes again on this stream, if it is still there.
+    /// Lets the peer send `count` bytes again on this stream, if it still exists.
     ///
     /// # Errors
-    /// There is no memory, or it is more than the peer has sent.
+    /// Out of memory, or it is more than the peer has sent.
     pub fn consumed(&mut self, stream: i32, count: usize) -> Result<(), Error> {
         // SAFETY: the session is alive.
         check(unsafe { sys::nghttp2_session_consume_stream(self.raw.as_ptr(), stream, count) })
     }
 
-    /// Lets the peer send so many bytes again on this connection.
+    /// Lets the peer send `count` bytes again on this connection.
     ///
     /// # Errors
-    /// There is no memory, or it is more than the peer has sent.
+    /// Out of memory, or it is more than the peer has sent.
     pub fn consumed_by_all(&mut self, count: usize) -> Result<(), Error> {
         // SAFETY: the session is alive.
         check(unsafe { sys::nghttp2_session_consume_connection(self.raw.as_ptr(), count) })
     }
 
-    /// Tells the peer that this is the end, and resets what is under way.
+    /// Announces the end to the peer, and resets the streams in progress.
     ///
     /// # Errors
-    /// There is no memory.
+    /// Out of memory.
     pub fn terminate(&mut self, code: u32) -> Result<(), Error> {
         // SAFETY: the session is alive.
         check(unsafe { sys::nghttp2_session_terminate_session(self.raw.as_ptr(), code) })
@@ -175,7 +175,7 @@ impl<H: Handler> Session<H> {
 
 impl<H: Handler> Drop for Session<H> {
     fn drop(&mut self) {
-        // SAFETY: the session is deleted once, and the handler given back after it: nobody calls it any more.
+        // SAFETY: the session is deleted once, and the handler is freed after it, when nothing calls it any more.
         unsafe {
             sys::nghttp2_session_del(self.raw.as_ptr());
             drop(Box::from_raw(self.handler.as_ptr()));

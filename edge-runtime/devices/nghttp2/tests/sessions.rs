@@ -98,7 +98,7 @@ impl Pair {
     }
 }
 
-/// In pieces of three bytes.
+/// Carries the bytes in pieces of three.
 fn carry(from: &mut Session<Ears>, to: &mut Session<Ears>) -> Result<usize, Error> {
     let mut carried = 0;
     loop {

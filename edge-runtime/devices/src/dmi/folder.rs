@@ -1,4 +1,5 @@
-//! The folder of DMI: our socket in it, and the way to those of mappers. Containers write there, so nothing in it is believed.
+//! The folder of DMI: our socket in it, and the way to the mappers' sockets. Containers can write there, so nothing in
+//! it is trusted.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -42,7 +43,7 @@ pub(super) fn listen(folder: &Path) -> io::Result<UnixListener> {
     listener.map_err(|error| named(&path, &error))
 }
 
-/// Done when somebody has removed our socket, or put another one in its place: containers can.
+/// Returns when our socket was removed or replaced: containers can do that.
 pub(super) async fn is_taken_away(folder: &Path) {
     let inode = || std::fs::symlink_metadata(folder.join(SOCKET)).map(|found| found.ino()).ok();
     let ours = inode();
@@ -56,7 +57,7 @@ pub(super) async fn is_taken_away(folder: &Path) {
 pub(super) struct Opened(OwnedFd);
 
 impl Opened {
-    /// To connect to, for as long as this is there (proc(5)).
+    /// Path to connect to, valid while this exists (proc(5)).
     pub(super) fn path(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
     }
@@ -65,7 +66,7 @@ impl Opened {
 /// The socket with this name directly in the folder: a link in its place leads nowhere.
 ///
 /// # Errors
-/// UNAVAILABLE: there is none now.
+/// UNAVAILABLE: it does not exist now.
 pub(super) fn open(folder: &Path, name: &str) -> Result<Opened, Status> {
     let unavailable = |why: &str| Status::new(Code::Unavailable, format!("{name}: {why}"));
     let failed = |errno: nix::Error| unavailable(errno.desc());

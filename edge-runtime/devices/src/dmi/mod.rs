@@ -1,10 +1,10 @@
-//! DMI's two ends: calls of mappers come in at `dmi.sock`, and calls of mappers go out to their sockets. Decides nothing: what
-//! comes is read and handed on, what is to go is sent.
+//! DMI's two ends: calls of mappers come in at `dmi.sock`, and calls to mappers go out to their sockets. Decides
+//! nothing: parses and passes on requests, sends calls.
 //!
 //! | file | owns |
 //! |---|---|
 //! | `folder` | the folder, our socket in it, and the way to those of mappers |
-//! | `request` | what a call asks, out of bytes that anybody may have sent |
+//! | `request` | parses calls, from untrusted bytes |
 //! | `pod` | whose process calls |
 
 mod folder;
@@ -41,7 +41,7 @@ pub struct Answered {
 #[derive(Debug)]
 pub struct Dmi {
     folder: PathBuf,
-    /// Of those who wait for an answer of ours, by number.
+    /// Mappers that wait for an answer of ours, by number.
     replies: BTreeMap<u64, Reply>,
     number: u64,
     /// The call that is under way to each mapper.
@@ -116,7 +116,7 @@ impl Dmi {
         }
     }
 
-    /// Nobody waits for a call of this mapper any more.
+    /// Cancels a call of this mapper whose result is no longer needed.
     pub fn hangup(&mut self, mapper: u64) {
         if let Some(task) = self.under_way.remove(&mapper) {
             task.abort();

@@ -1,4 +1,4 @@
-//! What a call asks, out of bytes that anybody may have sent. What would be large once it is read is not read.
+//! Parses calls from untrusted bytes. What would be large once parsed is not parsed.
 
 use sampan_dmi::{Message, count, manager};
 
@@ -20,10 +20,10 @@ fn decode<M: Message + Default>(message: &[u8], most: usize) -> Result<M, Status
     M::decode(message).map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))
 }
 
-/// `path`: of the method.
+/// `path`: path of the method.
 ///
 /// # Errors
-/// There is no such method, or the message is none or too large.
+/// The method does not exist, or the message is malformed or too large.
 pub(crate) fn read(path: &str, message: &[u8]) -> Result<Request, Status> {
     match path {
         manager::MAPPER_REGISTER => decode(message, REGISTRATION).map(Request::Register),

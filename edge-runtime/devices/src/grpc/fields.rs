@@ -26,11 +26,11 @@ pub(super) struct Head {
     is_post: bool,
     is_grpc: bool,
     path: Option<String>,
-    /// None if it sets none; what cannot be read is an error.
+    /// `None` if it sets no timeout; an unreadable one is an error.
     timeout: Option<Result<Duration, ()>>,
 }
 
-/// Why a request is none.
+/// Reason why a request is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrong {
     Method,

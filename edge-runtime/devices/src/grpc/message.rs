@@ -3,7 +3,7 @@
 
 use super::{Code, Status};
 
-/// Bytes of a message: what gRPC's own servers and clients take if nobody tells them otherwise.
+/// Maximum size of a message, in bytes: the default of gRPC's own servers and clients.
 pub const MAX_MESSAGE: usize = 4 << 20;
 const PREFIX: usize = 5;
 

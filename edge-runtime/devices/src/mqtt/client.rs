@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 const PAUSE_AT_MOST: Duration = Duration::from_secs(10);
 /// A connection that lived so long was no failure.
 const PROVEN: Duration = Duration::from_secs(10);
-/// For a connection to be made, the password to be read.
+/// Timeout for connecting, and for reading the password.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of a password file.
 const PASSWORD: u64 = 4_096;
@@ -54,7 +54,7 @@ pub struct Broker {
 
 impl Broker {
     /// # Errors
-    /// The address is none.
+    /// The address is malformed.
     pub fn new(mqtt: &Mqtt, node: &str) -> Result<Self, String> {
         let address = Address::parse(&mqtt.broker)?;
         let client_id = match mqtt.client_id.as_str() {
@@ -102,7 +102,7 @@ impl Broker {
     }
 }
 
-/// Stays connected until nobody takes the news or publishes any more.
+/// Stays connected until the receiver of the news and the publishers are gone.
 pub async fn run(broker: Broker, news: mpsc::Sender<News>, mut waiting: Waiting, filters: Filters) {
     let (mut pause, mut told) = (PAUSE, String::new());
     loop {

@@ -23,7 +23,7 @@ const PING: Duration = Duration::from_secs(20);
 const KEEP_ALIVE: u16 = 30;
 /// Without any sign of life of the broker.
 const SILENCE: Duration = Duration::from_secs(50);
-/// For one packet.
+/// Timeout for one packet.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Messages without an acknowledgement: two reads' pauses of an answer and a document to each of a thousand reports a second.
 const WINDOW: usize = 128;
@@ -31,8 +31,8 @@ const CHUNK: usize = 4_096;
 /// Between two reads: what comes meanwhile is read at once, and answered by one write. A call of the kernel for each packet would be
 /// most of the work.
 const PAUSE: Duration = Duration::from_millis(5);
-/// So many messages that wait to be acknowledged are reason for none: brokers send few before the first is (mosquitto 20), and drop what
-/// waits too long behind them.
+/// Fewer unacknowledged messages than this are not acknowledged at once: brokers send only some before the first
+/// acknowledgement (mosquitto 20), and drop what waits too long behind them.
 const OWED: u32 = 8;
 /// Bytes of packets after which they are written.
 const TOGETHER: usize = 8_192;
@@ -54,7 +54,7 @@ impl Window {
     }
 
     fn acked(&self, id: u16) {
-        // What was not asked for is no harm.
+        // An unrequested acknowledgement is harmless.
         if let Some(confirm) = self.ids.borrow_mut().remove(&id) {
             self.moved.set(Instant::now());
             self.room.notify_one();
@@ -77,7 +77,7 @@ impl Window {
         }
     }
 
-    /// An id that nobody has: there are many more than the window has places.
+    /// Returns a free id: there are many more ids than places in the window.
     fn take(&self, last: &mut u16, confirm: Option<Confirm>) -> u16 {
         let mut ids = self.ids.borrow_mut();
         loop {
@@ -132,7 +132,7 @@ async fn say(stream: &mut (impl AsyncWrite + Unpin), packet: &[u8]) -> io::Resul
     timeout(PATIENCE, stream.write_all(packet)).await?
 }
 
-/// Serves until it ends: with `Ok` when nobody publishes any more.
+/// Serves until the connection ends: with `Ok` when the publishers are gone.
 pub(super) async fn serve<S: AsyncRead + AsyncWrite>(
     stream: S,
     login: &Login,
@@ -178,7 +178,7 @@ async fn reading(
         };
         match packet {
             Packet::Publish(Publish { topic, payload, retained, id }) => {
-                // Waits for whoever takes the news, and so does the broker.
+                // Waits for the receiver of the news, and thus makes the broker wait.
                 news.send(News::Message { topic, payload, retained }).await.map_err(|_| gone(()))?;
                 if let Some(id) = id {
                     acks.send(id).await.map_err(|_| gone(()))?;

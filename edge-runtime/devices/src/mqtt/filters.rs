@@ -14,7 +14,7 @@ struct Shared {
     changed: Notify,
 }
 
-/// Shared between whoever wants them and the connection.
+/// Shared between the users of the filters and the connection.
 #[derive(Clone, Debug, Default)]
 pub struct Filters(Rc<Shared>);
 
@@ -35,7 +35,7 @@ impl Filters {
         }
     }
 
-    /// As they are now.
+    /// The present filters.
     pub(super) fn wanted(&self) -> BTreeSet<String> {
         self.0.wanted.borrow().clone()
     }

@@ -15,7 +15,7 @@ use crate::twins::{Listening, Message};
 
 /// Fewer messages than this find no room.
 const SHORT: usize = 8;
-/// For those that hear the listener to have room again.
+/// Timeout for subscribers of the listener to have room again.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
@@ -25,14 +25,14 @@ pub struct Outlets {
     /// Whether the broker is connected: for one that is not, nothing waits.
     up: bool,
     listener: Option<Listener>,
-    /// Since when nobody who hears the listener has room.
+    /// Time since which no subscriber of the listener has room.
     short: Option<Instant>,
     dropped: u64,
 }
 
 impl Outlets {
-    /// Opens what is configured, once. Whether clients may connect now.
-    /// `filters`: what is to be heard besides messages of devices.
+    /// Opens what is configured, once. Returns whether clients may connect now. `filters`: additional topics to
+    /// subscribe to, besides messages of devices.
     pub fn open(&mut self, settings: &Settings, node: &str, news: &mpsc::Sender<News>, filters: &Filters) -> bool {
         if std::mem::replace(&mut self.opened, true) {
             return false;
@@ -101,8 +101,8 @@ impl Outlets {
         }
     }
 
-    /// Publishes what somebody waits for: at the broker, which acknowledges it; where none is configured it is handed to clients
-    /// of the listener. None if neither is there, or has room.
+    /// Publishes a message whose sender waits for the result: at the broker, which acknowledges it; without a broker at
+    /// the listener. Returns `None` if there is neither, or no room.
     pub fn publish_confirmed(&mut self, message: Message) -> Option<oneshot::Receiver<()>> {
         let confirmed = match &self.broker {
             Some(_) => self.queue()?.put_confirmed(message.clone())?,

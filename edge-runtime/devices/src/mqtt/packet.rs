@@ -26,12 +26,12 @@ pub(super) enum Packet {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Publish {
-    /// What is no UTF-8 in it is replaced: such a topic is nobody's.
+    /// Invalid UTF-8 in it is replaced: no device has such a topic.
     pub(super) topic: String,
-    /// None if it is too long.
+    /// `None` if it is too long.
     pub(super) payload: Option<Vec<u8>>,
     pub(super) retained: bool,
-    /// To be acknowledged.
+    /// Id to acknowledge.
     pub(super) id: Option<u16>,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Broken(pub(super) String);
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     bytes: Vec<u8>,
-    /// Of the payload that is passed over.
+    /// Remaining bytes of the payload to skip.
     skip: usize,
 }
 
@@ -58,7 +58,7 @@ impl Decoder {
     /// The next packet, if it is there as a whole.
     ///
     /// # Errors
-    /// The bytes are no packet, or one that a client never gets.
+    /// The bytes are not a packet, or one that a client never gets.
     pub(super) fn next(&mut self) -> Result<Option<Packet>, Broken> {
         let Some(&first) = self.bytes.first() else { return Ok(None) };
         let Some((length, header)) = remaining(&self.bytes[1..])? else { return Ok(None) };
@@ -80,7 +80,7 @@ impl Decoder {
     }
 
     fn too_long(&mut self, first: u8, start: usize, length: usize) -> Result<Option<Publish>, Broken> {
-        // Topic and id have at most so many bytes, and the packet has more.
+        // Topic and id have at most this many bytes, and the packet has more.
         const HEAD: usize = 2 + u16::MAX as usize + 2;
         let there = &self.bytes[start..];
         let Some(at) = there.first_chunk().map(|size| 2 + usize::from(u16::from_be_bytes(*size)) + 2) else {
@@ -167,7 +167,7 @@ pub(super) fn connect(login: &Login, keep_alive: u16) -> Vec<u8> {
     packet(0x10, &body)
 }
 
-/// With QoS 1.
+/// Subscribes with QoS 1.
 pub(super) fn subscribe(id: u16, filters: &[impl AsRef<str>]) -> Vec<u8> {
     let mut body = id.to_be_bytes().to_vec();
     for filter in filters {
@@ -185,7 +185,7 @@ pub(super) fn unsubscribe(id: u16, filters: &[String]) -> Vec<u8> {
     packet(0xa2, &body)
 }
 
-/// With QoS 1 where there is an id.
+/// Adds a PUBLISH; QoS 1 with an id.
 pub(super) fn message(to: &mut Vec<u8>, topic: &str, payload: &[u8], id: Option<u16>, retained: bool) {
     to.push(0x30 | if id.is_some() { 2 } else { 0 } | u8::from(retained));
     length(to, 2 + topic.len() + id.map_or(0, |_| 2) + payload.len());
@@ -202,7 +202,7 @@ pub(super) const fn puback(id: u16) -> [u8; 4] {
 pub(super) const PINGREQ: [u8; 2] = [0xc0, 0];
 pub(super) const DISCONNECT: [u8; 2] = [0xe0, 0];
 
-/// A field has a length of two bytes; what is longer is cut, and nobody will know it.
+/// Adds a text. Its length has two bytes; a longer text is cut.
 pub(super) fn text(to: &mut Vec<u8>, bytes: &[u8]) {
     let length = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
     to.extend(length.to_be_bytes());

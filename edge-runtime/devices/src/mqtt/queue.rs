@@ -13,7 +13,7 @@ const BYTES: usize = 1 << 20;
 /// What a message takes besides its texts.
 const EACH: usize = 128;
 
-/// Is told when the broker has acknowledged a message; dropped, nobody knows.
+/// Receives a value when the broker has acknowledged a message; if it is dropped, the result is unknown.
 pub(super) type Confirm = oneshot::Sender<()>;
 
 /// A message, and who waits for it.
@@ -23,7 +23,7 @@ pub(super) struct Entry {
     pub(super) confirm: Option<Confirm>,
 }
 
-/// The end of whoever publishes.
+/// The sending end.
 #[derive(Debug)]
 pub struct Queue {
     messages: mpsc::Sender<Entry>,
@@ -81,7 +81,7 @@ impl Queue {
 }
 
 impl Waiting {
-    /// None when nobody publishes any more.
+    /// `None` when the publishers are gone.
     pub(super) async fn next(&mut self) -> Option<Entry> {
         let entry = self.messages.recv().await?;
         self.bytes.fetch_sub(weight(&entry.message), Ordering::Relaxed);

@@ -16,9 +16,9 @@ use crate::twins::Message;
 
 /// Under way at once.
 const AT_ONCE: usize = 16;
-/// For the broker to acknowledge.
+/// Timeout for the broker's acknowledgement.
 const PUBLISH: Duration = Duration::from_secs(10);
-/// For a server to answer.
+/// Timeout for a server's answer.
 const SERVE: Duration = Duration::from_secs(10);
 
 /// An answer, by the number of its call.
@@ -76,7 +76,7 @@ impl Calls {
                         Ok(Err(_)) => failed(CallFailure::Broken, "the broker went before it acknowledged the message"),
                         Err(_) => failed(CallFailure::Timeout, "the broker does not acknowledge the message"),
                     };
-                    // Nobody is there only when the helper ends.
+                    // The receiver is gone only when the helper ends.
                     drop(answers.send((id, result)).await);
                 });
             }

@@ -128,7 +128,7 @@ pub(super) fn chunks(bytes: &mut Vec<u8>, body: &mut Vec<u8>) -> Result<bool, St
             Ok(httparse::Status::Partial) | Err(_) => return Err("its body has a chunk without a size".to_owned()),
         };
         if size == 0 {
-            // Trailers are nobody's.
+            // Trailers are ignored.
             return Ok(true);
         }
         if size > MAX_BODY - body.len() {

@@ -1,5 +1,5 @@
-//! Which messages rules want, and those of them that the daemon has not put into the store yet: few, and not for long. The first
-//! after a while goes at once, then what comes within a second goes together: a commit is a write to a medium that wears out.
+//! Messages for rules that the daemon has not stored yet: few, and not for long. The first one after a pause is sent at
+//! once, then all within a second together: a commit is a write to a medium that wears out.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -12,7 +12,7 @@ use crate::twins::{Ids, Now};
 
 /// Rules of one node. The bridge has its own bound.
 const RULES: usize = 64;
-/// Between two batches in milliseconds, unless there are so many bytes.
+/// Pause between two batches in milliseconds, unless `BATCH` bytes wait.
 const PAUSE: u64 = 1_000;
 const BATCH: usize = 16 << 10;
 /// Messages and bytes that wait while the daemon is away, or slower than they come.
@@ -23,7 +23,7 @@ const BYTES: usize = 256 << 10;
 struct Rule {
     filter: String,
     class: u8,
-    /// By the daemon, in this round.
+    /// Named by the daemon, in this round.
     said: bool,
 }
 
@@ -49,7 +49,7 @@ pub struct Messages {
     /// Messages that came for rules, and those that found no room.
     pub taken: u64,
     pub dropped: u64,
-    /// What nobody wants, or is too long.
+    /// Messages that no rule wants, or that are too long.
     pub refused: u64,
 }
 
@@ -72,7 +72,7 @@ impl Messages {
         }
     }
 
-    /// A daemon is there, and begins to tell which rules there are. Nobody knows what an earlier one has put into the store.
+    /// A daemon has connected, and begins to send the rules. It is unknown what an earlier one has stored.
     pub fn daemon_came(&mut self) {
         self.daemon_went();
         self.daemon = true;
@@ -113,7 +113,7 @@ impl Messages {
         self.bytes = self.waiting.iter().map(|row| row.record.len()).sum();
     }
 
-    /// What is to be subscribed to: a broker sends a message once for each subscription that it is in, perhaps.
+    /// Topics to subscribe to: a broker may send a message once for each matching subscription.
     #[must_use]
     pub fn filters(&self) -> BTreeSet<String> {
         let all: BTreeSet<&str> = self.rules.values().map(|rule| &*rule.filter).collect();
@@ -162,13 +162,13 @@ impl Messages {
         self.under_way.take_if(|under_way| under_way.number == batch);
     }
 
-    /// When [`batch`](Self::batch) is to be asked again though nothing has happened.
+    /// Time at which to call [`batch`](Self::batch) again without news.
     #[must_use]
     pub fn wake(&self) -> Option<u64> {
         (self.daemon && self.under_way.is_none() && !self.waiting.is_empty()).then_some(self.next_at)
     }
 
-    /// What is to be put into the store now. `end`: all of it, since there is no later.
+    /// The messages to store now. `end`: all of them, since the helper ends.
     pub fn batch(&mut self, now: Now, end: bool) -> Option<FromHelper> {
         let due = now.mono >= self.next_at || self.bytes >= BATCH;
         if !self.daemon || self.waiting.is_empty() || !(end || due && self.under_way.is_none()) {

@@ -17,11 +17,11 @@ const AT_ONCE: usize = 16;
 /// What a program wants.
 #[derive(Debug)]
 pub struct Request {
-    /// As a rule has it.
+    /// Target in the form of a rule.
     pub target: String,
     pub body: Vec<u8>,
     pub answer: oneshot::Sender<CallResult>,
-    /// For its bytes; held until the bridge has answered.
+    /// Memory for its bytes, held until the bridge has answered.
     pub room: Option<OwnedSemaphorePermit>,
 }
 
@@ -30,7 +30,7 @@ struct Target {
     url: String,
     /// Of the rule, in seconds since 1970: rules of several namespaces may name one URL, and the oldest has it.
     created: i64,
-    /// By the daemon, in this round.
+    /// Named by the daemon, in this round.
     said: bool,
 }
 
@@ -42,9 +42,9 @@ struct UnderWay {
 
 #[derive(Debug)]
 pub struct Requests {
-    /// By uid of the rule.
+    /// Targets by uid of the rule.
     targets: BTreeMap<String, Target>,
-    /// Until they are answered, whether somebody still waits or not: the bridge counts them so.
+    /// Requests until they are answered, even if the client has gone: the bridge counts them like that.
     under_way: HashMap<u64, UnderWay>,
     last: u64,
     /// All rules have been said.
@@ -104,7 +104,7 @@ impl Requests {
         }
     }
 
-    /// Begins one: what the daemon is to be told. None if it is answered already.
+    /// Begins a request and returns the line for the daemon; `None` if it is answered already.
     pub fn begin(&mut self, request: Request) -> Option<FromHelper> {
         let Request { target, body, answer, room } = request;
         let rules = self.targets.iter().filter(|(_, of)| of.url == target);

@@ -98,16 +98,16 @@ pub async fn run(socket: &Path) -> io::Result<()> {
 struct Helper {
     start: Instant,
     callers: Callers,
-    /// None before the first daemon.
+    /// `None` before the first daemon.
     works: Option<Works>,
     outlets: Outlets,
     /// What rules want to be subscribed to.
     filters: Filters,
     calls: rules::Calls,
-    /// For the servicebus; none where it has been taken.
+    /// Sender for the servicebus; `None` once it is taken.
     requests: Option<mpsc::Sender<RuleRequest>>,
     news: mpsc::Sender<News>,
-    /// None before the first daemon, and where DMI is off.
+    /// `None` before the first daemon, and without DMI.
     dmi: Option<Dmi>,
     journal: Journal,
     mappers: (mpsc::Sender<Call>, mpsc::Sender<Answered>),
@@ -228,7 +228,7 @@ impl Helper {
         self.tell_result(answered);
     }
 
-    /// What a program on this device wants of a rule.
+    /// Handles a request of a program on this device to a rule.
     fn requested(&mut self, request: RuleRequest) {
         // The bytes of it are in several forms for a moment.
         self.trim_at = Some(Instant::now() + CALM);

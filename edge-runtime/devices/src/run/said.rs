@@ -102,7 +102,7 @@ impl Helper {
         }
     }
 
-    /// A daemon for which another helper is needed: it is given what is to be kept, and starts one.
+    /// Handles a daemon that needs another helper: sends it what to store, and lets it start one.
     fn other_daemon(&mut self, id: u64) {
         log::info!("the daemon is of another version, or has other settings: another helper is needed");
         self.callers.is_daemon(id);
@@ -174,7 +174,7 @@ impl Helper {
     }
 }
 
-/// For the log: without what it holds.
+/// Name of a line for the log, without its content.
 const fn kind_of(line: &ToHelper) -> &'static str {
     match line {
         ToHelper::Daemon { .. } => "daemon",

@@ -7,7 +7,7 @@ use sampan_devices_control::{Kind, Named, Settings, ToHelper};
 use crate::rules::{Messages, Requests};
 use crate::twins::{Now, Twins};
 
-/// Who this helper works for.
+/// The node and settings this helper works for.
 #[derive(Debug)]
 pub(super) struct Works {
     pub(super) node: String,
@@ -18,7 +18,7 @@ pub(super) struct Works {
 }
 
 impl Works {
-    /// For the first daemon of this process.
+    /// State for the first daemon of this process.
     pub(super) fn new(now: Now, node: String, settings: Settings) -> Self {
         let seed = now.wall ^ (u64::from(std::process::id()) << 40);
         let twins = Twins::new(node.clone(), &settings, seed);
@@ -39,7 +39,7 @@ impl Works {
         self.requests.link(false);
     }
 
-    /// What is to be heard besides messages of all devices.
+    /// Topics to subscribe to, besides messages of all devices.
     pub(super) fn wanted(&self) -> BTreeSet<String> {
         let mut wanted = self.messages.filters();
         wanted.append(&mut self.twins.filters());

@@ -13,7 +13,7 @@ const CALLERS: usize = 16;
 /// What a caller is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It has not said yet.
+    /// It has not identified itself yet.
     Unknown,
     Daemon,
     Client,

@@ -16,11 +16,11 @@ use super::lines::Lines;
 
 /// Lines that wait for a caller.
 const LINES: usize = 64;
-/// For one line: who does not read for so long hangs.
+/// Timeout for writing one line: a client that does not read for so long hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// For a caller to say who it is.
+/// Time for a caller to identify itself.
 const GREETING: Duration = Duration::from_secs(5);
-/// When no connection can be taken, for want of descriptors.
+/// Pause when no connection can be accepted, without free descriptors.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// What comes of callers.
@@ -82,7 +82,7 @@ pub async fn accept(listener: &UnixListener, heard: mpsc::Sender<Heard>) {
         match listener.accept().await {
             Ok((stream, _)) => {
                 id += 1;
-                // A place before its reader begins: nobody is heard before the loop knows of it.
+                // Reserves a place before its reader starts: the loop must know a caller before its first line.
                 let Ok(place) = heard.reserve().await else { return };
                 place.send(Heard::Came(id, start(stream, id, heard.clone())));
             }

@@ -22,7 +22,7 @@ pub fn listen(path: &Path) -> io::Result<Listening> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     let mut beside = path.as_os_str().to_owned();
     beside.push(".lock");
-    // It stays when the helper ends: a lock on a file that somebody removes is worth nothing.
+    // The file stays when the helper ends: a lock on a deleted file is worthless.
     let lock = File::options().write(true).create(true).truncate(false).mode(0o600).open(beside).map_err(named)?;
     match lock.try_lock() {
         Ok(()) => {}
@@ -44,7 +44,7 @@ pub fn listen(path: &Path) -> io::Result<Listening> {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        // Nobody calls at a socket that is not there, and the lock is still held.
+        // The socket is removed while the lock is held, so no caller connects meanwhile.
         let _ = std::fs::remove_file(&self.path);
     }
 }

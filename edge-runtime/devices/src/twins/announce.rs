@@ -1,5 +1,5 @@
-//! Deltas and documents that nobody asked for, and devices that came: what MQTT listeners must hear, at most once a second for
-//! each device, and only as fast as the broker takes it.
+//! Unrequested deltas and documents, and new devices: what MQTT listeners must receive, at most once a second for each
+//! device, and only as fast as the broker takes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +37,7 @@ pub(super) struct Pending {
     changed: BTreeMap<Text, Option<Twin>>,
 }
 
-/// Who is next.
+/// Devices in the order of their turns.
 #[derive(Debug, Default)]
 pub(super) struct Announcements {
     next: BTreeSet<(u64, Named)>,
@@ -59,7 +59,7 @@ impl Announcements {
         pending
     }
 
-    /// At this time, or earlier where that is so already.
+    /// Sets the time, unless an earlier one is set.
     fn set(&mut self, id: &Named, pending: &mut Pending, at: u64) {
         match pending.at {
             Some(before) if before <= at => return,
@@ -96,7 +96,7 @@ impl Announcements {
         }
     }
 
-    /// Nobody has heard how the device should be.
+    /// No client knows the desired state of the device.
     pub(super) fn all(&mut self, id: &Named, pending: &mut Option<Box<Pending>>, now: u64) {
         self.put(id, pending, now).all = true;
     }
@@ -123,7 +123,7 @@ impl Twins {
         }
     }
 
-    /// Somebody hears from now on what is said of some of these topics: how the devices should be that are not so.
+    /// Announces the desired state of differing devices whose topics have a new subscriber.
     pub fn subscribed(&mut self, now: Now, hears: impl Fn(&str) -> bool) {
         for (id, device) in self.devices.iter_mut().filter(|(_, device)| device.differs()) {
             if hears(&topics::device(id, "twin/update/delta")) {
@@ -132,7 +132,7 @@ impl Twins {
         }
     }
 
-    /// The broker is away: what is to be heard is found anew when it is back.
+    /// Drops announcements while the broker is away: they are computed again when it is back.
     pub(super) fn announce_nothing(&mut self) {
         for (id, device) in &mut self.devices {
             self.announcements.forget(id, &mut device.pending);

@@ -94,10 +94,10 @@ impl Twins {
         }
     }
 
-    /// Wants a value until the cloud wants another one; an empty one takes back what was wanted here. Gives the device.
+    /// Sets a desired value until the cloud sets another one; an empty value removes the local one. Returns the device.
     ///
     /// # Errors
-    /// There is no such property, or the value does not fit.
+    /// The property does not exist, or the value does not fit.
     pub fn set(&mut self, now: Now, id: &Named, property: &str, value: &str) -> Result<Value, String> {
         let device = self.devices.get_mut(id).ok_or_else(|| not_here(id))?;
         let model = self.models.get(&model_of(id, &device.model));

@@ -1,5 +1,5 @@
-//! What is taken out of Device and DeviceModel objects. Takes what it can read and passes over the rest: an object that nobody
-//! checked must not keep others from being served.
+//! Parses Device and DeviceModel objects. Reads what it can and skips the rest: an unvalidated object must not block
+//! others.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(super) struct Model {
     pub(super) rules: BTreeMap<Text, Rule>,
     /// JSON, for mappers.
     pub(super) spec: Option<Box<str>>,
-    /// In the round of objects that the daemon tells.
+    /// Named in the present round of the daemon's objects.
     pub(super) said: bool,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Body {
     pub(super) properties: BTreeMap<Text, Wanted>,
 }
 
-/// What the cloud wants of one property.
+/// Desired value of one property, set by the cloud.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Wanted {
     /// Empty for nothing: clients of the API write it so.

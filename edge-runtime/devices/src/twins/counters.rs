@@ -10,11 +10,11 @@ use edge_protocol::json::SetField;
 #[serde(rename_all = "camelCase")]
 pub struct Counters {
     pub devices: u64,
-    /// Whether the MQTT broker is connected; none if there is none configured.
+    /// Whether the MQTT broker is connected; `None` without a configured broker.
     pub broker: Option<bool>,
     /// Programs that drive devices and are registered; none if none may be.
     pub mappers: Option<u64>,
-    /// None where clients may not connect.
+    /// `None` if clients may not connect.
     pub listener: Option<Listening>,
     pub rules: Rules,
     /// Values that devices reported, and device reports that the bridge has.
@@ -34,7 +34,7 @@ pub struct Counters {
 pub struct Listening {
     /// Connected now.
     pub clients: u64,
-    /// By a code of CONNACK.
+    /// Number of refusals, by the code of CONNACK.
     pub refused: u64,
     /// That were too slow, or in the way of another one.
     pub cut: u64,
@@ -52,7 +52,7 @@ pub struct Rules {
 }
 
 impl Counters {
-    /// With a `text` of one line.
+    /// As JSON, with a `text` of one line.
     pub(super) fn shown(&self) -> Value {
         let mut shown = serde_json::to_value(self).unwrap_or_default();
         shown.set("text", self.text().into());

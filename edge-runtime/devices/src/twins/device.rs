@@ -1,4 +1,4 @@
-//! One device: its properties and state, and how news changes them. Knows neither who says it nor who is told.
+//! One device: its properties and state, and how news changes them. Knows neither sources nor recipients.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use super::uid::Uid;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Stamped {
     pub(super) value: Text,
-    /// By the wall clock, which had not been set if `unsynchronized`.
+    /// Wall clock; not yet set if `unsynchronized`.
     pub(super) at: u64,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) unsynchronized: bool,
@@ -39,9 +39,9 @@ pub(super) struct Wish {
 pub(super) struct Property {
     /// Named by the Device object. Others are known only here, and are not reported.
     pub(super) in_spec: bool,
-    /// Its type as far as somebody but the model says.
+    /// Its type, if a source other than the model names it.
     pub(super) hint: Text,
-    /// None where nobody has ever wanted anything of it.
+    /// `None` if it never had a desired value.
     pub(super) wishes: Option<Box<Wishes>>,
     pub(super) reported: Option<Stamped>,
     pub(super) told: Told,
@@ -66,7 +66,7 @@ pub(super) struct Told {
     pub(super) acked: u32,
     /// The device has said it to this process. What was kept may be older than what the bridge was told since.
     pub(super) heard: bool,
-    /// The same, since the broker was last connected.
+    /// Received since the broker was last connected.
     pub(super) live: bool,
     /// The last report before it was kept, where it was.
     pub(super) kept_seq: u64,
@@ -86,7 +86,7 @@ impl Told {
 pub(super) type Properties = LiteMap<Text, Property>;
 
 impl Property {
-    /// What the device should be; none if nobody wants anything.
+    /// The desired value; `None` if there is none.
     pub(super) fn wanted(&self) -> Option<&Stamped> {
         let Wishes { desired, local, .. } = self.wishes.as_deref()?;
         let local = local.as_deref().filter(|local| local.generation == desired.generation);
@@ -179,14 +179,14 @@ pub(super) fn kind_in<'a>(model: Option<&'a Model>, property: &str) -> Option<&'
     model.and_then(|model| model.rules.get(property)).map(|rule| rule.kind.as_str())
 }
 
-/// As a device says it.
+/// State as the device reports it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     /// Never empty.
     pub(super) name: Text,
     /// Milliseconds since 1970; 0 for never.
     pub(super) last_online: u64,
-    /// Since when it is so; 0 if nobody knows.
+    /// Time since which it is so; 0 if unknown.
     pub(super) at: u64,
     pub(super) told: Told,
 }
@@ -208,11 +208,11 @@ pub(super) struct Device {
     pub(super) properties: Properties,
     /// What of its spec matters to mappers, JSON.
     pub(super) spec: Option<Packed>,
-    /// None before it has said anything, as most never do.
+    /// `None` before its first message; most devices never send one.
     pub(super) state: Option<Box<State>>,
-    /// Of the last report.
+    /// Number of the last report.
     pub(super) seq: u64,
-    /// In the round of objects that the daemon tells.
+    /// Named in the present round of the daemon's objects.
     pub(super) said: bool,
     /// What was kept of it has been put in, or there is nothing.
     pub(super) loaded: bool,
@@ -224,7 +224,7 @@ pub(super) struct Device {
     pub(super) unkept: Unkept,
     /// Few have any.
     pub(super) pending: Option<Box<Pending>>,
-    /// None where its object asks for none.
+    /// `None` if its object asks for none.
     pub(super) history: Option<Box<History>>,
 }
 
@@ -273,8 +273,9 @@ impl Device {
         extras.map(|(name, property)| name.len() + property.held() + 64).sum()
     }
 
-    /// All that is to be told of it, and notes that it is under way. `seq` is the last one of any device, and the clock where
-    /// that is more: so it rises also for a device that was away, and over a restart of which no record says how far it was.
+    /// The report of everything that is due, and marks it as in progress. `seq` is the last number of any device; the
+    /// clock counts if it is higher. So the number also rises for a device that was away, and over a restart of which
+    /// no record has the last number.
     pub(super) fn report(&mut self, id: &Named, model: Option<&Model>, seq: u64) -> DeviceReport {
         self.seq = self.seq.max(seq) + 1;
         self.state.iter_mut().for_each(|state| state.told.sent = state.told.n);
@@ -316,7 +317,7 @@ impl Device {
         self.all_told().for_each(|told| told.acked = told.sent);
     }
 
-    /// Of its properties and its state.
+    /// All marks of its properties and its state.
     pub(super) fn all_told(&mut self) -> impl Iterator<Item = &mut Told> {
         let state = self.state.iter_mut().map(|state| &mut state.told);
         self.properties.iter_mut().map(|(_, property)| &mut property.told).chain(state)
@@ -337,7 +338,7 @@ impl Property {
         model.filter(|kind| !kind.is_empty()).unwrap_or(&self.hint)
     }
 
-    /// As MQTT has it.
+    /// The property in MQTT's form.
     pub(super) fn twin(&self, model: Option<&str>) -> Twin {
         let valued = |held: &Stamped| Valued { value: held.value.clone(), metadata: Time { timestamp: held.at } };
         let kind = match self.kind(model) {

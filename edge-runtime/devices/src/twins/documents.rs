@@ -40,7 +40,7 @@ pub(super) struct Kind {
     pub(super) kind: Text,
 }
 
-/// By property; None for one that is no more.
+/// Twins by property; `None` for a removed one.
 pub(super) type TwinMap = BTreeMap<Text, Option<Twin>>;
 
 /// `twin/update/result` and `twin/get/result`.

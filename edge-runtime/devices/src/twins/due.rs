@@ -36,7 +36,7 @@ pub(super) struct Due {
     budget: Report,
     /// Nothing is due before.
     look: Option<u64>,
-    /// Of the budget of a second, in thousandths of a report.
+    /// Remaining budget of a second, in thousandths of a report.
     tokens: u64,
     refilled: u64,
     batch: u64,
@@ -169,7 +169,7 @@ impl Due {
         flying.into_iter().flatten().map(|Flying { id, uid, .. }| (id, uid))
     }
 
-    /// Nobody knows whether the batch under way has arrived: its devices wait as before.
+    /// The result of the batch in progress is unknown: its devices wait as before.
     pub(super) fn void(&mut self, devices: &mut BTreeMap<Named, Box<Device>>) {
         for Flying { id, uid, since, urgent, again } in self.flying.take().into_iter().flatten() {
             if let Some(device) = devices.get_mut(&id).filter(|device| device.uid == uid) {

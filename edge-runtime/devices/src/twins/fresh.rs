@@ -1,6 +1,6 @@
-//! Devices that came while messages were taken already: what they have said before, and what was retained for them, came when nobody
-//! knew them. It is asked for once: at a broker by a subscription of their own, which makes it send what it retains (MQTT 3.1.1,
-//! 3.8.4), and at the node's own listener. Knows no connection.
+//! Devices that were added while messages were already received: their earlier and retained messages came when they
+//! were unknown. These are requested once: at a broker by separate subscriptions, which make it send retained messages
+//! (MQTT 3.1.1, 3.8.4), and at the node's own listener. Knows no connection.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -75,12 +75,12 @@ impl Fresh {
         std::mem::replace(&mut self.changed, false)
     }
 
-    /// What the broker is to be asked for now.
+    /// Topics to subscribe to at the broker now.
     pub(super) fn filters(&self) -> impl Iterator<Item = String> {
         self.asked.keys().flat_map(topics_of)
     }
 
-    /// Topics whose retained message is to be looked for at the listener, once.
+    /// Topics whose retained message must be looked up at the listener, once.
     pub(super) fn unheard(&mut self) -> Vec<String> {
         std::mem::take(&mut self.unheard).iter().flat_map(topics_of).collect()
     }

@@ -149,7 +149,7 @@ impl Twins {
     }
 }
 
-/// Puts in what was kept of a device that has a history now; those rows are of nobody else.
+/// Restores the stored changes of a device that has a history now; the rows belong to this device alone.
 pub(super) fn restore(records: &mut BTreeMap<String, String>, device: &mut Device) {
     let Some(history) = &mut device.history else { return };
     let prefix = history::rows_of(&device.uid.to_string());
@@ -157,7 +157,7 @@ pub(super) fn restore(records: &mut BTreeMap<String, String>, device: &mut Devic
     let uids: Vec<String> = records.range(prefix.clone()..).map(|(uid, _)| uid).take_while(is_of).cloned().collect();
     for uid in uids {
         let property = &uid[prefix.len()..];
-        // That of a property that is no more is forgotten with those of nobody.
+        // The history of a removed property is deleted with the unowned ones.
         if device.properties.get(property).is_some_and(|property| property.in_spec)
             && let Some(record) = records.remove(&uid)
         {

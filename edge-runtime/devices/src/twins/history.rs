@@ -1,5 +1,6 @@
-//! The last changes of what a device reports, where its object asks for them: so many of each property, and not more than some bytes
-//! of all devices together. In memory, and in rows that are written when reported values are. Knows no clock.
+//! The last changes of reported values, if the Device object asks for them: a number for each property, and a limit in
+//! bytes for all devices together. In memory, and in rows that are written together with reported values. Knows no
+//! clock.
 //!
 //! | row | record |
 //! |---|---|
@@ -46,7 +47,7 @@ pub(super) fn rows_of(uid: &str) -> String {
     format!("history/{uid}/")
 }
 
-/// Of one device.
+/// History of one device.
 #[derive(Debug)]
 pub(super) struct History {
     most: usize,
@@ -63,7 +64,7 @@ struct Changes {
     unkept: bool,
 }
 
-/// As a row has it.
+/// A change in the form of a row.
 #[derive(Serialize, Deserialize)]
 struct Change<'a>(u64, std::borrow::Cow<'a, str>, #[serde(default)] u8);
 
@@ -154,7 +155,7 @@ impl History {
         gone
     }
 
-    /// Nobody knows what is kept.
+    /// It is unknown what is stored.
     pub(super) fn forgotten(&mut self) {
         self.properties.values_mut().for_each(|changes| changes.unkept = true);
     }
@@ -171,7 +172,7 @@ impl History {
         })
     }
 
-    /// What was kept of a property of which this process knows nothing; what is none is as good as nothing.
+    /// Restores the stored changes of a property of which this process knows nothing; a malformed record is ignored.
     pub(super) fn restore(&mut self, property: &str, record: &str) {
         let kept: Vec<Change<'_>> = serde_json::from_str(record).unwrap_or_default();
         if self.properties.contains_key(property) || kept.is_empty() {
@@ -187,7 +188,7 @@ impl History {
         self.fit();
     }
 
-    /// Of this property, oldest first.
+    /// Changes of this property, oldest first.
     pub(super) fn of(&self, property: &str) -> impl Iterator<Item = &Stamped> {
         self.properties.get(property).into_iter().flat_map(|changes| &changes.list)
     }

@@ -1,4 +1,4 @@
-//! Ids of messages that nobody asked for: as unlike as the seed makes them, in the form of a UUID. Reads no randomness.
+//! Ids of unrequested messages: as unique as the seed, in the form of a UUID. Reads no randomness.
 
 #[derive(Debug)]
 pub(crate) struct Ids(u64);

@@ -1,5 +1,5 @@
-//! When what is known of devices is given to be kept. Every write wears the medium, so values that devices report are written
-//! where they could be lost for good: without a link, seldom, and at the end. Knows no values.
+//! When to store the state of devices. Every write wears out the medium, so reported values are written if they could
+//! be lost permanently: without a link, seldom, and at the end. Knows no values.
 
 use super::MINUTE;
 
@@ -16,7 +16,7 @@ pub(super) struct Unkept {
     pub(super) soon: bool,
     /// Any value.
     pub(super) any: bool,
-    /// When a value was last said, which is no reason to wear the medium.
+    /// Only the time of the last report has changed, which does not justify a write.
     pub(super) times: bool,
     /// What is kept says that the bridge has not been told.
     pub(super) spilled: bool,
@@ -56,7 +56,7 @@ impl Keep {
         self.soon_mappers(now);
     }
 
-    /// The same of what mappers hold.
+    /// Same for what mappers hold.
     pub(super) fn soon_mappers(&mut self, now: u64) {
         if self.soon.is_none() {
             // A client that changes its mind all day long gets no more than its part of the medium.
@@ -104,7 +104,7 @@ impl Keep {
         [self.soon, self.spill, self.settle].into_iter().flatten().min()
     }
 
-    /// Which devices are to be written now.
+    /// The devices to write now.
     pub(super) fn due(&mut self, now: u64) -> Option<Which> {
         let reached = |at: Option<u64>| at.is_some_and(|at| at <= now);
         if reached(self.soon) {
@@ -145,11 +145,11 @@ impl Keep {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Which {
-    /// With a change that must last.
+    /// Devices with an urgent change.
     Soon,
     /// What mappers hold.
     Mappers,
-    /// With any change.
+    /// Devices with any change.
     Any,
     /// Kept as untold though the bridge has been told.
     Spilled,

@@ -1,4 +1,4 @@
-//! A Device with what its DeviceModel says beside it, as a driver is given it. Values only; what is none is passed over.
+//! Merges a Device with its DeviceModel, in the form for a driver. Values only; malformed parts are skipped.
 
 use edge_protocol::json::SetField;
 use serde_json::{Map, Value, json};

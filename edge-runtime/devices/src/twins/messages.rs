@@ -92,7 +92,7 @@ impl Twins {
             asked.twin.retain(|name, change| {
                 let Some(change) = change else { return false };
                 change.expected = None;
-                // What was kept is newer, or nobody knows; what was said before the broker was away may be older.
+                // The stored value is newer, or unknown; a value from before the broker was away may be older.
                 let newer = device.properties.get(name).is_none_or(|property| match property.told.heard {
                     true => !property.told.live,
                     false => property.reported.is_none(),

@@ -1,5 +1,5 @@
-//! What is known of the devices behind a node, and what follows from news: a state machine without I/O and without a clock.
-//! Whoever owns it says what has happened and when, then takes what is to be done. Knows no socket.
+//! The state of the devices behind a node, and the reactions to news: a state machine without I/O and without a clock.
+//! Its owner passes in events with their times, then takes the outputs. Knows no socket.
 //!
 //! | file | owns |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | `body`, `value` | what is taken out of objects; whether a value fits |
 //! | `messages`, `update` | MQTT messages, and what an update may change |
 //! | `request`, `plain`, `documents`, `topics` | their form |
-//! | `announce` | deltas and documents that nobody asked for |
+//! | `announce` | unrequested deltas and documents |
 //! | `fresh` | what was retained for devices that came later |
 //! | `due` | when the bridge is told |
 //! | `keep`, `record` | when what is written, and its form |
@@ -69,31 +69,31 @@ pub use mappers::{Request, SOCKET};
 pub use now::Now;
 pub use topics::{FILTERS, SAID};
 
-/// In milliseconds.
+/// One minute in milliseconds.
 const MINUTE: u64 = 60_000;
 /// Between two lines of counters.
 const SECOND: u64 = 1_000;
 /// About how many bytes of rows one line has.
 const ROWS: usize = 256 << 10;
 
-/// For a broker.
+/// A message for a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     pub topic: String,
     pub payload: Vec<u8>,
 }
 
-/// What is to be done.
+/// An action for the owner.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     Publish(Message),
     Tell(FromHelper),
-    /// To the call of this number that a mapper has made.
+    /// Answers the call of this number that a mapper has made.
     Answer {
         call: u64,
         answer: Result<Vec<u8>, Status>,
     },
-    /// A mapper is to be called at this socket of the folder; how it went is to be told with the number of the call.
+    /// Calls a mapper at this socket of the folder; the result comes back with the number of the call.
     Call {
         mapper: u64,
         socket: String,
@@ -101,7 +101,7 @@ pub enum Output {
         path: &'static str,
         message: Vec<u8>,
     },
-    /// The mapper is gone: nobody waits for a call of it.
+    /// The mapper is gone: its call is cancelled.
     Hangup {
         mapper: u64,
     },
@@ -116,7 +116,7 @@ pub struct Twins {
     models: BTreeMap<Named, Model>,
     /// Records that the daemon has told in this round, by uid.
     records: BTreeMap<String, String>,
-    /// When those of nobody are forgotten.
+    /// When unowned records are deleted.
     forget_at: Option<u64>,
     /// A daemon is connected.
     daemon: bool,
@@ -124,15 +124,15 @@ pub struct Twins {
     ready: bool,
     link: bool,
     clock_set: bool,
-    /// None where there is no broker configured.
+    /// `None` without a configured broker.
     broker: Option<bool>,
     /// Clients may connect to the node itself.
     listens: bool,
-    /// Somebody may hear what is published.
+    /// A client may receive what is published.
     heard: bool,
     due: Due,
     keep: Keep,
-    /// Of the last report.
+    /// Number of the last report.
     seq: u64,
     announcements: Announcements,
     histories: Histories,
@@ -202,7 +202,7 @@ impl Twins {
         &mut self.counters
     }
 
-    /// When [`tick`](Self::tick) is to be called next though nothing has happened.
+    /// When to call [`tick`](Self::tick) next, without news.
     pub fn wake(&self) -> Option<u64> {
         let announce = self.announcements.wake().filter(|_| self.heard);
         let report = self.due.wake().filter(|_| self.reports());
@@ -213,7 +213,7 @@ impl Twins {
         [announce, report, keep, forget, count, drive, self.fresh.wake()].into_iter().flatten().min()
     }
 
-    /// What is to be done, in this order.
+    /// Takes the actions, in this order.
     pub fn outputs(&mut self) -> Vec<Output> {
         std::mem::take(&mut self.outputs)
     }
@@ -223,12 +223,12 @@ impl Twins {
         self.fresh.is_changed()
     }
 
-    /// What the broker is to be asked for besides [`FILTERS`].
+    /// Topics to subscribe to at the broker besides [`FILTERS`].
     pub fn filters(&self) -> BTreeSet<String> {
         self.fresh.filters().collect()
     }
 
-    /// Topics whose retained messages at the listener are to be told as [`message`](Self::message)s, once.
+    /// Topics whose retained messages at the listener must be passed in as [`message`](Self::message)s, once.
     pub fn unheard(&mut self) -> Vec<String> {
         self.fresh.unheard()
     }
@@ -326,7 +326,7 @@ impl Twins {
         }
     }
 
-    /// Only where somebody could hear it: what must be heard is announced again when there is a broker.
+    /// Publishes only if a client could receive it: urgent news is announced again when there is a broker.
     fn publish(&mut self, topic: String, payload: Vec<u8>) {
         if self.heard {
             self.outputs.push(Output::Publish(Message { topic, payload }));

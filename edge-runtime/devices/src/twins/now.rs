@@ -9,13 +9,13 @@ pub struct Now {
     pub wall: u64,
 }
 
-/// In seconds and UTC; empty for 0, which stands for never.
+/// Formats a time in seconds and UTC; empty for 0, which means never.
 pub(super) fn rfc3339(wall: u64) -> String {
     let seconds = i64::try_from(wall / 1_000).ok().filter(|_| wall > 0);
     seconds.and_then(|at| jiff::Timestamp::from_second(at).ok()).map(|at| at.to_string()).unwrap_or_default()
 }
 
-/// In milliseconds and UTC.
+/// Formats a time in milliseconds and UTC.
 pub(super) fn rfc3339_millis(wall: u64) -> String {
     let at = i64::try_from(wall).ok().and_then(|at| jiff::Timestamp::from_millisecond(at).ok());
     at.map(|at| format!("{at:.3}")).unwrap_or_default()

@@ -29,7 +29,7 @@ impl Twins {
         self.mappers.rows.told.clear();
         for device in self.devices.values_mut() {
             device.said = false;
-            // Nobody knows what an earlier one has written of what it was given.
+            // It is unknown how much an earlier daemon has stored.
             device.unkept.any = true;
             device.history.iter_mut().for_each(|history| history.forgotten());
         }
@@ -38,7 +38,7 @@ impl Twins {
         self.counted = Default::default();
     }
 
-    /// Nobody is there to report to, or to keep anything.
+    /// The daemon is gone: there is nothing to report to, or to store with.
     pub fn daemon_went(&mut self, now: Now) {
         self.daemon = false;
         self.pods_unknown();
@@ -216,7 +216,7 @@ impl Twins {
         }
     }
 
-    /// Records of devices that have not come.
+    /// Deletes records of devices that have not come.
     pub(super) fn forget(&mut self, now: Now) {
         if !self.reports() || self.forget_at.is_none_or(|at| at > now.mono) {
             return;
@@ -233,7 +233,7 @@ impl Twins {
     pub fn link(&mut self, now: Now, up: bool, clock_set: bool) {
         self.clock_set = clock_set;
         self.link = up;
-        // Down or up anew: nobody will say what became of a batch that is under way.
+        // The link is down or up again: the result of a batch in progress stays unknown.
         self.due.void(&mut self.devices);
         if up {
             self.keep.link_up();

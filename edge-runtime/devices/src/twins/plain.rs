@@ -28,7 +28,7 @@ struct Held {
     value: Text,
 }
 
-/// None: it is for the long way.
+/// `None`: the general parser is needed.
 pub(super) fn update(payload: &[u8]) -> Option<Update> {
     // A list would be taken for a structure with its fields in order.
     if payload.contains(&b'[') {

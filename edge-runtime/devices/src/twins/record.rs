@@ -39,7 +39,8 @@ struct Kept {
     observed: Option<Box<Stamped>>,
     #[serde(skip_serializing_if = "Not::not")]
     untold: bool,
-    /// As of an earlier report than that of the record: another process has kept it, and nobody has said it since.
+    /// Number of the last report before the record's: another process has stored the value, and it was not reported
+    /// since.
     #[serde(skip_serializing_if = "is_zero")]
     seq: u64,
     /// Not of the Device object.
@@ -52,7 +53,7 @@ const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Of a device; empty if there is nothing to remember.
+/// The record of a device; empty if there is nothing to store.
 pub(super) fn of(device: &Device) -> String {
     let kept = |property: &Property| Kept {
         hint: if property.in_spec { Text::new() } else { property.hint.clone() },
@@ -76,7 +77,7 @@ pub(super) fn of(device: &Device) -> String {
     serde_json::to_string(&record).unwrap_or_default()
 }
 
-/// Reads one; what is none is as good as nothing.
+/// Parses a record; `None` if it is malformed.
 pub(super) fn parse(text: &str) -> Option<Record> {
     serde_json::from_str(text).ok()
 }

@@ -1,4 +1,4 @@
-//! What is asked over MQTT, read out of JSON texts that anybody may have written. Knows no device.
+//! Parses requests over MQTT from untrusted JSON texts. Knows no device.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub(super) const LONGEST_ID: usize = 256;
 /// Longest name of a type.
 const LONGEST_KIND: usize = 32;
 
-/// A message that is no request: the id that its answer bears, and why.
+/// An invalid request: the id for the answer, and the reason.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Bad {
     pub(super) event_id: String,
@@ -23,7 +23,7 @@ pub(super) struct Bad {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Update {
     pub(super) event_id: String,
-    /// None is JSON's null: the property is to be forgotten.
+    /// `None` is JSON's null: the property must be removed.
     pub(super) twin: BTreeMap<Text, Option<Change>>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Update {
 pub(super) struct Change {
     pub(super) expected: Option<Text>,
     pub(super) actual: Option<Text>,
-    /// What a driver says that the device has heard is wanted; empty for nothing, and none where nobody drives it.
+    /// The desired value that a driver has passed to the device; empty for none, and `None` without a driver.
     pub(super) observed: Option<Text>,
     /// The type that the sender names, in lower case.
     pub(super) kind: Option<Text>,

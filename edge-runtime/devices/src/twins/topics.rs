@@ -22,7 +22,7 @@ pub const SAID: [&str; 5] = [
 /// Longest topic that is looked at, in bytes.
 const LONGEST: usize = 1_024;
 
-/// Who speaks of what.
+/// The topics that this program reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Topic {
     TwinUpdate(Named),
@@ -31,7 +31,7 @@ pub(super) enum Topic {
     MembershipGet,
 }
 
-/// By levels alone: a namespace may be called whatever it likes.
+/// Parses a topic by its levels alone: a namespace may have any name.
 pub(super) fn parse(topic: &str) -> Option<Topic> {
     // Answers go to a topic made of this one, and these characters are not allowed there.
     if topic.len() > LONGEST || topic.contains(['+', '#', '\0']) {
@@ -55,12 +55,12 @@ pub(super) fn parse(topic: &str) -> Option<Topic> {
     }
 }
 
-/// Of a device.
+/// Topic of a device.
 pub(super) fn device(Named { namespace, name }: &Named, what: &str) -> String {
     format!("$hw/events/device/{namespace}/{name}/{what}")
 }
 
-/// Of the node.
+/// Topic of the node.
 pub(super) fn node(node: &str, what: &str) -> String {
     format!("$hw/events/node/{node}/membership/{what}")
 }

@@ -1,5 +1,5 @@
-//! The uid of a Device. Kubernetes makes UUIDs (RFC 9562), whose text is 36 bytes long: held as the 16 bytes that they are, for
-//! there are thousands. Whatever else somebody has put there is held as it is.
+//! The uid of a Device. Kubernetes makes UUIDs (RFC 9562), whose text is 36 bytes long: held as their 16 bytes, since
+//! there are thousands. Any other text is held unchanged.
 
 use std::fmt;
 

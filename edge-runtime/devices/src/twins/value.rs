@@ -3,7 +3,7 @@
 /// A property as its model has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rule {
-    /// In lower case.
+    /// Type in lower case.
     pub(super) kind: String,
     pub(super) access: String,
     pub(super) min: String,
@@ -39,7 +39,7 @@ impl Rule {
             let bound = bound.trim();
             exact(bound).or_else(|| value.parse::<f64>().ok()?.partial_cmp(&bound.parse().ok()?))
         };
-        // A bound that is no number bounds nothing.
+        // A bound that is not a number is ignored.
         if compare(&self.min).is_some_and(std::cmp::Ordering::is_lt) {
             return Err(format!("{} is below the minimum {}", quoted(value), self.min.trim()));
         }

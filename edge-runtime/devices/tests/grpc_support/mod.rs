@@ -28,7 +28,7 @@ pub(crate) const END: u8 = 1;
 pub(crate) const ACK: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
 
-/// As the helper runs: one thread, tasks that stay on it.
+/// Runs like the helper: one thread, tasks that stay on it.
 pub(crate) fn run<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     LocalSet::new().block_on(&runtime, async { timeout(PATIENCE * 4, work).await.expect("the test hangs") })
@@ -119,7 +119,7 @@ pub(crate) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     block
 }
 
-/// As grpc-go sends it, its `:authority` too.
+/// The head as grpc-go sends it, with its `:authority`.
 pub(crate) fn head(path: &str) -> Vec<u8> {
     head_with(path, &[])
 }

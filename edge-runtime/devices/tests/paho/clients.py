@@ -104,7 +104,7 @@ def many():
     print(f"{CLIENTS} clients for {time.monotonic() - began:.1f} s, cut: {len(cut)}, connected {sum(s.connected for s in senders)} times", flush=True)
     acknowledged = lambda: all(sender.acked >= 2 * sender.sent for sender in senders)
     wait("everything sent is acknowledged", acknowledged, 60)
-    # What they say when nobody cuts them any more is the newest.
+    # Once they are no longer cut off, their messages are the newest.
     for sender in senders:
         sender.send()
     wait("the last is acknowledged", acknowledged, 60)
@@ -168,7 +168,7 @@ def keep_alive():
     wills = Watch("wills", "lab/silent")
     silent = client("silent", keep_alive=1, will="lab/silent")
     began = time.monotonic()
-    # Nobody runs its loop, so that it never says a word.
+    # Its loop does not run, so that it stays silent.
     wait("its will", wills.all, 10)
     took = time.monotonic() - began
     assert 1.4 < took < 3, took
@@ -190,7 +190,7 @@ def other_version():
         else:
             raise AssertionError("a client of MQTT 5 is let in")
     except (IndexError, mqtt.MQTTException) as error:
-        # It looks for properties in an answer that has none.
+        # It looks for properties in an answer without any.
         print(f"a client of MQTT 5 says: {error!r}", flush=True)
     assert all(reason.is_failure for reason in said), said
     assert not five.is_connected()

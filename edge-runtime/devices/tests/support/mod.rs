@@ -49,7 +49,7 @@ impl Broker {
         Self::with("allow_anonymous true\n")
     }
 
-    /// With these lines of configuration for both listeners.
+    /// Starts with these lines of configuration for both listeners.
     pub(crate) fn with(lines: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let port = free_port();
@@ -79,7 +79,7 @@ impl Broker {
         Self::none_with("")
     }
 
-    /// With a file of these users, if there are any.
+    /// Starts with a file of these users, if there are any.
     pub(crate) fn none_with(users: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (port, socket, file) = (free_port(), folder.path().join("mqtt.sock"), folder.path().join("users"));
@@ -321,7 +321,7 @@ impl Helper {
         self.say(&line);
     }
 
-    /// The model `lab` and the device `t1`, whose LED is to be this.
+    /// The model `lab` and the device `t1` with this desired value of its LED.
     pub(crate) fn lab(&mut self, led: &str) {
         self.object(Kind::DeviceModel, "lab", "model-1", model());
         self.object(Kind::Device, "t1", "device-1", device(led));
@@ -349,7 +349,7 @@ impl Helper {
         Some(serde_json::from_str(&line).unwrap())
     }
 
-    /// As [`next`](Self::next), if it comes within this time.
+    /// Same as [`next`](Self::next), if it comes within this time.
     pub(crate) fn within(&self, time: Duration) -> Option<FromHelper> {
         let end = Instant::now() + time;
         loop {
@@ -421,7 +421,7 @@ impl Helper {
     }
 }
 
-/// Until the helper is connected to the broker nobody answers.
+/// Until the helper is connected to the broker, requests get no answer.
 pub(crate) fn say_until_answered(broker: &Broker, heard: &Heard) {
     for _ in 0..100 {
         broker.publish("$hw/events/device/default/nobody/twin/get", r#"{"event_id":"0"}"#);

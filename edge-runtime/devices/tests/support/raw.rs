@@ -87,7 +87,7 @@ impl Raw {
     }
 
     pub(crate) fn say(&mut self, bytes: &[u8]) {
-        // Whoever has been sent away hears of it by reading.
+        // A client that was cut off sees that when it reads.
         let _ = self.stream.write_all(bytes);
     }
 

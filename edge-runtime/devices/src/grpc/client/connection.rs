@@ -13,7 +13,7 @@ use super::{Outcome, unavailable};
 use crate::grpc::Status;
 
 const CHUNK: usize = 16 << 10;
-/// Bytes that a server may have said while nobody called.
+/// Maximum bytes that a server may have sent between two calls.
 const SAID_MEANWHILE: usize = 64 << 10;
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Connection {
         Ok(Self { stream, exchange, out: Vec::new(), sent: 0 })
     }
 
-    /// Itself, if another call can be made with it: nothing is under way, and the server has not said that it ends.
+    /// Returns itself if another call can use it: no call is in progress, and the server has not announced an end.
     pub(super) fn still(mut self) -> Option<Self> {
         for _ in 0..SAID_MEANWHILE / CHUNK {
             match self.read() {
@@ -105,7 +105,7 @@ impl Connection {
         }
     }
 
-    /// Whether all that is to be said is said.
+    /// Whether everything is sent.
     fn flush(&mut self) -> io::Result<bool> {
         loop {
             while let Some(rest) = self.out.get(self.sent..).filter(|rest| !rest.is_empty()) {

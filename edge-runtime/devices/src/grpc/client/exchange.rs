@@ -63,7 +63,7 @@ impl Exchange {
         stream.map_or(Ok(()), |stream| self.session.consumed(stream, unread))
     }
 
-    /// Appends what is to be sent next, if anything.
+    /// Appends the next bytes to send, if any.
     pub(in crate::grpc) fn output(&mut self, out: &mut Vec<u8>) -> Result<(), Error> {
         while out.len() < OUTPUT {
             let more = self.session.send()?;

@@ -30,7 +30,7 @@ pub struct Client {
 #[derive(Debug)]
 pub(super) enum Outcome {
     Answered(Result<Vec<u8>, Status>),
-    /// It surely never reached whoever answers: it can be made again.
+    /// The call has certainly not reached the server: it can be retried.
     Untaken(Status),
 }
 
@@ -40,12 +40,13 @@ impl Client {
         Self { socket, kept: None }
     }
 
-    /// `path`: `/package.Service/Method`. The deadline counts for connecting too. Dropping this before it is done ends the
+    /// `path`: `/package.Service/Method`. The deadline includes connecting. Dropping this before the end closes the
     /// connection.
     ///
     /// # Errors
-    /// What the server says; UNAVAILABLE if there is none or it does not speak HTTP/2, DEADLINE_EXCEEDED if it does not answer
-    /// in time, RESOURCE_EXHAUSTED if a message is too long, INTERNAL, UNKNOWN or UNIMPLEMENTED if its answer is none.
+    /// The server's status; UNAVAILABLE if it cannot be reached or does not speak HTTP/2, DEADLINE_EXCEEDED if it does
+    /// not answer in time, RESOURCE_EXHAUSTED if a message is too long, INTERNAL, UNKNOWN or UNIMPLEMENTED if its
+    /// answer is malformed.
     pub async fn call(&mut self, path: &str, message: &[u8], deadline: Duration) -> Result<Vec<u8>, Status> {
         // Not back before the end: nothing half done is found by the next call.
         let kept = self.kept.take();

@@ -1,5 +1,5 @@
-//! One connection: its socket, its clocks, and its calls on their way to whoever answers them. Reads nothing while a client does
-//! not read what it was sent, or while there is no room for its request: so nothing piles up here.
+//! One connection: its socket, its timeouts, and its calls on their way to the code that answers them. Reads nothing
+//! while a client does not read its answers, or while there is no room for its request: so nothing piles up here.
 
 use std::io;
 use std::sync::Arc;
@@ -23,9 +23,9 @@ use crate::grpc::{Code, Status};
 const GREETING: Duration = Duration::from_secs(5);
 /// Without a complete request. Clients make another connection when they need one.
 const IDLE: Duration = Duration::from_secs(120);
-/// The same when others wait for a place.
+/// Idle timeout when others wait for a place.
 const IDLE_IN_A_CROWD: Duration = Duration::from_secs(1);
-/// For a client to read anything at all of what it is sent.
+/// Timeout for a client that reads nothing of what it is sent.
 const PATIENCE: Duration = Duration::from_secs(5);
 const CHUNK: usize = 4 << 10;
 /// What may be read before others have their turn.
@@ -68,7 +68,7 @@ async fn talk(stream: UnixStream, shared: &Shared, flights: &mut Flights) -> io:
             called = true;
         }
         if called {
-            // Whoever answers does so at once, mostly: all that most clients are sent is one write then.
+            // Most answers come at once: then one write sends everything.
             yield_now().await;
             while let Some((id, answer)) = flights.landed() {
                 take(&mut exchange, shared, id, answer)?;
@@ -139,7 +139,7 @@ async fn talk(stream: UnixStream, shared: &Shared, flights: &mut Flights) -> io:
     }
 }
 
-/// Somebody has answered.
+/// Takes an answer.
 fn take(exchange: &mut Exchange, shared: &Shared, id: i32, answer: Answer) -> io::Result<()> {
     if !exchange.is_asked(id) {
         return Ok(());
@@ -147,11 +147,11 @@ fn take(exchange: &mut Exchange, shared: &Shared, id: i32, answer: Answer) -> io
     exchange.answer(Instant::now(), id, shared.answer(answer)).map_err(broken)
 }
 
-/// A place among the calls under way, and one with whoever answers.
+/// A place among the calls in progress, and one in the queue of the code that answers.
 type Place<'a> = (OwnedSemaphorePermit, mpsc::Permit<'a, Call>);
 
 impl Shared {
-    /// None if nobody answers any more.
+    /// `None` if the answering code has stopped.
     async fn place(&self) -> Option<Place<'_>> {
         let place = Arc::clone(&self.flights).acquire_owned().await.ok()?;
         Some((place, self.calls.reserve().await.ok()?))
@@ -187,7 +187,7 @@ fn read(stream: &UnixStream, exchange: &mut Exchange) -> io::Result<Option<usize
         Ok(0) => Ok(None),
         Ok(count) => {
             if count < CHUNK {
-                // There is no more: what comes later is told of anew (epoll(7), question 9), so nobody has to ask.
+                // Everything is read; epoll announces later data (epoll(7), question 9), so no polling is needed.
                 let _: io::Result<()> = stream.try_io(Interest::READABLE, || Err(io::ErrorKind::WouldBlock.into()));
             }
             let bytes = chunk.get(..count).unwrap_or(&chunk);

@@ -1,5 +1,5 @@
-//! How many connections a process may make: all that knock stand in one queue of the kernel, so whoever makes thousands in a
-//! second has to go at once, before anything is made for it, or the queue is full for others.
+//! Rate limit of connections per process: all wait in one queue of the kernel, so a process that makes thousands in a
+//! second is cut off at once, before anything is allocated for it. Otherwise the queue is full for others.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -21,8 +21,8 @@ struct Left {
 }
 
 impl Door {
-    /// Whether one more connection of this process is taken. Of processes beyond those that are remembered, the one that came
-    /// longest ago is forgotten, and begins anew.
+    /// Whether to accept one more connection of this process. When too many processes are remembered, the one whose
+    /// last connection is oldest is forgotten, and starts over.
     pub(super) fn opens(&mut self, pid: i32, now: Instant) -> bool {
         if self.0.len() >= PROCESSES && !self.0.contains_key(&pid) {
             let oldest = self.0.iter().min_by_key(|(_, left)| left.since).map(|(pid, _)| *pid);

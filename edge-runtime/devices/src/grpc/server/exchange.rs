@@ -12,7 +12,7 @@ use crate::grpc::flood::LIMITS;
 use crate::grpc::message::Outgoing;
 use crate::grpc::{Code, Status, status};
 
-/// For a client to read its answer.
+/// Timeout for a client that reads its answer.
 const ANSWER: Duration = Duration::from_secs(10);
 /// For a request for whose message there is room that others may wait for: over a local socket it comes at once.
 const SHARED: Duration = Duration::from_secs(2);
@@ -37,7 +37,7 @@ pub(in crate::grpc) struct Request {
     pub(in crate::grpc) stream: i32,
     pub(in crate::grpc) path: String,
     pub(in crate::grpc) message: Vec<u8>,
-    /// What the message takes, until nobody has it any more.
+    /// Memory of the message, held until its last user drops it.
     pub(in crate::grpc) room: Room,
 }
 
@@ -159,7 +159,7 @@ impl Exchange {
         }
     }
 
-    /// Whether somebody still waits for this answer.
+    /// Whether the client still waits for this answer.
     pub(in crate::grpc) fn is_asked(&mut self, id: i32) -> bool {
         self.session.handler().open.get(&id).is_some_and(|stream| matches!(stream.phase, Phase::Asked))
     }
@@ -190,7 +190,7 @@ impl Exchange {
         }
     }
 
-    /// Appends what is to be sent next, if anything.
+    /// Appends the next bytes to send, if any.
     pub(in crate::grpc) fn output(&mut self, out: &mut Vec<u8>) -> Result<(), Error> {
         while out.len() < OUTPUT {
             let more = self.session.send()?;
@@ -212,7 +212,7 @@ impl Exchange {
         self.session.handler().open.values().map(|stream| stream.until).min()
     }
 
-    /// A request is complete and its answer not yet out. One that is only begun is no work.
+    /// Whether a request is complete and its answer not yet sent. An incomplete request does not count.
     pub(in crate::grpc) fn is_busy(&mut self) -> bool {
         let works = |stream: &Stream| is_ready(stream) || matches!(stream.phase, Phase::Asked | Phase::Answering(_));
         self.session.handler().open.values().any(works)

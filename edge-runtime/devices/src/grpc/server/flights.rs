@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::room::Room;
 use crate::grpc::{Code, Status};
 
-/// Whoever has not answered by then never will.
+/// A call without an answer by then is given up.
 const FLIGHT: Duration = Duration::from_secs(60);
 
 pub(super) type Answer = Result<Vec<u8>, Status>;
@@ -59,7 +59,7 @@ impl Flights {
         std::future::poll_fn(|context| self.poll(context)).await
     }
 
-    /// The same, if there is one now.
+    /// Same without waiting: the next answer, if there is one now.
     pub(super) fn landed(&mut self) -> Option<(i32, Answer)> {
         match self.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(landed) => Some(landed),
@@ -79,11 +79,11 @@ impl Flights {
         Poll::Pending
     }
 
-    /// Waits until nobody works on them any more.
+    /// Waits until all calls are answered.
     pub(super) async fn land(&mut self) {
         let landed = async {
             while !self.is_empty() {
-                // Nobody waits for it.
+                // No client waits for the answer.
                 let _ = self.next().await;
             }
         };

@@ -34,10 +34,10 @@ use super::Status;
 const CONNECTIONS: usize = 256;
 /// Calls that are handed over and not answered, of all connections.
 const FLIGHTS: usize = 32;
-/// When no connection can be taken: for want of descriptors, and for want of a place.
+/// Pause when no connection can be accepted: without free descriptors, or without a free place.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Whose connection it is, as the kernel says (`SO_PEERCRED`).
+/// Process at the other end, according to the kernel (`SO_PEERCRED`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     pub pid: Option<i32>,
@@ -61,7 +61,7 @@ struct Shared {
     calls: mpsc::Sender<Call>,
     flights: Arc<Semaphore>,
     rooms: Rooms,
-    /// Somebody waits for a place.
+    /// A connection waits for a place.
     crowded: Notify,
 }
 
@@ -101,7 +101,7 @@ pub async fn serve(listener: UnixListener, calls: mpsc::Sender<Call>) {
     }
 }
 
-/// The next connection of a process that has not made too many. Whoever has is told nothing but the end.
+/// The next connection of a process within its limit. Others are closed without an answer.
 async fn accept(listener: &UnixListener, door: &mut Door) -> io::Result<UnixStream> {
     loop {
         let (stream, _) = listener.accept().await?;

@@ -1,5 +1,5 @@
-//! Memory for messages: a little of each connection's own, so that small requests never wait for anybody, and some that all
-//! connections share.
+//! Memory for messages: a small part for each connection, so that small requests never wait for others, and a part that
+//! all connections share.
 
 use std::cell::Cell;
 use std::rc::Rc;

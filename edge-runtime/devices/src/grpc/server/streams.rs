@@ -1,5 +1,5 @@
-//! The requests of one connection, from their first field to the last byte of the answer, as HTTP/2 tells of them. What is to be
-//! said to the client, `exchange` says.
+//! The requests of one connection, from their first field to the last byte of the answer, from HTTP/2's callbacks.
+//! `exchange` sends the answers.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use crate::grpc::flood::Flood;
 use crate::grpc::message::{Incoming, Outgoing};
 use crate::grpc::{Code, Status};
 
-/// For a request to be complete and answered, if its client does not set less: nobody who set more would wait in vain.
+/// Timeout for a request to be complete and answered, unless its client sets a shorter one: a longer one has no effect.
 const REQUEST: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub(super) enum Phase {
         path: String,
         message: Vec<u8>,
     },
-    /// Somebody works on it.
+    /// It is being answered.
     Asked,
     /// It has to be told.
     Refused(Refusal),
@@ -62,7 +62,7 @@ pub(super) enum Phase {
 
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// It is no gRPC that could be answered with a status: a status of HTTP.
+    /// Not a gRPC request that a gRPC status could answer: an HTTP status.
     Http(&'static str),
     Grpc(Status),
 }
@@ -85,7 +85,7 @@ impl Stream {
         }
     }
 
-    /// Bytes of a message for which there is no room yet.
+    /// Size of a message for which there is no room yet, in bytes.
     pub(super) fn wants(&self) -> Option<usize> {
         match &self.phase {
             _ if self.room.is_some() => None,

@@ -10,7 +10,7 @@ use super::connection::serve;
 use super::shared::Shared;
 use crate::bound::bound;
 
-/// When no connection can be taken, for want of descriptors.
+/// Pause when no connection can be accepted, without free descriptors.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Takes clients for ever.

@@ -15,7 +15,7 @@ const BYTES: usize = 8 << 10;
 /// Messages of QoS 2 that the client has not released.
 const UNRELEASED: usize = 256;
 
-/// As [`Will`], held.
+/// A stored [`Will`].
 #[derive(Debug)]
 pub(super) struct LastWill {
     pub(super) topic: Box<str>,
@@ -32,7 +32,7 @@ impl From<&Will<'_>> for LastWill {
 
 #[derive(Debug)]
 pub(super) struct Client {
-    /// None where there are no users.
+    /// `None` without users.
     pub(super) user: Option<Box<str>>,
     /// Empty if it has given none.
     pub(super) id: Box<str>,

@@ -21,7 +21,7 @@ pub(super) struct Connect<'a> {
     pub(super) password: Option<&'a [u8]>,
 }
 
-/// To be published when the client is cut.
+/// Message to publish when the client is cut off.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Will<'a> {
     pub(super) topic: &'a str,

@@ -1,5 +1,5 @@
-//! One connection of a client, from its first byte to its end. It waits for its own socket and for a place among the news of the
-//! node; nobody else waits for it.
+//! One connection of a client, from its first byte to its end. It waits for its own socket and for a place among the
+//! news of the node, and delays no other connection.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -28,9 +28,9 @@ use super::shared::Shared;
 
 /// For a client to say who it is (3.1.4).
 const GREETING: Duration = Duration::from_secs(10);
-/// For a packet to come as a whole, for a packet to be taken.
+/// Timeout for reading, and for sending, a whole packet.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// For a client that is refused to read why.
+/// Time for a refused client to read the reason.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Without a reason to look at the clock.
 const LONG: Duration = Duration::from_secs(3_600);
@@ -44,11 +44,11 @@ const KEPT: usize = 1_024;
 
 /// How it has ended.
 enum End {
-    /// By DISCONNECT.
+    /// The client sent DISCONNECT.
     Orderly,
-    /// By the client, or on the way to it.
+    /// The client or the network closed it.
     Lost(io::Error),
-    /// By the listener, for this reason.
+    /// The listener closed it, for this reason.
     Sent(String),
     Refused(Refusal),
 }
@@ -141,7 +141,7 @@ async fn greet(
     }
 }
 
-/// It is told why, and has a moment to read it: closed with bytes that nobody has read, a connection loses what was said
+/// Sends the reason and gives the client a moment to read it: closing a socket with unread bytes loses what was sent
 /// (RFC 9293, 3.10.4).
 async fn refuse(read: &mut ReadHalf<'_>, write: &mut WriteHalf<'_>, why: Refusal) {
     let farewell = async {

@@ -15,13 +15,13 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// None if it is no filter: [MQTT-4.7.1-2], [MQTT-4.7.1-3], [MQTT-4.7.3-1], [MQTT-4.7.3-2].
+    /// `None` if it is not a valid filter: [MQTT-4.7.1-2], [MQTT-4.7.1-3], [MQTT-4.7.3-1], [MQTT-4.7.3-2].
     pub fn new(text: &str) -> Option<Self> {
         let plain = text.find(['+', '#']).unwrap_or(text.len());
         topic::is_filter_of_any_length(text).then(|| Self { text: text.into(), plain })
     }
 
-    /// Whether it has more levels than anybody needs.
+    /// Whether it has too many levels.
     pub(super) fn is_deep(&self) -> bool {
         self.text.split('/').nth(LEVELS).is_some()
     }

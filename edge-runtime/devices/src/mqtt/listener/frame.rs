@@ -16,7 +16,7 @@ pub(super) struct Decoder {
     bytes: Vec<u8>,
     /// Those before this are taken.
     start: usize,
-    /// Of the payload that is passed over.
+    /// Remaining bytes of the payload to skip.
     skip: usize,
     /// It has said CONNECT.
     greeted: bool,
@@ -58,7 +58,7 @@ impl Decoder {
     /// The next packet, if it is there as a whole; it is so until it is [taken](Self::take).
     ///
     /// # Errors
-    /// The bytes are no packet that a client may send now.
+    /// The bytes are not a packet that a client may send now.
     pub(super) fn peek(&self) -> Result<Option<(Packet<'_>, Size)>, Broken> {
         let Some((&first, rest)) = self.bytes.get(self.start..).and_then(<[u8]>::split_first) else { return Ok(None) };
         packet::check_head(first)?;

@@ -1,5 +1,5 @@
-//! What follows from what clients and the node say: a state machine without I/O and without a clock. Each message goes to whoever
-//! hears it and has room for it; nobody waits for anybody.
+//! Reacts to the messages of clients and of the node: a state machine without I/O and without a clock. Each message
+//! goes to every subscriber that has room for it; no client waits for another.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -27,7 +27,8 @@ const OF_ONE_USER: usize = 8;
 const CLIENT_ID: usize = 256;
 const TOPIC: usize = 1_024;
 const WILL: usize = 8 << 10;
-/// Bytes of all messages that wait or are retained. Beyond it, whoever lets most wait loses, but for what each may.
+/// Maximum bytes of all waiting or retained messages. Beyond it, the client with the most waiting bytes loses them,
+/// except a share that each may have.
 const BYTES: usize = 2 << 20;
 const SHARE: usize = 16 << 10;
 /// Trees of topics with a `$` that clients speak in (4.7.2).
@@ -47,10 +48,10 @@ pub(super) enum Refusal {
     NotAllowed = 5,
 }
 
-/// Who connects, as far as it has been proven.
+/// Identity of a client, as far as it is proven.
 #[derive(Clone, Debug)]
 pub(super) struct Who {
-    /// None where there are no users.
+    /// `None` without users.
     pub(super) user: Option<String>,
     pub(super) rights: Rc<Rights>,
 }
@@ -177,7 +178,7 @@ impl Hub {
                 (true, new)
             }
         };
-        // There is no answer but this for what is not allowed [MQTT-3.3.5-2].
+        // MQTT has no other answer to a forbidden message [MQTT-3.3.5-2].
         let rights = Rc::clone(&client.rights);
         if !new || !self.may(&rights, publish.topic) {
             return Ok(None);
@@ -270,7 +271,7 @@ impl Hub {
         self.relieve();
     }
 
-    /// Whoever lets most wait pays for it that too much waits.
+    /// Drops messages of the client with the most waiting bytes while there are too many.
     fn relieve(&mut self) {
         while self.held.bytes() > BYTES {
             let most = self.clients.iter_mut().max_by_key(|(_, client)| client.out.bytes());
@@ -295,7 +296,7 @@ impl Hub {
         }
     }
 
-    /// Whether anybody is there as a user.
+    /// Whether any client is connected as a user.
     pub(super) fn has_users(&self) -> bool {
         self.connected().any(|(_, client)| client.user.is_some())
     }
@@ -307,7 +308,7 @@ impl Hub {
         past.into_iter().for_each(|token| self.cut(token, USER_CHANGED));
     }
 
-    /// A connection is no more; `orderly`: by DISCONNECT, so that there is no will [MQTT-3.14.4-3].
+    /// Removes a connection; `orderly`: by DISCONNECT, so that its will is dropped [MQTT-3.14.4-3].
     pub(super) fn gone(&mut self, token: Token, orderly: bool) -> Option<News> {
         let client = self.clients.remove(&token)?;
         let will = client.will.filter(|will| !orderly && self.may(&client.rights, &will.topic))?;
@@ -320,19 +321,19 @@ impl Hub {
         self.clients.get(&token).map_or(Some("it is unknown"), |client| client.cut)
     }
 
-    /// Whether nothing more is to be read of it until it has read itself.
+    /// Whether to stop reading from it until it has read its own messages.
     pub(super) fn is_full(&self, token: Token) -> bool {
         self.clients.get(&token).is_some_and(|client| client.out.is_full())
     }
 
-    /// Adds what this client is to be told, until it is about so many bytes.
+    /// Adds the client's next messages, up to about `about` bytes.
     pub(super) fn write(&mut self, token: Token, to: &mut Vec<u8>, about: usize) {
         if let Some(client) = self.clients.get_mut(&token) {
             client.out.write(to, about);
         }
     }
 
-    /// For whom there is news since the last call.
+    /// Clients with news since the last call.
     pub(super) fn woken(&mut self) -> Vec<Token> {
         for token in &self.woken {
             if let Some(client) = self.clients.get_mut(token) {
@@ -342,7 +343,7 @@ impl Hub {
         std::mem::take(&mut self.woken)
     }
 
-    /// Messages of the node for which somebody has room who hears it: as fast as the fastest takes them.
+    /// Room for messages of the node: that of the fastest subscriber.
     pub(super) fn room(&self) -> Option<usize> {
         self.connected().filter(|(_, client)| client.hears_node).map(|(_, client)| client.out.room()).max()
     }

@@ -16,7 +16,7 @@ use super::users::Users;
 
 /// Bytes of the file.
 const LONGEST: u64 = 64 << 10;
-/// For the file to be read.
+/// Timeout for reading the file.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Before a wrong password is refused: there are better ways to try many.
 pub(super) const PENANCE: Duration = Duration::from_secs(1);
@@ -30,12 +30,12 @@ pub(super) struct Logins {
 }
 
 impl Logins {
-    /// `file`: none for clients that nobody has to know.
+    /// `file`: `None` without authentication.
     pub(super) fn new(file: Option<PathBuf>) -> Self {
         Self { file, everybody: Rc::new(Rights::all()), told: RefCell::default() }
     }
 
-    /// What the file says now; none where there is none.
+    /// Reads the users from the file; `None` without a file.
     pub(super) async fn users(&self) -> Result<Option<Users>, Refusal> {
         let Some(path) = &self.file else { return Ok(None) };
         let read = timeout(PATIENCE, read(path)).await.unwrap_or_else(|late| Err(late.into()));

@@ -61,7 +61,7 @@ impl Listener {
     /// Listens from now on, on this thread's set of local tasks.
     ///
     /// # Errors
-    /// The address is none, or is not for such a listener.
+    /// The address is malformed, or not allowed for such a listener.
     pub fn start(listen: &Listen, news: mpsc::Sender<News>) -> Result<Self, String> {
         let address = listen.checked()?;
         let file = (!listen.users_file.is_empty()).then(|| PathBuf::from(&listen.users_file));
@@ -81,12 +81,12 @@ impl Listener {
         self.0.with(|hub| hub.hear(wanted));
     }
 
-    /// To all that hear it and have room.
+    /// Publishes to all subscribers that have room.
     pub fn publish(&self, message: &Message) {
         self.0.with(|hub| hub.publish(&message.topic, &message.payload));
     }
 
-    /// Messages that somebody takes who hears the node.
+    /// Number of messages for which a subscriber to the node has room.
     #[must_use]
     pub fn room(&self) -> usize {
         self.0.with(|hub| hub.room()).unwrap_or(ROOM).min(ROOM)

@@ -94,7 +94,7 @@ impl Outbox {
         much && self.has_news()
     }
 
-    /// [MQTT-4.3.2-1]. What was not asked for is no harm.
+    /// Removes an acknowledged message [MQTT-4.3.2-1]. An unrequested acknowledgement is harmless.
     pub(super) fn acked(&mut self, id: u16) {
         if let Some(at) = self.window.iter().position(|one| *one == id) {
             self.window.swap_remove(at);
@@ -107,7 +107,7 @@ impl Outbox {
         !self.answers.is_empty() || next.is_some_and(|next| !next.sure || self.window.len() < WINDOW)
     }
 
-    /// Adds packets until these are about so many bytes.
+    /// Adds packets up to about `about` bytes.
     pub(super) fn write(&mut self, to: &mut Vec<u8>, about: usize) {
         to.append(&mut self.answers);
         while to.len() < about && self.has_news() {

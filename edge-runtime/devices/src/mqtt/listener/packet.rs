@@ -33,13 +33,13 @@ pub(super) enum Packet<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Publish<'a> {
     pub(super) topic: &'a str,
-    /// None if it is too long.
+    /// `None` if it is too long.
     pub(super) payload: Option<&'a [u8]>,
     pub(super) retain: bool,
     pub(super) qos: Qos,
 }
 
-/// With the id.
+/// Quality of service, with the id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Qos {
     Zero,
@@ -172,7 +172,7 @@ impl<'a> Filters<'a> {
         }
     }
 
-    /// With the QoS asked for.
+    /// Filters with the requested QoS.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Filter, u8)> {
         let mut fields = Fields(self.bytes);
         let with_qos = self.with_qos;

@@ -10,7 +10,7 @@ pub(super) struct Rights {
 }
 
 impl Rights {
-    /// Of everybody, where there are no users.
+    /// Rights of every client, if there are no users.
     pub(super) fn all() -> Self {
         Self { all: true, ..Self::default() }
     }

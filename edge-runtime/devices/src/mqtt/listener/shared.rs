@@ -13,7 +13,7 @@ use super::super::client::News;
 use super::hub::{Hub, Token};
 use super::login::Logins;
 
-/// Connections without a CONNECT. A new one takes the place of the oldest: whoever only calls keeps nobody out.
+/// Maximum number of connections without a CONNECT. A new one replaces the oldest: idle connections keep no client out.
 const NEWCOMERS: usize = 16;
 /// Until memory is given back that clients have needed which are gone.
 const CALM: Duration = Duration::from_secs(2);
@@ -80,7 +80,8 @@ impl Shared {
         }
     }
 
-    /// Looks at the file of users again and again, for ever: who is taken from it goes, whether anybody connects or not.
+    /// Checks the file of users periodically, forever: a user that is removed from it is disconnected, even without new
+    /// connections.
     pub(super) async fn follow_users(&self) {
         loop {
             sleep(USERS).await;
@@ -93,7 +94,7 @@ impl Shared {
         }
     }
 
-    /// One more that has not said who it is.
+    /// Adds a connection that has not identified itself.
     pub(super) fn came(&self, place: u64, task: AbortHandle) {
         let mut newcomers = self.newcomers.borrow_mut();
         while newcomers.len() >= NEWCOMERS {

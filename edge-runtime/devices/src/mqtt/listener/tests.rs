@@ -49,7 +49,7 @@ fn hello(id: &str) -> Vec<u8> {
 
 struct Bench {
     hub: Hub,
-    /// Of users that may do less than everything.
+    /// Rights of a user that may not do everything.
     rights: Option<Rc<Rights>>,
 }
 
@@ -176,7 +176,7 @@ fn the_node_hears_its_topics_and_alone_says_its_own() {
         retained: false,
     };
     assert_eq!(bench.say(client, &publish(0x33, UPDATE, 1, b"x")), [message(Some(b"x"))]);
-    // Longer than anybody holds: passed over, and told so.
+    // Longer than the maximum: skipped, and reported.
     let long = vec![b'x'; MAX_PACKET];
     assert_eq!(bench.say(client, &publish(0x32, UPDATE, 2, &long)), [message(None)]);
     for topic in ["$hw/events/device/a/b/twin/update/delta", "$hw/events/node/n/membership/updated", "$SYS/a", "$x"] {
@@ -219,7 +219,7 @@ fn rights_are_those_of_the_user() {
     }
     bench.say(t1, &packet(0x82, &body));
     assert_eq!(bench.told(t1), [0x90, 6, 0, 1, 1, 0x80, 0x80, 0x80]);
-    // A will is no way around it, and its id is its own: another user's client lives on.
+    // A will does not bypass this, and its id is free: another user's client with that id stays connected.
     let will = [b"\x00\x04MQTT\x04\x06\x00\x00\x00\x01b", &text(other.as_bytes())[..], &text(b"x")].concat();
     let cut = bench.try_connect(&packet(0x10, &will), Some("t1")).expect("it is taken");
     assert_eq!(bench.hub.gone(cut, false), None);

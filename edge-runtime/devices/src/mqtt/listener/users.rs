@@ -20,7 +20,7 @@ struct User {
 }
 
 impl Users {
-    /// What is no user is passed over, so that one mistake locks nobody else out, and told.
+    /// Parses the file. Malformed lines are skipped and returned, so that one mistake does not lock out other users.
     pub(super) fn read(text: &str) -> (Self, Vec<String>) {
         let (mut users, mut wrong) = (Self::default(), Vec::new());
         for (number, line) in text.lines().enumerate() {

@@ -28,18 +28,18 @@ use super::requests::Request;
 use crate::bound::bound;
 use answer::Answer;
 
-/// Connections. Where there are so many a new one takes the place of the oldest that has not asked yet, or does not take what it was
-/// answered.
+/// Maximum number of connections. Beyond it, a new one replaces the oldest that has not sent a request yet, or does not
+/// read its answer.
 const CONNECTIONS: usize = 64;
 /// Bytes of all long bodies at once.
 const BODIES: usize = 2 * MAX_BODY;
-/// For a request to come, and for an answer to be taken.
+/// Timeout for receiving a request, and for sending an answer.
 const SAY: Duration = Duration::from_secs(10);
-/// For the bridge to answer, which gives the target half as long.
+/// Timeout for the bridge's answer; the bridge gives the target half of it.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// For a client to read what it is told before it has said everything, and how much more it may say.
 const LINGER: (Duration, u64) = (Duration::from_millis(500), 1 << 20);
-/// When no connection can be taken, for want of descriptors.
+/// Pause when no connection can be accepted, without free descriptors.
 const PAUSE: Duration = Duration::from_secs(1);
 
 struct Shared {
@@ -83,7 +83,7 @@ pub async fn serve(address: SocketAddr, requests: mpsc::Sender<Request>) {
 }
 
 impl Shared {
-    /// False if nobody can be spared.
+    /// False if no connection can be closed.
     fn make_place(&self) -> bool {
         let oldest = self.spare.borrow_mut().pop_first();
         oldest.map(|(_, task)| task.abort()).is_some()

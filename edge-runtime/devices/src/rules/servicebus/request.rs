@@ -14,7 +14,7 @@ use super::answer::Answer;
 const HEAD: usize = 16 << 10;
 const FIELDS: usize = 64;
 const CHUNK: usize = 4_096;
-/// Bytes of a body for which there is always room: whoever promises much keeps out only others that do.
+/// Size of a body for which there is always room: a client that announces a large body blocks only others that do.
 const SMALL: usize = 16 << 10;
 
 /// What a program has sent, with the room that was taken for it.
@@ -57,7 +57,7 @@ fn head(bytes: &[u8]) -> Result<Option<Head>, Answer> {
     for field in request.headers.iter() {
         let is = |name: &str| field.name.eq_ignore_ascii_case(name);
         if is("origin") {
-            // Said by browsers: a page from elsewhere is no program on this device.
+            // Browsers send this: a page from another site is not a program on this device.
             return Err(bad(403, "web pages may not send requests"));
         } else if is("transfer-encoding") {
             if !field.value.eq_ignore_ascii_case(b"chunked") {
@@ -111,7 +111,7 @@ pub(super) async fn read(
     Ok(Body { bytes: body, room })
 }
 
-/// Room for a body of so many bytes.
+/// Room for a body of `length` bytes.
 fn room(bodies: &Arc<Semaphore>, length: usize) -> Result<Option<OwnedSemaphorePermit>, Answer> {
     if length <= SMALL {
         return Ok(None);

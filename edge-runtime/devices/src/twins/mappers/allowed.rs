@@ -1,5 +1,5 @@
-//! Whose mappers may speak: those of pods in some namespaces, where any are named. A process that is of no pod of this node may not
-//! then, whoever its user is. In which namespace a pod is, is the daemon's to say, once for each pod.
+//! Which mappers may register: those of pods in some namespaces, if any are named. A process outside this node's pods
+//! is then refused, whatever its user. The daemon tells the namespace of a pod, once for each pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ pub(super) struct Allowed {
 enum Verdict {
     Yes,
     No(String),
-    /// The daemon is to be asked.
+    /// The daemon must be asked.
     Unknown,
 }
 
@@ -117,7 +117,7 @@ impl Twins {
         }
     }
 
-    /// Nobody says where pods are any more.
+    /// The namespaces of pods can no longer be learned.
     pub(in super::super) fn pods_unknown(&mut self) {
         for (call, ..) in std::mem::take(&mut self.mappers.allowed.waiting) {
             self.outputs.push(Output::Answer { call, answer: Err(super::not_ready()) });
@@ -134,7 +134,7 @@ impl Twins {
         self.outputs.extend(pods.into_iter().map(|uid| Output::Tell(FromHelper::Pod { uid })));
     }
 
-    /// Mappers of such pods are mappers no more. They are not told: what they drive is not theirs.
+    /// Removes the mappers of such pods. They get no calls: their devices are not theirs to drive.
     fn expel(&mut self, is_such: impl Fn(&str) -> bool) {
         let Self { mappers, outputs, .. } = self;
         let rows = &mut mappers.rows;

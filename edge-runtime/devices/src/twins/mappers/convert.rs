@@ -80,8 +80,8 @@ const fn float(number: f64) -> f32 {
     number as f32
 }
 
-/// `merged`: as [`merged`](super::super::merge::merged) gives it. `known`: whether the model has a property of this name.
-/// `wanted`: what a property is to be.
+/// `merged`: the result of [`merged`](super::super::merge::merged). `known`: whether the model has a property of this
+/// name. `wanted`: the desired value of a property.
 pub(super) fn device(
     id: &Named,
     model: &str,
@@ -144,7 +144,7 @@ fn config(held: &Value, of: &str, notes: &mut Notes) -> (String, CustomizedValue
     (text(held, "protocolName"), CustomizedValue { data })
 }
 
-/// Of two properties with one name the first.
+/// Converts a model. Of two properties with one name the first counts.
 pub(super) fn model(id: &Named, spec: &Value) -> DeviceModel {
     let mut properties: Vec<ModelProperty> = Vec::new();
     for property in list(spec, "properties") {

@@ -1,5 +1,5 @@
-//! What a mapper is to be given of a Device: the merged device and its model as DMI has them, and what tells one state of them
-//! from another. Knows no mapper.
+//! The data of a Device for a mapper: the merged device and its model in DMI's form, and a hash that distinguishes
+//! their states. Knows no mapper.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -37,14 +37,14 @@ fn short(text: &impl Serialize) -> Option<Box<str>> {
     (text.len() <= LONGEST).then(|| text.into_boxed_str())
 }
 
-/// To be kept of a Device; none if it is too long.
+/// The part of a Device to keep; `None` if it is too long.
 pub(in super::super) fn of_device(body: &Value) -> Option<Box<str>> {
     let [protocol, properties, methods, state_report] =
         ["protocol", "properties", "methods", "stateReport"].map(|key| &body["spec"][key]);
     short(&Spec { protocol, properties, methods, state_report })
 }
 
-/// To be kept of a DeviceModel.
+/// The part of a DeviceModel to keep.
 pub(in super::super) fn of_model(body: &Value) -> Option<Box<str>> {
     short(&body["spec"])
 }
@@ -65,7 +65,7 @@ pub(super) struct Given {
     pub(super) protocol: String,
     /// An encoded [`Device`](sampan_dmi::Device).
     pub(super) device: Vec<u8>,
-    /// Of everything that makes a difference to a driver.
+    /// Hash of everything that matters to a driver.
     pub(super) hash: u64,
     pub(super) model: Rc<GivenModel>,
     pub(super) notes: Notes,

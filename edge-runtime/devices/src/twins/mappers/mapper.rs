@@ -1,8 +1,8 @@
-//! One mapper: what it holds, which call it gets next, and what follows from how that went. Knows neither its socket's state nor
-//! what a device is made of.
+//! One mapper: the devices that it holds, its next call, and the consequences of the call's result. Knows neither its
+//! socket's state nor the content of a device.
 //!
-//! Calls go one by one. A device waits by name, and what the mapper is given of it is what there is when its turn comes: so the
-//! newest wins, and what is as the mapper has it is not told again.
+//! Calls go one by one. A device waits by name, and the mapper gets the state at its turn: the newest wins, and a state
+//! that the mapper already has is not sent again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use crate::grpc::{Code, Status};
 const YOUNG: u64 = 60_000;
 const WHILE_YOUNG: u64 = 1_000;
 
-/// Who it is.
+/// Identity of the mapper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Info {
@@ -58,7 +58,7 @@ pub(super) struct Mapper {
     /// Devices that it would not take as they are, of which an event has told.
     refused: BTreeSet<Named>,
     flying: Option<Flying>,
-    /// Nobody takes calls at its socket.
+    /// No process accepts calls at its socket.
     down: Retry,
     /// When it came to be known, by the clock of this process.
     pub(super) known: u64,
@@ -78,7 +78,7 @@ enum What {
     Remove,
 }
 
-/// To be called.
+/// A call to make.
 #[derive(Debug)]
 pub(super) struct ToCall {
     pub(super) path: &'static str,
@@ -143,7 +143,7 @@ impl Mapper {
         }
     }
 
-    /// It is to be told of this device.
+    /// Enqueues this device.
     pub(super) fn enqueue(&mut self, id: Named) {
         self.queue.insert(id, Retry::default());
     }
@@ -239,7 +239,7 @@ impl Mapper {
         self.flying.as_ref().is_some_and(|flying| flying.call == call)
     }
 
-    /// How the call of this number went. An answer to an earlier instance is none.
+    /// Handles the result of the call with this number. An answer to an earlier instance is ignored.
     pub(super) fn answered(
         &mut self,
         now: u64,
@@ -294,7 +294,7 @@ impl Mapper {
         }
     }
 
-    /// What comes after it is to be seen.
+    /// Enqueues the device again, for the next call.
     fn soon(&mut self, device: Named, now: u64) -> Option<Refusal> {
         self.queue.insert(device, Retry::at(now));
         None

@@ -1,5 +1,5 @@
-//! Mappers, the programs that drive devices over DMI: who is registered, what each holds, and what each is to be told. Knows
-//! neither gRPC's bytes nor sockets.
+//! Mappers, the programs that drive devices over DMI: which are registered, the devices of each, and their next calls.
+//! Knows neither gRPC's bytes nor sockets.
 //!
 //! | file | owns |
 //! |---|---|
@@ -57,7 +57,7 @@ pub enum Request {
     State(ReportDeviceStatesRequest),
 }
 
-/// Who is answered, and how.
+/// The call to answer, and the answer.
 #[derive(Debug)]
 struct Registration {
     call: u64,
@@ -213,7 +213,7 @@ impl Twins {
         }
     }
 
-    /// Calls what is to be called.
+    /// Makes the calls that are due.
     pub(super) fn drive(&mut self, now: Now) {
         if !self.ready || !self.mappers.are_on() {
             return;
@@ -286,8 +286,8 @@ impl Twins {
         self.outputs.push(Output::Tell(FromHelper::Event { namespace, name, uid, warning, reason, message }));
     }
 
-    /// What mappers hold, as far as that has changed since the last call: to be noted before anything is done, where the next
-    /// process finds it. It is to be told of it as kept.
+    /// Rows of what mappers hold that have changed since the last call: to record before anything else is done, so that
+    /// the next process finds them and passes them in as stored.
     pub fn unnoted(&mut self) -> Vec<Row> {
         self.mappers.rows.take_unnoted()
     }
@@ -320,7 +320,7 @@ impl Twins {
 struct Shown<'a> {
     #[serde(flatten)]
     info: &'a Info,
-    /// That it holds, and of which it is to be told something.
+    /// Number of devices that it holds, and of those that wait for a call.
     devices: usize,
     waiting: usize,
     /// The last call reached it.

@@ -1,4 +1,4 @@
-//! Texts that are nearly the same, kept as how they differ from one of them: a node has a thousand devices of one model sooner than
+//! Compresses similar texts, as differences from a sample: a node more often has a thousand devices of one model than
 //! ten models, and little memory.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,8 @@ const AHEAD: usize = 64;
 #[derive(Debug)]
 pub(in super::super) struct Packed {
     sample: Rc<str>,
-    /// Pieces: a length and so many bytes, how many bytes of the sample are passed over, how many are copied. All lengths as LEB128.
+    /// Pieces: a length and that many bytes, then the number of sample bytes to skip and the number to copy. All
+    /// lengths as LEB128.
     pieces: Box<[u8]>,
 }
 
@@ -105,7 +106,7 @@ impl Samples {
         Packed::new(sample, text)
     }
 
-    /// Those of nobody any more.
+    /// Removes unused samples.
     pub(in super::super) fn forget(&mut self) {
         self.0.retain(|_, sample| Rc::strong_count(sample) > 1);
     }

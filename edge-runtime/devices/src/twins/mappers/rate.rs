@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// One registration takes so long of a pod's budget, milliseconds.
 const REGISTRATION: u64 = 500;
-/// So many of a pod may come at once: all of them after a start.
+/// Number of registrations of a pod at once: all of its mappers after a start.
 const AT_ONCE: u64 = super::register::MOST as u64 + 8;
 /// Pods with a budget of their own; those beyond share one.
 const PODS: usize = 64;
@@ -25,7 +25,7 @@ impl Spent {
     }
 }
 
-/// By uid of the pod; empty for processes of the node.
+/// Budgets by uid of the pod; empty for processes of the node.
 #[derive(Debug, Default)]
 pub(super) struct Rate(BTreeMap<String, Spent>);
 

@@ -21,7 +21,8 @@ const OF_POD: usize = 8;
 const LONGEST: usize = 253;
 /// Most bytes of an answer: gRPC takes no more than 4 MiB unless it is told to. What does not fit follows one by one.
 const ANSWER: usize = 7 << 19;
-/// Most devices of an answer, for which a mapper waits no longer than a second: a small board makes so many in half of it.
+/// Maximum number of devices in an answer, for which a mapper waits at most a second: a small board prepares this
+/// number in half of it.
 const AT_ONCE: usize = 1_000;
 /// Devices of which an event says who drives them now.
 const EVENTS: usize = 25;
@@ -32,7 +33,7 @@ fn invalid(why: impl Into<String>) -> Status {
     Status::new(Code::InvalidArgument, why)
 }
 
-/// The name of the mapper's socket, which is to be in this folder and nowhere below it.
+/// The name of the mapper's socket, which must be directly in this folder.
 fn socket(folder: &Path, address: &[u8]) -> Result<String, Status> {
     let wrong = || {
         let shown = String::from_utf8_lossy(address);

@@ -15,7 +15,7 @@ use sampan_devices_control::{Named, Row};
 const PREFIX: &str = "mapper/";
 const LEAVING: &str = "-";
 
-/// Whose row it is.
+/// Owner of a row.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Of {
     Mapper(u64),

@@ -77,7 +77,7 @@ fn only_pods_of_these_namespaces_register_and_report() {
     assert_eq!(answers(&mut world), [(none, denied), (strange, denied)]);
     let mappers = world.twins.mappers().expect("DMI is on");
     assert_eq!(mappers.as_array().map(Vec::len), Some(1));
-    // Without a daemon nobody can say it.
+    // Without a daemon the namespace is unknown.
     let waits = speak(&mut world, state(), "new");
     world.twins.daemon_went(world.now);
     let late = speak(&mut world, state(), "newer");
@@ -113,7 +113,7 @@ fn a_mapper_goes_with_its_pod_and_frees_its_place() {
     assert_eq!(world.twins.mappers().expect("DMI is on").as_array().map(Vec::len), Some(1));
 }
 
-/// Of an earlier process, under other settings.
+/// Mappers of an earlier process, under other settings.
 #[test]
 fn mappers_that_may_not_be_there_any_more_are_forgotten() {
     let (mut world, mut rows) = (World::started(&only(&[]), &BTreeMap::new()), BTreeMap::new());

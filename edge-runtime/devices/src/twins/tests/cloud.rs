@@ -134,7 +134,7 @@ fn d07_a_flood_costs_no_more_than_the_budget_and_the_newest_arrives() {
     assert_eq!(take(&mut world).1, 300);
 }
 
-/// However long nobody heard, and whatever was done to the clock meanwhile: no replay.
+/// No replay, however long the link was down, and whatever the clock did meanwhile.
 #[test]
 fn d05_after_an_outage_the_newest_is_told_once_with_its_time() {
     let mut world = World::lab("");
@@ -235,7 +235,7 @@ fn another_device_of_the_same_name_shows_nothing_of_the_old_one() {
     world.report("led", "ON");
     let report = world.acked();
     assert_eq!((report.uid.as_str(), report.state.as_ref(), report.twins.len()), ("uid-2", None, 1));
-    // What is said of the old one late harms nobody.
+    // A late message about the old one is harmless.
     world.twins.gone(world.now, Kind::Device, &id("t1"), UID);
     assert_eq!(world.twin("led", "actual").as_deref(), Some("ON"));
 }
@@ -330,7 +330,8 @@ fn what_was_kept_and_told_is_not_told_again_before_the_device_says_it() {
     }
 }
 
-/// The count of reports says what is newer where no clock does: of what nobody has said since, it is that of the first record (D4).
+/// The number of the report says what is newer if no clock does: a value that was not reported since has that of the
+/// first record (D4).
 #[test]
 fn what_was_kept_says_as_of_which_report() {
     let mut world = World::lab("ON");

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// `t1` asks for so many changes.
+/// `t1` asks for this many changes.
 fn asking(most: &str) -> Value {
     let mut body = device("");
     body["metadata"]["annotations"] = json!({"sampan.dev/history": most});
@@ -28,7 +28,7 @@ fn rows_of_histories(world: &mut World) -> Vec<Row> {
     world.kept().into_iter().filter(|row| row.uid.starts_with("history/")).collect()
 }
 
-/// Of the events about it, their texts.
+/// Texts of the events about it.
 fn refusals(world: &mut World) -> Vec<String> {
     let refusal = |said: &Output| match said {
         Output::Tell(FromHelper::Event { reason, message, .. }) if reason == "HistoryRefused" => Some(message.clone()),

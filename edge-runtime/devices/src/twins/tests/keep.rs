@@ -103,7 +103,7 @@ fn rows_may_come_before_or_after_what_they_are_about() {
         world.t1("state/update", r#"{"state":"online"}"#);
         assert!(world.acked().seq > seq);
     }
-    // Another wish of the cloud while nobody was there.
+    // The cloud has set another value meanwhile.
     let mut world = started(&rows, "OFF");
     assert_eq!(world.twin("led", "expected").as_deref(), Some("OFF"));
 }

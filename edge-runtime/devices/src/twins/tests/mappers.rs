@@ -21,7 +21,7 @@ pub(super) fn with_dmi() -> Settings {
     Settings { dmi: Some(Dmi { folder: FOLDER.into(), ..Dmi::default() }), ..settings() }
 }
 
-/// What the cloud wants of the LED of a device of the protocol `lab`.
+/// A device of the protocol `lab` with this desired value of its LED.
 pub(super) fn lab_device(led: &str) -> Value {
     json!({"spec": {"deviceModelRef": {"name": "lab"}, "protocol": {"protocolName": "lab", "configData": {"port": 1}},
         "properties": [{"name": "temp"}, {"name": "led", "desired": {"value": led}}]}})
@@ -120,7 +120,7 @@ impl Mapper {
         self.calls.push((short, name));
     }
 
-    /// What the LED of a device is to be, as it holds it.
+    /// The desired value of a device's LED, as the mapper holds it.
     pub(super) fn led(&self, device: &str) -> Option<&str> {
         let spec = self.devices.get(device)?.0.spec.as_ref()?;
         let led = spec.properties.iter().find(|property| property.name == "led")?;
@@ -147,7 +147,7 @@ impl World {
         Self::started(&with_dmi(), &BTreeMap::new())
     }
 
-    /// With one device, after what an earlier process has left.
+    /// A world with one device and the rows of an earlier process.
     pub(super) fn started(settings: &Settings, rows: &BTreeMap<String, String>) -> Self {
         let mut world = Self::new(settings);
         rows.iter().for_each(|(uid, record)| world.twins.kept(uid.clone(), record.clone()));
@@ -199,7 +199,7 @@ impl World {
         self.tick();
     }
 
-    /// The mapper takes all calls until there is none.
+    /// The mapper answers all calls until there are no more.
     pub(super) fn serve(&mut self, mapper: &mut Mapper) {
         self.tick();
         loop {
@@ -276,7 +276,7 @@ fn a_mapper_is_given_its_devices_at_once_and_news_once_each() {
     world.serve(&mut mapper);
     assert!(mapper.called().is_empty());
 
-    // A person on the node wants something else, then an MQTT client, then nobody.
+    // A user on the node sets another value, then an MQTT client does, then the value is removed.
     world.twins.set(world.now, &id("t1"), "led", "DIM").expect("it fits");
     world.serve(&mut mapper);
     assert_eq!((mapper.called().len(), mapper.led("default/t1")), (1, Some("DIM")));
@@ -317,7 +317,7 @@ fn models_come_first_and_their_changes_count() {
     world.serve(&mut mapper);
     assert_eq!(mapper.called(), ["CreateDeviceModel default/lab", "RegisterDevice default/t1"]);
 
-    // Whoever makes a model anew does not mean that its devices are gone.
+    // Replacing a model does not remove its devices.
     world.twins.gone(world.now, Kind::DeviceModel, &id("lab"), "model");
     world.serve(&mut mapper);
     world.model();
@@ -353,7 +353,7 @@ fn a_mapper_that_does_not_serve_yet_is_tried_again() {
         world.tick();
     }
     assert_eq!(tries, [0, 100, 300, 700, 1_500, 2_500, 3_500, 4_500], "each second at least");
-    // Meanwhile it is to be something else: only that is told.
+    // Meanwhile the desired value changes: only the new one is sent.
     world.device("t1", UID, lab_device("DIM"));
     let calls = world.calls();
     world.fails(calls[0].call, Code::Unavailable);
@@ -486,7 +486,7 @@ fn d09_another_helper_goes_on_without_a_call() {
     world.tick();
     world.rows(&mut rows);
 
-    // One that dies while it removes a device leaves that to nobody: perhaps it is done.
+    // If a mapper dies while it removes a device, the call is repeated: it may not have been done.
     let mut world = again(&rows, &[("t1", UID, "OFF")]);
     assert_eq!(world.calls()[0].path, method::REMOVE_DEVICE);
     world.rows(&mut rows);
@@ -795,7 +795,7 @@ fn one_that_registers_without_end_wears_the_medium_no_more_than_others() {
     let (mut pages, per_hour) = (0, with_dmi().store.writes_per_hour);
     for second in 0..3_600 {
         world.wait(1_000);
-        // Each time for another protocol, so that each time something else is to be kept.
+        // Each time for another protocol, so that each time another row must be stored.
         let _ = world.ask(registration("m", ["lab", "other"][second % 2], true));
         for said in std::mem::take(&mut world.said) {
             if let Output::Tell(FromHelper::Keep { rows, .. }) = said {

@@ -18,9 +18,9 @@ const MAPPERS: [&str; 2] = ["m1", "m2"];
 
 #[derive(Clone, Debug)]
 enum News {
-    /// Of which device, and what the cloud wants of its LED.
+    /// Which device, and the desired value of its LED.
     Device(usize, u8),
-    /// The same again, as after a status write.
+    /// The same object again, as after a status write.
     Same(usize),
     Gone(usize),
     Model(u8),
@@ -289,7 +289,7 @@ impl Lab {
             }
         }
         assert!(self.calls <= self.changes, "{} calls for {} changes", self.calls, self.changes);
-        // Nothing happens without news, whoever starts again.
+        // Without news nothing happens, whichever process restarts.
         let calls = self.calls;
         for news in [News::Daemon, News::Helper(true), News::Daemon, News::Helper(false)] {
             self.happens(news);

@@ -48,7 +48,7 @@ fn device(led: &str) -> Value {
 }
 
 impl World {
-    /// With a daemon that has told nothing yet, and a broker.
+    /// A world with a daemon that has sent nothing yet, and a broker.
     fn new(settings: &Settings) -> Self {
         let mut world = Self { twins: Twins::new("edge-1".into(), settings, 1), now: START, said: Vec::new() };
         world.twins.daemon_came(world.now);

@@ -114,7 +114,7 @@ fn d08_a_wanted_value_is_announced_on_each_change_and_when_the_broker_comes() {
     let published = world.tick().published();
     assert!(published[0].1.contains(r#""last":{"expected":{"value":"ON""#), "{published:?}");
     assert!(published[1].1.ends_with(r#""delta":{"led":"C"}}"#), "{published:?}");
-    // The same object again is no change.
+    // The same object again does not count as a change.
     world.device("t1", UID, device("C"));
     world.wait(9_000);
     assert!(world.tick().published().is_empty());
@@ -260,7 +260,7 @@ fn d08_a_delta_is_said_again_until_it_is_reported_equal() {
     let times: Vec<u64> = said.iter().map(|(_, at)| *at).collect();
     assert_eq!(times[..8], [10, 30, 70, 150, 310, 630, 1_230, 1_830]);
     assert!(said.iter().all(|(topic, _)| topic == "t1/twin/update/delta"), "{said:?}");
-    // Another value, and it begins anew; never one that is not wanted any more.
+    // With another value it starts over; a value that is no longer desired is never sent.
     world.device("t1", UID, device("OFF"));
     world.wait(1_000);
     world.tick().topics();
@@ -280,7 +280,7 @@ fn d08_a_delta_is_said_again_until_it_is_reported_equal() {
     world.said.clear();
     world.wait(600_000);
     assert!(world.tick().topics().is_empty());
-    // Without a broker nobody is spoken to.
+    // Without a broker nothing is published.
     world.report("led", "ON");
     world.twins.broker(world.now, false);
     world.said.clear();

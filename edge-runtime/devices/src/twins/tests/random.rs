@@ -13,7 +13,7 @@ const PROPERTIES: [&str; 3] = ["temp", "led", "extra"];
 #[derive(Clone, Debug)]
 enum News {
     Model(bool),
-    /// Which device, which uid of it, what the cloud wants of its LED; whether it has a LED.
+    /// Which device, which uid of it, the desired value of its LED; whether it has an LED.
     Device(usize, u8, u8, bool),
     Gone(usize, u8),
     /// Properties that report their next value; the last one may be one that does not fit.
@@ -323,7 +323,7 @@ impl Lab {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Texts that look like requests: each is answered once, and harms nobody.
+    /// Texts that look like requests: each is answered once, and does no harm.
     #[test]
     fn whatever_is_said(document in document(), what in 0..3_usize, cut in any::<prop::sample::Index>(), whole in any::<bool>()) {
         let mut world = World::lab("ON");
