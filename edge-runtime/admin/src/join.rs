@@ -17,7 +17,7 @@ pub(crate) struct Wanted {
     pub(crate) bridges: Vec<BridgeAddress>,
     pub(crate) node: String,
     pub(crate) token: Token,
-    /// Of its Node object.
+    /// Labels of its Node object.
     pub(crate) labels: BTreeMap<String, String>,
 }
 

@@ -1,4 +1,4 @@
-//! Running another program, of which nothing is believed: it may hang, print without end, or leave children that hold its pipe.
+//! Runs another program, which is not trusted: it may hang, print endlessly, or leave children that hold its pipe.
 
 use std::io::{self, Read};
 use std::process::{Command, ExitStatus, Stdio};
@@ -6,9 +6,9 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Of what is printed; the rest is not read.
+/// Maximum output in bytes; the rest is not read.
 const LONGEST: u64 = 16 << 10;
-/// For the end of a pipe after that of the program.
+/// Timeout for the end of a pipe after that of the program.
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// How it ended, and what it printed on both streams together.

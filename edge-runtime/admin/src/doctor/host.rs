@@ -10,13 +10,13 @@ use edge_runtime::link::identity::Identity;
 use edge_runtime::paths::Paths;
 use sampan_sys::program;
 
-/// For a program that tells something of itself or of the machine.
+/// Timeout for a program that reports on itself or on the machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LONGEST: usize = 4 << 20;
 
 pub(crate) struct Host {
     pub(crate) paths: Paths,
-    /// As the daemon would read it; defaults where it cannot.
+    /// The configuration as the daemon reads it; defaults if it cannot be read.
     pub(crate) config: Option<Config>,
     /// What the daemon says of it: why it does not start, or keys that it leaves out.
     pub(crate) config_error: Option<ConfigError>,
@@ -66,7 +66,7 @@ pub(crate) fn find(program: &Path) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// A file of the kernel; empty where there is none.
+/// Content of a kernel file; empty if it does not exist.
 pub(crate) fn text(path: impl AsRef<Path>) -> String {
     let bytes = std::fs::read(path).unwrap_or_default();
     String::from_utf8_lossy(&bytes).trim().to_owned()

@@ -5,7 +5,7 @@
 //! | `finding` | what a finding is |
 //! | `host` | which node is meant, and how programs of the host are asked |
 //! | `areas` | what is looked at: facts, and decisions about them |
-//! | `bundle` | all of it in one file for whoever helps, without secrets |
+//! | `bundle` | all of it in one file for support, without secrets |
 
 mod areas;
 mod bundle;
@@ -43,7 +43,7 @@ pub(crate) const VERB: Verb = Verb {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
     All,
-    /// What a device needs before it can be a node: neither a daemon nor an identity is expected.
+    /// Checks a device before it becomes a node: expects neither a daemon nor an identity.
     BeforeJoin,
 }
 

@@ -79,7 +79,7 @@ fn parse(text: &str) -> Result<JoinFile, FileError> {
     Ok(JoinFile { wanted: Wanted { bridges, node, token, labels: given } })
 }
 
-/// Leaves the reason beside it, for whoever looks at the card.
+/// Writes the reason beside it, for a person who examines the card.
 pub(crate) fn explain(place: &Path, why: &str) {
     if let Err(error) = write_failed(place, why, "") {
         log::warn!("{}: {error}", place.with_file_name(FAILED).display());
@@ -105,7 +105,7 @@ fn write_failed(place: &Path, why: &str, rest: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-/// The token in it is used up; all the same it is overwritten before its name goes, for a disk that keeps what nobody names.
+/// Removes the file. The token in it is used up, but is overwritten first: a disk keeps the content of deleted files.
 pub(crate) fn remove(place: &Path) -> io::Result<()> {
     if let Err(error) = blank(place) {
         log::warn!("{}: {error}", place.display());

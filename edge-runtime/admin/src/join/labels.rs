@@ -29,7 +29,7 @@ pub(crate) fn parse(text: &str) -> Result<(String, String), String> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
-/// Adds them where the file has none, and says whether it did; all there already is as good.
+/// Adds the labels that the file lacks; returns whether it added any or all were there.
 pub(crate) fn write(file: &Path, labels: &BTreeMap<String, String>) -> Result<bool, LabelError> {
     if labels.is_empty() {
         return Ok(false);

@@ -32,7 +32,7 @@ fn look(paths: &Paths, since: SystemTime) -> Result<(), String> {
     match ask_daemon(&socket, "/readyz") {
         Ok((true, _)) => {}
         Ok((false, said)) => return Err(said.trim().replace('\n', "; ")),
-        // A daemon of an older version has none: its link alone tells.
+        // A daemon of an older version does not have one: only its link tells.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(format!("{}: {error}", socket.display())),
     }

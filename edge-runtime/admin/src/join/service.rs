@@ -50,7 +50,7 @@ impl Service {
         }
     }
 
-    /// Now and at every boot. Does not wait until it is up. `again`: what runs is started anew.
+    /// Enables the service and starts it, without waiting until it is up. `again`: restarts a running one.
     pub(crate) fn enable_and_start(self, again: bool) -> Result<(), ServiceError> {
         let (enable, start) = self.commands(again);
         if self != Self::Script || Path::new("/usr/sbin/update-rc.d").exists() {

@@ -9,10 +9,10 @@ use serde_yaml_ng::{Mapping, Value};
 use super::keys::KEYS;
 use super::{line, plain};
 
-/// What an empty configuration has in force, by path: a mapping whose names are the user's stays one value.
+/// Effective values of an empty configuration, by path: a mapping with user-defined names stays one value.
 ///
 /// # Errors
-/// The defaults are no configuration.
+/// The defaults are not a valid configuration.
 pub(super) fn defaults() -> Result<Vec<(String, String)>, Box<dyn std::error::Error>> {
     let (file, typed) = (Path::new("/etc/edge-runtime/config.yaml"), ConfigFile::default());
     let overrides = Overrides { node_name: Some("node".to_owned()), joined: None };
@@ -43,7 +43,7 @@ fn flatten(all: &Mapping, before: &str, out: &mut Vec<(String, String)>) {
     }
 }
 
-/// In one line.
+/// Formats a value on one line.
 fn flow(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -56,10 +56,10 @@ fn flow(value: &Value) -> String {
     }
 }
 
-/// In the macros of man(7).
+/// The manual page in the macros of man(7).
 ///
 /// # Errors
-/// As [`defaults`].
+/// Same as [`defaults`].
 pub(super) fn page() -> Result<String, Box<dyn std::error::Error>> {
     let defaults = defaults()?;
     let version = env!("CARGO_PKG_VERSION");

@@ -5,7 +5,7 @@ pub(super) struct Key {
     pub(super) name: &'static str,
     /// What is written behind it.
     pub(super) kind: &'static str,
-    /// Where it depends on the machine, or is none; empty: what an empty configuration has.
+    /// The default, if it depends on the machine or does not exist; empty: that of an empty configuration.
     pub(super) default: &'static str,
     pub(super) about: &'static str,
 }

@@ -1,4 +1,4 @@
-//! `edge-admin man DIR`: manual pages, made from the tables of verbs and of the configuration's keys. For whoever makes packages.
+//! `edge-admin man DIR`: manual pages, made from the tables of verbs and of the configuration's keys. For packagers.
 
 mod config;
 mod keys;
@@ -32,7 +32,7 @@ fn run(given: Given) -> Result<(), CliError> {
     Ok(())
 }
 
-/// In the macros of man(7).
+/// The manual page in the macros of man(7).
 fn page(verbs: &[Shown]) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let mut out = format!(

@@ -3,7 +3,7 @@
 use edge_runtime::paths::Paths;
 use sampan_sys::host::disk_space;
 
-/// Memory that is to be available.
+/// Memory that must be available, in bytes.
 const MEMORY: u64 = 32 << 20;
 /// Room beyond what the work needs.
 const DISK: u64 = 64 << 20;

@@ -1,5 +1,6 @@
-//! Other values in the text of a configuration. Pure. What a job may not change is what could cut the node off for good, or give
-//! others power over it: its name, its networks, its cgroups, its runtimes, security, and who may upgrade it.
+//! Changes of values in the text of a configuration. Pure. A job may not change what could cut the node off
+//! permanently, or give others power over it: its name, its networks, its cgroups, its runtimes, security, and who may
+//! upgrade it.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What is remembered of an order: a small file for each, and another one that says that somebody has said yes.
+//! Stored state of an order: a small file for each, and another one for its confirmation.
 
 use std::fs;
 use std::io;
@@ -37,7 +37,7 @@ fn file(paths: &Paths, uid: &str, extension: &str) -> PathBuf {
 }
 
 impl Kept {
-    /// Of this job; a new one where nothing is known.
+    /// Loads the state of this job; a new one if there is none.
     pub(crate) fn load(paths: &Paths, job: &Job) -> Self {
         let text = fs::read(file(paths, &job.uid, "json")).ok();
         let known: Option<Self> = text.and_then(|text| serde_json::from_slice(&text).ok());
@@ -53,7 +53,7 @@ impl Kept {
         Ok(texts.filter_map(|text| serde_json::from_slice(&text).ok()).collect())
     }
 
-    /// On the medium when this returns.
+    /// Saves the state durably.
     ///
     /// # Errors
     /// The disk takes nothing.

@@ -26,12 +26,12 @@ use edge_runtime::paths::Paths;
 use kept::Kept;
 use progress::Progress;
 
-/// Between two looks for somebody who says yes.
+/// Interval of the check for a confirmation.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// A year, in seconds: as the bridge has it for a job.
 const LONGEST: u64 = 366 * 86_400;
-/// Between two signs of life while nothing else is to be told: a helper that says nothing is killed by the daemon in the end.
+/// Interval of signs of life without other messages: the daemon kills a silent helper.
 const WORD: Duration = Duration::from_secs(60);
 
 /// One order at work.
@@ -107,7 +107,7 @@ impl Job<'_> {
         self.progress.step("Check", done)
     }
 
-    /// Comes back when somebody has said yes, if anybody has to.
+    /// Returns when a user has confirmed, or at once if no confirmation is required.
     fn wait_for_confirmation(&mut self) {
         if !self.order.require_confirmation {
             return;
@@ -131,7 +131,7 @@ impl Job<'_> {
         left.ok_or_else(|| format!("not done within {} s (timeoutSeconds)", self.order.timeout_seconds))
     }
 
-    /// As the daemon reads it.
+    /// Parses the configuration like the daemon.
     fn config(&self) -> Result<Config, String> {
         let overrides = Overrides { joined: Some("node".to_owned()), ..Overrides::default() };
         let read = Config::load_lenient(&self.paths.config_file(), self.paths.root(), &overrides);

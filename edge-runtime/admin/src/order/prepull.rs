@@ -3,7 +3,7 @@
 use super::{End, Job};
 use crate::upgrade::image::pull;
 
-/// Room that is to be left before an image comes; how much it takes is known when it comes.
+/// Minimum free space before an image is pulled, in bytes; its size is known only when it arrives.
 const BYTES: u64 = 64 << 20;
 
 pub(super) fn work(job: &mut Job<'_>, images: &[String], secrets: &[String], retries: u32) -> Result<End, String> {

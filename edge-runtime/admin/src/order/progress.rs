@@ -7,7 +7,7 @@ use sampan_launcher::versions::State;
 
 use super::kept::Kept;
 
-/// Of a reason: it goes into an object of the API.
+/// Maximum length of a reason, in bytes: it goes into an object of the API.
 const LONGEST: usize = 1024;
 
 pub(super) struct Progress<'a> {

@@ -97,7 +97,7 @@ pub(super) fn trial_ended(
             job.progress.step("RollBack", Ok(()))?;
             failed.map(|()| End::Done)
         }
-        // Somebody has put another version in force by hand.
+        // A user has activated another version by hand.
         None => Err("the trial ended without a word: what was before is in force, or what came by hand".to_owned()),
     }
 }

@@ -1,4 +1,4 @@
-//! Who may look: whoever reaches the socket, which is root's; at a port whoever has the token. Pure.
+//! Access to the page: any client of the socket, which belongs to root; at a port, clients with the token. Pure.
 
 use edge_runtime::health::request::{Refusal, target};
 use ring::digest::{SHA256, digest};
@@ -12,11 +12,11 @@ pub(super) enum Door {
     Port(String),
 }
 
-/// Path of what somebody may have. `data`: whether a path is more than a file for everybody.
+/// Path of an allowed request. `data`: whether a path is more than a public file.
 pub(super) fn path<'a>(door: &Door, head: &'a [u8], data: fn(&str) -> bool) -> Result<&'a str, Refusal> {
     let (path, query) = target(head)?.split_once('?').unwrap_or((target(head)?, ""));
     let text = std::str::from_utf8(head).map_err(|_| "400 Bad Request")?;
-    // A name that somebody lets lead to this host makes his page ours, in a browser.
+    // A site whose host name resolves to this host (DNS rebinding) would count as ours in a browser.
     if !header(text, "host").is_some_and(is_this_host) {
         return Err(FOREIGN);
     }

@@ -120,7 +120,7 @@ impl Board {
     }
 }
 
-/// What cannot be read is as it was: that is no change.
+/// The present state; unreadable parts keep their last value, which is not a change.
 fn seen(facts: &Facts, last: Option<&Seen>) -> Seen {
     let runs = facts.daemon.pid.is_some();
     let mut seen = last.cloned().unwrap_or_default();
@@ -243,7 +243,7 @@ fn changed(condition: &NodeCondition) -> Option<u32> {
     seconds(condition.last_transition_time.as_ref()?.0)
 }
 
-/// Since when the link is as it is; of a daemon that does not run nobody knows.
+/// Time since the last change of the link; unknown if the daemon does not run.
 fn link_since(facts: &Facts) -> Option<u32> {
     let since: Timestamp = facts.link.since.parse().ok()?;
     facts.daemon.pid.and(seconds(since)).map(|since| since.min(facts.now))
@@ -258,7 +258,7 @@ fn of_pods((ready, wanted): (u32, u32)) -> u32 {
     (ready.min(0xffff) << 16) | wanted.min(0xffff)
 }
 
-/// Between two looks while somebody looks at the page, and while nobody does.
+/// Interval of updates while a browser shows the page, and otherwise.
 pub(super) const LOOKS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
 #[cfg(test)]

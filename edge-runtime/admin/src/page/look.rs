@@ -25,7 +25,7 @@ use crate::top::look::{Look, Looker};
 pub(super) struct Facts {
     /// Seconds since 1970.
     pub(super) now: u32,
-    /// None: it has not joined a cluster.
+    /// `None` if it has not joined a cluster.
     pub(super) name: Option<String>,
     pub(super) bridges: Vec<String>,
     pub(super) daemon: Daemon,
@@ -34,12 +34,12 @@ pub(super) struct Facts {
     pub(super) kept: Option<Kept>,
     pub(super) trouble: String,
     pub(super) versions: State,
-    /// By time.
+    /// Events sorted by time.
     pub(super) events: Vec<Value>,
     pub(super) disk: Option<DiskSpace>,
     /// Tenths of the medium's life that are used.
     pub(super) worn: Option<u64>,
-    /// What the helper for devices has counted; null where there is none.
+    /// Counters of the helper for devices; null without a helper.
     pub(super) devices: Value,
     pub(super) kernel: String,
     pub(super) system: String,
@@ -49,7 +49,7 @@ pub(super) struct Facts {
 #[derive(Default)]
 pub(super) struct Daemon {
     pub(super) pid: Option<i32>,
-    /// None: it does not say. Its words, or why there are none.
+    /// `None` if it does not say. `words` is its text, or the error.
     pub(super) ready: Option<bool>,
     pub(super) words: String,
     /// Its metrics; empty where it tells none.
@@ -58,7 +58,7 @@ pub(super) struct Daemon {
 
 #[derive(Default)]
 pub(super) struct Kept {
-    /// Of the Node as they were last reported.
+    /// Conditions of the Node as last reported.
     pub(super) conditions: Vec<NodeCondition>,
     pub(super) pods: Vec<(PodRecord, PodStatus)>,
     pub(super) cluster: Option<String>,

@@ -1,5 +1,5 @@
-//! `edge-runtime page`: this one node in a browser, read-only, from what its daemon says and keeps. A program of its own, for as long
-//! as somebody wants it: the daemon knows nothing of it.
+//! `edge-runtime page`: this one node in a browser, read-only, from the daemon's answers and its store. A separate
+//! program that runs as long as a user needs it: the daemon knows nothing of it.
 //!
 //! | file | owns |
 //! |---|---|
@@ -125,7 +125,7 @@ async fn serve(
     smol::future::or(ended, telling).await
 }
 
-/// Looks again and again, at a leisurely pace while nobody watches: so that the timeline has no gaps.
+/// Updates periodically, slowly without viewers, so that the timeline has no gaps.
 fn look_on(paths: &Paths, watched: &AtomicUsize, woken: &mpsc::Receiver<()>, tell: &Sender<News>) {
     let (mut board, mut looker) = (Board::default(), Lookout::new(paths));
     loop {
@@ -134,7 +134,7 @@ fn look_on(paths: &Paths, watched: &AtomicUsize, woken: &mpsc::Receiver<()>, tel
             return;
         }
         let pause = if watched.load(Ordering::Relaxed) > 0 { LOOKS.0 } else { LOOKS.1 };
-        // Somebody has come: that is worth a look.
+        // A new viewer needs an update.
         match woken.recv_timeout(pause) {
             Ok(()) => while woken.try_recv().is_ok() {},
             Err(mpsc::RecvTimeoutError::Timeout) => {}

@@ -43,7 +43,7 @@ impl Place {
         })?;
         unless_missing(std::fs::remove_file(&socket)).map_err(|error| failed(&socket, error))?;
         let listener = UnixListener::bind(&socket).map_err(|error| failed(&socket, error))?;
-        // Nobody reaches it meanwhile: its folder is root's.
+        // Safe before the permissions are set: only root can enter the folder.
         std::fs::set_permissions(&socket, Permissions::from_mode(0o600)).map_err(|error| failed(&socket, error))?;
         Ok((Self { socket, _lock: lock }, Async::new(listener)?))
     }

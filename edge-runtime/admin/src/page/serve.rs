@@ -78,7 +78,7 @@ impl Live {
         }
     }
 
-    /// None when there are too many.
+    /// `None` if there are too many.
     fn listen(&self) -> Option<Receiver<()>> {
         let mut listeners = self.listeners.borrow_mut();
         listeners.retain(|one| !one.is_closed());
@@ -91,7 +91,7 @@ impl Live {
         Some(receiver)
     }
 
-    /// What is news to somebody who has heard of all up to `seen`, which becomes the newest.
+    /// Changes after `seen`, which becomes the newest.
     fn since(&self, seen: &mut u64) -> String {
         let parts = self.parts.borrow();
         let new = parts.iter().filter(|part| part.number > *seen);
@@ -190,7 +190,7 @@ async fn tell(stream: &mut Box<dyn Stream>, live: &Live, news: Receiver<()>) -> 
             let _ = within(TICK, news.recv()).await;
             Some(())
         };
-        // Nothing more is asked on this connection: it ends, or somebody talks nonsense.
+        // No more requests on this connection: it ends, or the client sends garbage.
         let left = async {
             let _ = stream.read(&mut some).await;
             None

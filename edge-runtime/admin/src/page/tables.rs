@@ -83,7 +83,7 @@ pub(super) fn system(facts: &Facts) -> Rows {
     ]
 }
 
-/// In the helper's words; nothing where there are no devices.
+/// The helper's text; empty without devices.
 pub(super) fn devices(facts: &Facts) -> Rows {
     facts.devices["text"].as_str().map(|text| ("Devices", text.to_owned())).into_iter().collect()
 }

@@ -67,7 +67,7 @@ pub(crate) struct ContainerLook {
 
 impl Looker {
     /// # Errors
-    /// No node has run here, or there are no cgroups.
+    /// No node has run here, or there is no cgroup file system.
     pub(crate) fn open(paths: &Paths) -> Result<Self, CliError> {
         let store = find::store(paths)?;
         let config = Host::new(paths)

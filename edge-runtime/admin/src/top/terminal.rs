@@ -35,7 +35,7 @@ pub(super) struct Screen {
 
 impl Screen {
     /// # Errors
-    /// Standard input is no terminal.
+    /// Standard input is not a terminal.
     pub(super) fn open() -> Result<Self, CliError> {
         let input = stdin();
         let mut set = SigSet::empty();
@@ -61,7 +61,7 @@ impl Screen {
     }
 
     /// # Errors
-    /// Nobody sees it any more.
+    /// The terminal is closed.
     pub(super) fn draw(&self, text: &str) -> Result<(), CliError> {
         let lines = text.lines().map(|line| format!("{line}{REST_OF_LINE}")).collect::<Vec<_>>().join("\r\n");
         say(&format!("{HOME}{lines}{REST}"))

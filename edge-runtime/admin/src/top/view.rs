@@ -22,7 +22,7 @@ pub(crate) struct View {
 pub(crate) struct PodView {
     pub(crate) pod: PodLook,
     pub(crate) milli: Option<u64>,
-    /// By container, in their order.
+    /// CPU use by container, in their order.
     pub(crate) container_millis: Vec<Option<u64>>,
 }
 

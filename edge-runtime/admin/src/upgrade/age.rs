@@ -18,7 +18,7 @@ pub(crate) fn compare(a: &str, b: &str) -> Ordering {
     Ordering::Equal
 }
 
-/// The longest beginning of digits, or of what is none; and the rest.
+/// Splits off the longest prefix of digits, or of other characters.
 fn split(text: &str, digits: bool) -> (&str, &str) {
     let end = text.find(|c: char| c.is_ascii_digit() != digits).unwrap_or(text.len());
     text.split_at(end)

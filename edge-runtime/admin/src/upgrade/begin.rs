@@ -1,5 +1,5 @@
-//! The beginning of a trial: what the node is like before it is noted, another version or configuration is put in force, and the
-//! daemon is ended so that its supervisor starts it anew.
+//! The beginning of a trial: records the state of the node, activates another version or configuration, and ends the
+//! daemon so that its supervisor restarts it.
 
 use std::fs;
 use std::path::Path;
@@ -15,13 +15,13 @@ use sampan_sys::files::{replace, unless_missing};
 use super::UpgradeError;
 use crate::pods;
 
-/// For the supervisor to start the daemon again.
+/// Timeout for the supervisor's restart of the daemon.
 const RESTART: Duration = Duration::from_secs(90);
 
 /// For the watcher of a trial to come to its end after that of the trial: its last look, a full disk, a deaf daemon.
 const JUDGED: Duration = Duration::from_secs(180);
 
-/// What is to be tried.
+/// What to try.
 pub(crate) enum What<'a> {
     /// A version that lies in its folder.
     Programs(&'a str),
@@ -92,14 +92,15 @@ fn start(
     Ok(())
 }
 
-/// An empty file says that there is none.
+/// An empty file means that there was no configuration.
 fn keep_configuration(versions: &Versions) -> Result<(), UpgradeError> {
     let (file, before) = (versions.configuration(), versions.configuration_before());
     let text = unless_missing(fs::read(&file)).map_err(UpgradeError::io(&file))?.unwrap_or_default();
     replace(&before, &text, true).map_err(UpgradeError::io(&before))
 }
 
-/// Ends a trial, whoever watches it: what was before is in force, and the daemon ends to be started as that. Whether there was one.
+/// Ends a trial: reactivates what was there before, and ends the daemon so that it restarts with that. Returns whether
+/// there was a trial.
 ///
 /// # Errors
 /// The disk takes nothing.
@@ -111,7 +112,7 @@ pub(crate) fn give_up(versions: &Versions, why: &str) -> Result<bool, UpgradeErr
     Ok(was)
 }
 
-/// Why nobody will end a trial any more: it has lasted so long, and no daemon was seen for so long.
+/// Returns why the trial can no longer end by itself: it has lasted `lasted`, and no daemon was seen for `unseen`.
 fn overdue(trial: &Trial, lasted: Duration, unseen: Duration) -> Option<String> {
     if unseen > RESTART {
         return Some(format!("nobody has started the daemon again for {} s", RESTART.as_secs()));
@@ -121,10 +122,11 @@ fn overdue(trial: &Trial, lasted: Duration, unseen: Duration) -> Option<String> 
         .then(|| format!("nobody has judged the trial of {} s, whose watcher must have been killed", trial.seconds))
 }
 
-/// Waits until the trial is over; `tell` hears each second how long it still lasts. None if another one has begun meanwhile.
+/// Waits for the end of the trial; `tell` gets each second how long it still lasts. Returns `None` if another trial has
+/// begun meanwhile.
 ///
 /// # Errors
-/// Nobody starts the daemon again, or nobody watches the trial: what was there before is in force.
+/// The daemon is not restarted, or does not watch the trial: the previous state is active again.
 pub(crate) fn wait(versions: &Versions, tell: &mut dyn FnMut(u64)) -> Result<Option<Ended>, UpgradeError> {
     let began = Instant::now();
     let mut seen = began;

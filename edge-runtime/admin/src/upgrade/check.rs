@@ -15,7 +15,7 @@ use super::UpgradeError;
 use super::bundle::hex;
 use crate::program::said;
 
-/// For what a new program is asked: a board's card is slow.
+/// Timeout for an answer of the new program: a board's card is slow.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What stands in `manifest.json`.
@@ -73,7 +73,7 @@ pub(super) fn check(folder: &Path, paths: &Paths) -> Result<Manifest, UpgradeErr
     let tested = ask(&daemon, &["selftest", "--root", &scratch.display().to_string()]);
     let _ = fs::remove_dir_all(&scratch);
     tested?;
-    // The configuration of this node, if there is one, is to be one for it.
+    // The configuration of this node, if there is one, must be valid for the new version.
     ask(&daemon, &["run", "--print-config", "--root", &paths.root().display().to_string()])?;
     Ok(manifest)
 }

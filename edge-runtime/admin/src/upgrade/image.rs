@@ -18,13 +18,14 @@ use super::bundle::{FILES, put};
 use super::{Arrived, UpgradeError};
 use crate::program::said;
 
-/// Pulls of an image that is gone before its programs are taken out: one that was here before is no young one, which would stay.
+/// Number of pulls if the image is deleted before its programs are copied: unlike a new image, one that was here before
+/// may be collected at any time.
 const TRIES: u32 = 2;
 
 /// The digest that a reference ends in: without one, what comes is whatever the registry has that day.
 ///
 /// # Errors
-/// It has none.
+/// It does not end in a digest.
 pub(crate) fn digest_of(image: &str) -> Result<&str, UpgradeError> {
     let bad = |why: &str| UpgradeError::Bad { what: image.to_owned(), why: why.to_owned() };
     let (_, digest) =
@@ -37,7 +38,7 @@ pub(crate) fn digest_of(image: &str) -> Result<&str, UpgradeError> {
 /// Fetches it, with the logins of the node, and puts its programs into their folder.
 ///
 /// # Errors
-/// It cannot be pulled, or is no version of these programs.
+/// It cannot be pulled, or is not a version of these programs.
 pub(crate) fn fetch(
     image: &str,
     patience: Duration,
@@ -56,8 +57,8 @@ pub(crate) fn fetch(
     Err(bad("was pulled and is not there: it was removed at once, perhaps for want of room".into()))
 }
 
-/// Copies the programs out of an image that is here; none if it is not. Nobody deletes layers meanwhile: for want of room an image
-/// that no container uses goes at any moment.
+/// Copies the programs out of a local image; `None` if it is missing. It holds the lock against garbage collection: in
+/// a disk shortage an image without containers may be deleted at any moment.
 fn take(image: &str, paths: &Paths, versions: &Versions) -> Result<Option<Arrived>, UpgradeError> {
     let bad = |why: String| UpgradeError::Bad { what: image.to_owned(), why };
     let reference = Reference::parse(image).map_err(|error| bad(error.to_string()))?;
@@ -95,11 +96,11 @@ pub(crate) fn pull(image: &str, logins: Option<&str>, patience: Duration, paths:
     command.args(["pull", "--root"]).arg(paths.root());
     let file = paths.run().join(format!("logins-{}", std::process::id()));
     if let Some(logins) = logins {
-        // Below /run, which is no disk.
+        // Below /run, which is not on a disk.
         replace(&file, logins.as_bytes(), false).map_err(|error| format!("{}: {error}", file.display()))?;
         command.arg("--auth").arg(&file);
     }
-    // Whatever it begins with, it is no flag.
+    // Not a flag, whatever it begins with.
     command.args(["--", image]);
     let done = said(command, patience);
     let _ = fs::remove_file(&file);
@@ -144,7 +145,7 @@ mod tests {
         };
         let mut store = Store::open_shared(&paths.store()).unwrap();
         store.write_durable(|writer| writer.image_put(&record)).unwrap();
-        // Somebody collects images.
+        // A garbage collection in progress.
         let lock = layers.lock().unwrap();
         let taken = std::thread::scope(|scope| {
             let taking = scope.spawn(|| take(&image, &paths, &versions));

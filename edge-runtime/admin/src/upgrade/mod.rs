@@ -52,7 +52,7 @@ pub(crate) struct Arrived {
     coming: Option<Flock<File>>,
 }
 
-/// A version that has its place and is not on trial yet: nobody deletes it as long as this value is there.
+/// A version that has its place and is not on trial yet. It cannot be deleted while this value exists.
 pub(crate) struct Installed {
     pub(crate) name: String,
     pub(crate) manifest: Manifest,
@@ -98,7 +98,7 @@ impl Arrived {
 
 impl Drop for Arrived {
     fn drop(&mut self) {
-        // Of no use, and in nobody's way; with its place it is another one's.
+        // Useless but harmless; with its place it belongs to another.
         if self.coming.is_some() {
             let _ = remove_tree(&self.folder);
         }

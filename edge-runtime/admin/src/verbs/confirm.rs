@@ -1,4 +1,4 @@
-//! `edge-runtime confirm`: somebody on the node says yes to a job that waits for it.
+//! `edge-runtime confirm`: confirms a job that waits for a user on the node.
 
 use edge_runtime::cli::verb::{Given, Operands, Verb};
 use edge_runtime::cli::{CliError, print};

@@ -32,7 +32,7 @@ fn run(given: Given) -> Result<(), CliError> {
     let said = match file::read(&place) {
         Ok(said) => said,
         Err(why) => {
-            // Whoever made it has the card in a computer next.
+            // The person who made the card will read it in a computer next.
             file::explain(&place, &why.to_string());
             return Err(CliError::Failed(format!("{}: {why}", place.display())));
         }

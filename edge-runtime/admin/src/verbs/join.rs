@@ -40,7 +40,7 @@ fn run(given: Given) -> Result<(), CliError> {
     let wanted = wanted(&given)?;
     let patience = given.one::<Typed>("wait")?.map_or(PATIENCE, |typed| typed.0).min(Duration::from_secs(24 * 3600));
     let paths = given.paths()?;
-    // Another root is another node, which nobody starts but who made it.
+    // Another root is another node, which its creator starts.
     let service = match given.has("no-start") || paths.root() != Path::new("/") {
         true => None,
         false => Service::find(Path::new("/")),

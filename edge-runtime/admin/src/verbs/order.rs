@@ -8,7 +8,7 @@ use edge_runtime::cli::verb::{Given, Operands, Verb};
 
 use crate::order::run as run_order;
 
-/// Of an order: the logins of a pull are its longest part.
+/// Maximum size of an order, in bytes: the logins of a pull are its longest part.
 const LONGEST: u64 = 4 << 20;
 
 pub(super) const VERB: Verb = Verb::helper("order", Operands::None, &[], run);

@@ -16,7 +16,7 @@ use sampan_launcher::versions::{Ended, State, Versions};
 use crate::upgrade::begin::{What, begin, give_up, versions, wait};
 use crate::upgrade::{Installed, bundle, image, signature};
 
-/// For an image to come, over any line.
+/// Timeout for pulling an image, over any line.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 pub(super) const VERB: Verb = Verb {

@@ -20,7 +20,7 @@ pub(crate) fn look(paths: &Paths) -> Facts {
     Facts { under_voltage: sensors.under_voltage(), hot: sensors.hot(false), degrees: degrees(Path::new("/sys")) }
 }
 
-/// Of all thermal zones the hottest.
+/// Temperature of the hottest thermal zone, in thousandths of a degree.
 pub(crate) fn degrees(sysfs: &Path) -> Option<i64> {
     let zones = std::fs::read_dir(sysfs.join("class/thermal")).ok()?.flatten();
     let read =

@@ -18,7 +18,7 @@ const FILES: [&str; 5] = [
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
-    /// None: no cgroup file system.
+    /// `None` without a cgroup file system.
     version: Option<u8>,
     controllers: Vec<String>,
     command_line: String,

@@ -11,7 +11,7 @@ use sampan_sys::pidfd;
 use crate::doctor::finding::Finding;
 use crate::doctor::host::{Host, ask, text};
 
-/// For its answer.
+/// Timeout for its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Most of an answer, and of lines of the journal that are looked through and shown.
 const LONGEST: u64 = 4 << 20;
@@ -26,7 +26,7 @@ pub(crate) struct Facts {
     /// Its version and the one of this program.
     version: Option<String>,
     own_version: &'static str,
-    /// Status and body of `/readyz`, or why there is none.
+    /// Status and body of `/readyz`, or the error.
     ready: Option<Result<(bool, String), String>>,
     errors: Vec<String>,
 }
@@ -41,10 +41,10 @@ pub(crate) fn pid(paths: &Paths) -> Option<i32> {
     (holds && pidfd::stat(pid).is_some_and(|stat| !stat.ended)).then_some(pid)
 }
 
-/// What the daemon answers at its socket: whether it is good, and the body.
+/// The daemon's answer at its socket: whether the status is a success, and the body.
 ///
 /// # Errors
-/// Nobody answers in time.
+/// No answer in time.
 pub(crate) fn get(socket: &Path, what: &str) -> std::io::Result<(bool, String)> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;

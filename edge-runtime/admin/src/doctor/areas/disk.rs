@@ -17,7 +17,7 @@ use crate::doctor::host::text;
 /// The kubelet's and this node's default thresholds of eviction.
 const LOW_PERCENT: u64 = 10;
 const LOW_INODES_PERCENT: u64 = 5;
-/// Beside thresholds, that little is none for pulling an image or writing a log.
+/// Whatever the thresholds, this is too little for pulling an image or writing a log, in bytes.
 const NOTHING: u64 = 20 << 20;
 
 #[derive(Clone, Debug, Default)]
@@ -56,7 +56,7 @@ pub(crate) fn look(paths: &Paths) -> Facts {
         let no_exec = is_state && statvfs(there).is_ok_and(|fs| fs.flags().contains(FsFlags::ST_NOEXEC));
         let in_memory = is_state && statfs(there).is_ok_and(|fs| fs.filesystem_type() == TMPFS_MAGIC);
         let refused = write(there).err().map(|error| error.to_string());
-        // What cannot be tried, as without root, is no finding.
+        // What cannot be tried, as without root, is not reported.
         let overlay = is_state.then(|| rootfs::refused(there).ok().flatten()).flatten();
         let no_overlay = overlay.map(|error| error.to_string());
         places.push((device, Place { folder: there.to_owned(), space, no_exec, in_memory, refused, no_overlay }));

@@ -64,7 +64,8 @@ pub(crate) fn look() -> Facts {
     facts
 }
 
-/// What the kernel makes where it disturbs nobody: in a network namespace of its own. Nothing without the right to one.
+/// Features that the kernel has, tried in a separate network namespace where they disturb nothing. Empty without the
+/// right to create one.
 fn tried() -> Vec<(&'static str, bool)> {
     let work = || {
         if unshare(CloneFlags::CLONE_NEWNET).is_err() {

@@ -102,7 +102,7 @@ pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// For `top`, too.
+/// The load averages; also for `top`.
 pub(crate) fn load() -> String {
     text("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! What the network of pods needs of the host: nft, nobody else in the way, a resolver, free ports.
+//! Requirements of the pods' network on the host: nft, no conflicting program, a resolver, free ports.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub(crate) struct Facts {
     blocking: Vec<(Blocking, String)>,
     legacy_iptables: bool,
     resolvers: Vec<String>,
-    /// `metrics.listen` that somebody else has.
+    /// `metrics.listen`, if another program has the address.
     taken: Option<SocketAddr>,
     kubelet: bool,
 }

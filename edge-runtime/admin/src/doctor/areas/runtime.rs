@@ -25,7 +25,7 @@ struct Runtime {
     version: Option<String>,
     /// Known to let containers out.
     warning: Option<String>,
-    /// None where it does not say.
+    /// `None` if it does not say.
     seccomp: Option<bool>,
 }
 

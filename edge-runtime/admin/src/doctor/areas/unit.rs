@@ -12,7 +12,7 @@ const PROPERTIES: &str = "LoadState,UnitFileState,KillMode,Delegate,NRestarts,Re
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
-    /// None: no systemd, or not this machine's node.
+    /// `None` without systemd, or if this is not the node of this machine.
     properties: Option<BTreeMap<String, String>>,
 }
 

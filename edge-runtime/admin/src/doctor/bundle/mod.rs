@@ -1,9 +1,9 @@
-//! A support bundle: what helps somebody else to find a fault, in one tar.gz. Secrets are left out three times over: files that
-//! have them are not taken, of objects only named fields are, and what is known to be secret is blotted out of everything.
+//! A support bundle: what helps another person to find a fault, in one tar.gz. Secrets are kept out in three ways:
+//! files with secrets are not included, of objects only named fields are, and known secrets are redacted everywhere.
 //!
 //! | file | owns |
 //! |---|---|
-//! | `secrets` | what is known to be secret here, and blotting it out |
+//! | `secrets` | the known secrets of this node, and their redaction |
 //! | `pods` | what of a pod may be shown |
 //! | `settings` | the configuration with its secrets masked |
 
@@ -29,7 +29,7 @@ use self::secrets::Secrets;
 use super::finding::Finding;
 use super::host::{ask, text};
 
-/// Of one file in it.
+/// Maximum size of one file in it, in bytes.
 const LONGEST: usize = 2 << 20;
 const LOG_LINES: &str = "2000";
 
@@ -149,7 +149,7 @@ fn versions() -> serde_json::Value {
     })
 }
 
-/// Of the identity everything but its key and certificates.
+/// The identity without its key and certificates.
 fn node(paths: &Paths) -> serde_json::Value {
     match Identity::load(paths) {
         Ok(None) => json!({"joined": false}),

@@ -9,12 +9,12 @@ const SECRET: [&str; 6] = ["password", "passwd", "token", "secret", "credential"
 
 fn is_secret(key: &str) -> bool {
     let key = key.to_lowercase();
-    // `auth-file` names a file; `username` nobody's secret.
+    // `auth-file` names a file; `username` is not a secret.
     SECRET.iter().any(|word| key.contains(word)) && !key.ends_with("-file") && !key.ends_with("-in-memory")
         || matches!(key.as_str(), "key" | "auth" | "pass")
 }
 
-/// The file as YAML; one that is none is left out, for nobody knows what stands where in it.
+/// The file as YAML, with secrets masked; left out if it is malformed, because its secrets cannot be found then.
 pub(super) fn masked(file: &Path) -> String {
     let Ok(text) = std::fs::read_to_string(file) else { return "# there is none\n".to_owned() };
     match serde_yaml_ng::from_str::<Value>(&text) {

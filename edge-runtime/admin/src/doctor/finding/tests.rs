@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The one finding of this check that is no good news: with its severity, and its cure has these words.
+/// Asserts that this check has one finding that is a problem, with this severity, and that its cure has these words.
 pub(crate) fn assert_found(findings: &[Finding], check: &str, severity: Severity, cure: &str) {
     let found: Vec<_> = findings.iter().filter(|one| one.check == check && one.severity > Severity::Ok).collect();
     assert_eq!(found.len(), 1, "{check}: {findings:#?}");
