@@ -1,4 +1,5 @@
-//! Paths that somebody else can change, opened without leaving a folder: by openat2(2), or step by step on kernels before 5.6.
+//! Opens paths that other users can change, without leaving a folder: by openat2(2), or step by step on kernels before
+//! 5.6.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -43,7 +44,7 @@ fn open<P: ?Sized + NixPath>(from: impl AsFd, path: &P, flags: OFlag, within: Re
     }
 }
 
-/// As the kernel has it (path_resolution(7)).
+/// Maximum number of links followed, as in the kernel (path_resolution(7)).
 const MOST_LINKS: u32 = 40;
 const LOOK: OFlag = OFlag::O_PATH.union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 

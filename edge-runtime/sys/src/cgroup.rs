@@ -46,7 +46,7 @@ pub struct Cgroups {
     names: Names,
     hierarchies: Hierarchies,
     burstable: Burstable,
-    /// With systemd's driver.
+    /// Set with systemd's driver.
     slices: Option<Slices>,
 }
 
@@ -54,7 +54,7 @@ impl Cgroups {
     /// Detects version and controllers. `parent` is absolute in the cgroup file system, e.g. `/sampan-edge-1`.
     ///
     /// # Errors
-    /// There is no cgroup file system, or systemd's driver cannot work here.
+    /// Without a cgroup file system, or if systemd's driver cannot work here.
     pub fn detect(driver: Driver, parent: &str) -> Result<Self, CgroupError> {
         let parent = parent.trim_end_matches('/');
         let proper = |part: &str| !part.is_empty() && part != "." && part != "..";
@@ -148,7 +148,7 @@ impl Cgroups {
         self.names.pod(class, uid)
     }
 
-    /// As [`Cgroups::pod_path`], of a container.
+    /// Same as [`Cgroups::pod_path`], for a container.
     pub fn container_path(&self, class: PodCgroupClass, uid: &str, id: &str) -> String {
         self.names.container(class, uid, id)
     }
@@ -272,13 +272,13 @@ impl Cgroups {
         Ok(())
     }
 
-    /// As [`Cgroups::kill`], of a pod.
+    /// Same as [`Cgroups::kill`], for a pod.
     pub fn kill_pod(&self, class: PodCgroupClass, uid: &str) -> Result<(), CgroupError> {
         self.kill(&self.pod_path(class, uid))
     }
 
-    /// Kills every process in the cgroup (of a pod, a container) and below; for what neither the monitor nor the OCI
-    /// runtime knows of any more. Returns before they are gone; fine when there is no such cgroup.
+    /// Kills every process in the cgroup (of a pod, a container) and below; for processes that neither the monitor nor
+    /// the OCI runtime knows. Returns before they are gone; no error if the cgroup does not exist.
     pub fn kill(&self, path: &str) -> Result<(), CgroupError> {
         match self.hierarchies.for_processes() {
             Some(mount) => tree::kill(&self.below(mount, path)),

@@ -1,7 +1,7 @@
-//! Deletes folder trees that strangers filled: any depth, any names, links, and never across a mount.
+//! Deletes folder trees with untrusted content: any depth, any names, links, and never across a mount.
 //!
-//! `remove_dir_all` of the standard library crosses mounts (a bind mount of somebody's data would be emptied) and
-//! holds one descriptor per level, which a container exhausts with `mkdir` and `cd` in a loop.
+//! `remove_dir_all` of the standard library crosses mounts (it would empty a bind-mounted folder) and holds one
+//! descriptor per level, which a container exhausts with `mkdir` and `cd` in a loop.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -27,11 +27,11 @@ pub fn delete_tree(top: &Path) -> io::Result<()> {
     delete_some(top, usize::MAX).map(drop)
 }
 
-/// As [`delete_tree`], for about `budget` entries at most; whether `top` is gone. What is left may have moved to the
-/// top of the tree.
+/// Same as [`delete_tree`], for about `budget` entries at most; returns whether `top` is gone. The rest may have moved
+/// to the top of the tree.
 ///
 /// # Errors
-/// As [`delete_tree`].
+/// Same as [`delete_tree`].
 pub fn delete_some(top: &Path, budget: usize) -> io::Result<bool> {
     let root = match open(top, FOLDER, Mode::empty()) {
         Ok(root) => root,
@@ -45,10 +45,10 @@ pub fn delete_some(top: &Path, budget: usize) -> io::Result<bool> {
     std::fs::remove_dir(top).map(|()| true)
 }
 
-/// As [`delete_tree`], of whatever is called `name` in the folder `parent`.
+/// Same as [`delete_tree`], for the entry `name` of the folder `parent`.
 ///
 /// # Errors
-/// As [`delete_tree`].
+/// Same as [`delete_tree`].
 pub fn delete_at(parent: &OwnedFd, name: &[u8]) -> io::Result<()> {
     match unlinkat(parent, name, UnlinkatFlags::NoRemoveDir) {
         Err(Errno::EISDIR) => {}
@@ -94,7 +94,7 @@ impl Work {
         Ok(self.spend())
     }
 
-    /// One level at a time: folders that lie deeper move up, so that depth costs neither stack nor descriptors.
+    /// Deletes a folder one level at a time: deeper folders move up, so that depth costs neither stack nor descriptors.
     fn folder(&mut self, name: &CStr) -> io::Result<bool> {
         match unlinkat(&self.root, name, UnlinkatFlags::RemoveDir) {
             Err(Errno::ENOTEMPTY | Errno::EEXIST) => {}

@@ -43,7 +43,8 @@ pub fn restore_self() -> io::Result<()> {
     }
 }
 
-/// What `command` starts has the limit that this process was started with: a container's `ulimit -n` is nobody else's.
+/// Gives `command` the limit with which this process was started: a container's `ulimit -n` must not depend on this
+/// process's own.
 pub fn restore(command: &mut Command) {
     // SAFETY: setrlimit(2), all that this calls, is a plain system call that touches no memory but its argument's; it
     // allocates nothing and takes no lock, so it may be called between fork and exec.

@@ -33,8 +33,8 @@ fn processes() -> Vec<(i32, i32, i32)> {
     pidfd::all().filter_map(living).collect()
 }
 
-/// `family`, what it and its like have started, and whoever is in a session that one of them leads. (The OCI runtime
-/// leads none: its session is the daemon's.)
+/// Returns `family`, its descendants, and the processes in a session that one of them leads. (The OCI runtime leads
+/// none: its session is the daemon's.)
 fn family(mut family: BTreeSet<i32>, all: &[(i32, i32, i32)]) -> BTreeSet<i32> {
     loop {
         let belongs = |(pid, parent, session): &&(i32, i32, i32)| {

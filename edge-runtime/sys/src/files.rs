@@ -34,9 +34,9 @@ pub fn open_dir(path: &Path) -> io::Result<()> {
     made.and_then(|()| fs::set_permissions(path, Permissions::from_mode(0o755))).map_err(named(path))
 }
 
-/// Puts `bytes` into a file for root alone, at once: a reader finds the old or the new ones, and so does whoever comes
-/// after a crash. `durable`: they and the name are on the medium when this returns. What is not whole yet is called
-/// `.NAME` beside it.
+/// Writes `bytes` into a file that only root can read, atomically: a reader finds the old or the new content, also
+/// after a crash. `durable`: content and name are on the medium when this returns. An unfinished file is called `.NAME`
+/// beside it.
 ///
 /// # Errors
 /// There is no room; nothing has changed.
@@ -71,8 +71,8 @@ pub fn rename_to_free(path: &Path, targets: impl Fn(u32) -> PathBuf) -> io::Resu
     Ok(())
 }
 
-/// Deletes a folder and all in it; a missing one is fine. Refuses while anything is mounted in it: what
-/// is mounted there (a hostPath, an overlay) belongs to somebody else and must not be emptied.
+/// Deletes a folder and all its content; a missing one is fine. Refuses while anything is mounted in it: a mount (a
+/// hostPath, an overlay) has data that must not be deleted.
 ///
 /// # Errors
 /// A mount is left, or the path cannot be deleted; it is named.
@@ -94,7 +94,7 @@ pub(crate) fn unmounted(path: &Path) -> io::Result<Option<PathBuf>> {
     }
 }
 
-/// Takes away what was mounted last at `path`, whoever still uses it; false when nothing is mounted there.
+/// Unmounts the last mount at `path`, even if it is in use; false when nothing is mounted there.
 ///
 /// # Errors
 /// The kernel refuses.

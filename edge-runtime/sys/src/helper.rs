@@ -19,7 +19,7 @@ use crate::pidfd;
 /// How long a new helper may take, and how often is looked.
 const START: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(10);
-/// For the end of one that is told to end.
+/// Timeout for a helper that was asked to end.
 const END: Duration = Duration::from_secs(2);
 
 /// The helper that listens at `socket`, or one that `command` starts.
@@ -46,21 +46,21 @@ pub async fn connect_or_start(socket: &Path, command: impl FnOnce() -> Command) 
     Err(io::ErrorKind::TimedOut.into())
 }
 
-/// Who listens at the other end of a connection.
+/// Process id of the listener at the other end of a connection.
 pub fn pid_of(stream: &Async<UnixStream>) -> Option<u64> {
     getsockopt(stream, PeerCredentials).ok().and_then(|peer| u64::try_from(peer.pid()).ok())
 }
 
 /// Kills a helper that takes connections and hangs: another one could not be started beside it.
 pub fn kill_hung(stream: &Async<UnixStream>) {
-    // Of whoever has called listen(2), by unix(7); it lives, or the connection would be at its end.
+    // The process that has called listen(2), by unix(7); it lives, or the connection would be closed.
     let peer = getsockopt(stream, PeerCredentials).map(|peer| Pid::from_raw(peer.pid()));
     if let Ok(pid) = peer.and_then(|pid| kill(pid, Signal::SIGKILL).map(|()| pid)) {
         log::warn!("helper {pid} hangs, and is killed");
     }
 }
 
-/// Ends a helper that an earlier daemon has left, by what tells it so; fine where there is none.
+/// Ends a helper that an earlier daemon has left, by sending it `words`; no error without one.
 pub fn end(socket: &Path, words: &[u8]) {
     let Ok(mut stream) = UnixStream::connect(socket) else { return };
     let _ = stream.set_read_timeout(Some(END));

@@ -16,13 +16,13 @@ pub struct HostFacts {
     pub hostname: String,
     /// `/etc/machine-id`, empty when the file is.
     pub machine_id: String,
-    /// DMI or device-tree serial; the machine id where there is none.
+    /// DMI or device-tree serial; the machine id without one.
     pub system_uuid: String,
     pub boot_id: String,
     pub kernel_version: String,
     /// `PRETTY_NAME` of os-release.
     pub os_image: String,
-    /// In Go's terms: `amd64`, `arm64`, `arm`.
+    /// Go's name: `amd64`, `arm64`, `arm`.
     pub architecture: &'static str,
 }
 
@@ -84,7 +84,7 @@ pub fn capabilities(set: &str) -> u64 {
     parse::capabilities(&text("/proc/self/status"), set)
 }
 
-/// Of this process.
+/// `oom_score_adj` of this process.
 pub fn oom_score_adj() -> i32 {
     text("/proc/self/oom_score_adj").trim().parse().unwrap_or(0)
 }
@@ -93,9 +93,9 @@ pub fn oom_score_adj() -> i32 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskSpace {
     pub total_bytes: u64,
-    /// To unprivileged users, as `df` shows.
+    /// Available to unprivileged users, as `df` shows.
     pub available_bytes: u64,
-    /// With what is reserved for root.
+    /// Includes what is reserved for root.
     pub free_bytes: u64,
     /// 0 where the file system has no fixed number of inodes (btrfs).
     pub total_inodes: u64,

@@ -42,7 +42,7 @@ pub fn bind(source: &Path, user_ns: &impl AsRawFd, target: &Path) -> io::Result<
     let tree =
         unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, source.as_ptr(), OPEN_TREE_CLONE | AT_FLAGS) };
     let tree = i32::try_from(done(tree)?).map_err(io::Error::other)?;
-    // SAFETY: the kernel has just made this descriptor for us; nobody else owns it.
+    // SAFETY: the kernel has just made this descriptor for us; it has no other owner.
     let tree = unsafe { OwnedFd::from_raw_fd(tree) };
     let user_ns = u64::try_from(user_ns.as_raw_fd()).map_err(io::Error::other)?;
     let mapped = MountAttr { set: IDMAP, clear: 0, propagation: 0, user_ns };

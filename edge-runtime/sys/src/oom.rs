@@ -20,7 +20,7 @@ const FILE: &str = "/proc/self/oom_score_adj";
 /// Makes this process one of the last to be killed.
 ///
 /// # Errors
-/// Without `CAP_SYS_RESOURCE` nobody may lower its own.
+/// Lowering it requires `CAP_SYS_RESOURCE`.
 pub fn protect() -> io::Result<()> {
     if host::oom_score_adj() <= NODE { Ok(()) } else { set(NODE) }
 }

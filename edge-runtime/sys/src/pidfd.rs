@@ -31,7 +31,7 @@ pub fn open(pid: i32) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just made this descriptor for us; nobody else owns it.
+    // SAFETY: the kernel has just made this descriptor for us; it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -43,12 +43,12 @@ pub fn signal(pidfd: &OwnedFd, signal: i32) -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Wait status of an ended process whose parent is somebody else. `None` while it lives, and when it has been
-/// reaped on a kernel before 6.15.
+/// Wait status of an ended process whose parent is another process. `None` while it lives, and when it has been reaped
+/// on a kernel before 6.15.
 pub fn exit_status(pidfd: &OwnedFd, pid: i32) -> Option<i32> {
     info(pidfd).or_else(|| {
         let status = stat(pid).filter(|stat| stat.ended).map(|stat| stat.exit_status)?;
-        // A signal can be sent for as long as nobody has reaped it: so what was read was this process's.
+        // A signal can be sent until the process is reaped: so the status was this process's.
         signal(pidfd, 0).ok().map(|()| status)
     })
 }
@@ -76,7 +76,7 @@ pub struct Stat {
     pub parent: i32,
     /// Pid of the session's leader.
     pub session: i32,
-    /// In clock ticks since boot: tells two users of one pid apart.
+    /// Clock ticks since boot: distinguishes two users of one pid.
     pub start_time: u64,
     /// Wait status, once it has ended.
     exit_status: i32,
@@ -105,10 +105,10 @@ pub fn stat(pid: i32) -> Option<Stat> {
     look(pid).ok().flatten()
 }
 
-/// As [`stat`]; `None` means that there is no such process, and nothing else does.
+/// Same as [`stat`]; `None` means exactly that the process does not exist.
 ///
 /// # Errors
-/// It cannot be known: no descriptor or memory is left.
+/// It is unknown: no descriptor or memory is left.
 pub fn look(pid: i32) -> io::Result<Option<Stat>> {
     match fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(text) => Ok(parse(&text)),
@@ -117,7 +117,8 @@ pub fn look(pid: i32) -> io::Result<Option<Stat>> {
     }
 }
 
-/// The error says that there is no such process. (Others say that this one has no descriptor left, or no memory.)
+/// Whether the error means that the process does not exist. (Others mean that this process has no descriptor or memory
+/// left.)
 pub fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ENOENT))
 }
@@ -173,7 +174,7 @@ mod tests {
         child.wait().unwrap();
         assert_eq!(stat(pid), None);
         assert!(signal(&pidfd, 0).is_err());
-        // Before Linux 6.15 nobody can tell any more.
+        // Before Linux 6.15 it is no longer available.
         if let Some(status) = exit_status(&pidfd, pid) {
             assert_eq!(decode_status(status), (7, None));
         }

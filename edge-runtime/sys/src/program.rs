@@ -43,28 +43,28 @@ pub async fn run(command: Command, stdin: &[u8], limit: usize, patience: Duratio
     run_with(command, Stdio::piped(), stdin, limit, patience).await
 }
 
-/// As [`run`], for a program that holds what others decide the size of: it has no part in this process's protection from the
-/// kernel when memory is short.
+/// Same as [`run`], for a program whose memory use others decide: it does not inherit this process's protection from
+/// the OOM killer.
 ///
 /// # Errors
-/// As [`run`].
+/// Same as [`run`].
 pub async fn run_unprotected(command: Command, stdin: &[u8], limit: usize, patience: Duration) -> io::Result<Output> {
     run_in(command, (Stdio::piped(), true), stdin, limit, patience).await
 }
 
-/// As [`run`], with the standard error of this process: what a helper logs is ours.
+/// Same as [`run`], with the standard error of this process: the helper logs there.
 ///
 /// # Errors
-/// As [`run`].
+/// Same as [`run`].
 pub async fn help(command: Command, stdin: &[u8], limit: usize, patience: Duration) -> io::Result<Output> {
     run_with(command, Stdio::inherit(), stdin, limit, patience).await
 }
 
-/// Runs `command` beside the loop for as long as it likes, and hands each line that it prints to `line`, without its end. Its
-/// standard error is this process's. When nobody waits for it any more, it is killed with all that it has started.
+/// Runs `command` beside the loop without a time limit, and passes each line that it prints to `line`, without its end.
+/// Its standard error is this process's. Dropping the future kills it with all its descendants.
 ///
 /// # Errors
-/// It cannot be run, a line has more than `limit` bytes, or nothing was heard of it for as long as `silence`.
+/// It cannot be run, a line has more than `limit` bytes, or it printed nothing for `silence`.
 pub async fn follow(
     mut command: Command,
     stdin: &[u8],
@@ -159,11 +159,10 @@ async fn run_in(
     Ok(output)
 }
 
-/// Runs `command` without input and waits for it: for the start, when there is no loop yet. Its standard error is not
-/// looked at.
+/// Runs `command` without input and waits for it: for the start, when there is no loop yet. Ignores its standard error.
 ///
 /// # Errors
-/// As [`run`].
+/// Same as [`run`].
 pub fn ask(mut command: Command, limit: usize, patience: Duration) -> io::Result<Output> {
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let until = Instant::now() + patience;
@@ -209,7 +208,7 @@ fn talkative(limit: usize) -> io::Error {
     io::Error::other(format!("it printed more than {limit} bytes"))
 }
 
-/// A program with all that it started, killed on drop unless it is spared: also when nobody waits for it any more.
+/// A program with all its descendants, killed on drop unless it is spared.
 struct Family(Option<Pid>);
 
 impl Family {
@@ -283,7 +282,7 @@ mod tests {
             assert_eq!(ask(shell(&script), 100, patience).unwrap_err().kind(), io::ErrorKind::TimedOut);
             assert!(gone(&file), "{name}, asked");
         }
-        // Nobody waits for it any more.
+        // The future is dropped.
         let file = dir.path().join("dropped");
         let script = format!("echo $$ >{}; sleep 1000", file.display());
         let left =

@@ -24,11 +24,11 @@ impl Reserve {
         Self { file }
     }
 
-    /// Gives the room up when less than it is `available`, lays it in when there is plenty. Costs one look when
-    /// nothing is to be done. `total`: size of the file system.
+    /// Gives up the reserve when less than it is `available`, and creates it again when there is plenty. Costs one
+    /// check otherwise. `total`: size of the file system.
     ///
     /// # Errors
-    /// The file can be neither made nor deleted.
+    /// The file cannot be created or deleted.
     pub fn tend(&self, available: u64, total: u64) -> io::Result<()> {
         let size = MOST.min(total / PART);
         let held = fs::metadata(&self.file).is_ok_and(|meta| meta.len() > 0);
@@ -52,7 +52,7 @@ impl Reserve {
     /// Gives the room up, whatever is available.
     ///
     /// # Errors
-    /// There is none, or the file cannot be deleted.
+    /// There is no reserve, or the file cannot be deleted.
     pub fn give_up(&self) -> io::Result<()> {
         fs::remove_file(&self.file)?;
         log::warn!("the disk is full: giving up {} kept for the node itself", self.file.display());

@@ -36,8 +36,8 @@ pub enum ResolveError {
     Io { host: String, source: io::Error },
 }
 
-/// Where a name server of resolv.conf(5) answers. One at a link-local address says on which link, by name or number
-/// (RFC 4007, 11); a link that is not there has none.
+/// Address of a name server of resolv.conf(5). A link-local address names its link, by name or number (RFC 4007, 11);
+/// `None` if the link does not exist.
 pub fn server(word: &str) -> Option<SocketAddr> {
     let Some((ip, scope)) = word.split_once('%') else {
         return word.parse().ok().map(|ip| SocketAddr::new(ip, PORT));

@@ -11,7 +11,7 @@ use async_executor::{LocalExecutor, Task};
 pub struct Tasks(Rc<LocalExecutor<'static>>);
 
 impl Tasks {
-    /// Begins when the loop next waits. A task that is dropped is cancelled; detach one that nobody holds.
+    /// Starts when the loop next waits. A dropped task is cancelled; detach one that is not held.
     pub fn spawn(&self, future: impl Future<Output = ()> + 'static) -> Task<()> {
         self.spawn_boxed(Box::pin(future))
     }

@@ -11,7 +11,7 @@ use nix::libc;
 /// overtaken by nothing.
 ///
 /// # Errors
-/// It is no TCP socket.
+/// It is not a TCP socket.
 pub fn limit_unsent(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     let length = libc::socklen_t::from(4u8);
     // SAFETY: the kernel reads four bytes at the pointer during the call and keeps nothing.

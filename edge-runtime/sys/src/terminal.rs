@@ -35,7 +35,7 @@ pub fn open_raw() -> io::Result<(File, File)> {
     }
     let mut settings = tcgetattr(&slave)?;
     cfmakeraw(&mut settings);
-    // Not even if somebody turns the processing of output on again, as runc does (containerd/console `SetRaw`).
+    // Even if a process turns the processing of output on again, as runc does (containerd/console `SetRaw`).
     settings.output_flags.remove(OutputFlags::ONLCR);
     tcsetattr(&slave, SetArg::TCSANOW, &settings)?;
     Ok((master.into(), slave.into()))
@@ -44,7 +44,7 @@ pub fn open_raw() -> io::Result<(File, File)> {
 /// Either end may be given. The foreground process is told (SIGWINCH) if the size is another.
 ///
 /// # Errors
-/// It is no terminal.
+/// It is not a terminal.
 pub fn resize(terminal: &impl AsFd, size: Size) -> io::Result<()> {
     let size = Winsize { ws_col: size.width, ws_row: size.height, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: the descriptor lives as long as the reference, and the kernel only reads `size` during the call.
@@ -52,7 +52,7 @@ pub fn resize(terminal: &impl AsFd, size: Size) -> io::Result<()> {
     Ok(())
 }
 
-/// `None` of what is no terminal, or does not know.
+/// `None` if it is not a terminal, or has no size.
 pub fn size(terminal: &impl AsFd) -> Option<Size> {
     let mut size = Winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: the descriptor lives as long as the reference, and the kernel only writes a `winsize` during the call.
@@ -60,7 +60,7 @@ pub fn size(terminal: &impl AsFd) -> Option<Size> {
     (size.ws_col > 0 && size.ws_row > 0).then_some(Size { width: size.ws_col, height: size.ws_row })
 }
 
-/// Whether a read has failed because nobody has the terminal's other end open.
+/// Whether a read has failed because the terminal's other end is closed.
 #[must_use]
 pub fn is_hung_up(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EIO)

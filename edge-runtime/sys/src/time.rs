@@ -13,7 +13,7 @@ pub async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option
     smol::future::or(async { Some(work.await) }, late).await
 }
 
-/// As [`within`].
+/// Same as [`within`], for I/O.
 ///
 /// # Errors
 /// Those of `work`, or [`io::ErrorKind::TimedOut`].

@@ -28,8 +28,8 @@ impl Trash {
         Self { dir, waits }
     }
 
-    /// Makes `path` and all in it disappear; fine when it is not there. Refuses while anything is mounted in it: what
-    /// is mounted there (a hostPath, an overlay) belongs to somebody else.
+    /// Removes `path` and all its content from view; a missing one is fine. Refuses while anything is mounted in it: a
+    /// mount (a hostPath, an overlay) has data that must not be deleted.
     ///
     /// # Errors
     /// A mount is left, or the kernel refuses; the path is named.

@@ -67,7 +67,7 @@ impl<'a> Walk<'a> {
     /// Begins in the folder `top`, which must be open for reading.
     ///
     /// # Errors
-    /// It is no folder.
+    /// It is not a folder.
     pub fn new(top: OwnedFd, bounds: &'a mut Bounds) -> io::Result<Self> {
         let top = Level { name: CString::default(), entries: Dir::from_fd(top)?.into_iter() };
         Ok(Self { bounds, levels: vec![top] })

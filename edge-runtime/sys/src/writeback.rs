@@ -1,5 +1,5 @@
-//! Has what is written go to the medium as it comes. Left to the kernel a whole layer gathers in the page cache, and then
-//! every sync of somebody else's small file waits for all of it (ext4 writes the data of a transaction with it).
+//! Starts the write-back of data as it comes. Otherwise a whole layer gathers in the page cache, and then every sync of
+//! another process's small file waits for all of it (ext4 writes the data of a transaction with it).
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 
 use nix::libc;
 
-/// At most about twice of this is on its way to the medium.
+/// At most about twice this many bytes are being written back.
 const STEP: u64 = 4 << 20;
 /// Small files that wait together.
 const MOST_FILES: usize = 64;
@@ -21,7 +21,7 @@ pub struct Writeback {
 }
 
 impl Writeback {
-    /// So many bytes more went into `file`, which is written to further.
+    /// Records that `bytes` more bytes were written to `file`, which will grow further.
     pub fn wrote(&mut self, file: &File, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes as u64);
         if self.bytes >= STEP {
@@ -54,9 +54,9 @@ fn flush(file: &File) {
     let _ = unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, all) };
 }
 
-/// Lets this process use the disk when nobody else does, where the disk's scheduler knows such (BFQ).
+/// Gives this process the idle I/O class, if the disk's scheduler supports it (BFQ).
 pub fn stay_behind() {
-    /// Of ioprio_set(2): this process.
+    /// ioprio_set(2): a process.
     const WHO_PROCESS: libc::c_int = 1;
     /// Class 3, idle, in the upper bits.
     const IDLE: libc::c_int = 3 << 13;

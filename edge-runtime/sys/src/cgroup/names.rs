@@ -12,7 +12,7 @@
 
 use super::types::PodCgroupClass;
 
-/// Who makes cgroups and writes their values.
+/// What makes cgroups and writes their values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Driver {
@@ -39,7 +39,7 @@ impl Names {
         Self { driver, parent: parent.to_owned() }
     }
 
-    /// Of all pods.
+    /// Path of the cgroup of all pods.
     pub(super) fn parent(&self) -> String {
         self.path(&[])
     }

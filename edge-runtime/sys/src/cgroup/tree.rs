@@ -12,7 +12,7 @@ use super::types::CgroupError;
 
 /// Leaf into which processes move that stand in the way of a controller (v2).
 const LEAF: &str = "edge-runtime";
-/// Cgroups nest a few levels here; more is somebody's mistake or malice.
+/// Maximum depth. Cgroups nest a few levels here; more is a mistake or an attack.
 const MAX_DEPTH: usize = 16;
 
 fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CgroupError {
@@ -130,7 +130,7 @@ fn kill_each(dir: &Path, depth: usize) -> Result<(), CgroupError> {
     Ok(())
 }
 
-/// Removes a cgroup and those below it, the deepest first; fine when there is none.
+/// Removes a cgroup and those below it, the deepest first; no error if it does not exist.
 pub(super) fn remove(dir: &Path) -> Result<(), CgroupError> {
     remove_below(dir, MAX_DEPTH)
 }

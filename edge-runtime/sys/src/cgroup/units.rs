@@ -6,7 +6,7 @@ use crate::systemd::{Property, Value, Work};
 
 /// systemd keeps quotas as whole percents of a processor: what is less would be lost when it reads its units again.
 const PERCENT_USEC: u64 = 10_000;
-/// From microseconds per period of 100 ms to those per second.
+/// Converts microseconds per period of 100 ms to those per second.
 const PERIODS_PER_SECOND: u64 = 10;
 
 /// All of `values`, by the names of systemd.resource-control(5); quotas are rounded up, as the OCI runtimes do.
@@ -31,7 +31,7 @@ pub(super) fn slice(unit: &str, description: &str, values: &CgroupValues) -> Wor
     let flag = |name, on| Property { name, value: Value::Flag(on) };
     let mut all = vec![
         Property { name: "Description", value: Value::Text(description.to_owned()) },
-        // Neither stopped by a shutdown before its time, nor started by one.
+        // A shutdown must not stop it early, and boot must not start it.
         flag("DefaultDependencies", false),
         flag("CPUAccounting", true),
         flag("MemoryAccounting", true),

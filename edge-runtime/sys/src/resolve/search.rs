@@ -129,7 +129,7 @@ impl Search {
         let Some(name) = self.names.last() else { return };
         for at in 0..self.pending.len() {
             let (id, record) = self.pending[at];
-            // What is not the answer to this question is somebody's noise, or an attack: go on waiting.
+            // A packet that does not answer this question is noise or an attack: keep waiting.
             let Some(answer) = wire::answer(packet, id, name, record) else { continue };
             self.pending.remove(at);
             match answer {

@@ -92,7 +92,7 @@ impl Manager {
         self.call("SetUnitProperties", "sba(sv)", &body).await.map(drop)
     }
 
-    /// Stops `unit` and all that is in it; fine when there is none.
+    /// Stops `unit` and all its processes; no error if it does not exist.
     pub(super) async fn stop(&mut self, unit: &str) -> Result<(), BusError> {
         match self.job_on(unit, "StopUnit").await {
             Err(BusError::Refused { name, .. }) if name == NO_SUCH_UNIT => Ok(()),

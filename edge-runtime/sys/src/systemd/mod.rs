@@ -46,7 +46,7 @@ pub enum Value {
     Text(String),
 }
 
-/// Why systemd has not done what was asked for.
+/// Error of a request to systemd.
 #[derive(Debug, thiserror::Error)]
 pub enum BusError {
     #[error("systemd cannot be reached at {}: {source}", path.display())]

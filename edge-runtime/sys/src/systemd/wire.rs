@@ -54,7 +54,7 @@ impl Writer {
         self.0.push(0);
     }
 
-    /// An array of structures: its length counts neither itself nor the padding before the first one.
+    /// An array of structures: its length includes neither itself nor the padding before the first one.
     fn array(&mut self, fill: impl FnOnce(&mut Self)) {
         self.length(0);
         let length_at = self.0.len() - 4;
@@ -119,7 +119,7 @@ pub(super) fn call(serial: u32, member: &str, signature: &str, body: &Writer) ->
 pub(super) struct Message {
     pub(super) kind: u8,
     pub(super) reply_to: u32,
-    /// Of a signal.
+    /// Name of a signal.
     pub(super) member: String,
     pub(super) error: String,
     pub(super) signature: String,

@@ -1,4 +1,4 @@
-//! Messages as systemd 252 itself sent and took them, and what nobody should send.
+//! Messages that systemd 252 itself sent and accepted, and malformed ones.
 
 use super::*;
 

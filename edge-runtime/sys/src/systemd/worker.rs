@@ -13,7 +13,7 @@ use super::{BusError, Property};
 
 /// Where systemd lets root in.
 const SOCKET: &str = "/run/systemd/private";
-/// As long as the OCI runtimes wait for a unit.
+/// Timeout of a unit's job, that of the OCI runtimes.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A systemd that executes itself again (`daemon-reexec`) drops its connections.
 const TRIES: usize = 3;
@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(300);
 /// Comes when the work is done, or says why it is not.
 pub type Pending = Receiver<Result<(), String>>;
 
-/// What is to be done with a unit. Each can be repeated.
+/// A change of a unit. Each can be repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
     /// The unit is there with these values.
@@ -61,7 +61,7 @@ impl Default for Units {
 }
 
 impl Units {
-    /// Has `work` done after all that was ordered before. Whoever does not wait finds a failure in the log.
+    /// Orders `work`, after everything that was ordered before. A failure is logged if the caller does not wait.
     pub fn order(&self, work: Work) -> Pending {
         let (done, pending) = bounded(1);
         // The receiver is in `self`.
@@ -83,7 +83,7 @@ impl Units {
         })
     }
 
-    /// Works on orders as long as there is somebody to give them. `failed` hears of units whose work failed.
+    /// Works on orders until the last sender is gone. `failed` receives the units whose work failed.
     pub fn worker<F: Fn(&str) + 'static>(&self, failed: F) -> impl Future<Output = ()> + use<F> + 'static {
         let inbox = self.inbox.clone();
         async move {
