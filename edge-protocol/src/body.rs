@@ -24,7 +24,7 @@ struct Large {
     held: AtomicBool,
     /// A second node is to hold it.
     shared: AtomicBool,
-    /// By the number of the slice; `None` where nothing is gained.
+    /// Packed slices by number; `None` if packing gains nothing.
     packed: Box<[OnceLock<Packed>]>,
 }
 
@@ -98,7 +98,7 @@ mod tests {
     use crate::frame::{Decoded, Decoder};
     use proptest::prelude::*;
 
-    /// JSON text of so many bytes, or a little more.
+    /// JSON text of about `bytes` bytes.
     fn text(bytes: usize) -> String {
         let mut seed = 7_u32;
         let letter = |_| {

@@ -67,7 +67,7 @@ pub struct BridgeSession {
     events: VecDeque<BridgeEvent>,
 }
 
-/// Of a report.
+/// Size of a report.
 #[derive(Clone, Copy, Debug, Default)]
 struct Size {
     bytes: usize,
@@ -263,7 +263,7 @@ impl BridgeSession {
         self.streams.open(request)
     }
 
-    /// Streams that end with this connection: tell whoever serves them when it breaks.
+    /// Streams that end with this connection: notify their users when it breaks.
     pub fn open_streams(&self) -> Vec<StreamId> {
         self.streams.ids()
     }
@@ -314,7 +314,7 @@ impl BridgeSession {
             Some(Piece::Shared(slice)) => return Some(Frame::shared(slice, self.compresses)),
             None => self.next_stream(state)?.content::<ToEdge>(self.raw_streams),
         };
-        // The welcome says that frames may be packed: before it nobody has agreed.
+        // The welcome announces that frames may be packed: before it this is not agreed.
         let greets = matches!(&content, Content::Text(text) if text.starts_with("{\"welcome\":"));
         Some(Frame::new(content, self.compresses && !greets))
     }

@@ -178,7 +178,7 @@ impl EdgeSession {
         if self.welcome.is_some() { self.control(ToCloud::Ping { rtt_ms: None }) } else { Ok(()) }
     }
 
-    /// This change, and with it every one handed out before, is in the store for good.
+    /// This change, and with it every one handed out before, is durably in the store.
     pub fn committed(&mut self, seq: u64) {
         if let Some(at) = self.uncommitted.iter().position(|s| *s == seq) {
             self.uncommitted.drain(..=at);
@@ -228,9 +228,9 @@ impl EdgeSession {
         self.agreed(version::INTERESTS) && self.out.control(ToCloud::Interests { namespaces })
     }
 
-    /// Sends news of devices as soon as what is under way is [acknowledged](EdgeEvent::DevicesAcked), in the place of what
-    /// still waits for that: whoever has begun anew tells all again. False when the bridge takes none, or for a batch that is
-    /// too large to be sent.
+    /// Sends news of devices as soon as the batch in progress is [acknowledged](EdgeEvent::DevicesAcked). It replaces
+    /// news that still waits for that: a restarted sender repeats everything. False when the bridge takes none, or for
+    /// a batch that is too large to be sent.
     #[must_use]
     pub fn devices(&mut self, batch: u64, devices: Vec<serde_json::Value>) -> bool {
         if !self.agreed(version::DEVICES) {
@@ -288,7 +288,7 @@ impl EdgeSession {
         self.reports.room()
     }
 
-    /// Streams that end with this connection: tell whoever serves them when it breaks.
+    /// Streams that end with this connection: notify their users when it breaks.
     pub fn open_streams(&self) -> Vec<StreamId> {
         self.streams.ids()
     }

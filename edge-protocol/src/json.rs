@@ -1,20 +1,20 @@
-//! Changing fields of JSON that a stranger may have shaped. Knows nothing of what the fields mean.
+//! Changes fields of JSON with an untrusted shape. Knows nothing of what the fields mean.
 //!
-//! `value["a"] = x` panics where `value` is neither an object nor null, and so does `value["a"].take()`: one message of
+//! `value["a"] = x` panics if `value` is neither an object nor null, and so does `value["a"].take()`: one message of
 //! the wrong shape would end the program. A test in `sampan-tests` keeps both out of the sources.
 
 use serde_json::{Map, Value};
 
 /// Fields of an object, set without a panic.
 pub trait SetField {
-    /// Sets a field. Null becomes an object first; anything else that is no object is left alone.
+    /// Sets a field. Null becomes an object first; any other value that is not an object stays unchanged.
     fn set(&mut self, key: &str, value: Value);
 
     /// As [`SetField::set`] at the end of a path; objects on the way are made where there is nothing or null. Where
     /// something else is in the way nothing is set.
     fn set_at(&mut self, path: &[&str], value: Value);
 
-    /// What is at this path, for change; `None` where something is missing or is no object on the way.
+    /// The value at this path, mutable; `None` if a part is missing or is not an object.
     fn at_mut(&mut self, path: &[&str]) -> Option<&mut Value>;
 
     /// What is at this path, null left in its place; null where there is nothing.

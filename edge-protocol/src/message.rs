@@ -146,8 +146,8 @@ pub enum Report {
     Unknown,
 }
 
-/// A service account token that a node wants for one of its pods. The bridge finds the service account in the
-/// pod itself, and asks the API server in the node's name.
+/// Request for a service account token for a pod of the node. The bridge takes the service account from the pod itself,
+/// and asks the API server in the node's name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenRequest {
@@ -373,7 +373,7 @@ pub enum ToCloud {
     /// A row of the node's queue of messages, a [`RuleMessage`]; may come again after a reconnect.
     Message {
         id: u64,
-        /// For how much longer it is of use.
+        /// Remaining lifetime, in milliseconds.
         left_ms: u64,
         message: serde_json::Value,
     },

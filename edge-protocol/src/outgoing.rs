@@ -18,7 +18,7 @@ pub(crate) struct Outgoing<T> {
 #[derive(Debug)]
 pub(crate) enum Piece {
     Text(String),
-    /// The same for everybody.
+    /// Shared by all receivers.
     Shared(Slice),
 }
 

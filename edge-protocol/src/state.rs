@@ -25,7 +25,7 @@ pub enum StateError {
     TooLarge { key: ObjectKey, size: usize },
     #[error("the node already holds {MAX_OBJECTS} objects")]
     Full,
-    /// The uid was removed for good; a late watch event must not bring it back.
+    /// The uid was removed permanently; a late watch event must not bring it back.
     #[error("{kind} {namespace}/{name}: uid {uid} was deleted", kind = key.kind, namespace = key.namespace, name = key.name)]
     Deleted { key: ObjectKey, uid: String },
 }
@@ -90,7 +90,7 @@ impl NodeState {
         }
     }
 
-    /// Keeps so many tombstones instead of [`MAX_TOMBSTONES`].
+    /// Keeps `count` tombstones instead of [`MAX_TOMBSTONES`].
     #[must_use]
     pub fn keep_tombstones(mut self, count: usize) -> Self {
         self.max_tombstones = count;
@@ -163,15 +163,16 @@ impl NodeState {
     /// Another uid under the same key replaces the old object: its tombstone goes first.
     ///
     /// # Errors
-    /// Too large to travel, too many objects, or a uid that was [removed](Self::remove) for good.
+    /// Too large to send, too many objects, or a uid that was [removed](Self::remove) permanently.
     pub fn set(&mut self, object: Object) -> Result<bool, StateError> {
         self.set_text(&object.digest, || Arc::new(Body::new(object.body.to_string())))
     }
 
-    /// As [`set`](Self::set), of an object whose body is JSON text already. It is asked for only if it is news.
+    /// Same as [`set`](Self::set), for an object whose body is JSON text already. The body is requested only if it is
+    /// new.
     ///
     /// # Errors
-    /// As [`set`](Self::set).
+    /// Same as [`set`](Self::set).
     pub fn set_text(&mut self, object: &ObjectDigest, body: impl FnOnce() -> Arc<Body>) -> Result<bool, StateError> {
         let ObjectDigest { key, uid, digest } = object.clone();
         let held = self.objects.get(&key).map(|held| &**held);

@@ -53,7 +53,7 @@ pub(crate) enum StreamFrame {
 }
 
 impl StreamFrame {
-    /// As it travels; `raw`: bytes in frames of their own.
+    /// Content of a frame; `raw`: bytes in frames of their own.
     pub(crate) fn content<T: Message + From<Self>>(self, raw: bool) -> Content {
         match self {
             Self::Data { stream, data } if raw => Content::Data { stream, data },
@@ -147,7 +147,8 @@ impl Streams {
     pub(crate) fn data(&mut self, stream: StreamId, data: Vec<u8>) -> Option<StreamEvent> {
         let entry = self.open.get_mut(&stream)?;
         let length = data.len() as u64;
-        // Takes no credit: without end of these nobody would be held up, and each would wait for the reader.
+        // Empty data uses no credit: an endless number would never block the sender, and each would wait for the
+        // reader.
         if length == 0 {
             return None;
         }

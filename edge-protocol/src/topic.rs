@@ -3,7 +3,7 @@
 /// Longest filter or topic, in bytes.
 const LONGEST: usize = 1_024;
 
-/// Whether it is one, and no longer than anybody needs.
+/// Whether it is a valid filter of an acceptable length.
 pub fn is_filter(filter: &str) -> bool {
     filter.len() <= LONGEST && is_filter_of_any_length(filter)
 }
@@ -19,7 +19,7 @@ fn is_level(level: &str) -> bool {
     level == "+" || !level.contains(['+', '#'])
 }
 
-/// Whether something can be published to it, and it is no longer than anybody needs.
+/// Whether a message can be published to it, and its length is acceptable.
 pub fn is_topic(topic: &str) -> bool {
     topic.len() <= LONGEST && is_topic_of_any_length(topic)
 }

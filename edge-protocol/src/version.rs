@@ -58,7 +58,7 @@ pub const RULES: &str = "rules1";
 /// Most namespaces that a node may be interested in besides those of its pods.
 pub const MAX_INTERESTS: usize = 64;
 
-/// More names than this in a hello or welcome are cut off: nobody has that many.
+/// More names than this in a hello or welcome are cut off: no program has that many.
 const MAX_FEATURES: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,7 +134,7 @@ pub struct IdentityTerms {
     pub now_ms: u64,
     /// How long the certificate is still good; 0: it has to be renewed at once.
     pub left_ms: u64,
-    /// From its issue to its end.
+    /// Time from its issue to its end.
     pub life_ms: u64,
 }
 
@@ -159,15 +159,15 @@ pub enum RefuseReason {
 /// What a side wants only when it is configured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
-    /// To be told of Services.
+    /// The node wants Services.
     pub services: bool,
-    /// To be told of the nodes of its LAN.
+    /// The node wants the nodes of its LAN.
     pub routes: bool,
-    /// To be told of NetworkPolicies.
+    /// The node wants NetworkPolicies.
     pub policies: bool,
-    /// To be told of its devices.
+    /// The node wants its devices.
     pub devices: bool,
-    /// To be told of the rules that concern it.
+    /// The node wants the rules that concern it.
     pub rules: bool,
 }
 

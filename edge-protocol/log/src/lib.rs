@@ -15,8 +15,8 @@ use log::{LevelFilter, Log, Metadata, Record, SetLoggerError};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use simple_logger::SimpleLogger;
 
-/// How long a line waits for a reader that is only slow, in milliseconds. Once nobody has read for so long, no line
-/// waits until somebody reads again.
+/// How long a line waits for a slow reader, in milliseconds. After such a wait without a read, lines do not wait until
+/// there is a read again.
 const PATIENCE: u8 = 100;
 
 /// Starts the log of this process.

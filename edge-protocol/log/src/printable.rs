@@ -18,7 +18,7 @@ pub struct Printable<T>(T);
 impl<T: fmt::Display> fmt::Display for Printable<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut writer = Writer { out: f, left: MOST, failed: false };
-        // The writer refuses what is beyond its room, and that is no error here.
+        // The writer refuses what does not fit, which is not an error here.
         let shown = fmt::Write::write_fmt(&mut writer, format_args!("{}", self.0));
         let Writer { left, failed, .. } = writer;
         match shown {

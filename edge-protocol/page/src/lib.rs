@@ -1,5 +1,5 @@
-//! What the pages of both programs have in common: files for a browser, the headers under which it gets anything, and what is
-//! remembered of a node. No I/O; knows neither who serves it nor what else is on a page.
+//! Common parts of both programs' pages: files for a browser, the headers of all answers, and the timeline of a node.
+//! No I/O; knows neither the server nor the rest of a page.
 
 mod timeline;
 
@@ -30,8 +30,8 @@ pub const FILES: [File; 5] = [
     ("/timeline.js", SCRIPT, include_str!("timeline.js")),
 ];
 
-/// Of every answer, in lower case. Scripts and styles are ours, data comes from here, forms go here, and nobody puts a page into
-/// another.
+/// Headers of every answer, in lower case. Scripts, styles, data and form targets only from this origin, and no
+/// embedding into other pages.
 pub const HEADERS: [(&str, &str); 6] = [
     (
         "content-security-policy",
@@ -63,7 +63,7 @@ pub fn fault(text: &str) -> Option<&'static str> {
     if let Some(bad) = bad.into_iter().find(|bad| text.contains(bad)) {
         return Some(bad);
     }
-    // Names of namespaces are no links.
+    // Names of namespaces are not links.
     let links = text.replace("http://www.w3.org/2000/svg", "");
     if links.contains("http://") || links.contains("https://") {
         return Some("a link");

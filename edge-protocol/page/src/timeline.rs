@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// Changes that are kept of each node.
 const MOST: usize = 100;
-/// Seconds in which changes of one kind become one: a rollout is no row of thirty.
+/// Seconds within which changes of one kind are merged: a rollout must not fill thirty rows.
 const TOGETHER: u32 = 5;
 
 /// What changed. The numbers are what the page's scripts know.

@@ -28,7 +28,7 @@ pub(super) struct Down {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Large {
     Always,
-    /// None is due.
+    /// No particular one is due.
     ByTurns,
     /// One is next.
     Wanted,

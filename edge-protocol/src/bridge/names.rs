@@ -10,7 +10,7 @@ use crate::version::MAX_INTERESTS;
 
 /// Of an object's name and namespace (RFC 1123 subdomain), and of whatever else is a word.
 const LONGEST: usize = 253;
-/// Of an audience, which is often a URL.
+/// Maximum length of an audience, which is often a URL.
 const LONGEST_AUDIENCE: usize = 1024;
 
 pub(super) fn of_object(key: &ObjectKey, uid: &str) -> Result<(), SessionError> {

@@ -22,11 +22,11 @@ const CALL_BITS: u32 = 20;
 #[derive(Debug, Default)]
 pub(super) struct Rules {
     pub(super) takes: bool,
-    /// By row, with their sizes.
+    /// Messages by row, with their sizes.
     messages: BTreeMap<u64, usize>,
     bytes: usize,
     acks: Vec<u64>,
-    /// By number, with their sizes.
+    /// Requests by number, with their sizes.
     requests: BTreeMap<u64, usize>,
     calls: BTreeSet<u64>,
     last_call: u64,
@@ -63,9 +63,9 @@ impl Rules {
         }
     }
 
-    /// Whether anybody waits for the answer.
+    /// Whether a caller waits for the answer.
     pub(super) fn answered(&mut self, id: u64) -> Result<bool, SessionError> {
-        // One that nobody waits for any more is no harm; one that was never asked for is another connection's, at best.
+        // A late answer is harmless; an answer to a call that was never made belongs to another connection, at best.
         if id > self.last_call || id >> CALL_BITS != self.last_call >> CALL_BITS {
             return Err(SessionError::violation("an answer to what nobody has asked"));
         }
@@ -140,7 +140,7 @@ impl BridgeSession {
         Some(id)
     }
 
-    /// Nobody waits for the answer to this call any more.
+    /// Forgets a call whose caller has given up.
     pub fn forget_call(&mut self, id: u64) {
         self.rules.calls.remove(&id);
     }

@@ -91,7 +91,7 @@ pub enum BridgeEvent {
     /// each rule, then call [`message_done`](super::BridgeSession::message_done). May repeat one that is dealt with.
     Message {
         id: u64,
-        /// For how much longer it is of use.
+        /// Remaining lifetime, in milliseconds.
         left_ms: u64,
         message: serde_json::Value,
     },
@@ -100,8 +100,8 @@ pub enum BridgeEvent {
         id: u64,
         answer: serde_json::Value,
     },
-    /// What a program on the node wants of a rule, a [`RuleRequest`](crate::message::RuleRequest) if the node keeps to it. Deal
-    /// with it once, then call [`respond`](super::BridgeSession::respond).
+    /// A request of a program on the node to a rule, a [`RuleRequest`](crate::message::RuleRequest) if the node keeps
+    /// to the protocol. Handle it once, then call [`respond`](super::BridgeSession::respond).
     Request {
         id: u64,
         request: serde_json::Value,

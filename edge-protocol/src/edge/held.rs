@@ -144,9 +144,10 @@ impl Bracket {
     }
 }
 
-/// Objects held while the full list was empty. The bridge is asked about some at a time: its answers are
-/// tombstones, and it keeps only so many. Pods come first: what they name is asked about only when each of them is
-/// known to be gone, because a bridge may not be allowed to read what no pod of this node names any more.
+/// Objects held while the full list was empty. The node asks the bridge about a limited number at a time: the answers
+/// are tombstones, whose number the bridge bounds. Pods come first: the objects that they name are asked about only
+/// when all of these pods are known to be gone, because a bridge may not be allowed to read objects that no pod of this
+/// node names.
 #[derive(Debug, Default)]
 pub(super) struct Doubts {
     waiting: VecDeque<ObjectDigest>,

@@ -101,7 +101,7 @@ impl EdgeSession {
             };
             self.newest = position.seq;
         }
-        // Between a second and an hour: a lie must neither flood the line nor hide a dead peer for ever.
+        // Between a second and an hour: a wrong value must neither flood the line nor hide a dead peer forever.
         let heartbeat = Duration::from_millis(welcome.heartbeat_ms.clamp(1_000, 3_600_000));
         self.liveness.set_heartbeat(heartbeat);
         self.events.push_back(EdgeEvent::Welcome(welcome.clone()));
@@ -133,7 +133,7 @@ impl EdgeSession {
         let sync = sync || !self.doubts.is_empty();
         let ObjectDigest { key, .. } = &object.digest;
         if let Some(uid) = self.held.put(&object.digest) {
-            // Committed alone, it is no reason to begin after the object that takes its place.
+            // If only this is committed, the next connection must not resume after the object that replaces it.
             let seq = if sync { seq } else { before };
             self.change(Change::Delete { key: key.clone(), uid, seq, sync })?;
         }

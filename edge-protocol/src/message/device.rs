@@ -12,11 +12,11 @@ pub const MAX_DEVICES: usize = 64;
 pub struct DeviceReport {
     pub namespace: String,
     pub name: String,
-    /// Of the Device object that the node holds.
+    /// Uid of the Device object that the node holds.
     pub uid: String,
-    /// Rises with each report of the device; begins anew when the node has lost its store.
+    /// Increases with each report of the device; starts over when the node has lost its store.
     pub seq: u64,
-    /// None before the device has said anything of its state.
+    /// `None` before the device has reported its state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<DeviceState>,
     /// Properties of which there is something to tell.
@@ -26,7 +26,7 @@ pub struct DeviceReport {
 
 impl From<&DeviceReport> for Value {
     fn from(report: &DeviceReport) -> Self {
-        // Fails for maps whose keys are no strings and for values that refuse to be written: there are none.
+        // Fails for maps with keys that are not strings and for values that refuse serialization: there are none.
         serde_json::to_value(report).unwrap_or_default()
     }
 }
@@ -39,10 +39,10 @@ pub struct DeviceState {
     /// RFC 3339; empty if it never was.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub last_online: String,
-    /// Since when, by the node's clock: milliseconds since 1970; 0 if nobody knows.
+    /// Time since which it is so, by the node's clock: milliseconds since 1970; 0 if unknown.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub at_ms: u64,
-    /// As that of a value.
+    /// Same as that of a value.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub kept: bool,
 }
@@ -70,13 +70,13 @@ pub struct TwinValue {
     pub value: String,
     /// When it came to be, by the node's clock: milliseconds since 1970.
     pub at_ms: u64,
-    /// As the model has it, in lower case; empty if nobody says.
+    /// Type from the model, in lower case; empty if unknown.
     #[serde(rename = "type", default, skip_serializing_if = "String::is_empty")]
     pub kind: String,
     /// It was kept over a restart, since when something newer may have been told: it counts only where it is later by its time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub kept: bool,
-    /// `seq` of the last report before it was kept: what a later one has told is newer, whatever the clock was. 0 if nobody knows.
+    /// `seq` of the last report before it was kept: a later report is newer, whatever the clock was. 0 if unknown.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub kept_seq: u64,
     /// The node's clock was not set when it came to be.
@@ -88,7 +88,7 @@ pub struct TwinValue {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceRefusal {
-    /// Of the Device.
+    /// Uid of the Device.
     pub uid: String,
     pub reason: String,
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Kind of the objects that hold an [`Order`] as their body; cluster-scoped, named by the job's uid. An object that is gone ends
-/// what has not begun.
+/// Kind of the objects that hold an [`Order`] as their body; cluster-scoped, named by the job's uid. Deleting the
+/// object cancels an order that has not begun.
 pub const ORDER: &str = "Order";
 
 /// One job's work for one node.
@@ -14,15 +14,15 @@ pub const ORDER: &str = "Order";
 #[serde(rename_all = "camelCase")]
 pub struct Order {
     pub job: Job,
-    /// For the work itself, once it has begun.
+    /// Timeout for the work itself, once it has begun.
     pub timeout_seconds: u64,
     /// Of `cpu`, `mem`, `disk`: what is looked at before anything is done.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub check_items: Vec<String>,
-    /// Somebody has to say yes, on the node (`edge-runtime confirm`) or at the job, before anything is changed.
+    /// A user must confirm, on the node (`edge-runtime confirm`) or at the job, before anything is changed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub require_confirmation: bool,
-    /// Somebody has, at the job.
+    /// A user has confirmed at the job.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub confirmed: bool,
     pub work: Work,
@@ -38,7 +38,7 @@ pub struct Job {
     pub uid: String,
 }
 
-/// What is to be done.
+/// The work to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Work {
@@ -53,7 +53,7 @@ pub enum Work {
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         signatures: BTreeMap<String, String>,
     },
-    /// Images that are to be here.
+    /// Images to pull.
     PrePull {
         images: Vec<String>,
         /// Contents of a `.dockerconfigjson` each.
@@ -80,18 +80,18 @@ pub struct OrderStatus {
     pub reason: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub action_flow: Vec<ActionStep>,
-    /// Of an upgrade: the version that runs.
+    /// Upgrade: the version that runs.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub current_version: String,
-    /// Of an upgrade: the one that ran before.
+    /// Upgrade: the version that ran before.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub historic_version: String,
-    /// Of images: each, in the order of the job.
+    /// Images: each, in the order of the job.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub image_status: Vec<ImageStatus>,
 }
 
-/// As KubeEdge's jobs call them.
+/// Phases with the names of KubeEdge's jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OrderPhase {
     #[default]

@@ -16,9 +16,9 @@ pub const MAX_BODY: usize = 512 << 10;
 pub struct RuleMessage {
     /// Uid of the rule.
     pub rule: String,
-    /// The same in each repetition of this message, and in no other message.
+    /// Equal in each repetition of this message, and unique otherwise.
     pub key: String,
-    /// As the broker has it.
+    /// Topic at the broker.
     pub topic: String,
     #[serde(with = "base64_text")]
     pub payload: Vec<u8>,
@@ -33,7 +33,7 @@ pub struct RuleMessage {
 pub struct RuleRequest {
     /// Uid of the rule.
     pub rule: String,
-    /// As the program has sent it, at most [`MAX_BODY`].
+    /// Body from the program, at most [`MAX_BODY`].
     #[serde(with = "base64_text")]
     pub body: Vec<u8>,
 }
@@ -44,7 +44,7 @@ pub struct RuleRequest {
 pub enum Call {
     /// Publish at the broker, with QoS 1. Done when the broker has acknowledged it.
     Publish {
-        /// Of the rule; empty from a bridge that does not say it.
+        /// Namespace of the rule; empty from a bridge that does not send it.
         #[serde(default)]
         namespace: String,
         topic: String,
@@ -53,12 +53,12 @@ pub enum Call {
     },
     /// A request to a server on the device, at its loopback address.
     Http {
-        /// Of the rule; empty from a bridge that does not say it.
+        /// Namespace of the rule; empty from a bridge that does not send it.
         #[serde(default)]
         namespace: String,
         port: u16,
         method: String,
-        /// With the query.
+        /// Path with the query.
         path: String,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         headers: Vec<(String, String)>,
@@ -80,7 +80,7 @@ pub enum CallResult {
     },
     Failed {
         failure: CallFailure,
-        /// For people.
+        /// Text for users.
         why: String,
     },
 }
@@ -91,13 +91,13 @@ pub enum CallResult {
 pub enum CallFailure {
     /// Nothing was done: no link, no helper, no broker, too much is under way.
     Unavailable,
-    /// Nothing was done: nobody takes connections at the port.
+    /// Nothing was done: no program accepts connections at the port.
     Unreachable,
     /// Perhaps it was done.
     Broken,
     /// Perhaps it was done; there was no answer in time.
     Timeout,
-    /// Who is asked does not do such a thing.
+    /// The target does not support this.
     Refused,
     /// Nothing was done: the node's configuration does not allow it.
     Forbidden,
