@@ -24,7 +24,7 @@ pub struct ExitRecord {
     /// The kernel's out-of-memory killer has killed a process of the container's cgroup.
     #[serde(default)]
     pub oom_killed: bool,
-    /// The process is gone and nobody saw how: it ended while no monitor lived.
+    /// The process has ended while no monitor ran, so its status is unknown.
     #[serde(default)]
     pub unknown: bool,
     /// RFC 3339, UTC, nanoseconds.
@@ -32,7 +32,7 @@ pub struct ExitRecord {
     pub finished_at: String,
 }
 
-/// Writes one record: whole or not at all.
+/// Writes one record atomically.
 ///
 /// # Errors
 /// There is no room.
@@ -40,10 +40,10 @@ pub fn write(dir: &Path, record: &ExitRecord) -> io::Result<()> {
     write_all(dir, std::slice::from_ref(record))
 }
 
-/// Writes records, each whole or not at all.
+/// Writes records, each atomically.
 ///
 /// # Errors
-/// There is no room for one; what could be written is there.
+/// There is no room for one; the others are written.
 pub fn write_all(dir: &Path, records: &[ExitRecord]) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     records.iter().map(|record| write_one(dir, record)).fold(Ok(()), io::Result::and)
@@ -78,7 +78,7 @@ pub fn read_all(dir: &Path) -> Vec<ExitRecord> {
         .collect()
 }
 
-/// Removes the record; one that is not there is no error.
+/// Removes the record; no error if it is missing.
 pub fn remove(dir: &Path, id: &str) -> io::Result<()> {
     unless_missing(fs::remove_file(path(dir, id))).map(drop)
 }

@@ -16,10 +16,10 @@ pub fn log_file(bundle: &Path) -> PathBuf {
     bundle.join("runtime.log")
 }
 
-/// What it has written there; none while it has not.
+/// The pid that the runtime has written; `None` before that.
 ///
 /// # Errors
-/// It cannot be known: no descriptor or memory is left.
+/// It is unknown: no descriptor or memory is left.
 pub fn read_pid(bundle: &Path) -> io::Result<Option<i32>> {
     let text = sampan_sys::descriptors::unless_short(fs::read_to_string(pid_file(bundle)))?;
     Ok(text.and_then(|text| text.trim().parse().ok()))

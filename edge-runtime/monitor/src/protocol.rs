@@ -168,7 +168,7 @@ pub struct ContainerState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Phase {
-    /// In the queue, or the OCI runtime is at work.
+    /// In the queue, or being started by the OCI runtime.
     Starting,
     Running {
         pid: i32,

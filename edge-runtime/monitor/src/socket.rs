@@ -18,7 +18,7 @@ pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Connects without waiting; a socket file nobody listens at gives `ConnectionRefused`.
+/// Connects without waiting; a socket file without a listener gives `ConnectionRefused`.
 pub fn connect(path: &Path) -> io::Result<UnixStream> {
     let (_folder, short) = shorten(path)?;
     UnixStream::connect(short)

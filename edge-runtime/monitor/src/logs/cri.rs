@@ -92,7 +92,7 @@ pub struct Entry<'a> {
     pub content: &'a [u8],
 }
 
-/// Parses one line without its newline. `None` for what is no CRI line (torn by a power cut, foreign).
+/// Parses one line without its newline. `None` for other lines (torn by a power cut, foreign).
 pub fn parse(line: &[u8]) -> Option<Entry<'_>> {
     let (stamp, rest) = split_word(line)?;
     let (stream, rest) = split_word(rest)?;

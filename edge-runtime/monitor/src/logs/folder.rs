@@ -23,7 +23,7 @@ impl Folder {
         Self::walk(log, false)
     }
 
-    /// As [`Folder::of`]; makes what is missing.
+    /// Same as [`Folder::of`]; creates what is missing.
     pub fn make(log: &Path) -> io::Result<Self> {
         Self::walk(log, true)
     }
@@ -57,10 +57,10 @@ impl Folder {
     }
 }
 
-/// Opens a log for reading and, if asked to, for appending; made if missing then. Neither a link nor a pipe is one.
+/// Opens a log for reading and, if asked to, for appending; then creates a missing one. Refuses links and pipes.
 pub fn open_file(path: &Path, append: bool) -> io::Result<File> {
     let more = if append { OFlag::O_RDWR | OFlag::O_APPEND | OFlag::O_CREAT } else { OFlag::O_RDONLY };
-    // A pipe that somebody put there must hold nobody up.
+    // A pipe put there must not block the open.
     let flags = more | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC | OFlag::O_NOCTTY;
     let file = File::from(open(path, flags, Mode::from_bits_truncate(0o640))?);
     if !file.metadata()?.is_file() {

@@ -19,7 +19,7 @@ const NOTICE: u64 = 128;
 pub(super) struct Admitted {
     /// Whole lines from its beginning.
     pub bytes: usize,
-    /// To be written before them: about lines dropped earlier.
+    /// A line to write before them: about lines dropped earlier.
     pub notice: Option<String>,
 }
 

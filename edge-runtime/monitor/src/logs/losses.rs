@@ -31,7 +31,7 @@ impl Losses {
     }
 }
 
-/// Of formatted text, where each line has its end.
+/// Number of lines in formatted text, where each line has its end.
 pub(super) fn count_lines(batch: &[u8]) -> u64 {
     batch.iter().filter(|byte| **byte == b'\n').count() as u64
 }

@@ -25,7 +25,7 @@ impl Monitor {
     /// Takes over from the bundles' `monitor.json`. Called once, before any client.
     ///
     /// # Errors
-    /// As [`saved::load_all`].
+    /// Same as [`saved::load_all`].
     pub(crate) fn adopt(&mut self) -> io::Result<()> {
         for saved in saved::load_all(&files::bundles(&self.options.run))? {
             let id = saved.spec.id.clone();
@@ -107,7 +107,7 @@ impl Monitor {
         let Some(container) = self.containers.get_mut(id) else { return };
         let spec = &container.spec;
         if descriptors::run_short() {
-            // The monitor itself goes before: without it nobody would be read. It is tried again.
+            // The monitor's own descriptors come first: without them nothing would be read. This is retried.
             return note(&format!("container {id}: output: too many open files"));
         }
         if spec.terminal {
@@ -128,7 +128,8 @@ impl Monitor {
         }
     }
 
-    /// Containers whose pipes could not be opened when they were adopted: nobody reads them. Whether any is left.
+    /// Opens the pipes of containers that could not be opened at adoption: their output is not read. Returns whether
+    /// any is left.
     pub(crate) fn look_at_unread(&mut self) -> bool {
         let unread = |c: &&Container| c.output.is_none() && !c.spec.terminal && matches!(c.state, State::Running(_));
         let ids: Vec<String> = self.containers.values().filter(unread).map(|c| c.spec.id.clone()).collect();
@@ -192,10 +193,10 @@ impl Monitor {
     }
 }
 
-/// A hold on the process, if it still is the one that started at `start_time`, be it ended and not reaped; whichever it is
-/// where nobody could look when it started. The order
-/// matters: what is checked after the pidfd is open stays true for the pidfd. Where nothing can be known for want of a
-/// descriptor, it counts as running and is looked at by the timer: to take it for ended would start another beside it.
+/// A handle of the process, if it is still the one that started at `start_time`, perhaps ended and not reaped; any
+/// process if its start time is unknown. The order matters: what is checked after the pidfd is open stays true for the
+/// pidfd. If nothing can be known without a free descriptor, the process counts as running and is checked by the timer:
+/// treating it as ended would start a second one.
 fn hold(pid: i32, start_time: Option<u64>) -> Option<Parent> {
     let by_timer = Parent::Other { pidfd: None, start_time, ended: None };
     let pidfd = match pidfd::open(pid) {

@@ -8,7 +8,7 @@ use super::{Monitor, note};
 use crate::logs::cri::Stream;
 use sampan_sys::terminal::{self, Size};
 
-/// How long a container is held up for somebody attached who takes nothing. (Other runtimes hold it up for ever.)
+/// How long a container waits for an attached client that reads nothing. (Other runtimes let it wait forever.)
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Monitor {
@@ -68,7 +68,7 @@ impl Monitor {
         }
     }
 
-    /// How many bytes the container's terminal has taken; it takes a line or so before somebody reads.
+    /// Number of bytes that the container's terminal has taken; it buffers about a line without a reader.
     pub(crate) fn input(&mut self, id: &str, data: &[u8]) -> Result<usize, String> {
         match self.terminal(id)?.write(data) {
             Ok(taken) => Ok(taken),
@@ -87,7 +87,7 @@ impl Monitor {
         output.map(|output| &mut output.stdout).ok_or_else(|| format!("container {id} has no terminal"))
     }
 
-    /// The container reads to the end of what it was given. Nobody finds the pipe again.
+    /// Closes the input: the container reads the rest. The pipe is deleted, so it cannot be opened again.
     pub(crate) fn close_stdin(&mut self, id: &str) -> Result<(), String> {
         let container = self.containers.get_mut(id).ok_or_else(|| format!("no container {id}"))?;
         if container.spec.stdin_once

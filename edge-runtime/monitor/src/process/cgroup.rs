@@ -10,7 +10,7 @@ const MOUNT: &str = "/sys/fs/cgroup";
 /// Ends the names of units whose cgroups systemd takes away.
 pub(crate) const SCOPE_END: &str = ".scope";
 
-/// How often the kernel has killed in this cgroup for want of memory; `None` when there is none (any more).
+/// Number of OOM kills of the kernel in this cgroup; `None` if it does not exist (any more).
 pub(crate) fn kills(cgroup: &str) -> Option<u64> {
     let relative = cgroup.trim_start_matches('/');
     let files = [
@@ -27,7 +27,7 @@ fn counted(text: &str) -> Option<u64> {
 /// Removes the cgroup from every hierarchy. Fails while a process is in it.
 pub(crate) fn remove(cgroup: &str) -> io::Result<()> {
     let relative = Path::new(cgroup.trim_start_matches('/'));
-    // Never a hierarchy's root, nor anything outside of it.
+    // Never a hierarchy's root, or anything outside of it.
     if relative.components().count() == 0
         || !relative.components().all(|c| matches!(c, std::path::Component::Normal(_)))
     {

@@ -28,8 +28,8 @@ const BEHIND: usize = 64 << 10;
 #[derive(Default)]
 pub(crate) struct Clients {
     next: u64,
-    /// Given up to turn somebody away when no other descriptor is left: a connection that is not taken in would keep the
-    /// listener ready, and the loop busy.
+    /// Closed to refuse a connection when no other descriptor is left: a pending connection would keep the listener
+    /// ready, and the loop busy.
     spare: Option<File>,
     open: BTreeMap<u64, Client>,
 }
@@ -56,7 +56,7 @@ impl Clients {
             let stream = match listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(e) if matches!(e.raw_os_error(), Some(EMFILE | ENFILE)) && self.spare.take().is_some() => {
-                    // The kernel looks for a descriptor before it looks whether anybody waits.
+                    // The kernel takes a descriptor before it checks for pending connections.
                     match listener.accept() {
                         Ok(_) => continue,
                         Err(_) => return,
@@ -134,7 +134,7 @@ impl Clients {
         }
     }
 
-    /// Somebody attached to container `id` has much to take yet.
+    /// Whether a client attached to container `id` still has much to read.
     pub(crate) fn is_behind(&self, id: &str) -> bool {
         self.open.values().any(|client| client.is_behind(id))
     }

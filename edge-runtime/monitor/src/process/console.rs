@@ -34,7 +34,7 @@ pub(crate) fn listen(bundle: &Path) -> io::Result<UnixListener> {
 
 /// The terminal's master, which reads and writes without waiting.
 pub(crate) fn receive(listener: &UnixListener, bundle: &Path) -> io::Result<File> {
-    // Nobody else may connect.
+    // Prevents other connections.
     let _ = fs::remove_file(bundle.join(SOCKET));
     let (stream, _) = listener.accept()?;
     let mut name = [0; 256];
@@ -47,7 +47,7 @@ pub(crate) fn receive(listener: &UnixListener, bundle: &Path) -> io::Result<File
         _ => None,
     });
     let fd = sent.ok_or_else(|| io::Error::other("the OCI runtime sent no terminal"))?;
-    // SAFETY: the kernel has just made this descriptor for us, the only one there was room for; nobody else owns it.
+    // SAFETY: the kernel has just made this descriptor for us, the only one there was room for; it has no other owner.
     let master = unsafe { File::from_raw_fd(fd) };
     fcntl(&master, FcntlArg::F_SETFL(OFlag::O_RDWR | OFlag::O_NONBLOCK))?;
     Ok(master)

@@ -18,7 +18,7 @@ pub(crate) struct Container {
     pub(crate) output: Option<Output>,
     /// Where the OCI runtime sends the terminal of a container that is being started with one.
     pub(crate) console: Option<UnixListener>,
-    /// Whoever is attached does not keep up: the container's output is not read since then.
+    /// Time since which an attached client does not keep up, and the container's output is not read.
     pub(crate) held_up: Option<Instant>,
 }
 
@@ -58,11 +58,12 @@ pub(crate) struct Running {
     pub(crate) parent: Parent,
 }
 
-/// Who reaps the container's first process.
+/// The process that reaps the container's first process.
 pub(crate) enum Parent {
     /// This monitor, told by SIGCHLD.
     Us,
-    /// Somebody else, since a former monitor died: the pidfd tells. `None` before Linux 5.3: looked at by timer.
+    /// Another process, since a former monitor died: the pidfd reports the end. `None` before Linux 5.3: checked by
+    /// timer.
     Other {
         pidfd: Option<OwnedFd>,
         start_time: Option<u64>,
@@ -72,7 +73,7 @@ pub(crate) enum Parent {
 }
 
 impl Running {
-    /// Sends a signal. One that comes too late is no error: the exit is on its way.
+    /// Sends a signal. A late one is not an error: the exit will be reported.
     pub(crate) fn signal(&self, signal: i32) -> std::io::Result<()> {
         let sent = match &self.parent {
             // Not reaped by anyone but us, so the pid is still this container's.

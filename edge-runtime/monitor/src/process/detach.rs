@@ -1,7 +1,7 @@
-//! How the monitor leaves its parent's side: own session, standard streams of its own, a parent that ends.
+//! How the monitor detaches from its parent: its own session and standard streams, and a parent that ends.
 //!
-//! The verb is executed twice. The first process starts the second, waits until that is ready to be connected to
-//! and ends, so whoever called has nothing to reap later and knows by the exit code whether it worked.
+//! The verb is executed twice. The first process starts the second, waits until that accepts connections, and ends, so
+//! the caller has nothing to reap later and learns the result from the exit code.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -13,7 +13,7 @@ use std::process::Stdio;
 use crate::files;
 use sampan_sys::program;
 
-/// The log is started over beyond this size, here and while the monitor runs: nobody rotates it.
+/// The log is truncated beyond this size, in bytes, here and while the monitor runs: it is not rotated.
 pub(super) const LOG_MAX: u64 = 256 * 1024;
 
 /// In the first process: starts the second with `arguments` and waits for its word.

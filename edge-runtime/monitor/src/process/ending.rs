@@ -17,7 +17,7 @@ use sampan_sys::files::{unless_missing, unmount};
 use sampan_sys::pidfd;
 
 impl Monitor {
-    /// The container's first process has ended; `None`: nobody knows how. [`Self::tell_exits`] follows soon.
+    /// The container's first process has ended; `None`: its status is unknown. [`Self::tell_exits`] follows soon.
     pub(crate) fn ended(&mut self, id: &str, status: Option<i32>) {
         let Some(container) = self.containers.get_mut(id) else { return };
         let State::Running(running) = &container.state else { return };
@@ -89,7 +89,7 @@ impl Monitor {
             State::Running(running) => {
                 return running.signal(signal).map_err(|e| format!("signal {signal} to {id}: {e}"));
             }
-            // Whoever asks has missed the news.
+            // The client has missed the event.
             State::Exited(record) => self.clients.send(client, &Event::Exited(record.clone()), &self.epoll),
             State::Failed { message } => {
                 let event = Event::StartFailed { id: id.to_owned(), message: message.clone() };
@@ -161,7 +161,7 @@ impl Monitor {
         self.clients.send(client, &answer, &self.epoll);
     }
 
-    /// The OCI runtime has not come back from deleting it.
+    /// The OCI runtime has not returned from deleting it.
     pub(crate) fn delete_failed(&mut self, id: &str, asked: Option<(u64, u64)>, why: &str) {
         let Some(container) = self.containers.get(id) else { return };
         if let State::CleaningUp { message } = &container.state {

@@ -16,7 +16,7 @@ use sampan_sys::{family, pidfd};
 const SLOW: Duration = Duration::from_secs(5);
 /// ...as long as there are no more of such.
 const MAX_SLOW: usize = 16;
-/// What SIGKILL of the container leaves to a start that is under way: most are over sooner than that.
+/// Time for a start in progress after SIGKILL of the container: most end sooner.
 const KILLED: Duration = Duration::from_secs(2);
 /// From SIGKILL of the runtime until nothing is expected of it any more.
 const REAPED: Duration = Duration::from_secs(5);
@@ -138,12 +138,12 @@ impl Monitor {
     }
 }
 
-/// As the start's failure and in events.
+/// Text of the start's failure and of events.
 pub(crate) fn did_not_return(after: Duration) -> String {
     format!("the OCI runtime did not return within {} s", after.as_secs().max(1))
 }
 
-/// Processes that hold the start's lock open: the runtime and what it has forked, whoever their parent is by now.
+/// Processes that hold the start's lock open: the runtime and its forks, even if they were reparented.
 fn starters(spec: &StartContainer) -> BTreeSet<i32> {
     let Ok(lock) = fs::canonicalize(saved::lock_file(&spec.bundle)) else { return BTreeSet::new() };
     let holds = |pid: i32| {

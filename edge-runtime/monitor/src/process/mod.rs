@@ -76,14 +76,14 @@ pub(crate) struct Monitor {
     pub(crate) next_serial: u64,
     /// Ids that wait for a worker, first come first served.
     pub(crate) queue: VecDeque<String>,
-    /// By pid.
+    /// Jobs by pid.
     pub(crate) jobs: BTreeMap<i32, Job>,
     /// Children that ended before the OCI runtime told which container they are: pid and wait status.
     pub(crate) early_exits: BTreeMap<i32, i32>,
     pub(crate) buffers: Buffers,
     /// When to give memory back; put off by whatever happens to containers.
     pub(crate) trim_at: Option<Instant>,
-    /// Exits that are neither recorded nor told yet, and when the first of them was seen.
+    /// Exits that are neither recorded nor reported yet, and when the first of them was seen.
     pub(crate) untold: Vec<ExitRecord>,
     pub(crate) untold_since: Option<Instant>,
     pub(crate) kills: Kills,
@@ -92,7 +92,7 @@ pub(crate) struct Monitor {
     /// What was told last of logs that cannot be written, and when.
     pub(crate) log_trouble: Option<String>,
     pub(crate) log_trouble_at: Instant,
-    /// When output that nobody reads was looked at last.
+    /// Time of the last check for unread output.
     pub(crate) unread_at: Option<Instant>,
     finished: bool,
 }
@@ -152,14 +152,14 @@ pub fn run(options: Options, ready: impl FnOnce()) -> io::Result<()> {
     fs::remove_file(socket_path)
 }
 
-/// A line in the monitor's log. Never fails: nothing may stop the monitor. Nobody rotates that log, so it is started over
-/// when it is full.
+/// Writes a line into the monitor's log. Never fails: the monitor must not stop. The log is not rotated, so it is
+/// truncated when it is full.
 pub(crate) fn note(text: &str) {
     note_in(&mut io::stderr(), text);
 }
 
 fn note_in(log: &mut (impl Write + AsFd), text: &str) {
-    // Neither a terminal nor a pipe has a length that says so.
+    // A terminal or a pipe has no such length.
     if nix::sys::stat::fstat(&*log).is_ok_and(|file| u64::try_from(file.st_size).is_ok_and(|size| size > LOG_MAX)) {
         let _ = nix::unistd::ftruncate(&*log, 0);
     }

@@ -1,6 +1,6 @@
-//! Which containers the kernel has killed for want of memory, when systemd takes their cgroups away, counts and all, as
-//! soon as they are empty: the pod's slice, which stays, has counted every kill below it (cgroup v2). What of its count
-//! belongs to no other container is the ended one's. Reads, decides nothing else.
+//! Finds containers that the kernel has killed for memory when systemd removes their cgroups, including the counters,
+//! as soon as they are empty. The pod's slice, which stays, has counted every kill below it (cgroup v2). Kills in its
+//! count that belong to no other container belong to the ended one. Only reads counters.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::Monitor;
 use super::cgroup::{SCOPE_END, kills};
 use super::container::State;
 
-/// By slice: the kills that belong to containers that have ended.
+/// By slice: the number of kills of containers that have ended.
 #[derive(Default)]
 pub(crate) struct Kills(BTreeMap<String, u64>);
 
@@ -26,7 +26,7 @@ impl Monitor {
         }
     }
 
-    /// Whether the container that has ended just now was killed for want of memory.
+    /// Whether the container that has just ended was killed for memory.
     pub(crate) fn was_oom_killed(&mut self, id: &str) -> bool {
         let Some(cgroup) = self.containers.get(id).and_then(|c| c.spec.cgroup.clone()) else { return false };
         let own = kills(&cgroup);
@@ -62,7 +62,7 @@ impl Monitor {
     }
 }
 
-/// The slice around a scope; none for a cgroup that nobody but the monitor takes away.
+/// The slice around a scope; `None` for a cgroup that only the monitor removes.
 fn slice_of(cgroup: Option<&str>) -> Option<&str> {
     let (slice, scope) = cgroup?.rsplit_once('/')?;
     scope.ends_with(SCOPE_END).then_some(slice)

@@ -51,7 +51,8 @@ fn base(spec: &StartContainer, environment: &[(String, String)]) -> Command {
     // allocations (libseccomp).
     command.env_remove("GLIBC_TUNABLES");
     command.envs(environment.iter().map(|(k, v)| (k, v)));
-    // The unit's, for the daemon. runc takes it for its own and waits until the container's program says READY=1 there.
+    // The variable of the daemon's unit. runc would treat it as its own and wait until the container's program says
+    // READY=1 there.
     command.env_remove("NOTIFY_SOCKET");
     // The daemon may have removed the bundle's folder by the time of a delete; run from a place that stays.
     command.current_dir("/").stdin(Stdio::null());

@@ -62,8 +62,8 @@ pub(crate) fn clear(bundle: &Path) {
     }
 }
 
-/// Taken by a start. The OCI runtime inherits it, so that it is free only when no start is under way, whoever began
-/// it: `Ok(None)` means still at work.
+/// Lock of a start. The OCI runtime inherits it, so it is free only when no start is in progress, whichever process
+/// began it: `Ok(None)` means still in progress.
 pub(crate) fn start_lock(bundle: &Path) -> io::Result<Option<File>> {
     let file = File::options().create(true).write(true).truncate(false).open(lock_file(bundle))?;
     match file.try_lock() {

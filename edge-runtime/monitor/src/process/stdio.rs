@@ -1,8 +1,8 @@
-//! The named pipes between a container and the monitor, and the road from them to the log file.
+//! The named pipes between a container and the monitor, and the way from them to the log file.
 //!
-//! Both sides open a pipe for reading and writing. So a container neither gets SIGPIPE nor blocks for ever when the
-//! monitor dies: what it writes waits in the pipe for the next monitor. The price is that a pipe has no end of file;
-//! the end of the container is the end of its output.
+//! Both sides open a pipe for reading and writing. So a container neither gets SIGPIPE nor blocks forever when the
+//! monitor dies: its output waits in the pipe for the next monitor. The price is that a pipe has no end of file; the
+//! end of the container is the end of its output.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -116,7 +116,7 @@ impl Output {
                 time = stamp();
             }
             let written = self.log.write(stream, &buffers.input[..count], &time, &mut buffers.formatted);
-            // After the log: what somebody has seen can be found there.
+            // After the log: what a client has seen must be in the log.
             tap(stream, &buffers.input[..count]);
             let failing = written.as_ref().err().map(ToString::to_string);
             if let Err(e) = written
@@ -139,8 +139,8 @@ pub(crate) fn container_end(bundle: &Path, name: &str) -> io::Result<File> {
     open_pipe(&bundle.join(name), 0)
 }
 
-/// The container's end of its standard input. One that may end is not open for writing there; somebody else must
-/// hold it open before this is called.
+/// The container's end of its standard input. If it may end, the container does not open it for writing; another
+/// process must hold it open before this is called.
 pub(crate) fn container_stdin(bundle: &Path, may_end: bool) -> io::Result<File> {
     if may_end { File::open(bundle.join("stdin")) } else { open_pipe(&bundle.join("stdin"), 0) }
 }
