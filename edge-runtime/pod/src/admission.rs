@@ -59,7 +59,7 @@ pub fn allocated<'a>(pod: &'a Pod, record: &PodRecord) -> Cow<'a, Pod> {
     Cow::Owned(pod)
 }
 
-/// The first kind of huge pages that a container wants, and how many bytes of it: a node here has none to give.
+/// The first kind of huge pages that a container wants, and its bytes: this node offers none.
 fn huge_pages(pod: &Pod) -> Option<(String, i64)> {
     let spec = pod.spec.as_ref()?;
     let own = containers(spec).map(|c| c.resources.as_ref());

@@ -11,7 +11,7 @@ use super::clock::Mono;
 const FIRST: Duration = Duration::from_secs(10);
 const MAX: Duration = Duration::from_secs(300);
 const FORGET_AFTER: Duration = Duration::from_secs(600);
-/// Of [`pause_after`].
+/// Upper bound of [`pause_after`].
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// What the kernel or the disk refuses for now (a mount in use, a medium that takes nothing) is tried again after this: 1 s

@@ -67,8 +67,9 @@ pub fn environment(pod: &Pod, container: &Container, sources: &Sources<'_>) -> R
 }
 
 /// The process to run: `command` replaces the entrypoint and drops the image's cmd, `args` replaces the cmd;
-/// `$(VAR)` is expanded from `vars` in the container's own words, never in the image's. `ENTRYPOINT [""]` is none, as for
-/// Docker (daemon/create.go, `mergeAndVerifyConfig`) and containerd (internal/cri/opts, `WithProcessArgs`).
+/// `$(VAR)` is expanded from `vars` in the container's own words, never in the image's. `ENTRYPOINT [""]` counts as
+/// empty, as for Docker (daemon/create.go, `mergeAndVerifyConfig`) and containerd (internal/cri/opts,
+/// `WithProcessArgs`).
 pub fn argv(container: &Container, entrypoint: &[String], cmd: &[String], vars: &[(String, String)]) -> Vec<String> {
     let words =
         |list: &Option<Vec<String>>| -> Vec<String> { list.iter().flatten().map(|word| expand(word, vars)).collect() };
@@ -97,7 +98,7 @@ fn expand_from(text: &str, lists: &[&[(String, String)]]) -> String {
     expanded
 }
 
-/// As [`expand`], with whatever `value` says of a name.
+/// Same as [`expand`], with the result of `value` for a name.
 ///
 /// # Errors
 /// Those of `value`.

@@ -1,6 +1,6 @@
 //! Ephemeral containers (`kubectl debug`): as containers, so that all else treats them alike. Pure.
 //!
-//! They come after the pod has started, run once, and count for nothing: neither phase nor readiness.
+//! They come after the pod has started, run once, and affect neither phase nor readiness.
 
 use std::borrow::Cow;
 

@@ -94,7 +94,7 @@ pub struct Exit {
     pub code: i32,
     pub signal: Option<i32>,
     pub oom_killed: bool,
-    /// The process is gone and nobody saw how (the monitor died too).
+    /// The process has ended and its status is unknown (the monitor died too).
     pub unknown: bool,
     pub finished_at: Timestamp,
     /// Termination message, already cut to size; empty if none.
@@ -116,7 +116,7 @@ pub enum ProbeKind {
 }
 
 impl ProbeKind {
-    /// As events spell it: `Startup`, `Readiness`, `Liveness`.
+    /// Name in events: `Startup`, `Readiness`, `Liveness`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Startup => "Startup",

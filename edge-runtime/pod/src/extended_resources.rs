@@ -9,7 +9,7 @@ use super::refusal::Refusal;
 use super::requests::together;
 use super::spec::containers_of;
 
-/// `example.com/thing`: neither native nor one of Kubernetes' own.
+/// `example.com/thing`: not native or in Kubernetes' own domain.
 pub fn is_extended(name: &str) -> bool {
     name.split_once('/').is_some_and(|(domain, _)| domain != "kubernetes.io" && !domain.ends_with(".kubernetes.io"))
 }
@@ -35,8 +35,9 @@ fn of_pod(pod: &Pod) -> BTreeMap<String, i64> {
 }
 
 /// Refuses `pod` as the kubelet does for any resource (`OutOfNAME`) when this node has too few of one left beside
-/// `others`, the pods that have not ended. What the node does not know of is somebody else's to count, as a resource that
-/// an administrator has put into the Node object (K8s pkg/kubelet/lifecycle/predicate.go `removeMissingExtendedResources`).
+/// `others`, the pods that have not ended. Resources unknown to the node are counted elsewhere, such as one that an
+/// administrator has put into the Node object (K8s pkg/kubelet/lifecycle/predicate.go
+/// `removeMissingExtendedResources`).
 pub fn admit<'a>(
     pod: &Pod,
     others: impl Iterator<Item = &'a Pod>,

@@ -1,14 +1,14 @@
 //! Which Kubernetes events a piece of news is worth, worded as the kubelet words them.
 //!
 //! Decisions word their own events (`Killing`, `BackOff`, `Pulled` for an image at hand); this is for outcomes.
-//! `Pulling` and the `Pulled` of a finished pull come from whoever pulls: only there duration and size are known.
+//! `Pulling` and the `Pulled` of a finished pull come from the code that pulls: only there duration and size are known.
 
 use super::event::{ImageFailure, PodEvent, StartFailure};
 use super::pause::PAUSE;
 use super::record::{ContainerKind, ContainerState, PodRecord};
 use super::step::EventDraft;
 
-/// Reason of a pod's end for want of a resource.
+/// Reason of an eviction.
 const EVICTED: &str = "Evicted";
 
 /// Events to record for `event`. `record` is the one before the event was applied.
@@ -80,7 +80,7 @@ pub fn about(record: &PodRecord, event: &PodEvent) -> Vec<EventDraft> {
     }
 }
 
-/// Whether nobody knew yet how the start of this attempt went: the monitor says it again to each new daemon.
+/// Whether the result of this attempt's start was still unknown: the monitor repeats it to each new daemon.
 fn awaited(record: &PodRecord, container: &str, id: &str) -> bool {
     match record.containers.get(container).map(|c| &c.state) {
         Some(ContainerState::Starting { id: own, .. } | ContainerState::Stopping { id: own, started_at: None, .. }) => {

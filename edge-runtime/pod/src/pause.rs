@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::PodSpec;
 /// Its name among the pod's containers. No container can have it: their names have no capitals.
 pub const PAUSE: &str = "POD";
 
-/// Whether the containers of a pod see each other's processes (and need somebody to hold the namespace).
+/// Whether the containers of a pod see each other's processes (and need a process that holds the namespace).
 pub fn shares_processes(spec: &PodSpec) -> bool {
     spec.share_process_namespace == Some(true) && spec.host_pid != Some(true)
 }

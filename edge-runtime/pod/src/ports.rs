@@ -1,4 +1,4 @@
-//! Ports of the node that a pod asks for (`hostPort`), and whether two pods can have theirs side by side. Pure.
+//! Ports of the node that a pod requests (`hostPort`), and whether those of two pods conflict. Pure.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -26,7 +26,7 @@ impl Protocol {
     }
 }
 
-/// In lower case, as nft and CNI plugins spell it.
+/// The name in lower case, as in nft and CNI plugins.
 impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

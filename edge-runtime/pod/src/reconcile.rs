@@ -36,8 +36,8 @@ pub struct World<'a> {
     /// Admission by what only the node can know (resources, ports, missing cgroup controllers); asked after
     /// [`super::support::refusal`], until the pod is admitted or refused.
     pub admit: &'a dyn Fn(&Pod) -> Admission,
-    /// Whether there is no room for what a running pod asks for by now: `Deferred` beside the pods that are here,
-    /// `Infeasible` for good.
+    /// Whether there is no room for what a running pod requests now: `Deferred` beside the present pods, `Infeasible`
+    /// permanently.
     pub resize: &'a dyn Fn(&Pod) -> Option<Refusal>,
 }
 
@@ -101,7 +101,7 @@ struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    /// Looks at a pod until it is refused for good or admitted, and gives each container its record.
+    /// Decides whether a pod is refused permanently or admitted, and gives each container its record.
     fn admit(&mut self) {
         if !self.record.admitted {
             if let Some(ended) = ended_in_api(self.pod) {

@@ -43,7 +43,7 @@ pub struct Terminal {
     pub message: String,
 }
 
-/// The node itself ended the pod: for want of a resource, or because it shuts down.
+/// The node itself ended the pod: eviction or shutdown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeEnd {
     /// Most that its containers get to stop, in seconds.
@@ -53,7 +53,7 @@ pub struct NodeEnd {
     pub disruption: bool,
 }
 
-/// Somebody asked for the pod's end.
+/// A request to delete the pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deletion {
     pub requested_at: Mono,
@@ -89,7 +89,7 @@ pub enum SandboxState {
     Lost,
     /// `Teardown` was issued and has not answered.
     TearingDown,
-    /// Taken down for good: the pod is terminal or deleted.
+    /// Removed permanently: the pod is terminal or deleted.
     Gone,
 }
 
@@ -142,7 +142,7 @@ pub struct PodRecord {
     pub ips: Vec<IpAddr>,
     #[serde(default)]
     pub sandbox: Sandbox,
-    /// By container name: init, sidecar and app containers alike.
+    /// Records by container name: init, sidecar and app containers alike.
     #[serde(default)]
     pub containers: BTreeMap<String, ContainerRecord>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -163,7 +163,7 @@ pub struct PodRecord {
     /// `metadata.generation` of a resize that has started and is not complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resizing: Option<i64>,
-    /// By condition type: for `lastTransitionTime`.
+    /// Marks by condition type: for `lastTransitionTime`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub conditions: BTreeMap<String, ConditionMark>,
 }

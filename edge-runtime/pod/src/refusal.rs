@@ -10,7 +10,7 @@ pub struct Refusal {
     pub message: String,
 }
 
-/// What the node says to a pod that it has not let in yet.
+/// The node's decision about a pod that is not admitted yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admission {
     Admitted,

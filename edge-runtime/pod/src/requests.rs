@@ -44,7 +44,7 @@ pub fn pod_limit(pod: &Pod, resource: &str) -> Option<i64> {
     Some(limit.saturating_add(overhead(spec, resource)))
 }
 
-/// As [`pod_limit`], where the pod as a whole or every container is limited: else the pod's cgroup has none
+/// Same as [`pod_limit`], if the pod as a whole or every container is limited: otherwise the pod's cgroup has no limit
 /// (K8s pkg/kubelet/cm/helpers_linux.go, `ResourceConfigForPod`).
 pub fn enforced_limit(pod: &Pod, resource: &str) -> Option<i64> {
     let spec = pod.spec.as_ref()?;

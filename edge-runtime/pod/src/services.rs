@@ -38,7 +38,7 @@ struct Port {
 }
 
 /// Variables of all Services in `all` (of the pod's namespace) and of the API's own; of two Services with one name the
-/// namespace's wins. An object that is not there or not understood has none.
+/// namespace's wins. A missing or malformed object has no variables.
 pub fn variables(all: Option<Value>, api: Option<Value>) -> Vec<(String, String)> {
     let read = |object: Option<Value>| -> Vec<Link> {
         let links: Option<Links> = object.and_then(|object| serde_json::from_value(object).ok());

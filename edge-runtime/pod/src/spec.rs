@@ -23,12 +23,12 @@ pub fn containers(spec: &PodSpec) -> impl Iterator<Item = &Container> {
     spec.init_containers.iter().flatten().chain(&spec.containers)
 }
 
-/// As [`containers`], of a pod that may have no spec.
+/// Same as [`containers`], for a pod that may lack a spec.
 pub fn containers_of(pod: &Pod) -> impl Iterator<Item = &Container> {
     pod.spec.iter().flat_map(containers)
 }
 
-/// As [`containers`], with the kind of each.
+/// Same as [`containers`], with the kind of each.
 pub fn with_kinds(spec: &PodSpec) -> impl Iterator<Item = (&Container, ContainerKind)> {
     let init = spec.init_containers.iter().flatten().map(|one| (one, kind_in_init(one)));
     init.chain(spec.containers.iter().map(|one| (one, ContainerKind::App)))
@@ -47,17 +47,17 @@ pub fn lasting(spec: &PodSpec) -> impl Iterator<Item = &Container> {
     with_kinds(spec).filter(|(_, kind)| *kind != ContainerKind::Init).map(|(container, _)| container)
 }
 
-/// `metadata.uid`; empty if it has none.
+/// `metadata.uid`; empty if absent.
 pub fn uid(pod: &Pod) -> &str {
     pod.metadata.uid.as_deref().unwrap_or_default()
 }
 
-/// `metadata.name`; empty if it has none.
+/// `metadata.name`; empty if absent.
 pub fn name(pod: &Pod) -> &str {
     pod.metadata.name.as_deref().unwrap_or_default()
 }
 
-/// `metadata.namespace`; empty if it has none.
+/// `metadata.namespace`; empty if absent.
 pub fn namespace(pod: &Pod) -> &str {
     pod.metadata.namespace.as_deref().unwrap_or_default()
 }
@@ -98,8 +98,8 @@ pub fn priority(pod: &Pod) -> i32 {
     })
 }
 
-/// Pods that are never evicted nor refused (K8s pkg/kubelet/types, `IsCriticalPod`). Static pods are not admitted
-/// again after an end, so they count.
+/// Pods that are never evicted or refused (K8s pkg/kubelet/types, `IsCriticalPod`). Static pods are not admitted again
+/// after an end, so they count.
 pub fn is_critical(pod: &Pod, is_static: bool) -> bool {
     is_static || annotation(pod, MIRROR).is_some() || priority(pod) >= CRITICAL_PRIORITY
 }

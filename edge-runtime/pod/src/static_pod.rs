@@ -15,7 +15,7 @@ use super::{id, strict};
 const HASH: &str = "kubernetes.io/config.hash";
 const SEEN: &str = "kubernetes.io/config.seen";
 
-/// Why a manifest is no pod that this node can take; names file and field.
+/// Error of a manifest that is not a valid pod for this node; names file and field.
 #[derive(Debug, Error)]
 #[error("static pod {file}: {problem}")]
 pub struct ManifestError {

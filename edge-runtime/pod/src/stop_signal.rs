@@ -8,7 +8,7 @@ const NAMES: [&str; 31] = [
     "PWR", "SYS",
 ];
 
-/// Of Linux's C libraries; the kernel's own first ones are theirs.
+/// Range of Linux's C libraries; they use the kernel's first ones themselves.
 const RT_MIN: i32 = 34;
 const RT_MAX: i32 = 64;
 

@@ -1,9 +1,9 @@
 //! The refusal table: every field of a pod that this build does not honour is named here, none is ignored silently.
 //!
-//! [`table`] names each field of the API's types; this file walks a pod along it. A field that is not there, as a
-//! newer API may bring, is refused too. There are three answers: refuse the pod for good (phase Failed), let it wait
-//! for what could come from outside (as a kubelet does with a volume it cannot mount), or run it and warn where
-//! the field only bounds or reports what the container does anyway.
+//! [`table`] names each field of the API's types; this file walks a pod along it. An unknown field, as from a newer
+//! API, is refused too. There are three answers: refuse the pod permanently (phase Failed), let it wait for what could
+//! come from outside (as a kubelet does with a volume it cannot mount), or run it and warn where the field only bounds
+//! or reports what the container does anyway.
 
 mod table;
 
@@ -106,7 +106,7 @@ pub fn obstacle(pod: &Pod) -> Option<Refusal> {
     })
 }
 
-/// Annotation by which KubeEdge keeps a new version of a pod from starting until somebody agrees.
+/// Annotation by which KubeEdge delays a new version of a pod until a user agrees.
 const HOLD_UPGRADE: &str = "edge.kubeedge.io/hold-upgrade";
 
 /// Fields and annotations without effect, one message each: for Warning events when the pod is admitted.

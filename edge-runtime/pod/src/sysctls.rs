@@ -14,7 +14,7 @@ pub enum Namespace {
 }
 
 impl Namespace {
-    /// As the kubelet spells it.
+    /// The kubelet's name.
     fn name(self) -> &'static str {
         match self {
             Self::Ipc => "IPC",

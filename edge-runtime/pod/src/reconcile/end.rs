@@ -50,7 +50,7 @@ impl Turn<'_> {
             let all = self.record.containers.iter().filter(|(_, c)| c.state.live_id().is_some());
             all.filter(move |(_, c)| (c.kind == ContainerKind::Pause) == kind)
         };
-        // The holder of their pid namespace goes last: its end would be theirs.
+        // The holder of the pid namespace is stopped last: its end kills the others.
         let live = if live(false).next().is_some() { live(false) } else { live(true) };
         let (sidecars, main): (Vec<_>, Vec<_>) = live.partition(|(_, c)| c.kind == ContainerKind::Sidecar);
         let names = |all: Vec<(&String, _)>| all.into_iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();

@@ -15,8 +15,8 @@ use super::Turn;
 use super::resize_text::text;
 use super::stop::Order;
 
-/// Room may come with the end of another pod's containers, of which nobody tells (a kubelet's own interval is coarser);
-/// with a pod that goes, or a resize that shrinks one, this pod has its turn at once.
+/// Interval of a retry: the end of another pod's containers may make room, but causes no event (a kubelet's own
+/// interval is longer). When a pod goes, or a resize shrinks one, this pod gets its turn at once.
 const PENDING_RETRY: Duration = Duration::from_secs(60);
 
 impl Turn<'_> {
@@ -51,7 +51,7 @@ impl Turn<'_> {
             let id = match &c.state {
                 ContainerState::Running { id, .. } => id,
                 ContainerState::Starting { .. } | ContainerState::Stopping { .. } => continue,
-                // There is no cgroup to change: it starts again with what it has now.
+                // There is no cgroup to change: the next start uses the present values.
                 _ => {
                     c.resources = Some(Resources::of(container));
                     continue;

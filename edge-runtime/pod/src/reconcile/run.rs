@@ -47,8 +47,8 @@ impl Turn<'_> {
         }
         let initialized = super::initialized(&self.record);
         let init = self.spec.init_containers.as_deref().unwrap_or_default();
-        // What comes before the last that was started has done its work: of that only sidecars are looked after, and one
-        // that fails by now holds nobody up (K8s pkg/kubelet/kuberuntime, `computeInitContainerActions`).
+        // Init containers before the last started one have done their work: only sidecars among them are managed, and a
+        // failed one blocks nothing (K8s pkg/kubelet/kuberuntime, `computeInitContainerActions`).
         let reached = init.iter().rposition(|c| self.state(c).is_some_and(started)).unwrap_or_default();
         for (at, container) in init.iter().enumerate() {
             let passed = initialized || at < reached;
@@ -169,7 +169,7 @@ impl Turn<'_> {
         if running && hooked && started { Progress::Done } else { Progress::Blocked }
     }
 
-    /// On its way to the end of its `postStart` hook.
+    /// Whether its `postStart` hook has not ended yet.
     fn holds_up(&self, container: &Container) -> bool {
         let Some(c) = self.record.containers.get(&container.name).filter(|_| has_post_start(container)) else {
             return false;

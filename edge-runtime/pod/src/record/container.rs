@@ -63,7 +63,7 @@ pub enum StopReason {
 /// The strongest signal issued so far to a container that is being stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum SignalState {
-    /// None yet: its start has not answered, or it waits for its turn.
+    /// Nothing yet: its start has not answered, or it waits for its turn.
     #[default]
     None,
     Stop,
@@ -93,7 +93,7 @@ pub enum ContainerState {
     },
     /// `EnsureImage` has answered; the attempt can be started.
     ImageReady {
-        /// As for `Pulling`.
+        /// Same as for `Pulling`.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reason: String,
         #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -113,7 +113,7 @@ pub enum ContainerState {
     /// `Start` was issued and has not answered.
     Starting {
         id: String,
-        /// As for `Pulling`.
+        /// Same as for `Pulling`.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reason: String,
         #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -135,7 +135,7 @@ pub enum ContainerState {
         because: StopReason,
         /// SIGKILL falls due.
         kill_at: Mono,
-        /// SIGKILL falls due no sooner than this, whatever becomes of the pod's grace: the moment that every
+        /// SIGKILL comes at this time at the earliest, whatever happens to the pod's grace period: the time that every
         /// container has to end by itself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         spare_until: Option<Mono>,
@@ -219,7 +219,7 @@ pub struct ContainerRecord {
     pub pull_backoff: Option<Backoff>,
     #[serde(default)]
     pub probes: ProbeResults,
-    /// Who its first process runs as, once an attempt was prepared.
+    /// User of its first process, once an attempt was prepared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<ProcessUser>,
     #[serde(default, skip_serializing_if = "Hooks::is_idle")]

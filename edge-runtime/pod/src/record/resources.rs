@@ -30,7 +30,7 @@ impl Resources {
         }
     }
 
-    /// As the status shows them.
+    /// The form in the status.
     pub fn to_api(&self) -> ResourceRequirements {
         let list = |list: &BTreeMap<String, String>| {
             let list: BTreeMap<_, _> =
@@ -58,8 +58,8 @@ impl Resources {
 pub enum Resize {
     #[default]
     Idle,
-    /// `Resize` was issued and has not answered. What it said before is shown on: a status for each attempt would be for
-    /// nobody.
+    /// `Resize` was issued and has not answered. The previous message stays in the status: a status for each attempt
+    /// would not help.
     UnderWay {
         #[serde(default, skip_serializing_if = "String::is_empty")]
         message: String,

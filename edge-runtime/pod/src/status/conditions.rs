@@ -121,7 +121,7 @@ fn initialized(spec: &PodSpec, phase: &str, init: &[ContainerStatus], apps: &[Co
     }
 }
 
-/// Readiness gates: conditions that somebody else sets on the object.
+/// Readiness gates: conditions that other controllers set on the object.
 fn gates(pod: &Pod, spec: &PodSpec) -> Verdict {
     let known = pod.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
     let complaint = |gate: &str| match known.iter().find(|c| c.type_ == gate) {

@@ -66,7 +66,7 @@ impl<'a> View<'a> {
         let waits = self.record.resize_pending.is_some();
         let given = c.resources.as_ref().filter(|_| running || waits);
         let asked = container.resources.as_ref().and_then(|r| r.requests.clone());
-        // More that there is no room for is not allocated.
+        // An increase for which there is no room is not allocated.
         let held_back = given.filter(|_| waits);
         let allocated = held_back.map_or(asked, |given| given.to_api().requests);
         // Until the OCI runtime has had an attempt the kubelet has nothing to tell of (K8s pkg/kubelet/kubelet_pods.go).

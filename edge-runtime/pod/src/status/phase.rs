@@ -22,7 +22,7 @@ pub(super) fn of(spec: &PodSpec, record: &PodRecord, init: &[ContainerStatus], a
     let app_records = || record.containers.values().filter(|c| c.kind == ContainerKind::App);
     let has_run = app_records().any(|c| c.latest_end().is_some());
     let counted = computed(spec, init, apps, initialized(record), record.deletion.is_some() && !live);
-    // Whoever is started again for another reason than its code has not ended.
+    // A container that is restarted for another reason than its exit code has not ended.
     let goes_on = record.terminal.is_none() && record.deletion.is_none();
     let shown = match (&record.terminal, live) {
         (Some(end), false) if end.succeeded => "Succeeded",

@@ -113,7 +113,7 @@ pub(super) const POD_SECURITY: Table = &[
     ("windowsOptions", Only(&["{}"])),
 ];
 
-/// As the API's validation.
+/// Same as the API's validation.
 fn proc_mount(spec: &PodSpec, kind: &Value) -> Option<Answer> {
     (kind != "Default" && spec.host_users != Some(false)).then_some(Refuse(UNSUPPORTED))
 }

@@ -18,7 +18,7 @@ const NEVER_PULL_RETRY: Duration = Duration::from_secs(60);
 /// Pause after a resize that failed, for instance below what the container uses.
 const RESIZE_RETRY: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(5));
 
-/// Exit code of a container whose end nobody saw, as the kubelet reports it.
+/// Exit code of a container whose status is unknown, as the kubelet reports it.
 const UNKNOWN_EXIT: i32 = 137;
 const START_ERROR_EXIT: i32 = 128;
 
@@ -67,7 +67,7 @@ pub(super) fn started(c: &mut ContainerRecord, id: String, pid: i32, started_at:
             *known = pid;
             if at.is_none() {
                 *at = Some(started_at);
-                // A signal issued before there was a process has reached nobody.
+                // A signal issued before there was a process reached no process.
                 *signal = SignalState::None;
             }
         }
@@ -184,7 +184,7 @@ pub(super) fn resized(c: &mut ContainerRecord, id: &str, resources: Resources, e
     };
 }
 
-/// The end of a process that nobody saw.
+/// The exit of a process whose status is unknown.
 pub(super) fn unseen_exit(now: &Now) -> Exit {
     Exit {
         code: UNKNOWN_EXIT,
