@@ -12,7 +12,7 @@ pub const STARTS: u32 = 3;
 #[serde(default, rename_all = "camelCase")]
 pub struct Row {
     pub version: String,
-    /// Of the last start, in seconds since the machine's.
+    /// Time of the last start, in seconds since the machine's.
     pub at: u64,
     pub starts: u32,
 }

@@ -1,4 +1,4 @@
-//! Whether what is on trial has proved itself, by what is seen of it. Knows neither sockets nor clocks.
+//! Decides whether a version on trial works, from observations. Knows neither sockets nor clocks.
 
 use std::collections::BTreeSet;
 
@@ -55,8 +55,8 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// A look in this second of the trial. At the end it counts whether all was well within its last tenth: a pod whose probe
-    /// fails once at that moment is no reason to go back.
+    /// Handles an observation in this second of the trial. At the end, everything must have been well within the last
+    /// tenth of it: a single failed probe at that moment does not cause a rollback.
     pub fn look(&mut self, trial: &Trial, second: u64, look: &Look) -> Verdict {
         match fault(trial, look) {
             Some(fault) => self.fault = fault,

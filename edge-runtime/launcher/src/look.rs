@@ -14,11 +14,11 @@ use serde::Deserialize;
 use crate::judge::Look;
 use crate::versions::{ADMIN, Trial, Versions};
 
-/// For an answer of the daemon.
+/// Timeout for an answer of the daemon.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// For the program that reads the pods: the store may be busy.
+/// Timeout for the program that reads the pods: the store may be busy.
 const PODS: Duration = Duration::from_secs(20);
-/// Of an answer.
+/// Maximum size of an answer, in bytes.
 const LONGEST: u64 = 64 << 10;
 
 /// One look. May take as long as the patience above.
@@ -126,7 +126,7 @@ fn ends_well(child: &mut Child) -> bool {
             Err(_) => return false,
         }
     }
-    // One that does not end is none of the caller's.
+    // The caller need not handle a program that does not end.
     let _ = child.kill();
     let _ = child.wait();
     false

@@ -62,7 +62,8 @@ fn give_up<'a>(state: &'a mut State, why: &str) -> &'a State {
     state
 }
 
-/// Why the version in force is not started again: without a trial, nobody else would notice that it cannot run.
+/// Reason why the active version is not started again: without a trial, no other program would notice that it cannot
+/// run.
 fn ends_at_once(versions: &Versions, state: &State) -> Option<String> {
     let version = state.current.as_deref().filter(|_| state.trial.is_none())?;
     let file = versions.own_run_folder().join("starts.json");

@@ -22,7 +22,7 @@ pub const VERB: &str = "watch-trial";
 pub const BEGIN: &str = "--begin";
 /// Between two looks.
 const PAUSE: Duration = Duration::from_secs(2);
-/// For a disk that is full: then what was good goes back, too.
+/// Time for a full disk: then a working version is rolled back, too.
 const FOR_A_DISK: Duration = Duration::from_secs(20);
 const NOT_WRITTEN: &str = "the disk did not take that it stays";
 
@@ -36,10 +36,10 @@ pub fn spawn(launcher: &Path, root: &Path) -> io::Result<()> {
     if done.success() { Ok(()) } else { Err(io::Error::other(format!("the watcher of the trial: {done}"))) }
 }
 
-/// The life of the process in between.
+/// The life of the intermediate process.
 ///
 /// # Errors
-/// As [`spawn`].
+/// Same as [`spawn`].
 pub fn begin(launcher: &Path, root: &Path) -> io::Result<()> {
     command(launcher, root).spawn().map(drop)
 }
@@ -73,7 +73,7 @@ pub fn watch(versions: &Versions) -> io::Result<()> {
     loop {
         let second = began.elapsed().as_secs();
         let verdict = judge.look(&trial, second, &look::look(versions, &trial));
-        // The launcher has gone back, or somebody began another one.
+        // The launcher has rolled back, or another trial has begun.
         if !is_the_same(&versions.read(), &trial) {
             return Ok(());
         }

@@ -1,5 +1,5 @@
-//! The folders that hold versions of the programs, and the file that says which of them is in force. Knows neither what the
-//! programs do nor when one is good.
+//! The folders with versions of the programs, and the file that names the active one. Knows neither what the programs
+//! do nor when one works.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub const DAEMON: &str = "edge-runtime";
 /// What people run, beside it.
 pub const ADMIN: &str = "edge-admin";
-/// For the lock of the state: changing it takes milliseconds.
+/// Timeout for the lock of the state: changing it takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A longer file is damaged.
 const LONGEST: u64 = 1 << 20;
@@ -145,7 +145,7 @@ impl Versions {
         self.root.join("var/lib/edge-runtime/versions")
     }
 
-    /// Of this version, or of the package.
+    /// Folder of this version, or of the package.
     #[must_use]
     pub fn programs(&self, version: Option<&str>) -> PathBuf {
         match version {
@@ -188,8 +188,8 @@ impl Versions {
         self.folder().join("state.json")
     }
 
-    /// What stands there: nothing where nobody has ever upgraded. A damaged file is as good as none, for the package's version is
-    /// always there.
+    /// Reads the state: empty before the first upgrade. A damaged file counts as empty, since the package's version
+    /// always exists.
     #[must_use]
     pub fn read(&self) -> State {
         let mut text = Vec::new();
@@ -222,8 +222,8 @@ impl Versions {
         Ok(answer)
     }
 
-    /// Held by whoever brings a version, from the first byte until its trial has begun: one at a time, and nothing is deleted
-    /// meanwhile. `wait`: for the other one; else that is an error.
+    /// Locks the arrival of a version, from its first byte until its trial has begun: one at a time, and nothing is
+    /// deleted meanwhile. `wait`: wait for the other holder; otherwise that is an error.
     ///
     /// # Errors
     /// The disk takes nothing, or another process has it.
@@ -273,7 +273,8 @@ impl Versions {
         })?
     }
 
-    /// Deletes versions that nobody needs: neither in force nor gone back to, nor running still. While another one comes all stay.
+    /// Deletes unused versions: neither active nor the rollback target, and not running. Deletes nothing while another
+    /// version arrives.
     ///
     /// # Errors
     /// One cannot be deleted.
