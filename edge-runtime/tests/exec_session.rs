@@ -1,4 +1,4 @@
-//! Commands in containers with somebody at their streams, by the real runc.
+//! Commands in containers with a client at their streams, with the real runc.
 
 mod monitor_support;
 
@@ -160,7 +160,7 @@ fn the_next_daemon_ends_what_a_killed_one_left() {
         let (session, streams) =
             Session::start(runtime, "c", &sh("trap '' HUP; echo go; sleep 9714; true"), TTY).unwrap();
         until(&mut streams.stdout.unwrap(), "go").await;
-        // Nobody's destructor runs.
+        // No destructor runs.
         std::mem::forget(session);
         wait_until("the command", || !processes("sleep 9714").is_empty());
         // The OCI runtime writes it when the process runs already.

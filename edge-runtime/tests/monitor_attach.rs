@@ -1,4 +1,4 @@
-//! Containers with somebody attached: output as it is written, input that may end, terminals.
+//! Containers with an attached client: output as it is written, input that may end, terminals.
 
 mod monitor_support;
 
@@ -65,7 +65,7 @@ fn output_is_shown_as_it_is_written_and_none_is_lost() {
         assert_eq!(until(&mut one, Stream::Stdout, "?").await, "name? ");
         until(&mut other, Stream::Stderr, "bad\n").await;
         go(2);
-        // Nobody reads for a while: the container waits.
+        // The client does not read for a while: the container waits.
         smol::Timer::after(Duration::from_millis(300)).await;
         assert!(lives(pid), "1.3 MB do not fit in between");
         let mut text = Vec::new();
@@ -110,7 +110,7 @@ fn input_comes_in_and_ends_when_it_may() {
         assert_eq!(node.exited("once").await.code, 0);
         assert!(seen.next().await.unwrap().is_none());
 
-        // This one's input ends with nobody: neither a session, nor the monitor.
+        // The input of this one ends neither with a session nor with the monitor.
         for round in ["one", "two"] {
             let mut seen = Attachment::open(&node.paths, "open").await.unwrap();
             let mut stdin = open_stdin(&node.paths.bundle("open")).unwrap();
@@ -154,7 +154,7 @@ fn a_terminal_echoes_and_takes_its_size() {
         assert!(log.contains("stdout F ready\r\n") && log.contains("[] 33 99"), "{log}");
         assert!(node.client.input("t", b"x").await.is_err());
 
-        // Many bytes, without anybody attached; then the end.
+        // Many bytes, without an attached client; then the end.
         node.client.start(with_terminal(&node, "many", "seq 20000; exit 3")).await.unwrap();
         node.started("many").await;
         assert_eq!(node.exited("many").await.code, 3);

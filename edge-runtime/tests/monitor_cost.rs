@@ -20,7 +20,7 @@ fn ms(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1000.0 / 50.0
 }
 
-/// `Pss` of a process in kB, and what of it nobody shares.
+/// `Pss` of a process in kB, and its private part.
 fn memory(pid: i32) -> (u64, u64) {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();
     let field = |name: &str| -> u64 {

@@ -256,7 +256,7 @@ fn monitor_that_hangs_is_told_and_that_it_answers_again() {
         let silent =
             |event: &MonitorEvent| if let MonitorEvent::Silent(why) = event { Some(why.clone()) } else { None };
         kill(monitor, nix::sys::signal::Signal::SIGSTOP as i32);
-        // Nobody asks the monitor for anything: it is looked after all the same.
+        // Without any request to the monitor: it is checked nevertheless.
         let why = node.wait_for(silent).await.unwrap();
         assert!(why.contains(&format!("process {monitor}, state T")), "{why}");
         kill(monitor, nix::sys::signal::Signal::SIGCONT as i32);

@@ -31,8 +31,8 @@ fn a_container_runs_logs_exits_and_is_deleted() {
         // What no line feed ended is a partial line, as containerd writes it.
         assert_eq!(lines, ["stderr F err", "stdout F out", "stdout P tail"]);
 
-        // The same attempt never runs twice, neither before nor after its deletion.
-        // Asked again, as around the death of a monitor: the same attempt, which is not started a second time.
+        // The same attempt never runs twice, whether before or after its deletion. Asked again, as around the death of
+        // a monitor: the same attempt, which is not started a second time.
         assert!(node.client.start(spec.clone()).await.is_ok());
         assert_eq!(node.client.list().await.unwrap()[0].phase, Phase::Exited(exit.clone()));
         node.client.delete("one").await.unwrap();
@@ -135,7 +135,7 @@ fn signals_reach_the_first_process() {
         node.client.kill("deaf", 9).await.unwrap();
         let exit = node.exited("deaf").await;
         assert_eq!((exit.code, exit.signal), (137, Some(9)));
-        // Whoever kills what has ended is told again.
+        // A client that kills an ended container gets its exit again.
         node.client.kill("deaf", 9).await.unwrap();
         assert_eq!(node.exited("deaf").await, exit);
         assert!(matches!(node.client.kill("nobody", 9).await, Err(ClientError::Refused(_))));

@@ -69,7 +69,7 @@ fn newer_clients_and_bad_neighbours() {
         });
         assert!(dropped, "a deaf client was kept");
 
-        // Nobody else suffers.
+        // Other clients are not affected.
         node.client.kill("one", 9).await.unwrap();
         node.exited("one").await;
         assert_eq!(receive(&mut newer)["event"], "exited");
@@ -84,7 +84,7 @@ fn noted(settings: &mut Settings, program: &Path) {
     settings.program = program.into();
 }
 
-/// Whoever has the lock listens a while later: until then no connection is to be had, and no second monitor.
+/// The holder of the lock listens a while later: until then connections fail, and no second monitor starts.
 #[test]
 fn a_monitor_that_was_missed_is_found_when_it_listens() {
     if !can_run() {

@@ -35,7 +35,7 @@ fn killed(node: &Node, verb: &str, args: &[&str], time: Duration) -> bool {
     false
 }
 
-/// How long it takes when nobody disturbs it, with something on top.
+/// Duration without a disturbance, plus a margin.
 fn whole(node: &Node, verb: &str, args: &[&str]) -> Duration {
     let started = Instant::now();
     node.run(verb, args).expect();

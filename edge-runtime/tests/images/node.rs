@@ -48,7 +48,7 @@ impl Node {
         done(self.command(verb).args(args).output().unwrap())
     }
 
-    /// As [`Node::run`], with so many descriptors.
+    /// Same as [`Node::run`], with this limit of descriptors.
     pub(crate) fn limited(&self, verb: &str, args: &[&str], descriptors: u32) -> Done {
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(format!("ulimit -n {descriptors}; exec \"$0\" \"$@\""));

@@ -114,7 +114,7 @@ pub(crate) fn cutting_proxy(target: String, bytes: u64) -> SocketAddr {
 /// An image in memory, served under `/v2/app/`.
 #[derive(Clone)]
 pub(crate) struct Served {
-    /// By path below `/v2/app/`.
+    /// Content by path below `/v2/app/`.
     pub(crate) content: BTreeMap<String, Vec<u8>>,
     pub(crate) layers: Vec<String>,
     pub(crate) manifest: String,
@@ -149,12 +149,12 @@ impl Served {
         Self { content, layers: ids, manifest: digest }
     }
 
-    /// As an honest registry without ranges does.
+    /// Answers like an honest registry without ranges.
     pub(crate) fn answer(&self, request: &Request) -> Answer {
         self.answer_as("app", request)
     }
 
-    /// The same, as a repository of another name.
+    /// Same for a repository of another name.
     pub(crate) fn answer_as(&self, repository: &str, request: &Request) -> Answer {
         let path = request.path.strip_prefix(&format!("/v2/{repository}/")).unwrap_or_default();
         match self.content.get(path.split('?').next().unwrap_or_default()) {

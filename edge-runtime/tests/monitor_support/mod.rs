@@ -48,7 +48,7 @@ impl Node {
         Self::with(|_| {})
     }
 
-    /// With other settings of the monitor.
+    /// Starts with other settings of the monitor.
     pub fn with(change: impl FnOnce(&mut Settings)) -> Self {
         let dir = tempfile::Builder::new().prefix("monitor-").tempdir().unwrap();
         let rootfs = dir.path().join("rootfs");
