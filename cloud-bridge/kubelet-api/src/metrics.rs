@@ -38,7 +38,7 @@ const fn gauge(
     Family { name, help, kind: "gauge", scope, value, time: Some(time) }
 }
 
-/// In the order in which a kubelet has them.
+/// Families in the order of a kubelet.
 const FAMILIES: &[Family] = &[
     counter(
         Scope::Container,
@@ -143,7 +143,7 @@ fn escape(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// The document. Without measurements, only that there are none.
+/// The document. Without measurements it only reports the error.
 pub(crate) fn resource(summary: Option<&Value>) -> String {
     let failed = u8::from(summary.is_none());
     let subjects = summary.map(subjects).unwrap_or_default();

@@ -7,16 +7,16 @@ use crate::backend::{BackendError, KubeletBackend};
 use crate::metrics;
 use crate::request::KubeletRequest;
 
-/// Of texts.
+/// Content type of texts.
 pub const PLAIN: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
-/// Of Prometheus' exposition format.
+/// Content type of Prometheus' exposition format.
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The content type and the body of an answer.
 ///
 /// # Errors
-/// The node is away, or the request is none of this kind.
+/// The node is offline, or the request is of another kind.
 pub async fn read(
     backend: &dyn KubeletBackend,
     node: &str,

@@ -22,7 +22,7 @@ pub enum KubeletRequest {
         pod: String,
         options: LogOptions,
     },
-    /// `uid` is empty where the path has none.
+    /// `uid` is empty if the path does not have one.
     Connect {
         namespace: String,
         pod: String,
@@ -43,7 +43,7 @@ pub enum RequestError {
 pub fn parse(method: &Method, uri: &Uri) -> Result<KubeletRequest, RequestError> {
     let parts: Vec<&str> = uri.path().trim_matches('/').split('/').collect();
     let query = uri.query().unwrap_or_default();
-    // The names of pods and containers need no percent-encoding, so one that has it is none.
+    // The names of pods and containers need no percent-encoding, so an encoded one is invalid.
     let session = |[namespace, pod, uid, container]: [&str; 4], exec: bool| {
         let options = options::session(Dialect::Kubelet, container, query, exec).map_err(RequestError::BadRequest)?;
         Ok(connect(namespace, pod, uid, StreamRequest::Session(options)))
@@ -88,7 +88,7 @@ fn log_options(container: &str, query: &str) -> Result<LogOptions, String> {
             "follow" => options.follow = flag(&value),
             "previous" => options.previous = flag(&value),
             "timestamps" => options.timestamps = flag(&value),
-            // The kubelet's own older name for "everything" is no number.
+            // The kubelet's own older word for "everything" is not a number.
             "tailLines" if value == "all" => {}
             "tailLines" => options.tail_lines = Some(number("tailLines", &value, 0)?),
             "sinceSeconds" => options.since_seconds = Some(number("sinceSeconds", &value, 1)?),

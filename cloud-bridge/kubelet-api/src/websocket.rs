@@ -40,7 +40,7 @@ pub fn bearer(headers: &HeaderMap) -> Option<String> {
 /// Checks the handshake and gives the headers of the answer with status 101.
 ///
 /// # Errors
-/// It is none; what is missing, for the client.
+/// It is not a handshake: names the missing part, for the client.
 pub fn handshake(headers: &HeaderMap) -> Result<HeaderMap, &'static str> {
     if !names(headers, &header::CONNECTION, "upgrade") || !names(headers, &header::UPGRADE, "websocket") {
         return Err("a websocket upgrade is expected here");

@@ -69,7 +69,7 @@ impl Arriving {
         self.state().bytes += bytes;
     }
 
-    /// A control message of so many bytes came, maybe amid another one.
+    /// Records a control message of `bytes` bytes, perhaps in the middle of another message.
     pub(super) fn control(&self, bytes: usize) {
         let mut state = self.state();
         state.bytes = state.bytes.saturating_sub(bytes + CONTROL);

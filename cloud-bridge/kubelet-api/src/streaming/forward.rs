@@ -148,7 +148,7 @@ async fn connect(
             }
         }
         end.end().await?;
-        // A client closes its own end only when it sees all of this one closed, so that somebody must go first.
+        // A client closes its own end only when it sees all of this one closed, so this side closes first.
         let mut before = None;
         while before != Some(sent.load(Ordering::Relaxed)) {
             before = Some(sent.load(Ordering::Relaxed));

@@ -58,7 +58,7 @@ pub(super) mod tests {
         exchange(protocols, &[], answer).await
     }
 
-    /// The same for a client that says this, too.
+    /// Same for a client that also sends this.
     async fn exchange(
         protocols: &str,
         said: &[u8],

@@ -14,7 +14,7 @@
 //! | `wire` | the upgraded connection's bytes |
 //! | `arriving` | how many bytes of messages wait |
 //!
-//! The embedded API and the kubelet API use the same code. Whether a caller may do this is theirs to decide.
+//! The embedded API and the kubelet API use the same code. They check the caller's rights themselves.
 
 mod arriving;
 mod events;
@@ -80,7 +80,7 @@ impl From<BackendError> for ErrorResponse {
     }
 }
 
-/// What is to be done over the upgraded connection.
+/// What to do over the upgraded connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamRequest {
     /// Exec or, without a command, attach.

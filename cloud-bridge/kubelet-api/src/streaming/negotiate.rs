@@ -21,7 +21,8 @@ const CHANNELS: [(&str, u8); 5] = [
     ("channel.k8s.io", 1),
 ];
 
-/// The same over a WebSocket, where there are no versions 2 and 3 (K8s cri-streaming pkg/streaming/remotecommand/websocket.go).
+/// The protocols over a WebSocket, without versions 2 and 3 (K8s cri-streaming
+/// pkg/streaming/remotecommand/websocket.go).
 const SOCKET_CHANNELS: [(&str, u8); 5] = [
     ("v5.channel.k8s.io", 5),
     ("v4.channel.k8s.io", 4),
@@ -46,16 +47,16 @@ pub(crate) struct Agreed {
     pub(crate) transport: Transport,
     /// Of `channel.k8s.io`; 1 for port-forward.
     pub(crate) version: u8,
-    /// Of the messages of a WebSocket.
+    /// Codec of the messages of a WebSocket.
     pub(super) codec: Codec,
-    /// For the answer.
+    /// Headers of the answer.
     pub(crate) headers: HeaderMap,
 }
 
 /// Agrees on the protocol of exec and attach.
 ///
 /// # Errors
-/// This is no upgrade, or nothing is shared.
+/// It is not an upgrade, or there is no common protocol.
 pub(crate) fn session(headers: &HeaderMap) -> Result<Agreed, ErrorResponse> {
     match upgrade(headers) {
         Some(Upgrade::WebSocket) => socket(headers, &SOCKET_CHANNELS, Transport::Socket),
@@ -67,7 +68,7 @@ pub(crate) fn session(headers: &HeaderMap) -> Result<Agreed, ErrorResponse> {
 /// Agrees on the protocol of port-forward.
 ///
 /// # Errors
-/// As [`session`].
+/// Same as [`session`].
 pub(crate) fn port_forward(headers: &HeaderMap) -> Result<Agreed, ErrorResponse> {
     match upgrade(headers) {
         Some(Upgrade::WebSocket) if tokens(headers, &header::SEC_WEBSOCKET_PROTOCOL).any(|token| token == TUNNEL) => {
@@ -87,16 +88,16 @@ pub(crate) const BASE64: u8 = 2;
 /// Agrees on the protocol of a log over a WebSocket: bytes as they are, or as base64.
 ///
 /// # Errors
-/// As [`session`].
+/// Same as [`session`].
 pub(crate) fn log(headers: &HeaderMap) -> Result<Agreed, ErrorResponse> {
     socket(headers, &[("binary.k8s.io", 1), ("base64.binary.k8s.io", BASE64)], Transport::Socket)
 }
 
-/// The headers of the answer to a watch over a WebSocket, which has no protocol of its own: the only one that a client names
-/// is agreed to (golang.org/x/net/websocket hybi.go).
+/// The headers of the answer to a watch over a WebSocket. It has no protocol of its own: a single protocol that a
+/// client names is accepted (golang.org/x/net/websocket hybi.go).
 ///
 /// # Errors
-/// As [`session`].
+/// Same as [`session`].
 pub(crate) fn watch(headers: &HeaderMap) -> Result<HeaderMap, ErrorResponse> {
     let mut answer = websocket::handshake(headers).map_err(ErrorResponse::bad_request)?;
     let asked: Vec<&str> = websocket::protocols(headers).collect();

@@ -36,7 +36,7 @@ pub struct Port {
 /// client's; once the pod agrees, bytes go both ways until one side closes, and `place` is kept until then.
 ///
 /// # Errors
-/// Nobody answers there, in words for the client.
+/// The port does not answer; the text is for the client.
 pub async fn request<B>(
     backend: Arc<dyn KubeletBackend>,
     pod: PodOnNode,

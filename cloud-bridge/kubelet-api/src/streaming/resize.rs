@@ -19,7 +19,7 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// The last size that is whole now, as a node takes it. What is no size is dropped.
+    /// The last complete size, in a node's form. Malformed sizes are dropped.
     pub(super) fn newest(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
         self.held.extend(bytes);
         let mut values = serde_json::Deserializer::from_slice(&self.held).into_iter::<Size>();

@@ -21,11 +21,11 @@ use super::status;
 use super::wire::{self, Codec, SocketIn, SocketOut};
 use crate::backend::{Channels, RecordSender, RecordStream, SessionOptions};
 
-/// For a client to open all its streams.
+/// Timeout for a client to open all its streams.
 const STREAMS: Duration = Duration::from_secs(30);
-/// How often a WebSocket's client hears from here. Its own pings may stand behind input that nobody takes.
+/// Interval of pongs to a WebSocket's client. Its own pings may wait behind unread input.
 const PONG: Duration = Duration::from_secs(10);
-/// For a client to close after us.
+/// Timeout for a client to close after this side.
 const LINGER: Duration = Duration::from_secs(5);
 /// Bytes that may come before all streams are open. Clients wait until these are accepted.
 const EARLY: usize = 16 << 10;

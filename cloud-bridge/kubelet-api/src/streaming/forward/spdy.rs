@@ -18,7 +18,7 @@ use crate::streaming::spdy::frame;
 use crate::streaming::spdy::headers::{self, Headers};
 use crate::streaming::wire;
 
-/// For the second stream of a pair.
+/// Timeout for the second stream of a pair.
 const PAIR: Duration = Duration::from_secs(30);
 
 /// A pair that is not whole yet.
@@ -42,9 +42,9 @@ struct Client {
     out: Outgoing,
     backend: Arc<dyn KubeletBackend>,
     pod: PodOnNode,
-    /// By request id.
+    /// Pairs by request id.
     pairs: HashMap<String, Pair>,
-    /// By data stream.
+    /// Streams by data stream.
     live: HashMap<u32, Live>,
     /// Dropped with this: the node's streams end when the client goes.
     tasks: JoinSet<u32>,
@@ -151,7 +151,7 @@ impl Client {
         Ok(())
     }
 
-    /// Of pairs whose time is over then, nothing will come.
+    /// Gives up pairs that are incomplete at this time.
     async fn give_up_pairs_of(&mut self, then: Option<Instant>) -> Result<(), Gone> {
         let is_late = |pair: &Pair| Some(pair.since + PAIR) == then;
         let late: Vec<String> = self.pairs.iter().filter(|(_, pair)| is_late(pair)).map(|(id, _)| id.clone()).collect();

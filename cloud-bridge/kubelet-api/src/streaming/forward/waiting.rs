@@ -62,7 +62,7 @@ pub(super) type Waiting = mpsc::UnboundedReceiver<(Bytes, Room)>;
 
 /// The client's end of one connection.
 pub(super) struct Feed {
-    /// None after the last.
+    /// `None` after the last bytes.
     bytes: Option<mpsc::UnboundedSender<(Bytes, Room)>>,
     budget: Budget,
 }

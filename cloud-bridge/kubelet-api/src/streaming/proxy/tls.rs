@@ -1,5 +1,5 @@
-//! TLS to a pod. Whose certificate it is nobody asks, as nobody does in Kubernetes (`proxyTransport` of
-//! cmd/kube-apiserver/app/server.go): the node is known, and it connects within the pod.
+//! TLS to a pod. The certificate is not verified, as in Kubernetes (`proxyTransport` of
+//! cmd/kube-apiserver/app/server.go): the node is authenticated, and it connects within the pod.
 
 use std::sync::Arc;
 

@@ -20,7 +20,7 @@ const QUEUE: usize = 4;
 /// How often the client is spoken to, so that one that has gone is noticed also when nothing is read from it.
 const PING: Duration = Duration::from_secs(5);
 
-/// For the client to close after us.
+/// Timeout for the client to close after this side.
 const LINGER: Duration = Duration::from_secs(5);
 
 /// What a client does with its streams.
@@ -48,7 +48,7 @@ pub(crate) enum Event {
 pub(crate) struct Incoming {
     wire: WireIn,
     decoder: Decoder,
-    /// For answers; none when everything is said.
+    /// Sender of answers; `None` after the last one.
     out: Option<Outgoing>,
     newest: u32,
     /// Follows from the frame before.
@@ -67,7 +67,7 @@ pub(crate) struct Outgoing {
 #[error("the client has gone")]
 pub(crate) struct Gone;
 
-/// Starts the writer. It ends when the way out is closed or nobody has anything to say any more.
+/// Starts the writer. It ends when the connection is closed or the last sender is gone.
 pub(crate) fn start(wire: WireIn, out: WireOut) -> (Incoming, Outgoing, JoinHandle<()>) {
     let (frames, queue) = mpsc::channel(QUEUE);
     let writer = tokio::spawn(async move {

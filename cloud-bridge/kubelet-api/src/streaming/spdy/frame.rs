@@ -1,6 +1,6 @@
 //! Frames of SPDY/3.1 (draft 3.1, 2.2): bytes to frames as they arrive, and frames to bytes.
 //!
-//! Only what Kubernetes uses. There is no flow control: its clients have none, TCP's is all there is.
+//! Only the part that Kubernetes uses. There is no flow control except TCP's: the clients do not have one.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -137,7 +137,7 @@ impl Decoder {
         let rest = |from: usize| body.get(from..).ok_or(FrameError::TooShort(kind));
         let stream = |at: usize| number(at).map(|stream| stream & 0x7fff_ffff);
         Ok(match kind {
-            // Then the associated stream, the priority and the credential slot, which nobody uses.
+            // Then the associated stream, the priority and the credential slot, which are unused.
             SYN_STREAM => Frame::SynStream { stream: stream(0)?, fin, headers: self.inflater.block(rest(10)?)? },
             SYN_REPLY => {
                 self.inflater.block(rest(4)?)?;
