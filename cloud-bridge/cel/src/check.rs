@@ -213,7 +213,7 @@ impl Checker<'_> {
         if name.contains(['_', '@']) { self.wrong(word, &text) } else { self.wrong_call(word, &text) }
     }
 
-    /// The result of an operator; `None` when it is none.
+    /// Type of an operator's result; `None` if the name is not an operator.
     fn operator(&mut self, name: &str, arguments: &[IdedExpr]) -> Option<Type> {
         if !name.contains(['_', '@']) {
             return None;

@@ -19,7 +19,7 @@ pub(crate) struct Environment {
     pub(crate) functions: Functions,
     pub(crate) context: Context<'static>,
     pub(crate) counter: Counter,
-    /// Where the rule under way is written, for whoever finds this process dead.
+    /// File with the present rule, for the process that finds this one dead.
     note: Option<File>,
 }
 
@@ -52,7 +52,7 @@ impl Environment {
     fn write(&self, file: &File, text: &str) {
         let mut bytes: Vec<u8> = text.bytes().take(NOTE).collect();
         bytes.resize(NOTE, 0);
-        // Whoever cannot read it says less, and that is all.
+        // If this fails, the message about a dead helper only has less detail.
         let _ = file.write_all_at(&bytes, 0);
     }
 }

@@ -180,7 +180,7 @@ const SIGNATURES: &[&str] = &[
     "int semver.patch()",
 ];
 
-/// First words of names that are no receivers: `sets.contains(a, b)`.
+/// First words of names that are not receivers: `sets.contains(a, b)`.
 pub(crate) const NAMESPACES: [&str; 5] = ["sets", "strings", "optional", "format", "ip"];
 
 /// One way to call a function.

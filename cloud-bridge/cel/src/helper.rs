@@ -1,5 +1,5 @@
-//! The process that judges rules. It bounds itself before it reads anything: whatever a rule does, it is this process
-//! that ends, and whoever asked says so.
+//! The process that evaluates rules. It sets its limits before it reads anything: whatever a rule does, only this
+//! process ends, and its parent reports that.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;

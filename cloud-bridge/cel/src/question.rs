@@ -47,7 +47,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// `Invalid value: SHOWN: DETAIL`, with the value as it is to be shown; without one, `Invalid value: DETAIL`.
+    /// `Invalid value: SHOWN: DETAIL`, with the value as text; without a value, `Invalid value: DETAIL`.
     pub(crate) fn invalid(field: &str, shown: Option<&str>, detail: &str) -> Self {
         let text = match shown {
             Some(shown) => format!("Invalid value: {shown}: {detail}"),

@@ -95,7 +95,7 @@ impl Type {
         }
     }
 
-    /// With what `T` stands for put in.
+    /// Replaces `T` by its binding.
     pub(crate) fn with(&self, bound: Option<&Type>) -> Self {
         match self {
             Self::Parameter => bound.cloned().unwrap_or(Self::Dyn),

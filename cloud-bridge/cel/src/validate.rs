@@ -15,7 +15,7 @@ use crate::value::convert;
 
 /// How long an evaluated message may be.
 const MESSAGE_MAX: usize = 5 * 1024;
-/// More findings help nobody.
+/// Maximum number of findings: more do not help.
 const FINDINGS_MAX: usize = 100;
 
 /// What the rules say of an object.
@@ -64,7 +64,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// No further rule is to be run.
+/// No further rule may run.
 struct Spent;
 
 struct Run<'a> {

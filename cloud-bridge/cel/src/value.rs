@@ -67,7 +67,7 @@ fn string(text: &str, shape: &Shape) -> Cel {
             .map(|date| Cel::Timestamp(date.and_time(NaiveTime::MIN).and_utc().fixed_offset())),
         _ => None,
     };
-    // What is not of its format is refused by the schema, or is nobody's business.
+    // A text that does not match its format is refused by the schema, or allowed.
     converted.unwrap_or_else(|| Cel::String(Arc::new(text.to_owned())))
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Node {
     pub(crate) items: Option<Box<Node>>,
     pub(crate) additional: Option<Box<Node>>,
     pub(crate) all_of: Vec<Node>,
-    /// By which fields an item of a list is the same as one before.
+    /// Fields that identify an item of a list across versions.
     pub(crate) keys: Option<Vec<String>>,
     /// The path of the list whose items are not the same from one version of an object to the next, if it is in one.
     pub(crate) uncorrelatable: Option<String>,
@@ -47,7 +47,7 @@ impl Place {
 }
 
 impl Node {
-    /// Compiles the rules of a whole resource's schema; `None` when it has none.
+    /// Compiles the rules of a whole resource's schema; `None` without rules.
     pub(crate) fn of(schema: &Value, path: &str, environment: &Environment) -> Option<Self> {
         let place = Place { path: path.to_owned(), uncorrelatable: None, root: true };
         node(schema, schema, &place, environment)

@@ -23,7 +23,7 @@ pub(crate) enum Shape {
     DateTime,
     List(Rc<Shape>),
     Map(Rc<Shape>),
-    /// By the names that the object has.
+    /// Fields by the names that the object has.
     Object(Rc<BTreeMap<String, Field>>),
 }
 
