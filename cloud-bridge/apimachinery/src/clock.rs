@@ -20,7 +20,7 @@ pub fn timestamp() -> Timestamp {
     Timestamp::try_from(now()).unwrap_or_else(|_| Timestamp::now())
 }
 
-/// A time that somebody's clock has told, if it can be true.
+/// A time from another clock, if it is plausible.
 pub fn believable(clock: SystemTime) -> SystemTime {
     floored(clock, Duration::ZERO)
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// When something is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Schedule {
-    /// At times of a calendar.
+    /// Times of a calendar.
     Calendar(Calendar),
     /// After as long, whenever it was last.
     Every(Duration),
@@ -117,7 +117,7 @@ fn descriptor(text: &str) -> Result<Schedule, String> {
     })
 }
 
-/// A list of ranges. Empty ones between commas are none.
+/// Parses a list of ranges. Empty ones between commas are skipped.
 fn field(text: &str, bounds: &Bounds) -> Result<u64, String> {
     text.split(',').filter(|part| !part.is_empty()).try_fold(0, |bits, part| Ok(bits | range(part, bounds)?))
 }

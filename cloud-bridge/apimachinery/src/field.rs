@@ -132,7 +132,7 @@ pub fn not_negative(errors: &mut Errors, path: String, number: i64) {
     }
 }
 
-/// Adds a detail to an error that has none by itself.
+/// Adds a detail to an error without one.
 pub fn with_detail(mut error: FieldError, detail: &str) -> FieldError {
     error.message = format!("{}: {detail}", error.message);
     error

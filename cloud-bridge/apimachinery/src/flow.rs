@@ -11,7 +11,7 @@ const SYSTEM_ACCOUNTS: &str = "system:serviceaccount:kube-system";
 /// create many.
 #[derive(Debug, Clone)]
 pub struct Flow {
-    /// None for a client without limits.
+    /// `None` for a client without limits.
     name: Option<Arc<str>>,
     /// A component of the cluster.
     system: bool,

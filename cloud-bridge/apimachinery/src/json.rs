@@ -68,7 +68,7 @@ pub fn set_default_text(value: &mut Value, key: &str, default: &str) {
     }
 }
 
-/// The object field `key`, made when it is absent; `None` when `value` is no object.
+/// The object field `key`, created if absent; `None` when `value` is not an object.
 pub fn object_mut<'a>(value: &'a mut Value, key: &str) -> Option<&'a mut Map<String, Value>> {
     let entry = value.as_object_mut()?.entry(key).or_insert_with(|| Value::Object(Map::new()));
     if entry.is_null() {

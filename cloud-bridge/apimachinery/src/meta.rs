@@ -67,7 +67,7 @@ fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// For choices that need no secrecy.
+/// A random number that need not be secret.
 pub fn random_number() -> u32 {
     u32::from_ne_bytes(random::<4>())
 }

@@ -55,8 +55,9 @@ impl Pace {
     }
 }
 
-/// The items of a stream, in such slices: one that has many at hand, as a watch has the page of a list, holds up nobody else
-/// for longer. Not item by item: among a thousand links that are busy, each with a step of its own, it would fall behind for good.
+/// Limits a stream with many available items, such as a watch that has received the page of a list, to slices, so that
+/// it does not block other tasks for longer. Not item by item: among a thousand busy links, each with steps of its own,
+/// it would fall behind permanently.
 pub fn in_slices<S: Stream>(items: S) -> impl Stream<Item = S::Item> {
     slices_of(SLICE, items)
 }
@@ -80,9 +81,9 @@ const REQUESTS: Duration = Duration::from_millis(1);
 /// Units of tokio's budget for one step of a task (tokio::task::coop), each of which stands for as much of that time.
 const BUDGET: u32 = 128;
 
-/// Counts the time of `work` against the budget that each step of a task has. When [`REQUESTS`] is used up, whatever comes next in
-/// the same step waits for another one, as it does behind a busy socket: a hundred requests that nothing keeps waiting are
-/// a hundred steps, whoever has begun them together.
+/// Counts the time of `work` against the budget that each step of a task has. When [`REQUESTS`] is used up, the next
+/// work in the same step waits for another step, as it does behind a busy socket: a hundred requests that need not wait
+/// take a hundred steps, even if one task has started all of them.
 pub async fn counted<F: Future>(work: F) -> F::Output {
     coop::consume_budget().await;
     let mut work = pin!(work);

@@ -17,7 +17,7 @@ use sampan_log::printable::printable;
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
 tokio::task_local! {
-    /// Whose work the present task does.
+    /// Name of the present task's work.
     static WORK: String;
 }
 
@@ -39,7 +39,7 @@ pub fn install() {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             COUNT.fetch_add(1, Ordering::Relaxed);
-            // Without a log, as in tests, somebody should hear of it all the same.
+            // Without a log, as in tests, the default hook prints the panic.
             if log::max_level() == log::LevelFilter::Off { before(info) } else { tell(info) }
         }));
         if cfg!(panic = "abort") {
@@ -67,7 +67,7 @@ pub fn isolate<F: Future>(work: impl Into<String>, future: F) -> impl Future<Out
     WORK.scope(work.into(), AssertUnwindSafe(future).catch_unwind()).map(Result::ok)
 }
 
-/// As [`isolate`], of a step that does not wait.
+/// Same as [`isolate`], for a step that does not await.
 pub fn shield<T>(work: impl Into<String>, step: impl FnOnce() -> T) -> Option<T> {
     WORK.sync_scope(work.into(), || catch_unwind(AssertUnwindSafe(step)).ok())
 }

@@ -23,7 +23,7 @@ pub struct Quantity {
     format: Format,
 }
 
-/// A text that is no quantity; the words are those of the API server.
+/// Error of a text that is not a quantity, in the words of the API server.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
 pub struct ParseQuantityError;

@@ -1,7 +1,7 @@
-//! Objects of which only a part is read. Knows neither a kind nor a client: what they are comes from where it is used.
+//! Objects of which only a part is read. Knows neither kinds nor clients: their users define them.
 
-/// Says that `$slim`, which has a field `metadata` (`ObjectMeta`), is read from where `$full` is, a kind of `kube`: watches
-/// of many objects need not hold what nobody asks for.
+/// Declares that `$slim`, which has a field `metadata` (`ObjectMeta`), is read from the endpoint of `$full`, a kind of
+/// `kube`: watches of many objects need not hold unused fields.
 #[macro_export]
 macro_rules! read_as {
     ($slim:ty, $full:ty) => {

@@ -40,7 +40,7 @@ impl<K: Clone + Ord, T> Turns<K, T> {
         Some((who, what))
     }
 
-    /// Drops what nobody needs any more.
+    /// Drops waiting items that are no longer needed.
     pub fn retain(&mut self, mut needed: impl FnMut(&T) -> bool) {
         self.waiting.retain(|_, waiting| {
             waiting.retain(&mut needed);

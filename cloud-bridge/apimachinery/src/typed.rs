@@ -24,7 +24,7 @@ pub struct Misfit(Box<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// From the innermost field outwards.
+    /// Path from the innermost field outwards.
     path: Vec<Step>,
     why: String,
 }

@@ -1,4 +1,4 @@
-//! Who asks.
+//! Users of the API.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::names;
 pub const MASTERS: &str = "system:masters";
 /// The group of every identified user.
 pub const AUTHENTICATED: &str = "system:authenticated";
-/// The group of nobody identified, and the name of who is not.
+/// The group and the name of an unauthenticated client.
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 pub const ANONYMOUS: &str = "system:anonymous";
 /// The group of node identities.

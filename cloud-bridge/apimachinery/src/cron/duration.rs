@@ -16,7 +16,7 @@ const UNITS: &[(&str, u128)] = &[
 /// Go counts nanoseconds in 63 bits.
 const MAX: u128 = i64::MAX as u128;
 
-/// Reads one. A negative one is none at all.
+/// Parses a duration. A negative one counts as zero.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {
     let invalid = || format!("time: invalid duration {text:?}");
     let (negative, mut rest) = match text.strip_prefix('-') {

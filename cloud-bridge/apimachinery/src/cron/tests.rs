@@ -1,4 +1,4 @@
-//! What a schedule may be, and what is said of one that is none.
+//! Valid schedules, and the messages about invalid ones.
 
 use super::*;
 

@@ -10,7 +10,7 @@ const FOLDERS: &[&str] = &["/usr/share/zoneinfo", "/usr/share/lib/zoneinfo", "/u
 /// The zone of a name, in the case in which the data has it.
 ///
 /// # Errors
-/// There is none, or the name leads elsewhere.
+/// The zone does not exist, or the name leads out of the folder.
 pub fn load(name: &str) -> Result<TimeZone, String> {
     if ["", "UTC"].contains(&name) {
         return Ok(TimeZone::UTC);

@@ -30,7 +30,8 @@ impl Operator {
         })
     }
 
-    /// Whether this value, if there is one, is what is wanted. Values that are no numbers are neither greater nor less.
+    /// Whether this value, if there is one, meets the operator. Values that are not numbers are neither greater nor
+    /// less.
     fn holds<'a>(self, mut wanted: impl Iterator<Item = &'a str>, value: Option<&str>) -> bool {
         let numbers = |wanted: Option<&str>| Some((value?.parse::<i64>().ok()?, wanted?.parse::<i64>().ok()?));
         match self {
@@ -44,8 +45,8 @@ impl Operator {
     }
 }
 
-/// Whether a value, if there is one, meets a requirement as objects carry it (`operator`, `values`): of a label selector,
-/// of a node selector's term. An operator that is none is never met.
+/// Whether a value, if there is one, meets a requirement as objects carry it (`operator`, `values`): of a label
+/// selector, of a node selector's term. An unknown operator is never met.
 pub fn meets(requirement: &Value, value: Option<&str>) -> bool {
     let wanted = items(requirement, "values").iter().filter_map(Value::as_str);
     Operator::of(text(requirement, "operator")).is_some_and(|operator| operator.holds(wanted, value))

@@ -41,7 +41,7 @@ enum Kind {
     With { text: String },
 }
 
-/// As serde_json reads it, where it reads it at all.
+/// Reads the value like serde_json, if serde_json reads it.
 fn as_before<T: DeserializeOwned + PartialEq + Debug>(value: &Value) -> Result<T, String> {
     let read = read::<T>(value);
     let known = serde_json::from_value::<T>(value.clone());
