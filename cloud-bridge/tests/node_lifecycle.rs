@@ -103,7 +103,7 @@ async fn taints_follow_a_node_and_silence_evicts_nobody() {
     site.ready("n1", "Unknown").await;
     let silent = ["node.kubernetes.io/unreachable:NoSchedule", "node.kubernetes.io/unreachable:NoExecute"];
     site.tainted("n1", &silent).await;
-    // Nobody is ready: then it is not the nodes.
+    // No node is ready: then the nodes are not at fault.
     site.ready("n2", "False").await;
     site.tainted("n1", &silent[..1]).await;
     site.tainted("n2", &["node.kubernetes.io/not-ready:NoSchedule"]).await;

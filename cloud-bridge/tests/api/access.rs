@@ -1,4 +1,4 @@
-//! Who may do what: impersonation and the texts of refusal.
+//! Authorization: impersonation and the texts of refusals.
 
 use serde_json::json;
 

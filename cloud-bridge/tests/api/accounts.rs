@@ -192,7 +192,7 @@ async fn node_ports_are_given_kept_refused_and_given_back() {
     assert_eq!(of(&api.post(&all, service("other-protocol", "NodePort", udp)).await.ok(), 0), Some(first));
     let outside = api.post(&all, service("outside", "NodePort", json!([{"port": 80, "nodePort": 80}]))).await;
     outside.fails_with(422, "provided port is not in the valid range. The range of valid ports is 30000-32767");
-    // Another type has no use for it, and somebody else may have it.
+    // The new type does not need it, so another Service may get it.
     let changed = api.patch(&path, MERGE, json!({"spec": {"type": "ClusterIP"}})).await.ok();
     assert_eq!(of(&changed, 0), None, "{changed}");
     assert_eq!(of(&api.post(&all, service("taken", "NodePort", taken)).await.ok(), 0), Some(first));

@@ -302,7 +302,7 @@ async fn deep_objects_are_refused_before_they_cost_memory() {
         let refused = api.send("PATCH", &apply, &headers, object(leaves).into()).await;
         refused.fails_with(413, "for server-side apply: write it with create or update");
     }
-    // Whoever creates it has it, untracked; later writers pay nothing for it.
+    // Its creator has it untracked; later writers pay nothing for it.
     api.send("POST", &path, &[("content-type", "application/json")], object(60_000).into()).await.ok();
     let label =
         api.patch(&format!("{path}/d?fieldManager=y"), MERGE, json!({"metadata": {"labels": {"a": "b"}}})).await;

@@ -69,7 +69,7 @@ impl Widgets {
     }
 }
 
-/// No webhook is called here, and no object may be told in a version that nobody has converted it to.
+/// No webhook is called here, and objects must not be served in a version without conversion.
 #[tokio::test]
 async fn a_definition_whose_objects_a_webhook_converts_is_refused() {
     let api = Api::embedded(|_| {});

@@ -380,7 +380,8 @@ async fn others_have_their_turn_while_a_definition_goes() {
     assert!(left.iter().any(|left| (1..MANY).contains(left)), "{left:?}");
 }
 
-/// As Kubernetes' collector: the owner that waits for its dependents is not kept by one that somebody else keeps.
+/// As in Kubernetes' collector: a dependent that another owner keeps does not block the owner that waits for its
+/// dependents.
 #[tokio::test]
 async fn a_dependent_of_two_owners_does_not_block_the_one_that_waits() {
     let api = Api::open().await;

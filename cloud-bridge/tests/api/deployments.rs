@@ -90,7 +90,7 @@ async fn a_deployment_that_cannot_work_is_refused() {
     api.patch(&format!("{all}/d"), MERGE, other).await.fails_with(422, "spec.selector: Invalid value: ");
     let named = api.post(&all, deployment("a.b")).await;
     let warned = named.warnings.iter().any(|warning| warning.contains("a DNS label is recommended"));
-    // What a dot in a name says is told to whoever names it.
+    // The warning about a dot goes to the client that names the object.
     assert!(named.code == 201 && warned, "{named:?}");
 }
 

@@ -1,5 +1,5 @@
-//! What follows from writes: it keeps up with many of them, nobody waits for it, and neither an error nor a crash between
-//! two of its writes leaves anything undone.
+//! Controllers that react to writes: they keep up with many writes, delay no client, and neither an error nor a crash
+//! between two of their writes leaves anything undone.
 
 use std::time::{Duration, Instant};
 
@@ -146,14 +146,14 @@ async fn claims_are_bound_one_to_one() {
     let gone = "c7";
     let claim = api.get(&api.path(&format!("persistentvolumeclaims/{gone}"))).await.ok();
     api.delete(&api.path(&format!("persistentvolumeclaims/{gone}")), Value::Null).await.ok();
-    // A controller lets it go when no pod uses it; there is none here.
+    // A controller releases it when no pod uses it; this API has no such controller.
     let free = json!({"metadata": {"finalizers": null}});
     api.patch(&api.path(&format!("persistentvolumeclaims/{gone}")), MERGE, free).await.ok();
     let volume = format!("/api/v1/persistentvolumes/{}", claim["spec"]["volumeName"].as_str().unwrap());
     api.until(&volume, |answer| answer.body["status"]["phase"] == "Released").await;
 }
 
-/// Made for a claim that has gone before they were bound: nobody else gets it, and who made it takes it away.
+/// Made for a claim that was deleted before they were bound: no other claim gets it, and its provisioner deletes it.
 #[tokio::test]
 async fn a_volume_for_a_claim_that_is_no_more_is_released() {
     let api = Api::embedded(|_| {});
@@ -190,7 +190,7 @@ async fn a_write_does_not_fail_with_what_follows_it() {
     api.until("/api/v1/namespaces/late/serviceaccounts/default", |answer| answer.code == 200).await;
 }
 
-/// As the ServiceAccount admission of Kubernetes does.
+/// As in the ServiceAccount admission of Kubernetes.
 #[tokio::test]
 async fn a_pod_waits_for_the_account_of_its_namespace() {
     let api = Api::embedded(|_| {});
@@ -246,7 +246,7 @@ fn thing(name: &str) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name}})
 }
 
-/// The owners go with their definition: nobody could judge by its kind whether one was there.
+/// The owners go with their definition: whether one existed can no longer be decided by its kind.
 #[tokio::test]
 async fn a_definition_takes_what_its_objects_own_along() {
     let api = Api::embedded(|_| {});
@@ -265,7 +265,7 @@ async fn a_definition_takes_what_its_objects_own_along() {
     gone(&api, &api.path("configmaps")).await;
 }
 
-/// Neither they nor what they own have a namespace; by the time they are asked for nobody serves their kind.
+/// Neither they nor what they own have a namespace; when they are looked up their kind is no longer served.
 #[tokio::test]
 async fn a_definition_of_the_cluster_takes_what_its_objects_own_along() {
     const CLASSES: &str = "/apis/node.k8s.io/v1/runtimeclasses";

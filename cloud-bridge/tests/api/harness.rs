@@ -251,7 +251,7 @@ impl Watch {
     }
 }
 
-/// A small valid pod that nobody acts on: no scheduler has this name, so a real cluster leaves it as it is.
+/// A small valid pod that stays untouched: no scheduler has this name, so a real cluster leaves it as it is.
 pub(crate) fn pod(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},

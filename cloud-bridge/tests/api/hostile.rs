@@ -27,7 +27,7 @@ async fn quick(api: &Api, method: &str, path: &str, kind: &str, body: &Value) ->
     answer
 }
 
-/// Of a build without optimization.
+/// Limit for a build without optimization.
 const LIMIT: Duration = Duration::from_millis(if cfg!(debug_assertions) { 2500 } else { 250 });
 
 fn many(of: usize, one: impl Fn(usize) -> Value) -> Value {

@@ -76,7 +76,7 @@ async fn who_deletes_a_job_is_told_of_its_pods() {
 async fn the_status_of_a_job_tells_one_story() {
     let api = Api::open().await;
     let all = api.group_path("batch/v1", "jobs");
-    // Nobody else writes this one's.
+    // No other controller writes the status of this one.
     api.post(&all, with(job("j"), &["spec", "managedBy"], "x.example/nobody".into())).await.ok();
     let path = format!("{all}/j/status");
     let say = |status: Value| api.patch(&path, MERGE, json!({ "status": status }));

@@ -114,8 +114,8 @@ async fn a_forgotten_snapshot_can_be_gone_on_with() {
     assert_eq!(names(&rest), ["m2", "m3", "m4"]);
 }
 
-/// One that is not at hand is read while it is sent.
-/// In one step of the thread, neither all of a list is read nor many large objects.
+/// A list that is not ready is read while it is sent. One step of the thread reads neither all of a list nor many large
+/// objects.
 #[tokio::test]
 async fn large_lists_are_no_one_step_in_protobuf_or_with_a_limit() {
     let api = Api::open().await;

@@ -1,5 +1,5 @@
-//! NetworkPolicies are kept for nodes; Ingresses and their classes as they are, and whoever writes one is told that nothing acts
-//! on it.
+//! NetworkPolicies are stored for nodes; Ingresses and their classes are stored unchanged, with a warning that nothing
+//! enforces them.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::harness::{Answer, Api, MERGE, TABLE};
 
 const CLASSES: &str = "/apis/networking.k8s.io/v1/ingressclasses";
 
-/// On a cluster somebody may well act on it.
+/// On a real cluster a controller may enforce it.
 fn told(api: &Api, answer: &Answer, kind: &str) {
     let warning = format!("\"{kind} is stored; nothing enforces it here\"");
     assert!(api.real || answer.warnings.contains(&warning), "{:?}", answer.warnings);

@@ -254,7 +254,7 @@ async fn formats_that_are_not_served() {
         let answer = api.send("POST", reviews, &headers, review.to_string().into()).await;
         assert_eq!(answer.code, code, "{accept}: {}", answer.body);
     }
-    // What nobody serves is not found, whatever the body is: as typed clients learn that a kind is missing.
+    // An unserved kind is not found, whatever the body is: typed clients learn that way that a kind is missing.
     let mut body = b"k8s\0".to_vec();
     body.extend(b"\x0a\x14\x0a\x0aexample/v1\x12\x06Widget\x12\x00");
     let typed = [("content-type", "application/vnd.kubernetes.protobuf")];

@@ -99,7 +99,7 @@ async fn a_pod_is_asked_through_the_api() {
     }
     api.get(&path("https:p:443")).await.fails_with(503, "no node is connected");
     for method in ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
-        // The body is the pod's, whatever it is called; nobody is there to take it.
+        // The body is for the pod, whatever its content type; no pod receives it here.
         let called = [("content-type", "application/vnd.kubernetes.protobuf")];
         let answer = api.send(method, &path("http:p:8080"), &called, b"{".to_vec()).await;
         assert_eq!(answer.code, 503, "{method}: {}", answer.body);

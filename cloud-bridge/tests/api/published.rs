@@ -112,7 +112,7 @@ async fn objects_are_read_with_the_defaults_of_now() {
     api.delete(&path, Value::Null).await.ok();
 }
 
-/// As typed clients send it.
+/// The body as typed clients send it.
 #[tokio::test]
 async fn a_definition_in_protobuf_is_one_too() {
     fn field(number: u8, content: impl AsRef<[u8]>) -> Vec<u8> {

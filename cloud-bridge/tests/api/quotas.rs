@@ -91,7 +91,7 @@ async fn a_pod_that_has_ended_makes_room() {
     wrong.fails_with(422, "must be a standard resource for quota");
 }
 
-/// As Kubernetes' controller does every five minutes.
+/// As in Kubernetes' controller every five minutes.
 #[tokio::test]
 async fn a_pod_that_should_be_gone_makes_room_without_a_write() {
     let api = Api::embedded(|config| config.quota_resync = std::time::Duration::from_millis(500));
@@ -123,7 +123,7 @@ async fn nobody_waits_while_a_large_namespace_is_counted() {
     let path = api.path("resourcequotas");
     api.post(&path, quota("q", json!({"hard": {"configmaps": 1000}}))).await.ok();
     api.until(&format!("{path}/q"), |answer| answer.body["status"]["used"].is_object()).await;
-    // A limit that is another one has all counted anew.
+    // A changed limit causes a complete count.
     api.patch(&format!("{path}/q"), MERGE, json!({"spec": {"hard": {"configmaps": 999}}})).await.ok();
     let (mut made, mut longest) = (0, std::time::Duration::ZERO);
     loop {

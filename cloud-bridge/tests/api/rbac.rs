@@ -12,7 +12,7 @@ use crate::harness::{Answer, Api, JSON, MERGE, TABLE, config};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-/// Asks as somebody, by impersonation.
+/// Sends a request as a user, by impersonation.
 async fn ask(api: &Api, user: &str, method: &str, path: &str, body: Value) -> Answer {
     let body = if body.is_null() { Vec::new() } else { body.to_string().into() };
     let kind = if method == "PATCH" { MERGE } else { JSON };
@@ -224,7 +224,7 @@ async fn nobody_gives_what_they_do_not_have() {
     ask(&api, &eve, "PUT", &there(&api, "roles/more"), more.clone()).await.fails(403, &text("roles", "more"));
     let patch = json!({"rules": more["rules"]});
     ask(&api, &eve, "PATCH", &there(&api, "roles/same"), patch).await.fails(403, &text("roles", "same"));
-    // What a role that is too much has beside its rules is not theirs to change, but for what collects garbage.
+    // The rest of a role with too many rights may not be changed by them either, except by the garbage collector.
     api.post(&roles, more.clone()).await.ok();
     let label = json!({"metadata": {"labels": {"a": "b"}}});
     ask(&api, &eve, "PATCH", &there(&api, "roles/more"), label).await.fails(403, &text("roles", "more"));
@@ -300,7 +300,7 @@ async fn roles_gather_the_rules_of_others() {
         403,
         &format!("clusterroles.rbac.authorization.k8s.io {:?} is forbidden: must have cluster-admin privileges to use the aggregationRule", own(&api, "new")),
     );
-    // Nor do they take it away from one that has it.
+    // They may not take it away from one that has it either.
     ask(&api, &eve, "PUT", &format!("{roles}/{all}"), json!({"metadata": {"name": all}, "rules": []}))
         .await
         .fails_with(403, "must have cluster-admin privileges to use the aggregationRule");
@@ -325,7 +325,7 @@ async fn default_roles_are_there_and_complete_at_each_start() {
     assert!(!view["rules"].to_string().contains("secrets"), "{view}");
     let nodes = api.get(&format!("{RBAC}/clusterrolebindings/system:node")).await.ok();
     assert!(nodes["subjects"].as_array().is_none_or(Vec::is_empty), "{nodes}");
-    // Edit is for somebody in a namespace.
+    // The role `edit` is for a user in a namespace.
     let eve = own(&api, "eve");
     api.post(&there(&api, "rolebindings"), to_role("edit", "ClusterRole", "edit", user(&eve))).await.ok();
     becomes(&api, &eve, &api.path("configmaps"), 200).await.ok();
@@ -375,7 +375,7 @@ async fn reviews_answer_as_requests_are_decided() {
     assert_eq!(status, json!({"allowed": true, "reason": reason}));
     let status = api.post(access, about("get", "exec")).await.ok()["status"].clone();
     assert_eq!(status, json!({"allowed": false}));
-    // Who is nobody may not ask about others, everyone about themselves.
+    // A user without rights may not ask about others, but about themselves.
     ask(&api, &eve, "POST", access, about("get", ""))
         .await
         .fails_with(403, "cannot create resource \"subjectaccessreviews\"");

@@ -167,7 +167,7 @@ async fn what_is_being_deleted_is_let_go_unjudged() {
     api.patch(&path, MERGE, json!({"metadata": {"finalizers": null}, "spec": {"size": 0}}))
         .await
         .fails_with(422, "failed rule");
-    // The default of a later definition is no change of the client's.
+    // The default of a later definition is not a change by the client.
     let mut properties = sizes();
     properties["late"] = json!({"type": "integer", "default": 7});
     let schema = spec_schema(&properties, &json!([{"rule": "self.size > oldSelf.size"}]));

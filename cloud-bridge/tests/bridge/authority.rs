@@ -106,7 +106,8 @@ async fn g27_a_hostile_node_gets_and_writes_only_its_own() {
     edge.until("an answer about a token", |edge| !edge.tokens.is_empty()).await;
     assert!(matches!(&edge.tokens[0], TokenAnswer::Refused { .. }), "{:?}", edge.tokens);
 
-    // Asking for another's objects: by name in the list, by claiming to hold them, by streams nobody opened.
+    // Requests for another node's objects: by name in the list, by claiming to hold them, by streams that were not
+    // opened.
     let key = json!({"kind": "Secret", "namespace": "default", "name": secret});
     let mut unlisted = key.clone();
     (unlisted["uid"], unlisted["digest"]) = ("u".into(), "d".into());
@@ -174,7 +175,7 @@ async fn g27_a_mirror_pod_is_no_way_to_what_other_pods_name() {
     }
 }
 
-/// One message of a node is no end for the others, whatever its shape.
+/// A message of any shape from one node does not affect the others.
 #[tokio::test]
 async fn g27_reports_of_any_shape_end_nothing() {
     apimachinery::panics::install();

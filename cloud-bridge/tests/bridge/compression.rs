@@ -39,7 +39,7 @@ async fn g20_large_frames_shrink_for_nodes_that_can_read_them_and_others_get_tex
     let pod = cluster.pods().get(&names[0]).await.unwrap();
     assert_eq!(pod.status.unwrap().phase.as_deref(), Some("Running"));
 
-    // A bomb: the connection ends, nobody else's does.
+    // A compression bomb: only its own connection ends.
     let bomb = miniz_oxide::deflate::compress_to_vec(&vec![b' '; 8 << 20], 6);
     assert!(bomb.len() < 64 << 10, "small, and eight times what a frame may hold");
     edge.send_raw(Message::binary(bomb)).await;

@@ -42,7 +42,7 @@ async fn d01_a_device_is_told_and_what_it_reports_is_in_the_api() {
     assert_eq!((&owner["kind"], &owner["name"], &owner["uid"]), (&json!("Device"), &json!(name), &json!(device)));
     assert_eq!((&owner["controller"], &owner["blockOwnerDeletion"]), (&json!(true), &json!(true)));
 
-    // The same again, with a higher number only, is no write.
+    // The same report with a higher number causes no write.
     let again = edge_protocol::message::DeviceReport { seq: 2, ..first };
     assert!(edge.report_devices(vec![again]).await.is_empty());
     let after = lab.status(&name).await.unwrap();

@@ -155,7 +155,7 @@ async fn an_order_goes_down_and_what_comes_of_it_goes_up() {
     );
     assert_eq!(entry["actionFlow"].as_array().unwrap().len(), 4);
     edge.until("the end of the order", |edge| edge.object("Order", "", &uid).is_none()).await;
-    // It says so once more, as after a link that broke: nobody minds.
+    // The repeated report, as after a broken link, has no effect.
     edge.report_and_wait(says(&uid, json!({"phase": "Failure"}))).await.unwrap();
     assert_eq!(lab.status(UPGRADE, &name).await["nodeStatus"][0]["phase"], "Successful");
     let events: Api<Event> = Api::namespaced(lab.cluster.client.clone(), "default");
@@ -203,7 +203,7 @@ async fn a_node_speaks_of_its_own_orders_only() {
     let status = lab.until_phase(CONFIGURE, &name, "Failure").await;
     assert!(status.to_string().len() < 30_000, "{}", status.to_string().len());
     assert_eq!(status["nodeStatus"][0]["nodeName"], json!(evil));
-    // Gone is gone: what is still said of it is nobody's business.
+    // Reports about a deleted order are ignored.
     lab.delete(CONFIGURE, &other).await;
     theirs.until("the end of the order", |edge| edge.object("Order", "", &their).is_none()).await;
     theirs.report_and_wait(says(&their, json!({"phase": "Successful"}))).await.unwrap();
@@ -301,7 +301,7 @@ async fn s17_one_at_a_time_is_one_over_both_bridges_and_a_node_that_moves_goes_o
     other.linger(Duration::from_millis(500)).await;
     assert!(other.object("Order", "", &uid).is_none(), "one at a time, over both");
 
-    // It goes on at the other bridge, has it still, and is told nothing anew.
+    // It continues at the other bridge, still holds the order, and receives nothing again.
     let mut moved = b.connect(&identity, std::mem::take(&mut edge.store)).await;
     moved.report_and_wait(Report::Node { node: node_object(&one) }).await.unwrap();
     moved.until("the full list", |edge| edge.synced).await;

@@ -140,7 +140,7 @@ fn event(node: &str, uid: &str, name: &str, message: &str) -> Value {
         "firstTimestamp": "2026-01-01T00:00:00Z", "lastTimestamp": "2026-01-01T00:00:00Z"})
 }
 
-/// A name that is taken: one's own event was written before, another's stays as it is.
+/// A name that exists: one's own event was written before, and another's stays unchanged.
 #[tokio::test]
 async fn g27_events_whose_name_is_taken_replace_nobodys() {
     let cluster = Cluster::open().await;

@@ -54,7 +54,7 @@ async fn a_node_registers_and_proves_that_it_lives() {
     let error = edge.report_and_wait(Report::Node { node: node_object("someone-else") }).await.unwrap_err();
     assert!(error.contains("someone-else"), "{error}");
 
-    // Deleted by somebody: with this setting registered again while it lives.
+    // Deleted by a user: with this setting it registers again while it lives.
     cluster.nodes().delete(&name, &DeleteParams::default()).await.unwrap();
     for _ in 0..100 {
         edge.linger(Duration::from_millis(50)).await;

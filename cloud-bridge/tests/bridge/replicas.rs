@@ -52,8 +52,8 @@ async fn g11_a_node_may_go_to_another_bridge_and_the_first_writes_nothing_old() 
     back.until("the end", |edge| edge.held() == 0).await;
 }
 
-/// All pods of a node were deleted while nobody knew it, and the API server does not let it read their ConfigMap any
-/// more: it goes with them, and the next connection resumes.
+/// All pods of a node were deleted unnoticed, and the API server no longer lets the node read their ConfigMap: it is
+/// removed with them, and the next connection resumes.
 #[tokio::test]
 async fn g07_what_no_pod_names_any_more_goes_though_nobody_may_read_it() {
     let cluster = Cluster::open().await;

@@ -72,7 +72,7 @@ async fn a_static_pod_has_a_mirror_that_comes_back() {
     let newer = cluster.pods().get(&name).await.unwrap();
     assert_eq!(newer.annotations()["kubernetes.io/config.mirror"], "h2");
 
-    // Somebody deletes it: nothing has to stop for that, and the node hears of it.
+    // A user deletes it: nothing has to stop for that, and the node is notified.
     cluster.pods().delete(&name, &DeleteParams::default()).await.unwrap();
     edge.until("the end of the mirror", |edge| edge.object("Pod", "default", &name).is_none()).await;
     edge.report_and_wait(Report::MirrorPod { pod: manifest("h2") }).await.unwrap();

@@ -265,7 +265,7 @@ async fn d15_a_program_on_a_node_is_told_what_the_target_says_and_asks_by_its_no
     assert_eq!(heard.lock().unwrap().len(), 1);
     assert!(lab.rules().get(&theirs).await.unwrap().data["status"].is_null(), "nothing is counted there");
 
-    // Nobody takes connections there: nothing was done.
+    // No program accepts connections there: nothing was done.
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let nobody = unique("nobody");
     let gone = lab.requests(&nobody, &evil, "http://example.com/b", &format!("http://{closed}/")).await;

@@ -1,4 +1,4 @@
-//! Strangers at the link's port: slow ones keep nobody out.
+//! Unauthenticated clients at the link's port: slow ones keep no node out.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use crate::support::fixture::{Cluster, TestBridge, unique};
 use crate::support::{Store, tls};
 
-/// As many as there are places for handshakes.
+/// The number of places for handshakes.
 const SLOW: usize = 256;
 
 /// Enough that p99 is not the slowest.
@@ -40,7 +40,7 @@ async fn visits(cluster: &Cluster, bridge: &TestBridge, count: usize) -> Vec<Dur
 async fn slow_connections_keep_no_node_waiting() {
     let cluster = Cluster::open().await;
     let bridge = TestBridge::start(&cluster).await;
-    // What this host needs for it when nobody disturbs: it may be busy with other things.
+    // Time on this host without the attack: the host may be busy with other things.
     let alone = visits(&cluster, &bridge, 10).await[9];
     let (mut silent, mut talking) = (Vec::new(), Vec::new());
     for number in 0..SLOW {
@@ -65,7 +65,7 @@ async fn slow_connections_keep_no_node_waiting() {
     let (p99, limit) = (times[VISITS * 99 / 100], Duration::from_secs(1).max(alone * 5));
     let said =
         format!("joining and coming back beside {SLOW} slow connections: p50 {:?}, p99 {p99:?}", times[VISITS / 2]);
-    // A figure for whoever reads it.
+    // Printed for the reader of the log.
     let _ = writeln!(std::io::stderr(), "{said}");
     assert!(p99 < limit && times[VISITS / 2] < limit / 2, "alone {alone:?}: {times:?}");
     drop((silent, talking));

@@ -49,12 +49,12 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The same node with a renewed certificate.
+    /// Returns the same node with a renewed certificate.
     pub fn renewed(&self, certificate: Vec<u8>, key: Vec<u8>) -> Self {
         Self { certificate: certificate.into(), key: Arc::new(key), ..self.clone() }
     }
 
-    /// Somebody who is no node, with a certificate of this authority.
+    /// An identity that is not a node, with a certificate of this authority.
     pub fn of_user(authority: &Authority, user: &str, group: &str) -> Self {
         let signed = authority.client(user, group).unwrap();
         Self {
@@ -220,7 +220,7 @@ impl Edge {
         Self::connect_as(address, identity, name, store, false, Wants::default()).await
     }
 
-    /// As [`connect`](Self::connect), able to read compressed frames.
+    /// Same as [`connect`](Self::connect), able to read compressed frames.
     pub async fn connect_packed(address: SocketAddr, identity: &Identity, store: Store) -> Self {
         Self::connect_as(address, identity, &identity.node, store, true, Wants::default()).await.unwrap()
     }
@@ -230,7 +230,7 @@ impl Edge {
         Self { older: true, ..Self::connect_packed(address, identity, store).await }
     }
 
-    /// As [`connect`](Self::connect), of a build that knew no jobs.
+    /// Same as [`connect`](Self::connect), for a build that knew no jobs.
     pub async fn connect_without_orders(address: SocketAddr, identity: &Identity, store: Store) -> Self {
         Self { orderless: true, ..Self::connect(address, identity, &identity.node, store).await.unwrap() }
     }

@@ -77,7 +77,7 @@ async fn an_api_that_talks_nonsense_deletes_nothing() {
         edge.linger(Duration::from_millis(700)).await;
         assert_eq!((edge.held(), edge.deleted.len()), (2, 0), "nonsense of kind {kind}");
     }
-    // A list that is well-formed, and lies: a pod is asked for by name before it is believed to be gone.
+    // A well-formed list that omits a pod: it is asked for by name before it counts as deleted.
     saboteur.set(4);
     edge.linger(Duration::from_millis(1500)).await;
     assert!(edge.object("Pod", "default", &name).is_some());

@@ -298,7 +298,7 @@ async fn compare(name: &str, stage: &Stage) {
     assert!(text == recorded, "{name}:\n{differences}{text}");
 }
 
-/// Nobody but who plays the nodes has to do with the pods.
+/// Only the simulated nodes handle the pods.
 fn template(image: &str) -> Value {
     let container = json!({"name": "c", "image": image, "resources": {"limits": {"cpu": "1", "memory": "1Mi"}}});
     json!({"metadata": {"labels": {"app": "web"}}, "spec": {"schedulerName": "nobody", "containers": [container]}})

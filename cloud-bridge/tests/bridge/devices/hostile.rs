@@ -64,7 +64,7 @@ async fn d15_a_node_writes_of_its_own_devices_and_of_their_properties_only() {
         json!(["property hum is not in spec.properties"])
     );
 
-    // Too large, of no state, with numbers that nobody counts to: what is good of it is taken.
+    // Too large, with an unknown state, with absurd numbers: the valid parts are accepted.
     let mut odd = report(&own, &uid, u64::MAX, &[("temp", "22"), ("led", &"x".repeat(4097))]);
     odd.state = Some(DeviceState { state: "on fire".into(), last_online: "now".into(), ..DeviceState::default() });
     odd.twins[0].reported.as_mut().unwrap().at_ms = u64::MAX;
@@ -94,7 +94,7 @@ async fn d15_a_second_batch_before_the_answer_ends_the_connection() {
     edge.send_raw(batch(1)).await;
     edge.send_raw(batch(2)).await;
     edge.until_ended().await;
-    // Nor does one say anything that has not said that it has devices.
+    // A node that has not announced devices may not report any.
     let mut plain = bridge.connect(&identity, Store::default()).await;
     plain.until("the first list", |edge| edge.synced).await;
     plain.send_raw(batch(1)).await;

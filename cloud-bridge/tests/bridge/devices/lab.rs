@@ -37,7 +37,7 @@ impl Lab {
         lab
     }
 
-    /// As definitions are whose statuses are no subresource; of a cluster of its own only.
+    /// With definitions whose statuses are not a subresource; only in a separate cluster.
     pub(super) async fn open_plain() -> Self {
         let lab = Self { cluster: Cluster::open().await };
         lab.define(&plain()).await;
@@ -158,7 +158,7 @@ impl Lab {
     }
 }
 
-/// The reported value of a property; empty if there is none.
+/// The reported value of a property; empty without one.
 pub(super) fn reported<'a>(status: &'a Value, property: &str) -> &'a str {
     let twins = status["status"]["twins"].as_array().into_iter().flatten();
     let twin = twins.into_iter().find(|twin| twin["propertyName"] == property);

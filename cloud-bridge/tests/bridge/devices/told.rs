@@ -1,4 +1,4 @@
-//! Of which Devices a node is told, and when.
+//! The Devices that a node receives, and when.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -208,7 +208,7 @@ async fn d02_a_cluster_that_knows_no_devices_has_none() {
     lab.define(DEFINITIONS).await;
     lab.model(&model).await;
     let uid = lab.device(&name, &node, &model).await;
-    // Whoever comes asks at once; else the next look is within a minute.
+    // A new node asks at once; otherwise the next check is within a minute.
     let (_, _other) = lab.edge(&bridge, &other).await;
     edge.until("the device", |edge| edge.held() == 2).await;
     assert!(edge.report_devices(vec![report(&name, &uid, 1, &[("temp", "1")])]).await.is_empty());

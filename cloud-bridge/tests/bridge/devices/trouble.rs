@@ -51,7 +51,7 @@ async fn an_api_that_fails_is_asked_again_until_it_takes_it() {
     assert_eq!(tries.load(Ordering::SeqCst), 8, "six failures, the object, its status");
 }
 
-/// Somebody else writes between our look and our write: nothing of theirs is lost.
+/// Another client writes between our read and our write: nothing of its write is lost.
 #[tokio::test]
 async fn a_write_on_an_older_version_is_made_anew() {
     let lab = Lab::open().await;
@@ -135,7 +135,7 @@ async fn d15_a_fenced_connection_writes_nothing() {
     let status = lab.status(&name).await.unwrap();
     assert_eq!((reported(&status, "temp"), reported(&status, "led")), ("two", ""));
     assert!(new.report_devices(vec![report(&name, &uid, 3, &[("temp", "three")])]).await.is_empty());
-    // Back to the first, with a number that begins anew.
+    // Back to the first, with a number that starts over.
     let mut back = Edge::connect_with_devices(first.address, &identity, std::mem::take(&mut new.store)).await;
     back.until("the list", |edge| edge.synced || edge.resumed).await;
     assert!(back.report_devices(vec![report(&name, &uid, 1, &[("temp", "four")])]).await.is_empty());
@@ -224,7 +224,7 @@ async fn statuses_that_come_to_be_a_subresource_or_none_are_written_all_the_same
         lab.define(&definitions).await;
         assert!(edge.session.devices(seq, vec![(&report(&name, &uid, seq, &[("temp", &seq.to_string())])).into()]));
         edge.linger(Duration::from_secs(1)).await;
-        // Somebody who comes has the bridge look; else it looks after a minute.
+        // A new node makes the bridge check; otherwise it checks after a minute.
         let (_, _other) = lab.edge(&bridge, &unique("other")).await;
         edge.until("the answer", |edge| edge.devices.contains_key(&seq)).await;
         assert!(edge.devices[&seq].is_empty(), "{:?}", edge.devices);
