@@ -82,7 +82,7 @@ impl Config {
         Ok(Self(read.collect::<Result<_, _>>()?))
     }
 
-    /// With these values, and the others' where there is none.
+    /// Returns these values, and those of `others` where they are missing.
     #[must_use]
     pub fn over(&self, others: &Self) -> Self {
         let mut all = others.clone();
@@ -95,7 +95,7 @@ impl Config {
         self.0.contains_key(key)
     }
 
-    /// None if there is none, or an empty one.
+    /// The text of a key; `None` if it is missing or empty.
     #[must_use]
     pub fn text(&self, key: &str) -> Option<String> {
         match self.0.get(key)? {
@@ -107,7 +107,7 @@ impl Config {
     }
 
     /// # Errors
-    /// It is no number.
+    /// It is not a number.
     pub fn number(&self, key: &str) -> Result<Option<f64>, String> {
         let number = match self.0.get(key) {
             None => return Ok(None),
@@ -122,7 +122,7 @@ impl Config {
     }
 
     /// # Errors
-    /// It is no whole number, or not within the range.
+    /// It is not an integer within the range.
     #[expect(clippy::cast_possible_truncation, reason = "whole, and within the range of a u32")]
     #[expect(clippy::cast_sign_loss, reason = "within the range of a u32")]
     pub fn whole(&self, key: &str, range: std::ops::RangeInclusive<u32>) -> Result<Option<u32>, String> {

@@ -32,7 +32,7 @@ pub struct Edge {
 pub struct Identity((u64, u64, i64, i64));
 
 impl Edge {
-    /// In a runtime; nothing is connected yet.
+    /// Must be called in a runtime; does not connect yet.
     #[must_use]
     pub fn new(socket: PathBuf) -> Self {
         let path = socket.clone();
@@ -45,7 +45,7 @@ impl Edge {
     }
 
     /// # Errors
-    /// There is no socket.
+    /// The socket does not exist.
     pub fn identity(&self) -> io::Result<Identity> {
         let held = std::fs::symlink_metadata(&self.socket)?;
         Ok(Identity((held.dev(), held.ino(), held.ctime(), held.ctime_nsec())))
@@ -56,10 +56,10 @@ impl Edge {
         &self.socket
     }
 
-    /// `path`: of the method.
+    /// `path`: path of the method.
     ///
     /// # Errors
-    /// As the node says, or UNAVAILABLE, or DEADLINE_EXCEEDED.
+    /// The node's status, or UNAVAILABLE, or DEADLINE_EXCEEDED.
     pub async fn call<Q, R>(&self, path: &'static str, request: Q) -> Result<R, Status>
     where
         Q: Message + Send + Sync + 'static,
@@ -80,7 +80,7 @@ impl Edge {
     }
 }
 
-/// Of an answer, for people.
+/// Text of an answer for users.
 #[must_use]
 pub fn why(status: &Status) -> String {
     let text: String = status.message().chars().take(512).collect();

@@ -1,4 +1,4 @@
-//! Whether a device answers: decided by several rounds, so that one lost answer is no outage. Pure.
+//! Whether a device answers: decided by several rounds, so that one lost answer does not count as an outage. Pure.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub enum State {
 }
 
 impl State {
-    /// As it stands in a DeviceStatus.
+    /// Name in a DeviceStatus.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -28,7 +28,7 @@ impl State {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Health {
-    /// None until it is known.
+    /// `None` until it is known.
     state: Option<State>,
     lost: u32,
     found: u32,

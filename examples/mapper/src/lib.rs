@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `mapper` | registration, and which devices there are |
 //! | `device` | one device at work |
-//! | `plan` | what is to be done for a device, out of what the node gives: pure |
+//! | `plan` | the work for a device, from the data of the node: pure |
 //! | `progress`, `health` | when what is done next, and whether a device answers: pure |
 //! | `value`, `config_data` | values and configurations between texts and hardware: pure |
 //! | `drivers` | hardware |

@@ -99,7 +99,7 @@ fn work() -> Result<(), Failed> {
     runtime.enable_all().max_blocking_threads(MAX_THREADS).thread_keep_alive(Duration::from_secs(2));
     let runtime = runtime.build().map_err(failed)?;
     let ended = LocalSet::new().block_on(&runtime, serve(&all));
-    // Hardware that hangs keeps nobody here.
+    // Hardware that hangs must not delay the exit.
     runtime.shutdown_background();
     ended
 }

@@ -34,7 +34,7 @@ const LOOK: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(200);
 const PAUSE_AT_MOST: Duration = Duration::from_secs(10);
 
-/// Who this mapper is, and where.
+/// Identity and places of this mapper.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub name: String,
@@ -72,7 +72,7 @@ struct Mapper<D: Driver> {
 /// Its socket cannot be had.
 pub async fn run<D: Driver>(options: Options, driver: D) -> io::Result<()> {
     let file = |ending: &str| options.folder.join(format!("{}.{ending}", options.name));
-    // Served before it is said: whoever is told of the socket may call at once.
+    // Listens before it registers: the node may call the announced socket at once.
     let listener = service::listen(&file("sock"))?;
     let (sender, mut calls) = mpsc::channel(CALLS);
     spawn_local(async move {
@@ -152,7 +152,7 @@ impl<D: Driver> Mapper<D> {
         loop {
             tokio::select! {
                 answer = &mut answer => return answer,
-                // Older than the answer or newer than it: whoever it is from asks again.
+                // Older or newer than the answer: the caller retries.
                 Some(call) = calls.recv() => {
                     let _ = call.reply.send(Err(Status::unavailable("the mapper is registering")));
                 }

@@ -1,4 +1,4 @@
-//! What is to be done for a device, out of the Device and the model that a node gives: or why it cannot be done. Pure.
+//! The work for a device, from the Device and the model of a node, or the reason why it is impossible. Pure.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ pub struct Property<P> {
     pub collect: Duration,
     pub report: Duration,
     pub to_cloud: bool,
-    /// Nothing is wanted where there is none.
+    /// `None` without a desired value.
     pub desired: Option<Desired>,
 }
 

@@ -42,7 +42,7 @@ pub struct Progress {
     /// None until it is read, and when it cannot be read any more: what is old is not told again.
     pub reading: Option<Reading>,
     pub write: Retry,
-    /// This process knows what was written, or that nobody does.
+    /// This process knows what was written, or that it is unknown.
     pub seen: bool,
 }
 
@@ -52,7 +52,7 @@ impl Progress {
         Self { collect_at: now, report_at: now, reading: None, write: Retry::at(now), seen: false }
     }
 
-    /// As it is for a property that was planned otherwise before.
+    /// The progress of a property that was planned differently before.
     fn adapted<P: PartialEq>(&self, old: &Property<P>, new: &Property<P>, now: Instant) -> Self {
         if old.point != new.point || old.kind != new.kind {
             return Self::new(now);
@@ -82,7 +82,7 @@ fn next(at: Instant, cycle: Duration, now: Instant) -> Instant {
     if next > now { next } else { now + cycle }
 }
 
-/// For the properties of a new plan, in its order.
+/// Progress of the properties of a new plan, in its order.
 #[must_use]
 pub fn adapt<P: PartialEq>(old: &Plan<P>, held: &[Progress], new: &Plan<P>, now: Instant) -> Vec<Progress> {
     let one = |property: &Property<P>| {

@@ -1,4 +1,5 @@
-//! Our end of DMI: DeviceMapperService at a unix socket. Calls go to whoever owns the devices, as [`Call`]s. Decides nothing.
+//! The mapper's end of DMI: DeviceMapperService at a unix socket. Calls go to the owner of the devices, as [`Call`]s.
+//! Decides nothing.
 
 use std::convert::Infallible;
 use std::io;
@@ -51,7 +52,7 @@ pub enum Ask {
     Get(Id),
 }
 
-/// To be answered: with the device, if it was asked for.
+/// A call to answer: with the device, if it was requested.
 #[derive(Debug)]
 pub struct Call {
     pub ask: Ask,

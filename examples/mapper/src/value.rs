@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// As hardware has it.
+/// A value in the form of the hardware.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
     Whole(i64),
@@ -34,7 +34,7 @@ impl Kind {
         }
     }
 
-    /// As it stands in the metadata of a twin.
+    /// Name in the metadata of a twin.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl Kind {
     }
 }
 
-/// Twelve digits: what scaling adds in the sixteenth is no measurement.
+/// Twelve digits: errors of scaling in the sixteenth digit are not part of the measurement.
 struct Digits(f64);
 
 impl fmt::Display for Digits {
@@ -95,10 +95,10 @@ fn number(text: &str) -> Option<Value> {
     whole.or_else(|| text.parse().ok().filter(|number: &f64| number.is_finite()).map(Value::Number))
 }
 
-/// What a text wants of a property of this type.
+/// Parses a desired value of this type.
 ///
 /// # Errors
-/// It is none of its values.
+/// It is not a value of this type.
 pub fn parse(text: &str, kind: Kind) -> Result<Value, String> {
     let shown: String = text.chars().take(64).collect();
     let text = text.trim();
@@ -119,7 +119,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Texts that are no number say nothing: nobody checks them before.
+    /// Ignores texts that are not numbers: they are not validated before.
     #[must_use]
     pub fn new(least: &str, greatest: &str) -> Self {
         let bound = |text: &str| text.trim().parse().ok().filter(|number: &f64| number.is_finite());

@@ -1,8 +1,8 @@
 //! Which desired values hardware was given, so that each is written once: a file beside the mapper's socket, changed only when
 //! something was written.
 //!
-//! It counts for as long as the system runs. After a restart of the board nobody knows what hardware has kept: then a value is
-//! read before it is written.
+//! It is valid while the system runs. After a reboot of the board it is unknown what the hardware has kept: then a
+//! value is read before it is written.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -108,7 +108,7 @@ impl Written {
     }
 }
 
-/// As a whole or not at all, whenever power goes.
+/// Replaces the file atomically, also on a power cut.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let new = path.with_extension("new");
     let mut file = File::create(&new)?;

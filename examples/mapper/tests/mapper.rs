@@ -25,7 +25,7 @@ fn boiler() -> Value {
     model("boiler", "modbus", &[("temp", "FLOAT", "ReadOnly"), ("level", "INT", "ReadWrite")])
 }
 
-/// At this address, with this desired level.
+/// A boiler at this address, with this desired level.
 fn boiler_at(name: &str, address: &str, level: &str) -> Value {
     device(
         name,
@@ -78,7 +78,7 @@ fn a_register_is_reported_and_a_desired_value_written_once_whoever_is_killed() {
     wait("what is observed", || (lab.node.observed("b1", "level")? == "5").then_some(()));
     assert_eq!(slave.writes(), [(20, vec![5])]);
 
-    // Somebody turns it by hand: what was desired was written, and is not desired anew by a restart.
+    // A person turns it by hand: the desired value was already written, and a restart does not write it again.
     slave.set(20, 2);
     lab.node.wait_for("b1", "level", "2");
     mapper.kill();
@@ -233,7 +233,7 @@ fn two_slaves_on_a_serial_line_are_driven() {
     };
     lab.node.device(plc("one", 1, "float32", ""));
     lab.node.device(plc("two", 2, "uint16", "true"));
-    // Nobody answers for it.
+    // No device answers at this address.
     lab.node.device(plc("three", 3, "uint16", ""));
     let mapper = lab.mapper(&["--protocol", "modbus"]);
     lab.node.wait_for("one", "temp", "21.5");
@@ -242,7 +242,7 @@ fn two_slaves_on_a_serial_line_are_driven() {
     assert_eq!(line.bank.lock().unwrap().writes, [(2, 2, 1)]);
     lab.node.wait_for_state("three", "offline");
 
-    // An answer whose check is wrong is none, and nothing of it is taken for another slave's.
+    // An answer with a wrong checksum is ignored, and no part of it counts for another slave.
     line.bank.lock().unwrap().noisy = Some(2);
     lab.node.wait_for_state("two", "offline");
     line.bank.lock().unwrap().words.insert((1, 0), 0x41b4);

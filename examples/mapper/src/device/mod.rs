@@ -37,7 +37,7 @@ pub struct Shared<D> {
 struct Device<D: Driver> {
     shared: Rc<Shared<D>>,
     plan: Plan<D::Point>,
-    /// Of the plan's properties, in their order.
+    /// Progress of the plan's properties, in their order.
     progress: Vec<Progress>,
     /// The property that is read first: behind the last one that was silent.
     first: usize,
@@ -48,7 +48,7 @@ struct Device<D: Driver> {
     once: Once,
 }
 
-/// Until nobody plans it any more.
+/// Runs until the plan's sender is gone.
 pub async fn drive<D: Driver>(shared: Rc<Shared<D>>, mut plans: watch::Receiver<Plan<D::Point>>) {
     let plan = plans.borrow_and_update().clone();
     let now = Instant::now();
@@ -68,7 +68,7 @@ pub async fn drive<D: Driver>(shared: Rc<Shared<D>>, mut plans: watch::Receiver<
                 Ok(()) => device.adopt(plans.borrow_and_update().clone()),
                 Err(_) => return,
             },
-            // Whoever is there now may know nothing. The sender is `shared`, and there.
+            // The node may be a new one that knows nothing. The sender lives in `shared`.
             _ = registered.changed() => device.tell_all(),
             () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
         }

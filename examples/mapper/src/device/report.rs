@@ -97,7 +97,7 @@ impl<D: Driver> Device<D> {
             }
             Err(status) => {
                 self.edge.again(Instant::now());
-                // That nobody is there is said once for all devices, by who registers.
+                // An absent node is reported once for all devices, by the registration.
                 if status.code() != Code::Unavailable {
                     self.once.warn(&self.plan.id, what, &why(&status));
                 }

@@ -6,7 +6,8 @@ use super::Device;
 use crate::drivers::{Driver, Fault};
 
 impl<D: Driver> Device<D> {
-    /// Each desired value once. What hardware has from earlier, when nobody knows whether it was written, is looked at first.
+    /// Writes each desired value once. If it is unknown whether an earlier process wrote it, the hardware is read
+    /// first.
     pub(super) async fn write(&mut self) {
         let Self { shared, plan, progress: all, once, .. } = self;
         let mut silent_until = None;

@@ -116,7 +116,7 @@ impl Gpio {
             }),
         };
         done.map_err(|error| {
-            // Asked for anew next time: its chip may have gone and come again.
+            // Requested again next time: its chip may have been removed and added again.
             all.retain(|held| held.point != *point);
             let chip = point.chip.as_deref().unwrap_or("any chip".as_ref());
             Fault::Silent(format!("line {} of {}: {error}", point.line, chip.display()))
@@ -152,7 +152,7 @@ fn level(value: &Value) -> Result<Level, String> {
     }
 }
 
-/// What the kernel is asked for. `level`: of an output that is to be driven.
+/// The request to the kernel. `level`: the level of an output to drive.
 fn lines(chip: &std::path::Path, number: u32, point: &Point, level: Option<Level>) -> Lines {
     let mut lines = Lines::default();
     lines.on_chip(chip).with_line(number);

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes that are looked at of what the kernel shows.
 const LONGEST: u64 = 1_024;
 
-/// Of thermometers, by the name of the folder.
+/// A thermometer, by the name of its folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Point {
     id: String,
@@ -76,7 +76,7 @@ impl Driver for OneWire {
         let folder = self.root.join(&point.id);
         let reading = spawn_blocking(move || read(&folder));
         let (busy, id) = (Rc::clone(&self.busy), point.id.clone());
-        // Goes on when nobody waits any more: a thread in the kernel cannot be called back.
+        // Continues when the caller is gone: a thread in the kernel cannot be cancelled.
         let reading = tokio::task::spawn_local(async move {
             let read = reading.await;
             busy.borrow_mut().remove(&id);

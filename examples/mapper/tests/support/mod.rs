@@ -59,7 +59,7 @@ impl Mapper {
         self.process = Some(Process::spawn(&mut command, &self.folder.join("mapper.log")));
     }
 
-    /// As by kill -9.
+    /// Same as kill -9.
     pub(crate) fn kill(&mut self) {
         self.process = None;
     }

@@ -85,7 +85,7 @@ impl Node {
         std::thread::spawn(move || listen(reader, writer, &seen));
     }
 
-    /// As by kill -9.
+    /// Same as kill -9.
     pub(crate) fn kill(&mut self) {
         (self.process, self.stream) = (None, None);
     }

@@ -13,7 +13,7 @@ use nix::unistd::ttyname;
 
 #[derive(Default)]
 pub(crate) struct Bank {
-    /// By slave and register.
+    /// Values by slave and register.
     pub(crate) words: BTreeMap<(u8, u16), u16>,
     pub(crate) writes: Vec<(u8, u16, u16)>,
     /// Slaves whose answers have a wrong check.
@@ -57,7 +57,7 @@ impl Line {
 
 fn answer(bank: &mut Bank, [slave, function, a, b, c, d, ..]: [u8; 8]) -> Option<Vec<u8>> {
     let (at, value) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
-    // Nobody else's answer: the line is silent.
+    // No other slave answers: the line is silent.
     bank.words.keys().find(|(known, _)| *known == slave)?;
     let mut answer = vec![slave, function];
     match function {

@@ -1,5 +1,5 @@
-//! One bus: its connection, made when it is needed and given up with the first failure, so that no late answer is taken for another
-//! request's. Knows nothing of what values mean.
+//! One bus: its connection, made on demand and closed at the first failure, so that a late answer cannot be matched
+//! with another request. Knows nothing of the meaning of values.
 
 use std::io;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::point::{Point, Raw, Register};
 use super::serial::Serial;
 use crate::drivers::Fault;
 
-/// Nobody tries in between when a bus cannot be had.
+/// Pause between two attempts when a bus is unavailable.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_AT_MOST: Duration = Duration::from_secs(10);
 /// For what a serial line still brings after an answer that did not come in time.
@@ -93,7 +93,7 @@ impl Bus {
                     (state.context, state.quiet_until) = (Some(context), None);
                     answer.map_err(|exception| refused(point, exception))
                 }
-                // It was closed while nobody asked, as servers do.
+                // The server closed the idle connection, as servers do.
                 Ok(Err(Error::Transport(error))) if is_kept && is_closed(&error) => {
                     (context, is_kept) = (self.connect(&mut state, point.timeout).await?, false);
                     continue;

@@ -37,10 +37,10 @@ const fn speed(baud: u32) -> Option<BaudRate> {
 }
 
 impl Serial {
-    /// Whatever waited on the line is thrown away.
+    /// Discards all waiting bytes.
     ///
     /// # Errors
-    /// It cannot be had, is no serial line, or another program holds it.
+    /// It cannot be opened, is not a serial line, or another program holds it.
     pub(super) fn open(line: &Line) -> io::Result<Self> {
         let speed =
             speed(line.baud).ok_or_else(|| io::Error::other(format!("no serial line has {} baud", line.baud)))?;
