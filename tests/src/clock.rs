@@ -70,7 +70,7 @@ impl FakeClock {
         self.set(60 - i64::try_from(now).expect("a time"));
     }
 
-    /// For a program that is to live by this clock.
+    /// Environment of a program that uses this clock.
     #[must_use]
     pub fn env(&self) -> Vec<(String, String)> {
         let text = |path: &Path| path.display().to_string();

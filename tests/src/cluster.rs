@@ -37,7 +37,7 @@ impl Cluster {
         Self::start_with(test, &[])
     }
 
-    /// As [`Cluster::start`], with more flags for the bridge.
+    /// Same as [`Cluster::start`], with more flags for the bridge.
     ///
     /// # Panics
     /// It does not come up.

@@ -1,9 +1,9 @@
 //! A relay between a node and its bridge that does to their connection what real networks do. Owns the faults and
 //! when they happen; knows nothing of what is said.
 //!
-//! It ends TCP on both sides, so a packet is never lost for good here: what a lossy network does to the two ends of a
-//! TCP connection is that bytes come late, in order, or that the connection breaks. Packets that are lost for real
-//! are the business of [`crate::uplink`].
+//! It ends TCP on both sides, so no packet is lost permanently here: for the two ends of a TCP connection a lossy
+//! network means that bytes come late, in order, or that the connection breaks. Real packet loss is simulated by
+//! [`crate::uplink`].
 
 mod pipe;
 mod schedule;
@@ -20,7 +20,7 @@ pub use schedule::Cuts;
 pub struct Faults {
     /// New connections are closed at once.
     pub refuse: bool,
-    /// Towards the bridge nothing arrives any more, and nobody is told: half-open.
+    /// Towards the bridge nothing arrives any more, without an error: half-open.
     pub silent_up: bool,
     /// Towards the node.
     pub silent_down: bool,
@@ -36,7 +36,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Nothing passes in either direction, and nobody is told.
+    /// Nothing passes in either direction, without an error.
     #[must_use]
     pub fn silence() -> Self {
         Self { silent_up: true, silent_down: true, ..Self::default() }
@@ -90,7 +90,7 @@ impl FaultProxy {
     /// Listens on a free port of `ip` for connections to `target`.
     ///
     /// # Panics
-    /// There is none.
+    /// No port is free.
     #[must_use]
     pub fn start(ip: IpAddr, target: SocketAddr) -> Self {
         let listener = TcpListener::bind((ip, 0)).expect("a free port");
@@ -111,13 +111,13 @@ impl FaultProxy {
         Self { address, shared }
     }
 
-    /// As the host of a join command names it.
+    /// The URL that a join command uses.
     #[must_use]
     pub fn url(&self) -> String {
         format!("https://{}", self.address)
     }
 
-    /// From now on.
+    /// Sets the faults from now on.
     pub fn set(&self, faults: Faults) {
         self.shared.set(faults);
     }

@@ -91,7 +91,7 @@ impl SickFile {
         self.set(0, i32::from(fails));
     }
 
-    /// From now on every write takes so long.
+    /// Makes every write take this long from now on.
     pub fn slow(&self, milliseconds: i32) {
         self.set(1, milliseconds);
     }

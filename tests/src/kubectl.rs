@@ -45,7 +45,7 @@ impl Kubectl {
         finish(self.command(args).stdin(Stdio::null()).output().expect("kubectl starts"))
     }
 
-    /// As [`Kubectl::run`], but the test ends if it fails.
+    /// Same as [`Kubectl::run`], but the test ends if it fails.
     ///
     /// # Panics
     /// It fails.
@@ -57,7 +57,7 @@ impl Kubectl {
     /// `kubectl apply -f -`.
     ///
     /// # Errors
-    /// As [`Kubectl::run`].
+    /// Same as [`Kubectl::run`].
     ///
     /// # Panics
     /// It cannot be started.
@@ -98,7 +98,7 @@ impl Kubectl {
         })
     }
 
-    /// As [`Kubectl::wait_log`], of one of the pod's containers.
+    /// Same as [`Kubectl::wait_log`], for one of the pod's containers.
     ///
     /// # Panics
     /// It does not within 20 s.
@@ -112,7 +112,7 @@ impl Kubectl {
     /// An object as JSON.
     ///
     /// # Errors
-    /// As [`Kubectl::run`].
+    /// Same as [`Kubectl::run`].
     pub fn get(&self, kind: &str, name: &str) -> Result<Value, String> {
         let text = self.run(&["get", kind, name, "-o", "json"])?;
         serde_json::from_str(&text).map_err(|error| error.to_string())
@@ -142,7 +142,7 @@ impl Kubectl {
     /// Waits for an event with this reason about this object, whatever namespace; gives its message.
     ///
     /// # Panics
-    /// There is none within 40 s.
+    /// No such event within 40 s.
     #[allow(clippy::must_use_candidate)]
     pub fn wait_event(&self, object: &str, reason: &str) -> String {
         until(Duration::from_secs(40), &format!("event {reason} about {object}"), || {

@@ -24,7 +24,7 @@ pub fn shell(name: &str, script: &str) -> Value {
 /// `value` with the fields of `more` added or replaced at its top level.
 ///
 /// # Panics
-/// One of them is no JSON object.
+/// One of them is not a JSON object.
 #[must_use]
 pub fn with(mut value: Value, more: &Value) -> Value {
     let fields = more.as_object().expect("an object").clone();
@@ -46,7 +46,7 @@ pub fn host_path(name: &str, path: &Path) -> Value {
     json!({"name": name, "hostPath": {"path": path}})
 }
 
-/// The id of a container as its OCI runtime knows it, from `status.containerStatuses[]`; empty if there is none.
+/// The id of a container in its OCI runtime, from `status.containerStatuses[]`; empty without one.
 #[must_use]
 pub fn container_id(status: &Value) -> String {
     status["containerID"].as_str().and_then(|id| id.split_once("://")).map(|(_, id)| id.to_owned()).unwrap_or_default()

@@ -75,7 +75,7 @@ impl EdgeNode {
         node
     }
 
-    /// Neither joined nor started.
+    /// A node that has neither joined nor started.
     ///
     /// # Panics
     /// Its root folder cannot be made.
@@ -169,7 +169,7 @@ impl EdgeNode {
         std::fs::write(folder.join("config.yaml"), config).expect("written");
     }
 
-    /// Starts the daemon. Unless a test says otherwise, the state of the host's disk and memory evicts nobody.
+    /// Starts the daemon. Unless a test says otherwise, the state of the host's disk and memory causes no evictions.
     ///
     /// # Panics
     /// Its configuration cannot be written.
@@ -278,11 +278,12 @@ impl EdgeNode {
         });
     }
 
-    /// The daemon dies and comes back where no bridge answers, then one of its containers is killed: what starts next
-    /// has only what is on this node. Gives the containers that ran before, as [`Self::container_pids`].
+    /// Kills the daemon and restarts it without a reachable bridge, then kills one of its containers: the next start
+    /// can use only what is on this node. Returns the containers that ran before, in the form of
+    /// [`Self::container_pids`].
     ///
     /// # Panics
-    /// None runs.
+    /// No container runs.
     pub fn restart_offline(&mut self, cluster: &mut Cluster) -> std::collections::BTreeMap<String, u32> {
         cluster.kill_bridge();
         self.kill();

@@ -75,13 +75,13 @@ impl Drop for Process {
 /// Sends a signal (`KILL`, `STOP`) to one process.
 ///
 /// # Panics
-/// There is no such process.
+/// The process does not exist.
 pub fn signal(pid: u32, name: &str) {
     let sent = Command::new("kill").args(["-s", name, &pid.to_string()]).status().expect("kill starts");
     assert!(sent.success(), "SIG{name} to {pid}");
 }
 
-/// When a process started, in clock ticks since boot: with its pid this names a process for good.
+/// Start time of a process, in clock ticks since boot: unique together with its pid.
 #[must_use]
 pub fn start_time(pid: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

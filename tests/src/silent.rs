@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Ends when it is dropped; whoever is connected then, is told.
+/// Ends when it is dropped; its clients then see the end of the connection.
 pub struct Silent {
     pub address: SocketAddr,
     heard: Arc<AtomicUsize>,
@@ -14,7 +14,7 @@ pub struct Silent {
     alive: Arc<()>,
 }
 
-/// From one look whether it is still wanted to the next.
+/// Interval of the check whether it is still needed.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Silent {

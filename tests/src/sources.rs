@@ -44,14 +44,14 @@ fn changes_by_key(line: &str) -> bool {
     assigned || borrowed || taken.clone().any(|way| line.contains(way))
 }
 
-/// Whether a line adds a time that is neither a constant nor cut by `min` to the clock: a peer's number ends the program there. (The sum of an
-/// `Instant` and a `Duration` panics when it overflows.)
+/// Whether a line adds a time that is neither a constant nor cut by `min` to the clock: a peer's number ends the
+/// program there. (The sum of an `Instant` and a `Duration` panics when it overflows.)
 fn adds_to_the_clock(line: &str) -> bool {
     let unbounded = |rest: &str| rest.starts_with(|first: char| first.is_ascii_lowercase()) && !rest.contains(".min(");
     line.split("Instant::now() + ").skip(1).any(unbounded)
 }
 
-/// The same of a number that becomes a time in that place.
+/// Same for a number that becomes a time in that place.
 fn adds_a_number_to_the_clock(line: &str) -> bool {
     let made = |rest: &str| {
         rest.split_once('(').is_some_and(|(_, number)| number.starts_with(|c: char| c.is_ascii_lowercase()))

@@ -19,7 +19,7 @@ pub struct Uplink {
 }
 
 impl Uplink {
-    /// With the first uplink up.
+    /// Creates the namespace with the first uplink up.
     ///
     /// # Panics
     /// This host lets no namespace or link be made.
@@ -58,7 +58,7 @@ impl Uplink {
         uplink
     }
 
-    /// Of the namespace, for `ip netns exec`.
+    /// Name of the namespace, for `ip netns exec`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -107,7 +107,7 @@ impl Uplink {
         self.inside(&["ip", "addr", "flush", "dev", &link]);
     }
 
-    /// From now on so many of a hundred packets are lost, each way.
+    /// Drops this percentage of packets from now on, each way.
     pub fn lose(&self, percent_in: u8, percent_out: u8) {
         for (chain, links, percent) in [("in", "iifname", percent_in), ("out", "oifname", percent_out)] {
             self.inside(&["nft", &format!("flush chain inet faults {chain}")]);

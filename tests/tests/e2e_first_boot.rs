@@ -65,7 +65,7 @@ fn a_file_on_the_boot_partition_joins_once_as_soon_as_there_is_a_bridge() {
     let labels = cluster.kubectl.get("node", &name).expect("the node")["metadata"]["labels"].clone();
     assert_eq!(labels["sampan.dev/site"], "hall-3", "{labels}");
 
-    // The same card in another board: the token was used, for good.
+    // The same card in another board: the token is used up permanently.
     let root = cluster.folder().join("another");
     let place = root.join("boot/edge-runtime.join");
     fs::create_dir_all(place.parent().expect("a folder")).expect("made");

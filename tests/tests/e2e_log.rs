@@ -1,4 +1,4 @@
-//! Standard error that nobody takes: a full disk, a reader that is gone, one that hangs. Neither program ends or stops.
+//! Standard error that is not read: a full disk, a reader that is gone, one that hangs. Neither program ends or stops.
 
 use std::fs::File;
 use std::io::{Write, pipe};

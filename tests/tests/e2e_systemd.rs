@@ -36,7 +36,7 @@ fn units(part: &str) -> Vec<String> {
         .collect()
 }
 
-/// As in a slice's name.
+/// The uid in the form of a slice's name.
 fn slice_uid(pod: &Value) -> String {
     pod["metadata"]["uid"].as_str().expect("a uid").replace('-', "_")
 }
@@ -160,7 +160,7 @@ fn a_new_daemon_takes_units_over_and_ends_those_of_no_pod() {
     until(Duration::from_secs(10), "a unit of a pod that nobody knows", || {
         if units("0_gone").is_empty() { Err("not yet".to_owned()) } else { Ok(()) }
     });
-    // As somebody may do by hand.
+    // A change that an administrator may make by hand.
     systemctl(&["set-property", "--runtime", slice, "MemoryMax=1G"]);
     node.start();
     let _ = left.wait();

@@ -125,7 +125,7 @@ fn s15_a_killed_bridge_ends_what_it_began() {
     wait_none(&cluster.kubectl);
 }
 
-/// S15: fifty Deployments roll, and the bridge is killed again and again at moments that nobody chose.
+/// S15: fifty Deployments roll, and the bridge is killed again and again at random moments.
 #[test]
 fn s15_fifty_deployments_roll_whenever_the_bridge_is_killed() {
     if !can_run() {
@@ -221,7 +221,7 @@ fn a_pod_that_burns_is_given_company() {
     });
     let row = kubectl.ok(&["get", "hpa", "web", "--no-headers"]);
     assert!(row.contains("Deployment/web") && row.contains("%/50%"), "{row}");
-    // A node that is away measures nothing, and that scales nobody.
+    // An offline node measures nothing, which causes no scaling.
     drop(node);
     until(Duration::from_secs(60), "its silence is told", || {
         let of = "jsonpath={.status.conditions[?(@.type=='ScalingActive')].reason}";

@@ -27,7 +27,7 @@ fn used(text: &str) -> Vec<String> {
             branches("", &tree.split_whitespace().collect::<Vec<_>>().join(" "), &mut all);
         }
     }
-    // Paths that are written out. A visibility (`pub(in crate::x)`) is none.
+    // Paths in the code. A visibility (`pub(in crate::x)`) does not count.
     let code = code.replace("pub(in crate::", "").replace("pub(in super::", "");
     let in_path = |c: char| c.is_alphanumeric() || matches!(c, '_' | ':');
     for (at, _) in code.match_indices("crate::").chain(code.match_indices("super::")) {

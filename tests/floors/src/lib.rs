@@ -22,7 +22,7 @@ fn workspace(crate_folder: &Path) -> PathBuf {
 /// `<!-- floors of NAME, from the top -->`.
 ///
 /// # Panics
-/// There is none.
+/// The list is missing.
 fn floors(crate_folder: &Path, name: &str) -> Vec<String> {
     let map = std::fs::read_to_string(workspace(crate_folder).join("ARCHITECTURE.md")).expect("the map");
     let (_, list) =
@@ -72,7 +72,7 @@ pub fn circles(crate_folder: &Path, most: usize) -> Vec<String> {
 /// What of `forbidden` is among all that the package `own` depends on, by Cargo.lock.
 ///
 /// # Panics
-/// There is no such package.
+/// The package does not exist.
 #[must_use]
 pub fn behind_wall(crate_folder: &Path, own: &str, forbidden: &[&str]) -> Vec<String> {
     let lock = std::fs::read_to_string(workspace(crate_folder).join("Cargo.lock")).expect("the lock file");

@@ -1,4 +1,4 @@
-//! What other name servers answer, or whoever says that he is one.
+//! Answers of other name servers, or of an attacker that poses as one.
 #![no_main]
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the DNS helper is told by whoever reaches its socket, and what it answers by it.
+//! Messages to the DNS helper from any client of its socket, and its answers afterwards.
 #![no_main]
 
 use edge_runtime::dns::interests::Interests;

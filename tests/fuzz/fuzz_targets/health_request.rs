@@ -1,4 +1,4 @@
-//! What whoever reaches the daemon's health socket or port sends.
+//! Requests of any client of the daemon's health socket or port.
 #![no_main]
 
 use edge_runtime::health::read;

@@ -41,12 +41,12 @@ pub(crate) struct Fleet {
     lost: Cell<u64>,
     refused: Cell<u64>,
     failures: RefCell<HashMap<String, u64>>,
-    /// By name of the pod.
+    /// Times by name of the pod.
     pods: RefCell<HashMap<String, Times>>,
     names: RefCell<HashMap<String, String>>,
     /// Which revision of the shared object each node holds.
     held: RefCell<Vec<u32>>,
-    /// How often each device says something new; none where there are no devices.
+    /// Interval of a new value of each device; `None` without devices.
     pub(crate) devices_report: Option<Duration>,
     devices: Cell<usize>,
     device_reports: Cell<u64>,
@@ -89,7 +89,7 @@ impl Jobs {
         self.most.set(self.most.get().max(self.under_way.get()));
     }
 
-    /// Its work is done; nobody knows yet.
+    /// Its work is done, but not yet counted.
     pub(crate) fn ended(&self) {
         self.under_way.set(self.under_way.get() - 1);
         self.ended.set(self.ended.get() + 1);
@@ -248,7 +248,7 @@ impl Fleet {
         self.silence.get()
     }
 
-    /// The first so many nodes read nothing any more.
+    /// Makes the first `nodes` nodes stop reading.
     pub(crate) fn stick(&self, nodes: usize) {
         self.stuck.set(nodes);
     }
@@ -304,7 +304,7 @@ impl Fleet {
         })
     }
 
-    /// Of those the ones that nodes were told to end.
+    /// Number of those pods that nodes were told to end.
     pub(crate) fn count_gone(&self, prefix: &str) -> usize {
         self.pods.borrow().iter().filter(|(name, times)| name.starts_with(prefix) && times.gone).count()
     }

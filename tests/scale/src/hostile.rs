@@ -75,7 +75,7 @@ struct Arguments {
     /// Seconds of attack.
     #[arg(long, default_value_t = 45)]
     seconds: u64,
-    /// Of all that is random; by the clock where none is given.
+    /// Seed of everything random; from the clock if absent.
     #[arg(long)]
     seed: Option<u64>,
     /// Bound of the honest nodes' 99th percentile: pod created until the bridge has its status, in milliseconds.
@@ -206,6 +206,6 @@ fn percentile(sorted: &[Duration]) -> Duration {
 }
 
 fn say(line: &str) {
-    // Whoever closed the output wants no more lines.
+    // A closed output wants no more lines.
     let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -40,7 +40,7 @@ struct Node {
     /// How many rows of the outbox are on their way.
     offered: usize,
     next_id: u64,
-    /// None where there are no devices.
+    /// `None` without devices.
     sensors: Option<Sensors>,
     orders: Orders,
 }

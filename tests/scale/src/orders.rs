@@ -38,7 +38,7 @@ impl Orders {
         self.0.insert(job.to_owned(), Work { ends: Instant::now() + works, said: Said::Nothing });
     }
 
-    /// What is to be said now.
+    /// The reports to send now.
     pub(crate) fn due(&mut self, index: usize, fleet: &Fleet) -> Vec<(String, Value)> {
         let mut due = Vec::new();
         for (job, work) in &mut self.0 {

@@ -80,7 +80,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Says how long the steps of the bridge were since the last call, if that is to be measured.
+    /// Reports the lengths of the bridge's steps since the last call, if they are measured.
     async fn steps(&mut self, what: &str) -> anyhow::Result<()> {
         let Some(file) = &self.arguments.steps else { return Ok(()) };
         let now = Steps::read(file).await?;
@@ -320,7 +320,7 @@ pub(crate) async fn shell(command: String) -> anyhow::Result<String> {
     let (sender, receiver) = tokio::sync::oneshot::channel();
     // The nodes must go on meanwhile, on the only thread of the runtime.
     std::thread::spawn(move || {
-        // Nobody waits any more when the receiver is gone.
+        // The receiver may be gone.
         let _ = sender.send(std::process::Command::new("sh").arg("-c").arg(&command).output());
     });
     Ok(String::from_utf8_lossy(&receiver.await??.stdout).into_owned())
@@ -346,6 +346,6 @@ async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
 }
 
 pub(crate) fn say(line: &str) {
-    // Whoever closed the output wants no more lines.
+    // A closed output wants no more lines.
     let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -27,7 +27,7 @@ impl Sensors {
         Self { every, uids: BTreeMap::new(), turn: 0, said: Instant::now(), pause: first, batches: 0, waits: false }
     }
 
-    /// False if it is no device.
+    /// False if it is not a device.
     pub(crate) fn put(&mut self, object: &Object) -> bool {
         let is = object.digest.key.kind == "Device";
         if is {

@@ -79,7 +79,7 @@ impl Run {
         let (fleet, all) = (Rc::clone(&self.fleet), self.arguments.nodes);
         self.until(what, || fleet.count_holders(revision) >= all).await?;
         let took = started.elapsed().as_secs_f64();
-        // Whoever is silent now is heard of at the next heartbeat.
+        // A node that is silent now is noticed at the next heartbeat.
         tokio::time::sleep(Duration::from_secs(20)).await;
         let after = process::look(self.pid)?;
         say(&format!(

@@ -13,7 +13,7 @@ const LATE: Duration = Duration::from_millis(2500);
 /// Bounds of the goal, in microseconds: 99.9 % of the steps, and every one of them.
 const USUAL: u64 = 5_000;
 const LONGEST: u64 = 20_000;
-/// So many of the longest steps and of the places are told.
+/// Number of the longest steps, and of places, that are reported.
 const TOLD: usize = 8;
 
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -24,7 +24,7 @@ use crate::fleet::Counters;
 
 /// Connections from one loopback address, well below the number of ephemeral ports.
 const PER_ADDRESS: usize = 5_000;
-/// For connect, handshake and upgrade together.
+/// Timeout for connect, handshake and upgrade together.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) type Socket = WebSocketStream<TokioAdapter<TlsStream<Counted>>>;

@@ -46,7 +46,7 @@ pub struct Service {
 
 /// Services by namespace and name.
 pub type Services = BTreeMap<(&'static str, &'static str), Service>;
-/// Versions of endpoints that are no pods, by their Service's namespace and name; they outlive it for a while.
+/// Versions of endpoints that are not pods, by their Service's namespace and name; they outlive it for a while.
 pub type Slices = BTreeMap<(&'static str, &'static str), u64>;
 
 /// What a watch of pods delivers.
@@ -149,7 +149,7 @@ impl Api {
         self.services.remove(&at);
     }
 
-    /// Somebody else serves it from now on, or no longer does.
+    /// Another proxy serves it from now on, or no longer does.
     pub fn serve_elsewhere(&mut self, at: (&'static str, &'static str)) {
         let version = self.next();
         if let Some(service) = self.services.get_mut(&at) {
@@ -270,7 +270,7 @@ impl Api {
         self.pods.values().find(|pod| pod.uid == uid).map(|pod| pod.rv)
     }
 
-    /// Deletes the object for good, if it still has this uid: the node says that nothing of the pod runs.
+    /// Deletes the object permanently, if it still has this uid: the node says that nothing of the pod runs.
     pub fn gone(&mut self, uid: &str) {
         let name = self.pods.iter().find(|(_, pod)| pod.uid == uid).map(|(name, _)| name.clone());
         if let Some(name) = name {

@@ -60,7 +60,7 @@ struct Batch {
     number: u64,
     rest: Vec<DeviceReport>,
     refused: Vec<DeviceRefusal>,
-    /// What is to be done about the last of them, by what was read.
+    /// The plan for the last of them, from what was read.
     planned: Option<Plan>,
     checked: bool,
 }
@@ -89,7 +89,7 @@ pub struct Bridge {
     watch: Watch,
     following: BTreeMap<ObjectKey, Following>,
     groups: BTreeMap<ObjectKey, Watched>,
-    /// Of the group of devices.
+    /// Devices of the group.
     devices: Option<(ObjectKey, twins::Watched)>,
     questions: Vec<Question>,
     pub conns: BTreeMap<u64, Conn>,
@@ -262,7 +262,7 @@ impl Bridge {
         true
     }
 
-    /// As `informers::service_views`.
+    /// Same as `informers::service_views`.
     fn follow_services(&mut self, api: &Api, rng: &mut Rng) -> bool {
         let stalled = self.stalled;
         let behind = |(_, watched): &(&ObjectKey, &Watched)| watched.is_behind(api, stalled);
@@ -287,7 +287,7 @@ impl Bridge {
         true
     }
 
-    /// As `informers::device_views`.
+    /// Same as `informers::device_views`.
     fn follow_devices(&mut self, api: &Api) -> bool {
         let stalled = self.stalled;
         let Some((key, watched)) = self.devices.as_mut().filter(|(_, w)| w.is_behind(&api.devices, stalled)) else {
@@ -566,7 +566,7 @@ fn list(api: &Api) -> Watch {
     Watch::List { rest, at: api.log.len() }
 }
 
-/// Of some only the text is kept.
+/// Restores an object of which only the text is kept.
 fn whole(told: &Told) -> Object {
     let mut object = Object::clone(told);
     if object.body.is_null() {

@@ -67,7 +67,7 @@ fn told(seed: u64) {
     eprintln!("failed: SAMPAN_SIM_SEED={seed} cargo test -p sampan-sim --test seeds");
 }
 
-/// What happens, for whoever looks for the cause of a failure: shown when `SAMPAN_SIM_TRACE` is set.
+/// Events for the search for the cause of a failure: printed when `SAMPAN_SIM_TRACE` is set.
 #[allow(clippy::print_stderr)]
 pub fn trace(text: impl FnOnce() -> String) {
     static WANTED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();

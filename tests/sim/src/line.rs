@@ -11,7 +11,7 @@ const BUFFER: usize = 8;
 pub struct Line {
     down: VecDeque<String>,
     up: VecDeque<String>,
-    /// Frames vanish, nobody is told.
+    /// Frames vanish without an error.
     pub silent: bool,
     /// The node has given it up; what it sent before may still arrive.
     pub left: bool,

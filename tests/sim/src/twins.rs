@@ -103,7 +103,7 @@ impl Devices {
         twin[side]["value"].as_str()?.parse().ok()
     }
 
-    /// What is to be done about a report, by what is there now.
+    /// What to do about a report, from the present state.
     pub fn plan(&self, report: &DeviceReport, session: u64, refused: &mut Vec<DeviceRefusal>) -> Plan {
         let mut refuse = |reason: String| refused.push(DeviceRefusal { uid: report.uid.clone(), reason });
         match self.device(&report.name) {

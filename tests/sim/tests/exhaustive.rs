@@ -3,7 +3,7 @@
 use sampan_sim::device::Crash;
 use sampan_sim::world::{Options, World};
 
-/// What happens once, after so many rounds.
+/// A fault that happens once, after a number of rounds.
 #[derive(Clone, Copy, Debug)]
 enum Trouble {
     Cut,

@@ -32,7 +32,7 @@ const NAMED: [(u64, &str); 10] = [
     (15_600_303_747_627_431_559, "the same with a deleted pod: it came back"),
 ];
 
-/// The same, with Services.
+/// Seeds with Services.
 const NAMED_WITH_SERVICES: [(u64, &str); 3] = [
     (3_777_851_914_455_225_190, "endpoints of a Service that lived on came again, and were taken for deleted ones"),
     (

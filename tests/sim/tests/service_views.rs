@@ -9,7 +9,7 @@ use sampan_sim::world::{Options, World};
 const SCOPES: [ServiceScope; 2] = [ServiceScope::Namespaces, ServiceScope::Site];
 const WEB: (&str, &str) = ("ns", "web");
 
-/// In sync, with Services of which one has endpoints that are no pods.
+/// A world in sync, with Services of which one has endpoints that are not pods.
 fn calm(scope: ServiceScope, bridges: usize) -> World {
     let mut world = World::calm(1, Options { bridges, services: Some(scope), ..Options::plain() });
     for at in [WEB, ("ns", "db"), ("other", "web"), ("default", "kubernetes"), ("kube-system", "kube-dns")] {
@@ -102,7 +102,7 @@ fn s01_a_replaced_service_and_its_endpoints_are_the_new_ones() {
     }
 }
 
-/// An API server that has just been started knows no rights yet: what nodes hold stays, and nothing is told anew.
+/// An API server that has just started knows no rights yet: nodes keep what they hold, and nothing is sent again.
 #[test]
 fn s04_a_refusal_takes_nothing_away() {
     for scope in SCOPES {

@@ -22,14 +22,14 @@ struct Card {
 }
 
 impl Disk {
-    /// `None` where there are no loop devices.
+    /// `None` without loop devices.
     pub(crate) fn mount(folder: &Path, at: &Path, megabytes: u64) -> Option<Self> {
         let file = folder.join("card-0");
         fs::File::create(&file).and_then(|file| file.set_len(megabytes << 20)).expect("a sparse file");
         Self::begin(folder, at, megabytes, file, None)
     }
 
-    /// On a device that can be told to fail or to be slow.
+    /// Mounts it on a device that can be told to fail or to be slow.
     pub(crate) fn sick(folder: &Path, at: &Path, megabytes: u64) -> Option<Self> {
         let sick = SickFile::serve(folder, "sick", megabytes);
         Self::begin(folder, at, megabytes, sick.path(), Some(sick))

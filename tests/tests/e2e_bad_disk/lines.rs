@@ -30,7 +30,7 @@ pub(crate) fn text(folder: &Path) -> Result<String, String> {
     names.iter().map(|path| std::fs::read_to_string(path).map_err(|error| error.to_string())).collect()
 }
 
-/// Rotated files, as somebody who needs room would delete them.
+/// Deletes rotated files, like an administrator who needs room.
 pub(crate) fn drop_rotated(folder: &Path) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.path().extension().is_none_or(|end| end != "log") {

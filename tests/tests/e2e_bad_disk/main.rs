@@ -24,7 +24,7 @@ fn bad_time() -> Duration {
     Duration::from_secs(seconds.unwrap_or(10))
 }
 
-/// For the reader of the results.
+/// Prints a line for the reader of the results.
 fn tell(text: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "bad disk: {text}");
@@ -82,7 +82,7 @@ fn wait_healthy(kubectl: &Kubectl, node: &EdgeNode, wanted: &str) -> String {
     })
 }
 
-/// Processes of the containers of a pod, by name: pid and start time name one for good.
+/// Processes of the containers of a pod, by name: pid and start time identify one.
 type Processes = BTreeMap<String, (u32, Option<u64>)>;
 
 fn processes(node: &EdgeNode, pod: &Value) -> Processes {

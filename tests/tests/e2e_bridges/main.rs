@@ -38,7 +38,7 @@ fn replica_with(cluster: &Cluster, number: u16, ca: Option<&Path>) -> Replica {
     replica_of(cluster, number, ca, &[])
 }
 
-/// With more arguments.
+/// Starts a replica with more arguments.
 fn replica_of(cluster: &Cluster, number: u16, ca: Option<&Path>, more: &[&str]) -> Replica {
     let listen = free_address();
     // Kubelet ports of two replicas on one machine must not meet.

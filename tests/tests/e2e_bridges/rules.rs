@@ -108,7 +108,7 @@ fn a_request_for_a_node_of_another_bridge_is_answered_by_that_one() {
     let object = cluster.kubectl.get("node", &name).expect("the node");
     assert_eq!(object["metadata"]["annotations"]["sampan.dev/rules-address"], rules[0].to_string());
 
-    // Nobody is there to pass it on to: nothing was done, and that is said. Then the node is at the other bridge.
+    // No bridge can forward it: nothing was done, and the answer says so. Then the node is at the other bridge.
     let asked = server.requests().len();
     node.kill();
     one.process.kill();

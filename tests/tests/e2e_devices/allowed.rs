@@ -99,7 +99,7 @@ fn d15_only_pods_of_allowed_namespaces_are_mappers() {
     let uid = cluster.kubectl.get("pod", "driver").expect("it is there")["metadata"]["uid"].clone();
     assert_eq!(mappers(&node).expect("mappers")[0]["pod"], uid);
 
-    // Another namespace: what was registered is none any more, and nobody of the pod may register again.
+    // Another namespace: the registration is void, and no process of the pod may register again.
     node.configure(&allow("elsewhere"));
     node.kill();
     node.start();

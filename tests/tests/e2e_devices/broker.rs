@@ -58,7 +58,7 @@ impl Broker {
         assert!(done.success(), "{topic}");
     }
 
-    /// From now on, what is published below the topic.
+    /// Subscribes to everything below the topic.
     pub(crate) fn listen(&self, topic: &str) -> Listener {
         let client = self.client("mosquitto_sub");
         // It would keep its lines back for a pipe.

@@ -55,7 +55,7 @@ fn d05_every_program_may_die() {
         if value == "5" { Ok(()) } else { Err(value.to_string()) }
     });
 
-    // The broker: what is desired is said again to whoever comes back.
+    // The broker: desired values are sent again to a client that comes back.
     site.broker.stop();
     let patch = json!({"spec": {"properties": [{"name": "temp"}, {"name": "led", "desired": {"value": "BLINK"}}]}});
     let _ = site.kubectl().ok(&["patch", "device", "t1", "--type", "merge", "-p", &patch.to_string()]);

@@ -1,4 +1,4 @@
-//! A mapper in a container that means harm, beside one that does not: nobody else has anything of it (D11, D12).
+//! A hostile mapper in a container beside an honest one: it affects no other (D11, D12).
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ const MEMORY_KB: u64 = 48 << 10;
 /// Calls of a mapper that fails each one: once a second while it is young, and what goes wrong while they are made.
 const CALLS: u64 = 3 * TIME;
 
-/// Of the process, in KiB.
+/// Peak memory of the process, in KiB.
 fn peak(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("a line");
@@ -89,7 +89,7 @@ fn a_hostile_mapper_in_a_container_harms_itself() {
         assert!(counts[what].as_u64() > Some(0), "{what}: {counts}");
     }
     assert!(counts["called"].as_u64() < Some(CALLS), "{counts}");
-    // Nobody is called anywhere but in the folder, and what nobody has is nowhere.
+    // Calls go only to sockets in the folder, and what no mapper holds is not listed.
     let listed = node.edge_ok(&["devices", "mappers"]);
     let uid = kubectl.get("pod", "evil").expect("it is there")["metadata"]["uid"].clone();
     let sockets: Vec<&str> = listed.lines().skip(1).filter_map(|line| line.split_whitespace().nth(2)).collect();

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use broker::Broker;
 
-/// How soon a value is to be there while nothing is in its way (D1, D8).
+/// Maximum delay of a value without faults (D1, D8).
 const SOON: Duration = Duration::from_secs(5);
 
 /// A cluster that knows devices, with one node that has the broker of its devices.

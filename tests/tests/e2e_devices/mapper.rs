@@ -75,12 +75,12 @@ impl Mapper {
         self.lines.recv_timeout(patient(limit)).expect("the mapper says something")
     }
 
-    /// The next call: method, and what the LED of the device is to be.
+    /// The next call: method, and the desired value of the device's LED.
     pub(super) fn called(&self) -> (String, Option<String>) {
         self.called_within(Duration::from_secs(20))
     }
 
-    /// The same, where it may take longer.
+    /// Same with another timeout.
     pub(super) fn called_within(&self, limit: Duration) -> (String, Option<String>) {
         let said = self.next_within(limit);
         let text = |value: &Value| value.as_str().map(str::to_owned);
@@ -155,7 +155,7 @@ fn d09_a_mapper_is_called_for_real_changes_alone() {
         Some(other) if other != pid => Ok(()),
         other => Err(format!("{other:?}")),
     });
-    // Until the daemon has told it all, nobody's reports are taken.
+    // Until the daemon has sent all objects, no reports are accepted.
     std::thread::sleep(Duration::from_secs(2));
     shown(&cluster, "2");
     node.kill();

@@ -39,7 +39,7 @@ fn right(who: Who, code: u16, query: &str, path: &str, embedded: bool) -> bool {
         Who::Anonymous | Who::Node if embedded => matches!(code, 400 | 401 | 414 | 431),
         Who::Anonymous => refused || told,
         Who::Pod => refused || told || path.contains("/selfsubject"),
-        // Revisions of the future are a timeout, and a Service of which nobody is there cannot be asked, as in Kubernetes.
+        // Future revisions are a timeout, and a Service without endpoints cannot be asked, as in Kubernetes.
         Who::Node | Who::Admin => {
             code < 500
                 || (code == 504 && query.contains("resourceVersion"))
@@ -160,7 +160,7 @@ impl Ground {
                 (start.elapsed(), format!("{who:?}: {method} {} {kind:?} with {what}", cut(path.as_bytes(), 200)));
         }
         match sent {
-            // A request that is no HTTP to the server, or whose body it will not read, may end the connection.
+            // A request that is not HTTP for the server, or whose body it will not read, may end the connection.
             Ok(None) if body.len() > 60_000 || query.len() > 60_000 => tally.unanswered += 1,
             Ok(None) => tally.wrong.push(format!("{}: hung up", shown())),
             Ok(Some(answer)) => {

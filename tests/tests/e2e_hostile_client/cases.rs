@@ -184,7 +184,7 @@ pub(crate) fn places(admin: &mut Client, namespace: &str) -> Vec<Place> {
     found
 }
 
-/// Whether everybody with a name may read it (the role system:discovery), or anybody (system:public-info-viewer).
+/// Whether every authenticated user may read it (the role system:discovery), or any client (system:public-info-viewer).
 pub(crate) fn is_open(path: &str) -> bool {
     let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
     matches!(
@@ -197,7 +197,7 @@ pub(crate) fn is_open(path: &str) -> bool {
     )
 }
 
-/// What is no request of HTTP/1.1.
+/// Bytes that are not a request of HTTP/1.1.
 pub(crate) fn garbage() -> Vec<Vec<u8>> {
     let head =
         |rest: &str| format!("POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nhost: x\r\n{rest}").into_bytes();

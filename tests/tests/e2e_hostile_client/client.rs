@@ -17,7 +17,7 @@ use serde_json::Value;
 const BODY_MAX: usize = 2 << 20;
 /// An answer that takes longer comes from a frozen server.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What is no request may be answered with silence.
+/// Malformed requests may get no answer.
 const GLANCE: Duration = Duration::from_millis(50);
 
 /// How a connection is spoken over.
@@ -50,7 +50,7 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// Of the kubeconfig that kubectl uses.
+    /// The endpoint of kubectl's kubeconfig.
     pub(crate) fn of(kubectl: &Kubectl) -> Self {
         let text = kubectl.ok(&["config", "view", "--raw", "--minify", "--flatten", "-o", "json"]);
         let config: Value = serde_json::from_str(&text).expect("kubectl prints JSON");
@@ -71,7 +71,7 @@ impl Access {
         }
     }
 
-    /// As the user of the kubeconfig.
+    /// The endpoint with the user of the kubeconfig.
     pub(crate) fn admin(&self) -> Endpoint {
         self.with(self.certificate.as_ref(), self.token.clone())
     }
@@ -130,7 +130,7 @@ impl Client {
         if closed(&answer) { Ok(None) } else { answer }
     }
 
-    /// Sends bytes that are no request, or only a part of one; the code of what is answered at once.
+    /// Sends bytes that are not a request, or only a part of one; returns the code of an immediate answer.
     pub(crate) fn garble(&self, bytes: &[u8]) -> io::Result<Option<u16>> {
         let mut stream = self.connect()?;
         stream.sock.set_read_timeout(Some(GLANCE))?;
@@ -197,7 +197,7 @@ impl Endpoint {
         Ok(StreamOwned::new(connection.map_err(io::Error::other)?, tcp))
     }
 
-    /// The same, which speaks HTTP/2.
+    /// The same endpoint over HTTP/2.
     pub(crate) fn http2(&self) -> Self {
         let mut config = ClientConfig::clone(&self.config);
         config.alpn_protocols = vec![b"h2".to_vec()];
@@ -217,7 +217,7 @@ fn closed(answer: &io::Result<Option<Answer>>) -> bool {
     }
 }
 
-/// The answer, and whether the connection can carry another; `None` when there is none.
+/// The answer, and whether the connection can carry another; `None` without an answer.
 fn read_answer(stream: &mut impl Read, method: &str) -> io::Result<Option<(Answer, bool)>> {
     let mut bytes = Vec::new();
     let end = loop {

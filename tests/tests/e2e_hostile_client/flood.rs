@@ -119,7 +119,7 @@ fn one_token_neither_stops_others_nor_fills_memory() {
             let mut client = Client::new(evil.clone());
             let answer = client.send(method, own, "application/vnd.kubernetes.protobuf", &bomb(600_000));
             let code = answer.expect("an answer").map(|answer| answer.code);
-            // A body that nobody wants is not read to its end.
+            // An unneeded body is not read to its end.
             assert!(matches!((method, code), ("GET", None | Some(200)) | ("POST", Some(400))), "{method}: {code:?}");
         }
         Vec::new()

@@ -1,4 +1,4 @@
-//! As much of HTTP/2 as an attack needs: requests that are begun and answers that nobody takes (RFC 9113, RFC 7541).
+//! The part of HTTP/2 that an attack needs: incomplete requests and unread answers (RFC 9113, RFC 7541).
 
 use std::io::{self, Write};
 
@@ -36,8 +36,8 @@ fn string(text: &str) -> Vec<u8> {
     [out, text.as_bytes().to_vec()].concat()
 }
 
-/// A connection whose streams have a window of this size, with so many requests of the endpoint's user. With `body` they
-/// announce one of this length, which never comes.
+/// A connection whose streams have a window of this size, with this number of requests by the endpoint's user. With
+/// `body` they announce one of this length, which never comes.
 pub(crate) fn requests(
     endpoint: &Endpoint,
     window: u32,

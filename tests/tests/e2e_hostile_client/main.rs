@@ -122,7 +122,7 @@ fn nothing_that_a_client_sends_stops_the_api() {
         (Who::Node, Client::new(access.with(Some(&certificate), None))),
         (Who::Admin, admin),
     ];
-    // Who says nothing, or not all, keeps nobody else waiting.
+    // Clients that send nothing, or an incomplete request, delay no other client.
     let held = [&b""[..], b"POST /api/v1/namespaces HTTP/1.1\r\nhost: x\r\n"]
         .map(|said| clients[0].1.hold(20, said).expect("connections"));
     let mut random = Random(seed);

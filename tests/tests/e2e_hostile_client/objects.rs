@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cases::Random;
 
-/// Of the objects that are made: what the paths are filled with.
+/// Name of the created objects, which the paths contain.
 pub(crate) const NAME: &str = "strange";
 
 /// A kind with an object of it.

@@ -9,7 +9,7 @@ use sampan_tests::{Cluster, can_run};
 
 /// Of the honest nodes' 99th percentile, in milliseconds; times `TEST_PATIENCE`, for binaries of tests on a busy host.
 const P99: u64 = 1000;
-/// Of the bridge's memory, in MiB.
+/// Limit of the bridge's memory, in MiB.
 const MEMORY: u64 = 192;
 
 fn number(name: &str) -> Option<u64> {
@@ -37,7 +37,7 @@ fn g27_a_hostile_node_harms_nobody() {
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     {
         use std::io::Write;
-        // The figures, with the seed, are for whoever reads the log of the tests.
+        // Figures and the seed, for the reader of the test's log.
         let _ = writeln!(std::io::stderr(), "{said}");
     }
     assert!(output.status.success(), "{said}");

@@ -1,4 +1,4 @@
-//! A network that swallows everything: no name is found, no registry is reached, and nobody says so.
+//! A network that drops everything: names do not resolve, registries are unreachable, and no error comes back.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ fn a_boot_asks_a_dead_network_for_three_seconds_in_all() {
     let asking = boot(&cluster, &uplink, "Always");
     {
         use std::io::Write;
-        // Figures for whoever reads them.
+        // Printed for the reader of the log.
         let _ = writeln!(std::io::stderr(), "{PODS} pods run after {asking:?}; without asking {without_asking:?}");
     }
     // The second half of a start may be slower on a host that does other things.

@@ -43,7 +43,7 @@ impl Hanging {
         std::fs::remove_file(&self.flag).expect("it hung");
     }
 
-    /// None of it is left, also not one that was killed.
+    /// Waits until none of its processes is left, not even a killed one.
     fn wait_none_left(&self) {
         let name = self.program.display().to_string();
         wait_no_process(&name, |line| line.contains(&name));

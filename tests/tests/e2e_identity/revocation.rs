@@ -1,4 +1,4 @@
-//! Nodes that are sent away: at once, for good, and without harm to what runs there.
+//! Revoked nodes: disconnected at once and permanently, without harm to what runs there.
 
 use std::time::{Duration, Instant};
 

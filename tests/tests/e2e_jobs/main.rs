@@ -88,7 +88,7 @@ fn run(swarm: &mut Process, restarts: &Restarts, mut restart: impl FnMut() -> u3
     let said = swarm.log();
     {
         use std::io::Write;
-        // The figures are for whoever reads the log of the tests.
+        // Printed for the reader of the test's log.
         let _ = writeln!(std::io::stderr(), "{said}");
     }
     assert!(said.contains("each ordered once"), "{said}");

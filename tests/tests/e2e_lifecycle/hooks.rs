@@ -117,7 +117,7 @@ fn hooks_run_at_both_ends_of_a_container() {
     kubectl.wait_gone("pod", "pause", 10);
     assert!(begin.elapsed() >= Duration::from_secs(2), "the pauses were made");
     kubectl.wait_gone("pod", "refused", 10);
-    // One took longer than its pod had, nobody answered the other.
+    // One took longer than its pod allowed, the other got no answer.
     for name in ["slow", "refused"] {
         until(Duration::from_secs(10), "the event of a hook that failed", || {
             let said = events(kubectl, name);

@@ -82,7 +82,7 @@ fn memory_kib(pid: u32, field: &str) -> u64 {
     line.trim_matches([':', ' ', '\t']).split_whitespace().next().and_then(|kib| kib.parse().ok()).expect("a number")
 }
 
-/// A figure for whoever reads the run.
+/// Prints a figure for the reader of the log.
 fn tell(text: &str) {
     use std::io::Write;
     // Only for a reader: nothing to do when stderr is gone.

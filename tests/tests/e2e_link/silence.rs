@@ -1,5 +1,4 @@
-//! A link on which nothing passes any more and nobody is told: found dead in time, on both sides, and no sooner taken
-//! for dead than it is.
+//! A link on which nothing passes any more, without an error: both sides detect it in time, and not too early.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
@@ -24,7 +23,7 @@ fn pids_of(words: &[&str]) -> Vec<u32> {
     .collect()
 }
 
-/// One node's packets are dropped for good (G13, G16, and what becomes of streams), another's for 20 s (G16).
+/// One node's packets are dropped permanently (G13, G16, and what becomes of streams), another's for 20 s (G16).
 #[test]
 fn g13_g16_silence_is_noticed_in_time_and_not_sooner() {
     if !can_run() {

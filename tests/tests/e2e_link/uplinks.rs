@@ -26,7 +26,7 @@ fn g14_a_new_uplink_is_used_within_five_seconds() {
     cluster.kubectl.apply_all(&[pod("stays", &name, json!([shell("c", "exec sleep 1000")]))]);
     cluster.kubectl.wait_ready("stays");
 
-    // From Wi-Fi to cable, as when the access point is out of reach: nobody says goodbye.
+    // From Wi-Fi to cable, as when the access point is out of reach: no connection is closed.
     let before = connections(&cluster, &node);
     uplink.down(0);
     uplink.up(1);
@@ -65,7 +65,7 @@ fn g14_a_new_uplink_is_used_within_five_seconds() {
     assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 0);
 }
 
-/// 300 ms each way, 64 kbit/s, and 5 % of packets lost for real: slow, but it works, and nobody is taken for dead.
+/// 300 ms each way, 64 kbit/s, and 5 % real packet loss: slow, but it works, and no side looks dead.
 #[test]
 fn g13_a_narrow_lossy_line_is_not_a_dead_one() {
     if !can_run() {

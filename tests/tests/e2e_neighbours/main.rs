@@ -109,7 +109,7 @@ fn s04_pods_of_two_nodes_reach_each_other_as_they_are_and_a_service_leads_to_bot
     b.edge_ok(&["exec", "on-b", "--", "touch", "/tmp/ready"]);
     answered_by(&a, "on-a", &url, &["on-a", "on-b"]);
 
-    // Neither cloud nor daemon is needed, and a daemon that comes back finds everything as it is to be.
+    // Neither cloud nor daemon is needed, and a restarted daemon finds everything in the desired state.
     cluster.kill_bridge();
     a.kill();
     answered_by(&a, "on-a", &url, &["on-a", "on-b"]);

@@ -17,7 +17,7 @@ pub(super) fn node_with(cluster: &Cluster, config: &str) -> EdgeNode {
     node
 }
 
-/// As [`node_with`], but not started.
+/// Same as [`node_with`], but not started.
 pub(super) fn prepared(cluster: &Cluster, config: &str) -> EdgeNode {
     let name = format!("edge-{}", cluster.kubectl.namespace);
     let node = EdgeNode::prepare(cluster, &name);

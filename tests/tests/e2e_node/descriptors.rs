@@ -40,7 +40,7 @@ fn processes(node: &EdgeNode) -> BTreeMap<String, (u32, u64)> {
     bundles.filter_map(one).collect()
 }
 
-/// Waits until so many pods are Ready. None has ever been started again.
+/// Waits until this many pods are Ready. None was ever restarted.
 fn wait_all_ready(kubectl: &Kubectl, count: usize) {
     let limit = Duration::from_secs(60 + 4 * u64::try_from(count).expect("few"));
     until(limit, &format!("{count} pods are Ready"), || {
@@ -108,7 +108,7 @@ fn many_containers_need_few_descriptors_and_none_ends_for_want_of_one() {
     assert_eq!(all.len(), pods * CONTAINERS);
     tell(&format!("{pods} pods of {CONTAINERS}, soft limit {limit}, ready in {:?}", began.elapsed()), &node);
 
-    // As the hard one it is too low for all of them: whoever takes them over then ends none.
+    // As the hard limit it is too low for all of them: the next monitor then ends none.
     kill_both(&mut node);
     node.wrapper = limited(limit, true);
     node.start();
@@ -116,9 +116,9 @@ fn many_containers_need_few_descriptors_and_none_ends_for_want_of_one() {
     wait_all_ready(kubectl, pods);
     assert_eq!(processes(&node), all);
     tell(&format!("taken over with no more than {limit}"), &node);
-    // One more finds no room, says so, and takes nobody else's.
+    // One more finds no room, reports it, and takes no descriptor from others.
     kubectl.apply_all(&[five("late", &on)]);
-    // (Its events may wait: a node has so many a minute.)
+    // (Its events may wait: the number of events per minute is limited.)
     kubectl.wait_pod("late", 60, "says so", |pod| pod["status"].to_string().contains("too many open files"));
     // One that ends is seen to end, whether or not there was a descriptor to watch it by.
     let victims: Vec<u32> = all.values().step_by(CONTAINERS).map(|(pid, _)| *pid).collect();

@@ -1,4 +1,4 @@
-//! Too little disk: limits of pods, images that nobody needs, and who must go.
+//! Too little disk: limits of pods, unused images, and the order of eviction.
 
 use std::time::Duration;
 

@@ -14,7 +14,7 @@ use std::process::Command;
 use sampan_tests::{Cluster, EdgeNode};
 use serde_json::Value;
 
-/// The host's disk is none of a test's business.
+/// The state of the host's disk must not affect a test.
 const NO_DISK: &str = "nodefs.available: '0', nodefs.inodesFree: '0', imagefs.available: '0', imagefs.inodesFree: '0'";
 
 /// A joined node with this `config.yaml`, started and Ready.

@@ -13,7 +13,7 @@ fn memory_pressure_evicts_and_refuses() {
         return;
     }
     let cluster = Cluster::start("memory");
-    // Nobody has this much: the node is under pressure from its first moment.
+    // No host has this much: the node is under pressure from its first moment.
     let node = node_with(&cluster, "edge", &format!("eviction: {{hard: {{memory.available: 100%, {NO_DISK}}}}}\n"));
     let (kubectl, on) = (&cluster.kubectl, node.name.as_str());
     let manifests = node.root().join("etc/edge-runtime/manifests");

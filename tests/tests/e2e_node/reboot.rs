@@ -31,7 +31,7 @@ fn a_reboot_begins_pods_anew_and_says_so() {
     assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
     assert_eq!(after["status"]["startTime"], before["status"]["startTime"]);
     let last = &after["status"]["containerStatuses"][0]["lastState"]["terminated"];
-    // As with containerd: nobody saw how it ended.
+    // As with containerd: its exit status is unknown.
     assert_eq!((&last["exitCode"], &last["reason"]), (&json!(255), &json!("Unknown")), "{last}");
     // Init containers run again with a new sandbox (K8s pkg/kubelet/kuberuntime, `computePodActions`).
     assert_eq!(std::fs::read_to_string(notes.join("order")).expect("notes"), "init\nmain\ninit\nmain\n");

@@ -66,7 +66,8 @@ fn pods_stop_in_order_and_go_on_at_the_next_start() {
     });
 }
 
-/// For whoever cannot wait for the pods: the daemon ends at once, and what it has asked to stop takes its time.
+/// For an administrator who cannot wait for the pods: the daemon ends at once, and pods that are stopping continue to
+/// stop.
 #[test]
 fn a_second_signal_ends_a_shutdown_that_is_under_way() {
     if !can_run() {

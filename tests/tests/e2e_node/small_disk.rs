@@ -8,7 +8,7 @@ pub(crate) struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// Makes and mounts it at `at`; `image` is the file it lives in. `None` where there are no loop devices.
+    /// Creates and mounts it at `at`; `image` is its file. `None` without loop devices.
     pub(crate) fn mount(image: &Path, at: &Path, megabytes: u64) -> Option<Self> {
         std::fs::create_dir_all(at).expect("a folder");
         std::fs::File::create(image).and_then(|file| file.set_len(megabytes << 20)).expect("a sparse file");

@@ -1,4 +1,4 @@
-//! A support bundle of a node full of secrets has none of them.
+//! A support bundle of a node full of secrets contains none of them.
 
 use std::path::Path;
 use std::process::Command;
@@ -88,7 +88,7 @@ fn no_secret_is_in_a_bundle() {
     secrets.push(STANDARD.encode(format!("bob:{REGISTRY}")));
     secrets.push(STANDARD.encode(format!("node:{NODES_REGISTRY}")));
     if let Some(token) = token {
-        // Its signature, which nobody may have.
+        // Its signature, which must stay secret.
         secrets.push(String::from_utf8_lossy(&token).rsplit('.').next().unwrap_or_default().trim().to_owned());
     }
     secrets.retain(|secret| !secret.is_empty());

@@ -40,7 +40,7 @@ fn on_a_node_in_good_health_nothing_of_its_own_is_found_and_then_each_thing_that
     let text = node.edge(&["doctor", "--all"]).unwrap_or_else(|text| text);
     assert!(text.contains("ok       bridge: "), "{text}");
 
-    // Nobody holds the configuration for right because the daemon ran with it once.
+    // A configuration with which the daemon once ran may be wrong now.
     let config = node.root().join("etc/edge-runtime/config.yaml");
     let right = std::fs::read_to_string(&config).expect("a file");
     std::fs::write(&config, format!("{right}max-podz: 3\n")).expect("written");
@@ -81,7 +81,7 @@ fn on_a_node_in_good_health_nothing_of_its_own_is_found_and_then_each_thing_that
     assert_eq!(dead.1, 2);
     without(&dead.0, &["config", "joined", "certificate"]);
 
-    // A certificate of long ago, and an identity that is none.
+    // An expired certificate, and a malformed identity.
     let file = node.root().join("var/lib/edge-runtime/identity/identity.json");
     let right = std::fs::read(&file).expect("it has joined");
     let mut identity: Value = serde_json::from_slice(&right).expect("JSON");

@@ -18,7 +18,7 @@ use sampan_tests::EdgeNode;
 use sampan_tests::process::binary;
 use serde_json::Value;
 
-/// Status line and body of what somebody answers a GET.
+/// Status line and body of the answer to a GET.
 fn asked<S: Read + Write>(mut stream: S, what: &str) -> Result<(String, String), String> {
     let text = |error: std::io::Error| error.to_string();
     stream.write_all(format!("GET {what} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).map_err(text)?;
@@ -28,7 +28,7 @@ fn asked<S: Read + Write>(mut stream: S, what: &str) -> Result<(String, String),
     Ok((head.lines().next().unwrap_or_default().to_owned(), body.to_owned()))
 }
 
-/// The same of a node at its socket.
+/// Same for a node at its socket.
 fn of_node(node: &EdgeNode, what: &str) -> Result<(String, String), String> {
     let socket = node.root().join("run/edge-runtime/health.sock");
     let stream = UnixStream::connect(&socket).map_err(|error| format!("{}: {error}", socket.display()))?;

@@ -25,11 +25,11 @@ impl Stage {
         let folder = tempfile::tempdir().expect("a folder");
         let root = folder.path().join("root");
         std::fs::create_dir(&root).expect("a folder");
-        // Some looks are of somebody who is not root.
+        // Some checks run as another user than root.
         let open = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
         std::fs::set_permissions(folder.path(), open).expect("it is ours");
         let mut script = "set -e\nmount --make-rprivate /\nip link set lo up\n".to_owned();
-        // Whoever may not enter the folder of the programs starts them here.
+        // A user who may not enter the folder of the programs starts them here.
         let (bin, here) = (binary(""), folder.path().join("bin"));
         std::fs::create_dir(&here).expect("a folder");
         let _ = writeln!(script, "mount --bind {} {}", bin.display(), here.display());

@@ -30,7 +30,7 @@ fn what_has_happened_stays_known_when_the_bridge_has_it() {
     let events: Vec<Value> = of_pod.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let reasons: Vec<&str> = events.iter().filter_map(|event| event["reason"].as_str()).collect();
     assert!(reasons.ends_with(&["Started"]) && reasons.contains(&"Created"), "{reasons:?}");
-    // Somebody follows them while the daemon dies, comes back and stops the pod, without a bridge.
+    // A client follows them while the daemon dies, comes back and stops the pod, without a bridge.
     let mut follower = Command::new(binary("edge-runtime"));
     follower.args(["events", "-f", "--tail", "0", "--root"]).arg(node.root()).stdout(Stdio::piped());
     let mut follower = follower.spawn().expect("it starts");

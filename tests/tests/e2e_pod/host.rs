@@ -118,7 +118,7 @@ fn a_container_sees_of_the_host_what_its_pod_says() {
     }
     assert_eq!(inside(kubectl, "plain", "cat /proc/self/oom_score_adj"), "1000");
 
-    // No signal is blocked, neither in the container nor in what is executed there.
+    // No signal is blocked, in the container or in what is executed there.
     for process in ["1", "self"] {
         let mask = inside(kubectl, "plain", &format!("grep SigBlk /proc/{process}/status"));
         assert_eq!(mask.split_whitespace().last(), Some("0000000000000000"), "{process}");

@@ -43,7 +43,7 @@ fn refused() -> Vec<Case> {
     ]
 }
 
-/// Waiting for what only somebody else can change: reason of the event, and what it says.
+/// Cases that wait for a change from outside: reason and message of the event.
 fn waiting() -> Vec<Case> {
     let volume = |source: Value| json!({"volumes": [with(json!({"name": "v"}), &source)]});
     let mount = || json!({"volumeMounts": [{"name": "v", "mountPath": "/v"}]});
@@ -98,7 +98,7 @@ fn what_a_node_does_not_do_is_said() {
     let (refused, mut waiting) = (refused(), waiting());
     // An API server takes bundles of trust out of pods by default (feature ClusterTrustBundleProjection).
     waiting.retain(|case| case.0 != "trust" || cluster.api_address().is_some());
-    // A label that no kernel here looks at is no reason to refuse the pod.
+    // An SELinux label that no kernel here uses does not cause a refusal.
     let label = json!({"securityContext": {"seLinuxOptions": {"level": "s0:c1,c2"}}});
     let labelled: Case = ("label", label, json!({}), "", "");
     let pods: Vec<Value> = refused.iter().chain(&waiting).chain([&labelled]).map(built).collect();
@@ -135,7 +135,7 @@ fn what_a_node_does_not_do_is_said() {
     if !std::path::Path::new("/sys/fs/selinux/enforce").exists() {
         kubectl.wait_ready("label");
     }
-    // None of them holds up the others, nor its own end.
+    // None of them delays the others, or its own end.
     let mut names: Vec<&str> = refused.iter().chain(&waiting).map(|case| case.0).collect();
     let mut delete = vec!["delete", "pod", "--wait=false"];
     delete.append(&mut names);

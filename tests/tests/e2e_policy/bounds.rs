@@ -1,4 +1,4 @@
-//! Policies that nobody should write.
+//! Excessive policies.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Who reaches whom.
+//! Reachability between pods.
 
 use std::time::Duration;
 
@@ -168,7 +168,7 @@ fn a_neighbour_does_not_go_around_the_node() {
     wait_reaches(&node, "around", &url, false);
     node.edge_ok(&["exec", "around", "--", "ip", "route", "del", &format!("{web}/32"), "dev", "eth0"]);
     wait_reaches(&node, "around", &url, false);
-    // With the friend's address it is no friend: what it sends is dropped where it comes in.
+    // A pod that forges the friend's address is not let through: its packets are dropped where they come in.
     node.edge_ok(&["exec", "around", "--", "ip", "addr", "add", &format!("{friend}/32"), "dev", "eth0"]);
     let as_friend = |from: &str| {
         let script = format!(

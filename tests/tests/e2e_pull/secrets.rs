@@ -60,7 +60,7 @@ fn a_login_opens_its_images_to_those_who_have_it() {
         with_spec(pod(name, &node.name, json!([container])), &json!({"imagePullSecrets": secrets}))
     };
 
-    // Neither a wrong login nor a Secret that is not there: tried, refused, and told (K8s pkg/kubelet/images).
+    // A wrong login, and a missing Secret: tried, refused, and reported (K8s pkg/kubelet/images).
     kubectl.apply_all(&[puller("mistaken", "IfNotPresent", &["wrong"]), puller("early", "IfNotPresent", &["late"])]);
     for name in ["mistaken", "early"] {
         let refused = kubectl.wait_pod(name, 20, "is refused", |pod| waiting(pod) == "ImagePullBackOff");

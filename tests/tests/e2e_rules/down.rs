@@ -119,7 +119,7 @@ fn requests_reach_brokers_and_servers_of_nodes() {
         Answer { code: 503, head, .. } if head.contains("retry-after: ") => Ok(()),
         Answer { code, body, .. } => Err(format!("{code} {body}")),
     });
-    // Nor without a node.
+    // Also not without a node.
     site.line.set(Faults { refuse: true, ..Faults::default() });
     site.line.cut();
     until(SOON, "no node", || match site.ask(&good, "GET", "/api", &[]) {

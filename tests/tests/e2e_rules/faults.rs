@@ -39,7 +39,8 @@ fn high_water(pid: u32) -> u64 {
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-/// D6: who publishes much on a full disk takes neither the room that is kept for the node, nor what waits, nor memory.
+/// D6: a client that publishes a lot on a full disk uses up neither the reserve of the node, nor waiting messages, nor
+/// memory.
 #[test]
 fn d06_on_a_full_disk_messages_wait_and_the_node_goes_on() {
     if !can_run() {

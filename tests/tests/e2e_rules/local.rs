@@ -24,7 +24,7 @@ fn ask(address: &str, url: &str) -> (u16, Value) {
     (code.parse().unwrap_or(0), serde_json::from_str(body).unwrap_or_default())
 }
 
-/// Road 4, as KubeEdge's servicebus: the answer of the target comes to the program, or why there is none.
+/// Road 4, like KubeEdge's servicebus: the program gets the target's answer, or the reason why there is none.
 #[test]
 fn programs_on_the_device_ask_by_rules_and_are_told_the_truth() {
     if !can_run() {
@@ -89,7 +89,7 @@ fn programs_on_the_device_ask_by_rules_and_are_told_the_truth() {
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!(target.requests().len(), before + 1, "what was refused was not done later");
 
-    // Whoever is killed, it goes on.
+    // It continues after either process is killed.
     let helper = super::up::helper(&site).expect("the helper runs");
     signal(helper, "KILL");
     served(&site, "another helper");

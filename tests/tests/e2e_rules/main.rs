@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use broker::Broker;
 use disk::{Away, Disk};
 
-/// How soon something is to be there while nothing is in its way.
+/// Maximum delay without faults.
 const SOON: Duration = Duration::from_secs(10);
 
 /// A cluster that knows rules and takes requests for them, with one node that has a broker, behind a line that can be cut.
@@ -35,7 +35,7 @@ struct Site {
     broker: Broker,
     line: FaultProxy,
     rules: SocketAddr,
-    /// Of the node's state, where it has one of its own.
+    /// Disk of the node's state, if it has a separate one.
     disk: Option<Disk>,
     cluster: Cluster,
 }
@@ -45,12 +45,12 @@ impl Site {
         Self::start_with(test, "")
     }
 
-    /// With more for `device-twin`: `, KEY: VALUE`.
+    /// Starts with more keys for `device-twin`: `, KEY: VALUE`.
     fn start_with(test: &str, more: &str) -> Self {
         Self::begin(test, more, |_| None)
     }
 
-    /// With a disk of so many megabytes for the node's state. None where there are no loop devices.
+    /// Starts with a disk of this many megabytes for the node's state. `None` without loop devices.
     fn start_on_disk(test: &str, megabytes: u64) -> Option<Self> {
         let disk =
             |cluster: &Cluster| Disk::mount(cluster.folder(), &cluster.folder().join("edge").join("var"), megabytes);
@@ -98,7 +98,7 @@ impl Site {
         self.kubectl().apply(&rule(name, ("my-bus", &from), ("my-rest", &json!({"resource": url}))).to_string());
     }
 
-    /// Waits until the node asks its broker for messages of rules: those that come earlier are nobody's.
+    /// Waits until the node subscribes to messages of rules: earlier messages are lost.
     fn wait_subscribed(&self, topic: &str) {
         let filter = self.topic(topic);
         until(SOON, &format!("the node subscribes to {filter}"), || {

@@ -107,6 +107,6 @@ fn serve(stream: &TcpStream, shared: &Shared) {
     let answer = shared.answer.lock().unwrap_or_else(PoisonError::into_inner).clone();
     shared.requests.lock().unwrap_or_else(PoisonError::into_inner).push(request);
     let mut stream = stream;
-    // Whoever asked may have been killed.
+    // The client may have been killed.
     let _ = stream.write_all(answer.as_bytes());
 }

@@ -30,7 +30,7 @@ fn d06_messages_wait_for_the_line() {
     site.wait_subscribed("temp/+");
     site.wait_subscribed("stuck");
 
-    // A target that takes nothing holds up nobody else's.
+    // A target that reads nothing delays no other target.
     for number in 0..8 {
         site.broker.publish(&site.topic("stuck"), &number.to_string());
     }

@@ -54,7 +54,7 @@ fn devices_runtimes_and_limits_by_configuration() {
     let handlers = &object["status"]["runtimeHandlers"];
     assert_eq!((&handlers[0]["name"], &handlers[1]["name"]), (&json!(""), &json!("second")), "{object}");
 
-    // No object of theirs lies in the test's namespace.
+    // Their objects are cluster-scoped, outside the test's namespace.
     let class = |name: &str| format!("{name}-{}", kubectl.namespace);
     for (name, handler) in [("quick", "second"), ("lost", "kata")] {
         kubectl.apply_all(&[json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass",

@@ -178,7 +178,7 @@ fn no_pod_starts_while_its_rules_cannot_be_made() {
     kubectl.wait_ready("inside");
 }
 
-/// The first process of a shared pid namespace is of the same user as root in the pod, which has no capability to trace
+/// The first process of a shared pid namespace has the same user as root in the pod, which has no capability to trace
 /// others. CRI runtimes confine theirs too.
 #[test]
 fn the_pause_process_is_no_way_out() {

@@ -1,4 +1,4 @@
-//! `hostUsers: false`: root in the pod is nobody on the node, and all that the pod mounts is its own all the same.
+//! `hostUsers: false`: root in the pod is an unprivileged user on the node, but owns everything that the pod mounts.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const IDS: u32 = 65_536;
 
-/// On the node: the user of a pod's first process there.
+/// The user, on the node, of a pod's first process.
 fn host_user(node: &EdgeNode, pod: &Value) -> u32 {
     let id = container_id(&pod["status"]["containerStatuses"][0]);
     let pid = node.container_pids()[&id];
@@ -75,7 +75,7 @@ fn root_in_a_pod_is_nobody_on_the_node() {
     assert!(lines.iter().any(|line| line.split_whitespace().eq(["0", first.to_string().as_str(), "65536"])), "{log}");
     assert!(kubectl.ok(&["exec", "root", "--", "cat", "/etc/hosts"]).contains("added"));
     assert_eq!(kubectl.ok(&["exec", "root", "--", "id", "-u"]).trim(), "0");
-    // What it wrote to a volume is root's there: it could be anybody's next.
+    // What it wrote to a volume belongs to root there: another pod may get the same ids next.
     let uid = root["metadata"]["uid"].as_str().unwrap_or_default();
     let volume = node.root().join("var/lib/edge-runtime/pods").join(uid);
     assert_eq!(std::fs::read_to_string(volume.join("userns")).expect("its ids").trim(), first.to_string());
@@ -105,7 +105,7 @@ fn root_in_a_pod_is_nobody_on_the_node() {
     });
 }
 
-/// Mapped by a helper, because nobody else looks at paths that are not the node's own.
+/// Mapped by a helper, because only a helper inspects paths that are not the node's own.
 #[test]
 fn a_host_path_and_a_folder_in_it_look_through_the_pods_users() {
     if !can_run() {

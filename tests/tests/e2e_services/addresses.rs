@@ -21,7 +21,7 @@ fn s01_a_service_leads_to_its_ready_pods_and_no_longer_than_it_is_there() {
     kubectl.apply_all(&[service("web", "web", &json!({})), client("client", &on)]);
     kubectl.wait_ready("client");
     let url = format!("http://{}:80/", address(kubectl, "web"));
-    // Nobody is there: refused at once, not silent.
+    // Without endpoints: refused at once, not silent.
     until(Duration::from_secs(10), "the Service refuses", || {
         let begin = Instant::now();
         match fetch(&node, "client", &url) {

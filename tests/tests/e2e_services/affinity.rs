@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{address, answered_by, client, fetch, server, service};
 
-/// Who answers, once somebody does.
+/// Name of the pod that answers, once one does.
 fn answer(node: &EdgeNode, url: &str) -> String {
     until(Duration::from_secs(15), &format!("{url} answers"), || fetch(node, "client", url))
 }
@@ -66,7 +66,7 @@ fn s10_affinity_holds_for_its_time_whatever_happens_to_others() {
     until(Duration::from_secs(20), "the daemon knows its pods", || node.edge(&["ps"]));
     answered_by(&node, "client", &long, &[&mine]);
 
-    // Who is not there any more keeps nobody.
+    // An endpoint that is gone loses its clients.
     node.edge_ok(&["exec", &mine, "--", "rm", "/tmp/ready"]);
     let next = until(Duration::from_secs(15), "another one answers", || match fetch(&node, "client", &long)? {
         name if name == mine => Err(name),

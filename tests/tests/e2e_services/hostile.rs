@@ -1,5 +1,5 @@
-//! A pod, or somebody who may only make Services, that wants more than is theirs. What holds and what does not is said in
-//! `docs/security.md`.
+//! A hostile pod, or a user who may only create Services, that tries to get more. `docs/security.md` says what holds
+//! and what does not.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::traffic::{inside, leads_somewhere, look_up, name_server, network, question};
 use super::{address, answered_by, client, server, service};
 
-/// Where the node's questions to others go in these tests: to nobody.
+/// Name server of the node in these tests: it does not answer.
 const SILENT: &str = "127.0.53.53";
 
 fn zone(kubectl: &Kubectl, service: &str) -> String {
@@ -126,7 +126,7 @@ fn the_helper_takes_news_from_the_daemon_alone() {
         sockets(&node.root().join("run"), &mut found);
         if let [socket] = &found[..] { Ok(socket.clone()) } else { Err(format!("{found:?}")) }
     });
-    // To connect is to write: nobody else's process may, the helper's own user neither.
+    // Connecting requires the right to write: only root has it, not even the helper's own user.
     let meta = std::fs::metadata(&socket).expect("it is there");
     assert_eq!((meta.uid(), meta.mode() & 0o022), (0, 0), "{socket:?}");
     let status = std::fs::read_to_string(format!("/proc/{helper}/status")).expect("it runs");
@@ -249,8 +249,8 @@ fn names_are_for_pods_of_the_node_alone() {
     assert!(said.1.is_ok(), "from its own address it may: {said:?}");
 }
 
-/// Who may make Services may have packets to addresses of their choice, in Kubernetes (CVE-2020-8554) as here; but neither
-/// other Services' own addresses nor the node's name server.
+/// A user who may create Services may attract packets to arbitrary addresses, in Kubernetes (CVE-2020-8554) as here;
+/// but not to other Services' own addresses or the node's name server.
 #[test]
 fn outside_addresses_take_what_they_name_but_no_service_and_no_name_server() {
     if !can_run() {
@@ -302,7 +302,7 @@ fn outside_addresses_take_what_they_name_but_no_service_and_no_name_server() {
         }
     };
     hold();
-    // Also when all is made anew.
+    // Also when everything is created again.
     node.kill();
     let nft = |words: &str| {
         let output = Command::new("nft").args(words.split(' ')).output().expect("nft starts");

@@ -1,4 +1,4 @@
-//! Names of namespaces where the node has no pod, beside a cluster: asked for once, answered for good.
+//! Names in namespaces where the node has no pod, beside a cluster: requested once, answered from then on.
 
 use std::process::Command;
 use std::time::{Duration, Instant};

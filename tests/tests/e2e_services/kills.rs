@@ -32,7 +32,7 @@ fn s05_s14_kills_fail_no_request_and_of_names_only_those_under_way() {
     let mut node = cluster.node("edge");
     let kubectl = cluster.kubectl.clone();
     let on = node.name.clone();
-    // A machine that is busy with starting programs is no reason to be unready.
+    // A machine that is busy starting programs must not make it unready.
     let calm = |name: &str| {
         let mut pod = server(name, &on, "web");
         for (field, value) in [("timeoutSeconds", 30), ("failureThreshold", 10)] {

@@ -58,7 +58,7 @@ fn fetch(node: &EdgeNode, pod: &str, url: &str) -> Result<String, String> {
     if said.ends_with("failed") { Err(said) } else { Ok(said) }
 }
 
-/// Waits until so many requests in a row are answered by exactly these.
+/// Waits until a series of requests is answered by exactly these.
 fn answered_by(node: &EdgeNode, pod: &str, url: &str, wanted: &[&str]) {
     until(Duration::from_secs(15), &format!("{url} is answered by {wanted:?}"), || {
         let mut seen: Vec<String> = (0..16).map(|_| fetch(node, pod, url)).collect::<Result<_, _>>()?;

@@ -85,7 +85,7 @@ fn s14_the_clusters_dns_is_answered_on_the_node_for_pods_and_for_the_node_itself
     let kubectl = &cluster.kubectl;
     let ports = json!([{"name": "dns", "port": 53, "protocol": "UDP"}, {"name": "dns-tcp", "port": 53},
         {"name": "metrics", "port": 9153}]);
-    // Nobody is behind it.
+    // It has no endpoints.
     let mut dns = service("any", "nobody", &json!({ "ports": ports }));
     dns["metadata"] = json!({"name": "any", "namespace": "kube-system", "labels": {"k8s-app": "kube-dns"}});
     apply_in(&cluster, "kube-system", &dns);
@@ -119,7 +119,7 @@ fn s14_the_clusters_dns_is_answered_on_the_node_for_pods_and_for_the_node_itself
         assert!(answer[..length].ends_with(&octets), "{:?}", &answer[..length]);
         Ok(())
     });
-    // Other ports are as with every Service that has nobody.
+    // Other ports behave like any Service without endpoints.
     let metrics = std::net::TcpStream::connect(format!("{server}:9153"));
     assert!(metrics.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused));
 }

@@ -108,7 +108,7 @@ fn s12_beside_kube_proxy_the_node_stands_down_and_afterwards_serves_again() {
     // Names are still answered.
     let answer = fetch(&node, "client", "http://web:80/").expect_err("nobody serves it");
     assert!(!answer.contains("bad address"), "{answer}");
-    // Neither a change nor a restart brings them.
+    // Neither a change nor a restart creates them.
     kubectl.apply_all(&[server("b", &name, "web")]);
     kubectl.wait_ready("b");
     node.kill();
@@ -121,7 +121,7 @@ fn s12_beside_kube_proxy_the_node_stands_down_and_afterwards_serves_again() {
     has(true, "alone again");
     told("False");
     answered_by(&node, "client", &url, &["a", "b"]);
-    // A link is told by nobody: found by housekeeping.
+    // The kernel does not notify of links: housekeeping finds it.
     uplink.inside(&["ip", "link", "add", "cilium_net", "type", "bridge"]);
     has(false, "beside Cilium");
     uplink.inside(&["ip", "link", "del", "cilium_net"]);
@@ -141,7 +141,7 @@ fn processes_of_the_node_reach_services_without_a_default_route() {
     kubectl.wait_ready("host");
     uplink.inside(&["ip", "route", "del", "default"]);
     answered_by(&node, "host", &url, &["a"]);
-    // An address that no Service has is not answered for by whoever is on the bridge.
+    // No node on the bridge answers for an address without a Service.
     let unused = url.replace(&address(kubectl, "web"), "10.96.0.77");
     let said = fetch(&node, "host", &unused).expect_err("nobody has it");
     assert!(said.contains("refused"), "it was asked on the bridge: {said}");

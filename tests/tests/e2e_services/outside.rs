@@ -54,7 +54,7 @@ fn a_load_balancers_address_is_a_nodes_and_lets_in_whom_it_may() {
     patch(kubectl, &json!({"spec": {"loadBalancerSourceRanges": ["203.0.113.0/24", "10.213.0.0/16"]}}));
     answers(balancer, true, "for us, too");
 
-    // Neither pods elsewhere nor nodes elsewhere.
+    // Neither pods nor nodes of other sites count.
     patch(kubectl, &json!({"metadata": {"annotations": {"sampan.dev/site": "north"}}}));
     named("");
     answers(balancer, false, "at another site");

@@ -11,7 +11,7 @@ use crate::table::{Row, Times};
 /// Between two writes, and between two lists.
 const WRITE: Duration = Duration::from_millis(10);
 const LIST: Duration = Duration::from_millis(100);
-/// Every so many requests come over a new connection: those who are there already may be served while nobody else gets in.
+/// Number of requests after which a new connection is made: an existing one may be served while new ones are kept out.
 const RENEW: usize = 50;
 const MERGE: &str = "application/merge-patch+json";
 

@@ -37,7 +37,7 @@ use table::Bounds;
 
 /// Of the acceptance: for a release build on a host that does nothing else.
 const STRICT: Bounds = Bounds { p99: Some(Duration::from_millis(100)), growth_kib: 64 << 10 };
-/// A debug build beside others may keep anybody waiting.
+/// A debug build beside others may be slow.
 const LOOSE: Bounds = Bounds { p99: None, growth_kib: 192 << 10 };
 /// One attack alone, of the hour.
 const EACH: u64 = 20;

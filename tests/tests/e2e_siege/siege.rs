@@ -61,7 +61,7 @@ impl<'a> Attack<'a> {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Time {
-    /// Of one attack.
+    /// Time of one attack.
     pub(crate) each: Duration,
     /// Of all; what is left when each was made alone is for several at once.
     pub(crate) total: Duration,
@@ -278,6 +278,6 @@ fn cpu(pid: u32) -> Duration {
 }
 
 fn say(line: &str) {
-    // Whoever closed the output wants no more lines.
+    // A closed output wants no more lines.
     let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -37,7 +37,7 @@ impl Times {
     }
 }
 
-/// Of the bridge's process; memory in KiB.
+/// Usage of the bridge's process; memory in KiB.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Look {
     pub(crate) rss: u64,
@@ -57,7 +57,7 @@ pub(crate) struct Row {
     pub(crate) accepted: u64,
     pub(crate) writes: Times,
     pub(crate) lists: Times,
-    /// From a write until a watch showed it.
+    /// Times from a write until a watch showed it.
     pub(crate) watch: Times,
     /// Honest requests that were refused or not answered, and the first of these answers.
     pub(crate) failed: (usize, String),

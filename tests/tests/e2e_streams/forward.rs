@@ -1,4 +1,4 @@
-//! `kubectl port-forward`: much in both directions, many at once, and ports where nobody listens.
+//! `kubectl port-forward`: much in both directions, many at once, and ports without a listener.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -93,7 +93,7 @@ fn a_hundred_megabytes_and_twenty_connections_are_forwarded() {
         let began = Instant::now();
         assert!(download(forward.connect(), "file") == much, "what came down");
         let down = began.elapsed();
-        // A figure for whoever reads the log.
+        // Printed for the reader of the log.
         let _ = writeln!(std::io::stderr(), "100 MiB up in {up:?}, down in {down:?} ({})", kubectl.program.display());
 
         let names = "for n in $(seq 20); do seq $n 20000 > /tmp/web/$n; done";

@@ -383,7 +383,7 @@ fn what_nobody_knows_of_does_not_run_on() {
         let is_it = start_time(*old) == *began && !stat.contains(") Z ");
         if is_it { Err(stat) } else { Ok(()) }
     });
-    // Somebody else's process in the pod's cgroup does not keep the pod.
+    // A foreign process in the pod's cgroup does not keep the pod alive.
     let mut stranger = std::process::Command::new("sleep").arg("1000").spawn().expect("sleep starts");
     let pid = node.container_pids().into_values().next().expect("a container");
     for file in cgroup_files(pid) {

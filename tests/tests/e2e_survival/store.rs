@@ -36,8 +36,9 @@ fn is_leaf_with(page: &[u8], text: &str) -> bool {
 /// Whether to ruin this page of the store: its number and its bytes.
 type Page<'a> = &'a dyn Fn(usize, &[u8]) -> bool;
 
-/// The five pods run on, whatever page of the store is lost while there is no cloud; and when there is one, all is as
-/// it was. Without a copy of what was on that page they run on as well, until the cloud has said what they are.
+/// The five pods keep running, whatever page of the store is lost while the cloud is unreachable; when it is back,
+/// everything is as before. Without a copy of the lost page they keep running as well, until the cloud has said what
+/// they are.
 #[test]
 fn five_pods_outlive_a_bad_page_without_a_cloud() {
     if !can_run() {

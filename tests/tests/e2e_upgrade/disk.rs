@@ -32,7 +32,7 @@ impl Disk {
         command
     }
 
-    /// As an administrator or the kernel does it; not while somebody writes.
+    /// Remounts it like an administrator or the kernel; fails while a file is open for writing.
     fn remount(&self, how: &str) {
         until(Duration::from_secs(20), how, || {
             let done = self.run("-o", &format!("remount,{how}")).arg(&self.at).output().expect("mount starts");
@@ -82,7 +82,7 @@ fn s18_a_disk_that_takes_nothing_in_the_trial_brings_the_old_version_back() {
         });
         let used = Disk::used(&disk.at);
         disk.remount(&if name == "readonly" { "ro".to_owned() } else { format!("size={used}") });
-        // It is good, and nobody can write that down.
+        // The version is good, but that cannot be written.
         until(Duration::from_secs(90), "the old version runs", || match installed.program() {
             program if program == before => Ok(()),
             other => Err(other.display().to_string()),

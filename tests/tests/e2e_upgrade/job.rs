@@ -1,4 +1,5 @@
-//! Fleet jobs on a real node: an upgrade from a registry, one that goes back, images that are to be here, values of the configuration.
+//! Fleet jobs on a real node: an upgrade from a registry, one with a rollback, pre-pulled images, values of the
+//! configuration.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -74,7 +74,7 @@ fn s18_a_good_version_stays_and_the_one_before_can_come_back() {
     let state: Value = serde_json::from_str(&state).expect("JSON");
     assert!(state["current"].as_str().is_some_and(|name| installed.program().to_string_lossy().contains(name)));
     assert_eq!(node.container_pids(), containers, "nothing of it touches a container");
-    // Whoever does not want to wait for the end of a trial.
+    // A user who does not want to wait for the end of a trial.
     let before = installed.program();
     let third = Bundle::good(cluster.folder(), "three");
     node.edge_ok(&["upgrade", &third.path(), "--trial", "60", "--no-wait"]);

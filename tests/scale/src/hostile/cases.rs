@@ -198,7 +198,7 @@ pub(crate) fn with(message: &Value, path: &[Step], odd: &Value) -> Value {
     message
 }
 
-/// Frames that are no messages.
+/// Frames that are not messages.
 pub(crate) fn junk(random: &mut Random) -> Vec<u8> {
     match random.below(5) {
         0 => vec![6, 1],

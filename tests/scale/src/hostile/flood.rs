@@ -31,7 +31,7 @@ impl Peer {
     /// Until then; connects again whenever it is sent away.
     pub(crate) async fn flood(&mut self, flood: Flood, end: Instant) {
         let mut kept = Vec::new();
-        // Numbers go on over connections: a report that comes again is none.
+        // Numbers continue over connections: a repeated report does not count.
         let mut turn = 0;
         while Instant::now() < end {
             let Ok(mut socket) = dial(60_000, self.bridge, Arc::clone(&self.tls), Rc::clone(&self.counters)).await

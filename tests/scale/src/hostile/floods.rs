@@ -48,7 +48,7 @@ pub(crate) struct Ground<'a> {
     pub(crate) pod: &'a ObjectRef,
 }
 
-/// What is said at this turn, counted from 1: one that is to be acknowledged has this number.
+/// The messages of this turn, counted from 1: one that requires an acknowledgement has this number.
 pub(crate) fn said(flood: Flood, ground: Ground<'_>, turn: u64, random: &mut Random) -> Vec<ToCloud> {
     let Ground { name, pod, .. } = ground;
     let up = |report| vec![ToCloud::Up { id: turn, report }];

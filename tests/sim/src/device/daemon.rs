@@ -43,7 +43,7 @@ impl Entry {
 }
 
 impl Daemon {
-    /// As `Node::pod_wanted`.
+    /// Same as `Node::pod_wanted`.
     pub(super) fn wanted(&mut self, pod: Pod, now: &Now) {
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         let name = pod.metadata.name.clone().unwrap_or_default();

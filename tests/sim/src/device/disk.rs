@@ -22,7 +22,7 @@ impl Device {
         self.crash_helper();
     }
 
-    /// Somebody copies the disk.
+    /// Copies the disk, as an administrator may.
     pub fn take_image(&mut self) {
         if self.store.is_some() {
             self.copy_to("image");
@@ -30,7 +30,7 @@ impl Device {
         }
     }
 
-    /// Somebody writes that copy back: all that was learned since is forgotten.
+    /// Restores that copy: everything since is forgotten.
     pub fn restore_image(&mut self, now: Duration) -> bool {
         if !self.image {
             return false;
@@ -44,7 +44,7 @@ impl Device {
         true
     }
 
-    /// Somebody installs the device again.
+    /// Reinstalls the device.
     pub fn reinstall(&mut self, now: Duration) {
         self.crash(now);
         for end in ["", "-wal", "-shm"] {

@@ -150,7 +150,7 @@ impl Device {
         }
     }
 
-    /// A sensor measures; an actuator does what it was told. It does not matter to them whether anybody listens.
+    /// A sensor measures; an actuator applies its desired value. Both do so without a link, too.
     pub fn sense(&mut self, name: &str, obey: bool, now: Duration) {
         let temp = self.sensors.temps.entry(name.to_owned()).or_default();
         *temp += 1;

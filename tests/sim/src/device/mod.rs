@@ -29,7 +29,7 @@ use helper::{Helper, Sensors};
 pub enum Crash {
     /// Before the commit of what came.
     BeforeCommit,
-    /// After it, before anybody hears of it.
+    /// After it, before any message about it.
     AfterCommit,
     /// After a pod's turn is committed, before its steps are executed.
     BeforeSteps,
@@ -39,10 +39,10 @@ pub enum Crash {
 
 pub struct Device {
     dir: tempfile::TempDir,
-    /// Copies of the store: as of the last synced commit, and one that somebody has made some time.
+    /// Copies of the store: of the last synced commit, and one that an administrator has made some time.
     synced: bool,
     image: bool,
-    /// None while the store is closed, because the daemon is down.
+    /// `None` while the store is closed, because the daemon is down.
     store: Option<Store>,
     pub daemon: Option<Daemon>,
     /// Container ids that run, with the pod's uid.
@@ -145,7 +145,7 @@ impl Device {
             entry.tell(PodEvent::Resumed { live, sandbox_exists: true }, &clock);
             daemon.pods.insert(uid, entry);
         }
-        // The monitor ends what nobody owns.
+        // The monitor ends containers without an owner.
         self.runtime.retain(|_, uid| daemon.pods.contains_key(uid));
         for (pod, _) in restored.wanted {
             daemon.wanted(pod, &clock);

@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// The node is away: cut off, and not back before somebody revives it.
+    /// The node is offline: cut off, and not back before `revive`.
     pub fn away(&mut self) {
         self.cut();
         self.device.crash(self.now);

@@ -28,7 +28,7 @@ pub struct World {
     pub options: Options,
     pub api: Api,
     pub bridges: Vec<Bridge>,
-    /// Of another cluster; last in numbering.
+    /// API and bridge of another cluster; last in numbering.
     foreign: (Api, Bridge),
     pub device: Device,
     lines: BTreeMap<u64, (usize, Line)>,
@@ -164,7 +164,7 @@ impl World {
     pub fn revive(&mut self) -> bool {
         if self.device.daemon.is_none() {
             self.left();
-            // Whoever starts it may have changed its configuration.
+            // The configuration may have changed before the start.
             if self.options.reconfigured && self.rng.once_in(4) {
                 self.device.services = !self.device.services;
             }
@@ -220,7 +220,7 @@ impl World {
         let numbers: Vec<(u64, usize)> = self.lines.iter().map(|(number, (which, _))| (*number, *which)).collect();
         for (number, which) in numbers {
             let Some(conn) = self.bridge(which).conns.get_mut(&number) else {
-                // Nobody at either end.
+                // Both ends are gone.
                 if self.current != Some(number) {
                     self.lines.remove(&number);
                 }

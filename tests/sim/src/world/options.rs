@@ -12,7 +12,7 @@ pub struct Options {
     pub power_cuts: bool,
     pub disk_full: bool,
     pub outages: bool,
-    /// Peers of other versions: hellos without new fields, messages nobody knows.
+    /// Peers of other versions: hellos without new fields, unknown messages.
     pub skew: bool,
     /// A bridge of another cluster answers at times.
     pub foreign: bool,

@@ -10,7 +10,7 @@ use crate::twins::group;
 const RESTS: usize = 400;
 
 impl World {
-    /// A connection to the first bridge when there is none. Returns bytes down and up.
+    /// Connects to the first bridge without an existing connection. Returns bytes down and up.
     pub fn fresh(&mut self) -> (usize, usize) {
         self.connect(0);
         let number = self.numbers;
@@ -59,7 +59,7 @@ impl World {
         rounds
     }
 
-    /// At most one thing of each kind.
+    /// Does at most one thing of each kind.
     pub fn round(&mut self) -> bool {
         let mut moved = self.revive();
         moved |= self.follow();

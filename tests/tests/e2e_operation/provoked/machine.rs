@@ -57,7 +57,7 @@ fn a_kernel_without_the_modules_that_pods_need() {
     if !can_run() {
         return;
     }
-    // Nor may it be tried, without the right to a network namespace.
+    // It cannot be tried either without the right to a network namespace.
     let bare = Stage::new()
         .layer("/usr/lib")
         .run("mkdir -p \"/usr/lib/modules/$(uname -r)\"; echo kernel/fs/ext4/ext4.ko > \"/usr/lib/modules/$(uname -r)/modules.builtin\"")

@@ -5,7 +5,7 @@ use sampan_tests::can_run;
 use crate::assert_provoked;
 use crate::stage::Stage;
 
-/// Somebody who listens at this port of the loopback interface until the look is over.
+/// A program that listens at this port of the loopback interface until the check is over.
 fn listener(stage: Stage, port: u16) -> Stage {
     let script = format!("IO::Socket::INET->new(Listen => 1, LocalAddr => \"127.0.0.1:{port}\") or die; sleep 60");
     stage

@@ -31,7 +31,7 @@ fn map(name: &str, data: &Value) -> Vec<u8> {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}).to_string().into_bytes()
 }
 
-/// So many keys with a short value.
+/// `count` keys with a short value.
 fn keys(count: usize, prefix: usize) -> Value {
     (0..count).map(|at| (format!("k{prefix}-{at}"), json!("v"))).collect::<serde_json::Map<_, _>>().into()
 }

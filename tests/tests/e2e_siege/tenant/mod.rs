@@ -39,7 +39,7 @@ const QUOTA: [(&str, &str); 11] = [
     ("count/endpointslices.discovery.k8s.io", "300"),
     ("count/networkpolicies.networking.k8s.io", "300"),
 ];
-/// Nodes that pods may be bound to without anybody running them, for the scheduler.
+/// Simulated nodes without a daemon, for the scheduler.
 const NODES: usize = 50;
 const NAMESPACE: &str = "evil";
 pub(crate) const POD: &str = "bait";
@@ -138,7 +138,7 @@ impl Tenant {
         let undo = move |until| {
             let mut asker = self.asker();
             for collection in collections {
-                // Who makes objects anew ends first: those that it made are left then.
+                // Workers that recreate objects end first: their last objects are left then.
                 asker.ask("DELETE", &path(collection), JSON, b"{\"propagationPolicy\":\"Background\"}");
             }
             let spared = format!("{}?fieldSelector=metadata.name!%3D{POD}", path("pods"));
@@ -165,7 +165,7 @@ pub(crate) fn path(collection: &str) -> String {
     }
 }
 
-/// A name, of so many.
+/// A random name among `of` names.
 pub(crate) fn named(random: &mut Random, of: usize) -> String {
     format!("x-{}", random.below(of))
 }

@@ -1,4 +1,4 @@
-//! Streams of a pod that runs: `exec`, `logs -f` and `port-forward`, whose bytes nobody takes.
+//! Streams of a running pod: `exec`, `logs -f` and `port-forward`, whose bytes are not read.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use super::{POD, Tenant, path};
 use crate::client::{Endpoint, Stream};
 use crate::siege::{Attack, Done};
 
-/// Of one worker, at the same time.
+/// Concurrent streams of one worker.
 const KEPT: usize = 20;
 /// Streams of one port-forward: what the bridge takes of one connection.
 const FORWARDS: u32 = 255;
