@@ -38,7 +38,7 @@ service() {
     case "$init-$1" in
         systemd-restart) systemctl daemon-reload; systemctl enable -q edge-runtime.service edge-runtime-firstboot.service; systemctl restart edge-runtime.service ;;
         systemd-stop) systemctl disable -q --now edge-runtime.service edge-runtime-firstboot.service || true ;;
-        # A board that is no node yet has nothing to start, which OpenRC calls a failure.
+        # A board that has not joined has nothing to start, which OpenRC calls a failure.
         openrc-restart) rc-update add edge-runtime default; rc-service edge-runtime restart || [ ! -e /var/lib/edge-runtime/identity/identity.json ] ;;
         openrc-stop) rc-service edge-runtime stop || true; rc-update del edge-runtime default || true ;;
         script-restart) enable_script; /etc/init.d/edge-runtime restart ;;

@@ -20,8 +20,8 @@ debian_root() {
         need arch-test arch-test
         interpret "$emulator"
     fi
-    # By its name it knows that it is to be an archive. Without security updates, whose index for armhf does not fit its
-    # mirror now and then, which mmdebstrap does not forgive.
+    # The file name makes mmdebstrap write an archive. Without security updates: their index for armhf sometimes does
+    # not match its mirror, which makes mmdebstrap fail.
     quietly mmdebstrap --arch="$arch" --variant=minbase --include="$board_packages" "$suite" "${root_archive%.tar}.new.tar" \
         "deb http://deb.debian.org/debian $suite main"
     mv "${root_archive%.tar}.new.tar" "$root_archive"
@@ -71,7 +71,7 @@ debian_disk() {
     printf '127.0.0.1 localhost board\n' >"$root/etc/hosts"
     printf 'nameserver 10.0.2.3\n' >"$root/etc/resolv.conf"
     : >"$root/etc/fstab"
-    # A serial line is no seat for anybody here.
+    # No login on the serial line.
     ln -sf /dev/null "$root/etc/systemd/system/serial-getty@.service"
     ln -sf /dev/null "$root/etc/systemd/system/getty.target"
     # All of netfilter, as a board has it: what rules need is loaded by the kernel itself.

@@ -107,7 +107,7 @@ install_package() {
     board_apt install "/root/${package##*/}" || board_failed "the package cannot be installed"
     figure install_seconds "$(elapsed "$began")"
     say "$arch: installed in $(elapsed "$began") s"
-    # A board that is no node has nothing that fails and nothing that tries.
+    # On a board that has not joined, no unit fails or retries.
     [ "$(board 30 'systemctl show -p ActiveState,SubState,NRestarts,Result --value edge-runtime.service' | paste -sd' ')" = "success 0 inactive dead" ] ||
         board_failed "before its join: $(board 30 'systemctl status edge-runtime.service; systemctl show -p ActiveState,SubState,NRestarts,Result edge-runtime.service')"
     board 30 "systemctl is-enabled edge-runtime.service edge-runtime-firstboot.service" || board_failed "the units are not enabled"

@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "bench"))
 from meters import cpu, pss  # noqa: E402
 
 BIN, WORK, NODES = sys.argv[1], sys.argv[2], int(sys.argv[3])
-# A bridge without the page, for comparison: nobody looks.
+# A bridge without the page, for comparison: no viewers.
 OFF = sys.argv[4:] == ["off"]
 VIEWERS = [0] if OFF else [int(word) for word in sys.argv[4:]] or [0, 1, 20, 0]
 SWARM = os.environ.get("SAMPAN_SWARM", f"{BIN}/swarm")

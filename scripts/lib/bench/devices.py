@@ -188,7 +188,7 @@ def over_mqtt(node, statuses, port, pid):
     client = Client(port, "bench")
     client.listen("$hw/events/device/default/one/twin/update/delta")
     sender = Client(port, "sender")
-    # Desired values that are not reported equal are said to whoever comes, in their time.
+    # Desired values that are not reported as reached are sent to each new client, at a limited rate.
     wait(60, "the device is known", lambda: "one" in node.run(EDGE, "devices", "--root", ROOT))
     up(sender, statuses)
     down(node, client)

@@ -28,7 +28,7 @@ class Node:
         self.start_bridge()
         wait(20, "the kubeconfig is there", lambda: os.path.exists(f"{STATE}/kubeconfig") and self.listens())
         self.api = Api(self.api_port, f"{STATE}/kubeconfig")
-        # As on a device: what is below /run is no disk.
+        # As on a device, /run is not on a disk.
         os.makedirs(f"{ROOT}/run", exist_ok=True)
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", f"{ROOT}/run"], check=True)
         token = re.search(r"sampan1\.\S+", self.run(self.bridge_program, "token", "create", "edge-1", "--state", STATE)).group()

@@ -1,6 +1,7 @@
 # The programs, what is in them, and what they say about themselves. Sourced after tools.sh.
 
-# A node's, beside each other in one folder, which is one version. `edge-launcher` is none of them: it chooses.
+# Programs of a node, beside each other in one folder, which is one version. `edge-launcher` does not belong to them: it
+# chooses the version.
 programs="edge-runtime edge-admin edge-devices"
 
 # Sets up $built: ARCH/PROGRAM, ARCH/NAME.spdx.json and shared/NAME, which is the same on all.
