@@ -1,8 +1,8 @@
-//! A small Kubernetes API on SQLite, which answers as the real API server does. Usable in-process through
-//! `Server::service` (what `kube::Client::new` takes), or behind whatever port its user opens.
+//! A small Kubernetes API on SQLite, with the answers of the real API server. Use it in-process through
+//! `Server::service` (the argument of `kube::Client::new`), or serve it at a port.
 //!
-//! It must not know of nodes' sessions, of sockets or of certificates: what it needs from a node it asks through
-//! `kubelet_api`. Its folders are floors: `ARCHITECTURE.md` has them in order, and `tests/floors.rs` checks it.
+//! It must not know sessions of nodes, sockets or certificates: it reaches a node through `kubelet_api`. Its folders
+//! are layers: `ARCHITECTURE.md` lists them in order, and `tests/floors.rs` checks the order.
 
 mod admission;
 mod auth;

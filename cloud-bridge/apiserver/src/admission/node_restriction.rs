@@ -46,9 +46,10 @@ pub(crate) fn restrict_create(ctx: &Attributes<'_>, store: &Store, value: &Value
     }
 }
 
-/// Beyond Kubernetes' rules: what bridges and administrators say of a node by annotations (whether it may connect, how
-/// long its pods are left alone) is not the node's to change. In its name the bridge tells which connection is its
-/// newest, that its devices' statuses are called stale and, when it joins, from when its certificates are good.
+/// Prevents a node from changing the annotations that bridges and administrators set on its Node object, such as
+/// whether it may connect and how long its pods stay; Kubernetes has no such rule. The exceptions (`TOLD`) are written
+/// by the bridge in the node's name: the node's newest connection, a mark that its devices' statuses are stale and,
+/// when it joins, the start of its certificates' validity.
 fn own_annotations(ctx: &Attributes<'_>, node: &str, new: &Value, old: Option<&Value>) -> ApiResult<()> {
     const DOMAIN: &str = "sampan.dev/";
     const TOLD: [&str; 3] = ["sampan.dev/session", "sampan.dev/devices-stale", "sampan.dev/certificates-from"];

@@ -1,13 +1,16 @@
-//! The shapes of the built-in kinds: which fields each message has, in JSON and in protobuf. Read by the
-//! protobuf decoder and by the OpenAPI documents; it knows neither.
+//! The shapes of the built-in kinds: the fields of each message, in JSON and in protobuf. The protobuf decoder and the
+//! OpenAPI documents read them; this module knows neither.
 //!
-//! `messages.txt` is written by `scripts/proto-messages`. It has one message per line: its name, then its fields as
-//! `NUMBER=NAME:TYPE`. An empty name is an inlined message, `!` a field that counts even when it is zero, `*` a list and
-//! `%` a map with string keys. Types: `s` string, `i` integer, `d` number, `b` boolean, `y` bytes, `q` quantity, `o` integer
-//! or string, `t` and `u` times in whole seconds and in microseconds, `f` and `r` JSON as bytes, `@NAME` a message, and the
-//! unions of a schema: `x` a schema or a boolean, `l` one or several schemas, `w` a schema or names. Messages outside of
-//! the core and meta groups carry their group's name, and their version where it is not `v1`: `coordination.Lease`,
-//! `autoscaling.v2.MetricSpec`.
+//! `messages.txt` is written by `scripts/proto-messages`. Each line is one message: its name, then its fields as
+//! `NUMBER=NAME:TYPE`. An empty name is an inlined message. A `!` marks a field that is kept even when it is zero, `*`
+//! a list and `%` a map with string keys.
+//!
+//! Types: `s` string, `i` integer, `d` number, `b` boolean, `y` bytes, `q` quantity, `o` integer or string, `t` and `u`
+//! times in whole seconds and in microseconds, `f` and `r` JSON as bytes, `@NAME` a message. Unions of a schema: `x` a
+//! schema or a boolean, `l` one or several schemas, `w` a schema or names.
+//!
+//! The name of a message outside the core and meta groups begins with its group, and then its version unless that is
+//! `v1`: `coordination.Lease`, `autoscaling.v2.MetricSpec`.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

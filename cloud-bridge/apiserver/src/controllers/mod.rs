@@ -1,6 +1,6 @@
-//! What follows from writes and belongs to the API itself: garbage collection, namespaces, definitions, volumes, quotas,
-//! ranges of Services, roles that gather others, and the objects that every namespace has. Each controller follows the storage on a task of its
-//! own; no write knows of them.
+//! Controllers that belong to the API itself: garbage collection, namespaces, definitions, volumes, quotas, ranges of
+//! Services, aggregated roles, and the default objects of every namespace. Each controller follows the storage in its
+//! own task; the code that writes does not know them.
 
 pub(crate) mod bootstrap;
 pub(crate) mod bootstrap_policy;

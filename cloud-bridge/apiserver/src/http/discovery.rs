@@ -1,6 +1,6 @@
-//! Discovery documents: which groups, versions and resources this server has, in the classic form (`/api`,
-//! `/apis`, `/apis/GROUP/VERSION`) and in the aggregated form that current clients ask for first. Pure: from
-//! the list of resources to JSON; routing and caching headers belong to `http`.
+//! Discovery documents: the groups, versions and resources of this server, in the classic form (`/api`, `/apis`,
+//! `/apis/GROUP/VERSION`) and in the aggregated form that current clients ask for first. Pure: turns the list of
+//! resources into JSON; routing and caching headers belong to `http`.
 
 use edge_protocol::json::SetField;
 use std::sync::Arc;

@@ -116,9 +116,9 @@ fn apply(target: &mut Value, operation: &Value, limits: &mut Limits) -> Result<(
     patch_unsafe(target, std::slice::from_ref(&parsed)).map_err(|_| inapplicable(verb, path))
 }
 
-/// The operation with places that are counted from the end of a list (`/-1`) as places from its start. RFC 6902 knows none
-/// of these; Kubernetes keeps them for the clients that use them. A list to which something is added has one place more, and
-/// the target of a move is left alone: it counts after what is moved has gone.
+/// Returns the operation with indexes that count from the end of a list (`/-1`) replaced by those from its start. RFC
+/// 6902 does not have them; Kubernetes supports them for clients that use them. For an `add` or `copy`, the list at
+/// `path` counts as one item longer. The `path` of a `move` stays unchanged: it counts after the removal.
 fn from_start<'a>(target: &Value, operation: &'a Value, verb: &str) -> Cow<'a, Value> {
     let mut operation = Cow::Borrowed(operation);
     for field in ["path", "from"] {

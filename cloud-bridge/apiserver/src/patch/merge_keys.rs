@@ -1,10 +1,11 @@
 //! How the lists of a kind merge, as its Kubernetes types declare it: `patchMergeKey` for strategic merge patch,
-//! `listType` and `listMapKey` for server-side apply. Knows no kind: each one has a value of this type, with only the
-//! fields that differ from the rule "objects merge, lists are replaced", and the way to them.
+//! `listType` and `listMapKey` for server-side apply. Knows no kind. Each kind has a value of this type, which holds
+//! only the fields that deviate from the rule "objects merge, lists are replaced", and the path to them.
 
-/// Fields of Kubernetes' own types that are one value in server-side apply where they are objects (`structType=atomic` and
-/// `mapType=atomic` in k8s.io/api), or have such objects as items: label and node selectors, and references. The names
-/// mean the same in all kinds that are served: names that do not (`resource`, `scaleTargetRef`) are in the tables of their kinds. In order.
+/// Fields of Kubernetes' own types that server-side apply treats as one value although they are objects
+/// (`structType=atomic` and `mapType=atomic` in k8s.io/api), or lists of such objects: label and node selectors, and
+/// references. Each name means the same in all served kinds; names that differ between kinds (`resource`,
+/// `scaleTargetRef`) are in the tables of their kinds. Sorted.
 pub(super) const ATOMIC: &[&str] = &[
     "configMapKeyRef",
     "controllerExpandSecretRef",

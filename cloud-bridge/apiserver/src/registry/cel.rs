@@ -1,6 +1,7 @@
-//! Validation rules of custom resources, between the verbs, which run to their end under the storage's lock, and the
-//! helper that judges, which takes its time. A verb that meets rules ends with a question; when it is answered, the verb
-//! runs again from the start, on what is stored then. An answer counts only for the question that it was given to.
+//! Connects the verbs with the helper that evaluates validation rules of custom resources. A verb runs without a pause
+//! under the storage's lock; the helper takes time. So a verb that meets rules ends with a question. When the helper
+//! has answered, the verb runs again from the start, on the state stored by then. An answer is valid only for exactly
+//! its question.
 
 use std::collections::HashSet;
 
@@ -32,12 +33,12 @@ impl Asked {
     }
 }
 
-/// Adds what the rules say of the object to the errors. Unlike in Kubernetes, a write that only takes finalizers off an
-/// object that is being deleted is not judged: where rules cannot be judged, such objects and their namespaces would stay
-/// for ever.
+/// Adds the errors that the rules find in the object. Unlike in Kubernetes, a write that only removes finalizers from
+/// an object under deletion is not checked: if the rules cannot be evaluated, such objects and their namespaces would
+/// stay forever.
 ///
 /// # Errors
-/// They have to be asked first: `answered` does.
+/// The rules have not been evaluated yet: `answered` does that.
 pub(crate) fn check(
     ctx: &mut Context<'_>,
     new: &Value,

@@ -1,11 +1,10 @@
-//! What one kind of object may decide about itself: defaults, preparation, validation, selectable fields,
-//! table cells and how a strategic merge patch applies. Named after the API server's `rest.RESTCreateStrategy`
-//! and its siblings.
+//! The hooks of one kind of object: defaults, preparation, validation, selectable fields, table cells and how a
+//! strategic merge patch applies. Named after the API server's `rest.RESTCreateStrategy` and its siblings.
 //!
-//! Everything here is a pure function over `serde_json::Value`: no storage, no clock, no identity. The verbs
-//! in `registry` call the hooks in this order: create = decode, `default`, `prepare_create`, metadata filling,
-//! `validate_create`; update = decode, `default`, `prepare_update`, `validate_update`; update of the status
-//! subresource = decode, `default`, `prepare_status_update`, `validate_status_update`.
+//! Every hook is a pure function over `serde_json::Value`: it has no storage, no clock and no user. The verbs in
+//! `registry` decode the body and then call the hooks in this order. Create: `default`, `prepare_create`, filling of
+//! the metadata, `validate_create`. Update: `default`, `prepare_update`, `validate_update`. Update of the status
+//! subresource: `default`, `prepare_status_update`, `validate_status_update`.
 
 use std::borrow::Cow;
 

@@ -1,6 +1,6 @@
-//! Leases and their history, in memory. Ten thousand nodes renew seven hundred times a second, which would write
-//! megabytes a second for what every node says again within seconds: a renewal alone is not written. Who holds a
-//! Lease, how often it changed hands and everything else of it is in the file like any object.
+//! Leases and their history, in memory. Ten thousand nodes renew seven hundred Leases a second. Writing that would cost
+//! megabytes a second, for data that every node repeats within seconds. So a mere renewal is not written; the holder,
+//! the number of transitions and everything else of a Lease are in the file like any object.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;

@@ -24,8 +24,8 @@ impl RoleRef {
         Self { group: field("apiGroup"), kind: field("kind"), name: field("name") }
     }
 
-    /// That it is not there, as the cache of the authorizer says it. Before a write of roles or bindings the storage is
-    /// asked, and names the resource that the request `asked` for, whatever was looked up (K8s
+    /// Message of the authorizer's cache for a missing role. Before a write of roles or bindings the message of the
+    /// storage is used: it names the resource that the request `asked` for, whatever was looked up (K8s
     /// apiserver/pkg/registry/generic/registry/store.go, `qualifiedResourceFromContext`).
     pub(crate) fn missing(&self, asked: Option<&str>) -> String {
         let own = match self.kind.as_str() {

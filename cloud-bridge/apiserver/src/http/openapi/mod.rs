@@ -1,7 +1,7 @@
-//! OpenAPI documents: `/openapi/v3` (index and one document per group version, where kubectl looks for the
-//! `fieldValidation` parameter of PATCH and for the schemas of `explain`) and `/openapi/v2` in JSON and, as much as
-//! kubectl before 1.27 insists on, in protobuf. Everything is generated for each request, so that nothing large stays
-//! in memory. Knows no HTTP.
+//! OpenAPI documents. `/openapi/v3` is an index and one document per group version: kubectl reads the `fieldValidation`
+//! parameter of PATCH there, and the schemas for `explain`. `/openapi/v2` is JSON or protobuf, with only what kubectl
+//! before 1.27 requires. Documents are generated for each request, so that nothing large stays in memory. Knows no
+//! HTTP.
 
 mod custom;
 mod form;

@@ -85,11 +85,11 @@ pub(crate) fn created(ctx: &Context<'_>, new: &Value) -> Value {
     updated_by(ctx, entries.unwrap_or_default(), new, &Value::Object(empty)).unwrap_or_default()
 }
 
-/// The managedFields after an update from `old` to `new`. `sent` are those that the client sent: they count when they can
-/// be read, but not in a subresource; one empty entry removes all.
+/// Returns the managedFields after an update from `old` to `new`. `sent` are the client's own entries: they replace the
+/// old ones if they are readable, except in a subresource; one empty entry removes all.
 ///
-/// Too many fields are not tracked: such an object loses its managedFields, as it does in Kubernetes when they cannot be
-/// made (fieldmanager.go, `UpdateNoErrors`).
+/// An object with too many fields loses its managedFields, as in Kubernetes when they cannot be computed
+/// (fieldmanager.go, `UpdateNoErrors`).
 pub(crate) fn updated(ctx: &Context<'_>, sent: &Value, new: &Value, old: &Value) -> Value {
     let live = &old["metadata"]["managedFields"];
     let main = ctx.path.subresource.is_empty();
