@@ -1,5 +1,6 @@
-//! When the store is copied, and when one in memory goes to the disk. Copies are made: soon after a boot, so that a damaged store never costs more than what came since, then
-//! once a day, or an hour after the cloud has changed something. An idle node writes its store's size a day for it.
+//! When to copy the store, and when to move a store in memory back to the disk. A copy is made soon after a boot, so
+//! that a damaged store costs only what came since. Further copies follow once a day, or an hour after a change from
+//! the cloud. An idle node writes the size of its store once a day for that.
 
 use std::process::Stdio;
 use std::time::Duration;

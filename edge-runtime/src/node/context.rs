@@ -1,6 +1,6 @@
-//! What the parts of the node share: its configuration, clock and tasks, the store, the pods, and the way of reports to the
-//! cloud. Each part is an owner of its own state that is given this; none of them knows the loop, `launch` or the
-//! monitor unless it is given that, too.
+//! State that the parts of the node share: the configuration, clock and tasks, the store, the pods, and the way of
+//! reports to the cloud. Each part owns its own state and gets this as an argument; it knows the loop, `launch` or the
+//! monitor only if it gets those, too.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;

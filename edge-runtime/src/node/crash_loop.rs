@@ -1,6 +1,6 @@
-//! A pod at whose turn the daemon dies, again and again, would take all others with it: a panic ends the process, and the
-//! next one begins with the same store. Whose turn it is is written down below the run folder; after three deaths that pod
-//! is left as it is until the next boot, or until its object changes.
+//! Isolates a pod whose turns crash the daemon. A panic ends the process, and the next process starts with the same
+//! store, so one pod could keep all others from being managed. Before each turn the pod's uid is written below the run
+//! folder. After three deaths the pod is left alone until the next boot, or until its object changes.
 
 use std::collections::BTreeMap;
 use std::fs::File;

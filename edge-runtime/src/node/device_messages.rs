@@ -1,5 +1,6 @@
-//! Messages of devices between the store and the link: kept before anything follows from them, sent in order for each rule, a
-//! few at a time so that no rule waits for another's, dropped from the store when the bridge has dealt with them.
+//! Messages of devices between the store and the link. They are stored before anything else happens, and sent in order
+//! for each rule, a few at a time, so that no rule waits for another. They leave the store when the bridge has handled
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -1,8 +1,9 @@
-//! Ends of containers and pods on their way to the cloud: onto the medium first.
+//! Exits of containers and ends of pods: onto the medium first, then to the cloud.
 //!
-//! An end that the API was told of is never run again, whatever a power cut takes. Commits of a pod's turn are not
-//! synced one by one; those that hold an end are synced together a moment later. Until then the reports of that pod stay
-//! here and the monitor keeps its exit records. Reports of other pods, and a restart of the pod itself, wait for nothing.
+//! A container whose exit was reported to the API never runs again, even after a power cut. The commits of pods' turns
+//! are not synced one by one: commits with an exit are synced together a moment later. Until then the reports of that
+//! pod stay here, and the monitor keeps its exit records. Reports of other pods, and a restart of the pod itself, do
+//! not wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

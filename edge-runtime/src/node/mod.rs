@@ -1,5 +1,5 @@
-//! The node: one loop that owns all state. News comes in as events, each pod takes its turns, what is
-//! to be remembered is committed before anything is done.
+//! The node: one loop that owns all state. Events come in as news; each pod takes turns, and a turn commits its
+//! decisions to the store before it acts on them.
 //!
 //! | file | owns |
 //! |---|---|
@@ -7,40 +7,40 @@
 //! | `sources` | the channels that news arrives on |
 //! | `pods` | the pods in memory, and which of them need a turn |
 //! | `turn` | one turn of a pod: decide, commit, execute |
-//! | `admit`, `resize` | whether the node takes a pod, or gives it more |
+//! | `admit`, `resize` | whether the node accepts a pod, or an increase of its resources |
 //! | `execute` | what each step does |
-//! | `network` | connecting pods, and their cgroups, when that takes another process |
-//! | `objects` | what the cloud sent: into the store, then to the pods |
+//! | `network` | connecting pods, and their cgroups, as far as that needs another process |
+//! | `objects` | objects from the cloud: into the store, then to the pods |
 //! | `neighbours` | nodes of this LAN, and the routes to their pods |
-//! | `services` | which endpoints Services have here, and when the kernel is told |
-//! | `kernel_rules` | what others do to the kernel's rules: ours are put back, or stand down |
-//! | `policies` | whom NetworkPolicies are for here, and when the kernel is told |
-//! | `devices` | the helper that speaks with devices: told and heard |
-//! | `orders` | fleet jobs: their helper, and how far it is |
-//! | `dns` | the helper that answers pods' questions for names |
-//! | `monitor_events` | what the monitor said |
-//! | `containers` | whose container ids are, and what is asked of the monitor |
-//! | `context` | what the parts share: store, pods, clock, tasks |
-//! | `images` | the images that are here |
-//! | `probes`, `hooks` | what is asked of containers that run |
-//! | `recovery` | what runs on while the store may not know it |
-//! | `crash_loop` | pods at whose turns the daemon died |
-//! | `pulls` | images to fetch, one at a time, and the secrets for it |
+//! | `services` | the endpoints of Services on this node, and when to update the kernel |
+//! | `kernel_rules` | reaction to changes of the kernel's rules by other programs |
+//! | `policies` | the pods that NetworkPolicies select here, and when to update the kernel |
+//! | `devices` | the helper for devices: messages to it and from it |
+//! | `orders` | fleet jobs: their helper, and their progress |
+//! | `dns` | the helper that answers pods' DNS queries |
+//! | `monitor_events` | events from the monitor |
+//! | `containers` | owners of container ids, and requests to the monitor |
+//! | `context` | shared by all parts: store, pods, clock, tasks |
+//! | `images` | the local images |
+//! | `probes`, `hooks` | probes and lifecycle hooks of running containers |
+//! | `recovery` | containers that run on although the store may not know them |
+//! | `crash_loop` | pods whose turns have killed the daemon |
+//! | `pulls` | images to pull, one at a time, and their pull secrets |
 //! | `static_pods` | pods from manifest files |
-//! | `tokens` | service account tokens of the pods here |
+//! | `tokens` | service account tokens of the pods on this node |
 //! | `streams` | logs, exec, attach, port-forward and stats, to clients |
-//! | `housekeeping` | what is looked at every ten seconds, and in which order |
+//! | `housekeeping` | the checks of every ten seconds, and their order |
 //! | `metrics` | state of the daemon and its pods, on request |
-//! | `host_watch` | the true time, and file descriptors |
-//! | `eviction`, `ephemeral_storage`, `image_gc` | running short: eviction, pods' disk use, unused images |
+//! | `host_watch` | the clock, and file descriptors |
+//! | `eviction`, `ephemeral_storage`, `image_gc` | shortages: eviction, pods' disk use, unused images |
 //! | `node_status` | the Node object |
-//! | `events`, `event_correlator` | Kubernetes events: made, and kept few |
-//! | `event_log` | the last of them, for people on this machine |
-//! | `outgoing`, `exit_sync` | reports on their way to the bridge; what they tell is on the medium first |
-//! | `status_resync` | statuses told again: to an API that may be that of a backup, and those that were refused |
-//! | `backup` | when the store is copied |
-//! | `idle` | when memory is given back |
-//! | `shutdown` | the machine goes down |
+//! | `events`, `event_correlator` | Kubernetes events: creation, and limits |
+//! | `event_log` | the last events, for users of this machine |
+//! | `outgoing`, `exit_sync` | reports to the bridge; a report is sent after its data is on the medium |
+//! | `status_resync` | statuses sent again: to an API that may be restored from a backup, and after a refusal |
+//! | `backup` | when to copy the store |
+//! | `idle` | when to give memory back |
+//! | `shutdown` | shutdown of the machine |
 
 mod admit;
 mod backup;

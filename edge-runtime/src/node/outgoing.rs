@@ -1,6 +1,6 @@
-//! Reports on their way to the bridge. The store holds them; this holds what to send next.
-//! Statuses go at once, events a moment later: they explain, may share frames and wake-ups, and are not to take CPU and
-//! syncs from the pods that start just now.
+//! Reports on their way to the bridge. The store holds them; this holds what to send next. Statuses go at once, events
+//! a moment later: events only explain, can share frames and wake-ups, and must not take CPU and syncs from pods that
+//! are starting.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,10 +1,10 @@
-//! After a complete list every pod's status is told once more. Such a list comes from a bridge that does not know this
-//! node: its API may be that of a backup, which shows what has long been over, and what was told once is told no more.
-//! A kubelet compares what the API shows every ten seconds (K8s pkg/kubelet/status, `needsReconcile`); here no status
-//! travels down.
+//! Sends every pod's status again after a complete list. Such a list comes from a bridge that does not know this node:
+//! its API may be restored from a backup, with an outdated status that no node would otherwise correct. A kubelet
+//! compares its statuses with the API's every ten seconds (K8s pkg/kubelet/status, `needsReconcile`); here the bridge
+//! sends no statuses to the node.
 //!
-//! A status that the bridge has refused is told once more, too: what the API refuses today (a policy, too many at once)
-//! it may take in an hour, while a pod whose status does not change would tell it nothing for ever.
+//! A refused status is sent again, too. The API may accept in an hour what it refuses now (a policy, too many
+//! requests), and a pod whose status does not change would otherwise never be reported.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! Connecting pods: what of a sandbox takes other processes (looks at volumes, nft, CNI plugins, systemd), waited for without holding the
-//! loop.
+//! Connecting pods: the parts of a sandbox that need other processes (inspection of volumes, nft, CNI plugins,
+//! systemd). The loop does not block on them.
 //!
-//! A pod's step is answered once: at once when nothing has to be waited for, else by news. A second order for a pod
-//! that is still being connected (after the monitor was lost) waits for the first one's answer.
+//! Each step of a pod gets one answer: at once if nothing has to be waited for, otherwise as news. If the same step is
+//! requested again while it is in progress (after the monitor was lost), the answer to the first request serves both.
 
 mod answers;
 pub(super) mod connecting;

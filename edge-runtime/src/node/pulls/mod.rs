@@ -1,5 +1,6 @@
-//! Images to fetch, one at a time ([`queue`]), each for all who wait for it. One that is here and has to be asked about
-//! (`imagePullPolicy: Always`) waits for no download: the registry has a few seconds to say that it has another.
+//! Images to pull, one at a time ([`queue`]), each for all pods that wait for it. A local image that must be checked
+//! (`imagePullPolicy: Always`) does not wait for downloads: the registry gets a few seconds to say whether it has
+//! another one.
 
 mod queue;
 pub(super) mod secrets;

@@ -1,10 +1,10 @@
-//! Services: which of this node's pods are endpoints, and when the kernel is told. What is decided, and how it is said,
-//! is in [`crate::net::services`].
+//! Services: which of this node's pods are endpoints, and when to update the kernel. The decisions and the rules are in
+//! [`crate::net::services`].
 //!
-//! A pod's readiness changes rules in the turn that notices it; the cloud is not asked, and need not be there.
+//! A change of a pod's readiness changes the rules in the same turn, without the cloud.
 //!
-//! Here is what is known; [`bounds`] says how much of it is too much, [`kernel`] tells the kernel, [`outcome`] takes what came of that, [`surroundings`] is what else it
-//! depends on, [`names`] what the DNS helper is told.
+//! This file holds the state. [`bounds`] limits it, [`kernel`] updates the kernel, [`outcome`] handles the result,
+//! [`surroundings`] holds other inputs, and [`names`] the data for the DNS helper.
 
 mod bounds;
 pub(super) mod done;

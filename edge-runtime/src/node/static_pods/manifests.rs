@@ -1,7 +1,7 @@
-//! The folder of static pods' manifests: what is in it, and what cannot be told. Knows nothing of pods that run.
+//! The folder of static pods' manifests: its files, and whether it can be trusted. Knows nothing of running pods.
 //!
-//! A folder that cannot be read, or that is another one than before and empty (its partition did not mount, it is being
-//! written again), says nothing of what is wanted.
+//! A folder that is unreadable, or that was replaced by an empty one, does not mean that its pods are unwanted: its
+//! partition may not be mounted, or it is being rewritten.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -2,15 +2,15 @@
 //!
 //! | file | serves |
 //! |---|---|
-//! | `logs` | what a container has written |
+//! | `logs` | output that a container has written |
 //! | `exec` | a command in a container |
-//! | `attach` | what a container's own process writes and reads |
+//! | `attach` | standard streams of a container's own process |
 //! | `port_forward` | one connection to a port of a pod |
-//! | `delete_volume` | the end of a volume that was provisioned here |
+//! | `delete_volume` | deletion of a volume that was provisioned here |
 //! | `stats` | usage of the node and its pods |
-//! | `channels` | records in both directions, for whatever is more than one flow of bytes |
-//! | `target` | which pod and container is meant |
-//! | `outcome` | how a command ended, in Kubernetes' words |
+//! | `channels` | records in both directions, for streams with several flows of bytes |
+//! | `target` | the pod and container of a request |
+//! | `outcome` | result of a command, in Kubernetes' words |
 
 mod attach;
 mod channels;

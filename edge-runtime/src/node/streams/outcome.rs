@@ -33,8 +33,8 @@ pub(super) fn failed(message: &str) -> Value {
     })
 }
 
-/// What a shell would return for a command that the OCI runtime could not start, if it is the command's fault: 127
-/// for one that is not there, 126 for one that cannot be executed. The runtime's words are of runc, crun and youki.
+/// The exit code that a shell would return for a command that the OCI runtime could not start, if the command is at
+/// fault: 127 if it is missing, 126 if it is not executable. Matches messages of runc, crun and youki.
 pub(super) fn shell_code(message: &str) -> Option<i32> {
     let message = message.to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| message.contains(word));

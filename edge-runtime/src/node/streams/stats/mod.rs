@@ -4,7 +4,7 @@
 //! | file | owns |
 //! |---|---|
 //! | `plan` | what to measure |
-//! | `rates` | CPU use from two looks at the counters |
+//! | `rates` | CPU use, from two readings of the counters |
 //! | `disk` | bytes and files of the pods |
 //! | `network` | counters of a network namespace |
 //! | `summary` | the JSON |
