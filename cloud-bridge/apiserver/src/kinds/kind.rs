@@ -43,7 +43,8 @@ pub(crate) struct Kind {
     pub(crate) default: fn(&mut Value),
     pub(crate) prepare_create: fn(&mut Value),
     pub(crate) prepare_update: Prepare,
-    /// Restores, in an update of the status, everything outside the status, and the fields that it must keep.
+    /// Restores fields of the status that an update of the status must not change; the rest of the object is always
+    /// restored.
     pub(crate) prepare_status: Prepare,
     pub(crate) create: Rule,
     pub(crate) update: ChangeRule,

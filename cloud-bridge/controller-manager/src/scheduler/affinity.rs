@@ -188,7 +188,8 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Adds for `pod` the terms of `by` pods like `other` on a node with these labels; a negative `by` removes them.
+    /// Counts the anti-affinity of `other` against `pod`: `by` pods like it are on a node with these labels; a negative `by`
+    /// removes them.
     pub(super) fn count_theirs(&mut self, pod: &Pod, other: &Pod, node: &Value, by: i64, namespaces: &Namespaces) {
         for term in other.affinity.apart.iter().filter(|term| term.matches(pod, namespaces)) {
             self.kept_off.add(&term.topology_key, node, by);

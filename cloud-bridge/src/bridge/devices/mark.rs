@@ -103,7 +103,7 @@ async fn pass(shared: &Arc<Shared>, steps: &HashMap<Box<str>, Step>) -> bool {
     stream::iter(each).buffer_unordered(AT_ONCE).fold(true, |all, done| async move { all && done }).await
 }
 
-/// Lists the statuses to write for a node: those that belong to no other node and are not yet in that state.
+/// Lists the statuses to write, by node: those of these nodes that are not yet in the wanted state.
 async fn list(
     shared: &Shared,
     requests: &Requests,

@@ -58,7 +58,7 @@ impl Admissions {
         self.question(clients, node, key, (pause * 2).clamp(AGAIN.0, AGAIN.1))
     }
 
-    /// Removes a question that is answered for good.
+    /// Removes a question whose answer is final.
     pub(super) fn forget(&mut self, node: &str, key: &ObjectKey) {
         self.asked.remove(&(node.to_owned(), key.clone()));
     }

@@ -28,7 +28,7 @@ pub(super) enum JobPhase {
     InProgress,
     Completed,
     Failure,
-    /// A phase of another version.
+    /// A phase that this program does not write.
     #[serde(other)]
     Unknown,
 }

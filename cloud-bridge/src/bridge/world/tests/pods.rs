@@ -107,8 +107,8 @@ fn a_node_that_comes_back_gets_its_pods_called_ready_again() {
     assert!(world.connected("a").is_empty());
 }
 
-/// The pods of a node were read after its pod was replaced, and the watch has not got so far: it still tells of the old
-/// one under the same name.
+/// The pods of a node were read after its pod was replaced, while the watch lags: it still shows the old pod of the
+/// same name.
 #[test]
 fn g03_what_a_watch_tells_late_does_not_bury_the_successor() {
     let named = |uid: &str| {
