@@ -53,7 +53,7 @@ pub async fn write(client: &Client, info: &Info) -> Result<(), InfoError> {
             let map = json!({"metadata": {"name": NAME}, "data": data});
             let map = serde_json::from_value(map).map_err(kube::Error::SerdeError).map_err(failed)?;
             match maps.create(&kube::api::PostParams::default(), &map).await {
-                // Another replica was quicker; it says the same of the authority, and either URL is right.
+                // Another replica was faster; it publishes the same authority, and either URL is right.
                 Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
                 other => other.map(drop).map_err(failed),
             }

@@ -99,10 +99,10 @@ pub struct AutoscalerFlags {
     /// Interval between two evaluations of a HorizontalPodAutoscaler.
     #[arg(long, default_value = "15s", value_parser = flags::period)]
     pub horizontal_pod_autoscaler_sync_period: Duration,
-    /// So long the highest recommendation of a HorizontalPodAutoscaler counts, before its target is scaled down.
+    /// Time for which the highest recommendation of a HorizontalPodAutoscaler counts before its target is scaled down.
     #[arg(long, default_value = "5m", value_parser = flags::duration)]
     pub horizontal_pod_autoscaler_downscale_stabilization: Duration,
-    /// So long after its start the use of CPU of a pod counts only while it is ready.
+    /// Time after its start during which the CPU usage of a pod counts only while it is ready.
     #[arg(long, default_value = "5m", value_parser = flags::duration)]
     pub horizontal_pod_autoscaler_cpu_initialization_period: Duration,
 }

@@ -213,7 +213,7 @@ fn a_monitor_without_descriptors_takes_nobody_for_ended() {
         let running = listed.iter().filter(|one| matches!(one.phase, Phase::Running { .. })).count();
         assert_eq!(running, ids.len(), "{listed:?}");
         let monitor = node.monitor_pid().unwrap();
-        // None is left for more connections: they are turned away, not looked at for ever.
+        // No descriptor is left for more connections: they are refused, and do not stay pending forever.
         let socket = node.paths.monitor_socket();
         let strangers: Vec<_> = (0..12).filter_map(|_| std::os::unix::net::UnixStream::connect(&socket).ok()).collect();
         let before = ticks(monitor);

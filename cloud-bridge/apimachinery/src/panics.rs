@@ -23,7 +23,7 @@ tokio::task_local! {
 
 /// Pause before work that panicked is started again, doubled up to the second figure.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// Work that went on for so long begins at the first figure again.
+/// After work of at least this length, the next pause is the first value again.
 const SETTLED: Duration = Duration::from_secs(300);
 
 /// Panics of this process since its start.

@@ -30,7 +30,7 @@ use room::Room;
 /// How long peers may let us wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// Who has let us wait for so long gives up its turn to the next, and counts as slow.
+    /// Time after which a slow peer gives up its turn to the next, and counts as slow.
     pub grace: Duration,
     /// Total time for handshake and first request.
     pub arrival: Duration,
@@ -75,7 +75,7 @@ const OF_SYSTEM: (usize, usize) = (512, 256);
 const USER_TIMEOUT: Duration = Duration::from_secs(30);
 /// After an error of accept(2).
 const PAUSE: Duration = Duration::from_millis(100);
-/// Errors of accept(2) are told so often.
+/// Interval between two log lines about errors of accept(2).
 const TOLD: Duration = Duration::from_secs(60);
 
 /// An address as far as it tells sources apart: a network of 64 bits is one subscriber's (RFC 6177).

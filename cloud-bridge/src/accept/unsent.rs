@@ -44,7 +44,7 @@ impl Unsent {
         Followed { body: Some(body), answer }
     }
 
-    /// Returns when the client has taken nothing of an answer for so long.
+    /// Returns when the client has read nothing of an answer for `patience`.
     pub(super) async fn stalled(&self, patience: Duration) {
         loop {
             let oldest = self.state().answers.values().min().copied();

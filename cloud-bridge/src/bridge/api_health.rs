@@ -7,7 +7,7 @@ use kube::Client;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// An answer is good for so long.
+/// Lifetime of an answer.
 const GOOD_FOR: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(3);
 

@@ -50,7 +50,7 @@ const CONCURRENCY: usize = 8;
 const EVENTS_CONCURRENCY: usize = 1;
 /// Frames that wait for the socket, and one more; the rest waits in the session, where newer replaces older.
 const OUT: usize = 3;
-/// A node may keep others waiting outside for so long.
+/// Maximum time for which a node in its initial exchange may block others.
 const COMING_IN: Duration = Duration::from_secs(5);
 /// How often the clock is asked whether the certificate of a connection has ended.
 const CLOCK_LOOK: Duration = Duration::from_secs(600);

@@ -71,7 +71,7 @@ impl Live {
         }
     }
 
-    /// Looks at the links for ever.
+    /// Checks the links forever.
     pub(super) async fn look_on(&self, bridge: &Bridge) {
         loop {
             self.look(bridge);

@@ -17,7 +17,7 @@ const KINDS: [(&str, &str); 3] = [
     ("ImagePrePullJob", "imageprepulljobs"),
     ("ConfigUpdateJob", "configupdatejobs"),
 ];
-/// So long an answer is good enough.
+/// Lifetime of an answer.
 const FRESH: Duration = Duration::from_secs(3);
 /// Jobs of each kind, nodes of each job that are named, and bytes of any text.
 const MOST: (usize, usize, usize) = (100, 50, 300);

@@ -53,7 +53,7 @@ impl Serving {
         self.shown.read().unwrap_or_else(PoisonError::into_inner).made
     }
 
-    /// Renews every now and then, for ever.
+    /// Renews the certificate periodically, forever.
     pub async fn keep_fresh(self: Arc<Self>) {
         loop {
             clock::due(self.made()).await;

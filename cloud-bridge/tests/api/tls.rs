@@ -157,7 +157,7 @@ async fn who_is_nobody_or_idle_is_sent_away() {
     let api = listen_with(Gate::with(patience)).await;
     let address: SocketAddr = api.address.strip_prefix("https://").unwrap().parse().unwrap();
     let tls = || api.stranger();
-    // Neither says anything; hyper would wait for the first byte for ever.
+    // Neither client sends anything; hyper would wait for the first byte forever.
     let (silent, spoken) = (TcpStream::connect(address).await.unwrap(), tls().await);
     let (one, other) = futures::join!(rest(silent), rest(spoken));
     assert!(one.0 > Duration::from_secs(1) && other.0 > Duration::from_secs(1), "not before its time");

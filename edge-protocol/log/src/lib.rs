@@ -1,8 +1,8 @@
 //! The log of both programs: lines on stderr. Knows nothing of what is logged.
 //!
-//! Which lines are written decides `simple_logger`. It cannot write them here: it prints with a macro that panics when
-//! stderr is a full disk or a closed pipe, and waits for ever where the reader of a pipe hangs. A line that cannot be
-//! written is dropped and counted, and the next one that can be says how many there were.
+//! `simple_logger` decides which lines are written. It cannot write them here: its macro panics when stderr is a full
+//! disk or a closed pipe, and waits forever if the reader of a pipe hangs. A line that cannot be written is dropped and
+//! counted, and the next written line reports the number.
 
 mod line;
 pub mod printable;

@@ -13,7 +13,7 @@ use sampan_devices_control::{Dmi, FromHelper, Kind, Question, Settings, ToHelper
 use serde_json::{Value, json};
 use support::{Helper, PATIENCE};
 
-/// A mapper that was not to be called has been left alone for so long.
+/// Time after which a mapper counts as not called.
 const QUIET: Duration = Duration::from_millis(1_500);
 const SOON: Duration = Duration::from_secs(2);
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::versions::{State, Subject};
 
-/// So often the daemon may be started within one trial: once, and twice more after it ended by itself.
+/// Maximum number of starts of the daemon within one trial: once, and twice more after it ended by itself.
 pub const STARTS: u32 = 3;
 
 /// Starts of one version in a row, each soon after the one before.
@@ -19,8 +19,8 @@ pub struct Row {
 
 /// Between two starts of a daemon that ends at once, with the supervisor's pause.
 const SOON: u64 = 15;
-/// So often in a row a version may be started that is in force without a trial. Then the package's is: a bad block in a
-/// program shows itself only in its end.
+/// Maximum number of starts in a row of an active version without a trial. After that the package's version is used: a
+/// bad block in a program shows only when it ends.
 pub const ROW: u32 = 10;
 
 impl Row {

@@ -25,10 +25,10 @@ const GREETING: Duration = Duration::from_secs(5);
 /// Before another one is started when one has ended: doubled each time.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_AT_MOST: Duration = Duration::from_secs(60);
-/// One that has lived so long was no failure.
+/// A helper that lived this long does not count as a failure.
 const PROVEN: Duration = Duration::from_secs(60);
-/// For one line: a helper that does not read for so long hangs, and so does one that has said nothing for so long when it is asked
-/// to, and says nothing for as long again.
+/// Timeout for writing one line; a slower helper hangs. A helper that is silent for this time is pinged, and hangs if
+/// it stays silent for as long again.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Lines that wait for the socket; the rest waits as names at the caller.
 const LINES: usize = 16;

@@ -18,7 +18,8 @@ pub(super) struct Response {
     pub(super) body: Vec<u8>,
 }
 
-/// Dials the bridge for one POST and the whole answer, for which it has so long.
+/// Dials the bridge for one POST and reads the whole answer; `limit` bounds the request and the answer, not the
+/// connect.
 pub(super) async fn ask<E: From<DialError>>(
     bridge: &BridgeAddress,
     config: &Arc<rustls::ClientConfig>,

@@ -1,6 +1,6 @@
 //! The connection to the bridge: dial, keep up, move frames. Knows nothing of pods and writes no SQL.
 //!
-//! [`start`] makes one task that dials the bridges in turn, for ever. It talks to the node loop by
+//! [`start`] makes one task that dials the bridges in turn, forever. It talks to the node loop by
 //! [`LinkEvent`]s over a channel that the loop bounds, and the loop talks back by [`LinkHandle`], whose methods
 //! act on the session at once: nothing waits, so that the two can never wait for each other.
 //!

@@ -28,7 +28,7 @@ const GROUPS: [libc::c_int; 5] = [
     libc::RTMGRP_IPV6_ROUTE,
 ];
 
-/// Passes the kernel's notices on to the link's task, for ever. Without them the link still mends itself, by its
+/// Passes the kernel's notifications on to the link's task, forever. Without them the link recovers as well, by its
 /// heartbeats and its back-off.
 pub(super) async fn watch(changed: Sender<()>) {
     if let Err(error) = follow(&changed).await {

@@ -36,7 +36,7 @@ const STATUS: Duration = Duration::from_secs(10);
 /// A node that was refused looks this often for an identity that a join has made.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// For the first word over a connection whose way may be gone: it is gone when nothing comes for so long.
+/// Timeout for the first message over a connection whose route may be gone.
 const DOUBT: Duration = Duration::from_secs(3);
 
 /// Timeout for the websocket's close handshake.

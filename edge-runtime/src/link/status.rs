@@ -57,7 +57,7 @@ impl LinkStatus {
     }
 }
 
-/// The time of the wall clock so long ago.
+/// Wall-clock time of this long ago.
 pub(super) fn ago(time: Duration) -> String {
     let at = Timestamp::now() - jiff::SignedDuration::try_from(time).unwrap_or_default();
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()

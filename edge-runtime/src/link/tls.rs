@@ -74,7 +74,7 @@ pub fn node_config(identity: &Identity, time: Time) -> Result<ClientConfig, TlsE
     }
     let certificate = identity.certificate()?;
     // A node that comes later than that comes with another certificate. What a bridge once said that was years ahead is
-    // no reason to find this one's expired for ever.
+    // no reason to find this one's expired forever.
     let ceiling = certificate::not_after(&certificate).unwrap_or(time.floor);
     let time = Time { floor: time.floor.min(ceiling), ..time };
     let chain = vec![certificate];

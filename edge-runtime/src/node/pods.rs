@@ -105,7 +105,7 @@ pub(super) enum Hold {
 }
 
 impl Hold {
-    /// Whether a status that could be told now is to wait, for so long at most.
+    /// Whether a status that could be sent now must wait, at most for `limit`.
     fn holds(&mut self, now: Mono, limit: Duration) -> bool {
         if *self == Self::No {
             *self = Self::Until(now.after(limit));

@@ -153,7 +153,8 @@ pub fn named(path: &Path) -> impl Fn(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// Takes the exclusive lock of a file, which ends when it is closed. False if another process still has it after so long.
+/// Takes the exclusive lock of a file, which ends when the file is closed. False if another process still holds it
+/// after `patience`.
 ///
 /// # Errors
 /// The file system has no locks.

@@ -74,10 +74,10 @@ pub fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Serves for ever.
+/// Serves forever.
 ///
 /// # Errors
-/// Never of a caller's making.
+/// Never caused by a caller.
 pub async fn serve(listener: UnixListener, calls: mpsc::Sender<Call>) -> Result<(), tonic::transport::Error> {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let incoming = stream::unfold((listener, places), async |(listener, places)| {

@@ -235,7 +235,7 @@ impl Fleet {
         self.device_reports.get()
     }
 
-    /// A node has heard nothing for so long before something came, or before it gave up.
+    /// Records how long a node heard nothing before a message came, or before it gave up.
     pub(crate) fn heard_after(&self, silence: Duration) {
         self.silence.set(self.silence.get().max(silence));
     }

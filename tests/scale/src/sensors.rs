@@ -11,7 +11,7 @@ use serde_json::Value;
 pub(crate) struct Sensors {
     every: Duration,
     uids: BTreeMap<ObjectKey, String>,
-    /// Which one is next, and when: so long after what was said last.
+    /// The next sensor, and its time.
     turn: usize,
     said: Instant,
     pause: Duration,

@@ -60,7 +60,7 @@ impl Line {
     }
 }
 
-/// G19: no frame is over the limit, and none is so long that a heartbeat would have to wait for it.
+/// G19: no frame is over the limit, and none delays a heartbeat too long.
 fn check(frame: &str) {
     assert!(frame.len() <= MAX_FRAME && frame.len() <= 3 * PART, "a frame of {} bytes", frame.len());
 }

@@ -58,7 +58,7 @@ pub(crate) const QUERIES: [&str; 20] = [
     "resourceVersionMatch=x&sendInitialEvents=1&allowWatchBookmarks=x",
 ];
 
-/// Bodies, and whether they are so long that the server may hang up instead of answering.
+/// Bodies, and whether the server may close the connection instead of answering because of their length.
 pub(crate) fn bodies() -> Vec<(&'static str, Vec<u8>)> {
     let text = |text: &str| text.as_bytes().to_vec();
     let named = |rest: &str| format!("{{\"metadata\":{{\"name\":\"strange\"}}{rest}}}").into_bytes();
@@ -125,7 +125,7 @@ pub(crate) fn huge_bodies() -> Vec<(&'static str, Vec<u8>)> {
 pub(crate) struct Place {
     pub(crate) path: String,
     /// A collection of objects of the whole cluster, or of those that the clients speak as: what an administrator
-    /// deletes here is gone for everybody.
+    /// deletes here is gone foreverybody.
     pub(crate) shared: bool,
 }
 

@@ -1,7 +1,7 @@
-//! What the link promises when the network is bad: G1, G2, G7, G13 to G18 of the list of guarantees, with real binaries
-//! over connections that are cut, silent, slow or lossy.
+//! Guarantees of the link on a bad network: G1, G2, G7, G13 to G18 of the list of guarantees, with real binaries over
+//! connections that are cut, silent, slow or lossy.
 //!
-//! `TEST_LINK_LONG=SECONDS` runs the changes of `changes.rs` for so long instead of half a minute.
+//! `TEST_LINK_LONG=SECONDS` sets how long the changes of `changes.rs` run instead of half a minute.
 
 mod changes;
 mod cost;

@@ -100,7 +100,7 @@ fn d06_every_program_may_die_and_no_message_with_it() {
         for number in range {
             site.broker.publish(&site.topic("temp"), &number.to_string());
         }
-        // In the store after so long.
+        // Time for the message to be stored.
         std::thread::sleep(Duration::from_millis(2_500));
     };
     target.answer("503 Service Unavailable", "", "");

@@ -108,7 +108,7 @@ pub(super) fn forbidden_secret(account: &Value, pod: &Value) -> Option<String> {
     ))
 }
 
-/// Returns the same of ephemeral containers, which a pod gets later (`limitEphemeralContainerSecretReferences`).
+/// Same for ephemeral containers, which are added to a pod later (`limitEphemeralContainerSecretReferences`).
 pub(super) fn forbidden_ephemeral_secret(account: &Value, pod: &Value) -> Option<String> {
     if limits_secrets(account) { variable(account, pod, "ephemeralContainers", "ephemeral container") } else { None }
 }

@@ -20,7 +20,7 @@ use sampan_cel::helper::NOTE;
 use sampan_cel::question::Answer;
 
 /// The helper bounds its own processor time; on a busy machine that takes longer, and a helper that was stopped takes
-/// for ever.
+/// forever.
 const DEADLINE: Duration = Duration::from_secs(25);
 /// How long a process may need to end that was told to.
 const END: Duration = Duration::from_secs(5);

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 pub(crate) const DEPTH_MAX: usize = 96;
 /// What the values of one body may take in memory, roughly: a text of 3 MiB can ask for a hundred times its size.
 pub(crate) const MEMORY_MAX: usize = 48 * 1024 * 1024;
-/// The same of a body for a kind that tenants write: what an object of it may have (`bounds`), and its managedFields.
+/// Same for a body of a kind that tenants write: the maximum of an object (`bounds`), plus its managedFields.
 pub(crate) const TENANT_MEMORY_MAX: usize = 32 * 1024 * 1024;
 /// One value, and one object with the room that it makes for its first fields and its typed form.
 const VALUE_COST: usize = 32;

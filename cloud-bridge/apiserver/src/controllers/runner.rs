@@ -16,7 +16,7 @@ use apimachinery::key::ObjectKey;
 use apimachinery::panics;
 use sampan_log::printable::printable;
 
-/// A controller has the thread for about so long before others have their turn.
+/// Approximate time for which a controller may use the thread before others get their turn.
 const TURN: Duration = Duration::from_millis(2);
 
 /// What could not be read at the start is tried again after this.

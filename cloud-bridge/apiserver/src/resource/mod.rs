@@ -155,7 +155,7 @@ impl Resource {
         if self.is_of_tenants() { parse::TENANT_MEMORY_MAX } else { parse::MEMORY_MAX }
     }
 
-    /// For how long an object stays without another write, if not for ever.
+    /// Lifetime of an object without another write; `None` for unlimited.
     pub(crate) fn life(&self) -> Option<Duration> {
         self.rules().ttl
     }

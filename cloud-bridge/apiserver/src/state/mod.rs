@@ -56,7 +56,7 @@ pub struct Config {
     pub cel_helper: Option<Vec<OsString>>,
     /// The longest life of a service account token, in seconds; without it as long as a TokenRequest asks for.
     pub token_life_max: Option<i64>,
-    /// The seconds for which pods that say nothing tolerate a node that is not ready or silent; without it for ever.
+    /// Default toleration, in seconds, of pods for a node that is not ready or silent; `None` for unlimited.
     pub toleration_seconds: Option<i64>,
 }
 

@@ -13,8 +13,8 @@ use jiff::Timestamp;
 /// never been NotReady, even when the last word before the cut was a heartbeat old and it took ten seconds to come back.
 const GRACE_PERIOD: Duration = Duration::from_secs(50);
 
-/// Nodes that were there before us have so long to come back: `--node-startup-grace-period`, and the longest that a node
-/// waits between two attempts to connect.
+/// Time that existing nodes get to reconnect after a start: `--node-startup-grace-period`, and the longest back-off of
+/// a node.
 const STARTUP_GRACE_PERIOD: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]

@@ -15,7 +15,7 @@ pub(crate) struct Sample {
     /// Value in thousandths.
     pub(crate) value: i64,
     pub(crate) timestamp: Timestamp,
-    /// What it is the use of: so long before the timestamp.
+    /// Length of the measurement, which ends at the timestamp.
     pub(crate) window: Duration,
 }
 

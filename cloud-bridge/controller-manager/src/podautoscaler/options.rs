@@ -8,11 +8,11 @@ use std::time::Duration;
 pub struct Options {
     /// Interval between two evaluations of an autoscaler.
     pub sync_period: Duration,
-    /// So long the highest recommendation counts, where a behavior says nothing else.
+    /// Time for which the highest recommendation counts, unless a behavior sets another.
     pub downscale_stabilization: Duration,
     /// Tolerance: a ratio of usage to target within this distance from 1 changes nothing.
     pub tolerance: f64,
-    /// So long after its start the use of CPU of a pod counts only while it is ready.
+    /// Time after its start during which the CPU usage of a pod counts only while it is ready.
     pub cpu_initialization_period: Duration,
     /// A pod that is unready and changed that no later than this after its start has never been ready.
     pub initial_readiness_delay: Duration,

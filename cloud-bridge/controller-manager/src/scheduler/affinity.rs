@@ -177,7 +177,7 @@ impl Counts {
     }
 }
 
-/// Pods near the nodes, as far as they matter for one pod to be placed. Holds for every pod of its namespace with the same
+/// Pods near the nodes, as far as they matter for one pod to be placed. Holds forevery pod of its namespace with the same
 /// labels and affinity.
 #[derive(Debug, Default)]
 pub(super) struct State {
@@ -188,8 +188,8 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Counts the anti-affinity of `other` against `pod`: `by` pods like it are on a node with these labels; a negative `by`
-    /// removes them.
+    /// Counts the anti-affinity of `other` against `pod`: `by` pods like it are on a node with these labels; a negative
+    /// `by` removes them.
     pub(super) fn count_theirs(&mut self, pod: &Pod, other: &Pod, node: &Value, by: i64, namespaces: &Namespaces) {
         for term in other.affinity.apart.iter().filter(|term| term.matches(pod, namespaces)) {
             self.kept_off.add(&term.topology_key, node, by);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::affinity::Scope;
 use super::pod::Pod;
 
-/// Equal for pods with the same labels and controller that say the same of others.
+/// Equal for pods with the same labels and controller and the same terms about others.
 #[derive(Debug)]
 struct Like(Arc<Pod>);
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::asleep::{self, Asleep, Sleep, Wishes};
 use super::pod::{Pod, PodKey};
 
-/// After its first try a pod waits for so long, then twice as long each time (K8s `podInitialBackoffSeconds`,
+/// First pause of a pod, after its first attempt; it doubles each time (K8s `podInitialBackoffSeconds`,
 /// `podMaxBackoffSeconds`).
 const BACK_OFF: Duration = Duration::from_secs(1);
 const BACK_OFF_MAX: Duration = Duration::from_secs(10);

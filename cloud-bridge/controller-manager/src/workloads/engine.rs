@@ -19,7 +19,7 @@ use super::{cron_job, daemon_set, deployment, job, protection, provision, replic
 
 /// Maximum delay of a key that must be processed again.
 const LOOK_AGAIN: Duration = Duration::from_secs(86_400);
-/// After a write without an answer the watch has so long to tell whether it was done: else it would be done twice.
+/// Time to wait for the watch after a write without an answer: otherwise a successful write could be repeated.
 const UNANSWERED: Duration = Duration::from_secs(2);
 
 /// The longest pause of a key that has more to write than goes into a turn, so that it goes on.
@@ -206,10 +206,10 @@ pub(crate) enum End {
     Done,
     /// There may be more; others have their turn first.
     More,
-    /// It wanted something else so often that there may be no end of it.
+    /// It has needed so many steps that it may never end.
     Restless,
     Failed,
-    /// What was written was as it is: it would be written for ever.
+    /// The write changed nothing: it would be repeated forever.
     Idle,
     /// Whether a write was done is not known.
     Unanswered,

@@ -200,7 +200,7 @@ impl Controllers {
     }
 
     /// Nothing is made any more where the namespace goes away. What ended there is still told and let go: pods with the
-    /// finalizer of their Job would hold up the namespace for ever.
+    /// finalizer of their Job would hold up the namespace forever.
     async fn wind_up(&mut self, task: &Task, failure: &Failure) -> End {
         let Some(plan) = self.engine.plan(task, Some(failure), self.now()) else { return End::Failed };
         match self.perform(&plan).await {

@@ -112,7 +112,7 @@ fn make(world: &World, claim: &Claim, class: &StorageClass, teller: &Teller) -> 
 }
 
 /// The node that a pod with the claim names itself, past the scheduler, which else chooses it: a local volume can be made
-/// there. Kubernetes leaves such a pod waiting for ever; manifests for KubeEdge name their node.
+/// there. Kubernetes leaves such a pod waiting forever; manifests for KubeEdge name their node.
 fn named_node(world: &World, claim: &ObjectKey, class: &StorageClass) -> Option<String> {
     if class.provisioner != local_volumes::PROVISIONER {
         return None;

@@ -28,8 +28,8 @@ use waiting::{Budget, Feed, Waiting};
 
 /// Connections of one client; the node serves fewer, but says so itself.
 const MAX: usize = 256;
-/// A pod that sends no more still gets what the client sends, until it sends nothing for so long (containerd and
-/// socat have the same half second, for both).
+/// After a pod has closed its side, it still gets what the client sends, until the client is quiet for this time
+/// (containerd and socat use the same half second, for both directions).
 const QUIET: Duration = Duration::from_millis(500);
 /// Messages that wait for the socket.
 const QUEUE: usize = 4;

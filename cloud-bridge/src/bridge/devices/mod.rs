@@ -10,12 +10,12 @@
 //! | `events` | tells it |
 //! | `checked` | pure: what of a report may be written |
 //! | `status` | pure: what to write, from a report and the present status in the API |
-//! | `budget` | pure: how much is written in what time |
-//! | `turns` | waits for that |
+//! | `budget` | pure: rate limits of writes |
+//! | `turns` | waits for these limits |
 //! | `write` | writes one report |
-//! | `silence` | pure: which nodes are silent for so long that their devices' statuses are stale |
-//! | `stale` | pure: what says so in a status, and what takes it back |
-//! | `mark` | writes that |
+//! | `silence` | pure: nodes that have been silent so long that their devices' statuses are stale |
+//! | `stale` | pure: the mark in a status, and its removal |
+//! | `mark` | writes the mark |
 //!
 //! Knows no session and no connection.
 

@@ -40,7 +40,7 @@ pub(in crate::bridge) trait Look: Send + 'static {
     /// Whether both kinds are in the group's discovery, which is null without the group.
     fn serves(&self, resources: &Value) -> bool;
 
-    /// Not before a reading has lasted so long, [`asked`](Self::asked) ends it.
+    /// Minimum time of a reading before [`asked`](Self::asked) may end it.
     fn patience(&self) -> Duration;
 
     /// Returns when the API was seen to serve something else.

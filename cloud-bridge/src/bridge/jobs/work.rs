@@ -29,7 +29,7 @@ use apimachinery::panics;
 /// Between two writes of one status, and more for a large one: bytes a second.
 const EACH: Duration = Duration::from_secs(1);
 const BYTES: usize = 256 << 10;
-/// Reasons of nodes that wait are brought up to date so often, if nothing else is written.
+/// Interval of updating the reasons of waiting nodes, if nothing else is written.
 const WORDS: Duration = Duration::from_secs(30);
 /// Interval of a check for deadlines, which no event announces.
 const LOOK: Duration = Duration::from_secs(5);
@@ -233,7 +233,7 @@ impl Work {
                 None
             }
             Err(problem) => {
-                // Nodes that come wait until it is known: not for ever.
+                // New nodes wait until it is known, but not forever.
                 let lasting = matches!(problem, secret::Problem::Lasting(_)) || self.begun.elapsed() > PATIENCE;
                 if lasting {
                     shared.jobs.change(None, |index| index.tell_nothing(&job.uid));

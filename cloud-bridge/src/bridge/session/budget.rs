@@ -7,7 +7,7 @@ use std::time::Duration;
 const SHARE: u32 = 4;
 /// What may be used at once: an honest node that comes back has a lot to say.
 const BURST: Duration = Duration::from_secs(2);
-/// Others wait meanwhile, and get their turn after so long.
+/// Time after which waiting sessions get their turn.
 pub(super) const TURN: Duration = Duration::from_millis(1);
 
 /// Of one connection. Times are of its clock.
@@ -18,7 +18,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// A frame was worked on between these times. Whether that was so long that others should have a turn first.
+    /// Records that a frame was processed between these times. Returns whether others should get a turn first.
     pub(super) fn spend(&mut self, started: Duration, ended: Duration) -> bool {
         let used = ended.saturating_sub(started);
         self.paid = self.paid.max(started).saturating_add(used.saturating_mul(SHARE));

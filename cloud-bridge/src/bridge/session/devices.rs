@@ -17,7 +17,7 @@ use crate::bridge::shared::Shared;
 const AT_ONCE: usize = 4;
 /// Pause after a failed attempt, doubled up to the second figure.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(20));
-/// So often something may be in the way that should go by itself: a quarter of a minute together.
+/// Number of attempts after an obstacle that may disappear: a quarter of a minute in total.
 const OBSTACLES: u32 = 6;
 
 /// A newer connection of the node is elsewhere.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A node may keep others waiting for their large objects for so long.
+/// Maximum time for which a node may keep others waiting for their large objects.
 const LARGE_TURN: Duration = Duration::from_secs(20);
 
 /// The turn of one connection.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use edge_protocol::version::MAX_INTERESTS;
 
-/// After so long one more namespace may be named that was not before.
+/// Interval after which a node may name one more namespace.
 const ANOTHER_AFTER: Duration = Duration::from_secs(10);
 
 /// Interests of one node.

@@ -65,7 +65,7 @@ impl World {
             if let Value::Present(old) = old {
                 effects.extend(users.admitted().cloned().map(|node| {
                     let (key, uid) = (key.clone(), old.digest.uid.clone());
-                    // Made of others' objects, it has one uid for ever.
+                    // Derived from other objects, it has a constant uid.
                     match key.kind.as_str() {
                         SERVICE_LINKS => Effect::Withdraw { node, key, uid },
                         _ => Effect::Remove { node, key, uid },

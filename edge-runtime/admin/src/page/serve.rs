@@ -101,7 +101,7 @@ impl Live {
     }
 }
 
-/// Takes connections for ever.
+/// Accepts connections forever.
 pub(super) async fn serve<F>(tasks: Tasks, door: Door, live: Rc<Live>, accept: impl Fn() -> F)
 where
     F: Future<Output = io::Result<Box<dyn Stream>>>,

@@ -68,7 +68,7 @@ pub struct Report {
     pub min_interval_seconds: u64,
     /// Reports of this node in a second.
     pub per_second: u32,
-    /// A value that has not changed is told again after so long.
+    /// Time after which an unchanged value is reported again, in seconds.
     pub unchanged_seconds: u64,
 }
 

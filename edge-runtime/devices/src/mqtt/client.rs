@@ -20,7 +20,7 @@ use super::queue::Waiting;
 /// Between two tries: doubled each time.
 const PAUSE: Duration = Duration::from_millis(200);
 const PAUSE_AT_MOST: Duration = Duration::from_secs(10);
-/// A connection that lived so long was no failure.
+/// A connection that lasted this long does not count as a failure.
 const PROVEN: Duration = Duration::from_secs(10);
 /// Timeout for connecting, and for reading the password.
 const PATIENCE: Duration = Duration::from_secs(5);

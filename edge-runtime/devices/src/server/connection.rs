@@ -16,7 +16,7 @@ use super::lines::Lines;
 
 /// Lines that wait for a caller.
 const LINES: usize = 64;
-/// Timeout for writing one line: a client that does not read for so long hangs.
+/// Timeout for writing one line to a client.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Time for a caller to identify itself.
 const GREETING: Duration = Duration::from_secs(5);
@@ -75,7 +75,7 @@ impl Connection {
     }
 }
 
-/// Takes callers for ever.
+/// Accepts callers forever.
 pub async fn accept(listener: &UnixListener, heard: mpsc::Sender<Heard>) {
     let mut id = 0;
     loop {

@@ -26,7 +26,7 @@ pub(super) struct Pending {
     /// When; none if there is nothing.
     at: Option<u64>,
     last: Option<u64>,
-    /// After so long the delta was, or is, said again.
+    /// Pause before the delta is repeated.
     again: u64,
     /// That is all the reason there is for [`at`](Self::at).
     by_time: bool,

@@ -8,8 +8,8 @@ use sampan_devices_control::Named;
 
 use super::topics;
 
-/// A subscription of a device lasts so long, milliseconds: that of all devices stands beside it, and some brokers send twice what
-/// fits both.
+/// Lifetime of the subscription of one device, in milliseconds: it overlaps with that of all devices, and some brokers
+/// send a message that matches both twice.
 const LASTS: u64 = 10_000;
 /// Devices with one at the same time; others wait.
 const AT_ONCE: usize = 128;

@@ -3,7 +3,7 @@
 
 use super::MINUTE;
 
-/// Between a change that must last and its write, milliseconds: so long changes gather.
+/// Delay between a change that must last and its write, in milliseconds, in which changes are collected.
 const GATHER: u64 = 1_000;
 /// A page of the store.
 const PAGE: u64 = 4_096;

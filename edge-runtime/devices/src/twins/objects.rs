@@ -15,7 +15,7 @@ use super::now::Now;
 use super::uid::Uid;
 use super::{Output, Twins, body, histories, mappers, model_of, record, stamper};
 
-/// With a link, devices that are to come have come after so long, milliseconds.
+/// Time after which, with a link, all expected devices have come, in milliseconds.
 const FORGET: u64 = 600_000;
 /// Rows to be forgotten in one line.
 const ROWS: usize = 1_000;

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::timeout;
 
-/// What is waited for comes within so long, on a slow machine too.
+/// Timeout for an expected event, on a slow machine too.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 pub(crate) const SETTINGS: u8 = 4;
@@ -221,7 +221,7 @@ pub(crate) fn code<T>(result: &Result<T, Status>) -> Code {
     result.as_ref().err().map_or(Code::Ok, |status| status.code)
 }
 
-/// A proper client has its answer within so long.
+/// Asserts that a proper client gets its answer within this time.
 pub(crate) async fn serves(server: &Server, within: Duration) {
     let mut client = Client::new(server.socket());
     let start = Instant::now();

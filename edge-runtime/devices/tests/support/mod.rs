@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use sampan_devices_control::{FromHelper, Kind, Listen, Mqtt, Row, Settings, ToHelper, VERSION};
 use serde_json::{Value, json};
 
-/// What is waited for comes within so long, on a slow machine too.
+/// Timeout for an expected event, on a slow machine too.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) const NODE: &str = "edge-1";
 

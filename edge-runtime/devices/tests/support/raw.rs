@@ -132,7 +132,7 @@ impl Raw {
         self.next() == Some(vec![0xd0, 0])
     }
 
-    /// Whether nothing comes for so long.
+    /// Whether nothing comes within this time.
     pub(crate) fn is_quiet(&mut self, time: Duration) -> bool {
         assert!(self.bytes.is_empty(), "{:x?}", self.bytes);
         self.stream.set_read_timeout(Some(time)).unwrap();

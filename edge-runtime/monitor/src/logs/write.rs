@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_secs(10);
 pub struct LogWriter {
     path: PathBuf,
     /// None while it cannot be opened, and after it refused a write: one that a failed file system holds stays refusing
-    /// for ever, and would keep that file system from being unmounted.
+    /// forever, and would keep that file system from being unmounted.
     file: Option<File>,
     /// Device and inode of the file that was open last, and when its path was seen to lead to it.
     identity: Option<(u64, u64)>,
@@ -87,7 +87,7 @@ impl LogWriter {
         }
     }
 
-    /// Keeps no more than this; `None` for everything.
+    /// Keeps no more than this; `None` foreverything.
     #[must_use]
     pub fn limited(mut self, bytes_per_second: Option<u64>) -> Self {
         self.limit = bytes_per_second.map(Limit::new);

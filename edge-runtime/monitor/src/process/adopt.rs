@@ -114,7 +114,7 @@ impl Monitor {
             // It was hung up when the former monitor died.
             return note(&format!("container {id}: its terminal is lost with the former monitor"));
         }
-        // Without a log its pipes are read all the same: they hold 64 KiB, and then it would wait for ever.
+        // Without a log its pipes are read all the same: they hold 64 KiB, and then it would wait forever.
         let (log, opened) = LogWriter::open_some_time(&spec.log_path, spec.log_max_bytes, spec.log_max_files);
         if let Err(e) = opened {
             note(&format!("log file {}: {e}", spec.log_path.display()));

@@ -22,7 +22,7 @@ const READ_SIZE: usize = 16 * 1024;
 /// Reads per turn of the loop, so that one flood does not starve the others.
 const READS_PER_TURN: usize = 4;
 /// Reads at the end of a container: more than any pipe holds. A process that outlives the container's first one
-/// could otherwise keep the monitor here for ever.
+/// could otherwise keep the monitor here forever.
 const READS_AT_END: usize = 128;
 
 /// Sees what a container writes.

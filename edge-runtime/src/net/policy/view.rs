@@ -78,7 +78,7 @@ pub enum Peer {
 /// Pods by their labels and those of their namespaces.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodPeer {
-    /// Says the same of pods of other nodes, in [`RemotePod::peers`].
+    /// Id by which [`RemotePod::peers`] names this peer for pods of other nodes.
     pub id: String,
     /// `None` means all.
     pub namespaces: Option<BTreeSet<String>>,

@@ -33,7 +33,7 @@ pub(super) fn serve(tasks: &Tasks, senders: &Senders, paths: &Paths, config: &Co
     tasks.spawn(health::on_socket(tasks.clone(), paths.health(), ask)).detach();
 }
 
-/// The loop has gone round once more; the turn took so long.
+/// Records that one round of the loop took this long.
 pub(super) fn turned(took: std::time::Duration) {
     counters::TURNS.one();
     counters::LONGEST_TURN.at_least(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));

@@ -34,7 +34,7 @@ const SHARE_WHILE_WAITED_FOR: u32 = 1;
 /// Between two attempts when the kernel, or `nft`, refuses: doubled each time, up to the second one.
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_AT_MOST: Duration = Duration::from_secs(60);
-/// So often it is tried to delete what is perhaps not there: `nft` need not be on a node without policies.
+/// Number of attempts to delete tables that may not exist: a node without policies may lack `nft`.
 const CLEAR_AT_MOST: u32 = 5;
 /// Policies in force that are told as not understood; of more the last are in the log alone.
 const TOLD_AT_MOST: usize = 100;
@@ -288,7 +288,7 @@ impl Policies {
         Some(if self.waiting.is_empty() { rested } else { waited_for })
     }
 
-    /// A change has ended that took so long.
+    /// Starts the pause after a change that took this long.
     fn rest(&mut self, now: Mono, took: Duration) {
         let after = |share| now.after(PAUSE.max(took.saturating_mul(share)).min(RETRY_AT_MOST));
         self.not_before = Some((after(SHARE_WHILE_WAITED_FOR), after(SHARE)));

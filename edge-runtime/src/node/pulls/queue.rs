@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::image::access::PodLogin;
 use crate::pod::clock::Mono;
 
-/// A registry that could not be reached is not asked about images that are here for so long.
+/// Time for which an unreachable registry is not asked about local images.
 const SILENT: Duration = Duration::from_secs(60);
 /// Silent registries that are remembered; more than a node's images come from.
 const MOST_SILENT: usize = 64;

@@ -83,7 +83,7 @@ async fn status(to: &Outgoing, ended: Result<i32, ExecError>) -> Result<Value, O
     })
 }
 
-/// Moves what comes to the process, for ever.
+/// Copies the client's input to the process, forever.
 async fn feed(
     from: &mut Incoming,
     mut stdin: Option<smol::Async<std::fs::File>>,

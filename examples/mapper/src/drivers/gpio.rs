@@ -1,5 +1,5 @@
-//! Lines of a GPIO character device (`GPIO_V2`, Linux 5.10). A line is held from the first read or write until no device has it
-//! any more: it keeps its level for so long and, with most chips, no longer.
+//! Lines of a GPIO character device (`GPIO_V2`, Linux 5.10). A line is held from the first read or write until no
+//! device uses it: only then does it certainly keep its level, on most chips.
 //!
 //! | configData | |
 //! |---|---|

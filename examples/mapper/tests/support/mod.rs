@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// What is waited for comes within so long, on a slow machine too.
+/// Timeout for an expected event, on a slow machine too.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Ends with the test, by its id, as by a crash.

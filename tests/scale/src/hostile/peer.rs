@@ -18,7 +18,7 @@ use crate::cases::{self, Random, Step};
 use crate::fleet::Counters;
 use crate::wire::{Socket, dial};
 
-/// Frames of one connection, if it lives so long.
+/// Maximum number of frames of one connection.
 const PER_CONNECTION: usize = 64;
 
 /// What was done.
@@ -131,7 +131,7 @@ impl Peer {
 
     pub(crate) async fn send(&mut self, socket: &mut Socket, message: Message) -> anyhow::Result<()> {
         self.done.frames += 1;
-        // A bridge that reads slowly from who floods it is right; who waits for it for ever tests nothing.
+        // A bridge rightly reads slowly from a flooding client; waiting for it forever would test nothing.
         Ok(tokio::time::timeout(Duration::from_secs(5), socket.send(message)).await??)
     }
 

@@ -14,7 +14,7 @@ use apimachinery::key::ObjectKey;
 use apimachinery::meta;
 use apimachinery::user::{UserInfo, account_groups, account_name};
 
-/// An object on its way out counts for so long after its time.
+/// Time for which an object under deletion still counts after its deletion time.
 const LEEWAY_S: i64 = 60;
 
 /// A token that holds.

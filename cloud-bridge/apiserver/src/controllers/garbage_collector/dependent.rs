@@ -122,7 +122,7 @@ pub(super) fn collect(
 }
 
 /// Whether a dependent of an object waits for its own dependents already: these may be the object's owners, and all would
-/// wait for each other for ever (K8s garbagecollector.go attemptToDeleteItem).
+/// wait for each other forever (K8s garbagecollector.go attemptToDeleteItem).
 fn in_circle(turn: &Turn<'_, Key>, uid: &str, mut after: Option<Place>) -> Result<Circle, StoreError> {
     loop {
         let page = turn.store.dependents(uid, after.as_ref(), PAGE)?;

@@ -42,7 +42,7 @@ pub(super) fn set_size(context: &Context<'_>, set: &ReplicaSet, size: i64, note:
 }
 
 /// Brings the ReplicaSets to the wanted number together, and notes that on each of them. Kubernetes notes it only where a size
-/// changes, and so holds up a roll-out for ever whose one ReplicaSet with pods has the new size already (kubernetes#138036).
+/// changes, and so holds up a roll-out forever whose one ReplicaSet with pods has the new size already (kubernetes#138036).
 pub(super) fn in_proportion(context: &Context<'_>, _world: &World) -> Vec<Action> {
     let sets = &context.sets;
     let active = sets.active();

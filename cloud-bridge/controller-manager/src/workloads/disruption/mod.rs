@@ -23,7 +23,7 @@ use super::store::controller_of;
 use super::world::{Kind, World};
 pub(super) use scales::Scales;
 
-/// A pod whose eviction was allowed counts as gone for so long, unless it goes (K8s `DeletionTimeout`).
+/// Time for which a pod counts as gone after its eviction was allowed (K8s `DeletionTimeout`).
 const DELETION_TIMEOUT: Duration = Duration::from_secs(120);
 const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 

@@ -29,7 +29,7 @@ pub(super) fn remaining_of_index(context: &Context<'_>, last: Option<&Pod>) -> D
     after(failures.saturating_add(1), last.ended_for(context.now))
 }
 
-/// What is left of the wait when the last failure is so long ago.
+/// Remaining pause, from the time since the last failure.
 fn after(failures: u32, last: Option<Duration>) -> Duration {
     let (Some(doubled), Some(last)) = (failures.checked_sub(1), last) else { return Duration::ZERO };
     let wait = FIRST.saturating_mul(1_u32.checked_shl(doubled).unwrap_or(u32::MAX)).min(MOST);

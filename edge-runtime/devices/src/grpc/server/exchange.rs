@@ -101,7 +101,7 @@ impl Exchange {
         if !stream.ended {
             self.early.push(id);
         }
-        // As a frame that carries nothing: the client may go on with it for ever at little cost.
+        // As a frame that carries nothing: the client may go on with it forever at little cost.
         let calm = streams.flood.count(now).is_ok();
         match refusal {
             Refusal::Http(status) => {

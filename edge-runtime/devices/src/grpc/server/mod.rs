@@ -65,10 +65,11 @@ struct Shared {
     crowded: Notify,
 }
 
-/// Takes connections for ever, each with a task of its own in the current `LocalSet`.
+/// Accepts connections forever, each in its own task in the current `LocalSet`.
 ///
-/// Answers of all connections that wait to be read hold 4 MiB; those that find no room there are dropped, and the client is told
-/// RESOURCE_EXHAUSTED. Who builds long ones does so one at a time, and yields after each, so that it is taken before the next.
+/// Unread answers of all connections hold at most 4 MiB; answers without room are dropped, and their clients get
+/// RESOURCE_EXHAUSTED. Code that builds long answers builds one at a time and yields after each, so that it is sent
+/// before the next.
 pub async fn serve(listener: UnixListener, calls: mpsc::Sender<Call>) {
     let shared = Rc::new(Shared {
         calls,

@@ -13,7 +13,7 @@ use crate::bound::bound;
 /// Pause when no connection can be accepted, without free descriptors.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Takes clients for ever.
+/// Accepts clients forever.
 pub(super) async fn accept(address: SocketAddr, shared: Rc<Shared>) {
     let listener = bound(address, "MQTT clients").await;
     let mut place = 0;

@@ -71,7 +71,7 @@ impl Shared {
         self.spent.notify_one();
     }
 
-    /// Gives memory back, for ever.
+    /// Gives memory back, forever.
     pub(super) async fn tidy(&self) {
         loop {
             self.spent.notified().await;

@@ -49,7 +49,7 @@ struct Shared {
     requests: mpsc::Sender<Request>,
 }
 
-/// Serves for ever, on this thread's set of local tasks.
+/// Serves forever, on this thread's set of local tasks.
 pub async fn serve(address: SocketAddr, requests: mpsc::Sender<Request>) {
     let listener = bound(address, "programs with requests for rules").await;
     let bodies = Arc::new(Semaphore::new(BODIES));

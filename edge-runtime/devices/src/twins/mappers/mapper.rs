@@ -15,7 +15,7 @@ use super::retry::{self, Retry};
 use super::rows::{self, Rows};
 use crate::grpc::{Code, Status};
 
-/// A mapper begins to serve some time after it has registered: so long it is tried each second at least, milliseconds.
+/// Time after its registration in which a mapper may not serve yet, in milliseconds: it is tried at least each second.
 const YOUNG: u64 = 60_000;
 const WHILE_YOUNG: u64 = 1_000;
 

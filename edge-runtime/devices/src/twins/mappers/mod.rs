@@ -46,7 +46,7 @@ pub(super) use rows::is_of_mapper;
 
 /// Our own in the folder.
 pub const SOCKET: &str = "dmi.sock";
-/// A mapper that is replaced and takes no calls is given up after so long, milliseconds.
+/// Time after which a replaced mapper that accepts no calls is given up, in milliseconds.
 const GIVE_UP: u64 = 10 * MINUTE;
 
 /// What a mapper asks.

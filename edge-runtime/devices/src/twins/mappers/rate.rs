@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-/// One registration takes so long of a pod's budget, milliseconds.
+/// Time in which a pod regains one registration, in milliseconds.
 const REGISTRATION: u64 = 500;
 /// Number of registrations of a pod at once: all of its mappers after a start.
 const AT_ONCE: u64 = super::register::MOST as u64 + 8;

@@ -78,7 +78,7 @@ impl World {
         self.twins.link(self.now, up, true);
     }
 
-    /// Nothing happens for so long.
+    /// Advances the clock without events.
     fn wait(&mut self, millis: u64) {
         self.now.mono += millis;
         self.now.wall += millis;
