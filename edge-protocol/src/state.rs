@@ -16,7 +16,7 @@ pub const MAX_OBJECTS: usize = 20_000;
 /// Tombstones kept for resuming nodes; an older position than the oldest forgotten one needs a full sync.
 pub const MAX_TOMBSTONES: usize = 1024;
 
-/// Room foreverything of a `Put` but the body and the key.
+/// Room for everything of a `Put` but the body and the key.
 const ENVELOPE: usize = 4096;
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub(crate) enum LogItem {
 }
 
 impl NodeState {
-    /// `stream` must be random text, new forevery `NodeState` (16 bytes of hex will do).
+    /// `stream` must be random text, new for every `NodeState` (16 bytes of hex will do).
     pub fn new(stream: impl Into<String>) -> Self {
         Self {
             stream: stream.into(),

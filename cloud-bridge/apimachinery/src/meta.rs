@@ -1,4 +1,4 @@
-//! ObjectMeta: what the server fills in, what it keeps from clients, and the rules it validates forevery kind.
+//! ObjectMeta: what the server fills in, what it keeps from clients, and the rules it validates for every kind.
 
 use edge_protocol::json::SetField;
 use jiff::{Timestamp, Unit};

@@ -1,4 +1,4 @@
-//! The node's Lease: proof, foreverybody who reads the API, that the node lives.
+//! The node's Lease: proof, for everybody who reads the API, that the node lives.
 //!
 //! Renewed only for a frame that has arrived, once, and within five seconds of it: a link that is dead renews nothing.
 //! The time in it is when that frame came.

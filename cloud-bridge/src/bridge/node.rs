@@ -35,7 +35,7 @@ pub(super) enum Command {
     Close,
     /// Another client changed or deleted the node's object.
     RewriteNode,
-    /// In a box: a queue of these is made forevery connection, in the size of the largest.
+    /// In a box: a queue of these is made for every connection, in the size of the largest.
     Open(Box<Open>),
     /// What a rule wants done there. In a box as above.
     Ask(Box<Asked>),

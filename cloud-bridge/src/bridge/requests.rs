@@ -71,7 +71,7 @@ impl Requests {
     }
 
     /// As the node of this user name. Cheaper than a client of its own, which is a task and a queue; a bridge has
-    /// one of these forevery node.
+    /// one of these for every node.
     pub(super) fn impersonating(client: Client, user: HeaderValue) -> Self {
         Self { client, node: Some(user) }
     }

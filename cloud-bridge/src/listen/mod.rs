@@ -1,6 +1,6 @@
 //! The one port that nodes know: TLS, then `POST /v1/join` with a token, or with a certificate `GET /v1/link` and
 //! `POST /v1/identity`, which only says whether the certificate is good; for operators `GET /v1/nodes` and
-//! `GET /metrics`; foreverybody `GET /livez`, `/healthz` and `/readyz`.
+//! `GET /metrics`; for everybody `GET /livez`, `/healthz` and `/readyz`.
 //!
 //! Owns connections up to the moment when a session takes over. Must not know what a session says.
 

@@ -64,7 +64,7 @@ impl Served {
         }
     }
 
-    /// The user of a request, if it needs one. `Err`: the answer forevery client.
+    /// The user of a request, if it needs one. `Err`: the answer for every client.
     pub(super) async fn known<B>(
         &self,
         holder: Option<&Holder>,

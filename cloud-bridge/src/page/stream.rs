@@ -72,7 +72,7 @@ pub(super) struct News {
     pub(super) shape: fn(&Bytes) -> Bytes,
 }
 
-/// The body of a stream. A reader that falls behind is sent away, and comes back foreverything: what
+/// The body of a stream. A reader that falls behind is sent away, and comes back for everything: what
 /// waits for it costs memory. `holds` is asked whether it may go on, before each sign of life.
 pub(super) fn body<F>(
     News { first, news, shape }: News,

@@ -417,7 +417,7 @@ impl Edge {
         Ok(())
     }
 
-    /// Objects held, without what the bridge makes of Services forevery pod.
+    /// Objects held, without what the bridge makes of Services for every pod.
     pub fn held(&self) -> usize {
         self.store.held.keys().filter(|key| key.kind != LINKS).count()
     }

@@ -1,4 +1,4 @@
-//! What the fields of a pod mean, foreverybody who asks: its containers, their kinds, grace, priority and name.
+//! What the fields of a pod mean, for everybody who asks: its containers, their kinds, grace, priority and name.
 //!
 //! The one place that walks a manifest. What its containers ask for is in [`super::requests`].
 

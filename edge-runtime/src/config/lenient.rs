@@ -16,7 +16,7 @@ impl ConfigFile {
     /// for each.
     ///
     /// # Errors
-    /// Same as [`ConfigFile::read`], foreverything else.
+    /// Same as [`ConfigFile::read`], for everything else.
     pub fn read_lenient(file: &Path) -> Result<(Self, Vec<String>), ConfigError> {
         match std::fs::read_to_string(file) {
             Ok(text) => Self::parse_lenient(text, file),

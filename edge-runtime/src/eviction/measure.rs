@@ -1,4 +1,4 @@
-//! One look at what can run short: a handful of system calls, cheap enough forevery ten seconds of a node's life.
+//! One look at what can run short: a handful of system calls, cheap enough for every ten seconds of a node's life.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

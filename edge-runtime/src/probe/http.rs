@@ -264,7 +264,7 @@ async fn talk(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &Request
     }
 }
 
-/// Reads to the end even if the body is not needed: a server whose peer hangs up in mid-answer logs an error forevery
+/// Reads to the end even if the body is not needed: a server whose peer hangs up in mid-answer logs an error for every
 /// probe.
 async fn read_body(stream: &mut (impl AsyncRead + Unpin), body: &mut Vec<u8>, wanted: usize) {
     let mut chunk = [0u8; 2048];

@@ -168,7 +168,7 @@ impl Store {
         }
     }
 
-    /// Same as [`Store::open`] forevery program but the daemon: a damaged file is an error and stays where it is,
+    /// Same as [`Store::open`] for every program but the daemon: a damaged file is an error and stays where it is,
     /// because the daemon may have it open.
     ///
     /// # Errors

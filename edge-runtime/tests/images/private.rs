@@ -8,7 +8,7 @@ use crate::wire::{Answer, Request, Served, Server, layer, sha256};
 /// `user:secret`.
 const LOGIN: &str = "Basic dXNlcjpzZWNyZXQ=";
 
-/// Serves `private` under `/v2/app/` for the login, and `thief` under `/v2/thief/` foreveryone.
+/// Serves `private` under `/v2/app/` for the login, and `thief` under `/v2/thief/` for everyone.
 fn server(private: &Served, thief: Served) -> Server {
     let private = private.clone();
     Server::start(move |request| {

@@ -12,7 +12,7 @@ use crate::rng::Rng;
 
 /// Kind of the groups, as in `cloud_bridge::bridge::pod_references`.
 pub const GROUP: &str = "ServiceViews";
-/// Groups of their own, forevery pod.
+/// Groups of their own, for every pod.
 const EVERYBODYS: [(&str, &str); 2] = [("default", "kubernetes"), ("kube-system", "kube-dns")];
 const SERVICE: &str = "ServiceView";
 const ENDPOINTS: &str = "EndpointView";

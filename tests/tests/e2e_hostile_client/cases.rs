@@ -125,7 +125,7 @@ pub(crate) fn huge_bodies() -> Vec<(&'static str, Vec<u8>)> {
 pub(crate) struct Place {
     pub(crate) path: String,
     /// A collection of objects of the whole cluster, or of those that the clients speak as: what an administrator
-    /// deletes here is gone foreverybody.
+    /// deletes here is gone for everybody.
     pub(crate) shared: bool,
 }
 

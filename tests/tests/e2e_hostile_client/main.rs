@@ -29,7 +29,7 @@ use serde_json::Value;
 
 /// What the honest client may wait in the worst of a hundred cases, on a machine of its own.
 const HONEST_P99: Duration = Duration::from_secs(1);
-/// And in any case: a server that stands still does so foreverybody, and a percentile does not tell.
+/// And in any case: a server that stands still does so for everybody, and a percentile does not tell.
 const HONEST_WORST: Duration = Duration::from_secs(5);
 /// The most memory that the server may have taken, as for a hostile node.
 const MEMORY_MAX_KIB: u64 = 192 << 10;

@@ -92,7 +92,7 @@ fn g13_g16_silence_is_noticed_in_time_and_not_sooner() {
     let error = kubectl.run(&["logs", "streams"]).expect_err("the node is not there");
     assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
     if std::env::var_os("TEST_KUBECONFIG").is_some() {
-        // A kube-apiserver has one sentence forevery 503; ours is among the causes, which kubectl shows at -v=8
+        // A kube-apiserver has one sentence for every 503; ours is among the causes, which kubectl shows at -v=8
         // (apimachinery pkg/api/errors `NewGenericServerResponse`).
         assert!(error.contains("ServiceUnavailable"), "{error}");
     } else {

@@ -84,7 +84,7 @@ fn a_login_opens_its_images_to_those_who_have_it() {
     kubectl.wait_ready("by-pod");
     wait_event(kubectl, "by-pod", "already present on machine and can be accessed by the pod");
 
-    // The image is here now, but not foreveryone.
+    // The image is here now, but not for everyone.
     kubectl.apply_all(&[puller("stranger", "IfNotPresent", &[]), puller("never", "Never", &["wrong"])]);
     kubectl.wait_pod("stranger", 20, "is refused", |pod| waiting(pod) == "ImagePullBackOff");
     kubectl.wait_pod("never", 20, "is refused", |pod| waiting(pod) == "ErrImageNeverPull");

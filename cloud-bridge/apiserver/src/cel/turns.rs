@@ -1,10 +1,10 @@
 //! Whose turn a question is: that of each user of each definition, so that slow rules with many writes do not stand before
-//! all others, and heavy objects of one user do not shut a kind foreverybody.
+//! all others, and heavy objects of one user do not shut a kind for everybody.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// From this number of paused users on, the rules of a definition are at fault and pause forevery user.
+/// From this number of paused users on, the rules of a definition are at fault and pause for every user.
 const USERS_MAX: usize = 3;
 
 /// A user and a definition, whose questions take turns.

@@ -372,7 +372,7 @@ fn admissible(resource: Option<&Resource>) -> ApiResult<()> {
     refusal.map_or(Ok(()), |(resource, why)| Err(ApiError::forbidden(resource, "", why)))
 }
 
-/// Namespaced resources need a namespace foreverything but lists over all; others must have none.
+/// Namespaced resources need a namespace for everything but lists over all; others must have none.
 fn check_scope(resource: &Resource, path: &ResourcePath) -> ApiResult<()> {
     let in_namespace = !path.namespace.is_empty();
     if (in_namespace && !resource.namespaced) || (resource.namespaced && !in_namespace && !path.name.is_empty()) {

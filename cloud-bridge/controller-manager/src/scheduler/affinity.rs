@@ -177,7 +177,7 @@ impl Counts {
     }
 }
 
-/// Pods near the nodes, as far as they matter for one pod to be placed. Holds forevery pod of its namespace with the same
+/// Pods near the nodes, as far as they matter for one pod to be placed. Holds for every pod of its namespace with the same
 /// labels and affinity.
 #[derive(Debug, Default)]
 pub(super) struct State {

@@ -222,6 +222,6 @@ fn fatal(result: isize) -> Error {
 }
 
 pub(crate) fn text(error: Error) -> &'static str {
-    // SAFETY: the texts are constants of nghttp2, with a NUL at the end, one forevery number.
+    // SAFETY: the texts are constants of nghttp2, with a NUL at the end, one for every number.
     unsafe { CStr::from_ptr(sys::nghttp2_strerror(error.0)) }.to_str().unwrap_or("an error of HTTP/2")
 }

@@ -87,7 +87,7 @@ impl LogWriter {
         }
     }
 
-    /// Keeps no more than this; `None` foreverything.
+    /// Keeps no more than this; `None` for everything.
     #[must_use]
     pub fn limited(mut self, bytes_per_second: Option<u64>) -> Self {
         self.limit = bytes_per_second.map(Limit::new);

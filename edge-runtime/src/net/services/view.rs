@@ -121,7 +121,7 @@ pub struct SliceEndpoint {
     pub not_ready: bool,
     pub not_serving: bool,
     pub terminating: bool,
-    /// Hints of whom it is for; none foreverybody.
+    /// Hints of whom it is for; none for everybody.
     pub for_zones: Vec<String>,
     pub for_nodes: Vec<String>,
 }

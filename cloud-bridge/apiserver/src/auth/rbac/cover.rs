@@ -72,7 +72,7 @@ pub(crate) fn uncovered<'a>(owners: &[&Rule], servants: &'a [Rule]) -> Result<Ve
     let each: usize = owners.iter().map(|rule| rule.len()).sum::<usize>().max(EACH_MIN);
     let mut left = WORK_MAX;
     let mut missing = Vec::new();
-    // A rule foreverything is one look, whatever it is to cover.
+    // A rule for everything is one look, whatever it is to cover.
     let covers_all = owners.iter().any(|owner| all(owner));
     for servant in servants {
         if covers_all && servant.urls.is_empty() {

@@ -32,7 +32,7 @@ pub(super) fn create(context: &Context<'_>, world: &World, ordinal: i64) -> Acti
     labels.extend(identity_labels(&name, ordinal));
     labels.insert(HASH_LABEL.to_owned(), label_of(revision).to_owned());
     let own = json!({
-        // The node cuts a longer one, as it does forevery pod.
+        // The node cuts a longer one, as it does for every pod.
         "hostname": Some(&name).filter(|name| name.len() <= LABEL_MAX),
         "subdomain": context.spec.service_name,
         "volumes": volumes(context, &template.spec.get("volumes"), ordinal),

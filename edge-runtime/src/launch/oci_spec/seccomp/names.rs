@@ -3,7 +3,7 @@
 
 use oci_spec::runtime::Capability;
 
-/// Allowed forevery process.
+/// Allowed for every process.
 pub(super) const ALWAYS: &str = "
     read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek _llseek readahead close close_range
     open openat openat2 creat dup dup2 dup3 pipe pipe2 fcntl fcntl64 ioctl flock
