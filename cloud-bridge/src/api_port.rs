@@ -20,7 +20,7 @@ use apimachinery::user::{NODE_PREFIX, NODES, UserInfo};
 use apiserver::http::failure;
 use apiserver::{ApiBody, ApiError, Overdrawn, Server};
 
-/// Whom the certificate of a connection names, and until when it is good: a connection may last longer.
+/// User of a connection's certificate, and its end of validity: a connection may last longer.
 #[derive(Clone)]
 struct Certified {
     user: UserInfo,
@@ -60,7 +60,7 @@ pub async fn serve(server: Server, listener: TcpListener, config: Arc<ServerConf
     .await
 }
 
-/// Who a request is from: the certificate's user, else the bearer token's.
+/// The user of a request: of the certificate, else of the bearer token.
 fn identify(server: &Server, certified: Option<&Certified>, headers: &HeaderMap) -> Result<UserInfo, ApiError> {
     match certified {
         Some(certified) if certified.holds(clock::now()) => Ok(certified.user.clone()),

@@ -38,8 +38,9 @@ pub struct Options {
     /// each Node. Absent: no kubelet API, so no `kubectl logs`.
     #[arg(long)]
     pub kubelet_address: Option<IpAddr>,
-    /// As which of a Node's addresses: instead of the node's own of that type. With another than InternalIP the node keeps
-    /// its InternalIP, where node ports are, and the API server must prefer that type (--kubelet-preferred-address-types).
+    /// Type of the bridge's address among a Node's addresses; it replaces the node's own address of that type. With a
+    /// type other than InternalIP the node keeps its InternalIP, where node ports are, and the API server must prefer
+    /// this type (--kubelet-preferred-address-types).
     #[arg(long, value_enum, default_value = "InternalIP")]
     pub kubelet_address_type: AddressType,
     /// Ports for the kubelet API of the nodes.
@@ -49,7 +50,7 @@ pub struct Options {
     /// --kubelet-client-certificate). Absent: bearer tokens only.
     #[arg(long)]
     pub kubelet_client_ca: Option<PathBuf>,
-    /// Of which Services nodes are told. A node answers at the node ports and cluster addresses of those alone.
+    /// Services that nodes get. A node answers only at their node ports and cluster addresses.
     #[arg(long, value_enum, default_value = "namespaces")]
     pub service_scope: ServiceScope,
     #[command(flatten)]

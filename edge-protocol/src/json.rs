@@ -10,8 +10,8 @@ pub trait SetField {
     /// Sets a field. Null becomes an object first; any other value that is not an object stays unchanged.
     fn set(&mut self, key: &str, value: Value);
 
-    /// As [`SetField::set`] at the end of a path; objects on the way are made where there is nothing or null. Where
-    /// something else is in the way nothing is set.
+    /// Same as [`SetField::set`] at the end of a path; missing or null objects on the way are created. If another value
+    /// is in the way, nothing is set.
     fn set_at(&mut self, path: &[&str], value: Value);
 
     /// The value at this path, mutable; `None` if a part is missing or is not an object.

@@ -1,5 +1,5 @@
-//! Who must speak when, and when a silent peer counts as dead. The edge pings, the bridge answers: one small
-//! frame each way per heartbeat keeps an idle link cheap and a dead one short-lived.
+//! Heartbeats: which side must send when, and when a silent peer counts as dead. The edge pings, the bridge answers:
+//! one small frame each way per heartbeat keeps an idle link cheap and detects a dead one soon.
 
 use std::time::Duration;
 

@@ -48,7 +48,7 @@ fn a_container_runs_logs_exits_and_is_deleted() {
     });
 }
 
-/// As in a unit with `Type=notify`, whose daemon and all it starts have the variable.
+/// Like a unit with `Type=notify`, whose daemon and its children have the variable.
 #[test]
 fn a_container_is_not_waited_for_at_the_socket_of_the_daemons_unit() {
     if !can_run() {

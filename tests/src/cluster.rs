@@ -52,7 +52,7 @@ impl Cluster {
         cluster
     }
 
-    /// As [`Cluster::start`], for nodes that reach the bridge at this address, without any cuts.
+    /// Same as [`Cluster::start`], for nodes that reach the bridge at this address, without any cuts.
     ///
     /// # Panics
     /// It does not come up.

@@ -62,7 +62,7 @@ impl EdgeNode {
         }
     }
 
-    /// As [`EdgeNode::prepare`], with a bridge at this address and perhaps a network of its own.
+    /// Same as [`EdgeNode::prepare`], with a bridge at this address and perhaps a separate network.
     ///
     /// # Panics
     /// Joining or importing fails.

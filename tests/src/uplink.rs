@@ -44,7 +44,7 @@ impl Uplink {
         uplink
     }
 
-    /// With one uplink, to the switch of a LAN, and the LAN's router as its way out.
+    /// Creates a namespace with one uplink, to the switch of a LAN, and the LAN's router as its default gateway.
     pub(crate) fn on_a_lan(switch: &str, own: Ipv4Addr, router: Ipv4Addr) -> Self {
         let (pid, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let uplink = Self { name: format!("smpt{}n{count}", pid % 100_000), net: 0 };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use sampan_tests::process::{Process, binary};
 use sampan_tests::{Cluster, EdgeNode, can_run, until};
 
-/// As `cloud-bridge token create --file` makes it, on the node's boot partition.
+/// A card like that of `cloud-bridge token create --file`, on the node's boot partition.
 fn card(cluster: &Cluster, root: &Path, node: &str) -> PathBuf {
     let place = root.join("boot/firmware/edge-runtime.join");
     fs::create_dir_all(place.parent().expect("a folder")).expect("made");

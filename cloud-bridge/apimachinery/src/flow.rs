@@ -1,4 +1,4 @@
-//! Whom requests, connections and bytes are counted for.
+//! The client for which requests, connections and bytes are counted.
 
 use std::sync::Arc;
 

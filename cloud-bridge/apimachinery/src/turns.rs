@@ -1,4 +1,4 @@
-//! Who is next: each of those who wait in turn, however much one of them asks for.
+//! Fair queue: waiting clients take turns, however many requests one of them has.
 
 use std::collections::{BTreeMap, VecDeque};
 

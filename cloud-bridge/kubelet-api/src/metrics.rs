@@ -134,7 +134,7 @@ fn started(stats: &Value) -> Option<f64> {
     (started > 0).then_some(started as f64)
 }
 
-/// As Go writes a float: in plain digits up to 2^53 or so, else with an exponent.
+/// Formats a float like Go: plain digits up to about 2^53, above it with an exponent.
 fn number(value: f64) -> String {
     if value != 0.0 && (value.abs() >= 1e21 || value.abs() < 1e-6) { format!("{value:e}") } else { format!("{value}") }
 }

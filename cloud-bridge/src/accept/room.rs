@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::Source;
 
-/// Whom seats are counted for.
+/// The holder for which seats are counted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Holder {
     Address(Source),

@@ -1,5 +1,5 @@
-//! For how long the pods of a silent node are left alone: what `sampan.dev/autonomy` on a Node says, carried out by the
-//! pods' own tolerations. Owns that decision; the patch is sent by `informers`.
+//! How long the pods of a silent node stay: the value of `sampan.dev/autonomy` on a Node, applied as tolerations of its
+//! pods. Owns that decision; the patch is sent by `informers`.
 //!
 //! A cluster evicts the pods of a node that it calls unreachable after the `tolerationSeconds` of each pod, to which
 //! admission gives 300 (K8s plugin/pkg/admission/defaulttolerationseconds). These seconds may be changed in a pod that

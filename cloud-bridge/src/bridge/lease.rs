@@ -58,7 +58,7 @@ impl Renewal {
         Some(apart.max(self.not_before))
     }
 
-    /// As [`due`](Self::due), but only while there has been no renewal at all.
+    /// Same as [`due`](Self::due), but only before the first renewal.
     pub(super) fn first_due(&mut self, now: Duration) -> bool {
         self.last.is_none() && self.due(now)
     }

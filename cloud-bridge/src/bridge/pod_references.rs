@@ -86,11 +86,11 @@ pub(super) fn service_links(namespace: &str, spec: &Value) -> BTreeSet<ObjectKey
 /// The Services that a node gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ServiceScope {
-    /// Of the namespaces where it has pods or for whose names these have asked: for many nodes that have little to do with
-    /// each other.
+    /// Services of the namespaces where the node has pods, or whose names its pods have asked for: for many nodes that
+    /// are independent of each other.
     #[default]
     Namespaces,
-    /// Of all, if it has pods or routes to those of its LAN: for nodes that are to answer at every node port.
+    /// All Services, if the node has pods or routes to those of its LAN: for nodes that must answer at every node port.
     #[value(name = "cluster")]
     All,
     /// All Services and all NetworkPolicies: for a site.

@@ -267,7 +267,7 @@ fn port(from: &Value) -> Result<Value, String> {
     Ok(Value::Object(said.map(|(field, value)| (field.clone(), value.clone())).collect()))
 }
 
-/// None if it says nothing, which is another thing than one that selects all.
+/// `None` if it is absent, which differs from an empty selector that selects all.
 fn selector(from: &Value) -> Result<Option<Value>, String> {
     match from {
         Value::Null => Ok(None),
@@ -313,7 +313,7 @@ fn known(value: &Value, fields: &[&str]) -> Result<(), String> {
     }
 }
 
-/// None if it is empty or not there: for rules' ports and peers that is the same.
+/// `None` if it is empty or absent: for rules' ports and peers both mean the same.
 fn array(value: &Value) -> Result<Option<&Vec<Value>>, String> {
     match value {
         Value::Null => Ok(None),

@@ -14,7 +14,7 @@ const REFILL: Duration = Duration::from_secs(20);
 /// Objects remembered; beyond them only the burst limits.
 const REMEMBERED: usize = 512;
 
-/// Of one connection. Times are of a monotonic clock.
+/// Refusals of one connection. Times are of a monotonic clock.
 #[derive(Debug, Default)]
 pub(super) struct Rejections {
     /// Hashes of uids, and of the reasons told last: texts of a node are not kept. The hash is of one process and not

@@ -70,8 +70,8 @@ impl Requests {
         Self { client, node: None }
     }
 
-    /// As the node of this user name. Cheaper than a client of its own, which is a task and a queue; a bridge has
-    /// one of these for every node.
+    /// Sends requests as the node with this user name. Cheaper than a separate client, which is a task and a queue; a
+    /// bridge has one of these for every node.
     pub(super) fn impersonating(client: Client, user: HeaderValue) -> Self {
         Self { client, node: Some(user) }
     }

@@ -23,7 +23,7 @@ pub(super) fn service_of(object: &DynamicObject) -> Option<String> {
     }
 }
 
-/// None for a Service that others serve, and for one without address and name.
+/// `None` for a Service that another proxy serves, or without address and name.
 pub(super) fn service_view(service: &DynamicObject) -> Option<Object> {
     let labels = service.metadata.labels.as_ref();
     if labels.is_some_and(|labels| labels.contains_key(PROXY_NAME)) {

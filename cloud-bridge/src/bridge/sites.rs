@@ -151,7 +151,7 @@ impl Sites {
     }
 }
 
-/// Of the addresses that a node says it has those that may be a neighbour's on a LAN, as [`LAN_ADDRESSES`] has them.
+/// The addresses of a node's status that may be reachable on a LAN, in the form of [`LAN_ADDRESSES`].
 pub(super) fn lan_addresses(status: &Value) -> String {
     let addresses = status["addresses"].as_array().into_iter().flatten();
     let internal = addresses.filter(|address| address["type"] == "InternalIP");

@@ -28,7 +28,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
         self.answers().get(question).filter(|(_, until)| now < *until).map(|(answer, _)| answer.clone())
     }
 
-    /// Of too many, those that end soonest go: a refusal before a permission.
+    /// Stores an answer. If there are too many, those that expire soonest go: a refusal before a permission.
     pub(super) fn put(&self, question: K, answer: V, now: Instant, life: Duration) {
         let mut answers = self.answers();
         if answers.len() >= MOST {

@@ -41,8 +41,8 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// None are open yet. The address is where the API server reaches this process, and as what it is told; `client` is
-    /// asked about users.
+    /// Starts without open ports. `(kind, address)`: the address at which the API server reaches this process, and its
+    /// type in Node objects; `client` is asked about users.
     pub fn new(
         (kind, address): (AddressType, IpAddr),
         range: (u16, u16),

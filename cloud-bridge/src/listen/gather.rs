@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use futures::io::{AsyncRead, AsyncWrite};
 
-/// As long as a TLS record may be (RFC 8446, 5.1).
+/// Maximum length of a TLS record (RFC 8446, 5.1).
 const MOST: usize = 16 << 10;
 
 pub(super) struct Gather<S> {

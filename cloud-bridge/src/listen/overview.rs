@@ -11,7 +11,7 @@ use crate::bridge::{Bridge, overview};
 use crate::pki::clock;
 use crate::pki::identity::Holder;
 
-/// Whose certificates are let in: those of the standalone administrator, and those that `cloud-bridge nodes` makes.
+/// Groups whose certificates are accepted: of the standalone administrator, and of `cloud-bridge nodes`.
 const GROUPS: [&str; 2] = ["system:masters", OPERATORS];
 
 /// The group that may look and nothing else.

@@ -1,5 +1,5 @@
-//! Who may look: a certificate of an operator, or a token whose user the API lets `list nodes`, shown with each request or once, for a
-//! cookie that stands for it.
+//! Access to the page: with an operator's certificate, or with a token whose user may `list nodes`. The token comes
+//! with each request, or once in exchange for a cookie.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};

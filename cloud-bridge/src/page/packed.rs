@@ -11,7 +11,7 @@ use http::{HeaderMap, header};
 pub(super) const LEAST: usize = 1400;
 /// Rows are much alike: what a higher level saves is little, and takes several times as long.
 const LEVEL: u32 = 3;
-/// Of a block that is not compressed (RFC 1951, 3.2.4).
+/// Maximum length of an uncompressed block (RFC 1951, 3.2.4).
 const STORED: usize = 0xffff;
 
 /// Whether an answer may be packed (RFC 9110, 12.5.3).

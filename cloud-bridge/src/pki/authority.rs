@@ -150,7 +150,7 @@ impl Authority {
         self.node_at(node, request, clock::now())
     }
 
-    /// As [`node`](Self::node), saying that it was issued at this time.
+    /// Same as [`node`](Self::node), with this time of issue.
     pub fn node_at(&self, node: &str, request: &[u8], issued: SystemTime) -> Result<CertificateDer<'static>, PkiError> {
         let request = check_node_request(node, request)?;
         let mut params = subject(&node_user(node), Some(NODE_GROUP));

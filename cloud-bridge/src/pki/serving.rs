@@ -37,7 +37,8 @@ impl Serving {
     /// Signs another certificate, for another key.
     ///
     /// # Errors
-    /// None that the first one did not have, but for randomness; the certificate shown stays.
+    /// Missing randomness: any other error would have kept the first certificate from being made. The present
+    /// certificate stays.
     pub fn renew(&self) -> Result<(), PkiError> {
         let signed = sign(&self.authority, &self.addresses)?;
         *self.shown.write().unwrap_or_else(PoisonError::into_inner) = signed;

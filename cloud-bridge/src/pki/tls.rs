@@ -31,7 +31,7 @@ pub fn server_config(
     Ok(Arc::new(config))
 }
 
-/// As [`server_config`], with a certificate that is renewed while the listener runs.
+/// Same as [`server_config`], with a certificate that is renewed while the listener runs.
 pub fn lasting_config(
     serving: &Arc<Serving>,
     client_cas: &[CertificateDer<'static>],

@@ -157,7 +157,7 @@ impl Api {
         Answer { code, body, warnings }
     }
 
-    /// As [`send`](Self::send): the status, the content type and the bytes.
+    /// Same as [`send`](Self::send): returns the status, the content type and the bytes.
     pub(crate) async fn raw(
         &self,
         method: &str,

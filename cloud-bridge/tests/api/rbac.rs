@@ -511,7 +511,7 @@ async fn a_certificate_and_its_groups_are_subjects() {
     assert_eq!(bob.get(&api.path("pods")).await.code, 403);
 }
 
-/// Who may change objects but make none makes none by a change either.
+/// A user who may change objects but not create them cannot create them by a change either.
 #[tokio::test]
 async fn what_is_changed_into_being_needs_the_right_to_create() {
     let api = Api::open().await;

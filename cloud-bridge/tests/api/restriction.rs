@@ -9,7 +9,7 @@ const POST: &str = "POST";
 const PATCH: &str = "PATCH";
 const DELETE: &str = "DELETE";
 
-/// Who asks for what, with which body; the code, and a part of the message.
+/// User, request and body; the code, and a part of the message.
 type Row = (&'static str, &'static str, String, Value, u16, String);
 
 async fn run(api: &Api, node: &str, rows: Vec<Row>) {

@@ -225,7 +225,7 @@ impl Edge {
         Self::connect_as(address, identity, &identity.node, store, true, Wants::default()).await.unwrap()
     }
 
-    /// As [`connect_packed`](Self::connect_packed), of a build that knows no binary frames of streams.
+    /// Same as [`connect_packed`](Self::connect_packed), for a build without binary frames of streams.
     pub async fn connect_older(address: SocketAddr, identity: &Identity, store: Store) -> Self {
         Self { older: true, ..Self::connect_packed(address, identity, store).await }
     }
@@ -235,13 +235,13 @@ impl Edge {
         Self { orderless: true, ..Self::connect(address, identity, &identity.node, store).await.unwrap() }
     }
 
-    /// As [`connect`](Self::connect), of a node that has devices behind it.
+    /// Same as [`connect`](Self::connect), for a node with devices.
     pub async fn connect_with_devices(address: SocketAddr, identity: &Identity, store: Store) -> Self {
         let wants = Wants { devices: true, ..Wants::default() };
         Self::connect_as(address, identity, &identity.node, store, false, wants).await.unwrap()
     }
 
-    /// As [`connect`](Self::connect), of a node that has a broker which rules reach.
+    /// Same as [`connect`](Self::connect), for a node with a broker that rules reach.
     pub async fn connect_with_rules(address: SocketAddr, identity: &Identity, store: Store) -> Self {
         let wants = Wants { rules: true, ..Wants::default() };
         Self::connect_as(address, identity, &identity.node, store, false, wants).await.unwrap()

@@ -37,8 +37,9 @@ pub fn trim_heap() {
 /// From now on an access to the program's own code and constants maps two pages, and not all that the kernel maps at once
 /// where it can: sixteen pages (`fault_around_bytes`), or a whole large folio.
 ///
-/// For a process that runs a small part of its code all the time: of sixteen pages nearly all have something of that. A fault
-/// maps nothing outside of its mapping, so these are split into pieces, for each of which the kernel needs about 250 bytes.
+/// Splits the mappings of a process that constantly runs a small part of its code: nearly every group of sixteen pages
+/// contains some of it. A fault maps nothing outside of its mapping, so small mappings map fewer pages; the kernel
+/// needs about 250 bytes for each.
 pub fn split() {
     // SAFETY: no condition.
     let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(0);

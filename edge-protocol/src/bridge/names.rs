@@ -8,7 +8,7 @@ use crate::SessionError;
 use crate::message::{DeviceReport, MAX_DEVICES, ObjectKey, Report, TokenRequest};
 use crate::version::MAX_INTERESTS;
 
-/// Of an object's name and namespace (RFC 1123 subdomain), and of whatever else is a word.
+/// Maximum length of an object's name and namespace (RFC 1123 subdomain), and of other words.
 const LONGEST: usize = 253;
 /// Maximum length of an audience, which is often a URL.
 const LONGEST_AUDIENCE: usize = 1024;

@@ -22,7 +22,7 @@ pub struct EdgeFacts {
     pub compress: bool,
     /// What it wants to be told of.
     pub wants: Wants,
-    /// Of which namespaces besides those of its pods ([`Hello::interests`](crate::version::Hello::interests)).
+    /// Namespaces besides those of its pods ([`Hello::interests`](crate::version::Hello::interests)).
     pub interests: Vec<String>,
 }
 

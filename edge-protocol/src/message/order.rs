@@ -16,7 +16,7 @@ pub struct Order {
     pub job: Job,
     /// Timeout for the work itself, once it has begun.
     pub timeout_seconds: u64,
-    /// Of `cpu`, `mem`, `disk`: what is looked at before anything is done.
+    /// Preflight checks: `cpu`, `mem`, `disk`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub check_items: Vec<String>,
     /// A user must confirm, on the node (`edge-runtime confirm`) or at the job, before anything is changed.

@@ -75,7 +75,7 @@ fn work() -> Result<(), Failed> {
     ended
 }
 
-/// For the daemon, which does not know the section's content.
+/// Checks the section for the daemon, which does not know its content.
 fn check_settings() -> Result<(), Failed> {
     let mut text = Vec::new();
     std::io::stdin().take(MAX_SETTINGS).read_to_end(&mut text).map_err(failed)?;

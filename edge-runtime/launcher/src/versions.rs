@@ -116,8 +116,8 @@ impl Versions {
         Self { root: root.to_path_buf(), packaged: packaged.to_path_buf() }
     }
 
-    /// For a program that runs from one of these folders, or for the launcher: the package's folder is `../lib/edge-runtime` of
-    /// where the launcher is.
+    /// Folders for a program that runs from one of them, or for the launcher: the package's folder is
+    /// `../lib/edge-runtime`, relative to the launcher.
     #[must_use]
     pub fn of_this_program(root: &Path) -> Self {
         let own = std::env::current_exe().unwrap_or_default();
@@ -178,7 +178,7 @@ impl Versions {
         self.root.join("run/edge-runtime")
     }
 
-    /// Of the launcher's own: the daemon may mount something at its folder.
+    /// Run folder of the launcher itself: the daemon may mount something at its own.
     #[must_use]
     pub fn own_run_folder(&self) -> PathBuf {
         self.root.join("run/edge-runtime.launcher")

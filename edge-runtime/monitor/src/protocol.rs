@@ -90,7 +90,7 @@ pub struct StartContainer {
     /// The container's standard input is the pipe `stdin`, else `/dev/null`.
     #[serde(default)]
     pub stdin: bool,
-    /// With `stdin`: it ends with [`Request::CloseStdin`]. Without this it never ends.
+    /// The input (`stdin`) ends with [`Request::CloseStdin`]. Without this it never ends.
     #[serde(default)]
     pub stdin_once: bool,
     /// The spec has `process.terminal`: standard streams are a terminal, whose other end the monitor keeps.

@@ -90,7 +90,7 @@ impl StartFailure {
 /// How a container's first process ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exit {
-    /// As the kubelet shows it: 128 + signal for a death by signal. Ignored when `unknown`.
+    /// Exit code, as the kubelet shows it: 128 + signal for a death by signal. Ignored when `unknown`.
     pub code: i32,
     pub signal: Option<i32>,
     pub oom_killed: bool,

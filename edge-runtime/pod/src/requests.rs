@@ -65,8 +65,7 @@ pub fn together(spec: &PodSpec, of: impl Fn(&Container) -> i64) -> i64 {
     walk(spec, of).0
 }
 
-/// As [`together`], and whether something is asked for all the time: by every app container, and by each init
-/// container or a sidecar beside it.
+/// Same as [`together`], and whether every app container, and each init container or a sidecar beside it, has a value.
 fn walk(spec: &PodSpec, of: impl Fn(&Container) -> i64) -> (i64, bool) {
     let (mut lasting, mut peak, mut always) = (0i64, 0i64, true);
     for (container, kind) in with_kinds(spec) {

@@ -81,7 +81,7 @@ pub fn refusal(pod: &Pod) -> Option<Refusal> {
     })
 }
 
-/// As [`refusal`], for a field that this build's types do not even know: `raw` is the object as it was sent.
+/// Same as [`refusal`], for a field that is unknown to this build's types: `raw` is the object as it was sent.
 pub fn unknown_field(raw: &Value, pod: &Pod) -> Option<Refusal> {
     let kept = serde_json::to_value(&pod.spec).ok()?;
     let path = super::strict::dropped_field(raw.get("spec")?, &kept)?;

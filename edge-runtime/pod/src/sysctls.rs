@@ -92,7 +92,7 @@ fn namespace_of(stem: &str) -> Option<Namespace> {
     stem.starts_with("net.").then_some(Namespace::Net)
 }
 
-/// With dots between its parts, as `sysctl` prints it: where a slash comes first the two are exchanged.
+/// Name with dots between its parts, as `sysctl` prints it: if a slash comes first, the two are exchanged.
 fn normalize(name: &str) -> String {
     match name.find(['.', '/']).and_then(|at| name.as_bytes().get(at)) {
         Some(b'/') => swapped(name),

@@ -72,7 +72,7 @@ pub struct Config {
     pub resources: ResourcesConfig,
     /// Device classes by resource name.
     pub devices: BTreeMap<String, DeviceClass>,
-    /// As typed: what it means is the helper's. None: no device is served.
+    /// Section as typed; the helper interprets it. `None`: no devices.
     pub device_twin: Option<serde_json::Value>,
     /// Handlers by name, beside the default one.
     pub runtimes: BTreeMap<String, Handler>,

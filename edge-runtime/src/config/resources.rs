@@ -10,7 +10,7 @@ pub enum Swap {
     None,
     /// Burstable containers, in proportion to their memory request.
     Limited,
-    /// As much as there is: for boards that swap into compressed memory.
+    /// All that exists: for boards that swap into compressed memory.
     Unlimited,
 }
 

@@ -24,7 +24,8 @@ impl RuntimeConfig {
         self.command.as_deref().unwrap_or(Path::new("runc"))
     }
 
-    /// As many starts at once as cores, two at the least: one waits for the kernel while another computes.
+    /// Number of concurrent starts: the number of cores, at least two, since one waits for the kernel while another
+    /// computes.
     pub fn parallel(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 4));
         self.parallel.unwrap_or_else(cores)

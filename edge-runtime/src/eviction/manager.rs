@@ -14,7 +14,7 @@ pub const TRANSITION: Duration = Duration::from_secs(300);
 /// What one look says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// As node conditions and admission have it: sticks for the transition period.
+    /// Pressure for node conditions and admission: lasts for the transition period.
     pub pressure: Pressure,
     /// Met at this moment, memory first, as the kubelet relieves them.
     pub met: Vec<Threshold>,

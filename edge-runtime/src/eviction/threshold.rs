@@ -10,7 +10,7 @@ use crate::pod::quantity;
 pub enum Amount {
     /// Bytes, inodes or process ids.
     Absolute(u64),
-    /// Of capacity, in thousandths of a percent, so that `0.1%` can be said without a float.
+    /// Share of capacity, in thousandths of a percent, so that `0.1%` needs no float.
     Share(u64),
 }
 

@@ -21,7 +21,7 @@ use crate::sys::time::within;
 
 /// Connections at once, of the socket and of the port each.
 const MOST: usize = 8;
-/// For a request to come, for the loop to answer it, and for the answer to go.
+/// Timeout for receiving a request, its answer by the loop, and sending the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Before an address that cannot be had is asked for again.
 const AGAIN: Duration = Duration::from_secs(10);

@@ -1,6 +1,6 @@
-//! Who may use an image that came with a pod's login: the pods that have that login too (K8s
-//! pkg/kubelet/images/pullmanager, policy `NeverVerifyPreloadedImages`). Pure: decided from what the record of the image
-//! remembers, so that it needs no registry and holds offline.
+//! Access to images that were pulled with a pod's login: only pods that also have that login may use them (K8s
+//! pkg/kubelet/images/pullmanager, policy `NeverVerifyPreloadedImages`). Pure: decides from the record of the image, so
+//! it needs no registry and works offline.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Whose name to give to which registry: docker config JSON documents (pull secrets, the node's own file), matched
-//! as the kubelet matches them (`pkg/credentialprovider`). Pure; passwords leave only through [`Credential`].
+//! Logins for registries: docker config JSON documents (pull secrets, the node's own file), matched like the kubelet
+//! (`pkg/credentialprovider`). Pure; passwords leave only through [`Credential`].
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -29,7 +29,7 @@ const CA_FILES: [&str; 4] = [
 /// A silent peer is given up after this, whatever it was asked.
 const SILENCE: Duration = Duration::from_secs(60);
 const CONNECT: Duration = Duration::from_secs(15);
-/// For all name servers together, whatever `/etc/resolv.conf` says.
+/// Timeout for all name servers together, whatever `/etc/resolv.conf` says.
 const RESOLVE: Duration = Duration::from_secs(15);
 /// A manifest, a configuration or a token is here by then; layers have a meter of their own.
 pub const DOCUMENT: Duration = Duration::from_secs(120);

@@ -177,7 +177,7 @@ impl Incoming {
     }
 }
 
-/// None after another process has let go of it: it may be another file by now, or none.
+/// `None` after another process has released it: the file may have been replaced or deleted.
 fn take_or_wait(file: File, lock: Lock) -> io::Result<Option<Flock<File>>> {
     match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(held) => Ok(Some(held)),

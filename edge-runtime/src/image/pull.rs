@@ -36,7 +36,7 @@ impl Pull<'_> {
     /// Fetches what is missing of the image and returns its record.
     ///
     /// # Errors
-    /// Of the last place asked, which is the registry itself; what was fetched stays for the next attempt.
+    /// The error of the last place tried, which is the registry itself; fetched layers stay for the next attempt.
     pub fn run(&self, reference: &Reference) -> Result<ImageRecord, ImageError> {
         self.ask(reference, |mut repository| match self.unchanged(&mut repository, reference)? {
             Some(record) => Ok(record),
@@ -166,7 +166,7 @@ impl Pull<'_> {
         (self.known)(key).filter(|record| record.layers.iter().all(|layer| self.layers.has(layer)))
     }
 
-    /// With these names besides those it has, and open to those who have the login that was used.
+    /// Returns the record with these additional names, accessible with the login that was used.
     fn named<const N: usize>(
         &self,
         mut record: ImageRecord,

@@ -14,7 +14,7 @@ use crate::store::image_record::ImageRecord;
 pub struct Settled {
     /// Known again.
     pub restored: Vec<String>,
-    /// With layers that are not whole: no longer in the store, to be pulled again as far as they are missing.
+    /// Images with incomplete layers: removed from the store; the missing layers must be pulled again.
     pub broken: Vec<String>,
 }
 

@@ -24,7 +24,7 @@ const MAX_SHARES: i64 = 262_144;
 
 /// `oom_score_adj` of what must die last, and first.
 const GUARANTEED_OOM: i64 = -997;
-/// Of the process that holds a pod's shared pid namespace, as containerd gives its pause process.
+/// OOM score of the process that holds a pod's shared pid namespace, that of containerd's pause process.
 pub const PAUSE_OOM_SCORE_ADJ: i32 = -998;
 const BEST_EFFORT_OOM: i64 = 1000;
 /// What a container, or a pod as a whole, asks for. `None`: not asked, which is not zero.
@@ -135,7 +135,7 @@ fn values(cpu_request: Option<i64>, cpu_limit: Option<i64>, memory_limit: Option
     }
 }
 
-/// Of `spec.resources`: the pod as a whole.
+/// Demand of the pod as a whole, from `spec.resources`.
 fn whole(pod: &Pod) -> Result<Demand, SpecError> {
     demand(pod.spec.as_ref().and_then(|spec| spec.resources.as_ref()))
 }

@@ -120,7 +120,8 @@ impl Runtimes {
         if handler.is_empty() { Ok(()) } else { Self::remember(bundle, handler) }
     }
 
-    /// As [`Runtimes::mark`], also for the default one: a pod with a class keeps what the class said at first.
+    /// Same as [`Runtimes::mark`], also for the default one: a pod with a class keeps the handler that the class had at
+    /// first.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -135,7 +136,7 @@ impl Runtimes {
     /// The handler of a pod with this folder. Its class may have gone since it was prepared.
     ///
     /// # Errors
-    /// As [`Runtimes::handler_of`], for a pod prepared by a build that did not remember it.
+    /// Same as [`Runtimes::handler_of`], for a pod prepared by a build that did not store it.
     pub fn of_prepared(&self, folder: &Path, pod: &Pod, objects: Objects<'_>) -> Result<String, NoRuntime> {
         Self::marked(folder).map_or_else(|| self.handler_of(pod, objects), Ok)
     }

@@ -1,4 +1,5 @@
-//! Who a container runs as: security context and image USER, names looked up in the image's own files.
+//! The user of a container: from its security context and the image's USER, with names looked up in the image's own
+//! files.
 //!
 //! Rules of the kubelet (pkg/kubelet/kuberuntime/security_context_others.go) and, for the image's `USER`, of
 //! containerd (pkg/oci, `WithUser`: digits are a number). The image is a stranger's: its files are opened beneath its root and read only so far.

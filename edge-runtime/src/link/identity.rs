@@ -1,4 +1,4 @@
-//! Who this node is: name, cluster, bridges, certificate and key, in one file so that they always fit together.
+//! Identity of this node: name, cluster, bridges, certificate and key, in one file so that they always match.
 
 use super::address::BridgeAddress;
 use crate::paths::Paths;

@@ -61,7 +61,7 @@ pub enum LinkEvent {
     /// A connection is ready for its hello: answer with [`LinkHandle::facts`].
     NeedFacts,
     Connected(Welcome),
-    /// For the log and the node's own status; the link goes on by itself.
+    /// Reason of a disconnect, for the log and the node's own status; the link reconnects by itself.
     Disconnected(String),
     /// In order; commit all with the position of the last, or one by one.
     Changes {
@@ -110,7 +110,7 @@ pub(crate) struct Shared {
     wake: Sender<()>,
     /// Present identity of this node; a renewal replaces it.
     identity: RefCell<Identity>,
-    /// For dialling as this node. None before the link has started.
+    /// TLS configuration for dialling as this node. `None` before the link has started.
     config: RefCell<Option<Arc<rustls::ClientConfig>>>,
     time: Time,
     paths: Paths,

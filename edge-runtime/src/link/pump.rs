@@ -280,8 +280,8 @@ fn sent_away(error: &LinkError) -> Option<(RefuseReason, String)> {
     }
 }
 
-/// With TLS 1.3 the server looks at the certificate when the client holds the handshake for done: its alert comes with
-/// the first answer.
+/// The bridge's refusal of the certificate, if that caused the error. With TLS 1.3 the server checks the certificate
+/// when the client's handshake is complete: its alert comes with the first answer.
 pub(super) fn refused_certificate(error: &std::io::Error) -> Option<(RefuseReason, String)> {
     use rustls::AlertDescription::{
         AccessDenied, BadCertificate, CertificateExpired, CertificateRevoked, CertificateUnknown, DecryptError,

@@ -1,4 +1,4 @@
-//! For the daemon: a container's output from now on, over a connection of its own, and its input.
+//! The daemon's connection to a container's output from now on, and to its input.
 //!
 //! The bytes come from the monitor as the container wrote them, not from the log, which has whole lines only: a
 //! prompt has no end of line. So do other CRI runtimes (containerd's writer group, conmon's attach socket).

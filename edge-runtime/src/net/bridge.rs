@@ -40,7 +40,7 @@ pub struct NetworkSettings {
     /// Pod subnets of this node, one or one of each family; the first host address of each is the bridge's. None while the
     /// cluster has not given them.
     pub subnets: Vec<Subnet>,
-    /// With routes to the pods of other nodes: the ranges to which they lead.
+    /// Destination ranges of the routes to the pods of other nodes; `None` without such routes.
     pub neighbours: Option<Vec<Subnet>>,
 }
 

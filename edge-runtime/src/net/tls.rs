@@ -10,7 +10,7 @@ use rustls::time_provider::TimeProvider;
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-/// Whom to believe.
+/// Which servers are trusted.
 #[derive(Debug)]
 pub enum Trust {
     /// Any server.

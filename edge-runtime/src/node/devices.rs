@@ -260,7 +260,7 @@ fn answer(cx: &Context, id: u64, what: Value) {
 /// API version of both kinds.
 const API_VERSION: &str = "devices.kubeedge.io/v1beta1";
 
-/// For `edge-runtime status`, on a file system that forgets it with the helper.
+/// Writes the counters for `edge-runtime status`, on a file system in memory.
 fn counted(file: &Path, counters: &Value) {
     if let Err(error) = replace(file, counters.to_string().as_bytes(), false) {
         log::warn!("{}: {error}", file.display());

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::paths::Paths;
 
-/// Of one of the two files. An event has some 600 bytes.
+/// Maximum size of each of the two files, in bytes. An event has some 600 bytes.
 const LONGEST: u64 = 64 << 10;
 
 pub(super) struct EventLog {

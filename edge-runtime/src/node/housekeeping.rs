@@ -53,7 +53,8 @@ impl Node {
         self.node_status.report(&mut self.cx, &host, now)
     }
 
-    /// As often as the kubelet (K8s pkg/kubelet/nodestatus, `NodeAddress`): DHCP and roaming change them.
+    /// Updates the node's addresses, as often as the kubelet (K8s pkg/kubelet/nodestatus, `NodeAddress`): DHCP and
+    /// roaming change them.
     fn follow_addresses(&mut self) {
         if !self.launch.sandboxes.look_at_addresses() {
             return;

@@ -22,7 +22,7 @@ use crate::sys::program;
 
 /// The kubelet's `ImageGCPeriod`.
 const PERIOD: Duration = Duration::from_secs(300);
-/// With nothing to remove the disk is looked at again after this, as it may be short for another reason.
+/// Pause if there was nothing to remove: the shortage may have another cause.
 const FRUITLESS: Duration = Duration::from_secs(60);
 
 /// Image collection.
@@ -119,7 +119,7 @@ impl ImageGc {
         Ok(self.running)
     }
 
-    /// With no image left to remove: what a collection or a pull that was cut short left.
+    /// Removes what an interrupted collection or pull left, if no image is left to remove.
     fn collect_leftovers(&mut self, cx: &Context) -> Result<(), StoreError> {
         let layers = Layers::new(&cx.paths);
         if cx.recovery.is_under_way() || !gc::has_leftovers(&layers, &cx.store.layers_in_use()?) {

@@ -19,7 +19,7 @@ use crate::store::StoreError;
 use crate::store::secrets::is_withheld;
 use crate::sys::program;
 
-/// Of one line of the helper's: the images of a job, and why they failed.
+/// Maximum length of one line from the helper, in bytes: the images of a job, and why they failed.
 const LONGEST: usize = 256 << 10;
 /// Before one is done again whose helper has ended without a word of the end.
 const AGAIN: Duration = Duration::from_secs(60);

@@ -39,7 +39,7 @@ pub(super) struct Entry {
     pub(super) told_ends: u64,
     /// When to reconcile again although nothing happened.
     pub(super) wake: Option<Mono>,
-    /// For a static pod: uid of its mirror in the API, once the bridge sent it.
+    /// Uid of a static pod's mirror in the API, once the bridge sent it.
     pub(super) mirror_uid: Option<String>,
     /// Generation of the resize whose failure was told in an event; its retries are not told again.
     pub(super) resize_error_of: Option<i64>,

@@ -157,7 +157,7 @@ pub(super) fn target(path: &str) -> String {
 
 /// Makes the request of a probe and judges the answer; the caller bounds the time.
 ///
-/// As K8s pkg/probe/http/http.go: a redirect that is not followed is a success with a warning.
+/// Makes an HTTP request like K8s pkg/probe/http/http.go: a redirect that is not followed is a success with a warning.
 pub(super) async fn get(request: Request, tls: &Arc<ClientConfig>) -> Outcome {
     match fetch(request, tls).await {
         Ok(Response { status: 200..300, .. }) => Outcome::Success,

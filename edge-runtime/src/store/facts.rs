@@ -25,7 +25,7 @@ pub enum Fact {
     Manifests,
     /// Namespaces whose Services this node has asked for, as JSON of `dns::interests`.
     Interests,
-    /// For how many seconds the node has run, as messages of devices count it.
+    /// Seconds for which the node has run, the clock of messages of devices.
     MessageClock,
     /// The oldest schema whose programs can use this store.
     ReadableFrom,

@@ -43,7 +43,7 @@ use sync::Synced;
 /// ([`Store::write_and_sync`]), so the daemon does not wait for their slow syncs. A longer wait means that a process
 /// was stopped; the daemon then starts again.
 const BUSY: Duration = Duration::from_secs(5);
-/// For the lock of those that open a store: opening takes milliseconds.
+/// Timeout for the lock of opening a store: opening takes milliseconds.
 const OPENING: Duration = Duration::from_secs(10);
 
 /// Why the store could not answer. The path is in every message.
@@ -257,11 +257,11 @@ impl Store {
         done
     }
 
-    /// As [`Store::write_durable`] for a helper beside the daemon: the store is locked for the commit, and not while the
-    /// medium takes its time. Others may see, and build on, what a power cut can still take: their own sync takes it along.
+    /// Same as [`Store::write_durable`] for a helper beside the daemon: the store is locked for the commit, but not
+    /// during the sync. Others may see, and build on, data that a power cut can still take: their own sync includes it.
     ///
     /// # Errors
-    /// As [`Store::write_durable`]; when the sync fails, the commit is there for as long as the machine is up.
+    /// Same as [`Store::write_durable`]; if the sync fails, the commit stays valid while the machine is up.
     pub fn write_and_sync<T>(&mut self, work: impl Fn(&Writer<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let done = self.write(work)?;
         self.sync().map(|()| done)

@@ -286,7 +286,7 @@ impl Cgroups {
         }
     }
 
-    /// With systemd's driver: has the pod's unit stopped, if it has one. Wait for it before [`Cgroups::remove_pod`].
+    /// Stops the pod's unit, if systemd's driver has one. Wait for it before [`Cgroups::remove_pod`].
     pub fn stop_pod(&self, class: PodCgroupClass, uid: &str) -> Option<Pending> {
         let (slices, path) = (self.slices.as_ref()?, self.pod_path(class, uid));
         self.exists(&path).then(|| slices.stop(&path))

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::host;
 
-/// Of the node itself (K8s pkg/kubelet/qos/policy.go, KubeletOOMScoreAdj). What it starts inherits it: the monitor, which
-/// alone knows how containers end, keeps it.
+/// OOM score of the node itself (K8s pkg/kubelet/qos/policy.go, KubeletOOMScoreAdj). Child processes inherit it; the
+/// monitor keeps it, since only the monitor knows how containers end.
 pub const NODE: i32 = -999;
 
 /// The highest value: of a BestEffort pod as well, of which the larger is killed.

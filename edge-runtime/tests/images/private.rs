@@ -21,7 +21,7 @@ fn server(private: &Served, thief: Served) -> Server {
     })
 }
 
-/// As the daemon asks, in the name of pods with this Secret, or with none.
+/// Pulls like the daemon, for pods with this Secret, or without one.
 fn pull(node: &Node, server: &Server, image: &str, secret: Option<&str>) -> Done {
     let document = |password: &str| {
         format!(r#"{{"auths":{{"{}":{{"username":"user","password":"{password}"}}}}}}"#, server.address)

@@ -246,7 +246,7 @@ impl Drop for Node {
     }
 }
 
-/// With those below it: an OCI runtime that was killed leaves what it had made.
+/// Removes a cgroup and those below it: a killed OCI runtime leaves what it had made.
 fn remove_cgroup(cgroup: &Path) {
     for below in fs::read_dir(cgroup).into_iter().flatten().flatten() {
         if below.file_type().is_ok_and(|kind| kind.is_dir()) {

@@ -15,7 +15,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 use tonic_prost::ProstCodec;
 
-/// For an answer, connecting included. A node that starts answers only once it knows its devices.
+/// Timeout for an answer, including connecting. A node that starts answers only once it knows its devices.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// A registration brings all devices.
 const LONGEST: usize = 8 << 20;

@@ -38,7 +38,7 @@ const PAUSE_AT_MOST: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub struct Options {
     pub name: String,
-    /// With the node's `dmi.sock`, this mapper's socket, and what it remembers.
+    /// Folder with the node's `dmi.sock`, this mapper's socket, and its stored state.
     pub folder: PathBuf,
 }
 
@@ -224,7 +224,8 @@ impl<D: Driver> Mapper<D> {
         Ok(())
     }
 
-    /// Who of this model cannot be driven as it is now goes on as it was, until the node says more.
+    /// Plans the devices of this model again. A device that can no longer be driven continues as before, until the node
+    /// sends more.
     fn plan_again(&mut self, model: &Id) {
         let Some(model) = self.models.get(model) else { return };
         for running in self.devices.values() {

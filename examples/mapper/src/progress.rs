@@ -39,7 +39,7 @@ pub struct Reading {
 pub struct Progress {
     pub collect_at: Instant,
     pub report_at: Instant,
-    /// None until it is read, and when it cannot be read any more: what is old is not told again.
+    /// `None` until it is read, and when it cannot be read any more: an old value is not reported again.
     pub reading: Option<Reading>,
     pub write: Retry,
     /// This process knows what was written, or that it is unknown.

@@ -189,7 +189,7 @@ impl Bridge {
         moved || self.follow_services(api, rng) || self.follow_devices(api)
     }
 
-    /// As `Node::superseded`: another bridge has given the node this number.
+    /// Same as `Node::superseded`: another bridge has given the node this number.
     fn follow_nodes(&mut self, session: u64) {
         self.elsewhere = session;
         self.newest = self.newest.max(session);

@@ -40,7 +40,7 @@ pub fn run(seed: u64) {
     run_with(seed, Options::services(seed), Options::devices(seed));
 }
 
-/// As [`run`], with Services in this scope or without any, with devices or without.
+/// Same as [`run`], with Services in this scope or without any, with devices or without.
 ///
 /// # Panics
 /// Something does not hold.

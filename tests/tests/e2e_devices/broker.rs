@@ -86,7 +86,7 @@ impl Broker {
     }
 }
 
-/// Of Debian's packages, where `./scripts/test` has put them, or on the path.
+/// A program of Debian's packages, where `./scripts/test` has put them, or on the path.
 fn program(name: &str) -> PathBuf {
     std::env::var_os("SAMPAN_MOSQUITTO").map_or_else(|| PathBuf::from(name), |folder| Path::new(&folder).join(name))
 }

@@ -8,7 +8,7 @@ use crate::cases::{self, KINDS, METHODS, Place, QUERIES, Random};
 use crate::client::{Answer, Client};
 use crate::objects::{self, Model};
 
-/// Whose turn it is, by place in the list of clients, after everybody has tried everything once.
+/// Turns of the clients, by place in their list, after each has tried everything once.
 const TURNS: [usize; 8] = [0, 1, 1, 2, 3, 3, 3, 3];
 
 /// What a slow machine may take longer until everything has been tried once.

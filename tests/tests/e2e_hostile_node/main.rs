@@ -7,7 +7,8 @@ use std::process::Command;
 use sampan_tests::process::binary;
 use sampan_tests::{Cluster, can_run};
 
-/// Of the honest nodes' 99th percentile, in milliseconds; times `TEST_PATIENCE`, for binaries of tests on a busy host.
+/// Bound of the honest nodes' 99th percentile, in milliseconds; times `TEST_PATIENCE`, for test binaries on a busy
+/// host.
 const P99: u64 = 1000;
 /// Limit of the bridge's memory, in MiB.
 const MEMORY: u64 = 192;

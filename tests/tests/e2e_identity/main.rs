@@ -1,4 +1,4 @@
-//! Who a node is, over time: renewed and expired certificates, nodes that are sent away, clocks that are wrong.
+//! Identity of a node over time: renewed and expired certificates, revoked nodes, wrong clocks.
 
 mod clocks;
 mod persons;

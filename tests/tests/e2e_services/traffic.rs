@@ -115,7 +115,7 @@ pub(super) fn leads_somewhere(server: IpAddr, name: &str) -> Result<(), String> 
     }
 }
 
-/// Whom a pod asks for names.
+/// Name server of a pod.
 pub(super) fn name_server(node: &EdgeNode, pod: &str) -> IpAddr {
     let file = node.edge_ok(&["exec", pod, "--", "cat", "/etc/resolv.conf"]);
     let server = file.lines().find_map(|line| line.strip_prefix("nameserver "));

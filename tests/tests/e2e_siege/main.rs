@@ -35,7 +35,7 @@ use sampan_tests::{Cluster, can_run};
 use siege::{Siege, Time};
 use table::Bounds;
 
-/// Of the acceptance: for a release build on a host that does nothing else.
+/// Bounds of the acceptance: for a release build on a host that does nothing else.
 const STRICT: Bounds = Bounds { p99: Some(Duration::from_millis(100)), growth_kib: 64 << 10 };
 /// A debug build beside others may be slow.
 const LOOSE: Bounds = Bounds { p99: None, growth_kib: 192 << 10 };

@@ -9,7 +9,7 @@ use sampan_tests::process::binary;
 
 use crate::siege::{Attack, Done};
 
-/// As `hostile --flood` names them; "shapes" is what it does without.
+/// Names of `hostile --flood`; "shapes" is its mode without a flood.
 const FLOODS: [&str; 22] = [
     "shapes",
     "pod-statuses",

@@ -63,7 +63,7 @@ impl<'a> Attack<'a> {
 pub(crate) struct Time {
     /// Time of one attack.
     pub(crate) each: Duration,
-    /// Of all; what is left when each was made alone is for several at once.
+    /// Total time; what is left after each attack alone is for several at once.
     pub(crate) total: Duration,
     /// How many different ones there are, at most.
     pub(crate) attacks: usize,
@@ -229,7 +229,7 @@ fn give_way() {
     let _ = std::process::Command::new("renice").args(["-n", NICE, "-p"]).arg(id).output();
 }
 
-/// As the token of a service account that may edit a namespace of its own, which is made.
+/// The endpoint with the token of a new service account that may edit its own namespace.
 pub(crate) fn account(cluster: &Cluster, namespace: &str) -> Endpoint {
     let access = Access::of(&cluster.kubectl);
     let mut admin = Client::new(access.admin());

@@ -7,9 +7,10 @@ use crate::siege::AFTERWARDS;
 /// What honest users are promised.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Of their writes, beside each attack. Without it users and nodes may wait in vain, until the attacks are over.
+    /// Bound of their writes, beside each attack. Without it users and nodes may wait in vain, until the attacks are
+    /// over.
     pub(crate) p99: Option<Duration>,
-    /// Of the bridge's resident memory at any time, over that at the start, in KiB.
+    /// Bound of the growth of the bridge's resident memory at any time, in KiB.
     pub(crate) growth_kib: u64,
 }
 

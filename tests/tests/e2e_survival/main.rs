@@ -132,7 +132,7 @@ fn a_node_without_a_memory_runs_nothing_twice() {
     assert_eq!(after["status"], before["status"]);
 }
 
-/// Of the embedded API's state, everything that begins with the database's name.
+/// Files of the embedded API's state: everything that begins with the database's name.
 fn api_files(folder: &Path) -> Vec<std::path::PathBuf> {
     let entries = std::fs::read_dir(folder).expect("the bridge's state");
     let paths = entries.map(|entry| entry.expect("an entry").path());

@@ -1,5 +1,6 @@
-//! Who asks for a certificate, and who may approve and sign (K8s plugin/pkg/admission/certificates: approval, signing,
-//! subjectrestriction; the strategy's part that needs to know who asks).
+//! Admission of certificate requests: the requester, and the rights to approve and sign (K8s
+//! plugin/pkg/admission/certificates: approval, signing, subjectrestriction; the part of the strategy that needs the
+//! requester).
 
 use edge_protocol::json::SetField;
 use jiff::Timestamp;

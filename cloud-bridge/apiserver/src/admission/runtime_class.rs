@@ -102,7 +102,7 @@ fn merge<'a>(all: &[&'a Value]) -> Vec<&'a Value> {
     merged
 }
 
-/// For how many seconds something is covered at the most, by tolerations of which kind; and by those of another kind.
+/// The longest time in seconds that tolerations cover, with their kind; and the longest of another kind.
 type Most = [Option<(i64, usize)>; 2];
 
 /// What some tolerations cover, by key, effect and the value, `None` for any.

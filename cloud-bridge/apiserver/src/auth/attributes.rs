@@ -93,7 +93,7 @@ impl Attributes {
     }
 }
 
-/// As the API server writes names of strangers into a message (apiserver's endpoints/handlers/responsewriters).
+/// Escapes untrusted names in a message like the API server (apiserver's endpoints/handlers/responsewriters).
 fn sanitized(text: String) -> String {
     if text.contains(['&', '<', '>']) {
         return text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");

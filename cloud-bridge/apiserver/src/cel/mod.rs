@@ -44,7 +44,7 @@ struct Asked {
     room: OwnedSemaphorePermit,
 }
 
-/// Whom to ask.
+/// Client of the helper.
 pub(crate) struct Cel {
     command: Option<Vec<OsString>>,
     /// Bounded by `room`.

@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(5);
 pub(super) enum Fate {
     /// The rule used up what it may: how, and which one was under way.
     Rule(String, String),
-    /// As `Rule`, but what earlier questions left behind may have a part in it.
+    /// Same as `Rule`, but memory that earlier questions left may have contributed.
     Memory(String, String),
     /// The kernel or a person has killed it while it was at work.
     Killed,

@@ -1,5 +1,5 @@
-//! Whose turn a question is: that of each user of each definition, so that slow rules with many writes do not stand before
-//! all others, and heavy objects of one user do not shut a kind for everybody.
+//! Turns of questions: each user of each definition has its own. So slow rules with many writes do not delay all
+//! others, and heavy objects of one user do not block a kind for the others.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

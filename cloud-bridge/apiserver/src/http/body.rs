@@ -58,7 +58,7 @@ impl ApiBody {
         Self { kind: Kind::Stream(Box::pin(stream), Bytes::new()), ends: false, _held: None }
     }
 
-    /// As it comes, and no longer than its client takes it: not empty, and with an end.
+    /// A list, sent as the client reads it: not empty, and with an end.
     pub(super) fn list(stream: impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static) -> Self {
         Self { ends: true, ..Self::stream(stream) }
     }

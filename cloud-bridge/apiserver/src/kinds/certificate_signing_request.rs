@@ -223,7 +223,7 @@ fn row(request: &Value, now: Timestamp) -> Vec<Value> {
 mod tests {
     use super::*;
 
-    /// Of `openssl req -new -subj /O=team/CN=ann`, with a key of P-256.
+    /// Output of `openssl req -new -subj /O=team/CN=ann`, with a key of P-256.
     const REQUEST: &str = "-----BEGIN CERTIFICATE REQUEST-----\n\
         MIHXMH8CAQAwHTENMAsGA1UECgwEdGVhbTEMMAoGA1UEAwwDYW5uMFkwEwYHKoZI\n\
         zj0CAQYIKoZIzj0DAQcDQgAE6ETmZUlExmrdz63Y8ptarJZT9q/qfi+YQVsi2Uyv\n\

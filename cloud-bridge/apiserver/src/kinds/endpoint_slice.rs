@@ -40,7 +40,7 @@ pub(crate) static KIND: Kind = Kind {
     ..PLAIN
 };
 
-/// Of one slice, and of one endpoint (`maxEndpoints`, `maxAddresses`).
+/// Limits of one slice, and of one endpoint (`maxEndpoints`, `maxAddresses`).
 const MOST_ENDPOINTS: usize = 1000;
 const MOST_ADDRESSES: usize = 100;
 

@@ -78,7 +78,7 @@ pub(crate) struct Sub {
     kind: &'static str,
     verbs: &'static [&'static str],
     serves: Serves,
-    /// Of a part: puts back what an update of it may not change, and the rules for the rest.
+    /// Restores what an update of this part may not change; `rule` checks the rest.
     prepare: Prepare,
     rule: ChangeRule,
 }

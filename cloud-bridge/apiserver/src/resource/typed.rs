@@ -19,7 +19,7 @@ pub(crate) fn read<T: DeserializeOwned + Serialize>(body: &Bytes, kind: &str) ->
     self::value::<T>(value, kind)
 }
 
-/// As `read`, of a value at hand. Clients name the group and version that they know the kind by.
+/// Same as `read`, for a parsed value. Clients use the group and version under which they know the kind.
 pub(crate) fn value<T: DeserializeOwned + Serialize>(mut value: Value, kind: &str) -> ApiResult<Value> {
     let refuse = |why: String| ApiError::bad_request(format!("the body cannot be handled as a {kind}: {why}"));
     let Some(map) = value.as_object_mut() else { return Err(refuse("it is no JSON object".into())) };

@@ -1,4 +1,4 @@
-//! Whom a token stands for, by what the server was opened with and what is stored.
+//! The user of a token, from the server's configuration and the storage.
 
 use http::HeaderMap;
 
@@ -23,7 +23,7 @@ impl Inner {
         self.token_user(&token).ok_or_else(ApiError::unauthorized)
     }
 
-    /// Whom a token stands for. Compares whole tokens in constant time.
+    /// The user of a token. Compares whole tokens in constant time.
     pub(crate) fn token_user(&self, token: &str) -> Option<UserInfo> {
         let equal = |known: &str| {
             let difference = known.bytes().zip(token.bytes()).fold(0, |acc, (a, b)| acc | (a ^ b));

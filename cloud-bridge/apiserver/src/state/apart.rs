@@ -22,7 +22,8 @@ pub(crate) fn is_large(bytes: usize) -> bool {
     bytes >= LARGE
 }
 
-/// Whose work is done next. Each piece may need much memory, so clients without limits wait for one another, too.
+/// The order of the work beside the thread. Each piece may need much memory, so clients without limits wait for one
+/// another, too.
 #[derive(Debug, Default)]
 pub(crate) struct Apart {
     turns: Arc<Steps>,

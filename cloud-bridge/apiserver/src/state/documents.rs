@@ -18,7 +18,7 @@ const REST: Duration = Duration::from_secs(300);
 pub(crate) struct Document {
     pub(crate) content_type: &'static str,
     pub(crate) bytes: Bytes,
-    /// As Kubernetes has it: the digest of the bytes (apiserver pkg/endpoints/discovery/aggregated/etag.go).
+    /// Digest of the bytes, as in Kubernetes (apiserver pkg/endpoints/discovery/aggregated/etag.go).
     pub(crate) etag: HeaderValue,
 }
 

@@ -1,5 +1,6 @@
-//! Whose request is worked on next. All requests have one thread; each client has its turn there, however many requests of
-//! another wait (the API server's fair queuing, apiserver pkg/util/flowcontrol/fairqueuing, with one queue for each flow).
+//! The order of requests. All requests share one thread; each client gets its turn there, however many requests of
+//! another wait (the API server's fair queuing, apiserver pkg/util/flowcontrol/fairqueuing, with one queue for each
+//! flow).
 
 use std::future::Future;
 use std::pin::pin;

@@ -167,7 +167,8 @@ fn open(path: &Path) -> rusqlite::Result<Connection> {
     Ok(conn)
 }
 
-/// With `PASSIVE` writers are not kept waiting: what they add meanwhile is left to the next one. Notes how many pages the log has.
+/// Makes a checkpoint. `PASSIVE` does not block writers: the next checkpoint handles what they add meanwhile. Stores
+/// the number of pages in the log.
 fn checkpoint(path: &Path, mode: &str, log: &AtomicU64) -> io::Result<()> {
     let pages = open(path)
         .and_then(|conn| conn.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| unsigned(row, 1)));

@@ -16,7 +16,7 @@ const SIMILAR_INTERVAL: Duration = Duration::from_secs(600);
 /// Number of events of one kind about an object that a component may write at once; each refill allows one more.
 const BURST: u32 = 25;
 const REFILL: Duration = Duration::from_secs(300);
-/// So much is remembered of each sort. Beyond it, what was not asked for longest is forgotten.
+/// Maximum number of entries of each sort. Beyond it, the least recently used one is dropped.
 const KNOWN_MAX: usize = 1024;
 
 /// An event to write.

@@ -83,7 +83,7 @@ impl Pod {
         }
     }
 
-    /// Of a pod that asks as a whole: what it says itself, else the sum of its containers.
+    /// Request of a whole pod: its own, or the sum of its containers.
     fn whole_request(&self, resource: &str) -> Result<i64, String> {
         let spec = &self.object["spec"];
         let own = amount(spec, resource);

@@ -134,7 +134,7 @@ fn narrow(number: i128) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// With the type that Kubernetes counts with, so that it rounds as it does.
+/// Ratio in Kubernetes' type, so that it rounds alike.
 fn ratio(is: i64, wanted: i64) -> f64 {
     is as f64 / wanted as f64
 }

@@ -11,7 +11,7 @@ pub(super) struct Constraint {
     pub(super) max_skew: i64,
     pub(super) topology_key: String,
     pub(super) selector: Value,
-    /// With fewer domains than this the emptiest one counts as having no pod.
+    /// If there are fewer domains, the emptiest one counts as having no pod.
     pub(super) min_domains: i64,
     pub(super) honor_affinity: bool,
     pub(super) honor_taints: bool,

@@ -1,5 +1,5 @@
-//! Whose place a more important pod takes, if it finds no other (K8s pkg/scheduler/framework/preemption and
-//! plugins/defaultpreemption). Pure.
+//! Preemption: the pods that make way for a more important one, if it fits nowhere (K8s
+//! pkg/scheduler/framework/preemption and plugins/defaultpreemption). Pure.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -48,7 +48,7 @@ impl Outcome {
     }
 }
 
-/// Who has to go so that a pod gets a place where all nodes object, or why nothing helps.
+/// Chooses the victims if all nodes object to a pod, or returns why preemption does not help.
 pub(super) async fn preempt<'a>(
     cycle: &mut Cycle<'a>,
     nominated: &str,
@@ -105,8 +105,8 @@ fn is_being_freed(pod: &Pod, picture: &Picture, node: &str) -> bool {
     picture.nodes.get(node).is_some_and(|node| node.pods.values().any(going))
 }
 
-/// As few pods of the node as possible that have to go for this one: those that break a budget are spared first, then the
-/// more important ones.
+/// The fewest victims on a node that make room for this pod: pods that break a budget are spared first, then the more
+/// important ones.
 fn victims<'a>(cycle: &mut Cycle<'a>, node: &'a Node) -> Result<Candidate, Objection> {
     let mut less: Vec<&Arc<Pod>> = node.pods.values().filter(|other| other.priority < cycle.pod.priority).collect();
     if less.is_empty() {

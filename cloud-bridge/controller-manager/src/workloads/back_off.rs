@@ -22,7 +22,7 @@ type Place = (String, String);
 /// Failures at one place, none of them longer ago than twice [`LONGEST`].
 #[derive(Debug, Default)]
 struct Failures {
-    /// Of the workload as it is now: one that was changed is tried at once.
+    /// Generation of the workload: a changed workload is tried at once.
     generation: i64,
     count: u32,
     /// When the wait began.

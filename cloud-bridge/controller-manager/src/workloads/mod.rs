@@ -72,7 +72,7 @@ use world::{Kind, Task, Watched};
 /// What a watch saw, or why it could not.
 type News = Result<Watched, (Kind, String)>;
 
-/// So much of what the watches tell is taken in at once: one who writes without end keeps no key from its turn.
+/// Maximum number of watch events that are handled at once: a client that writes endlessly delays no key.
 const EVENTS: usize = 256;
 
 /// Runs until dropped.

@@ -69,7 +69,7 @@ impl Plan {
 #[derive(Debug)]
 pub(crate) struct Action {
     pub(crate) kind: Kind,
-    /// Of a new object: its namespace, and its name if the controller gives it one.
+    /// New object: its namespace, and its name if the controller chooses it.
     pub(crate) key: ObjectKey,
     pub(crate) write: Write,
     /// What the API is asked first.
@@ -123,7 +123,7 @@ pub(crate) struct Told {
     pub(crate) component: &'static str,
 }
 
-/// Whom the events of a controller are about, and who it is.
+/// Object and source of a controller's events.
 #[derive(Debug, Clone)]
 pub(crate) struct Teller {
     pub(crate) about: ObjectReference,

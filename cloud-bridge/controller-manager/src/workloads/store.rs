@@ -67,7 +67,7 @@ pub(crate) struct Seen {
     pub(crate) owners: Vec<OwnerReference>,
     /// Its labels, if it has no controller now: a controller may adopt it.
     pub(crate) orphan: Option<BTreeMap<String, String>>,
-    /// Of a kind that is looked for by them: its labels before and now.
+    /// Labels before and now, for a kind that is searched by labels.
     pub(crate) labels: Vec<BTreeMap<String, String>>,
     /// It is no longer there.
     pub(crate) gone: bool,

@@ -20,7 +20,7 @@ impl Default for Turn {
 }
 
 impl Turn {
-    /// As much of a plan as is done in this turn: what is left is planned again, as after an end of the program in between.
+    /// The part of a plan for this turn: the rest is planned again, as after a restart of the program.
     pub(crate) fn cut(&mut self, mut plan: Plan) -> Plan {
         if plan.actions.len() > self.writes {
             plan.actions.truncate(self.writes);

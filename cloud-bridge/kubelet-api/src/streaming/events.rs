@@ -5,7 +5,7 @@ use async_tungstenite::tungstenite::{Message, Utf8Bytes};
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 
-/// Of whole lines, one or more at a time. Each message keeps what the lines keep.
+/// Messages of whole lines, one or more at a time. Each message holds what its lines hold.
 pub(super) fn messages(lines: impl Stream<Item = Bytes> + Send) -> impl Stream<Item = Message> + Send {
     lines.flat_map(|lines| {
         let line = |line: &[u8]| Utf8Bytes::try_from(lines.slice_ref(line)).ok().map(Message::Text);

@@ -45,7 +45,7 @@ pub(crate) enum Transport {
 #[derive(Debug)]
 pub(crate) struct Agreed {
     pub(crate) transport: Transport,
-    /// Of `channel.k8s.io`; 1 for port-forward.
+    /// Version of `channel.k8s.io`; 1 for port-forward.
     pub(crate) version: u8,
     /// Codec of the messages of a WebSocket.
     pub(super) codec: Codec,

@@ -27,7 +27,7 @@ pub(super) enum Answer {
         pods: Vec<BoundPod>,
         at: Option<u64>,
     },
-    /// Of several nodes by one list; every node that was asked for is there.
+    /// Objects of several nodes, from one list; every requested node is included.
     Seeds {
         all: HashMap<String, Vec<BoundPod>>,
         round: u64,

@@ -68,7 +68,7 @@ impl<W: Fn() -> bool> IsGone<W> {
         if (self.wanted)() { self.ask().await } else { Answer::Nothing }
     }
 
-    /// Of a pod. A refusal says nothing.
+    /// Looks up a pod. A refusal means that nothing is known.
     async fn find_pod(self) -> Answer {
         let api: Api<SlimPod> = Api::namespaced(self.own.clone(), &self.key.namespace);
         loop {
@@ -84,7 +84,7 @@ impl<W: Fn() -> bool> IsGone<W> {
         }
     }
 
-    /// Of a Device or a model. The group of the node's devices says whether it has a use for one that is there.
+    /// Looks up a Device or a model. The group of the node's devices tells whether the node needs an existing one.
     async fn find_device(self, plural: &str) -> Answer {
         let ObjectKey { namespace, name, .. } = &self.key;
         let path = format!("/apis/{DEVICES_API}/namespaces/{namespace}/{plural}/{name}");

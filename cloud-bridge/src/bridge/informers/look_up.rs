@@ -16,7 +16,8 @@ use crate::bridge::pod_references::RUNTIME_CLASS;
 use crate::bridge::sites::SITE_VIEW;
 use crate::pki::identity::is_node_name;
 
-/// Of one node; it asks about 256 and waits for the answers. What is asked beyond is not answered, which is safe.
+/// Maximum for one node, which asks about 256 and waits for the answers. Further questions get no answer, which is
+/// safe.
 const MOST: usize = 512;
 /// Maximum number of concurrent requests of one node to the API.
 const TURNS: usize = 8;

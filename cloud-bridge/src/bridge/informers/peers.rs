@@ -43,7 +43,7 @@ pub(super) enum Change {
     All,
 }
 
-/// Whom to ask.
+/// Client of the shared watch of pods and namespaces.
 #[derive(Clone)]
 pub(super) struct Peers {
     client: Client,

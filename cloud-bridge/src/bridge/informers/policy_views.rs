@@ -28,11 +28,11 @@ use crate::bridge::world::{Group, Told};
 
 /// Between two times that nodes are told of changes: what comes meanwhile goes together.
 const PAUSE: Duration = Duration::from_millis(200);
-/// As many times as long as it took to find out what to tell: many policies take this share of the bridge at most.
+/// Pause after computing what to send, as a multiple of its time: many policies take at most this share of the bridge.
 const SHARE: u32 = 20;
 /// Between two times that all policies are read because some had no room before.
 const AGAIN: Duration = Duration::from_secs(30);
-/// Of how many peers that the policies of a namespace mean a pod may be one. Nodes do not let it in as any other.
+/// Maximum number of peers in a namespace's policies that a pod may belong to. Nodes ignore further ones.
 const PEERS_OF_A_POD: usize = 32;
 
 type Seen = Result<Event<DynamicObject>, watcher::Error>;

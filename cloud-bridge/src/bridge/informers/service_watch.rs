@@ -243,7 +243,7 @@ trait Seen {
     fn size(&self) -> usize;
 }
 
-/// Of a Service what nodes are told, as text: parsed, one with thousands of ports takes sixty times as much.
+/// The part of a Service that nodes get, as text: parsed, one with thousands of ports takes sixty times as much.
 struct Service {
     view: Option<Arc<Told>>,
     is_dns: bool,

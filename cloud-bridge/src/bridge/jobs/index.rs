@@ -181,7 +181,7 @@ impl Index {
     }
 }
 
-/// Of versions of one object, where they are numbers (KEP-5504), the lower one is older.
+/// Compares two versions of one object: if they are numbers (KEP-5504), the lower one is older.
 fn is_older(version: &str, than: &str) -> bool {
     let number = |text: &str| text.parse::<u64>().ok();
     number(version).zip(number(than)).is_some_and(|(one, other)| one < other)

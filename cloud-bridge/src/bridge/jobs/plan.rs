@@ -29,7 +29,7 @@ pub(super) struct Facts {
     pub(super) here: bool,
     /// Nothing may be started there.
     pub(super) held: bool,
-    /// For a node in progress: how long its connection and its answer have been unchanged.
+    /// Time for which the connection and the answer of a node in progress have been unchanged.
     pub(super) unchanged: Duration,
 }
 

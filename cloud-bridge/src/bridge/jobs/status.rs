@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const MOST: usize = 900_000;
 /// Bytes of all nodes that have nothing but a name and a phase: what is left is for those under way and those that failed.
 const MOST_NAMES: usize = 700_000;
-/// Of an entry with a name and a phase: braces, quotes, names of fields, the longest phase.
+/// Bytes of an entry besides its name: braces, quotes, names of fields, the longest phase.
 const AROUND: usize = 38;
 
 /// How a node that is waited for no longer ended, and how such reasons end.

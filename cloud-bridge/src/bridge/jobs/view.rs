@@ -124,7 +124,7 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// None for one without a name, a uid or a readable status, and for one that is being deleted.
+    /// `None` for a job without a name, a uid or a readable status, or that is being deleted.
     pub(super) fn of(kind: Kind, object: &JobObject) -> Option<Self> {
         let metadata = &object.metadata;
         let text = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
@@ -209,7 +209,7 @@ pub(super) fn is_held(annotations: &BTreeMap<String, String>) -> bool {
     annotations.get(HOLD).is_some_and(|value| value != "false")
 }
 
-/// Of a decimal number between 0 and 1; what is behind its sixth digit counts for nothing.
+/// Millionths of a decimal number between 0 and 1; further digits are ignored.
 fn millionths(text: &str) -> Option<usize> {
     let (whole, rest) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

@@ -10,7 +10,7 @@ const BURST: Duration = Duration::from_secs(2);
 /// Time after which waiting sessions get their turn.
 pub(super) const TURN: Duration = Duration::from_millis(1);
 
-/// Of one connection. Times are of its clock.
+/// Budget of one connection. Times are of its clock.
 #[derive(Debug, Default)]
 pub(super) struct Budget {
     /// Until when everything that was used has been earned, if nothing else is.

@@ -1,4 +1,4 @@
-//! Whose turn it is to send a large object. Knows nothing of what is sent.
+//! Turns of sending large objects. Knows nothing of their content.
 
 use std::sync::Arc;
 use std::time::Duration;

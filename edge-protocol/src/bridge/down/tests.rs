@@ -66,7 +66,7 @@ fn a_large_object_waits_for_its_turn_and_its_text_is_shared() {
     assert!(free.next(&states[1]).is_some());
 }
 
-/// As the bridge and the node do it: packed for those who read it, text for the others, from one text.
+/// Like the bridge and the node: packed for those that read it, text for the others, from one text.
 #[test]
 fn a_large_object_reaches_new_nodes_and_old_ones() {
     use crate::bridge::{BridgeEvent, BridgeSession, BridgeSettings};

@@ -150,7 +150,7 @@ fn seen(facts: &Facts, last: Option<&Seen>) -> Seen {
     seen
 }
 
-/// As a row of the page with all nodes: see `words.js`.
+/// A row in the form of the page with all nodes: see `words.js`.
 fn row(facts: &Facts, seen: &Seen) -> Value {
     let restarts: u64 = seen.restarts.values().map(|count| u64::from(*count)).sum();
     json!([

@@ -67,10 +67,11 @@ pub(super) struct Kept {
     pub(super) used: Option<Look>,
 }
 
-/// Who looks. The store stays open: to open and close it again and again, without a daemon, writes to the disk each time.
+/// Reads the node. The store stays open: without a daemon, opening and closing it repeatedly would write to the disk
+/// each time.
 pub(super) struct Lookout {
     paths: Paths,
-    /// With what the file is to the kernel: a store that was damaged is another one by now.
+    /// The store, with device and inode of its file: a damaged store is replaced by another file.
     store: Option<(Looker, (u64, u64))>,
 }
 

@@ -21,7 +21,7 @@ use super::access::{self, Door};
 const MOST: (usize, usize) = (32, 8);
 /// Longest head: browsers send cookies of others at the same address.
 const LONGEST: usize = 16 << 10;
-/// For a request to come, and for an answer or a piece of news to go.
+/// Timeout for receiving a request, and for sending an answer or an event.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two signs of life.
 const TICK: Duration = Duration::from_secs(10);

@@ -18,7 +18,8 @@ use crate::pods;
 /// Timeout for the supervisor's restart of the daemon.
 const RESTART: Duration = Duration::from_secs(90);
 
-/// For the watcher of a trial to come to its end after that of the trial: its last look, a full disk, a deaf daemon.
+/// Time for the watcher of a trial to finish after the trial's end: its last check, a full disk, a daemon that does not
+/// answer.
 const JUDGED: Duration = Duration::from_secs(180);
 
 /// What to try.

@@ -14,7 +14,7 @@ use super::{Arrived, UpgradeError};
 
 /// What a version consists of. The first two it cannot be without.
 pub(crate) const FILES: [&str; 4] = ["manifest.json", "edge-runtime", "edge-admin", "edge-devices"];
-/// Of one program. The largest has six megabytes.
+/// Maximum size of one program, in bytes. The largest has six megabytes.
 const LARGEST: u64 = 64 << 20;
 
 /// Unpacks it. The digest is that of the whole file.

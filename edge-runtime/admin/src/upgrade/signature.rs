@@ -1,4 +1,4 @@
-//! Who vouches for programs: an Ed25519 signature over the text of their digest, by one of the keys in the configuration.
+//! Signatures of programs: an Ed25519 signature over the text of their digest, by one of the keys in the configuration.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

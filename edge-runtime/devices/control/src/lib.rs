@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use broker::Address;
-/// Of names and values, of which a helper holds thousands: what has up to 15 bytes takes no memory beside it, and copies of what
-/// is longer share it.
+/// Type of names and values, of which a helper holds thousands: up to 15 bytes are stored in place, and copies of
+/// longer texts share their memory.
 pub use ecow::EcoString as Text;
 pub use lines::{Splitter, TooLong};
 pub use listen::Listen;
@@ -167,7 +167,7 @@ pub enum Question {
     Get { device: Option<Named> },
     /// A desired value of this node alone, until the cloud changes its own.
     Set { device: Named, property: String, value: String },
-    /// As `Get`, and again an `Answer` of the same number with each change, until the client goes.
+    /// Same as `Get`, and another `Answer` of the same number with each change, until the client goes.
     Watch { device: Option<Named> },
     /// The programs that drive devices, as JSON.
     Mappers {},

@@ -9,7 +9,7 @@ use serde_path_to_error::Track;
 
 use crate::{Address, Listen, Rules, Servicebus};
 
-/// With the name of a socket in it a path has less than 108 bytes (unix(7)).
+/// Maximum length of the folder: a path with the name of a socket has less than 108 bytes (unix(7)).
 const LONGEST_FOLDER: usize = 80;
 pub(crate) const MOST_NAMESPACES: usize = 64;
 
@@ -39,7 +39,7 @@ pub struct Mqtt {
     /// `tcp://HOST:PORT` or `unix:///PATH`.
     pub broker: String,
     pub username: String,
-    /// Of a file with the password as its first line; read with each connection.
+    /// File with the password as its first line; read for each connection.
     pub password_file: String,
     /// `edge-devices-NODE` if it is empty.
     pub client_id: String,
@@ -51,7 +51,7 @@ pub struct Mqtt {
 pub struct Dmi {
     /// Where `dmi.sock` is, and the sockets of mappers; an absolute path.
     pub folder: PathBuf,
-    /// Of pods whose mappers may register and report; none named: all, and processes of the node.
+    /// Namespaces of pods whose mappers may register and report; empty: all, and processes of the node.
     pub allow_namespaces: Vec<String>,
 }
 

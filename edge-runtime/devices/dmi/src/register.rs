@@ -21,7 +21,7 @@ pub struct MapperInfo {
     pub version: String,
     #[prost(string, tag = "3")]
     pub api_version: String,
-    /// Of the devices it drives: `Device.spec.protocol.protocolName`.
+    /// Protocol of the devices it drives: `Device.spec.protocol.protocolName`.
     #[prost(string, tag = "4")]
     pub protocol: String,
     /// Path of the unix socket at which it serves.

@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep};
 use crate::grpc::{self, Call, Client, Status};
 use crate::twins::{Request, SOCKET};
 
-/// For a mapper to answer, connecting included. KubeEdge's edge has the same.
+/// Timeout for a mapper's answer, including connecting. KubeEdge's edge has the same.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Until the folder is tried again: doubled each time.
 const PAUSE: Duration = Duration::from_secs(1);

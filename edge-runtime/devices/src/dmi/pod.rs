@@ -1,5 +1,5 @@
-//! Whose process it is: a node names the cgroup of a pod by its uid. Who may write cgroups, as a privileged container may, is not
-//! kept from lying by it.
+//! The pod of a process: a node puts the pod's uid into the name of its cgroup. A process that may write cgroups, such
+//! as a privileged container, can forge it.
 
 use std::fs::File;
 use std::io::Read;

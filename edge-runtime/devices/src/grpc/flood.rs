@@ -8,7 +8,7 @@ use sampan_nghttp2::{Fatal, Frame, Limits, frame};
 /// A message of 4 MiB needs some 600 of them, when its receiver opens its window and measures the bandwidth with each frame.
 const BURST: u32 = 2_000;
 const PER_SECOND: u32 = 200;
-/// For each call: grpc-go measures the bandwidth with a PING after each, and opens its windows.
+/// Allowance for each call: grpc-go measures the bandwidth with a PING after each, and opens its windows.
 const PER_CALL: u32 = 8;
 /// Less in a frame than its head and the work on it are worth.
 const CRUMB: usize = 16;

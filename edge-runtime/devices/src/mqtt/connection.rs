@@ -16,7 +16,7 @@ use super::packet::{self, Broken, Decoder, Login, Packet, Publish};
 use super::queue::{Confirm, Entry, Waiting};
 use crate::twins::FILTERS;
 
-/// For the broker to say that it takes us, and that it takes our subscriptions.
+/// Timeout for the broker to accept the connection and the subscriptions.
 const GREETING: Duration = Duration::from_secs(10);
 /// Between two signs of life of ours, and what the broker is told about it, in seconds.
 const PING: Duration = Duration::from_secs(20);

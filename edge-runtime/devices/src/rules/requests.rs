@@ -28,7 +28,8 @@ pub struct Request {
 #[derive(Debug)]
 struct Target {
     url: String,
-    /// Of the rule, in seconds since 1970: rules of several namespaces may name one URL, and the oldest has it.
+    /// Creation time of the rule, in seconds since 1970: rules of several namespaces may name one URL, and the oldest
+    /// gets it.
     created: i64,
     /// Named by the daemon, in this round.
     said: bool,

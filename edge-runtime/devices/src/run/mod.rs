@@ -34,7 +34,7 @@ use works::Works;
 const NEWS: usize = 32;
 /// Without news of a kind that needs much memory for a moment.
 const CALM: Duration = Duration::from_secs(2);
-/// Of the topics of devices: no namespace has a name that begins so.
+/// Prefix of the topics of devices: no namespace has a name that begins like that.
 const OURS: &str = "$hw/";
 
 /// Serves at this socket until it is told to end.

@@ -1,4 +1,4 @@
-//! Who the helper works for, and what of it the daemon changes. Knows no socket.
+//! The node that the helper works for, and what the daemon changes of it. Knows no socket.
 
 use std::collections::BTreeSet;
 

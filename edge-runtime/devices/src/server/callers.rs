@@ -1,4 +1,4 @@
-//! Who is connected, and as what: the daemon, whose newest connection counts, and clients, a few.
+//! Connected callers: the daemon, whose newest connection counts, and a few clients.
 
 use std::collections::BTreeMap;
 
@@ -107,7 +107,7 @@ impl Callers {
         }
     }
 
-    /// Whom a change of these devices concerns: caller, number of the question, device.
+    /// Clients that watch these devices: caller, number of the question, device.
     pub fn watches(&self) -> impl Iterator<Item = (u64, u64, Option<&Named>)> {
         self.callers
             .iter()

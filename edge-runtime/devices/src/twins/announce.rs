@@ -214,7 +214,7 @@ impl Twins {
     }
 }
 
-/// As membership has it; `all`: with what it has said of its state.
+/// A device in the form of membership messages; `all`: with its reported state.
 pub(super) fn member(id: &Named, device: &Device, all: bool) -> Member {
     let state = device.state.as_deref().filter(|_| all);
     let said = |state: &State| (state.name.clone(), rfc3339(state.last_online));

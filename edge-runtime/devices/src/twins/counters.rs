@@ -52,7 +52,7 @@ pub struct Rules {
 }
 
 impl Counters {
-    /// As JSON, with a `text` of one line.
+    /// Formats the counters as JSON, with a `text` of one line.
     pub(super) fn shown(&self) -> Value {
         let mut shown = serde_json::to_value(self).unwrap_or_default();
         shown.set("text", self.text().into());

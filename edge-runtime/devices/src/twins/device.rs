@@ -52,7 +52,7 @@ pub(super) struct Property {
 pub(super) struct Wishes {
     /// The cloud's; empty for none.
     pub(super) desired: Wish,
-    /// Of this node; holds as long as the generation is that of `desired`. Few have one.
+    /// Value desired by this node; valid while the generation is that of `desired`. Few devices have one.
     pub(super) local: Option<Box<Wish>>,
     pub(super) observed: Option<Box<Stamped>>,
 }

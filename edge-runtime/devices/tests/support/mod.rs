@@ -448,7 +448,7 @@ pub(crate) fn device(led: &str) -> Value {
     ]}})
 }
 
-/// With every time and every id that is made of chance replaced: what is left is compared as text, the order of keys too.
+/// Replaces every time and every random id: the rest is compared as text, including the order of keys.
 pub(crate) fn golden(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;

@@ -29,8 +29,8 @@ const LOOK: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct LogWriter {
     path: PathBuf,
-    /// None while it cannot be opened, and after it refused a write: one that a failed file system holds stays refusing
-    /// forever, and would keep that file system from being unmounted.
+    /// `None` while it cannot be opened, and after a failed write: a file of a failed file system never accepts writes
+    /// again, and would keep that file system from being unmounted.
     file: Option<File>,
     /// Device and inode of the file that was open last, and when its path was seen to lead to it.
     identity: Option<(u64, u64)>,
@@ -60,8 +60,8 @@ impl LogWriter {
         opened.map(|()| log)
     }
 
-    /// As [`LogWriter::open`] for a container that runs already: if the log cannot be opened now, it is tried again
-    /// when there is something to log, and what comes meanwhile is counted.
+    /// Same as [`LogWriter::open`] for a running container: if the log cannot be opened now, it is tried again when
+    /// there is output, and lost output is counted.
     pub fn open_some_time(path: &Path, max_bytes: u64, max_files: u32) -> (Self, io::Result<()>) {
         let mut log = Self::closed(path, max_bytes, max_files);
         let opened = log.reopen();

@@ -58,7 +58,7 @@ fn restart_rules(_: &PodSpec, rules: &Value) -> Option<Answer> {
     (!rules.as_array().is_some_and(|rules| rules.iter().all(plain))).then_some(Refuse(UNSUPPORTED))
 }
 
-/// As [`CONTAINER`], without what a container that came later cannot have.
+/// Same as [`CONTAINER`], without the fields that an ephemeral container cannot have.
 pub(super) const EPHEMERAL_CONTAINER: Table = &[
     (
         "args command envFrom image imagePullPolicy name stdin stdinOnce targetContainerName

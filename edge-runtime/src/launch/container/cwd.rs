@@ -24,7 +24,7 @@ const MOST_LINKS: u32 = 40;
 )]
 pub(super) struct Refused(String);
 
-/// As [`check`], for the program that a container begins with; one without a slash is looked for in `PATH`.
+/// Same as [`check`], for the program of a container; one without a slash is searched in `PATH`.
 ///
 /// # Errors
 /// It lies below `/proc`.

@@ -24,7 +24,7 @@ fn step(folder: &Path, part: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// As a shell matches; a leading dot is a character like any other.
+/// Matches like a shell; a leading dot is an ordinary character.
 fn fits(pattern: &[u8], name: &[u8]) -> bool {
     match (pattern.split_first(), name.split_first()) {
         (None, None) => true,

@@ -13,7 +13,7 @@ use crate::sys::cgroup::{self, CgroupValues};
 use crate::sys::systemd::Value;
 
 const PROPERTY: &str = "org.systemd.property.";
-/// Of crun: a cgroup below the scope for the container itself. Values and counts are the scope's.
+/// Annotation of crun: a cgroup below the scope for the container itself. Values and counters are those of the scope.
 const SUBGROUP: &str = "run.oci.systemd.subgroup";
 
 pub(super) fn annotations(input: &Input) -> Result<HashMap<String, String>, SpecError> {

@@ -68,12 +68,12 @@ impl Said {
         (self.name, self.version, self.commit) = (name.to_owned(), version.to_owned(), commit.trim().to_owned());
     }
 
-    /// As the Node's status has it: `runc://1.1.5+ds1`. None: it does not run.
+    /// Version in the Node's status: `runc://1.1.5+ds1`. `None`: it does not run.
     pub fn version(&self) -> Option<String> {
         (!self.name.is_empty()).then(|| format!("{}://{}", self.name, self.version))
     }
 
-    /// For `status.runtimeHandlers`. User namespaces are the node's own work, for all runtimes.
+    /// Features for `status.runtimeHandlers`. The node itself implements user namespaces, for all runtimes.
     pub fn features(&self, user_namespaces: bool) -> NodeRuntimeHandlerFeatures {
         NodeRuntimeHandlerFeatures {
             recursive_read_only_mounts: Some(self.recursive_read_only),

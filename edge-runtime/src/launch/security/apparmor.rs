@@ -11,8 +11,8 @@ use crate::pod::spec::{containers_of, is_privileged};
 /// Name of our own profile in the kernel.
 pub const DEFAULT_PROFILE: &str = "sampan-default";
 
-/// As containerd's and Docker's: everything but the node's kernel and its file systems; processes of the container
-/// may trace and signal each other, and be signalled by the node.
+/// Same as containerd's and Docker's profile: everything but the node's kernel and its file systems; processes of the
+/// container may trace and signal each other, and the node may signal them.
 const DEFAULT_TEXT: &str = "
 abi <abi/3.0>,
 profile sampan-default flags=(attach_disconnected,mediate_deleted) {

@@ -21,9 +21,9 @@ impl Output {
         Self { file, lines: None }
     }
 
-    /// Of a terminal whose other end the OCI runtime feeds. runc takes the carriage returns out of what the command
-    /// writes (it clears ONLCR of the terminal in the container, and expects the one outside to put them in), but only
-    /// when the command may be running already: its first lines have them or have them not.
+    /// Output of a terminal that the OCI runtime feeds. runc removes the carriage returns from the command's output (it
+    /// clears ONLCR of the terminal in the container, and expects the outer one to add them), but only once the command
+    /// may already be running: its first lines may or may not have them.
     #[must_use]
     pub fn terminal(file: Async<File>) -> Self {
         Self { file, lines: Some(Lines::default()) }
@@ -32,7 +32,7 @@ impl Output {
 
 impl AsyncRead for Output {
     /// # Errors
-    /// Of the file; a terminal ends with one ([`is_hung_up`](crate::sys::terminal::is_hung_up)).
+    /// Reads from the file; a terminal's end is an error ([`is_hung_up`](crate::sys::terminal::is_hung_up)).
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         let Self { file, lines } = &mut *self;
         let Some(lines) = lines else { return Pin::new(file).poll_read(cx, buf) };

@@ -13,7 +13,8 @@ use sampan_monitor::oci;
 /// Kills what still runs when it is dropped, and removes its folder.
 pub(super) struct Process {
     pub(super) folder: PathBuf,
-    /// Of the runtime, a child of ours; zero before it is started, and once it has returned: the process has ended then.
+    /// Pid of the runtime, a child of ours; zero before its start, and once it has returned: the process has ended
+    /// then.
     pub(super) runtime_pid: i32,
 }
 

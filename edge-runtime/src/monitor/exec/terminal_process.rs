@@ -10,7 +10,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-/// As containerd's CRI gives it (internal/cri/server/container_execsync.go).
+/// Environment variable for a terminal, that of containerd's CRI (internal/cri/server/container_execsync.go).
 const TERM: &str = "TERM=xterm";
 
 /// Writes `file`: the process that the `config.json` of `bundle` starts (OCI runtime specification, config.md,

@@ -64,7 +64,7 @@ fn one(socket: &mut Socket, request: Request) -> io::Result<Option<Link>> {
 /// The link called `name`.
 ///
 /// # Errors
-/// Also `ENODEV` if it does not exist.
+/// The kernel refuses; `ENODEV` if the link does not exist.
 pub fn named(socket: &mut Socket, name: &str) -> io::Result<Link> {
     by_name(socket, name)?.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
 }

@@ -22,7 +22,7 @@ struct Sets {
     senders: BTreeSet<String>,
     /// Hardware addresses of isolated pods.
     macs: BTreeSet<String>,
-    /// For each family: links with their addresses, and the addresses.
+    /// Links with their addresses, by family.
     owned: [BTreeSet<String>; 2],
     pods: [BTreeSet<String>; 2],
 }

@@ -115,7 +115,8 @@ pub struct RemotePod {
 }
 
 impl Policy {
-    /// Of the object's body. What is not understood isolates the pods that it seems to be for, or all of its namespace.
+    /// Parses the object's body. An unknown part isolates the pods that the policy seems to select, or all pods of its
+    /// namespace.
     pub fn read(body: &Value) -> Self {
         let spec = &body["spec"];
         let told = spec["unreadable"].as_str().map(|why| Err(why.chars().take(200).collect()));

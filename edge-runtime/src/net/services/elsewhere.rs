@@ -1,5 +1,5 @@
-//! Who else serves Services on this machine: beside kube-proxy or Cilium this node keeps its hands off. What they leave
-//! behind when they end counts, too: it still leads packets.
+//! Detects other programs that serve Services on this machine: beside kube-proxy or Cilium this node installs no rules.
+//! The rules that they leave behind when they end count, too: these still redirect packets.
 
 use super::super::netlink::{Socket, iptables, link, nftables};
 

@@ -1,7 +1,7 @@
 //! Which endpoints a Service has, and which of them traffic of this node goes to. Pure.
 //!
-//! Of its own pods a node knows better than the cloud, and sooner: what the cloud says of them is left out, whether it is
-//! connected or not. The rules are those of K8s staging/src/k8s.io/endpointslice/utils.go (`podToEndpoint`) and
+//! The node knows its own pods better and sooner than the cloud, so the cloud's data about them is ignored, connected
+//! or not. The rules are those of K8s staging/src/k8s.io/endpointslice/utils.go (`podToEndpoint`) and
 //! pkg/proxy/topology.go (`CategorizeEndpoints`).
 
 use std::collections::BTreeMap;

@@ -23,8 +23,8 @@ pub struct Outside<'a> {
 type Holder<'a> = (bool, &'a str, &'a ServiceName);
 
 impl<'a> Outside<'a> {
-    /// Of all Services; `inside` are their own addresses, which no other Service can have, and `link` is where the node's
-    /// bridge answers.
+    /// Assigns the addresses of all Services; `inside` are the Services' own addresses, which no other Service can
+    /// have, and `link` is where the node's bridge answers.
     pub fn new(
         services: impl Iterator<Item = (&'a ServiceName, &'a ServiceView)>,
         inside: &BTreeSet<IpAddr>,

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 
 use super::super::prefix::Prefix;
 
-/// Of IPv4 and IPv6: nothing smaller is routed, so that routes do not come and go with Services; and nothing larger, as
-/// a ServiceCIDR has 20 bits at most (K8s pkg/apis/networking/validation, `ValidateServiceCIDR`).
+/// Smallest and largest routed ranges of IPv4 and IPv6, as prefix lengths. Routes of smaller ranges would come and go
+/// with Services; a ServiceCIDR has 20 bits at most (K8s pkg/apis/networking/validation, `ValidateServiceCIDR`).
 const SMALLEST: [u8; 2] = [24, 112];
 const LARGEST: [u8; 2] = [12, 108];
 /// Where addresses are far from each other.

@@ -9,7 +9,7 @@ use super::super::netlink::{Socket, address, link};
 use super::super::prefix::Prefix;
 use super::ranges::ranges;
 
-/// Whose they are (`rtm_protocol`): none that others are known to use (iproute2, etc/iproute2/rt_protocols).
+/// Owner of these routes (`rtm_protocol`): not a known number of another program (iproute2, etc/iproute2/rt_protocols).
 const PROTOCOL: u8 = 115;
 
 /// Reconciles the routes for these addresses (no addresses: no route); returns whether there is one now.

@@ -119,7 +119,7 @@ impl Part<'_> {
         self.add_firewall(&balancers);
     }
 
-    /// Who may come by the addresses of load balancers. Node ports are not limited, for better or worse (K8s
+    /// Adds the allowed sources of load balancers' addresses. Node ports are not limited, as in Kubernetes (K8s
     /// pkg/proxy/nftables/proxier.go, `syncProxyRules`).
     fn add_firewall(&mut self, balancers: &[IpAddr]) {
         let asked = &self.view.load_balancer_source_ranges;

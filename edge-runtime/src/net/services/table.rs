@@ -21,7 +21,7 @@ pub struct Tables {
     subnets: Vec<Subnet>,
     node_ports: NodePorts,
     services: BTreeMap<ServiceName, BTreeMap<Item, u64>>,
-    /// Whose an element is. While a Service takes over what another one had, the former waits until the latter lets go.
+    /// Owners of elements. While a Service takes over an element of another one, it waits until the other releases it.
     owners: BTreeMap<(bool, Element), Owner>,
     /// Services that may now have what another one had: to be made once more.
     heirs: BTreeSet<ServiceName>,

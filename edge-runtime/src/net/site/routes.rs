@@ -8,7 +8,7 @@ use crate::net::netlink::route::{self, Route};
 use crate::net::netlink::{Socket, link};
 use crate::net::prefix::Prefix;
 
-/// Whose they are (`rtm_protocol`): none that others are known to use (iproute2, etc/iproute2/rt_protocols).
+/// Owner of these routes (`rtm_protocol`): not a known number of another program (iproute2, etc/iproute2/rt_protocols).
 const PROTOCOL: u8 = 83;
 
 /// Addresses of this node's links, the pods' bridge left out.

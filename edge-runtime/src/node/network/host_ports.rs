@@ -44,7 +44,7 @@ impl HostPorts {
         self.held(uid) == forwards && !running && !waiting
     }
 
-    /// As [`HostPorts::has`], for a pod that is about to be connected: the node's loopback is guarded, too.
+    /// Same as [`HostPorts::has`], for a pod that is about to be connected: the node's loopback is guarded, too.
     pub(in super::super) fn lets_in(&self, uid: &str, forwards: &[Forward]) -> bool {
         self.guarded && self.has(uid, forwards)
     }

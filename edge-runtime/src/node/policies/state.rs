@@ -27,7 +27,7 @@ use crate::store::{Store, StoreError};
 
 /// Between two changes of the kernel's rules: what comes meanwhile goes together.
 const PAUSE: Duration = Duration::from_millis(50);
-/// As many times as long as the last change took: a great many rules take this share of the board at most...
+/// Pause after a change, as a multiple of its time: a great many rules take this share of the board at most...
 const SHARE: u32 = 10;
 /// ...unless a pod waits for the next change to start.
 const SHARE_WHILE_WAITED_FOR: u32 = 1;

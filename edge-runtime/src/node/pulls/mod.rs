@@ -251,7 +251,7 @@ fn not_asked(why: String) -> ImageError {
     ImageError::Helper { reason: "RegistryUnavailable".to_owned(), why }
 }
 
-/// As Go prints a duration cut to milliseconds: `734ms`, `1.5s`, `2m3.25s`.
+/// Formats a duration like Go, cut to milliseconds: `734ms`, `1.5s`, `2m3.25s`.
 fn go_duration(time: Duration) -> String {
     let ms = time.as_millis();
     let seconds = |ms: u128| {

@@ -15,7 +15,7 @@ pub(in crate::node) struct PullSecrets {
 }
 
 impl PullSecrets {
-    /// As a kubelet says it (K8s pkg/kubelet/kubelet_pods.go, `getPullSecretsForPod`): the pull is tried all the same.
+    /// The kubelet's warning (K8s pkg/kubelet/kubelet_pods.go, `getPullSecretsForPod`): the pull is tried nevertheless.
     pub(in crate::node) fn warning(&self) -> Option<String> {
         let names = self.missing.join(", ");
         (!names.is_empty()).then(|| {

@@ -69,7 +69,7 @@ impl Services {
         })
     }
 
-    /// Who has which address of outside: none of those that are too large.
+    /// Assignment of outside addresses, without Services that are too large.
     pub(super) fn outside(&self) -> Outside<'_> {
         let served = self.views.iter().filter(|(name, _)| !self.beyond.contains_key(*name));
         Outside::new(served, &self.inside(), &self.link)

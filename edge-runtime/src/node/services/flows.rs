@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::net::services::datagrams::Told;
 use crate::pod::clock::Mono;
 
-/// As many times as long as the last look took: it takes this share of the board at most.
+/// Pause after a check, as a multiple of its time: it takes this share of the board at most.
 const SHARE: u32 = 20;
 const AT_MOST: Duration = Duration::from_secs(30);
 

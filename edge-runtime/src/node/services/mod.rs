@@ -46,8 +46,8 @@ pub(super) struct Services {
     others: BTreeMap<ServiceName, EndpointView>,
     /// Pods of this node by uid.
     pods: BTreeMap<String, LocalPod>,
-    /// Of those that a Service leads to: their addresses, and whether they reach their neighbours without the node, as all
-    /// did that older builds connected.
+    /// Addresses of the pods behind Services, and whether they reach their neighbours without the node, as all did that
+    /// older builds connected.
     onlink: BTreeMap<IpAddr, bool>,
     dirty: BTreeSet<ServiceName>,
     pods_changed: bool,
@@ -60,7 +60,7 @@ pub(super) struct Services {
     not_before: Option<Mono>,
     sweep_at: Option<Mono>,
     failures: u32,
-    /// Who else serves Services on this machine: then nothing of ours is in the kernel.
+    /// Another program that serves Services on this machine: then the kernel holds none of our rules.
     elsewhere: Option<String>,
     routes: Routes,
     left_out: LeftOut,

@@ -9,7 +9,7 @@ use crate::net::services::routes;
 /// What is known of the routes.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
-    /// As far as known, the kernel has no route of ours and should have none.
+    /// Whether, as far as known, the kernel has no route of ours and should have none.
     none: bool,
     /// The kernel has refused: told once.
     refused: bool,

@@ -62,7 +62,8 @@ impl StaticPods {
         Ok(wanted.into_iter().map(|(_, pod)| pod).collect())
     }
 
-    /// As often as the kubelet (`fileCheckFrequency`): not every change of a folder is told.
+    /// Whether to read the folder now, as often as the kubelet (`fileCheckFrequency`): not every change of a folder
+    /// causes an event.
     pub(super) fn is_due(&self, now: Mono) -> bool {
         self.next.is_none_or(|next| next <= now)
     }

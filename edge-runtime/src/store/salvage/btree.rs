@@ -27,7 +27,7 @@ pub(super) enum Column {
 /// One row as it lies in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
-    /// Of a table that has row ids; none in those that are kept by their key.
+    /// Row id; `None` in tables without row ids.
     pub(super) id: Option<i64>,
     pub(super) columns: Vec<Column>,
     /// The pages it is on.

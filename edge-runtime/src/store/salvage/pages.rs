@@ -56,7 +56,7 @@ impl Pages {
         Some(page)
     }
 
-    /// As SQLite: frames count up to the first that is not whole, and of these the ones that a commit follows.
+    /// Reads the log like SQLite: frames count up to the first incomplete one, and of these those before a commit.
     fn read_log(&mut self) {
         let Some(log) = &self.log else { return };
         let mut header = [0; LOG_HEADER];

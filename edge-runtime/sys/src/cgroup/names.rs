@@ -7,8 +7,8 @@
 //! | burstable pod | `.../burstable/podUID` | `.../sampan-burstable.slice/sampan-burstable-podUID.slice` |
 //! | container | `.../ID` | `.../sampan-ID.scope` |
 //!
-//! As the kubelet names them (K8s pkg/kubelet/cm/cgroup_manager_linux.go, `ToSystemd`): a `-` parts the levels of a
-//! slice, so that one inside a name is written `_`.
+//! Names of slices are those of the kubelet (K8s pkg/kubelet/cm/cgroup_manager_linux.go, `ToSystemd`): a `-` separates
+//! the levels of a slice, so one inside a name is written `_`.
 
 use super::types::PodCgroupClass;
 
@@ -44,7 +44,7 @@ impl Names {
         self.path(&[])
     }
 
-    /// Of a class with a group of its own; guaranteed pods lie in the parent.
+    /// Path of the cgroup of a class; guaranteed pods are in the parent.
     pub(super) fn class(&self, class: PodCgroupClass) -> String {
         self.path(folder(class).as_slice())
     }

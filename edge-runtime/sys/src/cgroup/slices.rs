@@ -80,8 +80,9 @@ impl Slices {
 }
 
 impl Cgroups {
-    /// With systemd's driver: a container dies as one again. Of all values this is the one that systemd has no property
-    /// for before version 253: the OCI runtime writes it, and a reload of systemd or another value of the unit undoes it.
+    /// Restores, with systemd's driver, that the OOM killer ends a container as a whole. systemd has no property for
+    /// this value before version 253: the OCI runtime writes it, and a reload of systemd or another value of the unit
+    /// undoes it.
     pub fn keep_oom_group(&self, path: &str) {
         let (Some(_), Some(mount)) = (&self.slices, self.hierarchies.of("memory")) else { return };
         let file = self.below(mount, path).join("memory.oom.group");

@@ -18,7 +18,8 @@ use super::{Access, Driver, Fault};
 use crate::config_data::Config;
 use crate::value::Value;
 
-/// For the kernel to have a temperature. It asks for the conversion, which takes 750 ms, and waits for others on the bus.
+/// Timeout for a temperature from the kernel. The kernel requests the conversion, which takes 750 ms, and waits for
+/// others on the bus.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes that are looked at of what the kernel shows.
 const LONGEST: u64 = 1_024;

@@ -128,7 +128,7 @@ impl Tenant {
         })
     }
 
-    /// As [`Tenant::repeated`]; the collections are emptied afterwards.
+    /// Same as [`Tenant::repeated`]; the collections are emptied afterwards.
     fn making<'a>(
         &'a self,
         name: &str,

@@ -1,5 +1,5 @@
-//! Whom a service account token stands for: its signature, its times, and whether what it is bound to is still there
-//! (K8s pkg/serviceaccount/claims.go, `Validate`).
+//! Identity of a service account token: its signature, its times, and whether the object that it is bound to still
+//! exists (K8s pkg/serviceaccount/claims.go, `Validate`).
 
 use std::collections::BTreeMap;
 use std::sync::MutexGuard;

@@ -67,7 +67,7 @@ impl Mode {
         }
     }
 
-    /// Whom the user acts as then.
+    /// The identity that the user then has.
     ///
     /// # Errors
     /// 403: the first right that is missing.

@@ -14,7 +14,7 @@ const CLUSTER_MAX: usize = 262_144;
 /// The lists of a rule.
 const LISTS: [&str; 5] = ["verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs"];
 
-/// Of a role one for itself, each rule and each word of it, of a binding one for itself and each subject.
+/// Weight of a role: one, plus one for each rule and each word; of a binding: one, plus one for each subject.
 pub(crate) fn weight(object: &Value) -> usize {
     let words = |rule: &Value| LISTS.iter().map(|list| items(rule, list).len()).sum::<usize>();
     let rules = items(object, "rules").iter().map(|rule| 1 + words(rule)).sum::<usize>();

@@ -47,7 +47,7 @@ fn metrics(wanted: &[Value], current: &[Value]) -> String {
     if wanted.len() > SHOWN { format!("{shown} + {} more...", wanted.len() - SHOWN) } else { shown }
 }
 
-/// As it is and as it is wanted; a status is that of the metric at the same place.
+/// Present and wanted value of a metric; `status` is that of the metric at the same place.
 fn one(metric: &Value, status: Option<&Value>) -> String {
     let kind = text(metric, "type");
     let Some((_, field)) = SOURCES.iter().find(|(name, _)| *name == kind) else { return "<unknown type>".to_owned() };

@@ -91,7 +91,7 @@ fn indexed(errors: &mut Errors, path: &str, spec: &Value) {
     }
 }
 
-/// Who else acts on the Job (IsDomainPrefixedPath of apimachinery's util/validation).
+/// Checks the name of the controller of the Job (IsDomainPrefixedPath of apimachinery's util/validation).
 fn managed_by(errors: &mut Errors, path: &str, manager: &str) {
     const OTHERS: &str = "/-._~%!$&'()*+,;=:";
     let allowed = |rest: &str| rest.chars().all(|c| c.is_ascii_alphanumeric() || OTHERS.contains(c));

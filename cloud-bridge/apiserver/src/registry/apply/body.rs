@@ -29,8 +29,8 @@ pub(super) struct Body {
 /// Reads the body of the request.
 ///
 /// # Errors
-/// As the API server answers whatever field validation the client asks for: 400 for a body that is not such an object,
-/// 413 for one that is too large to apply, 500 for fields that the kind does not have.
+/// The codes are those of the API server, whatever field validation the client asks for: 400 for a body that is not
+/// such an object, 413 for one that is too large to apply, 500 for fields that the kind does not have.
 pub(super) fn read(ctx: &Context<'_>, body: &Bytes) -> ApiResult<Body> {
     let refuse = |why: &str| match why {
         TOO_MANY => too_large("values"),

@@ -50,7 +50,7 @@ pub(crate) fn delete(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     Ok(answer(&ctx.resource, outcome))
 }
 
-/// Who does not say what becomes of dependents may expect another thing than the kind's default.
+/// Warns a client that names no policy for dependents: it may expect another one than the kind's default.
 fn warn_of_orphans(ctx: &mut Context<'_>, options: &Options) {
     if options.orphan_dependents.is_none() && options.propagation.is_none() {
         let warning = ctx.resource.rules().orphan_warning;
@@ -122,8 +122,8 @@ struct Shown {
 }
 
 impl Shown {
-    /// With these, too; `None` when they are more than an answer shows. Kept as bytes: an object that was looked at takes
-    /// many times as much.
+    /// Adds these; `None` when they are more than an answer shows. Kept as bytes: a parsed object takes many times as
+    /// much.
     fn with(mut self, items: Vec<Arc<Stored>>) -> Option<Self> {
         for stored in items {
             self.bytes = self.bytes.saturating_add(stored.body.len());

@@ -29,7 +29,7 @@ impl Operation {
     }
 }
 
-/// Who owns fields: an applier is the same in all versions of a kind.
+/// An owner of fields: an applier is the same in all versions of a kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) manager: String,

@@ -1,5 +1,5 @@
-//! Who owns which fields of an object: every writer is an owner of what it sets, so that appliers meet conflicts with
-//! updates, too. The rules are those of apimachinery pkg/util/managedfields/internal.
+//! Owners of the fields of an object: every writer owns what it sets, so that appliers get conflicts with updates, too.
+//! The rules are those of apimachinery pkg/util/managedfields/internal.
 
 pub(crate) mod entries;
 

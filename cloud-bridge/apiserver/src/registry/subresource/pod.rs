@@ -145,7 +145,7 @@ pub(crate) fn place(ctx: &Context<'_>, with_container: bool) -> ApiResult<(PodOn
     Ok((place_of(&current, node), container))
 }
 
-/// Whom a request to a `proxy` subresource goes to.
+/// Target of a request to a `proxy` subresource.
 pub(crate) struct Proxied {
     pub(crate) pod: PodOnNode,
     pub(crate) port: Port,

@@ -43,7 +43,7 @@ pub(super) fn beginning(context: &Context<'_>, edited: Option<Timestamp>) -> Opt
     context.last().or(created).max(edited.filter(|edited| *edited <= context.now))
 }
 
-/// With `deadline`, skips times that are past the starting deadline.
+/// The most recent scheduled time. `deadline`: skips times that are past the starting deadline.
 pub(super) fn most_recent(context: &Context<'_>, schedule: &Times, deadline: bool) -> Result<Recent, &'static str> {
     const INVALID: &str = "time difference between two schedules is less than 1 second";
     let now = context.now;

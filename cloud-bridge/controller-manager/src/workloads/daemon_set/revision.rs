@@ -61,7 +61,7 @@ impl<'a> Revisions<'a> {
     }
 }
 
-/// Of several revisions that say the same, one stays; all pods are told to be of that one.
+/// Keeps one of several equal revisions; all their pods get the label of that one.
 fn only(current: &ControllerRevision, same: &[&ControllerRevision], pods: &[&Pod]) -> Vec<Action> {
     let doubles = same.iter().filter(|one| one.metadata.uid != current.metadata.uid);
     let doubles: Vec<Action> = doubles.map(|one| Action::delete(Kind::ControllerRevision, &one.metadata)).collect();

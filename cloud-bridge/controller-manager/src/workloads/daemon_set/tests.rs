@@ -230,7 +230,7 @@ fn on_delete_waits_for_somebody_to_delete() {
     assert_eq!((image(active(&course.model, "a")[0]), image(active(&course.model, "b")[0])), ("two", "one"));
 }
 
-/// With and without the annotation, on a site of which two nodes of five are away.
+/// A site with two of five nodes offline, with and without the annotation.
 #[test]
 fn offline_nodes_hold_up_a_roll_out_unless_they_are_ignored_and_theirs_comes_when_they_are_back() {
     let names = ["a", "b", "c", "d", "e"];

@@ -34,7 +34,7 @@ pub(super) struct Context<'a> {
 pub(super) struct Progress<'a> {
     pub(super) succeeded: i32,
     pub(super) failed: i32,
-    /// Of an Indexed Job: the indexes that the status names, those that have succeeded, and those that have failed.
+    /// Indexed Job: the indexes that the status names, those that have succeeded, and those that have failed.
     pub(super) told: Indexes,
     pub(super) indexes: Indexes,
     pub(super) failed_indexes: Option<Indexes>,

@@ -1,4 +1,5 @@
-//! Who a pod of a StatefulSet is: by its name, which ends in its ordinal (K8s pkg/controller/statefulset/stateful_set_utils.go).
+//! Identity of a pod of a StatefulSet: its name ends in its ordinal (K8s
+//! pkg/controller/statefulset/stateful_set_utils.go).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 

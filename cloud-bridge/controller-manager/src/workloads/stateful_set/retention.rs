@@ -1,4 +1,4 @@
-//! Whose the claims are, so that they go with the set, with a pod that is scaled away, or with neither (K8s
+//! Owners of the claims: they are deleted with the set, with a pod that is scaled away, or with neither (K8s
 //! pkg/controller/statefulset/stateful_set_utils.go `isClaimOwnerUpToDate`, `updateClaimOwnerRefForSetAndPod`).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};

@@ -83,7 +83,7 @@ fn write(folder: &Path) -> std::io::Result<()> {
     written.and(removed)
 }
 
-/// Of all eMMC media the most worn: `0x05` means that 40 to 50 % are used.
+/// Wear of the most worn eMMC medium: `0x05` means that 40 to 50 % are used.
 pub(crate) fn worn(sysfs: &Path) -> Option<u64> {
     let media = std::fs::read_dir(sysfs.join("block")).ok()?.flatten();
     let all = media.flat_map(|one| {

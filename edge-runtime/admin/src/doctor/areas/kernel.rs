@@ -27,7 +27,7 @@ const WANTED: [(&str, bool, &str); 6] = [
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     release: String,
-    /// Of those wanted: there (loaded, built in, or a module that can be loaded), or missing; the others are not known.
+    /// Wanted features that are there (loaded, built in, or a loadable module), or missing; the others are unknown.
     there: Vec<&'static str>,
     missing: Vec<&'static str>,
 }

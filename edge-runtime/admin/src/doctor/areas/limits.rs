@@ -13,7 +13,7 @@ const WAITED: f64 = 10.0;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
-    /// Of the daemon if it runs, else of this process: the hard limit, which the daemon takes.
+    /// Hard limit of descriptors, which the daemon uses: of the daemon if it runs, else of this process.
     descriptors: Option<u64>,
     memory: u64,
     available: u64,

@@ -20,7 +20,7 @@ const JOIN: &str = "on the cloud's side: cloud-bridge token create NODE; here: e
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
-    /// None: it has not joined. Or why it cannot be read.
+    /// `None`: it has not joined. `Err`: why it cannot be read.
     joined: Option<Result<String, String>>,
     /// Seconds since 1970: now, and when the certificate ends.
     now: i64,

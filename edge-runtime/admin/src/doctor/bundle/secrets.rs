@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// A word as short as this stands everywhere, and guards nothing.
 const SHORTEST: usize = 6;
-/// Of an environment: most values there are `true`, `info` or `production`.
+/// Minimum length of a secret in an environment: most values there are `true`, `info` or `production`.
 const SHORTEST_VALUE: usize = 8;
 const BLOT: &str = "(left out)";
 
@@ -86,7 +86,7 @@ impl Secrets {
         }
     }
 
-    /// As it is, what it is in base64 and what it is the base64 of; line by line, and what JSON in it holds.
+    /// Adds a secret as it is, its base64 form and its decoded form; each of its lines, and the values of JSON in it.
     fn add(&mut self, text: &str) {
         if text.len() < SHORTEST || !self.words.insert(text.to_owned()) {
             return;

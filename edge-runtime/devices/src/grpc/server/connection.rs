@@ -19,7 +19,7 @@ use super::{Call, Peer, Shared};
 use crate::grpc::message::framed;
 use crate::grpc::{Code, Status};
 
-/// For a client to say that it speaks HTTP/2 and takes our settings.
+/// Time for a client to start HTTP/2 and acknowledge our settings.
 const GREETING: Duration = Duration::from_secs(5);
 /// Without a complete request. Clients make another connection when they need one.
 const IDLE: Duration = Duration::from_secs(120);

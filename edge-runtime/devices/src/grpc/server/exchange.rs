@@ -14,7 +14,7 @@ use crate::grpc::{Code, Status, status};
 
 /// Timeout for a client that reads its answer.
 const ANSWER: Duration = Duration::from_secs(10);
-/// For a request for whose message there is room that others may wait for: over a local socket it comes at once.
+/// Timeout for a request whose message occupies shared memory: over a local socket it comes at once.
 const SHARED: Duration = Duration::from_secs(2);
 /// Calls at once of one client: the framework's have one.
 const STREAMS: u32 = 16;

@@ -26,7 +26,7 @@ use super::login::PENANCE;
 use super::packet::Packet;
 use super::shared::Shared;
 
-/// For a client to say who it is (3.1.4).
+/// Time for a client to identify itself (3.1.4).
 const GREETING: Duration = Duration::from_secs(10);
 /// Timeout for reading, and for sending, a whole packet.
 const PATIENCE: Duration = Duration::from_secs(30);

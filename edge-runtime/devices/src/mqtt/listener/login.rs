@@ -1,4 +1,4 @@
-//! Who a client is, by the file of users, which is read with each of them: a change counts at once.
+//! Login of clients by the file of users, which is read for each of them: a change takes effect at once.
 
 use std::cell::RefCell;
 use std::io;

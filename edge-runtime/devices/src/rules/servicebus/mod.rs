@@ -37,7 +37,7 @@ const BODIES: usize = 2 * MAX_BODY;
 const SAY: Duration = Duration::from_secs(10);
 /// Timeout for the bridge's answer; the bridge gives the target half of it.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// For a client to read what it is told before it has said everything, and how much more it may say.
+/// Time for a client that gets an early answer to read it, and how many more bytes it may send.
 const LINGER: (Duration, u64) = (Duration::from_millis(500), 1 << 20);
 /// Pause when no connection can be accepted, without free descriptors.
 const PAUSE: Duration = Duration::from_secs(1);

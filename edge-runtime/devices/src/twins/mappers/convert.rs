@@ -53,7 +53,7 @@ fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
     value[key].as_array().into_iter().flatten()
 }
 
-/// As KubeEdge wraps values; what it cannot wrap becomes the text of its JSON, and `nested` hears its key.
+/// Wraps values like KubeEdge; a value that it cannot wrap becomes the text of its JSON, and `nested` gets its key.
 pub(super) fn any_map(value: &Value, nested: &mut dyn FnMut(&str)) -> BTreeMap<String, Any> {
     let mut map = BTreeMap::new();
     for (key, value) in value.as_object().into_iter().flatten() {

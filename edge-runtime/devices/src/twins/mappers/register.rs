@@ -120,8 +120,8 @@ impl Twins {
         Ok(answer)
     }
 
-    /// Who served at its socket serves there no more. Its number is the new one's if it was of the same protocol, and its rows
-    /// are what is written of it.
+    /// Removes the former owner of the mapper's socket. Returns its number, which the new one takes over if it has the
+    /// same protocol, and its stored rows.
     fn make_way(&mut self, info: &Info) -> (u64, BTreeMap<String, String>) {
         let all = &mut self.mappers.all;
         let next = all.iter().map(|mapper| mapper.number + 1).max().unwrap_or(1);

@@ -380,7 +380,7 @@ fn what_is_refused_is_told_again_and_not_taken_for_told() {
     assert_eq!(reported(&world.acked(), "temp"), Some("1"));
 }
 
-/// Who changes its state all the time is told of, and others all the same.
+/// A device that changes its state all the time is reported, and so are the others.
 #[test]
 fn urgent_news_starves_nobody() {
     let mut world = World::new(&settings());

@@ -243,7 +243,7 @@ fn who_comes_and_goes_is_told() {
     assert!(heard.contains(r#""added_devices":null,"removed_devices":[{"id":"default/t2""#), "{heard}");
 }
 
-/// Who was not connected when it was said hears it all the same: again and again, ever more seldom, until it is so.
+/// A client that was not connected at first also gets it: it is repeated, with back-off, until it is reached.
 #[test]
 fn d08_a_delta_is_said_again_until_it_is_reported_equal() {
     let mut world = World::lab("ON");

@@ -51,7 +51,7 @@ pub(super) const ALWAYS: &str = "
     mq_open mq_unlink mq_notify mq_getsetattr mq_timedreceive mq_timedreceive_time64 mq_timedsend mq_timedsend_time64
     uname sysinfo getrandom";
 
-/// With the capability that the kernel asks for, where the call does nothing without it or opens much more than it.
+/// Calls allowed with a capability: those that fail without it, or that allow much more than it.
 pub(super) const WITH: &[(Capability, &str)] = &[
     (Capability::DacReadSearch, "open_by_handle_at"),
     (

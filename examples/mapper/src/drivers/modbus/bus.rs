@@ -19,7 +19,7 @@ use crate::drivers::Fault;
 /// Pause between two attempts when a bus is unavailable.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_AT_MOST: Duration = Duration::from_secs(10);
-/// For what a serial line still brings after an answer that did not come in time.
+/// Time to wait for late bytes on a serial line after a timeout.
 const QUIET: Duration = Duration::from_millis(200);
 
 pub(super) struct Bus {
@@ -29,7 +29,7 @@ pub(super) struct Bus {
 
 #[derive(Default)]
 struct State {
-    /// None while a request is under way, too: one that is given up takes it along.
+    /// `None` also during a request: a cancelled request drops the connection.
     context: Option<Context>,
     quiet_until: Option<Instant>,
     absent: Option<Absent>,

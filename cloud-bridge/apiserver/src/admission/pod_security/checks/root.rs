@@ -1,4 +1,4 @@
-//! As whom containers run (policy/check_runAsNonRoot.go, check_runAsUser.go).
+//! Users of containers (policy/check_runAsNonRoot.go, check_runAsUser.go).
 
 use serde_json::Value;
 

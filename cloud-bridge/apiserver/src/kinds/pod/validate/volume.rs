@@ -250,7 +250,7 @@ pub(crate) fn descending_path(errors: &mut Errors, path: &str, target: &str) {
     no_backsteps(errors, path, target);
 }
 
-/// As `descending_path`, and not beginning with `..`, which the kubelet's atomic writer keeps for itself.
+/// Same as `descending_path`, and refuses a leading `..`, which the kubelet's atomic writer reserves.
 fn local_path(errors: &mut Errors, path: &str, target: &str) {
     descending_path(errors, path, target);
     if target.starts_with("..") && !target.starts_with("../") && target != ".." {
