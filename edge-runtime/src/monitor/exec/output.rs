@@ -32,7 +32,7 @@ impl Output {
 
 impl AsyncRead for Output {
     /// # Errors
-    /// Reads from the file; a terminal's end is an error ([`is_hung_up`](crate::sys::terminal::is_hung_up)).
+    /// Those of the file; a terminal's end is reported as one ([`is_hung_up`](crate::sys::terminal::is_hung_up)).
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         let Self { file, lines } = &mut *self;
         let Some(lines) = lines else { return Pin::new(file).poll_read(cx, buf) };
