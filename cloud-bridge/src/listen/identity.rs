@@ -1,5 +1,5 @@
-//! Identity of a node: from the certificate of a connection to the name of a node that may be served. Also `POST
-//! /v1/identity`, with which a node proves a new certificate before it gives up the old one.
+//! Identity of a node: from the certificate of a connection to the name of a node that may be served. Also serves
+//! `POST /v1/identity`, with which a node proves a new certificate before it gives up the old one.
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
