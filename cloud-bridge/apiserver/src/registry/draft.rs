@@ -15,9 +15,9 @@ use crate::auth::request_info::{Query, ResourcePath};
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::state::Inner;
-use crate::state::apart::is_large;
 use crate::storage::{Store, Stored};
 use apimachinery::flow::Flow;
+use apimachinery::pace::is_large;
 use apimachinery::user::UserInfo;
 
 /// How often an object may have changed while the draft of a write was made; as often as the API server tries a patch.

@@ -10,17 +10,8 @@ use super::steps::{Step, Steps};
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::flow::Flow;
 
-/// From this size of JSON on, work leaves the thread. With the shortest values, 3,000 of them, it takes some 10 ms; a
-/// usual object is smaller.
-const LARGE: usize = 16 << 10;
-
 /// Between two times that memory is given back: it is a walk over the heap.
 const GIVE_BACK: Duration = Duration::from_secs(1);
-
-/// Whether the work on this number of bytes is done beside the thread.
-pub(crate) fn is_large(bytes: usize) -> bool {
-    bytes >= LARGE
-}
 
 /// The order of the work beside the thread. Each piece may need much memory, so clients without limits wait for one
 /// another, too.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use apimachinery::pace::is_large;
 use futures::future::join_all;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Client;
@@ -130,7 +131,7 @@ async fn send(client: &Client, request: http::Request<Vec<u8>>) -> Result<Value,
 /// An answer as JSON: a large one is read beside the thread.
 async fn parsed(answer: String) -> Result<Value, Failure> {
     let read = |answer: &str| serde_json::from_str(answer).map_err(|error| unanswered(error.to_string()));
-    if answer.len() < watch::LARGE {
+    if !is_large(answer.len()) {
         return read(&answer);
     }
     let done = watch::aside(move || read(&answer)).await;

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use apimachinery::pace::is_large;
 use apimachinery::typed::{self, Misfit};
 use apimachinery::well_known::PAGE;
 use futures::stream::{self, BoxStream, Stream, StreamExt as _};
@@ -21,9 +22,6 @@ use tokio::task::JoinError;
 
 /// After an object of a list that could not be read all is listed again.
 const AGAIN: Duration = Duration::from_secs(10);
-
-/// From this size on, in bytes, an object is large: some 10 ms of work at most.
-pub(super) const LARGE: usize = 16 << 10;
 
 /// An object as it came. Of its metadata the watch needs the version alone.
 #[derive(Debug, Clone)]
@@ -62,7 +60,7 @@ impl<'de> Deserialize<'de> for Unread {
             version: Option<String>,
         }
         let text = Box::<RawValue>::deserialize(deserializer)?;
-        let (resource_version, object) = if text.get().len() < LARGE {
+        let (resource_version, object) = if !is_large(text.get().len()) {
             let value: Value = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
             (value["metadata"]["resourceVersion"].as_str().map(str::to_owned), Came::Parsed(value))
         } else {
@@ -126,7 +124,7 @@ fn plain(event: Event<Unread>) -> Event<Value> {
     }
 }
 
-fn is_large(event: &Event<Unread>) -> bool {
+fn has_large(event: &Event<Unread>) -> bool {
     match event {
         Event::Init | Event::InitDone => false,
         Event::InitApply(unread) | Event::Apply(unread) | Event::Delete(unread) => {
@@ -179,7 +177,7 @@ fn restarted<W: Send + 'static>(
             Err(error) => return Some((Err(error.to_string()), (events, start, read))),
         };
         let listing = matches!(event, Event::InitApply(_));
-        let read_event = if is_large(&event) {
+        let read_event = if has_large(&event) {
             let read = read.clone();
             aside(move || as_type(&read, event)).await.unwrap_or_else(|error| Err(error.to_string()))
         } else {
@@ -194,6 +192,7 @@ fn restarted<W: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
+    use apimachinery::pace::LARGE;
     use futures::FutureExt as _;
     use serde_json::json;
 
