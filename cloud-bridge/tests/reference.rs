@@ -202,7 +202,7 @@ fn strategic_merge_patches() {
     for row in fixture("patch") {
         let name = row["name"].as_str().expect("a name");
         let resource = resource(&all, &row["old"]);
-        match resource.strategy().strategic_merge(&row["old"], &row["patch"]) {
+        match resource.strategy().strategic_merge(row["old"].clone(), row["patch"].clone()) {
             Ok(mut new) => {
                 resource.strategy().default(&mut new);
                 let refused = json!({"object": null});

@@ -166,7 +166,7 @@ mod tests {
     fn a_patch_replaces_the_selector_as_a_whole() {
         let old = json!({"spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "1"}}}});
         let patch = json!({"spec": {"selector": {"matchLabels": {"b": "2"}}}});
-        let merged = KIND.strategic_merge(&old, &patch).unwrap();
+        let merged = KIND.strategic_merge(old, patch).unwrap();
         assert_eq!(merged["spec"], json!({"minAvailable": 1, "selector": {"matchLabels": {"b": "2"}}}));
     }
 }

@@ -329,7 +329,7 @@ impl Strategy for Kind {
         Shape::built(self.keys)
     }
 
-    fn strategic_merge(&self, current: &Value, patch: &Value) -> Result<Value, PatchError> {
+    fn strategic_merge(&self, current: Value, patch: Value) -> Result<Value, PatchError> {
         strategic::apply(self.keys, current, patch)
     }
 }

@@ -1,11 +1,10 @@
-//! JSON patch (RFC 6902) within the API server's limits. What an operation does is the library's. Pure.
-
-use std::borrow::Cow;
+//! JSON patch (RFC 6902) within the API server's limits, and merge patch (RFC 7396). What an operation of a JSON patch
+//! does is the library's. Pure.
 
 use edge_protocol::json::SetField;
 use json_patch::{PatchOperation, patch_unsafe};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::codec::bounds::Size;
 use crate::codec::parse::DEPTH_MAX;
@@ -28,12 +27,36 @@ const MAX_COPIED: usize = 3 * 1024 * 1024;
 /// How many values the operations of one JSON patch may move about: some 10 ms.
 const MAX_WORK: usize = 1_000_000;
 
-/// Applies a JSON patch. Where it fails, the target is of no more use.
-pub(crate) fn json_patch(target: &mut Value, patch: &Value) -> Result<(), JsonPatchError> {
+/// Applies a merge patch, and takes what it has: a library's copy would be as large as the object.
+pub(crate) fn merge_patch(target: &mut Value, patch: Value) {
+    let fields = match patch {
+        Value::Object(fields) => fields,
+        other => {
+            *target = other;
+            return;
+        }
+    };
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    let Some(map) = target.as_object_mut() else { return };
+    for (name, value) in fields {
+        if value.is_null() {
+            map.remove(&name);
+        } else {
+            merge_patch(map.entry(name).or_insert(Value::Null), value);
+        }
+    }
+}
+
+/// Applies a JSON patch, one operation after another, each of which goes with it. Where it fails, the target is of no
+/// more use.
+pub(crate) fn json_patch(target: &mut Value, patch: Value) -> Result<(), JsonPatchError> {
     let malformed = |text: &str| JsonPatchError::Malformed(text.to_owned());
-    let operations = patch.as_array().ok_or_else(|| {
-        malformed("error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp")
-    })?;
+    let Value::Array(operations) = patch else {
+        let why = "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp";
+        return Err(malformed(why));
+    };
     if operations.len() > MAX_OPERATIONS {
         return Err(JsonPatchError::Malformed(format!(
             "The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
@@ -41,7 +64,7 @@ pub(crate) fn json_patch(target: &mut Value, patch: &Value) -> Result<(), JsonPa
         )));
     }
     let mut limits = Limits { copied: MAX_COPIED, work: MAX_WORK };
-    operations.iter().try_for_each(|operation| apply(target, operation, &mut limits))
+    operations.into_iter().try_for_each(|operation| apply(target, operation, &mut limits))
 }
 
 /// What the operations of one patch may still do.
@@ -74,14 +97,15 @@ impl Limits {
     }
 }
 
-fn apply(target: &mut Value, operation: &Value, limits: &mut Limits) -> Result<(), JsonPatchError> {
-    let verb = operation["op"].as_str().unwrap_or_default();
+fn apply(target: &mut Value, mut operation: Value, limits: &mut Limits) -> Result<(), JsonPatchError> {
+    let verb = operation["op"].as_str().unwrap_or_default().to_owned();
+    let verb = verb.as_str();
     // The API server looks at the verb only when it comes to it: 422.
     if !matches!(verb, "add" | "remove" | "replace" | "test" | "move" | "copy") && operation.is_object() {
         return Err(JsonPatchError::Inapplicable(format!("unexpected kind: {verb}")));
     }
-    let operation = from_start(target, operation, verb);
-    let parsed = PatchOperation::deserialize(&*operation)
+    from_start(target, &mut operation, verb);
+    let parsed = PatchOperation::deserialize(operation)
         .map_err(|error| JsonPatchError::Malformed(format!("error decoding patch: {error}")))?;
     let path = parsed.path().as_str();
     let inapplicable = |verb: &str, at: &str| {
@@ -116,21 +140,19 @@ fn apply(target: &mut Value, operation: &Value, limits: &mut Limits) -> Result<(
     patch_unsafe(target, std::slice::from_ref(&parsed)).map_err(|_| inapplicable(verb, path))
 }
 
-/// Returns the operation with indexes that count from the end of a list (`/-1`) replaced by those from its start. RFC
-/// 6902 does not have them; Kubernetes supports them for clients that use them. For an `add` or `copy`, the list at
-/// `path` counts as one item longer. The `path` of a `move` stays unchanged: it counts after the removal.
-fn from_start<'a>(target: &Value, operation: &'a Value, verb: &str) -> Cow<'a, Value> {
-    let mut operation = Cow::Borrowed(operation);
+/// Replaces indexes that count from the end of a list (`/-1`) by those from its start. RFC 6902 does not have them;
+/// Kubernetes supports them for clients that use them. For an `add` or `copy`, the list at `path` counts as one item
+/// longer. The `path` of a `move` stays unchanged: it counts after the removal.
+fn from_start(target: &Value, operation: &mut Value, verb: &str) {
     for field in ["path", "from"] {
         if field == "path" && verb == "move" {
             continue;
         }
         let more = usize::from(field == "path" && matches!(verb, "add" | "copy"));
         if let Some(path) = operation[field].as_str().and_then(|path| counted(target, path, more)) {
-            operation.to_mut().set(field, path.into());
+            operation.set(field, path.into());
         }
     }
-    operation
 }
 
 /// The path with places from the start; `None` when it has only such places.
@@ -176,15 +198,31 @@ mod tests {
             {"op": "move", "from": "/m/c", "path": "/n"},
             {"op": "replace", "path": "/a/3", "value": 9},
         ]);
-        json_patch(&mut value, &patch).unwrap();
+        json_patch(&mut value, patch).unwrap();
         assert_eq!(value, json!({"a": [0, 1, 2, 9], "m": {}, "n": 1}));
+    }
+
+    #[test]
+    fn merge_patch_is_as_the_library_has_it() {
+        let target = json!({"a": {"b": 1, "c": {"d": [1]}}, "e": "f", "g": null});
+        for patch in [
+            json!({"a": {"b": null, "c": {"d": [2, null], "x": null}}, "e": {"y": {"z": null, "w": 1}}}),
+            json!({"a": null, "h": null, "i": {}, "g": {"k": 1}}),
+            json!([1]),
+            json!(null),
+        ] {
+            let (mut known, mut merged) = (target.clone(), target.clone());
+            json_patch::merge(&mut known, &patch);
+            merge_patch(&mut merged, patch.clone());
+            assert_eq!(merged, known, "{patch}");
+        }
     }
 
     #[test]
     fn places_may_be_counted_from_the_end() {
         let patched = |patch: Value| {
             let mut value = json!({"a": [1, 2, [3, 4]], "m": {"-1": 5}});
-            json_patch(&mut value, &patch).map(|()| value)
+            json_patch(&mut value, patch).map(|()| value)
         };
         for (patch, expected) in [
             (json!([{"op": "replace", "path": "/a/-1", "value": 9}]), json!([1, 2, 9])),
@@ -205,19 +243,19 @@ mod tests {
     #[test]
     fn failures_name_the_path() {
         let mut value = json!({});
-        let error = json_patch(&mut value, &json!([{"op": "remove", "path": "/x"}])).unwrap_err();
+        let error = json_patch(&mut value, json!([{"op": "remove", "path": "/x"}])).unwrap_err();
         assert!(matches!(&error, JsonPatchError::Inapplicable(text) if text.contains("\"/x\"")), "{error}");
-        assert!(json_patch(&mut value, &json!({})).is_err());
+        assert!(json_patch(&mut value, json!({})).is_err());
         for malformed in [json!([1]), json!([{"op": "add", "path": "/a"}])] {
-            let error = json_patch(&mut value, &malformed).unwrap_err();
+            let error = json_patch(&mut value, malformed.clone()).unwrap_err();
             assert!(matches!(error, JsonPatchError::Malformed(_)), "{malformed}: {error}");
         }
-        let fly = json_patch(&mut value, &json!([{"op": "fly", "path": "/a"}])).unwrap_err();
+        let fly = json_patch(&mut value, json!([{"op": "fly", "path": "/a"}])).unwrap_err();
         assert!(matches!(fly, JsonPatchError::Inapplicable(_)), "{fly}");
-        json_patch(&mut value, &json!([{"op": "test", "path": "/x", "value": null}])).unwrap();
+        json_patch(&mut value, json!([{"op": "test", "path": "/x", "value": null}])).unwrap();
     }
 
-    fn refused(value: &Value, patch: &Value) -> String {
+    fn refused(value: &Value, patch: Value) -> String {
         match json_patch(&mut value.clone(), patch) {
             Err(JsonPatchError::Malformed(text)) => text,
             other => panic!("{other:?}"),
@@ -228,11 +266,11 @@ mod tests {
     fn copies_do_not_double_without_end() {
         let double = json!({"op": "copy", "from": "/a", "path": "/a/-"});
         let value = json!({"a": ["x".repeat(1000)]});
-        assert!(refused(&value, &vec![double; 60].into()).contains("copies exceeds the limit"));
+        assert!(refused(&value, vec![double; 60].into()).contains("copies exceeds the limit"));
         let string = json!({"op": "copy", "from": "/s", "path": "/a/-"});
         let value = json!({"a": [], "s": "x".repeat(1_000_000)});
-        assert!(json_patch(&mut value.clone(), &vec![string.clone(); 3].into()).is_ok());
-        assert!(refused(&value, &vec![string; 4].into()).contains("copies exceeds the limit"));
+        assert!(json_patch(&mut value.clone(), vec![string.clone(); 3].into()).is_ok());
+        assert!(refused(&value, vec![string; 4].into()).contains("copies exceeds the limit"));
     }
 
     #[test]
@@ -242,14 +280,14 @@ mod tests {
             [json!({"op": "add", "path": "/b", "value": {}}), json!({"op": "move", "from": "/a", "path": "/b/a"})];
         let up = [json!({"op": "move", "from": "/b", "path": "/a"})];
         let patch: Vec<Value> = std::iter::repeat_n(down.into_iter().chain(up), 3000).flatten().collect();
-        assert!(refused(&json!({"a": {}}), &patch.into()).contains("nests too deep"));
+        assert!(refused(&json!({"a": {}}), patch.into()).contains("nests too deep"));
     }
 
     #[test]
     fn lists_are_not_moved_about_for_minutes() {
         let value = json!({"a": vec![0; 100_000]});
         let first = json!({"op": "add", "path": "/a/0", "value": 1});
-        assert!(refused(&value, &vec![first; 9000].into()).contains("moves too much"));
+        assert!(refused(&value, vec![first; 9000].into()).contains("moves too much"));
     }
 
     #[test]
@@ -261,7 +299,7 @@ mod tests {
             let back = json!({"op": "move", "from": "/b", "path": "/a"});
             [there, back].into_iter().cycle().take(count).collect::<Vec<_>>().into()
         };
-        json_patch(&mut value.clone(), &moves(32)).unwrap();
-        assert!(refused(&value, &moves(40)).contains("moves too much"));
+        json_patch(&mut value.clone(), moves(32)).unwrap();
+        assert!(refused(&value, moves(40)).contains("moves too much"));
     }
 }

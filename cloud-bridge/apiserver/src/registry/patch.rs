@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::draft::{Drafted, Sent};
 use super::{Context, apply, update};
 use crate::codec::parse;
-use crate::patch::json::{JsonPatchError, json_patch};
+use crate::patch::json::{self, JsonPatchError};
 use crate::patch::strategic::PatchError;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::storage::Stored;
@@ -44,12 +44,15 @@ pub(crate) fn draft(ctx: &mut Context<'_>, sent: &Sent, current: Option<&Arc<Sto
     let (patch, duplicates) = parse::parse_within(body, resource.body_memory())
         .map_err(|e| ApiError::bad_request(format!("error decoding patch: {}", parse::reason(&e))))?;
     let current = current.ok_or_else(|| ApiError::not_found(&resource, &ctx.path.name))?;
-    let mut shown = resource.read(current.value()).into_owned();
+    let mut shown = current.copy();
+    if let Some(read) = resource.strategy().read(&shown) {
+        shown = read;
+    }
     resource.to_served(&mut shown);
     shown.set("kind", resource.kind.as_ref().into());
     shown.set("apiVersion", resource.api_version().into());
-    let patched = apply_to(shown, &patch, media, |shown, patch| resource.strategy().strategic_merge(shown, patch))?;
-    let mut patched = typed(ctx, patched, &patch, duplicates, body)?;
+    let patched = apply_to(shown, patch, media, |shown, patch| resource.strategy().strategic_merge(shown, patch))?;
+    let mut patched = typed(ctx, patched, duplicates, body)?;
     if meta::text(&patched, "name") != ctx.path.name && resource.rules().patch_keeps_name {
         let mut error = ApiError::bad_request(format!(
             "the name of the object ({}) does not match the name on the URL ({})",
@@ -64,13 +67,7 @@ pub(crate) fn draft(ctx: &mut Context<'_>, sent: &Sent, current: Option<&Arc<Sto
     Ok(Drafted { draft: update::change(ctx, current, patched, None, None)?, dry_run })
 }
 
-fn typed(
-    ctx: &mut Context<'_>,
-    patched: Value,
-    patch: &Value,
-    duplicates: Vec<String>,
-    body: &Bytes,
-) -> ApiResult<Value> {
+fn typed(ctx: &mut Context<'_>, patched: Value, duplicates: Vec<String>, body: &Bytes) -> ApiResult<Value> {
     for (field, expected) in [("kind", ctx.resource.kind.to_string()), ("apiVersion", ctx.resource.api_version())] {
         if patched[field] != expected.as_str() {
             let why = format!("must be {expected}");
@@ -80,7 +77,8 @@ fn typed(
         }
     }
     ctx.typed(patched, duplicates, Some(body)).map_err(|text| {
-        let error = FieldError::invalid("patch", &patch.to_string().into(), &text);
+        let patch = parse::parse(body).map(|(patch, _)| patch.to_string()).unwrap_or_default();
+        let error = FieldError::invalid("patch", &patch.into(), &text);
         ApiError::unprocessable(format!(" \"\" is invalid: patch: {}", error.message)).with_cause(
             error.kind.reason(),
             &error.message,
@@ -92,12 +90,12 @@ fn typed(
 /// A value with a patch of this type in it; how lists merge in a strategic merge patch is the caller's.
 pub(crate) fn apply_to(
     mut value: Value,
-    patch: &Value,
+    patch: Value,
     content_type: &str,
-    strategic: impl Fn(&Value, &Value) -> Result<Value, PatchError>,
+    strategic: impl FnOnce(Value, Value) -> Result<Value, PatchError>,
 ) -> ApiResult<Value> {
     match content_type {
-        JSON => json_patch(&mut value, patch).map_err(|e| match e {
+        JSON => json::json_patch(&mut value, patch).map_err(|e| match e {
             JsonPatchError::Malformed(text) => ApiError::bad_request(text),
             // The API server tells no more than this.
             JsonPatchError::Inapplicable(text) => {
@@ -106,12 +104,12 @@ pub(crate) fn apply_to(
             }
         })?,
         MERGE => {
-            object_patch(patch)?;
-            json_patch::merge(&mut value, patch);
+            object_patch(&patch)?;
+            json::merge_patch(&mut value, patch);
         }
         _ => {
-            object_patch(patch)?;
-            value = strategic(&value, patch).map_err(|e| match e {
+            object_patch(&patch)?;
+            value = strategic(value, patch).map_err(|e| match e {
                 PatchError::Unsupported => ApiError::unsupported_media_type(&format!("{JSON}, {MERGE}, {APPLY}")),
                 PatchError::Invalid(text) => ApiError::unprocessable(text),
             })?;

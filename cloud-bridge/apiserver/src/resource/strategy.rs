@@ -206,7 +206,7 @@ pub trait Strategy: Send + Sync {
     }
 
     /// Applies a strategic merge patch to the current object.
-    fn strategic_merge(&self, current: &Value, patch: &Value) -> Result<Value, PatchError> {
+    fn strategic_merge(&self, current: Value, patch: Value) -> Result<Value, PatchError> {
         Err(PatchError::Unsupported)
     }
 }

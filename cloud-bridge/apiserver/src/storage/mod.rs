@@ -34,6 +34,7 @@ use rusqlite::config::DbConfig;
 use serde_json::Value;
 
 use apimachinery::key::ObjectKey;
+use apimachinery::pace::is_large;
 use clock::Clock;
 use keeper::Keeper;
 pub(crate) use leases::LEASES;
@@ -106,6 +107,14 @@ impl Stored {
     /// The parsed body. Null when the row is damaged, which `quick_check` at opening makes improbable.
     pub(crate) fn value(&self) -> &Value {
         self.value.get_or_init(|| serde_json::from_slice(&self.body).unwrap_or_default())
+    }
+
+    /// A copy of the parsed body, to be changed. A large body is parsed for it, and is not kept parsed.
+    pub(crate) fn copy(&self) -> Value {
+        match self.value.get() {
+            None if is_large(self.body.len()) => serde_json::from_slice(&self.body).unwrap_or_default(),
+            _ => self.value().clone(),
+        }
     }
 
     /// The object, of which the metadata is there at least, but for managedFields: no more is parsed for it.

@@ -27,12 +27,13 @@ pub enum PatchError {
     Invalid(String),
 }
 
-/// Applies `patch` to `current`, with the merge keys of its kind.
-pub(crate) fn apply(keys: &Type, current: &Value, patch: &Value) -> Result<Value, PatchError> {
+/// Applies `patch` to `current`, with the merge keys of its kind. Takes both: copies of long lists would take more
+/// memory than the object.
+pub(crate) fn apply(keys: &Type, current: Value, patch: Value) -> Result<Value, PatchError> {
     let (Value::Object(current), Value::Object(patch)) = (current, patch) else {
         return Err(invalid("invalid JSON document"));
     };
-    merge_object(current.clone(), patch.clone(), keys).map(Value::Object)
+    merge_object(current, patch, keys).map(Value::Object)
 }
 
 fn invalid(text: &str) -> PatchError {
@@ -130,14 +131,15 @@ fn ordered_lists(
                 Value::Array(listed)
             )));
         }
+        drop(order);
         // The server's order is that of the list before this patch.
-        let (before, merged) = match (original.remove(name), patched) {
-            (Some(Value::Array(old)), Some(new)) => (old.clone(), merge_list(old, new, field, list)?),
-            (Some(Value::Array(old)), None) => (old.clone(), old),
-            (_, Some(new)) => (Vec::new(), new.into_iter().filter_map(without_directives).collect()),
+        let (known, merged) = match (original.remove(name), patched) {
+            (Some(Value::Array(old)), Some(new)) => (by.places(&old), merge_list(old, new, field, list)?),
+            (Some(Value::Array(old)), None) => (by.places(&old), old),
+            (_, Some(new)) => (Places::new(), new.into_iter().filter_map(without_directives).collect()),
             (_, None) => continue,
         };
-        original.insert(name.to_owned(), Value::Array(arrange(merged, &order, &before, by)));
+        original.insert(name.to_owned(), Value::Array(arrange(merged, &listed, &known, by)));
     }
     Ok(())
 }
@@ -148,10 +150,15 @@ fn merge_list(old: Vec<Value>, new: Vec<Value>, of: &Type, list: List) -> Result
             Ok(new.into_iter().filter_map(without_directives).collect())
         }
         List::Set => {
-            let mut merged = old.clone();
-            let mut known: HashSet<String> = old.iter().map(|item| Key(None).name(item)).collect();
-            merged.extend(new.iter().filter(|item| known.insert(Key(None).name(item))).cloned());
-            Ok(arrange(merged, &new, &old, Key(None)))
+            let by = Key(None);
+            let (known, ordered) = (by.places(&old), by.places(&new));
+            let is_new = |(at, item): &(usize, Value)| {
+                let name = by.name(item);
+                !known.contains_key(&name) && ordered.get(&name) == Some(at)
+            };
+            let mut merged = old;
+            merged.extend(new.into_iter().enumerate().filter(is_new).map(|(_, item)| item));
+            Ok(arrange(merged, &ordered, &known, by))
         }
         List::By { merge: Some(key), .. } => merge_by_key(old, new, of, key),
     }
@@ -184,26 +191,26 @@ fn merge_by_key(
     if !gone.is_empty() {
         original.retain(|old| !gone.contains(&by.name(old)));
     }
-    let before = original.clone();
-    let order: Vec<Value> = items.iter().cloned().map(Value::Object).collect();
-    let mut places = by.places(&original);
-    for item in items {
+    let known = by.places(&original);
+    let (mut added, mut ordered) = (Places::new(), Places::with_capacity(items.len()));
+    for (at, item) in items.into_iter().enumerate() {
         let Some(name) = item.get(key).map(Value::to_string) else { return Err(no_merge_key(&item, key)) };
-        match places.get(&name).and_then(|place| original.get_mut(*place)) {
+        let place = added.get(&name).or_else(|| known.get(&name)).copied();
+        ordered.entry(name.clone()).or_insert(at);
+        match place.and_then(|place| original.get_mut(place)) {
             Some(Value::Object(old)) => *old = merge_object(std::mem::take(old), item, of)?,
             _ => {
-                places.insert(name, original.len());
+                added.insert(name, original.len());
                 original.extend(without_directives(Value::Object(item)));
             }
         }
     }
-    Ok(arrange(original, &order, &before, by))
+    Ok(arrange(original, &ordered, &known, by))
 }
 
-/// Elements named in `order` in that order, the others in the server's, interleaved: an element of the server
-/// comes before the next ordered one if it came before it on the server.
-fn arrange(merged: Vec<Value>, order: &[Value], server: &[Value], by: Key) -> Vec<Value> {
-    let (ordered, known) = (by.places(order), by.places(server));
+/// Elements with a place in `ordered` in that order, the others in the server's, which `known` has, interleaved: an
+/// element of the server comes before the next ordered one if it came before it on the server.
+fn arrange(merged: Vec<Value>, ordered: &Places, known: &Places, by: Key) -> Vec<Value> {
     let (mut named, mut others) = (Vec::new(), Vec::new());
     for item in merged {
         let name = by.name(&item);
@@ -228,6 +235,9 @@ fn arrange(merged: Vec<Value>, order: &[Value], server: &[Value], by: Key) -> Ve
     out
 }
 
+/// Where the elements of a list are, by the text of their key.
+type Places = HashMap<String, usize>;
+
 /// What tells the elements of a list apart: a field, or their value.
 #[derive(Clone, Copy)]
 struct Key(Option<&'static str>);
@@ -247,8 +257,8 @@ impl Key {
     }
 
     /// Where each element is first in a list: lists of strangers are long, so nothing searches them.
-    fn places(self, list: &[Value]) -> HashMap<String, usize> {
-        let mut places = HashMap::with_capacity(list.len());
+    fn places(self, list: &[Value]) -> Places {
+        let mut places = Places::with_capacity(list.len());
         for (at, item) in list.iter().enumerate() {
             places.entry(self.name(item)).or_insert(at);
         }

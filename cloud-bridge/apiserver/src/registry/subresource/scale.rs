@@ -156,7 +156,7 @@ fn merged(shown: Value, media: &str, body: &Bytes, custom: bool) -> ApiResult<Va
     }
     let (change, _) = parse::parse_within(body, parse::TENANT_MEMORY_MAX)
         .map_err(|e| ApiError::bad_request(format!("error decoding patch: {}", parse::reason(&e))))?;
-    let wanted = apply_to(shown, &change, media, |shown, change| strategic::apply(&merge_keys::OBJECT, shown, change))?;
+    let wanted = apply_to(shown, change, media, |shown, change| strategic::apply(&merge_keys::OBJECT, shown, change))?;
     typed::value::<Scale>(wanted, "Scale")
 }
 
