@@ -8,28 +8,28 @@ use serde_json::Value;
 use super::field_set::FieldSet;
 use super::shape::Shape;
 
-/// Lays an applied value over a live one.
-pub(crate) fn merge(live: &mut Value, applied: &Value, shape: Shape<'_>) {
+/// Lays an applied value over a live one, which takes what it has.
+pub(crate) fn merge(live: &mut Value, applied: Value, shape: Shape<'_>) {
     match (live, applied) {
         (Value::Object(live), Value::Object(applied)) if !shape.is_atomic() => {
             for (name, value) in applied {
-                match live.get_mut(name) {
-                    Some(inner) => merge(inner, value, shape.field(name)),
-                    None => drop(live.insert(name.clone(), value.clone())),
+                match live.get_mut(&name) {
+                    Some(inner) => merge(inner, value, shape.field(&name)),
+                    None => drop(live.insert(name, value)),
                 }
             }
         }
         (Value::Array(items), Value::Array(applied)) => match shape.list_keys() {
             Some(keys) => *items = merge_lists(std::mem::take(items), applied, &keys, shape),
-            None => items.clone_from(applied),
+            None => *items = applied,
         },
-        (live, applied) => live.clone_from(applied),
+        (live, applied) => *live = applied,
     }
 }
 
 /// Merges lists by key. The applied order wins; what only the live list has keeps its place among the others. An applied
 /// item takes the place of several live ones with its key, and merges with none of them.
-fn merge_lists(live: Vec<Value>, applied: &[Value], keys: &[&str], shape: Shape<'_>) -> Vec<Value> {
+fn merge_lists(live: Vec<Value>, mut applied: Vec<Value>, keys: &[&str], shape: Shape<'_>) -> Vec<Value> {
     let steps: Vec<String> = applied.iter().map(|item| shape.element(item, keys)).collect();
     let live_steps: Vec<String> = live.iter().map(|item| shape.element(item, keys)).collect();
     let mut counts: HashMap<&str, usize> = HashMap::new();
@@ -40,7 +40,6 @@ fn merge_lists(live: Vec<Value>, applied: &[Value], keys: &[&str], shape: Shape<
     for (place, step) in steps.iter().enumerate() {
         places.entry(step).or_insert(place);
     }
-    let mut merged: Vec<Value> = applied.to_vec();
     // How many applied items precede each of the live ones that stay as they are.
     let mut others: Vec<(usize, Value)> = Vec::new();
     let mut done = 0;
@@ -48,10 +47,10 @@ fn merge_lists(live: Vec<Value>, applied: &[Value], keys: &[&str], shape: Shape<
         match places.get(step.as_str()) {
             Some(place) => {
                 if counts.get(step.as_str()) == Some(&1)
-                    && let (Some(wanted), Some(out)) = (applied.get(*place), merged.get_mut(*place))
+                    && let Some(wanted) = applied.get_mut(*place)
                 {
-                    merge(&mut item, wanted, shape.item());
-                    *out = item;
+                    merge(&mut item, std::mem::take(wanted), shape.item());
+                    *wanted = item;
                 }
                 done = done.max(place + 1);
             }
@@ -59,8 +58,8 @@ fn merge_lists(live: Vec<Value>, applied: &[Value], keys: &[&str], shape: Shape<
         }
     }
     let mut others = others.into_iter().peekable();
-    let mut out = Vec::with_capacity(merged.len() + others.len());
-    for (place, item) in merged.into_iter().enumerate() {
+    let mut out = Vec::with_capacity(applied.len() + others.len());
+    for (place, item) in applied.into_iter().enumerate() {
         while let Some((_, other)) = others.next_if(|(before, _)| *before <= place) {
             out.push(other);
         }
@@ -123,11 +122,11 @@ mod tests {
     #[test]
     fn lists_merge_by_key() {
         let mut live = json!({"spec": {"containers": [{"name": "a", "image": "1", "tty": true}, {"name": "b"}]}});
-        merge(&mut live, &json!({"spec": {"containers": [{"name": "a", "image": "2"}, {"name": "c"}]}}), shape());
+        merge(&mut live, json!({"spec": {"containers": [{"name": "a", "image": "2"}, {"name": "c"}]}}), shape());
         let merged = json!([{"name": "a", "image": "2", "tty": true}, {"name": "b"}, {"name": "c"}]);
         assert_eq!(live["spec"]["containers"], merged);
         let mut other = json!({"spec": {"containers": [{"name": "a"}, {"name": "x"}, {"name": "b"}]}});
-        merge(&mut other, &json!({"spec": {"containers": [{"name": "b"}, {"name": "a"}]}}), shape());
+        merge(&mut other, json!({"spec": {"containers": [{"name": "b"}, {"name": "a"}]}}), shape());
         assert_eq!(names(&other), ["b", "a", "x"], "the applied order wins");
     }
 
@@ -136,17 +135,17 @@ mod tests {
         let live = json!({"spec": {"containers": [
             {"name": "a", "image": "1"}, {"name": "b"}, {"name": "a", "tty": true}]}});
         let mut other = live.clone();
-        merge(&mut other, &json!({"spec": {"containers": [{"name": "a", "image": "2"}]}}), shape());
+        merge(&mut other, json!({"spec": {"containers": [{"name": "a", "image": "2"}]}}), shape());
         assert_eq!(other["spec"]["containers"], json!([{"name": "a", "image": "2"}, {"name": "b"}]));
         let mut other = live.clone();
-        merge(&mut other, &json!({"spec": {"containers": [{"name": "b"}]}}), shape());
+        merge(&mut other, json!({"spec": {"containers": [{"name": "b"}]}}), shape());
         assert_eq!(other, live, "they stay while nobody applies their key");
     }
 
     #[test]
     fn atomic_maps_are_replaced() {
         let mut live = json!({"spec": {"selector": {"app": "web", "version": "v1"}, "map": {"a": 1, "b": 1}}});
-        merge(&mut live, &json!({"spec": {"selector": {"app": "web"}, "map": {"a": 2}}}), shape());
+        merge(&mut live, json!({"spec": {"selector": {"app": "web"}, "map": {"a": 2}}}), shape());
         assert_eq!(live, json!({"spec": {"selector": {"app": "web"}, "map": {"a": 2, "b": 1}}}));
     }
 

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use bytes::Bytes;
 use serde_json::Value;
 
+use super::last_applied;
 use crate::codec::decode::Decoded;
 use crate::codec::parse::{COMPLAINTS_MAX, TOO_MANY};
 use crate::codec::yaml::Document;
@@ -20,8 +21,8 @@ use apimachinery::{json, meta};
 pub(super) struct Body {
     /// The object in stored form.
     pub(super) object: Value,
-    /// The object as the client wrote it.
-    pub(super) written: Value,
+    /// Text of the annotation of client-side apply, if the client keeps one.
+    pub(super) config: Option<String>,
     /// What strict reading says of its text.
     pub(super) strict: Result<(), String>,
 }
@@ -37,39 +38,56 @@ pub(super) fn read(ctx: &Context<'_>, body: &Bytes) -> ApiResult<Body> {
         _ => ApiError::bad_request(format!("error decoding YAML: {why}")),
     };
     // The live object, the merged one and what is stored are there at the same time.
-    let document = Document::read_within(body, ctx.resource.body_memory() / 2).map_err(|why| refuse(&why))?;
+    let memory = ctx.resource.body_memory() / 2;
+    let document = Document::read_within(body, memory).map_err(|why| refuse(&why))?;
     let strict = document.strict();
-    let kind = match &document.value {
-        Value::Object(_) | Value::Null => kind_of(json::text(&document.value, "apiVersion"), &document.value),
+    let mut written = document.value;
+    let kind = match &written {
+        Value::Object(_) | Value::Null => kind_of(json::text(&written, "apiVersion"), &written),
         _ => return Err(refuse("error unmarshaling JSON: while decoding JSON: json: the body is no object")),
     };
     let expected = format!("{}/{}, Kind={}", ctx.resource.group, ctx.resource.version, ctx.resource.kind);
     if kind != expected {
         return Err(ApiError::bad_request(format!("invalid object type: {kind}")));
     }
-    if !document.value["metadata"]["managedFields"].is_null() {
+    if !written["metadata"]["managedFields"].is_null() {
         return Err(ApiError::bad_request("metadata.managedFields must be nil"));
     }
     let shape = ctx.resource.strategy().shape();
-    let (mut sent, mut kept) = (Budget::default(), Budget::default());
-    let set = FieldSet::of(&document.value, shape, &mut sent).map_err(|_| too_large("fields"))?;
-    set.charge(&mut kept).map_err(|_| too_large("fields"))?;
-    let Decoded { value: object, unknown } =
-        ctx.checked(document.value.clone()).map_err(|why| untyped(&document, &kind, &why))?;
-    let told = |path: &String| format!("{}: field not declared in schema", shown(&document.value, path, shape));
+    let repeated = repeated(&written, shape)?;
+    let subject = format!("{}/{}; {kind}", meta::text(&written, "namespace"), meta::text(&written, "name"));
+    let config = (ctx.writer.manager() == last_applied::MANAGER).then(|| last_applied::config(&mut written));
+    let Decoded { value: object, unknown } = ctx.checked(written).map_err(|why| untyped(&subject, &why))?;
+    if unknown.is_empty() && repeated.is_empty() {
+        return Ok(Body { object, config, strict });
+    }
+    // It was taken to be checked, for two of them would be too much.
+    let written = Document::read_within(body, memory).map_err(|why| refuse(&why))?.value;
+    let told = |path: &String| format!("{}: field not declared in schema", shown(&written, path, shape));
     let mut told: Vec<String> = unknown.iter().map(told).collect();
-    // A set keeps the first of what stands twice: only where it keeps less than was sent are names looked for.
-    if sent != kept {
-        twice(&document.value, shape, "", &mut told);
-    }
-    if told.is_empty() {
-        return Ok(Body { object, written: document.value, strict });
-    }
+    told.extend(repeated);
+    told.truncate(COMPLAINTS_MAX);
     let why = match told.as_slice() {
         [one] => one.clone(),
         many => format!("errors:\n  {}", many.join("\n  ")),
     };
-    Err(untyped(&document, &kind, &why))
+    Err(untyped(&subject, &why))
+}
+
+/// What stands twice in an object that is applied.
+///
+/// # Errors
+/// 413 for too many fields.
+fn repeated(written: &Value, shape: Shape<'_>) -> ApiResult<Vec<String>> {
+    let (mut sent, mut kept) = (Budget::default(), Budget::default());
+    let set = FieldSet::of(written, shape, &mut sent).map_err(|_| too_large("fields"))?;
+    set.charge(&mut kept).map_err(|_| too_large("fields"))?;
+    let mut told = Vec::new();
+    // A set keeps the first of what stands twice: only where it keeps less than was sent are names looked for.
+    if sent != kept {
+        twice(written, shape, "", &mut told);
+    }
+    Ok(told)
 }
 
 /// What stands twice in lists whose items are told apart (structured-merge-diff typed/validate.go).
@@ -114,9 +132,9 @@ fn kind_of(api_version: &str, object: &Value) -> String {
     format!("{group}/{version}, Kind={}", json::text(object, "kind"))
 }
 
-fn untyped(document: &Document, kind: &str, why: &str) -> ApiError {
-    let (namespace, name) = (meta::text(&document.value, "namespace"), meta::text(&document.value, "name"));
-    ApiError::unknown(format!("failed to create typed patch object ({namespace}/{name}; {kind}): {why}"))
+/// `subject` is `namespace/name; group/version, Kind=kind`.
+fn untyped(subject: &str, why: &str) -> ApiError {
+    ApiError::unknown(format!("failed to create typed patch object ({subject}): {why}"))
 }
 
 /// A path as server-side apply names it: elements of lists that merge are named by their keys.

@@ -2,7 +2,7 @@
 //! (apimachinery pkg/util/managedfields/internal: lastapplied.go, lastappliedmanager.go, lastappliedupdater.go).
 
 use edge_protocol::json::SetField;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::patch::budget::Budget;
 use crate::patch::changes::Changes;
@@ -29,22 +29,31 @@ fn unchanged_since(last: &Value, live: &Value, shape: Shape<'_>) -> Option<Field
     Some(set.difference(&since.written()).difference(&since.removed))
 }
 
+/// The annotation of what a client applies: its text without the annotation itself.
+pub(super) fn config(written: &mut Value) -> String {
+    let own = annotations(written).and_then(|annotations| annotations.remove(ANNOTATION));
+    let text = format!("{written}\n");
+    if let (Some(annotations), Some(own)) = (annotations(written), own) {
+        annotations.insert(ANNOTATION.to_owned(), own);
+    }
+    text
+}
+
+fn annotations(object: &mut Value) -> Option<&mut Map<String, Value>> {
+    object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut)
+}
+
 /// Brings an annotation that is there up to what was applied. One that would be too large goes.
-pub(super) fn refresh(object: &mut Value, written: &Value) {
+pub(super) fn refresh(object: &mut Value, text: String) {
     let Some(annotations) = object["metadata"]["annotations"].as_object() else { return };
     if !annotations.contains_key(ANNOTATION) {
         return;
     }
-    let mut config = written.clone();
-    if let Some(annotations) = config.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
-        annotations.remove(ANNOTATION);
-    }
-    let text = format!("{config}\n");
     let others = annotations.iter().filter(|(name, _)| *name != ANNOTATION);
     let size: usize = others.map(|(name, value)| name.len() + value.as_str().map_or(0, str::len)).sum();
     if size + ANNOTATION.len() + text.len() <= ANNOTATIONS_MAX {
         object.set_at(&["metadata", "annotations", ANNOTATION], text.into());
-    } else if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+    } else if let Some(annotations) = self::annotations(object) {
         annotations.remove(ANNOTATION);
     }
 }
@@ -60,12 +69,18 @@ mod tests {
     fn annotation_follows_what_was_applied() {
         let mut object = json!({"metadata": {"annotations": {ANNOTATION: "{}\n", "other": "x"}}});
         let written = json!({"data": {"a": "1"}, "metadata": {"annotations": {ANNOTATION: "old", "mine": "1"}}});
-        refresh(&mut object, &written);
+        let config = |written: &Value| {
+            let mut same = written.clone();
+            let text = super::config(&mut same);
+            assert_eq!(same, *written);
+            text
+        };
+        refresh(&mut object, config(&written));
         let text = object["metadata"]["annotations"][ANNOTATION].as_str().unwrap();
         assert_eq!(text, "{\"data\":{\"a\":\"1\"},\"metadata\":{\"annotations\":{\"mine\":\"1\"}}}\n");
-        refresh(&mut object, &json!({ "data": "x".repeat(ANNOTATIONS_MAX) }));
+        refresh(&mut object, config(&json!({ "data": "x".repeat(ANNOTATIONS_MAX) })));
         assert_eq!(object["metadata"]["annotations"], json!({"other": "x"}), "too large");
-        refresh(&mut object, &written);
+        refresh(&mut object, config(&written));
         assert_eq!(object["metadata"]["annotations"], json!({"other": "x"}), "it is not made anew");
     }
 

@@ -32,7 +32,7 @@ const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 /// PATCH with `application/apply-patch+yaml`.
 pub(crate) fn draft(ctx: &mut Context<'_>, body: &Bytes, current: Option<&Arc<Stored>>) -> ApiResult<Draft> {
     named(ctx)?;
-    let Body { object: mut applied, written, strict } = body::read(ctx, body)?;
+    let Body { object: mut applied, config, strict } = body::read(ctx, body)?;
     if meta::text(&applied, "name").is_empty() {
         let name = ctx.path.name.clone();
         meta::set(&mut applied, "name", name.into());
@@ -63,25 +63,24 @@ pub(crate) fn draft(ctx: &mut Context<'_>, body: &Bytes, current: Option<&Arc<St
         duplicates(ctx, strict)?;
         return create::new(ctx, applied, Some(entries.write()));
     };
-    let live = resource.read(current.value());
-    let (mut merged, entries) = laid_over(ctx, live.as_ref(), &applied, set)?;
-    if ctx.writer.manager() == last_applied::MANAGER {
-        last_applied::refresh(&mut merged, &written);
+    let (version, uid) = (meta::text(&applied, "resourceVersion").to_owned(), meta::text(&applied, "uid").to_owned());
+    let (mut merged, entries) = laid_over(ctx, &resource.read(current.value()), applied, set)?;
+    let managed = entries.write();
+    if let Some(config) = config {
+        last_applied::refresh(&mut merged, config);
     }
     if !resource.is_custom() {
         decode::drop_empty(&mut merged);
     }
-    let version = meta::text(&applied, "resourceVersion");
     if version.is_empty() {
         meta::set(&mut merged, "resourceVersion", current.rev.to_string().into());
     }
     duplicates(ctx, strict)?;
-    let uid = meta::text(&applied, "uid");
     if !uid.is_empty() {
         // What is merged has the live object's: validation refuses any other.
         meta::set(&mut merged, "uid", uid.into());
     }
-    update::change(ctx, current, merged, None, Some(entries.write()))
+    update::change(ctx, current, merged, None, Some(managed))
 }
 
 /// Appliers have a name.
@@ -98,9 +97,9 @@ fn named(ctx: &Context<'_>) -> ApiResult<()> {
 ///
 /// # Errors
 /// An applier without a name, and conflicts.
-pub(crate) fn part(ctx: &Context<'_>, live: &Value, applied: &Value) -> ApiResult<(Value, Value)> {
+pub(crate) fn part(ctx: &Context<'_>, live: &Value, applied: Value) -> ApiResult<(Value, Value)> {
     named(ctx)?;
-    let set = FieldSet::of(applied, ctx.resource.strategy().shape(), &mut Budget::default()).map_err(too_many)?;
+    let set = FieldSet::of(&applied, ctx.resource.strategy().shape(), &mut Budget::default()).map_err(too_many)?;
     let (merged, entries) = laid_over(ctx, live, applied, set)?;
     Ok((merged, entries.write()))
 }
@@ -119,7 +118,7 @@ fn not_recreated(resource: &Resource, name: &str, applied: &Value) -> ApiResult<
 }
 
 /// The live object with the applied one in it, and who owns its fields then.
-fn laid_over(ctx: &Context<'_>, live: &Value, applied: &Value, set: FieldSet) -> ApiResult<(Value, Entries)> {
+fn laid_over(ctx: &Context<'_>, live: &Value, applied: Value, set: FieldSet) -> ApiResult<(Value, Entries)> {
     let shape = ctx.resource.strategy().shape();
     let mut entries = tracked(ctx, live).map_err(too_many)?;
     let last = entries.take(&ctx.writer.owner(Operation::Apply, &ctx.resource));

@@ -105,7 +105,7 @@ fn scaled(ctx: &mut Context<'_>, current: &Arc<Stored>, wanted: &Value, applies:
     let live = resource.read(current.value());
     let (mut new, managed) = if applies {
         let part = number_at(json!({}), &place, &wanted["spec"]["replicas"])?;
-        let (new, managed) = apply::part(ctx, &live, &part)?;
+        let (new, managed) = apply::part(ctx, &live, part)?;
         (new, Some(managed))
     } else {
         (number_at(live.into_owned(), &place, &replicas.into())?, None)
