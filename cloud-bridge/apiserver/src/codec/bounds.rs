@@ -79,6 +79,11 @@ pub(crate) fn within(object: &Value, before: Option<&Value>, values: usize) -> R
     Ok(())
 }
 
+/// Values of an object without its managedFields.
+pub(crate) fn values(object: &Value) -> usize {
+    own(object).values
+}
+
 /// Bytes of an object without its managedFields.
 pub(crate) fn bytes(object: &Value) -> usize {
     own(object).bytes

@@ -3,13 +3,13 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::columns::{AGE, NAME, age, name};
 use super::kind::{Kind, PLAIN};
 use crate::codec::decode::{self, Decoded};
 use apimachinery::field::{Errors, FieldError, immutable, not_negative};
-use apimachinery::json::{integer, items, remove, text};
+use apimachinery::json::{integer, items, text};
 
 pub(crate) static KIND: Kind = Kind {
     group: "apps",
@@ -32,11 +32,13 @@ pub(crate) static KIND: Kind = Kind {
 
 /// The typed check of all but the data, of which nothing is left out, not even what is empty or null.
 fn check(revision: &Value) -> Result<Decoded, String> {
-    let mut rest = revision.clone();
-    let data = remove(&mut rest, "data").filter(|data| !data.is_null());
+    let Some(fields) = revision.as_object() else { return decode::check::<v1::ControllerRevision>(revision) };
+    let rest = fields.iter().filter(|(name, _)| *name != "data");
+    let rest: Value = rest.map(|(name, value)| (name.clone(), value.clone())).collect::<Map<_, _>>().into();
     let mut decoded = decode::check::<v1::ControllerRevision>(&rest)?;
+    let data = revision.get("data").filter(|data| !data.is_null());
     if let (Some(data), Some(object)) = (data, decoded.value.as_object_mut()) {
-        object.insert("data".to_owned(), data);
+        object.insert("data".to_owned(), data.clone());
     }
     Ok(decoded)
 }

@@ -25,7 +25,7 @@ pub(crate) struct New {
 
 /// POST.
 pub(crate) fn draft(ctx: &mut Context<'_>, sent: &Sent, _current: Option<&Arc<Stored>>) -> ApiResult<Drafted> {
-    let value = ctx.decode(&sent.body)?;
+    let value = ctx.decode(&sent.body, None)?;
     let dry_run = ctx.dry_run()?;
     Ok(Drafted { draft: new(ctx, value, None)?, dry_run })
 }

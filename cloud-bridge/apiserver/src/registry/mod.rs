@@ -152,12 +152,14 @@ impl Context<'_> {
             .ok_or_else(|| ApiError::not_found(&self.resource, &self.path.name))
     }
 
-    /// Reads a body as an object of the resource, in stored form: typed, without kind and apiVersion.
-    pub(crate) fn decode(&mut self, body: &Bytes) -> ApiResult<Value> {
+    /// Reads a body as an object of the resource, in stored form: typed, without kind and apiVersion. `before` is the
+    /// object that it replaces.
+    pub(crate) fn decode(&mut self, body: &Bytes, before: Option<&Arc<Stored>>) -> ApiResult<Value> {
         let resource = Arc::clone(&self.resource);
         let read = parse::parse_within(body, resource.body_memory());
         let (value, duplicates) = read.map_err(|e| self.unrecognized(&parse::reason(&e), body))?;
         self.check_kind(&value, body)?;
+        self.bounded_untyped(&value, before.map(Arc::as_ref))?;
         self.typed(value, duplicates, Some(body)).map_err(|text| {
             ApiError::bad_request(format!(
                 "{kind} in version {version:?} cannot be handled as a {kind}: {text}",
@@ -258,6 +260,19 @@ impl Context<'_> {
             error.message = why;
             error
         })
+    }
+
+    /// Refuses a body with many more values than the object may have, before its typed form takes more memory than the
+    /// body. Some more may go with unknown fields and nulls.
+    fn bounded_untyped(&self, body: &Value, before: Option<&Stored>) -> ApiResult<()> {
+        const ROUGHLY: usize = bounds::VALUES_MAX / 4 * 5;
+        if !self.resource.is_of_tenants() || bounds::values(body) <= ROUGHLY {
+            return Ok(());
+        }
+        match before {
+            Some(before) if bounds::values(before.value()) > bounds::VALUES_MAX => Ok(()),
+            _ => self.bounded(body, None),
+        }
     }
 
     /// The object in stored form, and its unknown fields.

@@ -39,7 +39,7 @@ enum Owners {
 
 /// PUT.
 pub(crate) fn draft(ctx: &mut Context<'_>, sent: &Sent, current: Option<&Arc<Stored>>) -> ApiResult<Drafted> {
-    let mut value = ctx.decode(&sent.body)?;
+    let mut value = ctx.decode(&sent.body, current)?;
     let dry_run = ctx.dry_run()?;
     check_name(ctx, &mut value)?;
     ctx.match_namespace(&mut value)?;

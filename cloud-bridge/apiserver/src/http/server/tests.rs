@@ -147,6 +147,20 @@ async fn bodies_that_aliases_make_large_count() {
 }
 
 #[tokio::test]
+async fn body_of_too_many_values_is_refused_untyped() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, _) = server(&dir);
+    let admin = UserInfo::master("admin");
+    let map = |count: usize| {
+        let fields: Vec<String> = (0..count).map(|n| format!("\"k{n}\": 1")).collect();
+        format!(r#"{{"metadata": {{"name": "c"}}, "unknown": {{{}}}}}"#, fields.join(","))
+    };
+    assert_eq!(server.handle(&admin, request("POST", "", &map(26_000))).await.status(), 413);
+    assert_eq!(server.handle(&admin, request("POST", "", &map(25_000))).await.status(), 201, "they are dropped");
+    assert_eq!(server.handle(&admin, request("PUT", "/c", &map(26_000))).await.status(), 413);
+}
+
+#[tokio::test]
 async fn object_of_a_definition_that_has_gone_is_not_stored() {
     let dir = tempfile::tempdir().unwrap();
     let (server, _) = server(&dir);

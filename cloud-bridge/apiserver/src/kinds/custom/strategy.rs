@@ -201,17 +201,9 @@ impl Strategy for Custom {
     }
 
     fn generation_changed(&self, new: &Value, old: &Value) -> bool {
-        let body = |value: &Value| {
-            let mut value = value.clone();
-            if let Some(map) = value.as_object_mut() {
-                map.remove("metadata");
-                if self.status {
-                    map.remove("status");
-                }
-            }
-            value
-        };
-        body(new) != body(old)
+        let counts = |(name, _): &(&String, &Value)| *name != "metadata" && !(self.status && *name == "status");
+        let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else { return new != old };
+        new.iter().filter(counts).ne(old.iter().filter(counts))
     }
 
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {
@@ -319,6 +311,23 @@ mod tests {
         assert_eq!(fields(custom.validate_status_update(&object("n", json!([]), "long", "ok"), &old)), [""; 0]);
         assert_eq!(fields(custom.validate_status_update(&object("n", json!([]), "long", "far"), &old)), ["status.b"]);
         assert_eq!(fields(custom.validate_create(&object("too-long", json!([]), "a", "b"))), ["metadata.name"]);
+    }
+
+    #[test]
+    fn metadata_and_status_make_no_generation() {
+        let custom = |status: Value| Custom::new(&json!({}), &json!({ "subresources": status }), false);
+        let old = json!({"metadata": {"name": "n"}, "spec": {"a": 1}, "status": {"b": 1}});
+        for (field, value, raised) in [
+            ("metadata", json!({"name": "n", "labels": {"l": "m"}}), (false, false)),
+            ("status", json!({"b": 2}), (false, true)),
+            ("spec", json!({"a": 2}), (true, true)),
+            ("data", json!({}), (true, true)),
+        ] {
+            let mut new = old.clone();
+            new.set(field, value);
+            let raises = |status: Value| custom(status).generation_changed(&new, &old);
+            assert_eq!((raises(json!({"status": {}})), raises(json!({}))), raised, "{field}");
+        }
     }
 
     #[test]

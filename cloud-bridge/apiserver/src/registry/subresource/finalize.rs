@@ -12,7 +12,7 @@ use apimachinery::meta;
 
 /// PUT of `namespaces/NAME/finalize`: replaces `spec.finalizers` only.
 pub(crate) fn finalize(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
-    let asked = ctx.decode(body)?;
+    let asked = ctx.decode(body, None)?;
     let dry_run = ctx.dry_run()?;
     let inner: &state::Inner = ctx.inner;
     let mut store = inner.store();
