@@ -433,7 +433,13 @@ fn encode(
 ) -> Response<ApiBody> {
     let resource = &ctx.resource;
     match answer {
-        Answer::Stored(code, stored) => json(code, output::stored(resource, form, &stored, ctx.now)),
+        Answer::Stored(code, stored) => {
+            let response = json(code, output::stored(resource, form, &stored, ctx.now));
+            if stored.is_large_tree() {
+                apart::discard(stored);
+            }
+            response
+        }
         Answer::List(listed) => json(200, lists::whole(resource, form, &listed, ctx.now)),
         Answer::Large(large) => {
             let (inner, resource, flow) = (Arc::clone(inner), Arc::clone(resource), permitted.flow.clone());

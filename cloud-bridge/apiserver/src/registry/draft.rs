@@ -56,6 +56,8 @@ pub(crate) struct Drafted {
 pub(crate) struct Aside {
     pending: Option<Pending>,
     done: Option<Done>,
+    /// The state that a write has replaced, parsed: the draft needed it, and nothing else does.
+    spent: Option<Arc<Stored>>,
 }
 
 struct Pending {
@@ -78,9 +80,13 @@ pub(crate) fn write(ctx: &mut Context<'_>, sent: Sent, make: Make) -> ApiResult<
     let mut store = inner.store();
     let current = named(ctx, &store)?;
     let Drafted { draft, dry_run } = drafted(ctx, sent, current.as_ref(), make)?;
+    drop(current);
     match draft {
         Draft::New(new) => Ok(Answer::Stored(201, create::insert(ctx, &mut store, new, dry_run)?)),
-        Draft::Change(change) => Ok(Answer::Stored(200, update::replace(ctx, &mut store, *change, dry_run)?)),
+        Draft::Change(change) => {
+            ctx.aside.spent = Some(Arc::clone(&change.current));
+            Ok(Answer::Stored(200, update::replace(ctx, &mut store, *change, dry_run)?))
+        }
     }
 }
 
@@ -119,10 +125,11 @@ pub(crate) async fn awaited(
         ctx.look_up()?;
         pending.request.resource = Arc::clone(&ctx.resource);
         let current = named(ctx, &ctx.store())?;
-        let (done, _turn) = turn.work(move || pending.done(current)).await?;
+        let (done, turn) = turn.work(move || pending.done(current)).await?;
         ctx.aside.done = Some(done);
         ctx.look_up()?;
         outcome = verb(ctx);
+        turn.end((ctx.aside.done.take(), ctx.aside.spent.take()));
     }
     if ctx.aside.pending.take().is_none() { outcome } else { Err(ApiError::modified(&ctx.resource, &ctx.path.name)) }
 }

@@ -2,7 +2,8 @@
 
 use edge_protocol::json::SetField;
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 
@@ -15,11 +16,12 @@ use crate::resource::object_meta;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::storage::{Store, Stored};
 use apimachinery::field::{FieldError, FieldErrorKind};
+use apimachinery::json::remove;
 use apimachinery::meta;
 
 /// A change of an object, as far as it is known without the storage.
 pub(crate) struct Change {
-    current: Arc<Stored>,
+    pub(crate) current: Arc<Stored>,
     /// The object by the rules of now, where it is stored otherwise.
     old: Option<Value>,
     new: Value,
@@ -32,8 +34,8 @@ pub(crate) struct Change {
 enum Owners {
     /// Server-side apply has worked them out.
     Applied(Value),
-    /// Those of an object that is stored like this: admission may change it.
-    Foreseen(Value, Value),
+    /// Those of an object that is stored with this hash: admission may change it.
+    Foreseen(u64, Value),
     Unknown,
 }
 
@@ -91,7 +93,9 @@ pub(crate) fn change(
         return Err(ApiError::conflict(resource, name, &precondition(resource, current, uid)));
     }
     check_version(resource, current, &mut new, name)?;
-    let sent = new["metadata"]["managedFields"].clone();
+    // Nothing looks at them before they are worked out anew.
+    let sent = new.get_mut("metadata").and_then(|metadata| remove(metadata, "managedFields"));
+    let sent = sent.filter(|_| managed.is_none()).unwrap_or_default();
     resource.strategy().default(&mut new);
     let owners = match managed {
         Some(managed) => Owners::Applied(managed),
@@ -111,7 +115,14 @@ fn foreseen(ctx: &Context<'_>, sent: &Value, mut new: Value, old: &Value) -> Own
     keep(ctx, &mut new, old);
     meta::set(&mut new, "managedFields", old["metadata"]["managedFields"].clone());
     let managed = managed_fields::updated(ctx, sent, &new, old);
-    Owners::Foreseen(new, managed)
+    Owners::Foreseen(hash(&new), managed)
+}
+
+/// Hash of an object: kept instead of it to see whether another one is the same. With a key of this process, so that no
+/// client can make two objects with one hash.
+fn hash(object: &Value) -> u64 {
+    static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    KEYS.hash_one(object)
 }
 
 /// What a client writes of an object by this path; the rest stays as it is.
@@ -170,7 +181,7 @@ pub(crate) fn replace(
     meta::set(&mut new, "managedFields", owned.clone());
     let managed = match owners {
         Owners::Applied(managed) => managed,
-        Owners::Foreseen(foreseen, managed) if foreseen == new => managed,
+        Owners::Foreseen(foreseen, managed) if foreseen == hash(&new) => managed,
         _ => managed_fields::updated(ctx, &sent, &new, old),
     };
     if new == *old && managed_fields::same_owners(&managed, owned) {
@@ -194,11 +205,14 @@ pub(crate) fn replace(
 }
 
 /// What is stored, by the rules of now: a bridge of an earlier version may have written it, with other defaults. Kubernetes
-/// fills in defaults whenever it reads its storage.
+/// fills in defaults whenever it reads its storage. Borrowed when both are the same.
 fn as_now<'a>(resource: &Resource, stored: &'a Value) -> Cow<'a, Value> {
     let mut read = resource.read(stored);
     if !resource.is_custom() {
         resource.strategy().default(read.to_mut());
+        if *read == *stored {
+            return Cow::Borrowed(stored);
+        }
     }
     read
 }
@@ -328,5 +342,15 @@ mod tests {
         let mut new = volume(json!({"server": "s", "path": "/"}));
         volumes.strategy().default(&mut new);
         assert_eq!(as_now(&volumes, &stored)["spec"], new["spec"], "a client in Go leaves out what is false");
+        assert!(matches!(as_now(&volumes, &new), Cow::Borrowed(_)), "there is no second one of what has all defaults");
+    }
+
+    #[test]
+    fn hash_tells_objects_apart() {
+        let object: Value = serde_json::from_str(r#"{"b": [1, -0.5, "x"], "a": {"c": null}}"#).unwrap();
+        assert_eq!(hash(&object), hash(&json!({"a": {"c": null}, "b": [1, -0.5, "x"]})));
+        for other in [json!({"a": {"c": null}, "b": [1, -0.5, "x", "x"]}), json!({"b": [1, -0.5, "x"]}), json!(null)] {
+            assert_ne!(hash(&object), hash(&other), "{other}");
+        }
     }
 }

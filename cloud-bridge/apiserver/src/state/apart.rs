@@ -1,17 +1,14 @@
 //! Work beside the thread that has all requests and all links: what is pure and long, as reading and comparing a large object.
-//! One at a time, in turns of the clients, however many of them have gone meanwhile.
+//! One at a time, in turns of the clients, however many of them have gone meanwhile. Memory that it needed is freed there, too.
 
-use std::sync::{self, Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use super::give_back::give_back;
 use super::steps::{Step, Steps};
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::flow::Flow;
-
-/// Between two times that memory is given back: it is a walk over the heap.
-const GIVE_BACK: Duration = Duration::from_secs(1);
 
 /// The order of the work beside the thread. Each piece may need much memory, so clients without limits wait for one
 /// another, too.
@@ -48,13 +45,25 @@ impl Turn {
         self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> ApiResult<(T, Self)> {
-        let work = move || {
-            let done = work();
-            give_back();
-            (done, self)
-        };
-        tokio::task::spawn_blocking(work).await.map_err(ApiError::internal)
+        tokio::task::spawn_blocking(move || (work(), self)).await.map_err(ApiError::internal)
     }
+
+    /// Ends the turn when `spent` has been dropped: the next piece of work begins without what this one has left.
+    pub(crate) fn end<T: Send + 'static>(self, spent: T) {
+        tokio::task::spawn_blocking(move || {
+            drop(spent);
+            give_back();
+            drop(self);
+        });
+    }
+}
+
+/// Drops a large tree beside the thread: it is many small blocks, and freeing them takes milliseconds.
+pub(crate) fn discard<T: Send + 'static>(tree: T) {
+    tokio::task::spawn_blocking(move || {
+        drop(tree);
+        give_back();
+    });
 }
 
 /// Does it as the turn of `flow` comes.
@@ -66,18 +75,9 @@ pub(crate) async fn run<T: Send + 'static>(
     flow: &Flow,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> ApiResult<T> {
-    let (done, _turn) = apart.turn(flow).await.work(work).await?;
+    let (done, turn) = apart.turn(flow).await.work(work).await?;
+    turn.end(());
     Ok(done)
-}
-
-/// What a large object needed on the way may be fifty times its size, and lies in a heap of this thread.
-fn give_back() {
-    static LAST: sync::Mutex<Option<Instant>> = sync::Mutex::new(None);
-    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-    if last.is_none_or(|last| last.elapsed() >= GIVE_BACK) {
-        sampan_memory::trim_heap();
-        *last = Some(Instant::now());
-    }
 }
 
 #[cfg(test)]
@@ -119,6 +119,23 @@ mod tests {
         drop(go);
         next.await.unwrap();
         assert_eq!(*told.lock().unwrap(), ["first", "second"]);
+    }
+
+    #[tokio::test]
+    async fn turn_ends_when_what_is_spent_has_gone() {
+        struct Told(Arc<Mutex<Vec<&'static str>>>);
+        impl Drop for Told {
+            fn drop(&mut self) {
+                self.0.lock().unwrap().push("dropped");
+            }
+        }
+        let (apart, flow) = (Apart::default(), Flow::of(&UserInfo::new("eve", ["people"])));
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let (spent, turn) = apart.turn(&flow).await.work(|| 1).await.unwrap();
+        assert_eq!(spent, 1);
+        turn.end(Told(Arc::clone(&told)));
+        drop(apart.turn(&flow).await);
+        assert_eq!(*told.lock().unwrap(), ["dropped"]);
     }
 
     #[tokio::test]

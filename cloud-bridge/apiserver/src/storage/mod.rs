@@ -109,6 +109,11 @@ impl Stored {
         self.value.get_or_init(|| serde_json::from_slice(&self.body).unwrap_or_default())
     }
 
+    /// Whether it is a large object, and parsed.
+    pub(crate) fn is_large_tree(&self) -> bool {
+        is_large(self.body.len()) && self.value.get().is_some()
+    }
+
     /// A copy of the parsed body, to be changed. A large body is parsed for it, and is not kept parsed.
     pub(crate) fn copy(&self) -> Value {
         match self.value.get() {
