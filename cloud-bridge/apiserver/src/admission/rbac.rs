@@ -10,7 +10,7 @@ use crate::auth::rbac::{
 };
 use crate::auth::request_info::ResourcePath;
 use crate::resource::status::{ApiError, ApiResult};
-use apimachinery::json::{items, remove};
+use apimachinery::json::items;
 use apimachinery::meta;
 use apimachinery::user::MASTERS;
 
@@ -41,14 +41,15 @@ fn bounded(request: &Request<'_>, new: &Value, old: Option<&Value>) -> ApiResult
 
 /// Whether only what the garbage collector writes has changed.
 fn only_for_collection(new: &Value, old: &Value) -> bool {
-    let rest = |object: &Value| {
-        let mut object = object.clone();
-        for field in ["ownerReferences", "finalizers", "managedFields"] {
-            object.get_mut("metadata").and_then(|metadata| remove(metadata, field));
-        }
-        object
-    };
-    rest(new) == rest(old)
+    let collected = ["ownerReferences", "finalizers", "managedFields"];
+    same_but(new, old, &["metadata"]) && same_but(&new["metadata"], &old["metadata"], &collected)
+}
+
+/// Whether two objects are the same, but for these fields.
+fn same_but(new: &Value, old: &Value, fields: &[&str]) -> bool {
+    let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else { return new == old };
+    let counts = |(name, _): &(&String, &Value)| !fields.contains(&name.as_str());
+    new.iter().filter(counts).eq(old.iter().filter(counts))
 }
 
 fn role(request: &Request<'_>, new: &Value, old: Option<&Value>) -> ApiResult<()> {
@@ -141,4 +142,27 @@ fn confirm(request: &Request<'_>, policy: &Policy, name: &str, rules: &[Rule]) -
         Err(cover::TooMany) => "the rules are too many to be compared with those of the user".to_owned(),
     };
     Err(ApiError::forbidden(&request.resource, name, &why))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::only_for_collection;
+
+    #[test]
+    fn collection_changes_owners_and_finalizers_alone() {
+        let old = json!({"metadata": {"name": "r", "finalizers": ["f"], "managedFields": [1]}, "rules": [{"verbs": ["get"]}]});
+        let with = |path: &str, value| {
+            let mut new = old.clone();
+            *new.pointer_mut(path).unwrap() = value;
+            only_for_collection(&new, &old)
+        };
+        assert!(with("/metadata/finalizers", json!([])) && with("/metadata/managedFields", json!(null)));
+        assert!(!with("/metadata/name", json!("s")) && !with("/rules/0/verbs", json!(["*"])));
+        let owned =
+            json!({"metadata": {"name": "r", "ownerReferences": [{"uid": "u"}]}, "rules": [{"verbs": ["get"]}]});
+        assert!(only_for_collection(&owned, &old));
+        assert!(!only_for_collection(&json!({"metadata": {"name": "r"}, "rules": null}), &old));
+    }
 }
