@@ -65,17 +65,20 @@ impl Engine {
     pub(crate) fn written(&mut self, action: &Action, outcome: Outcome, now: Now) -> bool {
         self.back_off.written(action, now.passed);
         let mut changed = false;
-        let change = match outcome {
-            Outcome::Is(object) => {
-                changed = action.is_read() && self.world.hold(action.kind, &object);
-                self.world.written(action.kind, object, now)
+        let changes = match outcome {
+            Outcome::Is(answer) => {
+                if action.is_read() {
+                    changed = self.world.hold(answer.held);
+                }
+                answer.object.map(|object| self.world.watched(object, now)).unwrap_or_default()
             }
             Outcome::Removed | Outcome::Gone => {
-                action.removes().and_then(|uid| self.world.removed(action.kind, &action.key, uid))
+                let removed = action.removes().and_then(|uid| self.world.removed(action.kind, &action.key, uid));
+                removed.into_iter().collect()
             }
         };
-        changed |= change.is_some();
-        self.wake(change, now);
+        changed |= !changes.is_empty();
+        self.wake(changes, now);
         changed
     }
 

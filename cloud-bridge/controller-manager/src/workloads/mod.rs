@@ -8,6 +8,7 @@
 
 mod amount;
 mod annotations;
+mod answer;
 mod back_off;
 mod batch;
 mod body;

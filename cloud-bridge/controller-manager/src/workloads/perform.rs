@@ -1,5 +1,6 @@
 //! Does what a plan says, through a client of the API, and tells what came of it. No decisions.
 
+use std::convert::identity;
 use std::time::Duration;
 
 use apimachinery::pace::is_large;
@@ -98,7 +99,7 @@ fn event_of(told: Told) -> Event {
 /// Asks the API itself whether an object is as a write needs it.
 async fn ask(client: &Client, check: &Check) -> Result<(), Failure> {
     let request = Request::new(check.kind.url(&check.key.namespace)).get(&check.key.name, &GetParams::default());
-    match send(client, request.map_err(|error| unanswered(error.to_string()))?).await {
+    match send(client, request.map_err(|error| unanswered(error.to_string()))?, identity).await {
         Ok(object) => check.judge(Some(&object)),
         Err(failure) if failure.code == 404 => check.judge(None),
         Err(failure) => Err(failure),
@@ -120,33 +121,42 @@ fn unanswered(message: String) -> Failure {
     Failure { message, ..Failure::default() }
 }
 
-async fn send(client: &Client, request: http::Request<Vec<u8>>) -> Result<Value, Failure> {
+/// Sends a request; `read` makes of the object in the answer what is asked for.
+async fn send<T: Send + 'static>(
+    client: &Client,
+    request: http::Request<Vec<u8>>,
+    read: impl FnOnce(Value) -> T + Send + 'static,
+) -> Result<T, Failure> {
     match tokio::time::timeout(PATIENCE, client.request_text(request)).await {
-        Ok(Ok(answer)) => parsed(answer).await,
+        Ok(Ok(answer)) => parsed(answer, read).await,
         Ok(Err(error)) => Err(failure(&error)),
         Err(_) => Err(unanswered(format!("the API did not answer within {} s", PATIENCE.as_secs()))),
     }
 }
 
-/// An answer as JSON: a large one is read beside the thread.
-async fn parsed(answer: String) -> Result<Value, Failure> {
-    let read = |answer: &str| serde_json::from_str(answer).map_err(|error| unanswered(error.to_string()));
-    if !is_large(answer.len()) {
-        return read(&answer);
+/// Reads an answer: a large one beside the thread.
+async fn parsed<T: Send + 'static>(
+    answer: String,
+    read: impl FnOnce(Value) -> T + Send + 'static,
+) -> Result<T, Failure> {
+    let large = is_large(answer.len());
+    let work = move || serde_json::from_str(&answer).map(read).map_err(|error| unanswered(error.to_string()));
+    if !large {
+        return work();
     }
-    let done = watch::aside(move || read(&answer)).await;
-    done.unwrap_or_else(|error| Err(unanswered(error.to_string())))
+    watch::aside(work).await.unwrap_or_else(|error| Err(unanswered(error.to_string())))
 }
 
 async fn write(client: &Client, action: &Action) -> Result<Outcome, Failure> {
-    match send(client, request(action).map_err(unanswered)?).await {
-        Ok(object) => {
-            // The answer to a deletion is a Status once the object is gone.
-            let gone = matches!(action.write, Write::Delete { .. }) && object["kind"] == "Status";
-            Ok(if gone { Outcome::Removed } else { Outcome::Is(object) })
-        }
-        Err(failure) if failure.code == 404 && matches!(action.write, Write::Delete { .. }) => Ok(Outcome::Gone),
-        Err(failure) => Err(failure),
+    let (kind, template, deletes) = (action.kind, action.is_read(), action.removes().is_some());
+    let read = move |object: Value| {
+        // The answer to a deletion is a Status once the object is gone.
+        let gone = deletes && object["kind"] == "Status";
+        if gone { Outcome::Removed } else { Outcome::is(kind, template, object) }
+    };
+    match send(client, request(action).map_err(unanswered)?, read).await {
+        Err(failure) if failure.code == 404 && deletes => Ok(Outcome::Gone),
+        done => done,
     }
 }
 
@@ -179,4 +189,22 @@ fn request(action: &Action) -> Result<http::Request<Vec<u8>>, String> {
         }
     };
     built.map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use apimachinery::pace::LARGE;
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn large_answer_is_read_beside_the_thread() {
+        let here = std::thread::current().id();
+        for (size, aside) in [(1, false), (LARGE, true)] {
+            let answer = json!({"data": "x".repeat(size)}).to_string();
+            let read = move |_: Value| std::thread::current().id() != here;
+            assert_eq!(parsed(answer, read).await.unwrap(), aside, "{size}");
+        }
+    }
 }

@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::answer::Answer;
 use super::body::Body;
 use super::store::{key_of, uid};
 use super::world::Kind;
@@ -176,7 +177,7 @@ impl Action {
     /// to another owner and is handled as such.
     pub(crate) fn news(&self, result: &Result<Outcome, Failure>) -> Option<Told> {
         let (told, word) = match result {
-            Ok(Outcome::Is(object)) => (&self.done, object["metadata"]["name"].as_str().unwrap_or(&self.key.name)),
+            Ok(Outcome::Is(answer)) => (&self.done, answer.name.as_deref().unwrap_or(&self.key.name)),
             Ok(Outcome::Removed) => (&self.done, self.key.name.as_str()),
             Ok(Outcome::Gone) => return None,
             Err(failure) if failure.namespace_ends => return None,
@@ -321,11 +322,18 @@ impl Failure {
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// The object as it is now.
-    Is(Value),
+    Is(Box<Answer>),
     /// The write removed it.
     Removed,
     /// There was no such object any more.
     Gone,
+}
+
+impl Outcome {
+    /// The object as it is now, read: with its template if `template` says so.
+    pub(crate) fn is(kind: Kind, template: bool, object: Value) -> Self {
+        Self::Is(Box::new(Answer::read(kind, template, object)))
+    }
 }
 
 /// The JSON merge patch (RFC 7386) that makes `new` out of `old`; None if they are equal.

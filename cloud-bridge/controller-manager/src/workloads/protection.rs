@@ -53,11 +53,13 @@ fn release(kind: Kind, meta: &ObjectMeta, finalizer: &str) -> Action {
 
 #[cfg(test)]
 mod tests {
+    use kube::runtime::watcher::Event;
     use serde_json::Value;
 
     use super::*;
     use crate::workloads::now::Now;
     use crate::workloads::simulation::{Course, key};
+    use crate::workloads::world::Watched;
 
     fn deleted(finalizer: &str, phase: &str) -> Value {
         json!({"metadata": {"name": "data", "finalizers": [finalizer, "example.com/own"],
@@ -94,10 +96,14 @@ mod tests {
     #[test]
     fn change_of_a_pod_concerns_claims_that_no_pod_uses() {
         let (mut world, now) = (World::default(), Now::default());
-        world.written(Kind::PersistentVolumeClaim, deleted(volume_claim::PROTECTION, "Bound"), now);
+        let mut written = |kind, object| {
+            let read = Watched::read(kind, Event::Apply(object)).unwrap();
+            world.watched(read, now).pop()
+        };
+        written(Kind::PersistentVolumeClaim, deleted(volume_claim::PROTECTION, "Bound"));
         let volume = json!({"name": "v", "persistentVolumeClaim": {"claimName": "data"}});
         let spec = json!({"nodeName": "node", "containers": [], "volumes": [volume]});
-        let change = world.written(Kind::Pod, json!({"metadata": {"name": "user", "uid": "u"}, "spec": spec}), now);
+        let change = written(Kind::Pod, json!({"metadata": {"name": "user", "uid": "u"}, "spec": spec}));
         assert!(tasks(&world, &change.unwrap()).is_empty());
         let change = world.removed(Kind::Pod, &ObjectKey::cluster("user"), "u");
         let claim = (Kind::PersistentVolumeClaim, ObjectKey::cluster("data"));

@@ -2,7 +2,7 @@
 //! kinds is here.
 
 use apimachinery::key::ObjectKey;
-use apimachinery::typed::{self, Misfit};
+use apimachinery::typed::Misfit;
 use k8s_openapi::api::core::v1::Endpoints;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -70,6 +70,7 @@ macro_rules! kinds {
         }
 
         /// What a watch of any of the kinds saw.
+        #[derive(Debug)]
         #[expect(clippy::large_enum_variant, reason = "there is one at a time, which is taken in at once")]
         pub(crate) enum Watched {
             $($kind(Event<$type>),)*
@@ -97,22 +98,12 @@ macro_rules! kinds {
                 $(self.$store.is_complete())&&*
             }
 
-            /// Takes in what a watch saw.
+            /// Takes in what a watch saw, or what a write returned.
             pub(crate) fn watched(&mut self, watched: Watched, now: Now) -> Vec<Change> {
                 match watched {
                     $(Watched::$kind(event) => {
                         let seen = self.$store.watched(event, now).into_iter();
                         seen.map(|seen| Change { kind: Kind::$kind, seen }).collect()
-                    })*
-                }
-            }
-
-            /// Takes in what a write returned. What cannot be read is left to the watch.
-            pub(crate) fn written(&mut self, kind: Kind, object: Value, now: Now) -> Option<Change> {
-                match kind {
-                    $(Kind::$kind => {
-                        let seen = self.$store.put(typed::read(&object).ok()?, now)?;
-                        Some(Change { kind, seen })
                     })*
                 }
             }
@@ -166,8 +157,8 @@ impl World {
     }
 
     /// Keeps the template of an object that was read, in the place of the one before. Whether it has one.
-    pub(crate) fn hold(&mut self, kind: Kind, object: &Value) -> bool {
-        self.held = Held::of(kind, object);
+    pub(crate) fn hold(&mut self, held: Option<Held>) -> bool {
+        self.held = held;
         self.held.is_some()
     }
 

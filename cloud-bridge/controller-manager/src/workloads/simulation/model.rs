@@ -177,11 +177,12 @@ impl Model {
     }
 
     pub(super) fn do_action(&mut self, action: &Action) -> Result<Outcome, Failure> {
+        let is = |object: Value| Outcome::is(action.kind, action.is_read(), object);
         if action.is_read() {
             self.reads += 1;
             let object = self.objects.get(&(action.kind, key(&action.key.name)));
             let gone = Failure { code: 404, message: "not found".to_owned(), ..Failure::default() };
-            return object.cloned().map(Outcome::Is).ok_or(gone);
+            return object.cloned().map(is).ok_or(gone);
         }
         self.writes += 1;
         if let Some(check) = &action.check {
@@ -201,14 +202,14 @@ impl Model {
             if self.strips_pods && action.kind == Kind::Pod {
                 object["metadata"] = json!({"generateName": "stripped-"});
             }
-            return Ok(Outcome::Is(self.put(action.kind, object)));
+            return Ok(is(self.put(action.kind, object)));
         }
         let Some(before) = self.objects.get(&name).cloned() else {
             let deletes = matches!(action.write, Write::Delete { .. });
             return if deletes { Ok(Outcome::Gone) } else { failed(404, "not found") };
         };
         if self.ignores == Some(action.kind) {
-            return Ok(Outcome::Is(before));
+            return Ok(is(before));
         }
         match &action.write {
             Write::Read | Write::Create(_) => unreachable!("done above"),
@@ -221,11 +222,11 @@ impl Model {
             {
                 let stamp = self.clock().to_string();
                 self.change(action.kind, &place, |pod| pod["metadata"]["deletionTimestamp"] = stamp.into());
-                Ok(Outcome::Is(self.objects[&name].clone()))
+                Ok(is(self.objects[&name].clone()))
             }
             Write::Delete { .. } => {
                 self.end(action.kind, &place);
-                Ok(self.objects.get(&name).map_or(Outcome::Removed, |object| Outcome::Is(object.clone())))
+                Ok(self.objects.get(&name).map_or(Outcome::Removed, |object| is(object.clone())))
             }
             Write::Merge { subresource, patch } => {
                 if patch["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"] {
@@ -238,7 +239,7 @@ impl Model {
                 } else {
                     after["status"] = before["status"].clone();
                 }
-                Ok(Outcome::Is(self.put(action.kind, after)))
+                Ok(is(self.put(action.kind, after)))
             }
             Write::Strategic { patch, .. }
                 if !patch["metadata"]["resourceVersion"].is_null()
@@ -249,7 +250,7 @@ impl Model {
             Write::Strategic { subresource: Some(_), patch } => {
                 let mut after = before.clone();
                 status(&mut after["status"], &patch["status"]);
-                Ok(Outcome::Is(self.put(action.kind, after)))
+                Ok(is(self.put(action.kind, after)))
             }
             Write::Strategic { patch, .. } => {
                 let mut after = before.clone();
@@ -259,7 +260,7 @@ impl Model {
                 if meta["deletionGracePeriodSeconds"] == 0 && is_empty(&meta["finalizers"]) {
                     self.remove(action.kind, &action.key);
                 }
-                Ok(Outcome::Is(after))
+                Ok(is(after))
             }
         }
     }

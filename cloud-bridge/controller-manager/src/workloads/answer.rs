@@ -1,0 +1,52 @@
+//! An object that the API answered with, read for its store, and its template if that was asked for. Reading a large one takes
+//! long: the caller does it beside the thread. Pure.
+
+use kube::runtime::watcher::Event;
+use serde_json::Value;
+
+use super::held::Held;
+use super::world::{Kind, Watched};
+
+/// An object in an answer, as far as controllers need it.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// The name of the object: the API may have made it.
+    pub(crate) name: Option<String>,
+    /// Its template, if it was read for that and has one.
+    pub(crate) held: Option<Held>,
+    /// The object for its store. `None` if it cannot be read: the watch says why.
+    pub(crate) object: Option<Watched>,
+}
+
+impl Answer {
+    /// Reads an object of a kind. `template`: with its template.
+    pub(crate) fn read(kind: Kind, template: bool, object: Value) -> Self {
+        Self {
+            name: object["metadata"]["name"].as_str().map(str::to_owned),
+            held: if template { Held::of(kind, &object) } else { None },
+            object: Watched::read(kind, Event::Apply(object)).ok(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn answer_has_a_template_if_asked_for() {
+        let set = json!({"metadata": {"name": "web"}, "spec": {"template": {"spec": {"hostname": "h"}}}});
+        let read = |template| Answer::read(Kind::ReplicaSet, template, set.clone());
+        assert_eq!((read(false).held.is_some(), read(true).held.is_some()), (false, true));
+        assert_eq!(read(false).name.as_deref(), Some("web"));
+        assert!(matches!(read(true).object, Some(Watched::ReplicaSet(Event::Apply(_)))));
+    }
+
+    #[test]
+    fn unreadable_answer_is_left_to_the_watch() {
+        let answer = Answer::read(Kind::Pod, false, json!({"metadata": {"name": "a", "uid": 1}}));
+        assert_eq!((answer.name.as_deref(), answer.object.is_none()), (Some("a"), true));
+    }
+}
