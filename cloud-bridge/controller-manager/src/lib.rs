@@ -8,4 +8,5 @@ pub mod node_lifecycle;
 mod placement;
 pub mod podautoscaler;
 pub mod scheduler;
+mod watch;
 pub mod workloads;

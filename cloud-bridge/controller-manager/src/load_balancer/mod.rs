@@ -12,15 +12,13 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
 use kube::api::{Patch, PatchParams};
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::Event;
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::time::Instant;
 
-use apimachinery::pace::in_slices;
-use apimachinery::well_known::PAGE;
+use crate::watch;
 use object::{Node, Service, Slice};
 use slices::Slices;
 
@@ -31,9 +29,9 @@ type Key = (String, String);
 
 /// Runs until dropped.
 pub async fn run(client: Client) {
-    let mut services = pin!(watch::<Service>(&client));
-    let mut slices = pin!(watch::<Slice>(&client));
-    let mut nodes = pin!(watch::<Node>(&client));
+    let mut services = pin!(all::<Service>(&client));
+    let mut slices = pin!(all::<Slice>(&client));
+    let mut nodes = pin!(all::<Node>(&client));
     let mut balancer = Balancer::new(client);
     loop {
         let retry = balancer.retry;
@@ -47,12 +45,11 @@ pub async fn run(client: Client) {
     }
 }
 
-fn watch<T>(client: &Client) -> impl Stream<Item = Event<T>> + use<T>
+fn all<T>(client: &Client) -> impl Stream<Item = Event<T>> + use<T>
 where
-    T: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
+    T: kube::Resource<DynamicType = ()> + DeserializeOwned + Send + 'static,
 {
-    let all: Api<T> = Api::all(client.clone());
-    let events = in_slices(watcher(all, watcher::Config::default().page_size(PAGE)).default_backoff());
+    let events = watch::all::<T>(client);
     events.filter_map(async |event| event.inspect_err(|error| log::warn!("watching {}: {error}", T::kind(&()))).ok())
 }
 

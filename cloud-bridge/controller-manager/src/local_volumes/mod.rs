@@ -14,18 +14,16 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::core::v1::{Node, ObjectReference, PersistentVolume};
 use k8s_openapi::api::storage::v1::StorageClass;
-use kube::api::{
-    Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
-};
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::api::{Api, ApiResource, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::runtime::watcher::Event;
 use kube::{Client, ResourceExt as _};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::events::{self, Recorder};
+use crate::watch;
+use apimachinery::meta;
 use apimachinery::pace::in_slices;
-use apimachinery::well_known::PAGE;
 use volume::{Data, Released, released};
 pub(crate) use volume::{Order, PROVISIONER, name, volume};
 
@@ -51,8 +49,8 @@ pub async fn run(client: Client, nodes: Arc<dyn Nodes>) {
     if let Err(error) = make_class(&client).await {
         log::warn!("storage class {CLASS}: {error}");
     }
-    let all: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<PersistentVolume>(&()));
-    let mut volumes = pin!(in_slices(watcher(all, watcher::Config::default().page_size(PAGE)).default_backoff()));
+    let kind = ApiResource::erase::<PersistentVolume>(&());
+    let mut volumes = pin!(in_slices(watch::values(&client, &kind)));
     let mut reclaimer = Reclaimer::new(client, nodes);
     loop {
         let due = reclaimer.due();
@@ -120,11 +118,11 @@ impl Reclaimer {
         Self { client, nodes, events, waiting: BTreeMap::new(), running: FuturesUnordered::new() }
     }
 
-    fn watched(&mut self, event: Event<DynamicObject>) {
+    fn watched(&mut self, event: Event<Value>) {
         match event {
             Event::Apply(object) | Event::InitApply(object) => {
-                let name = object.name_any();
-                match released(&json!(object)) {
+                let name = meta::text(&object, "name").to_owned();
+                match released(&object) {
                     None => drop(self.waiting.remove(&name)),
                     Some(volume) => match self.waiting.get_mut(&name) {
                         Some(known) => known.volume = volume,
@@ -135,7 +133,7 @@ impl Reclaimer {
                     },
                 }
             }
-            Event::Delete(object) => drop(self.waiting.remove(&object.name_any())),
+            Event::Delete(object) => drop(self.waiting.remove(meta::text(&object, "name"))),
             // What went unseen is found to be gone when its turn comes.
             Event::Init | Event::InitDone => {}
         }

@@ -5,14 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use apimachinery::key::ObjectKey;
-use apimachinery::pace::{Pace, in_slices};
-use apimachinery::well_known::PAGE;
+use apimachinery::pace::Pace;
 use futures::{Stream, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{self as core, ObjectReference};
 use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, Preconditions};
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event as Watched, watcher};
+use kube::runtime::watcher::Event as Watched;
 use kube::{Api, Client};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -23,6 +21,7 @@ use tokio::time::Instant;
 use super::eviction::{Evictions, Pod};
 use super::{sleep_until, whole_seconds};
 use crate::events::{Event, Recorder};
+use crate::watch;
 
 const COMPONENT: &str = "taint-eviction-controller";
 /// A pod that a node has without the API (K8s `MirrorPodAnnotationKey`): only its node can end it.
@@ -126,8 +125,7 @@ async fn evict(client: Client, mut heard: UnboundedReceiver<News>) {
                     pods = None;
                     evictor.forget_pods().await;
                 } else if pods.is_none() {
-                    let api: Api<SlimPod> = Api::all(evictor.client.clone());
-                    pods = Some(in_slices(watcher(api, watcher::Config::default().page_size(PAGE)).default_backoff()).boxed());
+                    pods = Some(watch::all::<SlimPod>(&evictor.client).boxed());
                 }
             }
             Some(event) = next(&mut pods) => match event {

@@ -19,16 +19,15 @@ use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::api::{Patch, PatchParams};
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::api::{ApiResource, Patch, PatchParams};
+use kube::runtime::watcher::Event;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::events::{self as recorded, Recorder};
+use crate::watch;
 use apimachinery::pace::in_slices;
-use apimachinery::well_known::PAGE;
 use evictor::Evictors;
 use health::NodeHealthMap;
 pub use ipam::{MaskSizes, NodeIpam};
@@ -53,12 +52,11 @@ pub struct Settings {
 
 /// Runs until dropped. It looks after the leases of nodes with this label, and after the taints and subnets of all.
 pub async fn run(client: Client, label: &str, settings: Settings) {
-    let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
-    let api: Api<SlimNode> = Api::all(client.clone());
-    let mut leases = pin!(in_slices(watcher(leases, watcher::Config::default().page_size(PAGE)).default_backoff()));
-    let mut nodes = pin!(in_slices(watcher(api.clone(), watcher::Config::default().page_size(PAGE)).default_backoff()));
+    let leases = Api::namespaced_with(client.clone(), "kube-node-lease", &ApiResource::erase::<Lease>(&()));
+    let mut leases = pin!(in_slices(watch::watch(leases, watch::typed::<Lease>)));
+    let mut nodes = pin!(watch::all::<SlimNode>(&client));
     let mut lifecycle = Lifecycle {
-        api,
+        api: Api::all(client.clone()),
         label,
         settings,
         events: Recorder::new(client.clone()),

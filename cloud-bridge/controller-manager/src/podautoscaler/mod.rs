@@ -23,10 +23,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apimachinery::key::ObjectKey;
-use apimachinery::pace::in_slices;
 use apimachinery::panics;
 use apimachinery::selector::LabelSelector;
-use apimachinery::well_known::PAGE;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
@@ -34,12 +32,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::autoscaling::v2::{CrossVersionObjectReference, HorizontalPodAutoscaler};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::PostParams;
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::Event;
 use kube::{Api, Client};
 use tokio::time::Instant;
 
 use crate::events::{self, Recorder};
+use crate::watch;
 use decide::{Decision, Now, Told};
 use memory::Memory;
 pub use options::Options;
@@ -70,8 +68,7 @@ type Done = (ObjectKey, Arc<HorizontalPodAutoscaler>, Step);
 
 /// Runs until dropped.
 pub async fn run(client: Client, options: Options) {
-    let all: Api<HorizontalPodAutoscaler> = Api::all(client.clone());
-    let mut watched = pin!(in_slices(watcher(all, watcher::Config::default().page_size(PAGE)).default_backoff()));
+    let mut watched = pin!(watch::all::<HorizontalPodAutoscaler>(&client));
     let events = Recorder::new(client.clone());
     let mut controller = Controller { client, options, start: Instant::now(), known: BTreeMap::new(), events };
     let mut steps: FuturesUnordered<BoxFuture<'static, Done>> = FuturesUnordered::new();

@@ -49,7 +49,6 @@ mod turn;
 mod volume;
 mod volume_claim;
 mod wake;
-mod watch;
 mod world;
 
 use std::pin::{Pin, pin};

@@ -12,9 +12,8 @@ use kube::core::Request;
 use serde_json::Value;
 
 use super::plan::{Action, Check, Deletion, Failure, Order, Outcome, Plan, Told, Write};
-use super::watch;
 use crate::events::{Event, Recorder};
-use crate::podautoscaler;
+use crate::{podautoscaler, watch};
 
 /// An API that does not answer is given up after this, and asked again later.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -22,7 +22,7 @@ use super::template::Template;
 use super::templated::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, ReplicationController, StatefulSet};
 use super::volume::Volume;
 use super::volume_claim::Claim;
-use super::watch;
+use crate::watch;
 
 /// A key of the controller that is named by its kind.
 pub(crate) type Task = (Kind, ObjectKey);

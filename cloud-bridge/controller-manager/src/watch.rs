@@ -1,10 +1,10 @@
-//! The watch of one kind. Objects come as JSON and become their type afterwards: a watch is much code for each type that
-//! it is made for, and these are a dozen. Large ones become it beside the thread. Knows no kind.
+//! The watch of one kind, for all controllers. Objects come as JSON and become their type afterwards: a watch is much code for
+//! each type that it is made for, and these are two dozen. Large ones become it beside the thread. Knows no kind.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
-use apimachinery::pace::is_large;
+use apimachinery::pace::{in_slices, is_large};
 use apimachinery::typed::{self, Misfit};
 use apimachinery::well_known::PAGE;
 use futures::stream::{self, BoxStream, Stream, StreamExt as _};
@@ -12,6 +12,7 @@ use kube::api::{Api, ApiResource, ObjectMeta};
 use kube::core::DynamicResourceScope;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Config, Event, watcher};
+use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -71,7 +72,7 @@ impl<'de> Deserialize<'de> for Unread {
     }
 }
 
-impl kube::Resource for Unread {
+impl Resource for Unread {
     type DynamicType = ApiResource;
     type Scope = DynamicResourceScope;
 
@@ -100,28 +101,26 @@ impl kube::Resource for Unread {
     }
 }
 
+/// The event with what `read` makes of its object.
+///
+/// # Errors
+/// Those of `read`.
+pub(crate) fn map<A, B>(event: Event<A>, read: impl FnOnce(A) -> Result<B, Misfit>) -> Result<Event<B>, Misfit> {
+    Ok(match event {
+        Event::Init => Event::Init,
+        Event::InitDone => Event::InitDone,
+        Event::InitApply(object) => Event::InitApply(read(object)?),
+        Event::Apply(object) => Event::Apply(read(object)?),
+        Event::Delete(object) => Event::Delete(read(object)?),
+    })
+}
+
 /// An event with its object read as the type `T`.
 ///
 /// # Errors
 /// The object does not fit the type.
 pub(crate) fn typed<T: DeserializeOwned>(event: Event<Value>) -> Result<Event<T>, Misfit> {
-    Ok(match event {
-        Event::Init => Event::Init,
-        Event::InitDone => Event::InitDone,
-        Event::InitApply(object) => Event::InitApply(typed::read(&object)?),
-        Event::Apply(object) => Event::Apply(typed::read(&object)?),
-        Event::Delete(object) => Event::Delete(typed::read(&object)?),
-    })
-}
-
-fn plain(event: Event<Unread>) -> Event<Value> {
-    match event {
-        Event::Init => Event::Init,
-        Event::InitDone => Event::InitDone,
-        Event::InitApply(unread) => Event::InitApply(unread.object.value()),
-        Event::Apply(unread) => Event::Apply(unread.object.value()),
-        Event::Delete(unread) => Event::Delete(unread.object.value()),
-    }
+    map(event, |object| typed::read(&object))
 }
 
 fn has_large(event: &Event<Unread>) -> bool {
@@ -134,7 +133,7 @@ fn has_large(event: &Event<Unread>) -> bool {
 }
 
 /// Does the work on a large object beside the thread, one at a time: each needs many times the memory that it has as text.
-pub(super) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
+pub(crate) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
     static TURN: Semaphore = Semaphore::const_new(1);
     // It is never closed.
     let turn = TURN.acquire().await;
@@ -146,8 +145,24 @@ pub(super) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + '
     .await
 }
 
-/// Follows all objects of a kind. An unreadable object is an error: a list with one does not end but starts again, so
-/// that existing objects do not look deleted.
+/// Follows all objects of a kind as the type `T`, in slices.
+pub(crate) fn all<T>(client: &Client) -> impl Stream<Item = Result<Event<T>, String>> + Send + use<T>
+where
+    T: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static,
+{
+    in_slices(watch(Api::all_with(client.clone(), &ApiResource::erase::<T>(&())), typed::<T>))
+}
+
+/// Follows all objects of a kind as JSON.
+pub(crate) fn values(
+    client: &Client,
+    kind: &ApiResource,
+) -> impl Stream<Item = Result<Event<Value>, String>> + Send + use<> {
+    watch(Api::all_with(client.clone(), kind), Ok)
+}
+
+/// Follows objects of a kind. An unreadable object is an error: a list with one does not end but starts again, so that
+/// existing objects do not look deleted.
 pub(crate) fn watch<W: Send + 'static>(
     api: Api<Unread>,
     read: impl Fn(Event<Value>) -> Result<W, Misfit> + Clone + Send + 'static,
@@ -163,7 +178,8 @@ fn events(api: Api<Unread>, pause: Duration) -> Events {
 }
 
 fn as_type<W>(read: &impl Fn(Event<Value>) -> Result<W, Misfit>, event: Event<Unread>) -> Result<W, String> {
-    read(plain(event)).map_err(|misfit| format!("an object cannot be read: {misfit}"))
+    let plain = map(event, |unread| Ok(unread.object.value()));
+    plain.and_then(read).map_err(|misfit| format!("an object cannot be read: {misfit}"))
 }
 
 fn restarted<W: Send + 'static>(
@@ -194,6 +210,7 @@ fn restarted<W: Send + 'static>(
 mod tests {
     use apimachinery::pace::LARGE;
     use futures::FutureExt as _;
+    use k8s_openapi::api::core::v1::ConfigMap;
     use serde_json::json;
 
     use super::*;
@@ -240,7 +257,7 @@ mod tests {
             stream::iter(list).boxed()
         };
         let name = |event: Event<Value>| {
-            typed::<crate::workloads::volume_claim::Claim>(event).map(|event| match event {
+            typed::<ConfigMap>(event).map(|event| match event {
                 Event::Init => "begin".to_owned(),
                 Event::InitDone => "end".to_owned(),
                 Event::InitApply(one) | Event::Apply(one) => one.metadata.name.unwrap_or_default(),
