@@ -45,6 +45,13 @@ mod tests {
     }
 
     #[test]
+    fn managers_of_fields_are_not_kept() {
+        let pod = json!({"metadata": {"name": "a", "managedFields": [{"manager": "kubelet"}]}});
+        let Some(Watched::Pod(Event::Apply(pod))) = Answer::read(Kind::Pod, false, pod).object else { unreachable!() };
+        assert_eq!((pod.metadata.name.as_deref(), pod.metadata.managed_fields), (Some("a"), None));
+    }
+
+    #[test]
     fn unreadable_answer_is_left_to_the_watch() {
         let answer = Answer::read(Kind::Pod, false, json!({"metadata": {"name": "a", "uid": 1}}));
         assert_eq!((answer.name.as_deref(), answer.object.is_none()), (Some("a"), true));

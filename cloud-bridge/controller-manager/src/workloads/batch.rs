@@ -107,10 +107,6 @@ impl Cached for Job {
         &self.metadata
     }
 
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-
     fn seen(&mut self, before: Option<&Self>, now: Now) {
         let sight = |told: Option<Timestamp>, known: Option<(Timestamp, Sight)>| {
             told.map(|told| known.filter(|(known, _)| *known == told).unwrap_or_else(|| (told, now.sight(told))))
@@ -125,10 +121,6 @@ impl Cached for Job {
 impl Cached for CronJob {
     fn meta(&self) -> &ObjectMeta {
         &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
     }
 
     fn seen(&mut self, before: Option<&Self>, now: Now) {

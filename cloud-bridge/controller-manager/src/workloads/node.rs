@@ -61,10 +61,6 @@ impl Cached for Node {
         &self.metadata
     }
 
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-
     fn seen(&mut self, _before: Option<&Self>, _now: Now) {
         self.labels = self.metadata.labels.take().map(|labels| serde_json::json!(labels)).unwrap_or_default();
         self.metadata.annotations = None;

@@ -131,10 +131,6 @@ impl Cached for Pod {
         &self.metadata
     }
 
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-
     fn seen(&mut self, before: Option<&Self>, now: Now) {
         annotations::keep(&mut self.metadata, annotations::OF_PODS);
         let known = before.and_then(|before| before.ready_seen);

@@ -28,8 +28,6 @@ pub(crate) trait Cached {
 
     fn meta(&self) -> &ObjectMeta;
 
-    fn meta_mut(&mut self) -> &mut ObjectMeta;
-
     /// It is seen at this time; `before` is the state of the same object before this one.
     fn seen(&mut self, _before: Option<&Self>, _now: Now) {}
 
@@ -186,10 +184,8 @@ impl<T: Cached> Store<T> {
     /// Stores the state of an object that a watch saw or a write returned. Returns `None` if it is known or older, or
     /// concerns no controller.
     pub(crate) fn put(&mut self, mut object: T, now: Now) -> Option<Seen> {
-        let meta = object.meta_mut();
-        meta.managed_fields = None;
-        let key = key_of(meta);
-        if self.removed.contains(uid(meta)) {
+        let key = key_of(object.meta());
+        if self.removed.contains(uid(object.meta())) {
             return None;
         }
         let known = self.names.get_key_value(&key).map(|(key, place)| (Arc::clone(key), *place));

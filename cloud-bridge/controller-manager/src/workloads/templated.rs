@@ -65,10 +65,6 @@ macro_rules! kept {
             fn meta(&self) -> &ObjectMeta {
                 &self.object.metadata
             }
-
-            fn meta_mut(&mut self) -> &mut ObjectMeta {
-                &mut self.object.metadata
-            }
         }
 
         impl Templated for $kept {

@@ -79,6 +79,7 @@ macro_rules! kinds {
         impl Watched {
             /// An event of this kind, with its object read.
             pub(crate) fn read(kind: Kind, event: Event<Value>) -> Result<Self, Misfit> {
+                let event = watch::map(event, |object| Ok(without_managers(object)))?;
                 Ok(match kind {
                     $(Kind::$kind => Self::$kind(watch::typed(event)?),)*
                 })
@@ -168,15 +169,19 @@ impl World {
     }
 }
 
+/// The object without its managers: they may be many, and no controller reads them.
+fn without_managers(mut object: Value) -> Value {
+    if let Some(meta) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        meta.remove("managedFields");
+    }
+    object
+}
+
 macro_rules! cached {
     ($($type:ty),*) => {$(
         impl Cached for $type {
             fn meta(&self) -> &ObjectMeta {
                 &self.metadata
-            }
-
-            fn meta_mut(&mut self) -> &mut ObjectMeta {
-                &mut self.metadata
             }
         }
     )*};
@@ -190,9 +195,5 @@ impl Cached for EndpointSlice {
 
     fn meta(&self) -> &ObjectMeta {
         &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
     }
 }
