@@ -35,6 +35,7 @@ use apimachinery::user::UserInfo;
 use apiserver::{Accounts, Config, Server, ServiceRange};
 use controller_manager::load_balancer;
 use controller_manager::node_lifecycle::{self, MaskSizes, NodeIpam};
+use controller_manager::pods::Pods;
 use controller_manager::{local_volumes, podautoscaler, scheduler, workloads};
 
 /// The user and the group of the administrator's certificate.
@@ -302,14 +303,17 @@ impl Controllers {
         let workloads = workloads::Options { terminated_pod_gc_threshold: options.terminated_pod_gc_threshold };
         let (authority, bridge, autoscalers) = (Arc::clone(authority), bridge.clone(), options.autoscalers.options());
         let manager = client("kube-controller-manager");
-        all.keep("the controllers of workloads", &manager, move |client| workloads::run(client, workloads.clone()));
+        let pods = Pods::start(&manager);
+        let followed = pods.clone();
+        let of_workloads = move |client| workloads::run(client, followed.clone(), workloads.clone());
+        all.keep("the controllers of workloads", &manager, of_workloads);
         all.keep("the signer", &manager, move |client| certificates::run(client, Arc::clone(&authority)));
         all.keep("the end of volumes", &manager, move |client| local_volumes::run(client, Arc::new(bridge.clone())));
         if options.load_balancer.is_some() {
             all.keep("load balancers", &manager, load_balancer::run);
         }
         all.keep("the autoscaler", &manager, move |client| podautoscaler::run(client, autoscalers));
-        all.keep("the scheduler", &client("kube-scheduler"), scheduler::run);
+        all.keep("the scheduler", &client("kube-scheduler"), move |client| scheduler::run(client, pods.clone()));
         let lifecycle = move |client| node_lifecycle::run(client, BRIDGED_LABEL, lifecycle.clone());
         all.keep("the node lifecycle", &manager, lifecycle);
         all

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use apimachinery::user::UserInfo;
 use apiserver::{Config, Server};
+use controller_manager::pods::Pods;
 use controller_manager::scheduler;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
@@ -57,7 +58,7 @@ async fn pods_are_bound_or_told_why_not() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Server::open(Config::new(folder.path().join("api.db"))).expect("a server");
     let client = Client::new(server.service(UserInfo::master("test")), "default");
-    let scheduling = tokio::spawn(scheduler::run(client.clone()));
+    let scheduling = tokio::spawn(scheduler::run(client.clone(), Pods::start(&client)));
     let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
 
     create_pod(&pods, "first", "600m").await;
@@ -103,7 +104,7 @@ async fn a_more_important_pod_gets_the_place_of_another() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Server::open(Config::new(folder.path().join("api.db"))).expect("a server");
     let client = Client::new(server.service(UserInfo::master("test")), "default");
-    let scheduling = tokio::spawn(scheduler::run(client.clone()));
+    let scheduling = tokio::spawn(scheduler::run(client.clone(), Pods::start(&client)));
     let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
     let class = json!({"metadata": {"name": "high"}, "value": 1000});
     let class: PriorityClass = serde_json::from_value(class).expect("a class");

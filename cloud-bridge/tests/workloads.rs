@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use apimachinery::user::UserInfo;
 use apiserver::{Config, Server};
+use controller_manager::pods::Pods;
 use controller_manager::workloads;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
@@ -101,7 +102,8 @@ fn complete(deployment: &Deployment, replicas: i32) -> bool {
 #[tokio::test]
 async fn a_deployment_becomes_pods_rolls_and_goes() {
     let site = Site::open();
-    let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
+    let controllers =
+        tokio::spawn(workloads::run(site.client.clone(), Pods::start(&site.client), workloads::Options::default()));
     let deployments = site.deployments();
     deployments.create(&PostParams::default(), &web(3, "one")).await.expect("created");
     until("three pods", async || site.count().await == 3).await;
@@ -147,13 +149,15 @@ async fn s15_controllers_that_end_at_any_time_make_no_pod_twice() {
     let site = Site::open();
     site.deployments().create(&PostParams::default(), &web(40, "one")).await.expect("created");
     for round in 0..30_u64 {
-        let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
+        let controllers =
+            tokio::spawn(workloads::run(site.client.clone(), Pods::start(&site.client), workloads::Options::default()));
         tokio::time::sleep(Duration::from_millis(5 + round * 3)).await;
         controllers.abort();
         let _ = controllers.await;
         assert!(site.count().await <= 40, "{} pods", site.count().await);
     }
-    let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
+    let controllers =
+        tokio::spawn(workloads::run(site.client.clone(), Pods::start(&site.client), workloads::Options::default()));
     until("all pods", async || site.count().await == 40).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(site.count().await, 40);
@@ -164,7 +168,8 @@ async fn s15_controllers_that_end_at_any_time_make_no_pod_twice() {
 #[tokio::test]
 async fn pods_that_cannot_be_made_are_told_of() {
     let site = Site::open();
-    let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
+    let controllers =
+        tokio::spawn(workloads::run(site.client.clone(), Pods::start(&site.client), workloads::Options::default()));
     let mut deployment = web(2, "one");
     let spec = deployment.spec.as_mut().and_then(|spec| spec.template.spec.as_mut()).expect("a spec");
     spec.service_account_name = Some("nobody".into());
@@ -187,7 +192,8 @@ async fn pods_that_cannot_be_made_are_told_of() {
 #[tokio::test]
 async fn a_deleted_pod_goes_from_a_node_that_is_out_of_service() {
     let site = Site::open();
-    let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
+    let controllers =
+        tokio::spawn(workloads::run(site.client.clone(), Pods::start(&site.client), workloads::Options::default()));
     let taint = json!([{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]);
     let node = serde_json::from_value(json!({"metadata": {"name": "off"}, "spec": {"taints": taint}})).expect("a node");
     Api::all(site.client.clone()).create(&PostParams::default(), &node as &Node).await.expect("created");

@@ -2,11 +2,13 @@
 //! against a real cluster, too.
 
 mod events;
+mod followers;
 pub mod load_balancer;
 pub mod local_volumes;
 pub mod node_lifecycle;
 mod placement;
 pub mod podautoscaler;
+pub mod pods;
 pub mod scheduler;
 mod watch;
 pub mod workloads;

@@ -101,6 +101,14 @@ impl Resource for Unread {
     }
 }
 
+/// The object without its managers: they may be many, and no controller reads them.
+pub(crate) fn without_managers(mut object: Value) -> Value {
+    if let Some(meta) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        meta.remove("managedFields");
+    }
+    object
+}
+
 /// The event with what `read` makes of its object.
 ///
 /// # Errors

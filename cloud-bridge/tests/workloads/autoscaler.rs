@@ -97,7 +97,8 @@ async fn use_scales_a_deployment_and_silence_does_not() {
         initial_readiness_delay: Duration::ZERO,
         ..Options::default()
     };
-    let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
+    let controllers =
+        tokio::spawn(workloads::run(site.client.clone(), Pods::start(&site.client), workloads::Options::default()));
     let scaling = tokio::spawn(podautoscaler::run(site.client.clone(), options));
     let mut deployment = serde_json::to_value(web(1, "one")).expect("a Deployment");
     let template = deployment.pointer_mut("/spec/template/spec").expect("a template");

@@ -1,5 +1,6 @@
 //! DaemonSets on the embedded API, with the scheduler, without nodes that run anything.
 
+use controller_manager::pods::Pods;
 use controller_manager::{scheduler, workloads};
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
@@ -75,9 +76,10 @@ fn complete(set: &DaemonSet, nodes: i32) -> bool {
 #[tokio::test]
 async fn a_daemon_set_has_a_pod_on_each_node_rolls_and_goes_back() {
     let site = Site::open();
+    let pods = Pods::start(&site.client);
     let tasks = [
-        tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default())),
-        tokio::spawn(scheduler::run(site.client.clone())),
+        tokio::spawn(workloads::run(site.client.clone(), pods.clone(), workloads::Options::default())),
+        tokio::spawn(scheduler::run(site.client.clone(), pods)),
     ];
     let sets: Api<DaemonSet> = Api::namespaced(site.client.clone(), "default");
     sets.create(&PostParams::default(), &agent()).await.expect("created");
@@ -139,13 +141,15 @@ async fn s15_a_daemon_set_whose_controllers_end_at_any_time_has_no_two_pods_on_a
         all
     };
     for round in 0..30_u64 {
-        let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
+        let controllers =
+            tokio::spawn(workloads::run(site.client.clone(), Pods::start(&site.client), workloads::Options::default()));
         tokio::time::sleep(std::time::Duration::from_millis(5 + round * 3)).await;
         controllers.abort();
         let _ = controllers.await;
         tied().await;
     }
-    let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
+    let controllers =
+        tokio::spawn(workloads::run(site.client.clone(), Pods::start(&site.client), workloads::Options::default()));
     until("all pods", async || tied().await == 40).await;
     controllers.abort();
 }

@@ -1,5 +1,6 @@
 //! Services and the pods behind them on the embedded API.
 
+use controller_manager::pods::Pods;
 use controller_manager::workloads;
 use k8s_openapi::api::core::v1::{Endpoints, Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -34,7 +35,8 @@ fn ready(slices: &[EndpointSlice]) -> Vec<String> {
 #[tokio::test]
 async fn a_service_leads_to_its_ready_pods_and_takes_all_with_it() {
     let site = Site::open();
-    let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
+    let controllers =
+        tokio::spawn(workloads::run(site.client.clone(), Pods::start(&site.client), workloads::Options::default()));
     let slices: Api<EndpointSlice> = Api::namespaced(site.client.clone(), "default");
     let endpoints: Api<Endpoints> = Api::namespaced(site.client.clone(), "default");
     let services: Api<Service> = Api::namespaced(site.client.clone(), "default");

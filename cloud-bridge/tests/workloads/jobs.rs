@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use controller_manager::pods::Pods;
 use controller_manager::workloads;
 use k8s_openapi::api::batch::v1::{CronJob, Job, JobStatus};
 use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
@@ -67,7 +68,8 @@ fn is_tracked(pod: &Pod) -> bool {
 #[tokio::test]
 async fn an_indexed_job_runs_each_index_and_goes_with_its_pods() {
     let site = Site::open();
-    let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
+    let controllers =
+        tokio::spawn(workloads::run(site.client.clone(), Pods::start(&site.client), workloads::Options::default()));
     let spec = json!({"completionMode": "Indexed", "completions": 3, "parallelism": 2});
     jobs(&site).create(&PostParams::default(), &job(spec)).await.expect("created");
     until("two pods", async || pods(&site).await.len() == 2 && status(&site).await.active == Some(2)).await;
@@ -102,7 +104,8 @@ async fn an_indexed_job_runs_each_index_and_goes_with_its_pods() {
 async fn a_job_that_is_deleted_takes_its_pods_along() {
     for how in [DeleteParams::background(), DeleteParams::foreground()] {
         let site = Site::open();
-        let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
+        let controllers =
+            tokio::spawn(workloads::run(site.client.clone(), Pods::start(&site.client), workloads::Options::default()));
         jobs(&site)
             .create(&PostParams::default(), &job(json!({"parallelism": 3, "completions": 3})))
             .await
@@ -121,7 +124,8 @@ async fn a_job_that_is_deleted_takes_its_pods_along() {
 #[tokio::test]
 async fn a_job_holds_up_no_namespace() {
     let site = Site::open();
-    let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
+    let controllers =
+        tokio::spawn(workloads::run(site.client.clone(), Pods::start(&site.client), workloads::Options::default()));
     let namespaces: Api<Namespace> = Api::all(site.client.clone());
     let leaving = serde_json::from_value(json!({"metadata": {"name": "leaving"}})).expect("a namespace");
     namespaces.create(&PostParams::default(), &leaving).await.expect("created");
@@ -143,7 +147,8 @@ async fn s15_a_job_counts_each_pod_once_whenever_its_controller_ends() {
     jobs(&site).create(&PostParams::default(), &job(spec)).await.expect("created");
     let mut round = 0_u64;
     while !is_over(&status(&site).await) && round < 400 {
-        let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
+        let controllers =
+            tokio::spawn(workloads::run(site.client.clone(), Pods::start(&site.client), workloads::Options::default()));
         tokio::time::sleep(Duration::from_millis(5 + (round * 37) % 1300)).await;
         controllers.abort();
         let _ = controllers.await;
@@ -162,7 +167,8 @@ async fn s15_a_job_counts_each_pod_once_whenever_its_controller_ends() {
 #[tokio::test]
 async fn a_job_that_fails_says_why_and_goes_after_its_time() {
     let site = Site::open();
-    let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
+    let controllers =
+        tokio::spawn(workloads::run(site.client.clone(), Pods::start(&site.client), workloads::Options::default()));
     let rules = json!([{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]);
     let spec = json!({"podFailurePolicy": {"rules": rules}});
     jobs(&site).create(&PostParams::default(), &job(spec)).await.expect("created");
@@ -185,7 +191,8 @@ async fn a_job_that_fails_says_why_and_goes_after_its_time() {
 #[tokio::test]
 async fn a_cron_job_makes_jobs_and_goes_with_them() {
     let site = Site::open();
-    let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
+    let controllers =
+        tokio::spawn(workloads::run(site.client.clone(), Pods::start(&site.client), workloads::Options::default()));
     let cron_jobs: Api<CronJob> = Api::namespaced(site.client.clone(), "default");
     let tick = json!({
         "metadata": {"name": "tick"},

@@ -53,7 +53,11 @@ impl Stage {
         };
         let mut tasks = Vec::new();
         if site.is_some() {
-            tasks.push(tokio::spawn(workloads::run(client.clone(), workloads::Options::default())));
+            tasks.push(tokio::spawn(workloads::run(
+                client.clone(),
+                Pods::start(&client),
+                workloads::Options::default(),
+            )));
             let settings = node_lifecycle::Settings { evicts: true, ipam: None };
             tasks.push(tokio::spawn(node_lifecycle::run(client.clone(), "nobody", settings)));
         }

@@ -1,5 +1,6 @@
 //! StatefulSets on the embedded API, without nodes that run anything.
 
+use controller_manager::pods::Pods;
 use controller_manager::workloads;
 use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
 use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim};
@@ -49,7 +50,8 @@ fn complete(set: &StatefulSet, replicas: i32) -> bool {
 #[tokio::test]
 async fn a_stateful_set_has_its_pods_in_order_with_claims_and_rolls() {
     let site = Site::open();
-    let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
+    let controllers =
+        tokio::spawn(workloads::run(site.client.clone(), Pods::start(&site.client), workloads::Options::default()));
     let sets: Api<StatefulSet> = Api::namespaced(site.client.clone(), "default");
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(site.client.clone(), "default");
     sets.create(&PostParams::default(), &db(2, "OrderedReady")).await.expect("created");
@@ -104,12 +106,14 @@ async fn s15_a_stateful_set_whose_controllers_end_at_any_time_has_all_its_pods_a
     let sets: Api<StatefulSet> = Api::namespaced(site.client.clone(), "default");
     sets.create(&PostParams::default(), &db(40, "Parallel")).await.expect("created");
     for round in 0..20_u64 {
-        let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
+        let controllers =
+            tokio::spawn(workloads::run(site.client.clone(), Pods::start(&site.client), workloads::Options::default()));
         tokio::time::sleep(std::time::Duration::from_millis(5 + round * 3)).await;
         controllers.abort();
         let _ = controllers.await;
     }
-    let controllers = tokio::spawn(workloads::run(site.client.clone(), workloads::Options::default()));
+    let controllers =
+        tokio::spawn(workloads::run(site.client.clone(), Pods::start(&site.client), workloads::Options::default()));
     until("all of it", async || {
         run_nodes(&site).await;
         complete(&sets.get("db").await.expect("it is there"), 40)

@@ -73,14 +73,15 @@ impl Cluster {
     }
 
     /// A pod came or changed.
-    pub(super) fn pod(&mut self, pod: Pod) {
+    pub(super) fn pod(&mut self, pod: impl Into<Arc<Pod>>) {
+        let pod = pod.into();
         if pod.ended || pod.node.is_empty() && !pod.wanted {
             self.pod_gone(&pod.key);
         } else if pod.node.is_empty() {
             // Placed a moment ago, and this is older news.
             if self.picture.placed(&pod.key).is_none_or(|(_, placed)| placed.uid != pod.uid) {
                 self.leave(&pod.key);
-                self.queue.put(Arc::new(pod));
+                self.queue.put(pod);
             }
         } else {
             self.placed(pod);
@@ -88,14 +89,13 @@ impl Cluster {
     }
 
     /// A pod that has a node came or changed.
-    fn placed(&mut self, pod: Pod) {
+    fn placed(&mut self, pod: Arc<Pod>) {
         self.queue.remove(&pod.key);
         // Most news of a pod are of its status.
-        if self.picture.placed(&pod.key).is_some_and(|(node, before)| **node == *pod.node && **before == pod) {
+        if self.picture.placed(&pod.key).is_some_and(|(node, before)| **node == *pod.node && **before == *pod) {
             return;
         }
         let before = self.picture.leave(&pod.key);
-        let pod = Arc::new(pod);
         self.picture.place(&pod.node, Arc::clone(&pod));
         let Some((node, before)) = before else { return self.came(&pod) };
         let moved = *node != *pod.node;

@@ -13,7 +13,7 @@ mod fit;
 mod kin;
 mod needs;
 mod picture;
-mod pod;
+pub(crate) mod pod;
 mod preemption;
 mod queue;
 mod score;
@@ -26,23 +26,26 @@ mod writes;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::pin::pin;
+use std::sync::Arc;
 
-use futures::StreamExt as _;
 use futures::stream::SelectAll;
-use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use futures::{Stream, StreamExt as _};
+use k8s_openapi::api::core::v1::{self as core, Namespace, Node, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::StorageClass;
-use kube::api::{Api, ApiResource, DynamicObject};
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Client, ResourceExt as _};
-use serde_json::json;
+use kube::Client;
+use kube::api::{Api, ApiResource};
+use kube::runtime::watcher::Event;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::pods::{self, Pods};
+use crate::watch;
+use apimachinery::json::{present, text};
+use apimachinery::meta;
 use apimachinery::pace::Pace;
-use apimachinery::well_known::PAGE;
 use cluster::{Cluster, Decision};
-use pod::PodKey;
+use pod::{Pod, PodKey};
 use volumes::{Claim, SELECTED_NODE};
 use writes::Writer;
 
@@ -63,7 +66,7 @@ const KINDS: [Kind; 7] = [Kind::Pod, Kind::Node, Kind::Claim, Kind::Volume, Kind
 impl Kind {
     fn resource(self) -> ApiResource {
         match self {
-            Self::Pod => ApiResource::erase::<Pod>(&()),
+            Self::Pod => ApiResource::erase::<core::Pod>(&()),
             Self::Node => ApiResource::erase::<Node>(&()),
             Self::Claim => ApiResource::erase::<PersistentVolumeClaim>(&()),
             Self::Volume => ApiResource::erase::<PersistentVolume>(&()),
@@ -75,13 +78,10 @@ impl Kind {
 }
 
 /// Schedules until the task is dropped. A failing watch is taken up again with back-off.
-pub async fn run(client: Client) {
-    let watch = |kind: Kind| {
-        let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind.resource());
-        watcher(api, watcher::Config::default().page_size(PAGE))
-            .default_backoff()
-            .map(move |event| (kind, event))
-            .boxed()
+pub async fn run(client: Client, pods: Pods) {
+    let watch = |kind: Kind| match kind {
+        Kind::Pod => pods.follow().map(of_pod).boxed(),
+        _ => follow(&client, kind).map(move |event| (kind, event)).boxed(),
     };
     let mut watched = pin!(KINDS.map(watch).into_iter().collect::<SelectAll<_>>());
     let mut scheduler = Scheduler {
@@ -107,6 +107,25 @@ pub async fn run(client: Client) {
             () = scheduler.writer.write_event(), if scheduler.writer.has_events() => {}
         }
     }
+}
+
+/// An object as it comes.
+enum Object {
+    Pod(Arc<Pod>),
+    Other(Value),
+}
+
+type Seen = Result<Event<Object>, String>;
+
+/// An event of the watch that all controllers share.
+fn of_pod(event: Event<Arc<pods::Pod>>) -> (Kind, Seen) {
+    let own = watch::map(event, |pod| Ok(Object::Pod(Arc::clone(&pod.placing))));
+    (Kind::Pod, own.map_err(|misfit| misfit.to_string()))
+}
+
+fn follow(client: &Client, kind: Kind) -> impl Stream<Item = Seen> + Send + use<> {
+    let api = Api::all_with(client.clone(), &kind.resource());
+    watch::watch(api, |event| watch::map(event, |object| Ok(Object::Other(object))))
 }
 
 async fn until(due: Option<Instant>) {
@@ -136,7 +155,7 @@ impl Scheduler {
         self.start.checked_add(due)
     }
 
-    async fn watched(&mut self, kind: Kind, event: Event<DynamicObject>, pace: &mut Pace) {
+    async fn watched(&mut self, kind: Kind, event: Event<Object>, pace: &mut Pace) {
         match event {
             Event::Init => {
                 let known: BTreeSet<_> = pace.collect(known_keys(&self.cluster, kind)).await;
@@ -144,7 +163,7 @@ impl Scheduler {
             }
             Event::InitApply(object) => {
                 self.unlisted.entry(kind).or_default().remove(&key(&object));
-                self.put(kind, &object);
+                self.put(kind, object);
             }
             Event::InitDone => {
                 for key in self.unlisted.remove(&kind).unwrap_or_default() {
@@ -154,40 +173,43 @@ impl Scheduler {
                 self.cluster.stir();
                 self.known.insert(kind);
             }
-            Event::Apply(object) => self.put(kind, &object),
+            Event::Apply(object) => self.put(kind, object),
             Event::Delete(object) => self.gone(kind, &key(&object)),
         }
     }
 
-    fn put(&mut self, kind: Kind, object: &DynamicObject) {
-        let cluster = &mut self.cluster;
-        let key = key(object);
+    fn put(&mut self, kind: Kind, object: Object) {
+        let (cluster, key) = (&mut self.cluster, key(&object));
+        let object = match object {
+            Object::Pod(pod) => return cluster.pod(pod),
+            Object::Other(object) => object,
+        };
         match kind {
-            Kind::Pod => cluster.pod(pod::Pod::read(&object.metadata, &object.data)),
-            Kind::Node => cluster.node(&key.1, json!(object.labels()), &object.data),
+            Kind::Pod => {}
+            Kind::Node => cluster.node(&key.1, labels(&object), &object),
             Kind::Claim => {
-                let selected = object.annotations().get(SELECTED_NODE).map_or("", String::as_str);
-                let claim = Claim::read(&object.uid().unwrap_or_default(), selected, &object.data);
+                let selected = text(&object["metadata"]["annotations"], SELECTED_NODE);
+                let claim = Claim::read(meta::text(&object, "uid"), selected, &object);
                 if cluster.picture.volumes.claim(key.clone(), claim) {
                     cluster.claim_changed(&key);
                 }
             }
             Kind::Class => {
-                if cluster.picture.volumes.class(&key.1, &object.data) {
+                if cluster.picture.volumes.class(&key.1, &object) {
                     cluster.volumes_changed();
                 }
             }
             Kind::Volume => {
-                if cluster.picture.volumes.volume(&key.1, &object.data) {
+                if cluster.picture.volumes.volume(&key.1, &object) {
                     cluster.volumes_changed();
                 }
             }
             Kind::Namespace => {
-                if cluster.picture.namespace(key.1, json!(object.labels())) {
+                if cluster.picture.namespace(key.1, labels(&object)) {
                     cluster.namespace_changed();
                 }
             }
-            Kind::Budget => cluster.picture.budgets.put(key, &object.data),
+            Kind::Budget => cluster.picture.budgets.put(key, &object),
         }
     }
 
@@ -251,6 +273,13 @@ fn known_keys(cluster: &Cluster, kind: Kind) -> Box<dyn Iterator<Item = PodKey> 
     }
 }
 
-fn key(object: &DynamicObject) -> PodKey {
-    (object.namespace().unwrap_or_default(), object.name_any())
+fn key(object: &Object) -> PodKey {
+    match object {
+        Object::Pod(pod) => pod.key.clone(),
+        Object::Other(object) => (meta::text(object, "namespace").to_owned(), meta::text(object, "name").to_owned()),
+    }
+}
+
+fn labels(object: &Value) -> Value {
+    present(&object["metadata"], "labels").cloned().unwrap_or_else(|| json!({}))
 }

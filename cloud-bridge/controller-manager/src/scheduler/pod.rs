@@ -13,7 +13,7 @@ use apimachinery::json::{integer, items, present, text};
 pub(super) type PodKey = (String, String);
 
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Pod {
+pub(crate) struct Pod {
     pub(super) key: PodKey,
     pub(super) uid: String,
     pub(super) labels: Value,
@@ -44,7 +44,7 @@ pub(super) struct Pod {
 }
 
 impl Pod {
-    pub(super) fn read(metadata: &ObjectMeta, object: &Value) -> Self {
+    pub(crate) fn read(metadata: &ObjectMeta, object: &Value) -> Self {
         let (spec, status) = (&object["spec"], &object["status"]);
         let labels = json!(metadata.labels);
         let namespace = metadata.namespace.clone().unwrap_or_default();

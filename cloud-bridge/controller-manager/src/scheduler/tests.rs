@@ -337,6 +337,6 @@ fn a_claim_that_waits_for_its_pod_is_told_the_node_and_the_pod_waits_for_the_vol
 /// The task can be spawned.
 #[test]
 fn scheduler_is_send() {
-    fn spawnable<F: Future + Send>(_: impl Fn(kube::Client) -> F) {}
+    fn spawnable<F: Future + Send>(_: impl Fn(kube::Client, crate::pods::Pods) -> F) {}
     spawnable(super::run);
 }

@@ -30,7 +30,7 @@ mod now;
 mod options;
 mod perform;
 mod plan;
-mod pod;
+pub(crate) mod pod;
 mod pod_gc;
 mod protection;
 mod provision;
@@ -61,6 +61,7 @@ use tokio::task::coop;
 use tokio::time::Instant;
 
 use crate::events::Recorder;
+use crate::pods::Pods;
 use apimachinery::pace::Pace;
 use engine::{End, Engine, Now};
 pub use options::Options;
@@ -76,8 +77,8 @@ type News = Result<Watched, (Kind, String)>;
 const EVENTS: usize = 256;
 
 /// Runs until dropped.
-pub async fn run(client: Client, options: Options) {
-    let mut watched = pin!(world::watches(&client));
+pub async fn run(client: Client, pods: Pods, options: Options) {
+    let mut watched = pin!(world::watches(&client, &pods));
     let events = Recorder::new(client.clone());
     let mut controllers = Controllers {
         client,

@@ -132,7 +132,7 @@ impl Cached for Pod {
     }
 
     fn seen(&mut self, before: Option<&Self>, now: Now) {
-        annotations::keep(&mut self.metadata, annotations::OF_PODS);
+        self.strip();
         let known = before.and_then(|before| before.ready_seen);
         self.ready_seen = self.is_ready().then(|| known.unwrap_or(now.passed));
         let known = before.and_then(|before| before.ended_seen);
@@ -141,6 +141,11 @@ impl Cached for Pod {
 }
 
 impl Pod {
+    /// Removes the annotations that no controller reads.
+    pub(crate) fn strip(&mut self) {
+        annotations::keep(&mut self.metadata, annotations::OF_PODS);
+    }
+
     /// Whether its node made it up.
     pub(crate) fn is_mirror(&self) -> bool {
         self.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(annotations::MIRROR))

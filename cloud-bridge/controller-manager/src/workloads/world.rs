@@ -1,6 +1,8 @@
 //! All that the controllers know: a store for each kind that they read. Pure; it is told what happened. The one table of
 //! kinds is here.
 
+use std::sync::Arc;
+
 use apimachinery::key::ObjectKey;
 use apimachinery::typed::Misfit;
 use k8s_openapi::api::core::v1::Endpoints;
@@ -22,6 +24,7 @@ use super::template::Template;
 use super::templated::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, ReplicationController, StatefulSet};
 use super::volume::Volume;
 use super::volume_claim::Claim;
+use crate::pods::{self, Pods};
 use crate::watch;
 
 /// A key of the controller that is named by its kind.
@@ -79,7 +82,7 @@ macro_rules! kinds {
         impl Watched {
             /// An event of this kind, with its object read.
             pub(crate) fn read(kind: Kind, event: Event<Value>) -> Result<Self, Misfit> {
-                let event = watch::map(event, |object| Ok(without_managers(object)))?;
+                let event = watch::map(event, |object| Ok(watch::without_managers(object)))?;
                 Ok(match kind {
                     $(Kind::$kind => Self::$kind(watch::typed(event)?),)*
                 })
@@ -117,11 +120,18 @@ macro_rules! kinds {
             }
         }
 
-        /// A watch of each of the kinds, in one stream.
-        pub(crate) fn watches(client: &::kube::Client) -> impl ::futures::Stream<Item = Result<Watched, (Kind, String)>> + use<> {
+        /// What happens to the objects of all kinds, in one stream.
+        pub(crate) fn watches(
+            client: &::kube::Client,
+            pods: &Pods,
+        ) -> impl ::futures::Stream<Item = Result<Watched, (Kind, String)>> + use<> {
             use ::futures::StreamExt as _;
             let mut all = ::futures::stream::SelectAll::new();
+            all.push(pods.follow().map(of_pod).boxed());
             for (kind, resource) in [$((Kind::$kind, ::kube::api::ApiResource::erase::<$type>(&()))),*] {
+                if kind == Kind::Pod {
+                    continue;
+                }
                 let api = ::kube::Api::all_with(client.clone(), &resource);
                 let one = watch::watch(api, move |event| Watched::read(kind, event));
                 all.push(one.map(move |event| event.map_err(|error| (kind, error))).boxed());
@@ -169,12 +179,10 @@ impl World {
     }
 }
 
-/// The object without its managers: they may be many, and no controller reads them.
-fn without_managers(mut object: Value) -> Value {
-    if let Some(meta) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        meta.remove("managedFields");
-    }
-    object
+/// An event of the watch that all controllers share.
+fn of_pod(event: Event<Arc<pods::Pod>>) -> Result<Watched, (Kind, String)> {
+    let own = watch::map(event, |pod| Ok(Arc::unwrap_or_clone(pod).working));
+    own.map(Watched::Pod).map_err(|misfit| (Kind::Pod, misfit.to_string()))
 }
 
 macro_rules! cached {

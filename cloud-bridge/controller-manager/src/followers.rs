@@ -1,0 +1,240 @@
+//! One watch for several controllers. Each follower has a queue of its own, in which news of an object replace older ones: a slow
+//! controller holds back no other, misses no object, and its queue never has more entries than objects that changed.
+//!
+//! A list begins for all followers at once, and the API is asked for it when each of them knows: a controller writes nothing
+//! while a list lasts, because the list would leave out what it makes. Knows no kind, and keeps no objects: a new follower has
+//! all of them listed again.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use apimachinery::key::ObjectKey;
+use futures::{Stream, StreamExt as _};
+use kube::runtime::watcher::Event;
+use tokio::sync::Notify;
+
+/// An object with a name.
+pub(crate) trait Named {
+    fn key(&self) -> ObjectKey;
+}
+
+/// The followers of one watch.
+#[derive(Debug)]
+pub(crate) struct Followers<T> {
+    state: Mutex<State<T>>,
+    /// Tells the watch that a follower came, went or knows that a list begins.
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    queues: BTreeMap<u64, Queue<T>>,
+    next: u64,
+    /// A follower came since the watch began.
+    joined: bool,
+}
+
+impl<T> Default for Followers<T> {
+    fn default() -> Self {
+        let state = State { queues: BTreeMap::new(), next: 0, joined: false };
+        Self { state: Mutex::new(state), changed: Notify::new() }
+    }
+}
+
+impl<T> State<T> {
+    fn needs_another_list(&self) -> bool {
+        self.joined || self.queues.is_empty()
+    }
+
+    fn has_heard(&self) -> bool {
+        self.queues.values().all(|queue| !queue.begins)
+    }
+}
+
+impl<T> Followers<T> {
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn until(&self, met: impl Fn(&State<T>) -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            if met(&self.state()) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// A new follower. It is told a list first.
+    pub(crate) fn join(self: &Arc<Self>) -> Follower<T> {
+        let mut state = self.state();
+        let id = state.next;
+        state.next += 1;
+        state.joined = true;
+        state.queues.insert(id, Queue::default());
+        drop(state);
+        self.changed.notify_one();
+        Follower { followers: Arc::clone(self), id }
+    }
+}
+
+impl<T: Named> Followers<T> {
+    /// Watches for the followers, while there are any. `begin` begins a watch with a list; `what` names its objects in the log.
+    pub(crate) async fn watch<S: Stream<Item = Result<Event<T>, String>>>(&self, what: &str, begin: impl Fn() -> S) {
+        loop {
+            self.until(|state| !state.queues.is_empty()).await;
+            self.state().joined = false;
+            let mut events = pin!(begin());
+            loop {
+                tokio::select! {
+                    biased;
+                    () = self.until(State::needs_another_list) => break,
+                    Some(event) = events.next() => match event {
+                        Ok(event) => self.tell(event).await,
+                        Err(error) => log::warn!("watching {what}: {error}"),
+                    },
+                }
+            }
+        }
+    }
+
+    async fn tell(&self, event: Event<T>) {
+        match event {
+            Event::Init => {
+                self.each(Queue::begin);
+                self.until(State::has_heard).await;
+            }
+            Event::InitDone => self.each(Queue::end),
+            Event::InitApply(object) | Event::Apply(object) => self.put(object, News::Is),
+            Event::Delete(object) => self.put(object, News::Gone),
+        }
+    }
+
+    fn put(&self, object: T, news: fn(Arc<T>) -> News<T>) {
+        let (key, object) = (Arc::new(object.key()), Arc::new(object));
+        self.each(|queue| queue.put(&key, news(Arc::clone(&object))));
+    }
+
+    fn each(&self, work: impl Fn(&mut Queue<T>)) {
+        for queue in self.state().queues.values_mut() {
+            work(queue);
+            if let Some(waker) = queue.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+enum News<T> {
+    Is(Arc<T>),
+    Gone(Arc<T>),
+}
+
+/// Which part of the watch the entries of a queue are of.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// None: the first list has not begun.
+    #[default]
+    Nothing,
+    /// The list under way.
+    List,
+    /// The list that has ended: so many of them.
+    EndOfList(usize),
+    Changes,
+}
+
+/// What a follower has yet to be told.
+#[derive(Debug)]
+struct Queue<T> {
+    /// A list begins.
+    begins: bool,
+    part: Part,
+    /// The names of objects with news, in the order of their oldest.
+    order: VecDeque<Arc<ObjectKey>>,
+    news: HashMap<Arc<ObjectKey>, News<T>>,
+    waker: Option<Waker>,
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self { begins: false, part: Part::Nothing, order: VecDeque::new(), news: HashMap::new(), waker: None }
+    }
+}
+
+impl<T> Queue<T> {
+    /// A list begins: it tells again what is not told yet.
+    fn begin(&mut self) {
+        *self = Self { begins: true, part: Part::List, waker: self.waker.take(), ..Self::default() };
+    }
+
+    fn end(&mut self) {
+        if self.part == Part::List {
+            self.part = Part::EndOfList(self.order.len());
+        }
+    }
+
+    fn put(&mut self, key: &Arc<ObjectKey>, news: News<T>) {
+        if self.part != Part::Nothing && self.news.insert(Arc::clone(key), news).is_none() {
+            self.order.push_back(Arc::clone(key));
+        }
+    }
+
+    fn next(&mut self) -> Option<Event<Arc<T>>> {
+        if std::mem::take(&mut self.begins) {
+            return Some(Event::Init);
+        }
+        if self.part == Part::EndOfList(0) {
+            self.part = Part::Changes;
+            return Some(Event::InitDone);
+        }
+        let key = self.order.pop_front()?;
+        if let Part::EndOfList(left) = &mut self.part {
+            *left -= 1;
+        }
+        Some(match self.news.remove(&key)? {
+            News::Gone(object) => Event::Delete(object),
+            News::Is(object) if self.part == Part::Changes => Event::Apply(object),
+            // Also if it changed meanwhile: what a list does not name is taken for gone at its end.
+            News::Is(object) => Event::InitApply(object),
+        })
+    }
+}
+
+/// What a watch tells one controller. Dropping it ends that, and frees its queue.
+#[derive(Debug)]
+pub(crate) struct Follower<T> {
+    followers: Arc<Followers<T>>,
+    id: u64,
+}
+
+impl<T> Stream for Follower<T> {
+    type Item = Event<Arc<T>>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let mut state = self.followers.state();
+        let Some(queue) = state.queues.get_mut(&self.id) else { return Poll::Ready(None) };
+        let Some(event) = queue.next() else {
+            queue.waker = Some(context.waker().clone());
+            return Poll::Pending;
+        };
+        if matches!(event, Event::Init) {
+            self.followers.changed.notify_one();
+        }
+        Poll::Ready(Some(event))
+    }
+}
+
+impl<T> Drop for Follower<T> {
+    fn drop(&mut self) {
+        let queue = self.followers.state().queues.remove(&self.id);
+        drop(queue);
+        self.followers.changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests;

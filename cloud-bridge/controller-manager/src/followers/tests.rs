@@ -1,0 +1,132 @@
+use std::cell::Cell;
+use std::rc::Rc;
+
+use futures::{FutureExt as _, stream};
+
+use super::*;
+
+/// A name and a version.
+#[derive(Debug)]
+struct One(&'static str, u32);
+
+impl Named for One {
+    fn key(&self) -> ObjectKey {
+        ObjectKey::cluster(self.0)
+    }
+}
+
+type Seen = Result<Event<One>, String>;
+
+fn tell(followers: &Followers<One>, events: impl IntoIterator<Item = Event<One>>) {
+    for event in events {
+        // The beginning of a list waits for the followers, which these tests look at later.
+        let _ = followers.tell(event).now_or_never();
+    }
+}
+
+fn told(follower: &mut Follower<One>) -> Vec<String> {
+    let mut told = Vec::new();
+    while let Some(Some(event)) = follower.next().now_or_never() {
+        told.push(match event {
+            Event::Init => "begin".to_owned(),
+            Event::InitDone => "end".to_owned(),
+            Event::InitApply(one) => format!("list {}{}", one.0, one.1),
+            Event::Apply(one) => format!("{}{}", one.0, one.1),
+            Event::Delete(one) => format!("-{}{}", one.0, one.1),
+        });
+    }
+    told
+}
+
+#[test]
+fn event_reaches_all_followers() {
+    let followers = Arc::<Followers<One>>::default();
+    let mut all = [followers.join(), followers.join()];
+    tell(&followers, [Event::Apply(One("early", 1)), Event::Init, Event::InitApply(One("a", 1)), Event::InitDone]);
+    for one in &mut all {
+        assert_eq!(told(one), ["begin", "list a1", "end"], "nothing before the first list");
+    }
+    tell(&followers, [Event::Apply(One("b", 2)), Event::Delete(One("a", 1))]);
+    for one in &mut all {
+        assert_eq!(told(one), ["b2", "-a1"]);
+    }
+}
+
+#[test]
+fn slow_follower_gets_the_last_state_of_each_object() {
+    let followers = Arc::<Followers<One>>::default();
+    let (mut quick, mut slow) = (followers.join(), followers.join());
+    tell(&followers, [Event::Init, Event::InitApply(One("a", 1)), Event::InitApply(One("b", 1)), Event::InitDone]);
+    told(&mut quick);
+    for version in 2..1000 {
+        tell(&followers, [Event::Apply(One("a", version)), Event::Apply(One("c", version))]);
+        assert_eq!(told(&mut quick).len(), 2, "it is not held back");
+    }
+    tell(&followers, [Event::Delete(One("b", 1000))]);
+    assert_eq!(told(&mut slow), ["begin", "list a999", "-b1000", "end", "c999"]);
+}
+
+#[test]
+fn list_replaces_what_a_follower_has_not_heard() {
+    let followers = Arc::<Followers<One>>::default();
+    let mut one = followers.join();
+    tell(&followers, [Event::Init, Event::InitApply(One("a", 1)), Event::InitDone, Event::Apply(One("b", 2))]);
+    tell(&followers, [Event::Init, Event::InitApply(One("b", 3))]);
+    assert_eq!(told(&mut one), ["begin", "list b3"]);
+    tell(&followers, [Event::InitDone]);
+    assert_eq!(told(&mut one), ["end"]);
+}
+
+#[test]
+fn list_is_asked_for_when_all_know_that_it_begins() {
+    let followers = Arc::<Followers<One>>::default();
+    let (mut one, mut other) = (followers.join(), followers.join());
+    let asked = Rc::new(Cell::new(0));
+    let begin = || {
+        let asked = Rc::clone(&asked);
+        let list = stream::once(async move {
+            asked.set(asked.get() + 1);
+            Seen::Ok(Event::InitDone)
+        });
+        stream::iter([Seen::Ok(Event::Init)]).chain(list)
+    };
+    let mut watching = pin!(followers.watch("tests", begin));
+    let mut go_on = || assert!(watching.as_mut().now_or_never().is_none());
+    go_on();
+    assert_eq!(told(&mut one), ["begin"]);
+    go_on();
+    assert_eq!(asked.get(), 0, "the other may be writing");
+    assert_eq!(told(&mut other), ["begin"]);
+    go_on();
+    assert_eq!((asked.get(), told(&mut one), told(&mut other)), (1, vec!["end".to_owned()], vec!["end".to_owned()]));
+    // One that comes late has all listed again, for all.
+    let mut late = followers.join();
+    go_on();
+    assert_eq!((told(&mut one), told(&mut late)), (vec!["begin".to_owned()], vec!["begin".to_owned()]));
+    drop(other);
+    go_on();
+    assert_eq!((asked.get(), told(&mut late)), (2, vec!["end".to_owned()]), "one that went is not waited for");
+}
+
+#[test]
+fn nothing_is_watched_without_followers() {
+    let followers = Arc::<Followers<One>>::default();
+    let held = Rc::new(());
+    let begin = || {
+        let held = Rc::clone(&held);
+        stream::iter([Seen::Ok(Event::Init)]).chain(stream::pending()).map(move |event| {
+            let _watched = &held;
+            event
+        })
+    };
+    let mut watching = pin!(followers.watch("tests", begin));
+    let mut go_on = || assert!(watching.as_mut().now_or_never().is_none());
+    go_on();
+    assert_eq!(Rc::strong_count(&held), 1);
+    let one = followers.join();
+    go_on();
+    assert_eq!(Rc::strong_count(&held), 2);
+    drop(one);
+    go_on();
+    assert_eq!((Rc::strong_count(&held), followers.state().queues.len()), (1, 0));
+}
