@@ -9,14 +9,20 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use apimachinery::key::ObjectKey;
 use futures::{Stream, StreamExt as _};
 use kube::runtime::watcher::Event;
 use tokio::sync::Notify;
+use tokio::time::timeout;
+
+/// Maximum time to wait until all followers know that a list begins: longer than a controller waits for an answer of the API.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An object with a name.
 pub(crate) trait Named {
+    /// Its namespace and name.
     fn key(&self) -> ObjectKey;
 }
 
@@ -105,7 +111,9 @@ impl<T: Named> Followers<T> {
         match event {
             Event::Init => {
                 self.each(Queue::begin);
-                self.until(State::has_heard).await;
+                if timeout(PATIENCE, self.until(State::has_heard)).await.is_err() {
+                    log::warn!("a controller has not read its news for {} s", PATIENCE.as_secs());
+                }
             }
             Event::InitDone => self.each(Queue::end),
             Event::InitApply(object) | Event::Apply(object) => self.put(object, News::Is),

@@ -38,8 +38,8 @@ fn told(follower: &mut Follower<One>) -> Vec<String> {
     told
 }
 
-#[test]
-fn event_reaches_all_followers() {
+#[tokio::test]
+async fn event_reaches_all_followers() {
     let followers = Arc::<Followers<One>>::default();
     let mut all = [followers.join(), followers.join()];
     tell(&followers, [Event::Apply(One("early", 1)), Event::Init, Event::InitApply(One("a", 1)), Event::InitDone]);
@@ -52,8 +52,8 @@ fn event_reaches_all_followers() {
     }
 }
 
-#[test]
-fn slow_follower_gets_the_last_state_of_each_object() {
+#[tokio::test]
+async fn slow_follower_gets_the_last_state_of_each_object() {
     let followers = Arc::<Followers<One>>::default();
     let (mut quick, mut slow) = (followers.join(), followers.join());
     tell(&followers, [Event::Init, Event::InitApply(One("a", 1)), Event::InitApply(One("b", 1)), Event::InitDone]);
@@ -66,8 +66,8 @@ fn slow_follower_gets_the_last_state_of_each_object() {
     assert_eq!(told(&mut slow), ["begin", "list a999", "-b1000", "end", "c999"]);
 }
 
-#[test]
-fn list_replaces_what_a_follower_has_not_heard() {
+#[tokio::test]
+async fn list_replaces_what_a_follower_has_not_heard() {
     let followers = Arc::<Followers<One>>::default();
     let mut one = followers.join();
     tell(&followers, [Event::Init, Event::InitApply(One("a", 1)), Event::InitDone, Event::Apply(One("b", 2))]);
@@ -77,8 +77,8 @@ fn list_replaces_what_a_follower_has_not_heard() {
     assert_eq!(told(&mut one), ["end"]);
 }
 
-#[test]
-fn list_is_asked_for_when_all_know_that_it_begins() {
+#[tokio::test]
+async fn list_is_asked_for_when_all_know_that_it_begins() {
     let followers = Arc::<Followers<One>>::default();
     let (mut one, mut other) = (followers.join(), followers.join());
     let asked = Rc::new(Cell::new(0));
@@ -108,8 +108,8 @@ fn list_is_asked_for_when_all_know_that_it_begins() {
     assert_eq!((asked.get(), told(&mut late)), (2, vec!["end".to_owned()]), "one that went is not waited for");
 }
 
-#[test]
-fn nothing_is_watched_without_followers() {
+#[tokio::test]
+async fn nothing_is_watched_without_followers() {
     let followers = Arc::<Followers<One>>::default();
     let held = Rc::new(());
     let begin = || {
