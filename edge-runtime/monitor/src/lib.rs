@@ -5,7 +5,7 @@
 //! the link, and speaks only the small protocol of [`protocol`].
 //!
 //! Shared with the daemon:
-//! - [`protocol`]: what crosses the socket; [`frame`]: how; [`socket`]: through what; [`files`]: where.
+//! - [`protocol`]: what crosses the socket; [`frame`]: how; [`files`]: where.
 //! - [`exit`]: exit records, the only truth about how a container ended.
 //! - [`oci`]: what an OCI runtime leaves behind; [`logs`]: the form of log files.
 //!
@@ -19,4 +19,3 @@ pub mod logs;
 pub mod oci;
 pub mod process;
 pub mod protocol;
-pub mod socket;

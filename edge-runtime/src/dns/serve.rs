@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -25,6 +25,7 @@ use super::wire::{A, AAAA, Code, Data, Question, Record, answer, ask_by_tcp, que
 use super::zone::{Answer, Cluster, Zone};
 use crate::net::Subnet;
 use crate::sys::resolve::wire as addresses;
+use crate::sys::socket as unix;
 use crate::sys::tasks::Tasks;
 
 pub const PORT: u16 = 53;
@@ -104,8 +105,7 @@ pub fn run(options: Options) -> io::Result<()> {
             Err(error) => return Err(io::Error::new(error.kind(), format!("{at}: {error}"))),
         }
     }
-    let _ = std::fs::remove_file(&options.socket);
-    let control = UnixListener::bind(&options.socket)?;
+    let control = unix::listen(&options.socket, 0o600)?;
     give_up_rights()?;
     let server = Rc::new(Server::new(options.listen, options.subnets));
     let tasks = Tasks::default();

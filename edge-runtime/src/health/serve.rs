@@ -3,9 +3,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -16,6 +14,7 @@ use smol::{Async, Timer};
 use super::request::{self, What};
 use super::{Answer, Ask, Asked};
 use crate::counters;
+use crate::sys::socket;
 use crate::sys::tasks::Tasks;
 use crate::sys::time::within;
 
@@ -31,7 +30,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
 
 /// Serves at a socket that only root can open. Replaces the socket of an earlier daemon.
 pub async fn on_socket(tasks: Tasks, path: PathBuf, ask: Ask) {
-    let listener = match listen(&path) {
+    let listener = match socket::listen(&path, 0o600).and_then(Async::new) {
         Ok(listener) => listener,
         Err(error) => return log::error!("nobody can ask for health or metrics: {}: {error}", path.display()),
     };
@@ -57,14 +56,6 @@ pub async fn on_port(tasks: Tasks, address: SocketAddr, ask: Ask) {
     loop {
         door.enter(listener.accept().await.map(|(stream, _)| Box::new(stream) as _)).await;
     }
-}
-
-fn listen(path: &Path) -> io::Result<Async<UnixListener>> {
-    crate::sys::files::unless_missing(std::fs::remove_file(path))?;
-    // Safe before the permissions are set: only root can enter the folder.
-    let listener = UnixListener::bind(path)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-    Async::new(listener)
 }
 
 /// Where connections come in.

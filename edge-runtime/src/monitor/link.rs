@@ -17,10 +17,10 @@ use super::client::{MonitorEvent, Settings};
 use crate::counters;
 use crate::paths::Paths;
 use crate::sys::time::within;
-use crate::sys::{descriptors, helper, pidfd};
+use crate::sys::{descriptors, helper, pidfd, socket};
 use sampan_monitor::exit::{self, ExitRecord};
 use sampan_monitor::protocol::{Answer, Call, ContainerState, Event, FromMonitor, Phase, Request, VERSION};
-use sampan_monitor::{files, frame, socket};
+use sampan_monitor::{files, frame};
 
 /// Pauses between connections that are of no use.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);

@@ -17,6 +17,7 @@ pub mod random;
 pub mod reserve;
 pub mod resolve;
 pub mod signal;
+pub mod socket;
 pub mod systemd;
 pub mod tasks;
 pub mod tcp;

@@ -1,15 +1,15 @@
 //! The socket of the page, and the lock that makes it one. Knows nothing of what is served.
 
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io::ErrorKind;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use edge_runtime::cli::CliError;
 use edge_runtime::paths::Paths;
 use nix::fcntl::{Flock, FlockArg};
-use sampan_sys::files::{private_dir, unless_missing};
+use sampan_sys::files::private_dir;
+use sampan_sys::socket;
 use smol::Async;
 
 /// Held while the page is served; dropped, the socket is gone.
@@ -41,10 +41,7 @@ impl Place {
             }
             error => failed(&path, error),
         })?;
-        unless_missing(std::fs::remove_file(&socket)).map_err(|error| failed(&socket, error))?;
-        let listener = UnixListener::bind(&socket).map_err(|error| failed(&socket, error))?;
-        // Safe before the permissions are set: only root can enter the folder.
-        std::fs::set_permissions(&socket, Permissions::from_mode(0o600)).map_err(|error| failed(&socket, error))?;
+        let listener = socket::listen(&socket, 0o600).map_err(|error| failed(&socket, error))?;
         Ok((Self { socket, _lock: lock }, Async::new(listener)?))
     }
 
@@ -61,6 +58,8 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::fcntl::{OFlag, open as open_file, openat};
-use nix::sys::stat::{Mode, SFlag, fstat, umask};
+use nix::sys::stat::{Mode, SFlag, fstat};
+use sampan_sys::files::named;
+use sampan_sys::socket;
 use tokio::net::UnixListener;
 use tokio::time::sleep;
 
@@ -19,28 +21,19 @@ use crate::twins::SOCKET;
 /// Between two looks whether our socket is still there.
 const LOOK: Duration = Duration::from_secs(10);
 
-fn named(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-}
-
 /// Makes the folder if it is missing, and listens in it at `dmi.sock`, which takes the place of one that was left.
 ///
 /// # Errors
 /// The folder does not allow it; names the path.
 pub(super) fn listen(folder: &Path) -> io::Result<UnixListener> {
     if !folder.is_dir() {
-        DirBuilder::new().recursive(true).mode(0o750).create(folder).map_err(|error| named(folder, &error))?;
+        DirBuilder::new().recursive(true).mode(0o750).create(folder).map_err(named(folder))?;
     }
     let path = folder.join(SOCKET);
-    match std::fs::remove_file(&path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(named(&path, &error)),
-        _ => {}
-    }
     // For root, and whichever group the folder is given to.
-    let before = umask(Mode::from_bits_truncate(0o117));
-    let listener = UnixListener::bind(&path);
-    umask(before);
-    listener.map_err(|error| named(&path, &error))
+    let listener = socket::listen(&path, 0o660).map_err(named(&path))?;
+    listener.set_nonblocking(true)?;
+    UnixListener::from_std(listener)
 }
 
 /// Returns when our socket was removed or replaced: containers can do that.

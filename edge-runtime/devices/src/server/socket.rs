@@ -5,7 +5,8 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use nix::sys::stat::{Mode, umask};
+use sampan_sys::files::named;
+use sampan_sys::socket;
 use tokio::net::UnixListener;
 
 /// The socket, for as long as this is there.
@@ -19,27 +20,21 @@ pub struct Listening {
 /// # Errors
 /// Another helper listens there, or the folder does not allow it.
 pub fn listen(path: &Path) -> io::Result<Listening> {
-    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     let mut beside = path.as_os_str().to_owned();
     beside.push(".lock");
     // The file stays when the helper ends: a lock on a deleted file is worthless.
-    let lock = File::options().write(true).create(true).truncate(false).mode(0o600).open(beside).map_err(named)?;
+    let lock =
+        File::options().write(true).create(true).truncate(false).mode(0o600).open(beside).map_err(named(path))?;
     match lock.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, format!("{}: another helper has it", path.display())));
         }
-        Err(TryLockError::Error(error)) => return Err(named(error)),
+        Err(TryLockError::Error(error)) => return Err(named(path)(error)),
     }
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(named(error)),
-        _ => {}
-    }
-    // From its first moment on for its owner alone.
-    let before = umask(Mode::from_bits_truncate(0o177));
-    let listener = UnixListener::bind(path).map_err(named);
-    umask(before);
-    Ok(Listening { listener: listener?, path: path.to_owned(), _lock: lock })
+    let listener = socket::listen(path, 0o600).map_err(named(path))?;
+    listener.set_nonblocking(true)?;
+    Ok(Listening { listener: UnixListener::from_std(listener)?, path: path.to_owned(), _lock: lock })
 }
 
 impl Drop for Listening {

@@ -12,8 +12,7 @@ use std::path::{Path, PathBuf};
 use nix::cmsg_space;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
-
-use crate::socket;
+use sampan_sys::socket;
 
 /// Name of the socket in the bundle.
 pub(crate) const SOCKET: &str = "console.sock";
@@ -27,7 +26,7 @@ pub(crate) fn path(bundle: &Path) -> PathBuf {
 }
 
 pub(crate) fn listen(bundle: &Path) -> io::Result<UnixListener> {
-    let listener = socket::bind(&bundle.join(SOCKET))?;
+    let listener = socket::listen(&bundle.join(SOCKET), 0o600)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }

@@ -34,6 +34,7 @@ use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use sampan_sys::socket;
 
 use self::clients::Clients;
 use self::container::{Container, Parent, State};
@@ -42,9 +43,9 @@ use self::jobs::Job;
 use self::oom::Kills;
 use self::stdio::{Buffers, stamp};
 use crate::exit::{self, ExitRecord};
+use crate::files;
 use crate::logs::cri::Stream;
 use crate::protocol::{Answer, Call, Request, VERSION};
-use crate::{files, socket};
 
 /// Calm before memory is given back.
 pub(crate) const CALM: Duration = Duration::from_secs(5);
@@ -144,7 +145,7 @@ pub fn run(options: Options, ready: impl FnOnce()) -> io::Result<()> {
     monitor.adopt()?;
     monitor.tell_exits();
     // Only now, so that the first list anyone gets is complete.
-    let listener = socket::bind(&socket_path)?;
+    let listener = socket::listen(&socket_path, 0o600)?;
     listener.set_nonblocking(true)?;
     monitor.epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, token::LISTENER))?;
     ready();
