@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use edge_runtime::link::identity::Identity;
 use edge_runtime::paths::Paths;
 use sampan_sys::pidfd;
 
@@ -21,6 +22,8 @@ const SHOWN: usize = 3;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     pid: Option<i32>,
+    /// It has joined or has static pods: without either the service does not start the daemon (conditions of its unit).
+    has_work: bool,
     /// The file that it was started from is no more: another one is installed in its place.
     is_replaced: bool,
     /// Its version and the one of this program.
@@ -71,6 +74,7 @@ pub(crate) fn look(host: &Host) -> Facts {
         line.split('"').next().map(str::to_owned)
     };
     Facts {
+        has_work: has_work(&host.paths),
         is_replaced: exe.is_some_and(|exe| exe.to_string_lossy().ends_with(" (deleted)")),
         version: metrics.and_then(version),
         own_version: env!("CARGO_PKG_VERSION"),
@@ -78,6 +82,11 @@ pub(crate) fn look(host: &Host) -> Facts {
         errors: if host.is_machine() { errors() } else { Vec::new() },
         pid,
     }
+}
+
+fn has_work(paths: &Paths) -> bool {
+    let has_static_pods = || std::fs::read_dir(paths.static_pods()).is_ok_and(|mut files| files.next().is_some());
+    !matches!(Identity::load(paths), Ok(None)) || has_static_pods()
 }
 
 /// The last lines of the journal in which the daemon complains.
@@ -91,6 +100,10 @@ fn errors() -> Vec<String> {
 pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     let Some(pid) = facts.pid else {
+        if !facts.has_work {
+            found.push(Finding::ok("daemon", "does not run: this device has not joined, and has no static pods"));
+            return found;
+        }
         let cure = "systemctl enable --now edge-runtime; then: journalctl -u edge-runtime -e";
         let why = "containers go on, and nobody starts them again or tells the cloud";
         found.push(Finding::error("daemon", "edge-runtime does not run", why, cure));
@@ -146,6 +159,7 @@ mod tests {
     fn well() -> Facts {
         Facts {
             pid: Some(7),
+            has_work: true,
             version: Some("1.0.0".into()),
             own_version: "1.0.0",
             ready: Some(Ok((true, "[+]loop ok\n".into()))),
@@ -179,6 +193,18 @@ mod tests {
         );
         let loud = judge(Facts { errors: vec!["ERROR [x] disk".into()], ..well() });
         assert_found(&loud, "log", Severity::Warning, "grep ERROR");
+    }
+
+    #[test]
+    fn device_without_work_needs_no_daemon() {
+        assert_fine(&judge(&Facts { pid: None, has_work: false, ..well() }));
+        let root = tempfile::tempdir().unwrap();
+        let paths = Paths::new(root.path());
+        assert!(!has_work(&paths));
+        std::fs::create_dir_all(paths.static_pods()).unwrap();
+        assert!(!has_work(&paths), "as the package installs it");
+        std::fs::write(paths.static_pods().join("pod.yaml"), "").unwrap();
+        assert!(has_work(&paths));
     }
 
     #[test]

@@ -15,8 +15,8 @@ use crate::doctor::finding::Finding;
 
 /// The node renews long before.
 const SOON: i64 = 7 * 86_400;
-const JOIN: &str = "on the cloud's side: cloud-bridge token create NODE; here: edge-runtime join --bridge https://HOST:PORT \
-                    --token-file FILE --node NODE";
+const JOIN: &str = "on the bridge: sudo cloud-bridge token create NODE; here, the command that it prints: sudo edge-runtime join \
+                    --bridge https://HOST:PORT --node NODE --token TOKEN";
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
@@ -182,7 +182,7 @@ mod tests {
     fn whatever_keeps_a_node_from_its_bridge_is_found() {
         assert_fine(&judge(&well()));
         let judge = |facts| judge(&facts);
-        assert_found(&judge(Facts { joined: None, ..well() }), "joined", Severity::Warning, "edge-runtime join");
+        assert_found(&judge(Facts { joined: None, ..well() }), "joined", Severity::Warning, "sudo edge-runtime join");
         let damaged = Facts { joined: Some(Err("identity.json: EOF".into())), ..well() };
         assert_found(&judge(damaged), "joined", Severity::Error, "cloud-bridge token create");
         assert_found(&judge(Facts { end: Some(1), ..well() }), "certificate", Severity::Error, "edge-runtime join");
