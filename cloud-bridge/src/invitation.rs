@@ -19,9 +19,9 @@ pub(crate) struct Invitation<'a> {
 }
 
 impl Invitation<'_> {
-    /// What is typed on the device.
+    /// The command to paste on the device, for a user who is not root there.
     pub(crate) fn command(&self) -> String {
-        format!("edge-runtime join --bridge {} --node {} --token {}", self.bridge, self.node, self.token)
+        format!("sudo edge-runtime join --bridge {} --node {} --token {}", self.bridge, self.node, self.token)
     }
 
     /// The command as a QR code, for a terminal of light text on dark.
@@ -73,6 +73,7 @@ mod tests {
     #[test]
     fn all_three_say_the_same() {
         let (command, file) = (INVITATION.command(), INVITATION.file());
+        assert!(command.starts_with("sudo edge-runtime join --bridge "), "{command}");
         let words: Vec<&str> = command.split(" --").skip(1).collect();
         let lines: Vec<String> =
             file.lines().filter(|line| !line.starts_with('#')).map(|line| line.replace(": ", " ")).collect();
