@@ -14,6 +14,10 @@ use serde_json::{Value, json};
 
 /// For an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// What Chromium ends a navigation with when the host gets or loses an interface meanwhile: other suites make them for pods.
+const NETWORK_CHANGED: &str = "net::ERR_NETWORK_CHANGED";
+const NAVIGATIONS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Ended when dropped.
 pub(crate) struct Browser {
@@ -94,7 +98,7 @@ impl Browser {
     }
 
     pub(crate) fn go(&mut self, url: &str) {
-        self.call("Page.navigate", json!({ "url": url }));
+        navigate(|| self.call("Page.navigate", json!({ "url": url })));
     }
 
     /// Value of an expression.
@@ -143,6 +147,30 @@ impl Browser {
         let bytes = STANDARD.decode(shot["data"].as_str().unwrap_or_default()).expect("base64");
         std::fs::write(to, bytes).expect("it can be written");
     }
+}
+
+/// Navigates until the network does not change meanwhile. What else goes wrong is for the page's test to see.
+fn navigate(mut once: impl FnMut() -> Value) {
+    for _ in 0..NAVIGATIONS {
+        if once()["errorText"] != NETWORK_CHANGED {
+            return;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    panic!("{NAVIGATIONS} navigations ended with {NETWORK_CHANGED}");
+}
+
+#[test]
+fn navigation_is_repeated_only_when_the_network_changed() {
+    let count = |answers: &[Value]| {
+        let mut answers = answers.iter();
+        navigate(|| answers.next().expect("no more than these").clone());
+        answers.len()
+    };
+    let changed = json!({"frameId": "f", "errorText": NETWORK_CHANGED});
+    assert_eq!(count(&[changed.clone(), changed.clone(), json!({"frameId": "f"})]), 0);
+    assert_eq!(count(&[json!({"errorText": "net::ERR_CONNECTION_REFUSED"}), changed.clone()]), 1);
+    assert!(std::panic::catch_unwind(|| navigate(|| changed.clone())).is_err(), "it is bounded");
 }
 
 impl Drop for Browser {
