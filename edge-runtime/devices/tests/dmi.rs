@@ -15,7 +15,8 @@ use support::{Helper, PATIENCE};
 
 /// Time after which a mapper counts as not called.
 const QUIET: Duration = Duration::from_millis(1_500);
-const SOON: Duration = Duration::from_secs(2);
+/// Maximum delay of a call to a mapper without faults (D8).
+const SOON: Duration = Duration::from_secs(5);
 
 /// A helper with the model `lab` and its device `dev/t1`.
 fn lab(folder: &std::path::Path) -> Helper {
@@ -160,6 +161,7 @@ fn a_flood_of_reports_is_taken_and_the_newest_is_told() {
     let folder = tempfile::tempdir().expect("temp dir");
     let mut helper = lab(folder.path());
     let mut mapper = Mapper::start(folder.path(), "m", "lab");
+    let start = Instant::now();
     let outcomes = mapper.does(&json!({"flood": "dev/t1", "property": "led", "count": 1_000}));
     assert_eq!(outcomes, json!({"OK": 1_000}));
     let (mut reports, mut last) = (0, String::new());
@@ -169,7 +171,8 @@ fn a_flood_of_reports_is_taken_and_the_newest_is_told() {
         reports += 1;
         last = devices[0].twins[0].reported.as_ref().map(|held| held.value.clone()).unwrap_or_default();
     }
-    assert!(reports < 30, "{reports}");
+    let seconds = start.elapsed().as_secs();
+    assert!(reports <= seconds + 2, "{reports} reports in {seconds} s, one a second at most");
 }
 
 #[test]

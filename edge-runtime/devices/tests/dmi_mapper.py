@@ -214,7 +214,7 @@ def do(line):
         for number in range(line["count"]):
             status = M["DeviceStatus"](twins=[twin({"property": line["property"], "reported": str(number)})])
             request = M["ReportDeviceStatusRequest"](deviceName=name, reportedDevice=status, deviceNamespace=namespace)
-            outcome = call("ReportDeviceStatus", request.SerializeToString())[1]
+            outcome = call("ReportDeviceStatus", request.SerializeToString(), 10)[1]
             outcomes[outcome] = outcomes.get(outcome, 0) + 1
         return outcomes
     return call(line["method"], bytes.fromhex(line["bytes"]))[1]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use support::raw::{Raw, TAKEN, hello, hello_with_will, packet, publish, subscribe};
-use support::{Broker, Helper};
+use support::{Broker, Helper, PATIENCE, median};
 
 const UPDATE: &str = "$hw/events/device/default/t1/twin/update";
 
@@ -30,12 +30,10 @@ impl Lab {
     fn works(&mut self, value: &str) {
         let mut device = Raw::subscribed(self.port, "works", &format!("{UPDATE}/result"), 0);
         let text = format!(r#"{{"event_id":"{value}","twin":{{"led":{{"actual":{{"value":"{value}"}}}}}}}}"#);
-        let began = Instant::now();
         device.say(&publish(0x32, UPDATE, 7, text.as_bytes()));
         assert_eq!(device.next(), Some(vec![0x40, 2, 0, 7]));
         let result = device.next().expect("an answer");
         assert!(String::from_utf8_lossy(&result).contains(value), "{result:x?}");
-        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
         let (batch, devices) = self.helper.report();
         assert_eq!(devices[0].twins[0].reported.as_ref().map(|reported| reported.value.as_str()), Some(value));
         self.helper.say(&sampan_devices_control::ToHelper::Ack { batch, refused: Vec::new() });
@@ -173,18 +171,18 @@ fn who_does_not_say_connect_or_is_silent_is_sent_away() {
     silent.say(&bytes);
     assert_eq!(silent.next(), Some(vec![0x20, 2, 0, TAKEN]));
     let mut alive = Raw::call(lab.port);
-    alive.say(&hello("alive", 1));
+    // Cut after one and a half times that.
+    alive.say(&hello("alive", 2));
     assert_eq!(alive.next(), Some(vec![0x20, 2, 0, TAKEN]));
-    for _ in 0..6 {
-        std::thread::sleep(Duration::from_millis(500));
+    for _ in 0..12 {
+        std::thread::sleep(Duration::from_millis(300));
         assert!(alive.is_served(), "who pings stays");
     }
     assert_eq!(silent.rest(), Vec::<Vec<u8>>::new());
     assert_eq!(watch.next(), Some(publish(0x30, "wills/silent", 0, b"gone")), "its will is published");
     assert_eq!(mute.rest(), Vec::<Vec<u8>>::new());
     assert_eq!(half.rest(), Vec::<Vec<u8>>::new());
-    let waited = began.elapsed();
-    assert!(waited > Duration::from_secs(9) && waited < Duration::from_secs(15), "{waited:?}");
+    assert!(began.elapsed() > Duration::from_secs(9), "{:?}", began.elapsed());
     lab.works("1");
 }
 
@@ -203,7 +201,11 @@ fn there_are_64_clients_and_callers_keep_nobody_out() {
     assert!(again.is_served());
     assert!(clients.iter_mut().enumerate().all(|(n, client)| n == 7 || client.is_served()));
     drop((clients.pop(), callers));
-    std::thread::sleep(Duration::from_millis(200));
+    let begun = Instant::now();
+    // The place that one client left is another's, which may come again under its id.
+    while !Raw::call(lab.port).is_taken("works") {
+        assert!(begun.elapsed() < PATIENCE, "no place becomes free");
+    }
     lab.works("1");
 }
 
@@ -219,7 +221,7 @@ fn who_does_not_read_delays_nobody() {
     let mut reader = Raw::subscribed(lab.port, "reader", "flood/#", 1);
     let mut writer = Raw::client(lab.port, "writer");
     // What is told of them is seen by one that reads, whatever the others do.
-    let began = Instant::now();
+    let (mut rounds, mut began) = (Vec::new(), Instant::now());
     for n in 0..10_000_u32 {
         let payload = [&n.to_be_bytes()[..], &[b'x'; 1_000]].concat();
         writer.say(&publish(0x32, "flood/a", 1 + u16::try_from(n % 1_000).expect("small"), &payload));
@@ -233,12 +235,14 @@ fn who_does_not_read_delays_nobody() {
                 assert_eq!(heard[14..18], at.to_be_bytes(), "in their order");
                 reader.say(&[0x40, 2, heard[12], heard[13]]);
             }
+            rounds.push(std::mem::replace(&mut began, Instant::now()).elapsed());
         }
         if n == 5_000 {
             lab.works("in the flood");
         }
     }
-    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    let usual = median(rounds);
+    assert!(usual < Duration::from_millis(60), "{usual:?} for ten messages");
     // With QoS 1 it was too slow, and its will says so; with QoS 0 it has lost messages, and stays.
     let will = wills.next().expect("a will");
     assert_eq!((&will[4..14], &will[16..]), (&b"wills/sure"[..], &b"slow"[..]));
@@ -327,13 +331,16 @@ fn a_flood_of_one_client_leaves_room_for_others() {
         written
     });
     std::thread::sleep(Duration::from_millis(500));
+    let mut answers = Vec::new();
     for _ in 0..20 {
         let mut device = Raw::subscribed(lab.port, "device", "$hw/events/device/default/t2/twin/get/result", 0);
         let began = Instant::now();
         device.say(&publish(0x30, "$hw/events/device/default/t2/twin/get", 0, br#"{"event_id":"1"}"#));
         assert!(device.next().is_some());
-        assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+        answers.push(began.elapsed());
     }
+    let usual = median(answers);
+    assert!(usual < Duration::from_millis(500), "{usual:?}");
     stop.store(true, Ordering::Relaxed);
     flood.cut();
     let written = writing.join().expect("it has written");

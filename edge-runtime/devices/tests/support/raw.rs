@@ -74,9 +74,14 @@ impl Raw {
     /// Is a client.
     pub(crate) fn client(port: u16, id: &str) -> Self {
         let mut raw = Self::call(port);
-        raw.say(&hello(id, 0));
-        assert_eq!(raw.next(), Some(vec![0x20, 2, 0, TAKEN]));
+        assert!(raw.is_taken(id), "{id} is refused");
         raw
+    }
+
+    /// Says CONNECT with this id, and whether it is accepted.
+    pub(crate) fn is_taken(&mut self, id: &str) -> bool {
+        self.say(&hello(id, 0));
+        self.next() == Some(vec![0x20, 2, 0, TAKEN])
     }
 
     pub(crate) fn subscribed(port: u16, id: &str, filter: &str, qos: u8) -> Self {
