@@ -7,10 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-use super::node_port;
 use crate::kinds::ip_address;
 use crate::storage::{Store, StoreError};
-use apimachinery::json::text;
+use apimachinery::json::{integer, items, text};
 use apimachinery::key::ObjectKey;
 
 const SERVICES: &str = "services";
@@ -97,7 +96,20 @@ fn address(storage: &str, key: &ObjectKey, object: &Value) -> Option<Ipv4Addr> {
 
 fn ports(storage: &str, object: &Value) -> impl Iterator<Item = (i64, String)> {
     let spec = (storage == SERVICES).then_some(&object["spec"]);
-    spec.into_iter().flat_map(node_port::held).map(|(protocol, port)| (port, protocol))
+    spec.into_iter().flat_map(node_ports).map(|(protocol, port)| (port, protocol))
+}
+
+/// The node ports that a Service has, with their protocols. Health checks are TCP.
+pub(super) fn node_ports(spec: &Value) -> impl Iterator<Item = (String, i64)> {
+    let ports =
+        items(spec, "ports").iter().filter_map(|port| Some((text(port, "protocol").to_owned(), node_port(port)?)));
+    let check = integer(spec, "healthCheckNodePort").filter(|port| *port != 0);
+    ports.chain(check.map(|port| ("TCP".to_owned(), port)))
+}
+
+/// The node port of one port of a Service, given or asked for.
+pub(super) fn node_port(port: &Value) -> Option<i64> {
+    integer(port, "nodePort").filter(|port| *port != 0)
 }
 
 fn give_back<T: Ord>(taken: &mut BTreeMap<T, BTreeSet<ObjectKey>>, what: &T, holder: &ObjectKey) {

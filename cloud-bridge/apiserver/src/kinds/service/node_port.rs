@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use edge_protocol::json::SetField;
 use serde_json::{Value, json};
 
-use super::held::Taken;
+use super::held::{Taken, node_port as asked, node_ports};
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::field::FieldError;
@@ -75,17 +75,10 @@ pub(crate) fn update(taken: &Taken, resource: &Resource, new: &mut Value, old: &
 
 /// Whether a Service asks for node ports that it had, and needs no others.
 fn has_all(new: &Value, old: &Value) -> bool {
-    let had: BTreeSet<(String, i64)> = held(old).collect();
+    let had: BTreeSet<(String, i64)> = node_ports(old).collect();
     let whole = !needs(new) || items(new, "ports").iter().all(|port| asked(port).is_some());
     let checked = !needs_health_check(new) || integer(new, "healthCheckNodePort").is_some_and(|port| port != 0);
-    whole && checked && held(new).all(|port| had.contains(&port))
-}
-
-/// The node ports that a Service has, with their protocols. Health checks are TCP.
-pub(super) fn held(spec: &Value) -> impl Iterator<Item = (String, i64)> {
-    let ports = items(spec, "ports").iter().filter_map(|port| Some((text(port, "protocol").to_owned(), asked(port)?)));
-    let check = integer(spec, "healthCheckNodePort").filter(|port| *port != 0);
-    ports.chain(check.map(|port| ("TCP".to_owned(), port)))
+    whole && checked && node_ports(new).all(|port| had.contains(&port))
 }
 
 /// Keeps the allocated fields that an update leaves out; fields that the new type does not need go, unless the update
@@ -140,10 +133,6 @@ fn needs(spec: &Value) -> bool {
 
 fn needs_health_check(spec: &Value) -> bool {
     text(spec, "type") == "LoadBalancer" && text(spec, "externalTrafficPolicy") == "Local"
-}
-
-fn asked(port: &Value) -> Option<i64> {
-    integer(port, "nodePort").filter(|port| *port != 0)
 }
 
 #[cfg(test)]
