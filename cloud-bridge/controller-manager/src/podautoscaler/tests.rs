@@ -3,7 +3,7 @@ mod limits;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use apimachinery::selector::LabelSelector;
+use apimachinery::selector::{LabelSelector, SIZE_MAX};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::autoscaling::v2::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus};
 use serde_json::{Value, json};
@@ -258,6 +258,13 @@ fn what_is_not_known_is_told_and_changes_nothing() {
     let mut case = Case::new(json!({}), &[Some("9")]);
     case.scale.as_mut().unwrap().object["status"]["selector"] = json!("");
     assert_eq!(case.turn(), 1);
+    assert_eq!(case.conditions()["ScalingActive"], "False InvalidSelector");
+    // The scale of a custom resource has whatever text its controller wrote (K8s apiextensions-apiserver
+    // pkg/registry/customresource/etcd.go, `scaleFromCustomResource`).
+    let mut case = Case::new(json!({}), &[Some("9")]);
+    let large: Vec<String> = (0..=SIZE_MAX).map(|at| format!("!k{at}")).collect();
+    case.scale.as_mut().unwrap().object["status"]["selector"] = large.join(",").into();
+    assert_eq!(case.turn(), 1, "it stays as it is");
     assert_eq!(case.conditions()["ScalingActive"], "False InvalidSelector");
     let mut case = Case::new(json!({}), &[Some("9")]);
     case.others.push(("b".to_owned(), LabelSelector::parse("app").unwrap()));
