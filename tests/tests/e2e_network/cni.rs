@@ -1,6 +1,7 @@
 //! Pods connected by CNI plugins: Debian's real ones, and what happens when they fail.
 
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use sampan_tests::cluster::free_address;
@@ -43,27 +44,65 @@ fn leases(node: &EdgeNode) -> Vec<String> {
     entries.filter_map(|entry| entry.file_name().into_string().ok()).filter(|name| name.starts_with("10.")).collect()
 }
 
-/// What the plugins leave on a host, taken away at the end: their bridge, and portmap's chains where there were none.
+/// Families whose table `nat` portmap makes.
+const FAMILIES: [(&str, &str); 2] = [("ip", "iptables"), ("ip6", "ip6tables")];
+
+fn nat(family: &str) -> String {
+    host("nft", &["list", "table", family, "nat"])
+}
+
+/// Whether a table that iptables made has no rules (any more).
+fn is_bare(listing: &str) -> bool {
+    let frame = |line: &str| {
+        ["", "}"].contains(&line) || ["#", "table ", "chain ", "type "].iter().any(|begin| line.starts_with(begin))
+    };
+    !listing.is_empty() && listing.lines().all(|line| frame(line.trim()))
+}
+
+/// What the plugins leave on a host, taken away at the end: their bridge, portmap's chains where there were none, and the
+/// tables that it made.
 struct Leftovers {
-    chains: bool,
+    chains: [bool; 2],
+    tables: &'static [bool; 2],
 }
 
 impl Leftovers {
     fn watch() -> Self {
-        Self { chains: !host("iptables", &["-t", "nat", "-S"]).contains("CNI-") }
+        // Before the first of these tests: the others run beside it.
+        static MISSING: OnceLock<[bool; 2]> = OnceLock::new();
+        let tables = MISSING.get_or_init(|| FAMILIES.map(|(family, _)| nat(family).is_empty()));
+        Self { chains: FAMILIES.map(|(_, iptables)| !host(iptables, &["-t", "nat", "-S"]).contains("CNI-")), tables }
     }
 }
 
 impl Drop for Leftovers {
     fn drop(&mut self) {
         host("ip", &["link", "delete", "smp-cni0"]);
-        let script = "iptables -t nat -S | sed -n '/^-A .*CNI-/s/^-A/-D/p' | while read -r rule; do
-                eval iptables -t nat $rule; done
-            iptables -t nat -S | sed -n 's/^-N \\(CNI-.*\\)/\\1/p' | while read -r chain; do iptables -t nat -X $chain; done";
-        if self.chains {
-            host("sh", &["-c", script]);
+        let script = "$0 -t nat -S | sed -n '/^-A .*CNI-/s/^-A/-D/p' | while read -r rule; do
+                eval $0 -t nat $rule; done
+            $0 -t nat -S | sed -n 's/^-N \\(CNI-.*\\)/\\1/p' | while read -r chain; do $0 -t nat -X $chain; done";
+        for (at, (family, iptables)) in FAMILIES.into_iter().enumerate() {
+            if self.chains[at] {
+                host("sh", &["-c", script, iptables]);
+            }
+            if self.tables[at] && is_bare(&nat(family)) {
+                host("nft", &["delete", "table", family, "nat"]);
+            }
         }
     }
+}
+
+#[test]
+fn table_with_rules_of_others_is_not_bare() {
+    let table = |rule: &str| {
+        format!(
+            "# Warning: table ip nat is managed by iptables-nft, do not touch!\ntable ip nat {{\n\tchain PREROUTING {{\n\t\ttype \
+             nat hook prerouting priority dstnat; policy accept;\n{rule}\t}}\n}}\n"
+        )
+    };
+    assert!(is_bare(&table("")));
+    assert!(!is_bare(&table("\t\tcounter packets 0 bytes 0 jump CNI-HOSTPORT-DNAT\n")));
+    assert!(!is_bare(""), "there is none");
 }
 
 #[test]
