@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crate::cases::{self, KINDS, METHODS, Place, QUERIES, Random};
 use crate::client::{Answer, Client};
 use crate::objects::{self, Model};
+use sampan_tests::wait::patient;
 
 /// Turns of the clients, by place in their list, after each has tried everything once.
 const TURNS: [usize; 8] = [0, 1, 1, 2, 3, 3, 3, 3];
@@ -89,7 +90,7 @@ impl Ground {
         for at in 0..self.places.len() {
             all.extend(METHODS.iter().flat_map(|method| (0..clients.len()).map(move |who| (at, *method, who))));
         }
-        let latest = until + EXTRA;
+        let latest = until + patient(EXTRA);
         while tally.wrong.len() < 20 && Instant::now() < if all.is_empty() { until } else { latest } {
             if tally.sent % 100 == 0 {
                 self.restore(clients, &mut tally);

@@ -1,0 +1,77 @@
+//! What is the machine's and not the server's: how long it takes itself, with other suites beside this one, and how much of the
+//! server's memory is the text of its program.
+
+use std::fs::File;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::memory;
+
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What was seen while something else was done.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Seen {
+    /// The longest that a thread without a server waited for a processor and a durable write.
+    pub(crate) longest: Duration,
+    /// The most of the server's heap and of its program, in KiB.
+    heap: u64,
+    text: u64,
+}
+
+impl Seen {
+    /// How much the heap has grown since it had `before`, in KiB. The bridge unmaps its program at rest, which comes back page by
+    /// page: that is no growth. What was between two looks is in `peak`, the most of heap and program together (`VmHWM`).
+    pub(crate) fn growth(&self, before: u64, peak: u64) -> u64 {
+        self.heap.max(peak.saturating_sub(self.text)).saturating_sub(before)
+    }
+}
+
+/// The server's heap, in KiB.
+pub(crate) fn heap(pid: u32) -> u64 {
+    memory(pid, "RssAnon:")
+}
+
+/// Does the work and looks at the server and at the disk of `folder` until it is done.
+pub(crate) fn beside<T>(pid: u32, folder: &Path, work: impl FnOnce() -> T) -> (T, Seen) {
+    let stop = AtomicBool::new(false);
+    let (done, seen) = std::thread::scope(|scope| {
+        let looking = scope.spawn(|| look(pid, folder, &stop));
+        // A thread that nothing stops would outlast a failure.
+        let done = catch_unwind(AssertUnwindSafe(work));
+        stop.store(true, Ordering::Relaxed);
+        (done, looking.join().expect("it looks"))
+    });
+    match done {
+        Ok(done) => (done, seen),
+        Err(failure) => resume_unwind(failure),
+    }
+}
+
+fn look(pid: u32, folder: &Path, stop: &AtomicBool) -> Seen {
+    let (mut seen, file) = (Seen::default(), folder.join("written"));
+    while !stop.load(Ordering::Relaxed) {
+        let start = Instant::now();
+        std::thread::sleep(PAUSE);
+        let written = File::create(&file).and_then(|mut file| {
+            file.write_all(b"x")?;
+            file.sync_all()
+        });
+        written.expect("the disk takes a file");
+        seen.longest = seen.longest.max(start.elapsed().saturating_sub(PAUSE));
+        seen.heap = seen.heap.max(heap(pid));
+        seen.text = seen.text.max(memory(pid, "RssFile:"));
+    }
+    seen
+}
+
+#[test]
+fn program_that_comes_back_is_no_growth() {
+    let seen = Seen { heap: 70, text: 50, ..Seen::default() };
+    assert_eq!(seen.growth(60, 110), 10, "as it was seen");
+    assert_eq!(seen.growth(60, 150), 40, "a peak between two looks");
+    assert_eq!(seen.growth(90, 110), 0);
+}
