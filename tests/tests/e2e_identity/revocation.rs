@@ -1,6 +1,6 @@
 //! Revoked nodes: disconnected at once and permanently, without harm to what runs there.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sampan_tests::manifest::{pod, shell};
 use sampan_tests::{Cluster, can_run, until};
@@ -19,10 +19,9 @@ fn g28_a_deleted_node_is_sent_away_and_its_pods_run_on_until_it_joins_again() {
     cluster.kubectl.wait_ready("stays");
     let before = wait_running(&node, 1);
 
-    let (seen, start) = (node.log().len(), Instant::now());
+    let seen = node.log().len();
     let _ = cluster.kubectl.ok(&["delete", "node", &node.name]);
     wait_log(&node, seen, 10, "join again with a fresh token");
-    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     // Neither a new bridge nor a new daemon helps.
     cluster.kill_bridge();
     cluster.start_bridge();

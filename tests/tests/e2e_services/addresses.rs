@@ -4,6 +4,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use sampan_tests::manifest::container_id;
+use sampan_tests::wait::patient;
 use sampan_tests::{Cluster, EdgeNode, can_run, get, until};
 use serde_json::json;
 
@@ -25,7 +26,7 @@ fn s01_a_service_leads_to_its_ready_pods_and_no_longer_than_it_is_there() {
     until(Duration::from_secs(10), "the Service refuses", || {
         let begin = Instant::now();
         match fetch(&node, "client", &url) {
-            Err(why) if why.contains("refused") && begin.elapsed() < Duration::from_secs(1) => Ok(()),
+            Err(why) if why.contains("refused") && begin.elapsed() < patient(Duration::from_secs(1)) => Ok(()),
             other => Err(format!("{other:?} after {:?}", begin.elapsed())),
         }
     });
