@@ -15,6 +15,7 @@ pub mod kubectl;
 pub mod lan;
 pub mod manifest;
 pub mod node;
+pub mod pictures;
 pub mod process;
 pub mod silent;
 #[cfg(test)]
