@@ -75,9 +75,25 @@ impl Browser {
         for domain in ["Page", "Runtime", "Network", "Log"] {
             browser.call(&format!("{domain}.enable"), json!({}));
         }
-        let size = json!({"width": 1280, "height": 640, "deviceScaleFactor": 1, "mobile": false});
-        browser.call("Emulation.setDeviceMetricsOverride", size);
+        browser.size((1280, 640), false);
         Some(browser)
+    }
+
+    /// Sets the size of the window in CSS pixels, which are also the picture's.
+    pub(crate) fn size(&mut self, (width, height): (u32, u32), phone: bool) {
+        let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone});
+        self.call("Emulation.setDeviceMetricsOverride", size);
+    }
+
+    /// Sets the language in which numbers and times are written, and the time zone.
+    pub(crate) fn place(&mut self, language: &str, zone: &str) {
+        self.call("Emulation.setLocaleOverride", json!({ "locale": language }));
+        self.call("Emulation.setTimezoneOverride", json!({ "timezoneId": zone }));
+    }
+
+    /// Runs a script in each page that is opened from now on, before the page's own.
+    pub(crate) fn run_first(&mut self, script: &str) {
+        self.call("Page.addScriptToEvaluateOnNewDocument", json!({ "source": script }));
     }
 
     fn call(&mut self, method: &str, params: Value) -> Value {

@@ -14,12 +14,12 @@ use sampan_tests::{Cluster, EdgeNode, can_run, until};
 use serde_json::json;
 
 use super::browser::Browser;
-use super::{CONTRAST, HOSTILE, assert_quiet, picture};
+use super::{CONTRAST, HOSTILE, assert_quiet};
 
 /// The page of a node, and the address that it has printed.
-struct Page {
+pub(crate) struct Page {
     process: Process,
-    url: String,
+    pub(crate) url: String,
 }
 
 fn command(node: &EdgeNode, more: &[&str]) -> Command {
@@ -29,7 +29,7 @@ fn command(node: &EdgeNode, more: &[&str]) -> Command {
 }
 
 impl Page {
-    fn start(node: &EdgeNode) -> Self {
+    pub(crate) fn start(node: &EdgeNode) -> Self {
         let (address, log) = (free_address().to_string(), node.root().join("page.log"));
         // Of one before it the address is another.
         let _ = std::fs::remove_file(&log);
@@ -106,14 +106,10 @@ fn one_node_shows_itself_with_its_daemon_and_without() {
     assert_eq!(browser.value("document.title"), Ok(json!(on)));
     browser.wait("what is used is told", "/Memory.* of /.test(document.getElementById('use').textContent)");
     assert_eq!(browser.value("document.activeElement.id"), Ok(json!("node")), "keys scroll it");
-    picture(&mut browser, "page-device");
     for dark in [true, false] {
         browser.dark(dark);
         let lowest = browser.value(CONTRAST).expect("a number").as_f64().expect("a number");
         assert!(lowest >= 4.5, "contrast of {lowest} (dark: {dark})");
-        if dark {
-            picture(&mut browser, "page-device-dark");
-        }
     }
 
     // Another pod is there without the page being loaded again.
@@ -132,7 +128,6 @@ fn one_node_shows_itself_with_its_daemon_and_without() {
     );
     browser.wait("its pods are shown all the same", "document.getElementById('pods').textContent.includes('web')");
     assert_quiet(&browser, &bare);
-    picture(&mut browser, "page-device-stopped");
 
     process.stop();
     assert!(!socket.exists(), "it has taken its socket with it");

@@ -1,12 +1,14 @@
 //! The page with all nodes, in a real browser: who is let in, what is shown of thousands of nodes, keys, what hostile text does, and what
-//! is said when the bridge is away; and the page of a single node. `TEST_PAGE_NODES` says how many nodes; with `TEST_SCREENSHOTS=FOLDER` it leaves pictures.
+//! is said when the bridge is away; and the page of a single node. `TEST_PAGE_NODES` says how many nodes. The pictures of the docs are of
+//! another site (`pictures`).
 
 mod api;
 mod browser;
+mod demo;
 mod device;
+mod pictures;
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use sampan_tests::Cluster;
@@ -21,12 +23,6 @@ const HOSTILE: &str = "<img src=x onerror=\"document.title='taken'\"><script>doc
 
 fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
-}
-
-fn picture(browser: &mut Browser, name: &str) {
-    if let Some(folder) = std::env::var_os("TEST_SCREENSHOTS").map(PathBuf::from) {
-        browser.screenshot(&folder.join(format!("{name}.png")));
-    }
 }
 
 fn node(number: usize, ready: &str) -> Value {
@@ -112,7 +108,6 @@ fn people_see_their_nodes_on_the_page() {
     log_in(&mut browser, &looker);
     browser.wait("there is no node yet", "document.getElementById('empty')?.hidden === false");
     assert_eq!(browser.value("document.cookie"), Ok(json!("")), "no script sees the cookie");
-    picture(&mut browser, "page-empty");
 
     let many: usize = std::env::var("TEST_PAGE_NODES").ok().and_then(|text| text.parse().ok()).unwrap_or(1000);
     for number in 0..many {
@@ -132,7 +127,6 @@ fn people_see_their_nodes_on_the_page() {
     let (bytes, packing) = streamed(&browser);
     say(&format!("which took {bytes} bytes, packed as {packing}"));
     assert_eq!(packing, "gzip");
-    picture(&mut browser, "page-overview");
 
     follow_a_change(&mut browser, &mut api);
     keys_and_one_node(&mut browser);
@@ -143,7 +137,6 @@ fn people_see_their_nodes_on_the_page() {
     browser.wait("the loss is told", "document.getElementById('lost').textContent.includes('is lost')");
     browser.wait("with the age of what is shown", "/is [0-9]+s old/.test(document.getElementById('lost').textContent)");
     assert_eq!(browser.value("document.querySelectorAll('.row').length > 9"), Ok(json!(true)), "and all stays");
-    picture(&mut browser, "page-lost");
     cluster.start_bridge();
     // Sessions are in memory alone.
     log_in(&mut browser, &looker);
@@ -209,14 +202,10 @@ fn keys_and_one_node(browser: &mut Browser) {
     assert_eq!(browser.value("document.images.length + document.scripts.length"), Ok(json!(1)));
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(browser.value("document.title"), Ok(json!("edge-00003: nodes")));
-    picture(browser, "page-node");
     for dark in [true, false] {
         browser.dark(dark);
         let lowest = browser.value(CONTRAST).expect("a number").as_f64().expect("a number");
         assert!(lowest >= 4.5, "contrast of {lowest} (dark: {dark})");
-        if dark {
-            picture(browser, "page-node-dark");
-        }
     }
     browser.key("Escape");
     browser.wait("back", "!document.getElementById('overview').hidden && document.activeElement.id === 'table'");
@@ -224,7 +213,4 @@ fn keys_and_one_node(browser: &mut Browser) {
     browser.wait("the search has the focus again", "document.activeElement.id === 'search'");
     browser.key("Escape");
     browser.wait("all are there again", "document.getElementById('table').ariaRowCount > 3");
-    browser.dark(true);
-    picture(browser, "page-overview-dark");
-    browser.dark(false);
 }
