@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::USER_AGENT;
 use http::{HeaderMap, HeaderValue, Request, Response};
+use tokio::task::JoinSet;
 
 use super::arrival;
 use super::body::ApiBody;
@@ -224,7 +225,7 @@ async fn keep(inner: Weak<Inner>) {
     }
 }
 
-/// A `tower::Service` that answers as `identity`.
+/// A `tower::Service` that answers as `identity`. A request ends when its future is dropped.
 #[derive(Clone)]
 pub struct LocalService {
     server: Server,
@@ -259,7 +260,13 @@ where
         if let Some(agent) = this.agent {
             request.headers_mut().entry(USER_AGENT).or_insert(HeaderValue::from_static(agent));
         }
-        Box::pin(async move { Ok(this.server.handle(&this.identity, request).await) })
+        // A task: a caller that is busy elsewhere does not poll, and a turn that its request has would never end.
+        let mut task = JoinSet::new();
+        task.spawn(async move { this.server.handle(&this.identity, request).await });
+        Box::pin(async move {
+            let answer = task.join_next().await.and_then(Result::ok);
+            Ok(answer.unwrap_or_else(|| front::failure(&ApiError::internal("the server is ending".to_owned()))))
+        })
     }
 }
 

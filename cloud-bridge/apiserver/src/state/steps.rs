@@ -5,12 +5,18 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use apimachinery::flow::Flow;
 use apimachinery::pace::counted;
 use apimachinery::turns::Turns;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
+use tokio::time::timeout;
+
+/// How long a turn waits to be taken. The stream of an answer takes it only when its client has room for more, which a
+/// hostile client can prevent.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Requests that wait for a step of the thread. The callers bound them: each holds a place.
 #[derive(Debug, Default)]
@@ -18,7 +24,7 @@ pub(crate) struct Steps(Mutex<Waiting>);
 
 #[derive(Debug, Default)]
 struct Waiting {
-    turns: Turns<Arc<str>, oneshot::Sender<Step>>,
+    turns: Turns<Arc<str>, oneshot::Sender<Given>>,
     /// A task gives out steps.
     given: bool,
 }
@@ -27,6 +33,13 @@ struct Waiting {
 #[derive(Debug)]
 pub(crate) struct Step {
     _end: Option<oneshot::Sender<()>>,
+}
+
+/// A turn that waits to be taken.
+#[derive(Debug)]
+struct Given {
+    step: Step,
+    taken: oneshot::Sender<()>,
 }
 
 impl Steps {
@@ -46,7 +59,9 @@ impl Steps {
         if idle {
             tokio::spawn(Arc::clone(self).give());
         }
-        step.await.unwrap_or(Step { _end: None })
+        let Ok(Given { step, taken }) = step.await else { return Step { _end: None } };
+        let _taken = taken.send(());
+        step
     }
 
     /// Grants one step after another until no request waits. Requests that arrive between two steps enter its queue
@@ -61,8 +76,10 @@ impl Steps {
                 next
             };
             let Some((_, turn)) = next else { return };
-            let (end, ended) = oneshot::channel();
-            if turn.send(Step { _end: Some(end) }).is_ok() {
+            let ((end, ended), (taken, is_taken)) = (oneshot::channel(), oneshot::channel());
+            let given = Given { step: Step { _end: Some(end) }, taken };
+            // A turn that is taken later is not waited for.
+            if turn.send(given).is_ok() && timeout(PATIENCE, is_taken).await.is_ok() {
                 let _ended = ended.await;
             }
         }
@@ -131,5 +148,16 @@ mod tests {
         assert!(gone.is_none(), "it gets its turn later");
         drop(steps.next(&flow("bob")).await);
         drop((holds, steps.next(&flow("eve")).await));
+    }
+
+    #[tokio::test]
+    async fn client_that_does_not_take_its_turn_holds_up_no_other() {
+        let steps = Arc::<Steps>::default();
+        let mut full = steps.next(&flow("eve")).boxed();
+        assert!(full.as_mut().now_or_never().is_none());
+        let bob = tokio::time::timeout(Duration::from_secs(20), steps.next(&flow("bob"))).await;
+        drop(bob.expect("a turn"));
+        drop(full.await);
+        drop(steps.next(&flow("bob")).await);
     }
 }

@@ -87,6 +87,22 @@ async fn a_write_that_the_disk_refuses_is_never_a_success() {
     assert_eq!(server.handle(&admin, request("GET", "/c", "")).await.status(), 500);
 }
 
+#[tokio::test]
+async fn request_of_a_caller_that_does_not_poll_is_answered() {
+    use tower::Service as _;
+    let dir = tempfile::tempdir().unwrap();
+    let (server, _disk) = server(&dir);
+    let mut local = server.service(UserInfo::master("admin"));
+    let waits = local.call(request("POST", "", MAP));
+    let found = async {
+        while local.call(request("GET", "/c", "")).await.unwrap().status() != 200 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), found).await.expect("it is stored");
+    assert_eq!(waits.await.unwrap().status(), 201);
+}
+
 fn post(path: &str, body: &str) -> Request<Full<Bytes>> {
     Request::builder().method("POST").uri(path).body(Full::new(Bytes::from(body.to_owned()))).unwrap()
 }
