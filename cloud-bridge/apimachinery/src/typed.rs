@@ -3,10 +3,10 @@
 
 use std::fmt::{self, Display, Write as _};
 
-use serde::Deserializer;
 use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{DeserializeOwned, DeserializeSeed, Error, Expected, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
+use serde::{Deserialize, Deserializer};
 use serde_json::map::Iter;
 use serde_json::{Map, Number, Value};
 
@@ -16,6 +16,14 @@ use serde_json::{Map, Number, Value};
 /// The first field, in the order of the object, that does not fit.
 pub fn read<T: DeserializeOwned>(value: &Value) -> Result<T, Misfit> {
     T::deserialize(Reader(value))
+}
+
+/// Reads a list that a client may have written as null, as `deserialize_with` of a field.
+///
+/// # Errors
+/// It is no list, or an element does not fit.
+pub fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// What does not fit its type.

@@ -1,7 +1,6 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use serde::Deserialize;
 use serde_json::json;
 
 use super::*;
@@ -99,4 +98,17 @@ fn what_does_not_fit_has_a_path_and_a_reason() {
 fn an_object_is_no_list() {
     let misfit = read::<Thing>(&json!({"name": "a", "parts": [["b"]]})).unwrap_err();
     assert_eq!(misfit.to_string(), "parts[0]: invalid type: sequence, expected struct Thing");
+}
+
+#[test]
+fn null_is_an_empty_list() {
+    #[derive(Debug, Deserialize)]
+    struct Numbers {
+        #[serde(deserialize_with = "list")]
+        all: Vec<u8>,
+    }
+    for (all, wanted) in [(json!(null), vec![]), (json!([]), vec![]), (json!([1, 2]), vec![1, 2])] {
+        assert_eq!(read::<Numbers>(&json!({ "all": all })).unwrap().all, wanted, "{all}");
+    }
+    assert_eq!(read::<Numbers>(&json!({"all": ["a"]})).unwrap_err().path(), "all[0]");
 }

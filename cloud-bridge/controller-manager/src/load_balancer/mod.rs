@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::time::Instant;
 
+use crate::due::sleep_until;
 use crate::watch;
 use object::{Node, Service, Slice};
 use slices::Slices;
@@ -51,13 +52,6 @@ where
 {
     let events = watch::all::<T>(client);
     events.filter_map(async |event| event.inspect_err(|error| log::warn!("watching {}: {error}", T::kind(&()))).ok())
-}
-
-async fn sleep_until(deadline: Option<Instant>) {
-    match deadline {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
-    }
 }
 
 struct Balancer {

@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 
+use apimachinery::typed::list;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::ObjectMeta;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// Where a node, or what is for it, is.
@@ -100,11 +101,6 @@ struct Address {
 }
 
 apimachinery::read_as!(Node, core::Node);
-
-/// A list that a client may have written as null.
-fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
-}
 
 impl Service {
     /// The site whose nodes it wants: from its annotation, else its label.

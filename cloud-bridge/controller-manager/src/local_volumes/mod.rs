@@ -20,6 +20,7 @@ use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::due::sleep_until;
 use crate::events::{self, Recorder};
 use crate::watch;
 use apimachinery::meta;
@@ -63,13 +64,6 @@ pub async fn run(client: Client, nodes: Arc<dyn Nodes>) {
             () = sleep_until(due) => reclaimer.begin(),
             () = reclaimer.events.write_next(), if !reclaimer.events.is_empty() => {}
         }
-    }
-}
-
-async fn sleep_until(due: Option<Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep_until(due).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -19,7 +19,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::eviction::{Evictions, Pod};
-use super::{sleep_until, whole_seconds};
+use super::whole_seconds;
+use crate::due::sleep_until;
 use crate::events::{Event, Recorder};
 use crate::watch;
 

@@ -25,6 +25,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior};
 
+use crate::due::sleep_until;
 use crate::events::{self as recorded, Recorder};
 use crate::watch;
 use apimachinery::pace::in_slices;
@@ -90,13 +91,6 @@ pub async fn run(client: Client, label: &str, settings: Settings) {
             () = lifecycle.evictors.panicked() => {}
             () = lifecycle.events.write_next(), if !lifecycle.events.is_empty() => {}
         }
-    }
-}
-
-async fn sleep_until(deadline: Option<Instant>) {
-    match deadline {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
     }
 }
 

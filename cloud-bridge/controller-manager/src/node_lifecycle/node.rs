@@ -1,8 +1,9 @@
 //! A node as the node lifecycle reads it from the API: no more than tells how it is and what taints it has.
 
+use apimachinery::typed::list;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::ObjectMeta;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::Value;
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -39,11 +40,6 @@ pub(super) struct SlimCondition {
 }
 
 apimachinery::read_as!(SlimNode, Node);
-
-/// A list that a client may have written as null.
-fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
-}
 
 impl SlimNode {
     pub(super) fn name(&self) -> &str {

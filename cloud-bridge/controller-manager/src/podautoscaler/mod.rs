@@ -36,6 +36,7 @@ use kube::runtime::watcher::Event;
 use kube::{Api, Client};
 use tokio::time::Instant;
 
+use crate::due::sleep_until;
 use crate::events::{self, Recorder};
 use crate::watch;
 use decide::{Decision, Now, Told};
@@ -84,13 +85,6 @@ pub async fn run(client: Client, options: Options) {
             Some(done) = steps.next() => steps.extend(controller.step(done)),
             () = controller.events.write_next(), if !controller.events.is_empty() => {}
         }
-    }
-}
-
-async fn sleep_until(due: Option<Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep_until(due).await,
-        None => std::future::pending().await,
     }
 }
 

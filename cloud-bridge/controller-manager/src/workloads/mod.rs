@@ -60,6 +60,7 @@ use kube::Client;
 use tokio::task::coop;
 use tokio::time::Instant;
 
+use crate::due::sleep_until;
 use crate::events::Recorder;
 use crate::pods::Pods;
 use apimachinery::pace::Pace;
@@ -98,13 +99,6 @@ pub async fn run(client: Client, pods: Pods, options: Options) {
         }
         // Hundreds of keys may be due at once, of which none waits for anything.
         controllers.pace.look().await;
-    }
-}
-
-async fn sleep_until(due: Option<Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep_until(due).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use apimachinery::typed::list;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{self as core, PodCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -150,11 +151,6 @@ impl Pod {
     pub(crate) fn is_mirror(&self) -> bool {
         self.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(annotations::MIRROR))
     }
-}
-
-/// A list that a client may have written as null.
-fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// The named ports of a container.
