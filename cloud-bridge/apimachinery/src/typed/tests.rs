@@ -107,7 +107,7 @@ fn null_is_an_empty_list() {
         #[serde(deserialize_with = "list")]
         all: Vec<u8>,
     }
-    for (all, wanted) in [(json!(null), vec![]), (json!([]), vec![]), (json!([1, 2]), vec![1, 2])] {
+    for (all, wanted) in [(json!(null), Vec::<u8>::new()), (json!([]), Vec::new()), (json!([1, 2]), vec![1, 2])] {
         assert_eq!(read::<Numbers>(&json!({ "all": all })).unwrap().all, wanted, "{all}");
     }
     assert_eq!(read::<Numbers>(&json!({"all": ["a"]})).unwrap_err().path(), "all[0]");
