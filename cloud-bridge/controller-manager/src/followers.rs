@@ -1,5 +1,6 @@
 //! One watch for several controllers. Each follower has a queue of its own, in which news of an object replace older ones: a slow
-//! controller holds back no other, misses no object, and its queue never has more entries than objects that changed.
+//! controller misses no object. One whose queue is full is waited for a moment; then the queue is dropped, and once the
+//! controller goes on it has all listed again.
 //!
 //! A list begins for all followers at once, and the API is asked for it when each of them knows: a controller writes nothing
 //! while a list lasts, because the list would leave out what it makes. Knows no kind, and keeps no objects: a new follower has
@@ -17,6 +18,10 @@ use kube::runtime::watcher::Event;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+/// Maximum number of objects with news in one queue: of pods these are some 50 MB.
+const MOST: usize = 1 << 14;
+/// Maximum time for which a full queue holds back the other followers.
+const HOLD: Duration = Duration::from_secs(2);
 /// Maximum time to wait until all followers know that a list begins: longer than a controller waits for an answer of the API.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -29,8 +34,10 @@ pub(crate) trait Named {
 /// The followers of one watch.
 #[derive(Debug)]
 pub(crate) struct Followers<T> {
+    most: usize,
+    hold: Duration,
     state: Mutex<State<T>>,
-    /// Tells the watch that a follower came, went or knows that a list begins.
+    /// Tells the watch that a follower came, went, knows that a list begins or has room in its queue.
     changed: Notify,
 }
 
@@ -38,20 +45,24 @@ pub(crate) struct Followers<T> {
 struct State<T> {
     queues: BTreeMap<u64, Queue<T>>,
     next: u64,
-    /// A follower came since the watch began.
+    /// Since the watch began a follower came, or goes on without its queue.
     joined: bool,
 }
 
 impl<T> Default for Followers<T> {
     fn default() -> Self {
         let state = State { queues: BTreeMap::new(), next: 0, joined: false };
-        Self { state: Mutex::new(state), changed: Notify::new() }
+        Self { most: MOST, hold: HOLD, state: Mutex::new(state), changed: Notify::new() }
     }
 }
 
 impl<T> State<T> {
     fn needs_another_list(&self) -> bool {
         self.joined || self.queues.is_empty()
+    }
+
+    fn has_room(&self, most: usize) -> bool {
+        self.queues.values().all(|queue| queue.order.len() < most)
     }
 
     fn has_heard(&self) -> bool {
@@ -116,14 +127,15 @@ impl<T: Named> Followers<T> {
                 }
             }
             Event::InitDone => self.each(Queue::end),
-            Event::InitApply(object) | Event::Apply(object) => self.put(object, News::Is),
-            Event::Delete(object) => self.put(object, News::Gone),
+            Event::InitApply(object) | Event::Apply(object) => self.put(object, News::Is).await,
+            Event::Delete(object) => self.put(object, News::Gone).await,
         }
     }
 
-    fn put(&self, object: T, news: fn(Arc<T>) -> News<T>) {
+    async fn put(&self, object: T, news: fn(Arc<T>) -> News<T>) {
+        let _ = timeout(self.hold, self.until(|state| state.has_room(self.most))).await;
         let (key, object) = (Arc::new(object.key()), Arc::new(object));
-        self.each(|queue| queue.put(&key, news(Arc::clone(&object))));
+        self.each(|queue| queue.put(&key, news(Arc::clone(&object)), self.most));
     }
 
     fn each(&self, work: impl Fn(&mut Queue<T>)) {
@@ -148,6 +160,8 @@ enum Part {
     /// None: the first list has not begun.
     #[default]
     Nothing,
+    /// None any more: there were too many.
+    TooMany,
     /// The list under way.
     List,
     /// The list that has ended: so many of them.
@@ -185,9 +199,16 @@ impl<T> Queue<T> {
         }
     }
 
-    fn put(&mut self, key: &Arc<ObjectKey>, news: News<T>) {
-        if self.part != Part::Nothing && self.news.insert(Arc::clone(key), news).is_none() {
+    fn put(&mut self, key: &Arc<ObjectKey>, news: News<T>, most: usize) {
+        if matches!(self.part, Part::Nothing | Part::TooMany) {
+            return;
+        }
+        if self.news.insert(Arc::clone(key), news).is_none() {
             self.order.push_back(Arc::clone(key));
+        }
+        if self.order.len() > most {
+            log::warn!("a controller is more than {most} objects behind: it lists all again");
+            *self = Self { part: Part::TooMany, waker: self.waker.take(), ..Self::default() };
         }
     }
 
@@ -224,12 +245,18 @@ impl<T> Stream for Follower<T> {
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let mut state = self.followers.state();
-        let Some(queue) = state.queues.get_mut(&self.id) else { return Poll::Ready(None) };
+        let State { queues, joined, .. } = &mut *state;
+        let Some(queue) = queues.get_mut(&self.id) else { return Poll::Ready(None) };
+        if queue.part == Part::TooMany {
+            (queue.part, *joined) = (Part::Nothing, true);
+            self.followers.changed.notify_one();
+        }
+        let was_full = queue.order.len() >= self.followers.most;
         let Some(event) = queue.next() else {
             queue.waker = Some(context.waker().clone());
             return Poll::Pending;
         };
-        if matches!(event, Event::Init) {
+        if was_full || matches!(event, Event::Init) {
             self.followers.changed.notify_one();
         }
         Poll::Ready(Some(event))

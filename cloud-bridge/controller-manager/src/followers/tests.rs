@@ -67,6 +67,25 @@ async fn slow_follower_gets_the_last_state_of_each_object() {
 }
 
 #[tokio::test]
+async fn follower_that_is_too_slow_has_all_listed_again() {
+    let followers = Arc::new(Followers::<One> { most: 2, hold: Duration::ZERO, ..Followers::default() });
+    let (mut quick, mut slow) = (followers.join(), followers.join());
+    tell(&followers, [Event::Init, Event::InitDone]);
+    told(&mut quick);
+    told(&mut slow);
+    followers.state().joined = false;
+    for name in ["a", "b", "c", "d"] {
+        followers.tell(Event::Apply(One(name, 1))).await;
+        assert_eq!(told(&mut quick), [format!("{name}1")], "it is held back for a moment only");
+    }
+    assert!(!followers.state().needs_another_list(), "not before the slow one goes on");
+    assert!(told(&mut slow).is_empty(), "its queue is dropped");
+    assert!(followers.state().needs_another_list());
+    tell(&followers, [Event::Init, Event::InitApply(One("d", 1)), Event::InitDone]);
+    assert_eq!(told(&mut slow), ["begin", "list d1", "end"]);
+}
+
+#[tokio::test]
 async fn list_replaces_what_a_follower_has_not_heard() {
     let followers = Arc::<Followers<One>>::default();
     let mut one = followers.join();
