@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn wide_objects_are_moved_some_times_only() {
-        let wide: serde_json::Map<_, _> = (0..30_000).map(|at| (format!("k{at}"), json!("v"))).collect();
+        let wide: Map<_, _> = (0..30_000).map(|at| (format!("k{at}"), json!("v"))).collect();
         let value = json!({ "a": wide });
         let moves = |count: usize| -> Value {
             let there = json!({"op": "move", "from": "/a", "path": "/b"});

@@ -153,9 +153,10 @@ mod tests {
     #[tokio::test]
     async fn client_that_does_not_take_its_turn_holds_up_no_other() {
         let steps = Arc::<Steps>::default();
-        let mut full = steps.next(&flow("eve")).boxed();
+        let eve = flow("eve");
+        let mut full = steps.next(&eve).boxed();
         assert!(full.as_mut().now_or_never().is_none());
-        let bob = tokio::time::timeout(Duration::from_secs(20), steps.next(&flow("bob"))).await;
+        let bob = timeout(Duration::from_secs(20), steps.next(&flow("bob"))).await;
         drop(bob.expect("a turn"));
         drop(full.await);
         drop(steps.next(&flow("bob")).await);

@@ -71,7 +71,7 @@ mod tests {
         let written = json!({"data": {"a": "1"}, "metadata": {"annotations": {ANNOTATION: "old", "mine": "1"}}});
         let config = |written: &Value| {
             let mut same = written.clone();
-            let text = super::config(&mut same);
+            let text = config(&mut same);
             assert_eq!(same, *written);
             text
         };
