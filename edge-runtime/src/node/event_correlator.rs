@@ -6,7 +6,6 @@ use edge_protocol::json::SetField;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use litemap::LiteMap;
 use serde_json::{Value, json};
 
 use crate::pod::clock::Mono;
@@ -22,16 +21,19 @@ const WINDOW: Duration = Duration::from_secs(600);
 /// Objects and series remembered; beyond it the ones longest unused go.
 const REMEMBERED: usize = 512;
 
-/// Events seen recently. Each map is one block: small long-lived blocks, allocated during the start of fifty pods,
-/// would each keep a page of that start's memory.
+/// Events seen recently.
 #[derive(Default)]
 pub(super) struct EventCorrelator {
-    budgets: LiteMap<u64, Budget>,
-    groups: LiteMap<u64, Group>,
+    budgets: Recent<Budget>,
+    groups: Recent<Group>,
     /// Rows of the outbox that a repetition may replace; only while the link is down.
-    waiting: LiteMap<u64, u64>,
+    waiting: Recent<u64>,
     dropped: Vec<u64>,
 }
+
+/// Up to [`REMEMBERED`] values by the hash of their key, in one block: small long-lived blocks, allocated during the
+/// start of fifty pods, would each keep a page of that start's memory.
+struct Recent<T>(Vec<(u64, T)>);
 
 struct Budget {
     left: u32,
@@ -44,6 +46,32 @@ struct Group {
     first: u64,
     others: Vec<u64>,
     used: Mono,
+}
+
+impl<T> Default for Recent<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> Recent<T> {
+    /// Returns the value of `key`, a new one if there is none. Of too many, the one with the least `used` goes.
+    fn entry<U: Ord>(&mut self, key: u64, used: impl Fn(&T) -> U, new: impl FnOnce() -> T) -> &mut T {
+        let at = self.0.iter().position(|(of, _)| *of == key).unwrap_or_else(|| {
+            if self.0.len() >= REMEMBERED {
+                let oldest = self.0.iter().enumerate().min_by_key(|(_, (_, one))| used(one)).map_or(0, |(at, _)| at);
+                self.0.swap_remove(oldest);
+            }
+            self.0.push((key, new()));
+            self.0.len() - 1
+        });
+        &mut self.0[at].1
+    }
+
+    fn remove(&mut self, key: u64) -> Option<T> {
+        let at = self.0.iter().position(|(of, _)| *of == key)?;
+        Some(self.0.swap_remove(at).1)
+    }
 }
 
 impl EventCorrelator {
@@ -61,10 +89,10 @@ impl EventCorrelator {
         }
         self.combine(&mut event, now);
         if !offline {
-            self.waiting.clear();
+            self.waiting.0.clear();
             return Some(event);
         }
-        if let Some(row) = self.waiting.remove(&key(&event, true))
+        if let Some(row) = self.waiting.remove(key(&event, true))
             && let Some(old) = earlier(row)
         {
             let count = old["count"].as_u64().unwrap_or(1) + 1;
@@ -82,16 +110,16 @@ impl EventCorrelator {
 
     /// An event was stored under this row while there was no link.
     pub(super) fn stored(&mut self, event: &Value, row: u64) {
+        let key = key(event, true);
         // Rows count up.
-        forget(&mut self.waiting, |row| *row);
-        self.waiting.insert(key(event, true), row);
+        *self.waiting.entry(key, |row| *row, || row) = row;
     }
 
     fn within_budget(&mut self, event: &Value, now: Mono) -> bool {
-        forget(&mut self.budgets, |budget| budget.used);
         let involved = &event["involvedObject"];
         let object = hash(&[&involved["kind"], &involved["namespace"], &involved["name"], &involved["uid"]]);
-        let budget = self.budgets.entry(object).or_insert(Budget { left: BURST, filled: now, used: now });
+        let full = || Budget { left: BURST, filled: now, used: now };
+        let budget = self.budgets.entry(object, |budget| budget.used, full);
         budget.used = now;
         let refills = now.since(budget.filled).as_secs() / REFILL.as_secs();
         if refills > 0 {
@@ -104,10 +132,9 @@ impl EventCorrelator {
     }
 
     fn combine(&mut self, event: &mut Value, now: Mono) {
-        forget(&mut self.groups, |group| group.used);
         let text = hash(&[&event["message"]]);
         let started = || Group { first: text, others: Vec::new(), used: now };
-        let group = self.groups.entry(key(event, false)).or_insert_with(started);
+        let group = self.groups.entry(key(event, false), |group| group.used, started);
         if now.since(group.used) > WINDOW {
             *group = started();
         }
@@ -141,15 +168,6 @@ fn hash(values: &[&Value]) -> u64 {
         value.as_str().unwrap_or_default().hash(&mut hasher);
     }
     hasher.finish()
-}
-
-/// Makes room: the longest unused goes.
-fn forget<T, U: Ord>(all: &mut LiteMap<u64, T>, used: impl Fn(&T) -> U) {
-    if all.len() < REMEMBERED {
-        return;
-    }
-    let oldest = all.iter().min_by_key(|(_, one)| used(one)).map(|(key, _)| *key);
-    oldest.and_then(|key| all.remove(&key));
 }
 
 #[cfg(test)]
@@ -216,9 +234,9 @@ mod tests {
             let taken = correlator.take(event(&n.to_string(), "m"), at(n), true, |_| None).unwrap();
             correlator.stored(&taken, n);
         }
-        assert!(correlator.budgets.len() <= REMEMBERED && correlator.groups.len() <= REMEMBERED);
-        assert!(correlator.waiting.len() <= REMEMBERED);
-        let oldest = correlator.waiting.values().min().copied();
+        assert!(correlator.budgets.0.len() <= REMEMBERED && correlator.groups.0.len() <= REMEMBERED);
+        assert!(correlator.waiting.0.len() <= REMEMBERED);
+        let oldest = correlator.waiting.0.iter().map(|(_, row)| *row).min();
         assert_eq!(oldest, Some(REMEMBERED as u64), "the newest are kept");
     }
 }
