@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn bash_completes_verbs_and_flags_but_no_helpers() {
-        assert_eq!(proposed(&["edge-runtime", "im"]), "images import");
+        assert_eq!(proposed(&["edge-runtime", "im"]), "import images");
         assert_eq!(proposed(&["edge-runtime", "doc"]), "doctor");
         assert_eq!(proposed(&["edge-runtime", "doctor", "--b"]), "--bundle");
         assert_eq!(proposed(&["edge-runtime", "mon"]), "");

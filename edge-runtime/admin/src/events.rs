@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use edge_protocol::message::Report;
 use edge_runtime::cli::verb::{Flag, Given, JSON, NAMESPACE, OUTPUT, Operands, Verb};
-use edge_runtime::cli::{CliError, find, print};
+use edge_runtime::cli::{CliError, print};
 use edge_runtime::paths::Paths;
 use edge_runtime::store::Store;
 use serde_json::Value;
+
+use crate::find;
 
 /// Between two looks at what is new.
 const PAUSE: Duration = Duration::from_millis(500);

@@ -1,9 +1,11 @@
 //! The `edge-admin` program: what a person runs on a node, and what no daemon needs. `edge-runtime VERB` becomes it for these
 //! verbs.
 
+mod columns;
 mod completion;
 mod doctor;
 mod events;
+mod find;
 mod join;
 mod man;
 mod order;

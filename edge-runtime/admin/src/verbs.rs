@@ -6,14 +6,28 @@ use edge_runtime::cli::verb::{Shown, Verb};
 use crate::{completion, doctor, events, man, page, top};
 
 mod confirm;
+mod devices;
+mod exec;
 mod first_boot;
+mod images;
+mod inspect;
 mod join;
+mod logs;
 mod order;
 mod pods;
+mod ps;
+mod status;
 mod upgrade;
 
 pub(crate) const VERBS: &[Verb] = &[
     join::VERB,
+    status::VERB,
+    ps::VERB,
+    logs::VERB,
+    exec::VERB,
+    inspect::VERB,
+    devices::VERB,
+    images::VERB,
     doctor::VERB,
     top::VERB,
     events::VERB,

@@ -13,6 +13,13 @@ pub(super) const PROGRAM: &str = "edge-admin";
 /// Name of each and what it is for; a test of that program holds its own against them.
 pub const VERBS: &[(&str, &str)] = &[
     ("join", "become a node of a cluster with a single-use token"),
+    ("status", "this node and its link, when it was last seen, epoch, queue, round trip"),
+    ("ps", "pods and containers of this node"),
+    ("logs", "what a container printed"),
+    ("exec", "a command in a running container; ends with its exit code"),
+    ("inspect", "all that is known of a pod (NAME, NAMESPACE/NAME or its uid), as JSON"),
+    ("devices", "devices behind this node and their values"),
+    ("images", "images on this node"),
     ("doctor", "what is wrong here, and what cures it"),
     ("top", "what the node, its pods and their containers use, again and again"),
     ("events", "what has happened here"),

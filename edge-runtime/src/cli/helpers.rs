@@ -13,6 +13,8 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use super::verb::{Flag, Given, Operands, Verb};
 use super::{CliError, print, read_json};
 use crate::eviction::walk::{self, Question};
+use crate::image::gc::Sweep;
+use crate::image::helper::Helper;
 use crate::image::limits::{Limits, confine_memory, confine_process};
 use crate::launch::look::{Answer, Look};
 use crate::net::namespaces::kind_of;
@@ -22,6 +24,7 @@ use crate::volume::Owning;
 
 /// `as-container BUNDLE PROGRAM [ARGUMENT]...`
 pub(super) const AS_CONTAINER: Verb = Verb::helper("as-container", Operands::Raw, &[], as_container);
+pub(super) const COLLECT: Verb = Verb::helper("collect", Operands::One("HOW"), &[], collect);
 pub(super) const COPY: Verb = Verb::helper("copy", Operands::None, &[], copy);
 pub(super) const LOOK: Verb = Verb::helper("look", Operands::None, &[], look);
 pub(super) const OWN: Verb = Verb::helper("own", Operands::One("FOLDER"), OWN_FLAGS, own);
@@ -45,6 +48,23 @@ fn as_container(given: Given) -> Result<(), CliError> {
     signal::unmask_self()?;
     let error = Command::new(&program).args(words).exec();
     Err(CliError::Failed(format!("{}: {error}", PathBuf::from(program).display())))
+}
+
+/// Deletes what no image needs. How much of it says how short the disk is.
+fn collect(given: Given) -> Result<(), CliError> {
+    let how = match given.operand()?.as_str() {
+        "usual" => Sweep::USUAL,
+        "short" => Sweep::SHORT,
+        "shortest" => Sweep::SHORTEST,
+        other => return Err(CliError::Usage(format!("collect: HOW is usual, short or shortest, not {other}"))),
+    };
+    super::start_log();
+    let Err(error) = Helper::open(&given.paths()?).and_then(|helper| helper.sweep(how)) else {
+        return Ok(());
+    };
+    // The daemon makes an event of it.
+    print(&error.to_string())?;
+    Err(CliError::Exit(1))
 }
 
 /// Makes the second copy of the store: the daemon waits for no disk.

@@ -2,23 +2,15 @@
 //! with exit codes, the log. Knows nothing of what a verb does.
 
 mod admin;
-mod devices;
 mod dns;
-mod exec;
-pub mod find;
 mod helpers;
-mod images;
 mod import;
-mod inspect;
-mod logs;
 mod monitor;
-mod ps;
 mod pull;
 mod reset;
 mod run;
 mod selftest;
 mod shutdown;
-mod status;
 pub mod verb;
 mod version;
 
@@ -36,6 +28,7 @@ use crate::sys::words::verb_first;
 
 use admin::PROGRAM as ADMIN;
 pub use admin::VERBS as ADMIN_VERBS;
+pub use shutdown::is_free;
 
 /// Most of what is read: a few pull secrets, the looks and questions of all pods.
 const LONGEST: u64 = 4 << 20;
@@ -43,13 +36,6 @@ const LONGEST: u64 = 4 << 20;
 /// All verbs, in the order of `--help`; helpers last.
 pub const VERBS: &[Verb] = &[
     run::VERB,
-    status::VERB,
-    ps::VERB,
-    logs::VERB,
-    exec::VERB,
-    inspect::VERB,
-    devices::VERB,
-    images::VERB,
     import::VERB,
     pull::VERB,
     shutdown::VERB,
@@ -57,6 +43,7 @@ pub const VERBS: &[Verb] = &[
     selftest::VERB,
     version::VERB,
     helpers::AS_CONTAINER,
+    helpers::COLLECT,
     helpers::COPY,
     dns::VERB,
     helpers::LOOK,
@@ -81,8 +68,11 @@ pub const SHOWN: [Shown; VERBS.len()] = {
 
 fn help() -> String {
     let mut out = "usage: edge-runtime VERB [FLAG]...\n\nA Kubernetes node for small boards.\n\n".to_owned();
-    let own = VERBS.iter().filter(|verb| !verb.is_helper()).map(|verb| (verb.name, verb.about));
-    for (name, about) in own.chain(admin::VERBS.iter().copied()) {
+    let own =
+        |verbs: &'static [Verb]| verbs.iter().filter(|verb| !verb.is_helper()).map(|verb| (verb.name, verb.about));
+    // The daemon, what is asked every day, and the rest.
+    let (daemon, rest) = VERBS.split_at(1);
+    for (name, about) in own(daemon).chain(admin::VERBS.iter().copied()).chain(own(rest)) {
         out.push_str(&format!("  {name:<12} {about}\n"));
     }
     out + "\nEvery verb takes --root DIR (default /), below which all state, sockets and logs are, and --help."
@@ -143,6 +133,15 @@ pub fn print(text: &str) -> Result<(), CliError> {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Err(CliError::Exit(NO_READER)),
         done => Ok(done?),
     }
+}
+
+/// Says what to do about a file that this user may not read.
+pub fn needs_root(path: &Path, error: &std::io::Error) -> CliError {
+    let hint = match error.kind() {
+        std::io::ErrorKind::PermissionDenied => "; this command needs root: put sudo before it",
+        _ => "",
+    };
+    CliError::Failed(format!("{}: {error}{hint}", path.display()))
 }
 
 /// What a file holds, or standard input for `-`: other users of the machine can read a command line.
@@ -284,8 +283,8 @@ mod tests {
 
     #[test]
     fn admin_program_shows_its_verbs_and_names_itself_in_errors() {
-        let shown = help_among(&[logs::VERB, monitor::VERB]);
-        assert!(shown.starts_with("usage: edge-admin VERB") && shown.contains("\n  logs "), "{shown}");
+        let shown = help_among(&[pull::VERB, monitor::VERB]);
+        assert!(shown.starts_with("usage: edge-admin VERB") && shown.contains("\n  pull "), "{shown}");
         assert!(!shown.contains("monitor"), "helpers are not for people: {shown}");
         for args in [&["--help"][..], &["--version"], &["-h"]] {
             let args: Vec<OsString> = args.iter().map(OsString::from).collect();
@@ -298,8 +297,8 @@ mod tests {
     #[test]
     fn a_crash_writes_no_memory_to_disk() {
         set_dumpable(true).unwrap();
-        // Fails at once, as all that have no argument they need: what came before is what counts.
-        dispatch(["logs".into()].into_iter()).unwrap_err();
+        // Fails at once for want of --root: what came before is what counts.
+        dispatch(["selftest".into()].into_iter()).unwrap_err();
         assert!(!get_dumpable().unwrap());
         set_dumpable(true).unwrap();
     }
@@ -307,12 +306,13 @@ mod tests {
     #[test]
     fn helpers_are_nobodys_business() {
         let shown = help();
-        assert!(shown.contains("\n  join  ") && shown.contains("\n  completion "), "{shown}");
+        let at = |verb: &str| shown.find(&format!("\n  {verb} ")).unwrap_or_else(|| panic!("no {verb} in {shown}"));
+        assert!(at("run") < at("status") && at("status") < at("completion") && at("completion") < at("reset"));
         assert!(!shown.contains("as-container") && !shown.contains("userns"), "{shown}");
         print_help("monitor").unwrap_err();
-        let logs = logs::VERB.shown().help();
-        assert!(logs.contains("usage: edge-runtime logs [FLAG]... POD") && logs.contains("-f, --follow "), "{logs}");
-        assert!(!images::VERB.shown().help().contains("--collect"));
+        let pull = pull::VERB.shown().help();
+        assert!(pull.contains("usage: edge-runtime pull [FLAG]... IMAGE") && pull.contains("--auth FILE "), "{pull}");
+        assert!(!pull.contains("--helper"), "only the daemon gives it: {pull}");
         assert!(VERBS.iter().all(|verb| format!("edge-{}", verb.name).len() <= 17));
     }
 }

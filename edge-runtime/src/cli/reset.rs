@@ -67,15 +67,8 @@ fn run(given: Given) -> Result<(), CliError> {
 /// it is told to end, and one that works for a daemon goes on without it.
 fn is_helper(program: &Path, words: &[&[u8]], paths: &Paths) -> bool {
     // Verbs, each with a flag that only the daemon uses if people use the verb, too.
-    const HELPERS: [(&str, &str); 7] = [
-        ("dns", ""),
-        ("copy", ""),
-        ("own", ""),
-        ("sweep", ""),
-        ("usage", ""),
-        ("pull", "--helper"),
-        ("images", "--collect"),
-    ];
+    const HELPERS: [(&str, &str); 7] =
+        [("dns", ""), ("collect", ""), ("copy", ""), ("own", ""), ("sweep", ""), ("usage", ""), ("pull", "--helper")];
     let has = |word: &str| words.contains(&word.as_bytes());
     let after = |flag: &str, path: &Path| {
         let mut pairs = words.iter().zip(words.iter().skip(1));

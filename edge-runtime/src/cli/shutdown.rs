@@ -7,9 +7,8 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::CliError;
-use super::find::needs_root;
 use super::verb::{Given, Operands, Verb};
+use super::{CliError, needs_root};
 use crate::node::SHUTDOWN_MARK;
 use crate::sys::files::unless_missing;
 
@@ -45,8 +44,8 @@ fn run(given: Given) -> Result<(), CliError> {
     Err(CliError::Failed(format!("the daemon (process {pid}) still runs after {} s", PATIENCE.as_secs())))
 }
 
-/// Whether the lock is free.
-pub(super) fn is_free(path: &std::path::Path) -> bool {
+/// Whether a daemon's lock is free: none runs.
+pub fn is_free(path: &std::path::Path) -> bool {
     match std::fs::File::open(path) {
         Ok(file) => Flock::lock(file, FlockArg::LockExclusiveNonblock).is_ok(),
         Err(error) => error.kind() == std::io::ErrorKind::NotFound,

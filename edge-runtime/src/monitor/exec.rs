@@ -7,12 +7,12 @@
 pub mod output;
 mod process;
 pub mod session;
-pub(crate) mod terminal_process;
+pub mod terminal_process;
 
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ pub async fn exec(runtime: &Runtime, id: &str, argv: &[String], timeout: Duratio
 impl Runtime {
     /// `exec` with all but its own flags, the container and the command.
     fn exec(&self, process: &Process) -> Command {
-        let mut words = self.beginning();
+        let mut words = self.beginning(Path::new("/proc/self/exe"));
         let mut command = descriptors::command(words.next().unwrap_or_default());
         // The daemon's, see the monitor's own call of a runtime.
         command.env_remove("GLIBC_TUNABLES");
@@ -113,15 +113,15 @@ impl Runtime {
     }
 
     /// The program and what comes before its own arguments. What runc executes has the container's `oom_score_adj`; what
-    /// crun does has crun's own, which is the node's.
-    pub(crate) fn beginning(&self) -> impl Iterator<Item = &OsStr> {
+    /// crun does has crun's own, which is the node's: `node`, the daemon's program, gives it the container's.
+    pub fn beginning<'a>(&'a self, node: &'a Path) -> impl Iterator<Item = &'a OsStr> {
         let own = self.program.file_name().is_some_and(|name| name == "runc") || self.bundle.as_os_str().is_empty();
-        let before = ["/proc/self/exe".as_ref(), "as-container".as_ref(), self.bundle.as_os_str()];
+        let before = [node.as_os_str(), "as-container".as_ref(), self.bundle.as_os_str()];
         before.into_iter().filter(move |_| !own).chain([self.program.as_os_str()])
     }
 
     /// The flag of `exec` that says where the process begins.
-    pub(crate) fn cwd_args(&self) -> impl Iterator<Item = &str> {
+    pub fn cwd_args(&self) -> impl Iterator<Item = &str> {
         self.cwd.iter().flat_map(|cwd| ["--cwd", cwd])
     }
 }
@@ -143,5 +143,21 @@ async fn collect_one(reader: &mut Option<output::Output>, output: &mut Vec<u8>) 
     while let Ok(count @ 1..) = reader.read(&mut chunk).await {
         let room = OUTPUT_CAP - output.len();
         output.extend_from_slice(&chunk[..count.min(room)]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_runc_is_started_as_it_is() {
+        let words = |program: &str| {
+            let (program, bundle) = (program.into(), "/b".into());
+            let runtime = Runtime { program, root: PathBuf::new(), args: Vec::new(), cwd: None, bundle };
+            runtime.beginning(Path::new("/bin/edge-runtime")).map(OsStr::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(words("/usr/sbin/runc"), ["/usr/sbin/runc"]);
+        assert_eq!(words("crun"), ["/bin/edge-runtime", "as-container", "/b", "crun"]);
     }
 }

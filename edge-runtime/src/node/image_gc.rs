@@ -176,8 +176,8 @@ impl ImageGc {
         self.running = true;
         let root = cx.paths.root().to_path_buf();
         cx.background(async move {
-            let mut helper = program::itself("images");
-            helper.arg("--collect").arg(how).arg("--root").arg(root).stderr(Stdio::inherit());
+            let mut helper = program::itself("collect");
+            helper.arg(how).arg("--root").arg(root).stderr(Stdio::inherit());
             let result = crate::image::spawn::talk(helper, &[]).await;
             News::Collected(result.map(drop).map_err(|error| error.to_string()))
         });

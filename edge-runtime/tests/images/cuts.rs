@@ -60,7 +60,7 @@ fn a_pull_that_is_killed_anywhere_leaves_nothing() {
         let node = node_for(&server);
         killed(&node, "pull", &[&image], time * cut / CUTS);
         // The next boot, then the next try.
-        node.run("images", &["--collect", "usual"]).expect();
+        node.run("collect", &["usual"]).expect();
         let half: Vec<_> = node.listing("incoming").into_iter().filter(|name| name.starts_with("layer-")).collect();
         assert!(half.is_empty(), "{half:?}");
         node.pull(&image).expect();
@@ -84,7 +84,7 @@ fn the_note_of_a_pull_whose_image_is_known_goes() {
     std::fs::write(&note, r#"{"layers": [], "brought": [], "access": {}}"#).unwrap();
     // And one of another image, which a power cut has emptied.
     std::fs::write(node.state("incoming").join(format!("want-{}", "0".repeat(64))), "").unwrap();
-    node.run("images", &["--collect", "usual"]).expect();
+    node.run("collect", &["usual"]).expect();
     is_clean(&node);
     assert_eq!(node.images().len(), 1);
     assert_eq!(node.listing("layers").len(), 7, "three layers, their counts, one record");
@@ -103,7 +103,7 @@ fn a_removal_that_is_killed_anywhere_is_ended_by_the_next() {
         let node = node_for(&server);
         node.pull(&image).expect();
         killed(&node, "images", &["--remove", &image], time * cut / CUTS);
-        node.run("images", &["--collect", "usual"]).expect();
+        node.run("collect", &["usual"]).expect();
         match node.images().len() {
             0 => assert!(node.listing("layers").is_empty(), "{:?}", node.listing("layers")),
             // Killed before it did anything that lasts; its layers are all there.
@@ -140,7 +140,7 @@ fn a_pull_of_hours_keeps_no_collection_waiting() {
     let started = Instant::now();
     node.pull(&quick.image("app:v1")).expect();
     node.run("images", &["--remove", &quick.image("app:v1")]).expect();
-    node.run("images", &["--collect", "shortest"]).expect();
+    node.run("collect", &["shortest"]).expect();
     assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
     assert!(pull.try_wait().unwrap().is_none(), "the slow pull is still at it");
     assert_eq!(node.listing("layers").len(), 2, "the first layer of the pull under way: {:?}", node.listing("layers"));

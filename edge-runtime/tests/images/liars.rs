@@ -71,7 +71,7 @@ fn hostile_layers_leave_nothing_behind() {
         assert_eq!(node.listing("layers").len(), 2, "the good layer and its counts");
         let left = node.listing("incoming");
         assert!(left.len() == 1 && left[0].starts_with("want-"), "a note about the good layer: {left:?}");
-        node.run("images", &["--collect", "shortest"]).expect();
+        node.run("collect", &["shortest"]).expect();
         nothing_is_visible(&node);
         assert!(node.listing("incoming").is_empty(), "{:?}", node.listing("incoming"));
     }

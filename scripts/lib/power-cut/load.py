@@ -213,7 +213,7 @@ class Load:
             f"edge-runtime import /root/{image}.tar",
             f"edge-runtime import /root/{image}.tar",
             f"edge-runtime images --remove example.com/{image}:latest",
-            "edge-runtime images --collect usual",
+            "edge-runtime collect usual",
         ])
         board.run(command)
         self.commands += 1

@@ -34,7 +34,7 @@ def leftovers(board, api):
     for pod in pods["items"]:
         api.ask("DELETE", f"{NAMESPACE}/pods/{pod['metadata']['name']}?gracePeriodSeconds=0")
     until(180, "the pods' end", lambda: not api.get(f"{NAMESPACE}/pods")[1]["items"])
-    board.must("edge-runtime images --collect shortest")
+    board.must("edge-runtime collect shortest")
     for folder in (f"{STATE}/pods", f"{STATE}/trash", f"{STATE}/exits", "/var/log/pods"):
         try:
             until(60, folder, lambda: not board.run(f"ls -A {folder}")[1].strip() or not board.run(f"test -d {folder}")[0] == 0)

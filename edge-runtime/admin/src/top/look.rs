@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use edge_runtime::cli::{CliError, find};
+use edge_runtime::cli::CliError;
 use edge_runtime::intake::{self, Recorded};
 use edge_runtime::launch::cgroups::{cgroup_of_container, cgroup_of_pod};
 use edge_runtime::paths::Paths;
@@ -14,6 +14,7 @@ use sampan_sys::host;
 
 use crate::doctor::host::Host;
 use crate::doctor::{degrees, load, meminfo};
+use crate::find;
 
 pub(crate) struct Looker {
     store: Store,

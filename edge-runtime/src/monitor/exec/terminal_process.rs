@@ -18,7 +18,7 @@ const TERM: &str = "TERM=xterm";
 ///
 /// # Errors
 /// The config cannot be read, the file cannot be written.
-pub(crate) fn write(bundle: &Path, argv: &[String], file: &Path) -> io::Result<()> {
+pub fn write(bundle: &Path, argv: &[String], file: &Path) -> io::Result<()> {
     let mut config: Value = serde_json::from_slice(&fs::read(bundle.join("config.json"))?)?;
     let process = on_terminal(config.take_at(&["process"]), argv);
     let mut file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(file)?;

@@ -1,9 +1,12 @@
 //! `edge-runtime ps`: the node's pods and containers, read from the store while the daemon runs or not.
 
-use super::find::stored_pods;
-use super::verb::{Flag, Given, Operands, Verb};
-use super::{CliError, print};
-use crate::pod::record::ContainerState;
+use edge_runtime::cli::verb::{Flag, Given, Operands, Verb};
+use edge_runtime::cli::{CliError, print};
+use sampan_pod::id::container_id;
+use sampan_pod::record::ContainerState;
+
+use crate::columns::columns;
+use crate::find::stored_pods;
 
 pub(super) const VERB: Verb = Verb {
     name: "ps",
@@ -20,7 +23,7 @@ fn run(given: Given) -> Result<(), CliError> {
         rows.extend(record.containers.iter().filter_map(|(name, container)| {
             let (state, pid) = state(&container.state);
             let ended = matches!(container.state, ContainerState::Terminated(_));
-            let id = crate::pod::id::container_id(&record.uid, name, container.attempt);
+            let id = container_id(&record.uid, name, container.attempt);
             (all || !ended).then(|| {
                 let restarts = container.attempt.to_string();
                 [record.namespace.clone(), record.name.clone(), name.clone(), state, restarts, pid, id[..12].to_owned()]
@@ -41,15 +44,4 @@ fn state(state: &ContainerState) -> (String, String) {
         ContainerState::Starting { .. } => "Starting".into(),
     };
     (text, "-".into())
-}
-
-/// Rows with their columns aligned.
-pub(super) fn columns<const N: usize>(rows: &[[String; N]], gap: &str) -> String {
-    let width = |column: usize| rows.iter().map(|row: &[String; N]| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; N] = std::array::from_fn(width);
-    let line = |row: &[String; N]| {
-        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-        format!("{}\n", cells.join(gap).trim_end())
-    };
-    rows.iter().map(line).collect()
 }

@@ -1,14 +1,14 @@
 //! `edge-runtime status`: the node and its link, from the store and the link's file, while the daemon runs or not.
 
+use edge_runtime::cli::verb::{Given, JSON, OUTPUT, Operands, Verb};
+use edge_runtime::cli::{CliError, is_free, print};
+use edge_runtime::link::identity::Identity;
+use edge_runtime::link::status::{self, LinkStatus};
+use edge_runtime::paths::Paths;
+use edge_runtime::store::Fact;
 use serde_json::{Value, json};
 
-use super::shutdown::is_free;
-use super::verb::{Given, JSON, OUTPUT, Operands, Verb};
-use super::{CliError, find, print};
-use crate::link::identity::Identity;
-use crate::link::status::{self, LinkStatus};
-use crate::paths::Paths;
-use crate::store::Fact;
+use crate::find;
 
 pub(super) const VERB: Verb = Verb {
     name: "status",

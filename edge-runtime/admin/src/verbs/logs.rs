@@ -4,15 +4,15 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use edge_protocol::duration::Typed;
+use edge_runtime::cli::CliError;
+use edge_runtime::cli::verb::{CONTAINER, Flag, Given, NAMESPACE, Operands, Verb};
+use edge_runtime::logs::read::{Chunk, LogOptions, LogReader};
 use jiff::Timestamp;
+use sampan_pod::id::container_id;
+use sampan_pod::record::ContainerRecord;
+use sampan_sys::time::within;
 
-use super::find::stored_pods;
-use super::verb::{CONTAINER, Flag, Given, NAMESPACE, Operands, Verb};
-use super::{CliError, find};
-use crate::logs::read::{Chunk, LogOptions, LogReader};
-use crate::pod::id::container_id;
-use crate::pod::record::ContainerRecord;
-use crate::sys::time::within;
+use crate::find::{self, stored_pods};
 
 /// Bytes written at once.
 const CHUNK: usize = 32 * 1024;

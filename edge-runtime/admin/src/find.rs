@@ -1,37 +1,27 @@
 //! The pods in the store, and which pod and container the command line names.
 
 use std::io::{self, Write};
-use std::path::Path;
 
-use super::CliError;
-use super::verb::Given;
-use crate::paths::Paths;
-use crate::pod::record::{ContainerKind, PodRecord};
-use crate::store::Store;
+use edge_runtime::cli::verb::Given;
+use edge_runtime::cli::{CliError, needs_root};
+use edge_runtime::paths::Paths;
+use edge_runtime::store::Store;
+use sampan_pod::record::{ContainerKind, PodRecord};
 
 /// Whether a node has run on this root.
 ///
 /// # Errors
 /// Only root can tell: the state's folders are closed to others.
-pub fn has_run(paths: &Paths) -> Result<bool, CliError> {
+pub(crate) fn has_run(paths: &Paths) -> Result<bool, CliError> {
     let path = paths.store();
     path.try_exists().map_err(|error| needs_root(&path, &error))
-}
-
-/// Says what to do about a file that this user may not read.
-pub(super) fn needs_root(path: &Path, error: &io::Error) -> CliError {
-    let hint = match error.kind() {
-        io::ErrorKind::PermissionDenied => "; this command needs root: put sudo before it",
-        _ => "",
-    };
-    CliError::Failed(format!("{}: {error}{hint}", path.display()))
 }
 
 /// The node's store, while its daemon runs or not.
 ///
 /// # Errors
 /// No node has run here, this user is not root, or the store is damaged.
-pub fn store(paths: &Paths) -> Result<Store, CliError> {
+pub(crate) fn store(paths: &Paths) -> Result<Store, CliError> {
     let path = paths.store();
     if !has_run(paths)? {
         return Err(CliError::Failed(format!("{} does not exist: no node has run here", path.display())));
@@ -40,7 +30,7 @@ pub fn store(paths: &Paths) -> Result<Store, CliError> {
 }
 
 /// The records of all pods, by namespace and name.
-pub(super) fn stored_pods(paths: &Paths) -> Result<Vec<PodRecord>, CliError> {
+pub(crate) fn stored_pods(paths: &Paths) -> Result<Vec<PodRecord>, CliError> {
     let (pods, bad) = store(paths)?.pods()?;
     for (_, error) in bad {
         writeln!(io::stderr(), "{error}")?;
@@ -55,7 +45,7 @@ pub(super) fn stored_pods(paths: &Paths) -> Result<Vec<PodRecord>, CliError> {
 ///
 /// # Errors
 /// No pod or container matches, or more than one.
-pub(super) fn container(given: &Given, paths: &Paths) -> Result<(PodRecord, String), CliError> {
+pub(crate) fn container(given: &Given, paths: &Paths) -> Result<(PodRecord, String), CliError> {
     let (operand, namespace) = (given.operand()?, given.one::<String>("namespace")?);
     let (namespace, wanted) = match operand.split_once('/') {
         Some((namespace, pod)) => (Some(namespace), pod),

@@ -4,12 +4,14 @@
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use super::verb::{CONTAINER, Flag, Given, NAMESPACE, Operands, Verb};
-use super::{CliError, find};
-use crate::config::{Config, Overrides};
-use crate::launch::runtimes::Runtimes;
-use crate::monitor::exec::terminal_process;
-use crate::pod::record::ContainerState;
+use edge_runtime::cli::CliError;
+use edge_runtime::cli::verb::{CONTAINER, Flag, Given, NAMESPACE, Operands, Verb};
+use edge_runtime::config::{Config, Overrides};
+use edge_runtime::launch::runtimes::Runtimes;
+use edge_runtime::monitor::exec::terminal_process;
+use sampan_pod::record::ContainerState;
+
+use crate::find;
 
 pub(super) const VERB: Verb = Verb {
     name: "exec",
@@ -34,7 +36,8 @@ fn run(given: Given) -> Result<(), CliError> {
     let named = Overrides { node_name: Some("node".into()), joined: None };
     let config = Config::load_lenient(&paths.config_file(), paths.root(), &named)?.0;
     let runtime = Runtimes::new(&config).of_container(id, &paths);
-    let mut words = runtime.beginning();
+    let node = std::env::current_exe().unwrap_or_default().with_file_name("edge-runtime");
+    let mut words = runtime.beginning(&node);
     let mut command = Command::new(words.next().unwrap_or_default());
     command.args(words).arg("--root").arg(&runtime.root).args(&runtime.args).arg("exec").args(runtime.cwd_args());
     let failed = |error| CliError::Failed(format!("{}: {error}", runtime.program.display()));
@@ -53,21 +56,4 @@ fn run(given: Given) -> Result<(), CliError> {
         command.stdin(Stdio::null());
     }
     Err(failed(command.arg(id).args(&given.operands[1..]).exec()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn flags_of_the_command_are_its_own() {
-        let words = ["kube-system/p", "-c", "c", "-it", "--", "ls", "-l", "--", "x"];
-        let given = VERB.parse(lexopt::Parser::from_args(words)).unwrap();
-        assert!(given.has("stdin") && given.has("tty") && given.values("container").eq(["c"]));
-        assert_eq!(given.operands, ["kube-system/p", "ls", "-l", "--", "x"]);
-        for (words, missing) in [(&["p"][..], "a command is missing"), (&["-i"], "POD is missing")] {
-            let Err(CliError::Usage(refused)) = VERB.parse(lexopt::Parser::from_args(words)) else { panic!("taken") };
-            assert!(refused.contains(missing), "{refused}");
-        }
-    }
 }

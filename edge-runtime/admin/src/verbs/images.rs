@@ -2,17 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use super::ps::columns;
-use super::verb::{Flag, Given, JSON, Operands, Verb};
-use super::{CliError, find, print};
-use crate::image::digest::hex;
-use crate::image::gc::Sweep;
-use crate::image::helper::Helper;
-use crate::image::{ImageError, Reference};
-use crate::paths::Paths;
-use crate::pod::record::ContainerState;
-use crate::store::image_record::ImageRecord;
-use crate::store::{Store, StoreError};
+use edge_runtime::cli::verb::{Flag, Given, JSON, Operands, Verb};
+use edge_runtime::cli::{CliError, print};
+use edge_runtime::image::digest::hex;
+use edge_runtime::image::gc::{Sweep, select_broken};
+use edge_runtime::image::helper::Helper;
+use edge_runtime::image::{ImageError, Reference};
+use edge_runtime::paths::Paths;
+use edge_runtime::store::image_record::ImageRecord;
+use edge_runtime::store::{Store, StoreError};
+use jiff::Timestamp;
+use sampan_pod::record::ContainerState;
+
+use crate::columns::columns;
+use crate::find;
 
 pub(super) const VERB: Verb = Verb {
     name: "images",
@@ -22,25 +25,14 @@ pub(super) const VERB: Verb = Verb {
         JSON,
         Flag::switch("verify", "read every layer again and remove what is damaged"),
         Flag::value("remove", "IMAGE", "remove it, unless a container uses it"),
-        // What no image needs. How much of it says how short the disk is.
-        Flag::value("collect", "HOW", ""),
     ],
     run,
 };
 
 fn run(given: Given) -> Result<(), CliError> {
-    let collect = given.one::<String>("collect")?.as_deref().map(sweep).transpose()?;
     let remove: Vec<String> = given.all("remove")?;
-    super::start_log();
+    edge_runtime::cli::start_log();
     let paths = given.paths()?;
-    if let Some(how) = collect {
-        let Err(error) = Helper::open(&paths).and_then(|helper| helper.sweep(how)) else {
-            return Ok(());
-        };
-        // The daemon makes an event of it.
-        print(&error.to_string())?;
-        return Err(CliError::Exit(1));
-    }
     if given.has("verify") {
         let broken = verify_all(&paths)?;
         return print(&match broken.as_slice() {
@@ -52,18 +44,11 @@ fn run(given: Given) -> Result<(), CliError> {
         return Ok(remove_all(&paths, &remove)?);
     }
     let images = list(&paths)?;
-    let text =
-        if given.has(JSON.long) { serde_json::to_string_pretty(&images)? } else { table(&images, super::pull::now()) };
+    let text = match given.has(JSON.long) {
+        true => serde_json::to_string_pretty(&images)?,
+        false => table(&images, Timestamp::now().as_second()),
+    };
     print(text.trim_end())
-}
-
-fn sweep(how: &str) -> Result<Sweep, CliError> {
-    match how {
-        "usual" => Ok(Sweep::USUAL),
-        "short" => Ok(Sweep::SHORT),
-        "shortest" => Ok(Sweep::SHORTEST),
-        other => Err(CliError::Usage(format!("--collect knows no {other:?}"))),
-    }
 }
 
 fn list(paths: &Paths) -> Result<Vec<ImageRecord>, CliError> {
@@ -78,7 +63,7 @@ fn list(paths: &Paths) -> Result<Vec<ImageRecord>, CliError> {
 fn verify_all(paths: &Paths) -> Result<Vec<String>, ImageError> {
     let mut helper = Helper::begin(paths)?;
     let images = helper.images()?;
-    let broken = crate::image::gc::select_broken(&images, |layer| helper.layers.verify(layer));
+    let broken = select_broken(&images, |layer| helper.layers.verify(layer));
     let lock = helper.layers.lock()?;
     for layer in images.iter().filter(|image| broken.contains(&image.id)).flat_map(|image| &image.layers) {
         if !helper.layers.verify(layer) {
@@ -148,7 +133,7 @@ fn size(bytes: u64) -> String {
 
 /// When the image was made; where it does not say, when this node took it in.
 fn created(image: &ImageRecord, now: i64) -> String {
-    let made = image.config.created.as_deref().and_then(|text| text.parse::<jiff::Timestamp>().ok());
+    let made = image.config.created.as_deref().and_then(|text| text.parse::<Timestamp>().ok());
     // Builders that want the same bytes each time write the epoch.
     match made.map(|made| made.as_second()).filter(|made| *made != 0) {
         Some(made) => age(made, now),
@@ -168,8 +153,9 @@ fn age(then: i64, now: i64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use edge_runtime::store::image_record::ImageConfig;
+
     use super::*;
-    use crate::store::image_record::ImageConfig;
 
     #[test]
     fn the_table_has_a_line_per_name() {
@@ -188,7 +174,7 @@ mod tests {
             record("cd", Some("1970-01-01T00:00:00Z"), &["c:1"]),
             record("ef", None, &["d:1"]),
         ];
-        let now = "2026-01-04T00:00:01Z".parse::<jiff::Timestamp>().unwrap().as_second();
+        let now = "2026-01-04T00:00:01Z".parse::<Timestamp>().unwrap().as_second();
         assert_eq!(
             table(&images, now),
             "REFERENCE               IMAGE ID       SIZE     CREATED\n\

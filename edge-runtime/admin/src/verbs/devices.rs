@@ -5,12 +5,12 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use edge_runtime::cli::verb::{Given, JSON, NAMESPACE, Operands, Verb};
+use edge_runtime::cli::{CliError, print};
 use sampan_devices_control::{FromHelper, MAX_LINE, Named, Question, ToHelper};
 use serde_json::Value;
 
-use super::ps::columns;
-use super::verb::{Given, JSON, NAMESPACE, Operands, Verb};
-use super::{CliError, print};
+use crate::columns::columns;
 
 pub(super) const VERB: Verb = Verb {
     name: "devices",

@@ -1,7 +1,10 @@
 //! `edge-runtime inspect POD`: all that is known of a pod, as JSON.
 
-use super::verb::{Given, Operands, Verb};
-use super::{CliError, print};
+use edge_runtime::cli::verb::{Given, Operands, Verb};
+use edge_runtime::cli::{CliError, print};
+use sampan_pod::record::PodRecord;
+
+use crate::find::stored_pods;
 
 pub(super) const VERB: Verb = Verb {
     name: "inspect",
@@ -13,8 +16,8 @@ pub(super) const VERB: Verb = Verb {
 
 fn run(given: Given) -> Result<(), CliError> {
     let wanted = given.operand()?;
-    let pods = super::find::stored_pods(&given.paths()?)?;
-    let matches = |record: &&crate::pod::record::PodRecord| {
+    let pods = stored_pods(&given.paths()?)?;
+    let matches = |record: &&PodRecord| {
         record.uid == wanted || record.name == wanted || format!("{}/{}", record.namespace, record.name) == wanted
     };
     let found: Vec<_> = pods.iter().filter(matches).collect();
