@@ -15,6 +15,7 @@ mod join;
 mod logs;
 mod order;
 mod pods;
+mod print_config;
 mod ps;
 mod status;
 mod upgrade;
@@ -39,6 +40,7 @@ pub(crate) const VERBS: &[Verb] = &[
     man::VERB,
     order::VERB,
     pods::VERB,
+    print_config::VERB,
 ];
 
 /// All that people are shown, of both programs, in the order of `--help`.

@@ -28,6 +28,7 @@ use crate::sys::words::verb_first;
 
 use admin::PROGRAM as ADMIN;
 pub use admin::VERBS as ADMIN_VERBS;
+pub use run::{Configured, config_file, configure};
 pub use shutdown::is_free;
 
 /// Most of what is read: a few pull secrets, the looks and questions of all pods.

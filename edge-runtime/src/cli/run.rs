@@ -1,18 +1,19 @@
 //! `edge-runtime run`: be the node.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::verb::{Flag, Given, Operands, Verb};
-use super::{CliError, print};
+use super::verb::{Flag, Given, Operands, ROOT, Verb};
+use super::{CliError, admin};
 use crate::config::{Config, ConfigFile, Overrides};
 use crate::devices;
-use crate::link::identity::Identity;
+use crate::link::identity::{Identity, IdentityError};
 use crate::node::{self, End, StartError};
 use crate::store::StoreError;
 use crate::sys::{descriptors, oom, signal};
@@ -37,31 +38,14 @@ pub(super) const VERB: Verb = Verb {
 };
 
 fn run(given: Given) -> Result<(), CliError> {
-    let (paths, shown) = (given.paths()?, given.has("print-config"));
-    let file = given.path("config").unwrap_or_else(|| paths.config_file());
-    // A damaged identity must not keep the known pods from running.
-    let (identity, damage) = Identity::load(&paths).map_or_else(|error| (None, Some(error)), |known| (known, None));
-    let joined = identity.as_ref().map(|identity| identity.node.clone());
-    let overrides = Overrides { node_name: given.one("node")?, joined };
-    // `--print-config` fails on a wrong key; a node runs nevertheless, since its program may have been rolled back.
-    let (typed, left_out) =
-        if shown { ConfigFile::read(&file).map(|typed| (typed, Vec::new())) } else { ConfigFile::read_lenient(&file) }?;
-    let printed = shown.then(|| typed.clone());
-    let config = Config::from_file(typed, &file, paths.root(), &overrides)?;
-    if let Some(joined) = overrides.joined.filter(|joined| *joined != config.node_name) {
-        return Err(CliError::Failed(format!(
-            "this device joined as node {joined}, but is configured as {}: remove node-name from {} or join again",
-            config.node_name,
-            file.display()
-        )));
+    if given.has("print-config") {
+        return Err(admin::run(&print_config(&given)));
     }
-    if let Some(mut typed) = printed {
-        if let Some(section) = &mut typed.device_twin {
-            *section = fill_devices(section, &file)?;
-        }
-        let yaml = config.to_yaml(&typed, &std::fs::read_to_string(&file).unwrap_or_default())?;
-        return print(yaml.trim_end());
-    }
+    let paths = given.paths()?;
+    let file = config_file(&given)?;
+    // A node runs without a key that it does not know: its program may have been rolled back.
+    let (typed, left_out) = ConfigFile::read_lenient(&file)?;
+    let Configured { config, identity, damage } = configure(&given, typed, &file)?;
     super::start_log();
     if let Some(error) = tune_allocator() {
         log::warn!(
@@ -69,13 +53,11 @@ fn run(given: Given) -> Result<(), CliError> {
             TUNABLES.0
         );
     }
-    // Where the program is not there, it is looked for again and again.
-    let checked = config.device_twin.as_ref().map(|typed| check_devices(typed, &file)).transpose()?;
-    let unknown = checked.and_then(Result::ok).map(|(_, unknown)| unknown);
-    left_out
-        .into_iter()
-        .chain(unknown.into_iter().flatten())
-        .for_each(|said| log::warn!("{said}; the node runs without that key"));
+    let unknown = match &config.device_twin {
+        Some(typed) => unknown_of_devices(typed, &file)?,
+        None => Vec::new(),
+    };
+    left_out.into_iter().chain(unknown).for_each(|said| log::warn!("{said}; the node runs without that key"));
     if let Some(error) = damage {
         log::error!("{error}; the node runs its pods without a cloud until it joins again (edge-runtime join)");
     }
@@ -93,25 +75,61 @@ fn run(given: Given) -> Result<(), CliError> {
     }
 }
 
-/// What the helper's program says of its section; an error: that it is wrong.
-fn check_devices(typed: &Value, file: &Path) -> Result<io::Result<(Value, Vec<String>)>, CliError> {
+/// The configuration of the node, and who it is.
+pub struct Configured {
+    pub config: Config,
+    pub identity: Option<Identity>,
+    /// Why its identity cannot be read: this must not keep the known pods from running.
+    pub damage: Option<IdentityError>,
+}
+
+/// The configuration that these flags and `typed`, which was read from `file`, give the node.
+///
+/// # Errors
+/// A value is wrong, or the node is configured under another name than it has joined with.
+pub fn configure(given: &Given, typed: ConfigFile, file: &Path) -> Result<Configured, CliError> {
+    let paths = given.paths()?;
+    let (identity, damage) = Identity::load(&paths).map_or_else(|error| (None, Some(error)), |known| (known, None));
+    let joined = identity.as_ref().map(|identity| identity.node.clone());
+    let overrides = Overrides { node_name: given.one("node")?, joined };
+    let config = Config::from_file(typed, file, paths.root(), &overrides)?;
+    if let Some(joined) = overrides.joined.filter(|joined| *joined != config.node_name) {
+        return Err(CliError::Failed(format!(
+            "this device joined as node {joined}, but is configured as {}: remove node-name from {} or join again",
+            config.node_name,
+            file.display()
+        )));
+    }
+    Ok(Configured { config, identity, damage })
+}
+
+/// The file that the flags name, or the usual one.
+///
+/// # Errors
+/// The current folder cannot be read.
+pub fn config_file(given: &Given) -> Result<PathBuf, CliError> {
+    let usual = given.paths()?.config_file();
+    Ok(given.path("config").unwrap_or(usual))
+}
+
+/// How `edge-admin` is asked for the same.
+fn print_config(given: &Given) -> Vec<OsString> {
+    let mut args = vec!["print-config".into()];
+    for flag in ["config", "node", ROOT.long] {
+        if let Some(value) = given.values(flag).last() {
+            args.extend([format!("--{flag}").into(), value.clone()]);
+        }
+    }
+    args
+}
+
+/// Keys of the helper's section that its program does not know. A program that is not there is looked for again and again.
+fn unknown_of_devices(typed: &Value, file: &Path) -> Result<Vec<String>, CliError> {
     match devices::check::check(&devices::client::program(), typed) {
-        Ok(checked) => checked.map(Ok).map_err(|why| wrong_devices(file, &why)),
-        Err(error) => Ok(Err(error)),
+        Ok(Ok((_, unknown))) => Ok(unknown),
+        Ok(Err(why)) => Err(CliError::Failed(format!("config file {}, key {why}", file.display()))),
+        Err(_) => Ok(Vec::new()),
     }
-}
-
-/// Fills in the defaults of the section for `--print-config`: an unknown key is an error.
-fn fill_devices(typed: &Value, file: &Path) -> Result<Value, CliError> {
-    match check_devices(typed, file)? {
-        Ok((filled, unknown)) if unknown.is_empty() => Ok(filled),
-        Ok((_, unknown)) => Err(wrong_devices(file, &unknown.join(", "))),
-        Err(error) => Err(wrong_devices(file, &format!("device-twin: cannot be checked: {error}"))),
-    }
-}
-
-fn wrong_devices(file: &Path, why: &str) -> CliError {
-    CliError::Failed(format!("config file {}, key {why}", file.display()))
 }
 
 /// Settings of glibc's allocator. By default glibc keeps freed blocks for the next requests of their size (seven of
@@ -155,4 +173,16 @@ fn begin_again(error: &StoreError, (pause, in_memory): (Duration, bool)) -> CliE
         again.env(node::STORE_IN_MEMORY, "1");
     }
     again.exec().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn printing_is_asked_with_the_same_flags() {
+        let words = ["--root", "/a", "--print-config", "--node", "n", "--root", "/b"];
+        let given = VERB.parse(lexopt::Parser::from_args(words)).unwrap();
+        assert_eq!(print_config(&given), ["print-config", "--node", "n", "--root", "/b"]);
+    }
 }

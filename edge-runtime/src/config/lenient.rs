@@ -59,7 +59,8 @@ fn without_unknown(text: &str, message: &str) -> Option<String> {
     let mut value: Value = serde_yaml_ng::from_str(text).ok()?;
     let path = path.trim_end().trim_end_matches(':');
     at(&mut value, path)?.as_mapping_mut()?.remove(key)?;
-    serde_yaml_ng::to_string(&value).ok()
+    // JSON is YAML, too: the node needs nothing that writes the other kind.
+    Some(serde_json::to_value(&value).ok()?.to_string())
 }
 
 /// What is at `a.b[2].c`. A key may have dots itself.

@@ -1,0 +1,56 @@
+//! `edge-runtime run --print-config`: the configuration in force, as one that can be saved.
+
+use std::path::Path;
+
+use edge_runtime::cli::verb::{Flag, Given, Operands, Verb};
+use edge_runtime::cli::{CliError, Configured, config_file, configure, print};
+use edge_runtime::config::ConfigFile;
+use edge_runtime::devices::{check, client};
+use serde_json::Value;
+
+pub(super) const VERB: Verb = Verb::helper("print-config", Operands::None, FLAGS, run);
+
+const FLAGS: &[Flag] = &[Flag::value("config", "FILE", ""), Flag::value("node", "NAME", "")];
+
+fn run(given: Given) -> Result<(), CliError> {
+    let file = config_file(&given)?;
+    // A wrong key is an error, while a node runs without it.
+    let mut typed = ConfigFile::read(&file)?;
+    let Configured { config, .. } = configure(&given, typed.clone(), &file)?;
+    if let Some(section) = &mut typed.device_twin {
+        *section = filled(section, &file)?;
+    }
+    let yaml = config.to_yaml(&typed, &std::fs::read_to_string(&file).unwrap_or_default())?;
+    print(yaml.trim_end())
+}
+
+/// The section with its defaults, as the helper's program fills it.
+fn filled(typed: &Value, file: &Path) -> Result<Value, CliError> {
+    let wrong = |why: &str| Err(CliError::Failed(format!("config file {}, key {why}", file.display())));
+    match check::check(&client::program(), typed) {
+        Ok(Ok((filled, unknown))) if unknown.is_empty() => Ok(filled),
+        Ok(Ok((_, unknown))) => wrong(&unknown.join(", ")),
+        Ok(Err(why)) => wrong(&why),
+        Err(error) => wrong(&format!("device-twin: cannot be checked: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(text: &str) -> Result<(), CliError> {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("config.yaml");
+        std::fs::write(&file, text).unwrap();
+        let flags = ["--config".as_ref(), file.as_os_str(), "--root".as_ref(), root.path().as_os_str()];
+        run(VERB.parse(lexopt::Parser::from_args(flags)).unwrap())
+    }
+
+    #[test]
+    fn unknown_key_is_refused_and_named() {
+        printed("max-pods: 7\nnode-name: edge-1\n").unwrap();
+        let Err(CliError::Failed(why)) = printed("max-pots: 7\n") else { panic!("taken") };
+        assert!(why.contains("config.yaml") && why.contains("max-pots"), "{why}");
+    }
+}
