@@ -10,6 +10,7 @@ use std::{fs, io};
 use serde::{Deserialize, Serialize};
 
 use sampan_sys::files::{replace, unless_missing};
+use sampan_sys::from_json::from_json;
 
 /// How a container's first process ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,7 +65,7 @@ pub(crate) fn clear_temporaries(dir: &Path) {
 
 /// The record of one container, if there is a readable one.
 pub fn read(dir: &Path, id: &str) -> Option<ExitRecord> {
-    serde_json::from_slice(&fs::read(path(dir, id)).ok()?).ok()
+    from_json(&fs::read(path(dir, id)).ok()?).ok()
 }
 
 /// All readable records. Files that a crash left half-made are skipped.

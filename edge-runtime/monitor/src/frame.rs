@@ -1,5 +1,6 @@
 //! Length-prefixed JSON on a byte stream: four bytes big-endian length, then that many bytes.
 
+use sampan_sys::from_json::from_json;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
@@ -43,7 +44,7 @@ pub fn take(buffer: &mut Vec<u8>) -> Result<Option<Vec<u8>>, FrameError> {
 
 /// The message of one frame.
 pub fn decode<T: DeserializeOwned>(frame: &[u8]) -> Result<T, FrameError> {
-    Ok(serde_json::from_slice(frame)?)
+    Ok(from_json(frame)?)
 }
 
 #[cfg(test)]

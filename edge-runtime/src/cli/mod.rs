@@ -23,6 +23,7 @@ use std::process::ExitCode;
 use serde::de::DeserializeOwned;
 use verb::{Operands, Shown, Verb};
 
+use crate::sys::from_json::from_json;
 use crate::sys::oom;
 use crate::sys::words::verb_first;
 
@@ -161,7 +162,7 @@ pub fn read(file: &Path) -> Result<Vec<u8>, CliError> {
 
 /// What the daemon asks of a helper.
 fn read_json<T: DeserializeOwned>() -> Result<T, CliError> {
-    Ok(serde_json::from_slice(&read(Path::new("-"))?)?)
+    Ok(from_json(&read(Path::new("-"))?)?)
 }
 
 /// No file of a crash, which would hold keys and Secrets (core(5)), wherever the host sends such files. What this process

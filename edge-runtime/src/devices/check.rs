@@ -8,6 +8,7 @@ use std::time::Duration;
 use sampan_devices_control::WRONG_SETTINGS;
 use serde_json::Value;
 
+use crate::sys::from_json::from_json;
 use crate::sys::program;
 
 /// Timeout for a program that only reads and prints: a disk may be slow.
@@ -31,7 +32,7 @@ pub fn check(program: &Path, typed: &Value) -> io::Result<Result<(Value, Vec<Str
     if !output.status.success() {
         return Err(named(io::Error::other(output.status.to_string())));
     }
-    let mut read: Value = serde_json::from_slice(&output.stdout).map_err(io::Error::from).map_err(named)?;
+    let mut read: Value = from_json(&output.stdout).map_err(io::Error::from).map_err(named)?;
     let unknown = read["unknown"].as_array().into_iter().flatten();
     let unknown = unknown.filter_map(Value::as_str).map(|key| format!("{key}: unknown field")).collect();
     Ok(Ok((read.get_mut("settings").map(Value::take).unwrap_or_default(), unknown)))

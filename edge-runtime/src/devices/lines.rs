@@ -7,6 +7,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use smol::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use crate::sys::from_json::from_json;
+
 /// Bytes asked for at once.
 const CHUNK: usize = 4096;
 
@@ -30,7 +32,7 @@ impl<S: AsyncRead + Unpin> Lines<S> {
         loop {
             let line = self.splitter.next_line();
             if let Some(line) = line.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))? {
-                return serde_json::from_slice(&line).map_err(io::Error::from);
+                return from_json(&line).map_err(io::Error::from);
             }
             let mut chunk = [0; CHUNK];
             match self.stream.read(&mut chunk).await? {

@@ -11,6 +11,7 @@ use smol::Async;
 use smol::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::zone::Cluster;
+use crate::sys::from_json::from_json;
 
 /// First bytes of what the helper says: news were taken; a namespace (its length and name follow).
 pub const TAKEN: u8 = 1;
@@ -80,7 +81,7 @@ async fn news(mut daemon: &Async<UnixStream>) -> io::Result<Option<Cluster>> {
     }
     let mut text = vec![0; length];
     daemon.read_exact(&mut text).await?;
-    Ok(Some(serde_json::from_slice(&text)?))
+    Ok(Some(from_json(&text)?))
 }
 
 /// What the helper says, at the daemon: nothing if news were taken, else the namespace that it asks about.

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::limits::{DiskUsage, Used};
 use crate::paths::Paths;
+use crate::sys::from_json::from_json;
 use crate::sys::program;
 use crate::sys::walk::{Bound, Bounds, FOLDER, Stopped, Walk};
 
@@ -61,7 +62,7 @@ async fn ask_of(helper: impl Fn() -> std::process::Command, questions: &[Questio
         let mut count = 0;
         let line = |line: &[u8]| {
             if let Some(question) = left.get(count)
-                && let Ok(used) = serde_json::from_slice(line)
+                && let Ok(used) = from_json(line)
             {
                 answers.insert(question.uid.clone(), used);
             }

@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use crate::image::Reference;
 use crate::image::digest::sha256;
+use crate::sys::from_json::from_json;
 
 /// A login.
 #[derive(Clone, PartialEq, Eq)]
@@ -82,8 +83,8 @@ impl Keyring {
     /// The document has none of these forms, or an `auth` is not base64 of `user:password`. The text contains no
     /// secret.
     pub fn add(&mut self, document: &[u8], secret: Option<&str>) -> Result<(), String> {
-        let value: serde_json::Value = serde_json::from_slice(document)
-            .map_err(|e| format!("not JSON: line {} column {}", e.line(), e.column()))?;
+        let value: serde_json::Value =
+            from_json(document).map_err(|e| format!("not JSON: line {} column {}", e.line(), e.column()))?;
         let documents = match value {
             serde_json::Value::Array(list) => list,
             one => vec![one],

@@ -12,6 +12,7 @@ use crate::image::platform::Wanted;
 use crate::image::wants::Wants;
 use crate::image::{ImageError, Reference, assemble};
 use crate::store::image_record::{Access, ImageRecord};
+use crate::sys::from_json::from_json;
 
 /// What an import needs to know besides the archive.
 pub struct Import<'a> {
@@ -102,8 +103,7 @@ impl Import<'_> {
 
     fn docker_archive(&self, source: &Source) -> Result<Vec<ImageRecord>, ImageError> {
         let bytes = source.read(DOCKER_LIST, self.limits.document_bytes)?;
-        let images: Vec<Saved> =
-            serde_json::from_slice(&bytes).map_err(|error| self.broken(source, DOCKER_LIST, error))?;
+        let images: Vec<Saved> = from_json(&bytes).map_err(|error| self.broken(source, DOCKER_LIST, error))?;
         if self.name.is_some() && images.len() > 1 {
             return Err(self.broken(source, DOCKER_LIST, "holds several images, which cannot all have one name"));
         }

@@ -23,6 +23,7 @@ use crate::image::unpack::unpack;
 use crate::paths::Paths;
 use crate::sys::delete::delete_tree;
 use crate::sys::files::{replace, unless_missing};
+use crate::sys::from_json::from_json;
 pub(in crate::image) use records::read_json;
 
 /// Extension that earlier versions gave to files which were not whole yet; by now they begin with a dot.
@@ -96,7 +97,7 @@ impl Layers {
 
     /// What was counted when the layer was made.
     pub fn contents(&self, diff_id: &str) -> Option<Contents> {
-        serde_json::from_slice(&fs::read(self.counts_file(diff_id)).ok()?).ok()
+        from_json(&fs::read(self.counts_file(diff_id)).ok()?).ok()
     }
 
     /// Paths of its folders that no entry of the layer describes ([`crate::image::folders`]).

@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer};
 use crate::image::ImageError;
 use crate::image::digest::is_sha256;
 use crate::store::image_record::ImageConfig;
+use crate::sys::from_json::from_json;
 
 /// Kinds of document asked of a registry, in the `Accept` header.
 pub const ACCEPT: &str = "application/vnd.oci.image.index.v1+json, \
@@ -113,7 +114,7 @@ struct RawRootfs {
 /// Invalid JSON, schema 1, a malformed digest, or an artifact that is not an image.
 pub fn parse_document(bytes: &[u8], image: &str, what: &str) -> Result<Document, ImageError> {
     let broken = |why: String| ImageError::broken(image, what, why);
-    let raw: RawDocument = serde_json::from_slice(bytes).map_err(|error| broken(format!("not a manifest: {error}")))?;
+    let raw: RawDocument = from_json(bytes).map_err(|error| broken(format!("not a manifest: {error}")))?;
     if raw.schema_version != 2 {
         return Err(broken(format!(
             "manifest schema {} is not supported; push the image again with a current tool",
@@ -142,7 +143,7 @@ pub fn parse_document(bytes: &[u8], image: &str, what: &str) -> Result<Document,
 /// Invalid JSON, or a diff id that is not a digest.
 pub fn parse_configuration(bytes: &[u8], image: &str) -> Result<Configuration, ImageError> {
     let broken = |why: String| ImageError::broken(image, "image configuration", why);
-    let raw: RawConfiguration = serde_json::from_slice(bytes).map_err(|error| broken(error.to_string()))?;
+    let raw: RawConfiguration = from_json(bytes).map_err(|error| broken(error.to_string()))?;
     if let Some(bad) = raw.rootfs.diff_ids.iter().find(|d| !is_sha256(d)) {
         return Err(broken(format!("diff id {bad:?} is not a sha256 digest")));
     }

@@ -17,6 +17,7 @@ use crate::image::limits::Limits;
 use crate::image::manifest::ACCEPT;
 use crate::image::registry_config::RegistryConfig;
 use crate::image::{ImageError, Reference, challenge, http};
+use crate::sys::from_json::from_json;
 
 /// Where to ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -278,7 +279,7 @@ fn error_text(response: Response<Body>) -> String {
         message: String,
     }
     let bytes = read_within(response, ERROR_BYTES, ERROR_TIME).unwrap_or_default();
-    let page: Option<Page> = serde_json::from_slice(&bytes).ok();
+    let page: Option<Page> = from_json(&bytes).ok();
     let messages: Vec<_> = page.map(|page| page.errors).unwrap_or_default().into_iter().map(|e| e.message).collect();
     let text: String = messages.join("; ").chars().filter(|c| !c.is_control()).take(200).collect();
     if text.is_empty() { text } else { format!(" ({text})") }

@@ -13,6 +13,7 @@ use crate::image::ImageError;
 use crate::image::access::PodLogin;
 use crate::image::registry_config::RegistryConfig;
 use crate::paths::Paths;
+use crate::sys::from_json::from_json;
 use crate::sys::program::{self, Output};
 
 /// What the helper reads from its standard input, as JSON.
@@ -98,7 +99,7 @@ pub(crate) async fn talk(command: Command, input: &[u8]) -> io::Result<Vec<u8>> 
 }
 
 fn interpret(output: &Output, image: &str) -> Result<Option<String>, ImageError> {
-    match serde_json::from_slice(&output.stdout) {
+    match from_json(&output.stdout) {
         Ok(Answer::Image(id)) => return Ok(Some(id)),
         Ok(Answer::Stale) => return Ok(None),
         Ok(Answer::Error { reason, message }) => return Err(ImageError::Helper { reason, why: message }),

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::user_ns;
 use crate::sys::files::named;
+use crate::sys::from_json::from_json;
 use crate::volume::{self, Owning, VolumeError};
 
 /// One thing to be done.
@@ -83,7 +84,7 @@ fn keep(source: &Path, locked: &[&str], config: &Path) -> io::Result<()> {
     }
     // As the tree that it is in JSON: oci-spec's types read themselves with more than half a megabyte of code, an
     // engine for regular expressions among it.
-    let mut spec: Value = serde_json::from_slice(&fs::read(config)?)?;
+    let mut spec: Value = from_json(&fs::read(config)?)?;
     let mounts = spec.at_mut(&["mounts"]).and_then(Value::as_array_mut);
     for mount in mounts.into_iter().flatten().filter(|mount| mount["source"].as_str().map(Path::new) == Some(source)) {
         let mut options = mount["options"].as_array().cloned().unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use super::address::BridgeAddress;
 use super::dial::{self, DialError};
+use crate::sys::from_json::from_json;
 use crate::sys::time::io_within;
 use smol::io::{AsyncReadExt, AsyncWriteExt};
 use std::io;
@@ -124,7 +125,7 @@ pub(super) fn is_status(body: &[u8], code: u16) -> bool {
         kind: String,
         code: u16,
     }
-    serde_json::from_slice::<Status>(body).is_ok_and(|status| status.kind == "Status" && status.code == code)
+    from_json::<Status>(body).is_ok_and(|status| status.kind == "Status" && status.code == code)
 }
 
 /// What a Kubernetes `Status` body says; else the beginning of the text.
@@ -136,7 +137,7 @@ pub(super) fn status_message(body: &[u8]) -> String {
         #[serde(default)]
         message: String,
     }
-    match serde_json::from_slice::<Status>(body) {
+    match from_json::<Status>(body) {
         Ok(Status { reason, message }) if reason.is_empty() => message,
         Ok(Status { reason, message }) => format!("{reason}: {message}"),
         Err(_) => String::from_utf8_lossy(body).chars().filter(|c| !c.is_control()).take(200).collect(),

@@ -3,6 +3,7 @@
 use super::address::BridgeAddress;
 use crate::paths::Paths;
 use crate::sys::files::{replace, unless_missing};
+use crate::sys::from_json::from_json;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde::{Deserialize, Serialize};
@@ -110,7 +111,7 @@ impl Identity {
         let Some(file) = unless_missing(File::open(&path)).map_err(at)? else { return Ok(None) };
         let mut text = Vec::new();
         file.take(MAX_FILE).read_to_end(&mut text).map_err(at)?;
-        serde_json::from_slice(&text).map(Some).map_err(|source| IdentityError::Json { path, source })
+        from_json(&text).map(Some).map_err(|source| IdentityError::Json { path, source })
     }
 
     /// Writes the identity: whole or not at all, readable by its owner only, durable when this returns.

@@ -10,6 +10,7 @@ use super::http;
 use super::identity::{Identity, IdentityError, load_attempt, save_attempt};
 use super::tls::{Time, TlsError, node_config, pinned_config};
 use crate::paths::Paths;
+use crate::sys::from_json::from_json;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ECDSA_P256_SHA256};
 use ring::digest::{SHA256, digest};
@@ -136,7 +137,7 @@ struct Attempt {
 /// The attempt with this token that is on the disk, or a new one, which is there then.
 fn attempt(paths: &Paths, token: &Token, node: &str) -> Result<Attempt, JoinError> {
     let of = STANDARD.encode(digest(&SHA256, format!("{}\n{node}", token.text).as_bytes()));
-    let kept = load_attempt(paths).and_then(|text| serde_json::from_slice::<Attempt>(&text).ok());
+    let kept = load_attempt(paths).and_then(|text| from_json::<Attempt>(&text).ok());
     if let Some(kept) = kept.filter(|kept| kept.of == of) {
         return Ok(kept);
     }
@@ -166,7 +167,7 @@ fn accept(bridge: &BridgeAddress, token: &Token, response: &http::Response) -> R
         return Err(JoinError::Refused { bridge: bridge.clone(), status: response.status, message, by_bridge });
     }
     let bad = |problem: String| JoinError::Answer { bridge: bridge.clone(), problem };
-    let answer: Answer = serde_json::from_slice(&response.body).map_err(|e| bad(e.to_string()))?;
+    let answer: Answer = from_json(&response.body).map_err(|e| bad(e.to_string()))?;
     let der = |field: &str, text: &str| {
         STANDARD.decode(text).map(CertificateDer::from).map_err(|e| bad(format!("{field} is not base64: {e}")))
     };

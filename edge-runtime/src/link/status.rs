@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::paths::Paths;
 use crate::sys::files::replace;
+use crate::sys::from_json::from_json;
 
 /// The link at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +46,7 @@ impl LinkStatus {
     /// # Errors
     /// The file is missing or cannot be read.
     pub fn read(path: &Path) -> std::io::Result<Self> {
-        serde_json::from_slice(&std::fs::read(path)?).map_err(std::io::Error::other)
+        from_json(&std::fs::read(path)?).map_err(std::io::Error::other)
     }
 
     /// Whole or not at all. That it cannot be written must not stop the link.

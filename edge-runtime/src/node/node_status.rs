@@ -13,6 +13,7 @@ use crate::paths::Paths;
 use crate::pod::clock::Mono;
 use crate::store::{Fact, StoreError};
 use crate::sys::board::{Sensors, clock_synchronized};
+use crate::sys::from_json::from_json;
 use crate::sys::host::disk_space;
 
 /// The object is told again after this long although nothing changed. The kubelet does so every five minutes; here
@@ -157,7 +158,7 @@ impl NodeStatus {
 /// From the launcher's file (`sampan_launcher::versions::State`), which is there once there was another version.
 fn last_upgrade(paths: &Paths) -> Option<Upgrade> {
     let text = std::fs::read(paths.versions().join("state.json")).ok()?;
-    let state: Value = serde_json::from_slice(&text).ok()?;
+    let state: Value = from_json(&text).ok()?;
     let last = state.get("last")?;
     let text = |name: &str| last[name].as_str().unwrap_or_default().to_owned();
     let what = match (last["subject"].as_str(), text("version")) {

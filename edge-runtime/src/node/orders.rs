@@ -17,6 +17,7 @@ use super::sources::News;
 use crate::pod::clock::Mono;
 use crate::store::StoreError;
 use crate::store::secrets::is_withheld;
+use crate::sys::from_json::from_json;
 use crate::sys::program;
 
 /// Maximum length of one line from the helper, in bytes: the images of a job, and why they failed.
@@ -103,7 +104,7 @@ impl Orders {
             let mut lines = Vec::new();
             let input = order.to_string();
             let follow = program::follow(command, input.as_bytes(), LONGEST, silence, |line| {
-                let said = serde_json::from_slice(line).map(|status| tell(Said::Status(status)));
+                let said = from_json(line).map(|status| tell(Said::Status(status)));
                 // What finds no room is said again at the end.
                 if let Some(said) = said.ok().and_then(|said| news.try_send(said).err()) {
                     lines.push(said.into_inner());

@@ -7,6 +7,7 @@ pub mod delete;
 pub mod descriptors;
 pub mod family;
 pub mod files;
+pub mod from_json;
 pub mod helper;
 pub mod host;
 pub mod idmap;

@@ -7,6 +7,7 @@ use std::{fs, io};
 use serde_json::Value;
 
 use super::host;
+use crate::from_json::from_json;
 
 /// OOM score of the node itself (K8s pkg/kubelet/qos/policy.go, KubeletOOMScoreAdj). Child processes inherit it; the
 /// monitor keeps it, since only the monitor knows how containers end.
@@ -55,7 +56,7 @@ pub fn unprotect(id: u32) {
 /// # Errors
 /// The bundle cannot be read, or its value is below what this process may have.
 pub fn become_as_container(bundle: &Path) -> io::Result<()> {
-    let config: Value = serde_json::from_slice(&fs::read(bundle.join("config.json"))?)?;
+    let config: Value = from_json(&fs::read(bundle.join("config.json"))?)?;
     let wanted = config["process"]["oomScoreAdj"].as_i64().and_then(|value| i32::try_from(value).ok());
     wanted.map_or(Ok(()), set)
 }

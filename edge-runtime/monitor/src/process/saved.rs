@@ -11,6 +11,7 @@ use crate::files;
 use crate::protocol::StartContainer;
 use sampan_sys::descriptors;
 use sampan_sys::files::replace;
+use sampan_sys::from_json::from_json;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Saved {
@@ -49,7 +50,7 @@ pub(crate) fn load_all(containers: &Path) -> io::Result<Vec<Saved>> {
     for entry in descriptors::unless_short(fs::read_dir(containers))?.into_iter().flatten() {
         let Some(entry) = descriptors::unless_short(entry)? else { continue };
         let text = descriptors::unless_short(fs::read(file(&entry.path())))?.unwrap_or_default();
-        all.extend(serde_json::from_slice::<Saved>(&text));
+        all.extend(from_json::<Saved>(&text));
     }
     Ok(all)
 }

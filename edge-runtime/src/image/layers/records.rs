@@ -12,6 +12,7 @@ use crate::image::digest::{hex, is_sha256};
 use crate::image::incoming::DROP;
 use crate::store::image_record::ImageRecord;
 use crate::sys::files::replace;
+use crate::sys::from_json::from_json;
 
 /// A record has the image's environment and labels in it, which come in a document of at most 4 MiB.
 const LONGEST: u64 = 32 << 20;
@@ -69,7 +70,7 @@ impl Layers {
 pub(in crate::image) fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
     let mut text = Vec::new();
     File::open(path).ok()?.take(LONGEST).read_to_end(&mut text).ok()?;
-    match serde_json::from_slice(&text) {
+    match from_json(&text) {
         Ok(value) => Some(value),
         Err(error) => {
             log::warn!("{} does not parse: {error}", path.display());

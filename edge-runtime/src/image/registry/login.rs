@@ -8,6 +8,7 @@ use super::Repository;
 use crate::image::ImageError;
 use crate::image::auth::Credential;
 use crate::image::challenge::Challenge;
+use crate::sys::from_json::from_json;
 
 #[derive(Deserialize)]
 struct Token {
@@ -64,7 +65,7 @@ impl Repository<'_> {
             status => return Err(self.unreachable(format!("its token server {realm} answered with {status}"))),
         }
         let fetched = self.document(response, "token", None)?;
-        let token: Option<Token> = serde_json::from_slice(&fetched.bytes).ok();
+        let token: Option<Token> = from_json(&fetched.bytes).ok();
         let token = token.and_then(|t| t.token.or(t.access_token)).filter(|t| !t.is_empty());
         match token {
             Some(token) => Ok(Some(format!("Bearer {token}"))),

@@ -19,6 +19,7 @@ use crate::paths::Paths;
 use crate::pod::extended_resources;
 use crate::pod::record::ContainerKind;
 use crate::pod::spec::{uid, with_kinds};
+use crate::sys::from_json::from_json;
 
 /// Resource name to the device nodes of one container.
 type Held = BTreeMap<String, Vec<PathBuf>>;
@@ -47,7 +48,7 @@ impl Devices {
         for folder in folders.filter(|_| !classes.is_empty()) {
             let Ok(uid) = folder.file_name().into_string() else { continue };
             let Ok(text) = std::fs::read(file(paths, &uid)) else { continue };
-            match serde_json::from_slice(&text) {
+            match from_json(&text) {
                 Ok(of_pod) => drop(held.insert(uid, of_pod)),
                 Err(error) => log::warn!("pod {uid}: its devices are forgotten: {error}"),
             }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::NodeRuntimeHandlerFeatures;
 use serde_json::Value;
 
+use crate::sys::from_json::from_json;
 use crate::sys::program;
 
 /// Longest that a runtime may think about itself: the node starts without its answer then.
@@ -39,7 +40,7 @@ impl Said {
             program::ask(command, ANSWER_LIMIT, PATIENCE).map(|output| output.stdout).unwrap_or_default()
         };
         let features = ask("features");
-        let mut said = Self::of_features(&serde_json::from_slice(&features).unwrap_or_default());
+        let mut said = Self::of_features(&from_json(&features).unwrap_or_default());
         if said.version.is_empty() {
             said.add_version(&String::from_utf8_lossy(&ask("--version")));
         }

@@ -10,6 +10,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use crate::sys::from_json::from_json;
+
 /// Environment variable for a terminal, that of containerd's CRI (internal/cri/server/container_execsync.go).
 const TERM: &str = "TERM=xterm";
 
@@ -19,7 +21,7 @@ const TERM: &str = "TERM=xterm";
 /// # Errors
 /// The config cannot be read, the file cannot be written.
 pub fn write(bundle: &Path, argv: &[String], file: &Path) -> io::Result<()> {
-    let mut config: Value = serde_json::from_slice(&fs::read(bundle.join("config.json"))?)?;
+    let mut config: Value = from_json(&fs::read(bundle.join("config.json"))?)?;
     let process = on_terminal(config.take_at(&["process"]), argv);
     let mut file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(file)?;
     file.write_all(process.to_string().as_bytes())

@@ -17,6 +17,7 @@ use super::result::{self, CniResult};
 use super::stdin::config;
 use crate::net::namespaces::is_pinned;
 use crate::sys::files::{replace, unless_missing};
+use crate::sys::from_json::from_json;
 
 /// How many attachments are worked on at once: each is a chain of processes, some of which wait for one lock.
 const PARALLEL: usize = 2;
@@ -166,7 +167,7 @@ fn list(network: &Value) -> Result<NetworkList, String> {
 /// What `file` tells of, if it is there.
 fn load(file: &Path) -> Result<Option<Attachment>, String> {
     let read = unless_missing(fs::read(file)).map_err(|error| format!("read {}: {error}", file.display()))?;
-    let parsed = read.map(|bytes| serde_json::from_slice(&bytes)).transpose();
+    let parsed = read.map(|bytes| from_json(&bytes)).transpose();
     parsed.map_err(|error| format!("{}: {error}", file.display()))
 }
 

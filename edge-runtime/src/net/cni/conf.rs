@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{CniError, VERSIONS, bad, has_check};
 use crate::sys::files::unless_missing;
+use crate::sys::from_json::from_json;
 
 /// More than any real configuration.
 const SIZE_LIMIT: u64 = 256 * 1024;
@@ -60,7 +61,7 @@ impl NetworkList {
 /// # Errors
 /// The field that is missing or of no use.
 pub fn parse(bytes: &[u8]) -> Result<NetworkList, CniError> {
-    let value: Value = serde_json::from_slice(bytes).map_err(|error| CniError(format!("not JSON: {error}")))?;
+    let value: Value = from_json(bytes).map_err(|error| CniError(format!("not JSON: {error}")))?;
     let Value::Object(object) = value else { return bad("not a JSON object") };
     let name = text(&object, "name").unwrap_or_default();
     if !is_name(name) {

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::{CniError, POD_LINK, VERSIONS, bad};
+use crate::sys::from_json::from_json;
 
 /// A plugin that prints more has gone wrong.
 pub const SIZE_LIMIT: usize = 256 * 1024;
@@ -30,7 +31,7 @@ pub fn parse(bytes: &[u8]) -> Result<CniResult, CniError> {
     if bytes.len() > SIZE_LIMIT {
         return bad(format!("the result is larger than {SIZE_LIMIT} bytes"));
     }
-    let raw: Value = serde_json::from_slice(bytes).map_err(|error| CniError(format!("no JSON: {error}")))?;
+    let raw: Value = from_json(bytes).map_err(|error| CniError(format!("no JSON: {error}")))?;
     if !raw.is_object() {
         return bad("no JSON object");
     }
@@ -87,8 +88,7 @@ fn shown(value: Option<&Value>) -> String {
 
 /// The words of a plugin that failed: its error object's `msg` and `details`, else what it wrote elsewhere.
 pub fn failure(stdout: &[u8], stderr: &[u8], status: &str) -> String {
-    let object: Option<Value> =
-        stdout.get(..stdout.len().min(SIZE_LIMIT)).and_then(|all| serde_json::from_slice(all).ok());
+    let object: Option<Value> = stdout.get(..stdout.len().min(SIZE_LIMIT)).and_then(|all| from_json(all).ok());
     let text = |key: &str| object.as_ref().and_then(|all| all.get(key)).and_then(Value::as_str).unwrap_or_default();
     let (message, details) = (text("msg"), text("details"));
     let said = match (message.is_empty(), details.is_empty()) {

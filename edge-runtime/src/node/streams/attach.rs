@@ -13,6 +13,7 @@ use crate::monitor::attach::{self, Attachment};
 use crate::monitor::client::MonitorClient;
 use crate::paths::Paths;
 use crate::pod::ephemeral;
+use crate::sys::from_json::from_json;
 use sampan_monitor::logs::cri::Stream;
 
 /// First pause before bytes that a terminal did not take are offered again, and the longest.
@@ -121,7 +122,7 @@ async fn feed(from: &mut Incoming, session: &Session) -> Result<Value, Over> {
                 }
             }
             RESIZE => {
-                if let Ok(size) = serde_json::from_slice(&record.data)
+                if let Ok(size) = from_json(&record.data)
                     && let Err(error) = session.monitor.resize(&session.id, size).await
                 {
                     log::debug!("attach: {error}");

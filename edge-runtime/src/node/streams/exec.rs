@@ -13,6 +13,7 @@ use super::{Asked, outcome, target};
 use crate::monitor::exec::ExecError;
 use crate::monitor::exec::output::Output;
 use crate::monitor::exec::session::{Session, Streams, Terminal, Wanted};
+use crate::sys::from_json::from_json;
 
 impl super::Streams {
     pub(super) fn open_exec(&mut self, asked: &Asked<'_>) -> Result<(), String> {
@@ -95,7 +96,7 @@ async fn feed(
             STDIN => write(&mut stdin, &record.data).await,
             CLOSE if record.data == [STDIN] => stdin = None,
             RESIZE => {
-                if let Ok(size) = serde_json::from_slice(&record.data) {
+                if let Ok(size) = from_json(&record.data) {
                     terminal.resize(size);
                 }
             }
