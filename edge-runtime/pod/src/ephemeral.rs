@@ -29,24 +29,23 @@ pub fn definition<'a>(pod: &'a Pod, name: &str) -> Option<Cow<'a, Container>> {
 }
 
 fn container(e: &EphemeralContainer) -> Container {
-    let e = e.clone();
     Container {
-        name: e.name,
-        args: e.args,
-        command: e.command,
-        env: e.env,
-        env_from: e.env_from,
-        image: e.image,
-        image_pull_policy: e.image_pull_policy,
-        security_context: e.security_context,
+        name: e.name.clone(),
+        args: e.args.clone(),
+        command: e.command.clone(),
+        env: e.env.clone(),
+        env_from: e.env_from.clone(),
+        image: e.image.clone(),
+        image_pull_policy: e.image_pull_policy.clone(),
+        security_context: e.security_context.clone(),
         stdin: e.stdin,
         stdin_once: e.stdin_once,
-        termination_message_path: e.termination_message_path,
-        termination_message_policy: e.termination_message_policy,
+        termination_message_path: e.termination_message_path.clone(),
+        termination_message_policy: e.termination_message_policy.clone(),
         tty: e.tty,
-        volume_devices: e.volume_devices,
-        volume_mounts: e.volume_mounts,
-        working_dir: e.working_dir,
+        volume_devices: e.volume_devices.clone(),
+        volume_mounts: e.volume_mounts.clone(),
+        working_dir: e.working_dir.clone(),
         ..Container::default()
     }
 }

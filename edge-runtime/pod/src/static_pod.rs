@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use edge_protocol::json::SetField;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, Toleration, Volume};
 use serde_json::Value;
 use thiserror::Error;
@@ -48,17 +49,22 @@ pub fn parse(file: &str, text: &str, node: &str, seen: jiff::Timestamp) -> Resul
 
 /// The mirror object for the API: the pod marked as mirror (`kubernetes.io/config.mirror`), without uid and status.
 /// Its owner reference to the Node is for the bridge to add, which knows the Node's uid.
-pub fn mirror(pod: &Pod) -> Pod {
-    let mut mirror = pod.clone();
-    let meta = &mut mirror.metadata;
-    meta.uid = None;
-    meta.resource_version = None;
-    meta.creation_timestamp = None;
-    let annotations = meta.annotations.get_or_insert_with(BTreeMap::new);
-    let hash = annotations.get(HASH).cloned().unwrap_or_default();
-    annotations.insert(MIRROR.to_owned(), hash);
-    mirror.status = None;
-    mirror
+///
+/// # Errors
+/// The pod cannot be written as JSON.
+pub fn mirror(pod: &Pod) -> serde_json::Result<Value> {
+    let mut mirror = serde_json::to_value(pod)?;
+    if let Some(fields) = mirror.as_object_mut() {
+        fields.remove("status");
+    }
+    if let Some(meta) = mirror.at_mut(&["metadata"]).and_then(Value::as_object_mut) {
+        for field in ["uid", "resourceVersion", "creationTimestamp"] {
+            meta.remove(field);
+        }
+    }
+    let hash = pod.metadata.annotations.as_ref().and_then(|all| all.get(HASH)).cloned().unwrap_or_default();
+    mirror.set_at(&["metadata", "annotations", MIRROR], hash.into());
+    Ok(mirror)
 }
 
 /// Changes with node, file name and content: an edited manifest is another pod.

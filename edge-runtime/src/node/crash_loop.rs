@@ -42,11 +42,16 @@ impl CrashLoop {
 
     /// Begins the turn of a pod; false if it gets no turn.
     pub(super) fn begin(&self, uid: &str) -> bool {
-        if self.deaths.get(uid).is_some_and(|count| *count >= DEATHS) {
+        if self.skips(uid) {
             return false;
         }
         self.write(uid.as_bytes());
         true
+    }
+
+    /// Whether a pod gets no turn.
+    pub(super) fn skips(&self, uid: &str) -> bool {
+        self.deaths.get(uid).is_some_and(|count| *count >= DEATHS)
     }
 
     /// Ends the turn: the daemon survived it.
@@ -104,6 +109,7 @@ mod tests {
         }
         let mut crash_loop = CrashLoop::open(run.path());
         assert!(!crash_loop.begin("bad") && crash_loop.begin("good"));
+        assert!(crash_loop.skips("bad") && !crash_loop.skips("good"));
         crash_loop.end("good");
         assert_eq!(crash_loop.skipped(), ["bad"]);
         assert!(!crash_loop.changed("good") && crash_loop.changed("bad") && crash_loop.begin("bad"));

@@ -152,7 +152,9 @@ impl Node {
         let (namespace, name) = (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
         let pod = Rc::new(pod);
         if let Some(entry) = self.cx.pods.get_mut(&uid) {
-            if entry.pod != pod && self.crash_loop.changed(&uid) {
+            // As JSON: the code that compares all types of a pod would be for this case alone.
+            let differs = || serde_json::to_value(&*entry.pod).ok() != serde_json::to_value(&*pod).ok();
+            if self.crash_loop.skips(&uid) && differs() && self.crash_loop.changed(&uid) {
                 log::info!("pod {namespace}/{name} has changed and is attended to again");
             }
             entry.pod = Rc::clone(&pod);

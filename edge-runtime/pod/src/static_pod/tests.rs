@@ -84,7 +84,8 @@ fn problems_name_file_and_field() {
 #[test]
 fn the_mirror_is_marked() {
     let pod = take(GOOD).unwrap();
-    let mirror = mirror(&pod);
-    assert_eq!(mirror.metadata.uid, None);
-    assert_eq!(mirror.metadata.annotations.unwrap()[MIRROR], pod.metadata.uid.unwrap());
+    let mirror = mirror(&pod).unwrap();
+    assert_eq!((&mirror["metadata"]["uid"], &mirror["status"]), (&Value::Null, &Value::Null));
+    assert_eq!(mirror["metadata"]["annotations"][MIRROR], *pod.metadata.uid.as_ref().unwrap());
+    assert_eq!(mirror["spec"], serde_json::to_value(&pod.spec).unwrap());
 }

@@ -118,7 +118,7 @@ impl StaticPods {
             lacks && !self.mirrors_asked.contains(&record.uid)
         });
         for uid in lacking {
-            let mirror = cx.pods.get(&uid).map(|entry| serde_json::to_value(static_pod::mirror(&entry.pod)));
+            let mirror = cx.pods.get(&uid).map(|entry| static_pod::mirror(&entry.pod));
             let Some(Ok(pod)) = mirror else { continue };
             cx.report(Report::MirrorPod { pod })?;
             self.mirrors_asked.insert(uid);
