@@ -5,6 +5,7 @@
 //! a while, so an answer that is lost costs nothing: the key and the request are on the disk before they are sent.
 
 use super::address::BridgeAddress;
+use super::csr::{self, Signed};
 use super::dial::DialError;
 use super::http;
 use super::identity::{Identity, IdentityError, load_attempt, save_attempt};
@@ -12,8 +13,8 @@ use super::tls::{Time, TlsError, node_config, pinned_config};
 use crate::paths::Paths;
 use crate::sys::from_json::from_json;
 use base64::{Engine, engine::general_purpose::STANDARD};
-use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ECDSA_P256_SHA256};
 use ring::digest::{SHA256, digest};
+use ring::error::Unspecified;
 use rustls_pki_types::CertificateDer;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -52,8 +53,8 @@ pub enum JoinError {
     },
     #[error("{bridge}: bad answer: {problem}")]
     Answer { bridge: BridgeAddress, problem: String },
-    #[error("making a key: {0}")]
-    Key(#[from] rcgen::Error),
+    #[error("cannot make a key: the kernel gives no random numbers")]
+    Key(#[from] Unspecified),
     #[error(transparent)]
     Identity(#[from] IdentityError),
 }
@@ -141,21 +142,11 @@ fn attempt(paths: &Paths, token: &Token, node: &str) -> Result<Attempt, JoinErro
     if let Some(kept) = kept.filter(|kept| kept.of == of) {
         return Ok(kept);
     }
-    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-    let csr = STANDARD.encode(request(node, &key)?);
-    let attempt = Attempt { of, key: key.serialize_der(), csr };
+    let Signed { key, request } = csr::make(node)?;
+    let attempt = Attempt { of, key, csr: STANDARD.encode(request) };
     // Texts and bytes: serializing them cannot fail.
     save_attempt(paths, &serde_json::to_vec(&attempt).expect("plain data"))?;
     Ok(attempt)
-}
-
-/// PKCS#10 request (DER). The names in it are for people: the bridge takes them from the token.
-pub(super) fn request(node: &str, key: &KeyPair) -> Result<Vec<u8>, rcgen::Error> {
-    let mut params = CertificateParams::default();
-    params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
-    params.distinguished_name.push(DnType::CommonName, format!("system:node:{node}"));
-    Ok(params.serialize_request(key)?.der().to_vec())
 }
 
 type Accepted = (CertificateDer<'static>, CertificateDer<'static>, String);

@@ -15,6 +15,7 @@
 pub mod address;
 pub mod backoff;
 mod certificate;
+mod csr;
 pub mod dial;
 mod http;
 pub mod identity;

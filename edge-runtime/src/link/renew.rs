@@ -4,15 +4,16 @@
 //! When it is due the bridge's clock decides, told with each welcome; from then on a timer runs. The device's wall clock
 //! is not asked.
 
+use super::csr::{self, Signed};
 use super::dial::DialError;
 use super::identity::{Identity, IdentityError};
 use super::tls::{self, TlsError};
-use super::{Shared, http, join, pump};
+use super::{Shared, http, pump};
 use crate::sys::random::random;
 use crate::sys::time::within;
 use edge_protocol::message::RenewAnswer;
 use edge_protocol::version::IdentityTerms;
-use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
+use ring::error::Unspecified;
 use rustls_pki_types::CertificateDer;
 use smol::Timer;
 use smol::channel::Receiver;
@@ -57,8 +58,8 @@ enum RenewError {
     Tls(#[from] TlsError),
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    #[error("making a key: {0}")]
-    Key(#[from] rcgen::Error),
+    #[error("cannot make a key: the kernel gives no random numbers")]
+    Key(#[from] Unspecified),
 }
 
 /// How long until the renewal: at a random point between 70 and 90 % of the certificate's life, so that a thousand
@@ -110,9 +111,8 @@ pub(super) async fn run(shared: Rc<Shared>, news: Receiver<News>) {
 
 async fn renew(shared: &Shared, news: &Receiver<News>) -> Result<(), RenewError> {
     let old = shared.identity.borrow().clone();
-    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-    let csr = join::request(&old.node, &key)?;
-    if !shared.renew(csr) {
+    let Signed { key, request } = csr::make(&old.node)?;
+    if !shared.renew(request) {
         return Err(RenewError::Ended);
     }
     let answer = async {
@@ -130,7 +130,7 @@ async fn renew(shared: &Shared, news: &Receiver<News>) -> Result<(), RenewError>
             if authorities.is_empty() {
                 return Err(RenewError::Answer("it names no authority"));
             }
-            old.renewed(&certificate.0.into(), &authorities, &key.serialize_der())
+            old.renewed(&certificate.0.into(), &authorities, &key)
         }
         RenewAnswer::Refused { reason } => return Err(RenewError::Refused(reason)),
         RenewAnswer::Unknown => return Err(RenewError::Answer("it is not understood")),
