@@ -6,7 +6,9 @@
 
 use std::path::PathBuf;
 
+use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::bytes;
 use crate::exit::ExitRecord;
@@ -109,11 +111,23 @@ pub fn default_log_max_files() -> u32 {
 }
 
 /// What the monitor writes to a connection.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum FromMonitor {
     Answer(Answer),
     Event(Event),
+}
+
+/// By hand: a derive tries one after the other, with code of its own for each type in them.
+impl<'de> Deserialize<'de> for FromMonitor {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let message = Value::deserialize(deserializer)?;
+        let read = match message.get("event") {
+            Some(_) => serde_json::from_value(message).map(Self::Event),
+            None => serde_json::from_value(message).map(Self::Answer),
+        };
+        read.map_err(Error::custom)
+    }
 }
 
 /// Answer to the call with the same number: an error, or what was asked for.
@@ -208,6 +222,9 @@ mod tests {
         for message in messages {
             let text = serde_json::to_string(&message).unwrap();
             assert_eq!(serde_json::from_str::<FromMonitor>(&text).unwrap(), message, "{text}");
+        }
+        for wrong in [r#"{"event": "dance"}"#, r#"{"seq": 1}"#, "[]", "7"] {
+            assert!(serde_json::from_str::<FromMonitor>(wrong).is_err(), "{wrong}");
         }
         let call = Call { seq: 1, request: Request::Start(Box::default()) };
         let text = serde_json::to_string(&call).unwrap();

@@ -148,7 +148,10 @@ impl Helper {
             let hello = within(GREETING, lines.next()).await;
             match hello.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))? {
                 FromHelper::Hello { version: VERSION } => heard(Heard::Up(connection)).await,
-                other => return Err(io::Error::other(format!("it says {other:?}"))),
+                FromHelper::Hello { version } => {
+                    return Err(io::Error::other(format!("it speaks version {version}, and this program {VERSION}")));
+                }
+                _ => return Err(io::Error::other("its first line is no greeting")),
             }
             let mut asked = false;
             loop {

@@ -79,8 +79,13 @@ struct RawDocument {
 
 #[derive(Deserialize)]
 struct RawConfiguration {
-    #[serde(flatten)]
-    platform: Platform,
+    // Not as a flattened platform: that would hold all that an image says besides.
+    #[serde(default)]
+    os: String,
+    #[serde(default)]
+    architecture: String,
+    #[serde(default, deserialize_with = "null_is_empty")]
+    variant: String,
     created: Option<String>,
     #[serde(default, deserialize_with = "null_is_empty")]
     config: RawConfig,
@@ -148,7 +153,7 @@ pub fn parse_configuration(bytes: &[u8], image: &str) -> Result<Configuration, I
         return Err(broken(format!("diff id {bad:?} is not a sha256 digest")));
     }
     Ok(Configuration {
-        platform: raw.platform,
+        platform: Platform { os: raw.os, architecture: raw.architecture, variant: raw.variant },
         config: ImageConfig {
             user: raw.config.user.unwrap_or_default(),
             env: raw.config.env.unwrap_or_default(),
