@@ -68,7 +68,7 @@ impl Store {
     /// # Errors
     /// SQLite fails.
     pub fn fact(&self, fact: Fact) -> Result<Option<String>, StoreError> {
-        self.one("SELECT value FROM facts WHERE key = ?1", [fact.key()])
+        self.one("SELECT value FROM facts WHERE key = ?1", &[&fact.key()])
     }
 }
 
@@ -76,12 +76,12 @@ impl Writer<'_> {
     /// # Errors
     /// SQLite fails.
     pub fn set_fact(&self, fact: Fact, value: &str) -> Result<(), StoreError> {
-        self.execute("INSERT OR REPLACE INTO facts (key, value) VALUES (?1, ?2)", (fact.key(), value)).map(drop)
+        self.execute("INSERT OR REPLACE INTO facts (key, value) VALUES (?1, ?2)", &[&fact.key(), &value]).map(drop)
     }
 
     /// # Errors
     /// SQLite fails.
     pub fn clear_fact(&self, fact: Fact) -> Result<(), StoreError> {
-        self.execute("DELETE FROM facts WHERE key = ?1", [fact.key()]).map(drop)
+        self.execute("DELETE FROM facts WHERE key = ?1", &[&fact.key()]).map(drop)
     }
 }

@@ -14,7 +14,7 @@ impl Store {
         let sql = "SELECT record FROM images WHERE id = ?1
                    UNION ALL SELECT record FROM image_references r JOIN images i ON i.id = r.image WHERE reference = ?1
                    LIMIT 1";
-        let text: Option<String> = self.one(sql, [reference])?;
+        let text: Option<String> = self.one(sql, &[&reference])?;
         text.map(|text| self.parse(&format!("image {reference}"), &text)).transpose()
     }
 
@@ -23,7 +23,7 @@ impl Store {
     /// # Errors
     /// SQLite fails or a row is not an image record.
     pub fn images(&self) -> Result<Vec<ImageRecord>, StoreError> {
-        let texts: Vec<String> = self.all("SELECT record FROM images ORDER BY id", [], |row| row.get(0))?;
+        let texts: Vec<String> = self.all("SELECT record FROM images ORDER BY id", &[], |row| row.get(0))?;
         texts.iter().map(|text| self.parse("image", text)).collect()
     }
 
@@ -47,12 +47,12 @@ impl Writer<'_> {
         }
         self.execute(
             "INSERT OR REPLACE INTO images (id, record) VALUES (?1, ?2)",
-            (&image.id, self.json(&image.id, image)?),
+            &[&image.id, &self.json(&image.id, image)?],
         )?;
         for reference in &image.references {
             self.execute(
                 "INSERT OR REPLACE INTO image_references (reference, image) VALUES (?1, ?2)",
-                (reference, &image.id),
+                &[&reference, &image.id],
             )?;
         }
         Ok(())
@@ -68,15 +68,15 @@ impl Writer<'_> {
         let text: Option<String> = self.tx.query_row(sql, [reference], |row| row.get(0)).optional().map_err(sqlite)?;
         if let Some(mut image) = text.and_then(|text| serde_json::from_str::<ImageRecord>(&text).ok()) {
             image.references.retain(|held| held != reference);
-            self.execute("UPDATE images SET record = ?2 WHERE id = ?1", (&image.id, self.json(&image.id, &image)?))?;
+            self.execute("UPDATE images SET record = ?2 WHERE id = ?1", &[&image.id, &self.json(&image.id, &image)?])?;
         }
-        self.execute("DELETE FROM image_references WHERE reference = ?1", [reference]).map(drop)
+        self.execute("DELETE FROM image_references WHERE reference = ?1", &[&reference]).map(drop)
     }
 
     /// # Errors
     /// SQLite fails.
     pub fn image_remove(&self, id: &str) -> Result<(), StoreError> {
-        self.execute("DELETE FROM image_references WHERE image = ?1", [id])?;
-        self.execute("DELETE FROM images WHERE id = ?1", [id]).map(drop)
+        self.execute("DELETE FROM image_references WHERE image = ?1", &[&id])?;
+        self.execute("DELETE FROM images WHERE id = ?1", &[&id]).map(drop)
     }
 }

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::types::FromSql;
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Params, Row, Transaction, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, ToSql, Transaction, TransactionBehavior};
 
 use crate::counters;
 use crate::paths::Paths;
@@ -137,6 +137,9 @@ pub struct Quarantined {
     /// How many rows the new one has.
     pub rows: usize,
 }
+
+/// Parameters of a statement. Not generic: one function for all statements is smaller than one for each.
+type Values<'a> = &'a [&'a dyn ToSql];
 
 impl Store {
     /// Opens the store at `path`; creates it if absent, migrates it if old. A damaged database is renamed to
@@ -311,7 +314,7 @@ impl Store {
     /// # Errors
     /// SQLite fails.
     pub fn limit(&self, full: bool) -> Result<(), StoreError> {
-        let pages: Option<i64> = self.one("PRAGMA page_count", [])?;
+        let pages: Option<i64> = self.one("PRAGMA page_count", &[])?;
         let most = pages.filter(|_| full).unwrap_or_else(|| i64::from(u32::MAX >> 1));
         self.db
             .query_row(&format!("PRAGMA max_page_count = {most}"), [], |_| Ok(()))
@@ -329,7 +332,7 @@ impl Store {
     }
 
     /// The first column of the first row, if there is one.
-    fn one<T: FromSql>(&self, sql: &str, values: impl Params) -> Result<Option<T>, StoreError> {
+    fn one<T: FromSql>(&self, sql: &str, values: Values<'_>) -> Result<Option<T>, StoreError> {
         let asked = self.db.prepare_cached(sql);
         let found = asked.and_then(|mut statement| statement.query_row(values, |row| row.get(0)).optional());
         found.map_err(|source| self.sqlite(source))
@@ -338,7 +341,7 @@ impl Store {
     fn all<T>(
         &self,
         sql: &str,
-        values: impl Params,
+        values: Values<'_>,
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, StoreError> {
         let run = || -> rusqlite::Result<Vec<T>> { self.db.prepare(sql)?.query_map(values, read)?.collect() };
@@ -358,7 +361,7 @@ pub struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn execute(&self, sql: &str, values: impl Params) -> Result<usize, StoreError> {
+    fn execute(&self, sql: &str, values: Values<'_>) -> Result<usize, StoreError> {
         self.tx
             .prepare_cached(sql)
             .and_then(|mut statement| statement.execute(values))

@@ -12,7 +12,7 @@ impl Store {
     pub fn held(&self) -> Result<Vec<ObjectDigest>, StoreError> {
         let (digest, join) = self.digest_sources();
         let sql = format!("SELECT o.kind, o.namespace, o.name, o.uid, {digest} FROM objects o{join}");
-        self.all(&sql, [], |row| {
+        self.all(&sql, &[], |row| {
             let key = ObjectKey { kind: row.get(0)?, namespace: row.get(1)?, name: row.get(2)? };
             Ok(ObjectDigest { key, uid: row.get(3)?, digest: row.get(4)? })
         })
@@ -24,7 +24,7 @@ impl Store {
     /// SQLite fails or the stored body is not JSON.
     pub fn object(&self, kind: &str, namespace: &str, name: &str) -> Result<Option<serde_json::Value>, StoreError> {
         let sql = "SELECT body FROM objects WHERE kind = ?1 AND namespace = ?2 AND name = ?3";
-        let body: Option<String> = self.one(sql, [kind, namespace, name])?;
+        let body: Option<String> = self.one(sql, &[&kind, &namespace, &name])?;
         let body = match body.as_deref() {
             Some("") => match self.body_in_memory(kind, namespace, name)? {
                 None => return Ok(Some(serde_json::Value::Null)),
@@ -41,7 +41,7 @@ impl Store {
     /// SQLite fails.
     pub fn objects_of(&self, kind: &str) -> Result<(Vec<serde_json::Value>, Vec<StoreError>), StoreError> {
         let sql = "SELECT namespace, name, body FROM objects WHERE kind = ?1";
-        let rows: Vec<[String; 3]> = self.all(sql, [kind], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?]))?;
+        let rows: Vec<[String; 3]> = self.all(sql, &[&kind], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?]))?;
         let (mut good, mut bad) = (Vec::new(), Vec::new());
         for [namespace, name, body] in rows {
             match self.parse(&format!("{kind} {namespace}/{name}"), &body) {
@@ -69,7 +69,7 @@ impl Writer<'_> {
         let (digest, body) = self.on_disk(object)?;
         self.execute(
             "INSERT OR REPLACE INTO objects (kind, namespace, name, uid, digest, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            (&key.kind, &key.namespace, &key.name, uid, digest, body),
+            &[&key.kind, &key.namespace, &key.name, &uid, &digest, &body],
         )
         .map(drop)
     }
@@ -82,7 +82,7 @@ impl Writer<'_> {
         self.forget_in_memory(&key.kind, &key.namespace, &key.name, uid)?;
         self.execute(
             "DELETE FROM objects WHERE kind = ?1 AND namespace = ?2 AND name = ?3 AND uid = ?4",
-            (&key.kind, &key.namespace, &key.name, uid),
+            &[&key.kind, &key.namespace, &key.name, &uid],
         )
         .map(drop)
     }

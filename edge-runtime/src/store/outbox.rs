@@ -47,7 +47,7 @@ impl Store {
     /// SQLite fails.
     pub fn outbox(&self) -> Result<Vec<OutboxRow>, StoreError> {
         let sql = "SELECT id, report FROM outbox ORDER BY id";
-        let rows: Vec<(i64, String)> = self.all(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let rows: Vec<(i64, String)> = self.all(sql, &[], |row| Ok((row.get(0)?, row.get(1)?)))?;
         // A row of a version that knew more is kept and skipped: it is still that version's to send.
         let known = |(id, text): (i64, String)| {
             Some(OutboxRow { id: u64::try_from(id).ok()?, report: serde_json::from_str(&text).ok()? })
@@ -61,7 +61,7 @@ impl Store {
     /// SQLite fails.
     pub fn has_events(&self) -> Result<bool, StoreError> {
         let sql = "SELECT EXISTS (SELECT 1 FROM outbox WHERE subject IS NULL)";
-        Ok(self.one(sql, [])?.unwrap_or_default())
+        Ok(self.one(sql, &[])?.unwrap_or_default())
     }
 
     /// How many reports wait, and their bytes.
@@ -70,7 +70,7 @@ impl Store {
     /// SQLite fails.
     pub fn outbox_size(&self) -> Result<(i64, i64), StoreError> {
         let sql = "SELECT count(*), ifnull(sum(length(report)), 0) FROM outbox";
-        let rows = self.all(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let rows = self.all(sql, &[], |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(rows.into_iter().next().unwrap_or_default())
     }
 
@@ -80,7 +80,7 @@ impl Store {
     /// SQLite fails.
     pub fn outbox_row(&self, id: u64) -> Result<Option<Report>, StoreError> {
         let id = i64::try_from(id).unwrap_or(i64::MAX);
-        let text: Option<String> = self.one("SELECT report FROM outbox WHERE id = ?1", [id])?;
+        let text: Option<String> = self.one("SELECT report FROM outbox WHERE id = ?1", &[&id])?;
         Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
     }
 }
@@ -93,20 +93,20 @@ impl Writer<'_> {
     pub fn report(&self, report: &Report) -> Result<u64, StoreError> {
         let text = self.json("report", report)?;
         let subject = subject(report);
-        self.execute("INSERT OR REPLACE INTO outbox (subject, report) VALUES (?1, ?2)", (&subject, text))?;
+        self.execute("INSERT OR REPLACE INTO outbox (subject, report) VALUES (?1, ?2)", &[&subject, &text])?;
         let id = self.tx.last_insert_rowid();
         if subject.is_none() {
             let mut dropped = self.execute(
                 "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox WHERE subject IS NULL ORDER BY id
                  LIMIT max(0, (SELECT count(*) FROM outbox) - ?1))",
-                [OUTBOX_LIMIT],
+                &[&OUTBOX_LIMIT],
             )?;
             if id % COUNTED == 0 {
                 while self.event_bytes()? > OUTBOX_BYTES {
                     dropped += self.execute(
                         "DELETE FROM outbox WHERE id IN
                          (SELECT id FROM outbox WHERE subject IS NULL ORDER BY id LIMIT ?1)",
-                        [COUNTED],
+                        &[&COUNTED],
                     )?;
                 }
             }
@@ -127,8 +127,8 @@ impl Writer<'_> {
     /// # Errors
     /// SQLite fails.
     pub fn expire(&self, now_s: i64) -> Result<(), StoreError> {
-        self.execute("UPDATE outbox SET seen = ?1 WHERE seen IS NULL AND subject IS NULL", [now_s])?;
-        let dropped = self.execute("DELETE FROM outbox WHERE seen < ?1", [now_s - OUTBOX_TTL_S])?;
+        self.execute("UPDATE outbox SET seen = ?1 WHERE seen IS NULL AND subject IS NULL", &[&now_s])?;
+        let dropped = self.execute("DELETE FROM outbox WHERE seen < ?1", &[&(now_s - OUTBOX_TTL_S)])?;
         self.count_dropped(dropped)
     }
 
@@ -140,7 +140,7 @@ impl Writer<'_> {
         self.execute(
             "INSERT INTO facts (key, value) VALUES (?1, ?2)
              ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + ?2",
-            (Fact::Dropped.key(), dropped),
+            &[&Fact::Dropped.key(), &dropped],
         )
         .map(drop)
     }
@@ -150,7 +150,7 @@ impl Writer<'_> {
     /// # Errors
     /// SQLite fails.
     pub fn forget_waiting(&self) -> Result<(), StoreError> {
-        self.execute("UPDATE outbox SET seen = 0 WHERE seen IS NOT NULL", []).map(drop)
+        self.execute("UPDATE outbox SET seen = 0 WHERE seen IS NOT NULL", &[]).map(drop)
     }
 
     /// Forgets unsent statuses: after a power cut the outbox may hold one that was followed by others which the bridge
@@ -159,7 +159,7 @@ impl Writer<'_> {
     /// # Errors
     /// SQLite fails.
     pub fn drop_statuses(&self) -> Result<(), StoreError> {
-        self.execute("DELETE FROM outbox WHERE subject LIKE 'status/%'", []).map(drop)
+        self.execute("DELETE FROM outbox WHERE subject LIKE 'status/%'", &[]).map(drop)
     }
 
     /// The bridge has the report with this number.
@@ -167,6 +167,6 @@ impl Writer<'_> {
     /// # Errors
     /// SQLite fails.
     pub fn acknowledged(&self, id: u64) -> Result<(), StoreError> {
-        self.execute("DELETE FROM outbox WHERE id = ?1", [i64::try_from(id).unwrap_or(i64::MAX)]).map(drop)
+        self.execute("DELETE FROM outbox WHERE id = ?1", &[&i64::try_from(id).unwrap_or(i64::MAX)]).map(drop)
     }
 }

@@ -21,7 +21,7 @@ impl Store {
     pub fn pods(&self) -> Result<(Vec<StoredPod>, BadRows), StoreError> {
         let sql = "SELECT uid, record, manifest FROM pods";
         let rows: Vec<(String, String, Option<String>)> =
-            self.all(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+            self.all(sql, &[], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
         let (mut good, mut bad) = (Vec::new(), Vec::new());
         for (uid, record, manifest) in rows {
             let what = format!("pod {uid}");
@@ -42,7 +42,7 @@ impl Store {
     /// # Errors
     /// SQLite fails.
     pub fn pod_record(&self, uid: &str) -> Result<Option<PodRecord>, StoreError> {
-        let text: Option<String> = self.one("SELECT record FROM pods WHERE uid = ?1", [uid])?;
+        let text: Option<String> = self.one("SELECT record FROM pods WHERE uid = ?1", &[&uid])?;
         Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
     }
 }
@@ -54,7 +54,7 @@ impl Writer<'_> {
         let text = self.json("pod record", record)?;
         self.execute(
             "INSERT INTO pods (uid, record) VALUES (?1, ?2) ON CONFLICT (uid) DO UPDATE SET record = ?2",
-            (&record.uid, text),
+            &[&record.uid, &text],
         )
         .map(drop)
     }
@@ -65,13 +65,13 @@ impl Writer<'_> {
     /// # Errors
     /// SQLite fails.
     pub fn put_manifest(&self, uid: &str, manifest: &serde_json::Value) -> Result<(), StoreError> {
-        self.execute("UPDATE pods SET manifest = ?2 WHERE uid = ?1", (uid, manifest.to_string())).map(drop)
+        self.execute("UPDATE pods SET manifest = ?2 WHERE uid = ?1", &[&uid, &manifest.to_string()]).map(drop)
     }
 
     /// # Errors
     /// SQLite fails.
     pub fn forget_pod(&self, uid: &str) -> Result<(), StoreError> {
-        self.execute("DELETE FROM tokens WHERE uid = ?1", [uid])?;
-        self.execute("DELETE FROM pods WHERE uid = ?1", [uid]).map(drop)
+        self.execute("DELETE FROM tokens WHERE uid = ?1", &[&uid])?;
+        self.execute("DELETE FROM pods WHERE uid = ?1", &[&uid]).map(drop)
     }
 }

@@ -41,7 +41,7 @@ impl Store {
             let moved = self.move_secrets();
             moved.map_err(|source| self.sqlite(source))?;
         }
-        let bodiless: Option<i64> = self.one("SELECT count(*) FROM objects WHERE body = ''", [])?;
+        let bodiless: Option<i64> = self.one("SELECT count(*) FROM objects WHERE body = ''", &[])?;
         // A connection that resumes would not bring what was there before.
         if bodiless > Some(0) && self.fact(Fact::LastSequence)?.is_some_and(|seq| !seq.is_empty()) {
             self.write(|writer| {
@@ -90,7 +90,7 @@ impl Store {
             return Ok(None);
         }
         let sql = "SELECT body FROM temp.secrets WHERE kind = ?1 AND namespace = ?2 AND name = ?3";
-        self.one(sql, [kind, namespace, name])
+        self.one(sql, &[&kind, &namespace, &name])
     }
 }
 
@@ -105,7 +105,7 @@ impl Writer<'_> {
         self.execute(
             "INSERT OR REPLACE INTO temp.secrets (kind, namespace, name, uid, digest, body)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            (&key.kind, &key.namespace, &key.name, &digest.uid, &digest.digest, body),
+            &[&key.kind, &key.namespace, &key.name, &digest.uid, &digest.digest, &body],
         )?;
         Ok((String::new(), String::new()))
     }
@@ -121,6 +121,6 @@ impl Writer<'_> {
             return Ok(());
         }
         let sql = "DELETE FROM temp.secrets WHERE kind = ?1 AND namespace = ?2 AND name = ?3 AND uid = ?4";
-        self.execute(sql, (kind, namespace, name, uid)).map(drop)
+        self.execute(sql, &[&kind, &namespace, &name, &uid]).map(drop)
     }
 }

@@ -14,7 +14,8 @@ impl Store {
     }
 
     fn token_by_name<T: DeserializeOwned>(&self, uid: &str, name: &str) -> Result<Option<T>, StoreError> {
-        let record: Option<String> = self.one("SELECT record FROM tokens WHERE uid = ?1 AND name = ?2", [uid, name])?;
+        let record: Option<String> =
+            self.one("SELECT record FROM tokens WHERE uid = ?1 AND name = ?2", &[&uid, &name])?;
         record.map(|record| self.parse(&format!("token {name} of pod {uid}"), &record)).transpose()
     }
 
@@ -38,6 +39,6 @@ impl Writer<'_> {
     pub fn put_token(&self, uid: &str, wanted: &Wanted, held: &Held) -> Result<(), StoreError> {
         let record = self.json("token", held)?;
         let sql = "INSERT OR REPLACE INTO tokens (uid, name, record) VALUES (?1, ?2, ?3)";
-        self.execute(sql, (uid, wanted.name(), record)).map(drop)
+        self.execute(sql, &[&uid, &wanted.name(), &record]).map(drop)
     }
 }
