@@ -141,6 +141,18 @@ pub struct Quarantined {
 /// Parameters of a statement. Not generic: one function for all statements is smaller than one for each.
 type Values<'a> = &'a [&'a dyn ToSql];
 
+/// What is done in one transaction.
+type Work<'a> = &'a mut dyn FnMut(&Writer<'_>) -> Result<(), StoreError>;
+
+/// How a transaction is committed.
+#[derive(Clone, Copy)]
+struct How {
+    /// Synced to the medium.
+    synced: bool,
+    /// A full disk may cost the reserve that is kept for the node.
+    reserve: bool,
+}
+
 impl Store {
     /// Opens the store at `path`; creates it if absent, migrates it if old. A damaged database is renamed to
     /// `<path>.corrupt-<n>`, and a store made from what can still be read replaces it.
@@ -232,7 +244,7 @@ impl Store {
     /// # Errors
     /// Nothing of `work` is kept when it fails or the commit does (a full disk).
     pub fn write_durable<T>(&mut self, work: impl Fn(&Writer<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        self.synced_by(|store| store.write(work))
+        self.write_as(How { synced: true, reserve: true }, work)
     }
 
     /// Same as [`Store::write_durable`], but without the reserve that is kept for the node: for data that clients can
@@ -244,20 +256,7 @@ impl Store {
         &mut self,
         work: impl Fn(&Writer<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        self.synced_by(|store| store.try_write(work))
-    }
-
-    /// A write whose commit is synced to the medium.
-    fn synced_by<T>(&mut self, write: impl FnOnce(&mut Self) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        self.set_sync("FULL")?;
-        let done = write(self);
-        self.set_sync("NORMAL")?;
-        if done.is_ok() {
-            counters::SYNCS.one();
-            // A sync of the log takes along all that was in it.
-            self.synced.all();
-        }
-        done
+        self.write_as(How { synced: true, reserve: false }, work)
     }
 
     /// Same as [`Store::write_durable`] for a helper beside the daemon: the store is locked for the commit, but not
@@ -276,13 +275,38 @@ impl Store {
     /// # Errors
     /// Same as [`Store::write_durable`].
     pub fn write<T>(&mut self, work: impl Fn(&Writer<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let mut first = true;
-        loop {
-            match self.try_write(&work) {
-                // One call of it in the code: each kind of `work` makes a copy.
-                Err(error) if first && self.made_room(&error) => first = false,
-                done => return done,
-            }
+        self.write_as(How { synced: false, reserve: true }, work)
+    }
+
+    /// All that each kind of `work` has a copy of in the program: the transaction around it is there once.
+    fn write_as<T>(&mut self, how: How, work: impl Fn(&Writer<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let mut done = None;
+        self.commit(how, &mut |writer: &Writer<'_>| {
+            done = Some(work(writer)?);
+            Ok(())
+        })?;
+        Ok(done.unwrap_or_else(|| unreachable!("what was committed has run")))
+    }
+
+    fn commit(&mut self, how: How, work: Work<'_>) -> Result<(), StoreError> {
+        if !how.synced {
+            return self.commit_soon(how.reserve, work);
+        }
+        self.set_sync("FULL")?;
+        let done = self.commit_soon(how.reserve, work);
+        self.set_sync("NORMAL")?;
+        if done.is_ok() {
+            counters::SYNCS.one();
+            // A sync of the log takes along all that was in it.
+            self.synced.all();
+        }
+        done
+    }
+
+    fn commit_soon(&mut self, reserve: bool, work: Work<'_>) -> Result<(), StoreError> {
+        match self.try_commit(work) {
+            Err(error) if reserve && self.made_room(&error) => self.try_commit(work),
+            done => done,
         }
     }
 
@@ -296,16 +320,16 @@ impl Store {
         self.db.query_row("PRAGMA wal_checkpoint", [], |_| Ok(())).is_ok()
     }
 
-    fn try_write<T>(&mut self, work: impl Fn(&Writer<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    fn try_commit(&mut self, work: Work<'_>) -> Result<(), StoreError> {
         let (path, secrets_in_memory) = (self.path.clone(), self.secrets_in_memory);
         let sqlite = |source| StoreError::Sqlite { path: path.clone(), source };
         let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sqlite)?;
         let writer = Writer { tx, path: &path, secrets_in_memory };
-        let done = work(&writer)?;
+        work(&writer)?;
         writer.tx.commit().map_err(sqlite)?;
         counters::COMMITS.one();
         self.synced.committed();
-        Ok(done)
+        Ok(())
     }
 
     /// Lets the file grow no more, or again: what a full disk does, for tests and simulations. Lasts until the store
