@@ -40,13 +40,13 @@ impl Socket {
     /// Sends `requests` in one datagram; the kernel works on them in order, before `send` returns.
     /// The first refusal is the result; requests behind it are still worked on.
     pub fn request(&mut self, requests: Vec<Request>) -> io::Result<()> {
-        self.exchange(requests, |_| {})
+        self.exchange(requests, &mut |_| {})
     }
 
     /// Sends a query and hands each answer's body (fixed header and attributes) to `each`.
     /// `NLM_F_DUMP` in the request's flags makes it a list.
-    pub fn query(&mut self, request: Request, each: impl FnMut(&[u8])) -> io::Result<()> {
-        self.exchange(vec![request], each)
+    pub fn query(&mut self, request: Request, mut each: impl FnMut(&[u8])) -> io::Result<()> {
+        self.exchange(vec![request], &mut each)
     }
 
     /// Same as [`Socket::query`] for a list that may be long: other tasks run after each part of it.
@@ -58,7 +58,7 @@ impl Socket {
         let (mut buffer, mut result) = (vec![0; BUFFER], Ok(()));
         loop {
             let mut of_each = Ok(());
-            let done = self.receive(first, &mut buffer, &mut result, |body| {
+            let done = self.receive(first, &mut buffer, &mut result, &mut |body| {
                 if of_each.is_ok() {
                     of_each = each(body);
                 }
@@ -71,10 +71,10 @@ impl Socket {
         }
     }
 
-    fn exchange(&mut self, requests: Vec<Request>, mut each: impl FnMut(&[u8])) -> io::Result<()> {
+    fn exchange(&mut self, requests: Vec<Request>, each: &mut dyn FnMut(&[u8])) -> io::Result<()> {
         let first = self.send(requests)?;
         let (mut buffer, mut result) = (vec![0; BUFFER], Ok(()));
-        while !self.receive(first, &mut buffer, &mut result, &mut each)? {}
+        while !self.receive(first, &mut buffer, &mut result, each)? {}
         result
     }
 
@@ -100,7 +100,7 @@ impl Socket {
         first: u32,
         buffer: &mut [u8],
         result: &mut io::Result<()>,
-        mut each: impl FnMut(&[u8]),
+        each: &mut dyn FnMut(&[u8]),
     ) -> io::Result<bool> {
         let received = recv(self.fd.as_raw_fd(), buffer, MsgFlags::empty())?;
         for answer in answers(buffer.get(..received).unwrap_or_default()) {
