@@ -6,6 +6,7 @@ use super::signal::{Observations, Shortage};
 use super::threshold::Threshold;
 use crate::node_status::Pressure;
 use crate::pod::clock::Mono;
+use crate::sys::sort::sort_by_key;
 
 /// A pressure is shown this long after it was last seen, so that it does not flap (the kubelet's
 /// `evictionPressureTransitionPeriod`).
@@ -36,7 +37,7 @@ impl Manager {
     pub fn look(&mut self, seen: &Observations, now: Mono) -> Verdict {
         let met = |threshold: &&Threshold| seen.get(threshold.signal).is_some_and(|seen| threshold.met(seen));
         let mut met: Vec<Threshold> = self.thresholds.iter().filter(met).copied().collect();
-        met.sort_by_key(|threshold| threshold.signal.shortage());
+        sort_by_key(&mut met, |threshold| threshold.signal.shortage());
         for threshold in &met {
             self.last[threshold.signal.shortage() as usize] = Some(now);
         }

@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::signal::Signal;
 use crate::pod::requests::pod_request;
+use crate::sys::sort::sort_by_key;
 
 const MEMORY: &str = "memory";
 
@@ -28,7 +29,7 @@ pub struct Candidate<'a> {
 /// Orders by: uses more than it requested, then low priority, then how much more (K8s pkg/kubelet/eviction
 /// `rankMemoryPressure`, `rankDiskPressureFunc`); for processes by priority and number (`rankPIDPressure`).
 pub fn rank(candidates: &mut [Candidate<'_>], signal: Signal) {
-    candidates.sort_by_cached_key(|candidate| {
+    sort_by_key(candidates, |candidate| {
         let priority = candidate.pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0);
         let Some(used) = candidate.usage.total else { return (false, i64::MIN, false, priority, i128::MIN) };
         let used = i128::from(used);

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use crate::image::Reference;
 use crate::image::digest::sha256;
 use crate::sys::from_json::from_json;
+use crate::sys::sort::sort_by_key;
 
 /// A login.
 #[derive(Clone, PartialEq, Eq)]
@@ -106,7 +107,7 @@ impl Keyring {
             }
         }
         // Stable: documents given first are tried first among equals.
-        self.0.sort_by_key(|(pattern, _)| std::cmp::Reverse((pattern.path.len(), pattern.host.len())));
+        sort_by_key(&mut self.0, |(pattern, _)| std::cmp::Reverse((pattern.path.len(), pattern.host.len())));
         Ok(())
     }
 

@@ -9,6 +9,7 @@ use crate::image::incoming::DROP;
 use crate::image::layers::{Layers, read_json};
 use crate::image::{ImageError, wants};
 use crate::store::image_record::ImageRecord;
+use crate::sys::sort::sort_by;
 
 /// What [`select_unused`] needs to know beside the images.
 pub struct Rules<'a> {
@@ -30,7 +31,7 @@ pub fn select_unused(images: &[ImageRecord], rules: &Rules<'_>, bytes: u64) -> V
     let mut unused: Vec<&ImageRecord> =
         images.iter().filter(|image| !rules.used.contains(&image.id) && !young(image)).collect();
     let last = |image: &ImageRecord| rules.used_at.get(&image.id).copied().unwrap_or(0).max(image.pulled_at);
-    unused.sort_by(|a, b| (last(a), &a.id).cmp(&(last(b), &b.id)));
+    sort_by(&mut unused, |a, b| (last(a), &a.id).cmp(&(last(b), &b.id)));
     let mut freed = 0_u64;
     let mut chosen = Vec::new();
     for image in unused {

@@ -8,6 +8,7 @@ use crate::image::gc::select_broken;
 use crate::image::layers::Layers;
 use crate::store::Store;
 use crate::store::image_record::ImageRecord;
+use crate::sys::sort::sort_by;
 
 /// What was found. Ids of images.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -64,7 +65,7 @@ fn to_restore(rows: &[ImageRecord], noted: &[ImageRecord], has: impl Fn(&str) ->
         let pulled_at = image.pulled_at;
         image.references.retain(|name| names.get(name.as_str()).is_none_or(|at| *at < pulled_at));
     }
-    lost.sort_by(|a, b| (a.pulled_at, &a.id).cmp(&(b.pulled_at, &b.id)));
+    sort_by(&mut lost, |a, b| (a.pulled_at, &a.id).cmp(&(b.pulled_at, &b.id)));
     lost
 }
 

@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::sys::host::HostFacts;
+use crate::sys::sort::sort_by;
 
 /// Kubernetes version whose API this node implements; API servers compare it with their own (version skew policy).
 const KUBERNETES_VERSION: &str = "v1.36.0";
@@ -155,7 +156,7 @@ fn node_info(facts: &HostFacts, settings: &NodeSettings) -> NodeSystemInfo {
 /// The largest first, as the kubelet sorts: the scheduler's image locality cares for big ones.
 fn largest(images: &[NodeImage]) -> Vec<ContainerImage> {
     let mut images: Vec<&NodeImage> = images.iter().collect();
-    images.sort_by(|a, b| b.size_bytes.cmp(&a.size_bytes).then_with(|| a.names.cmp(&b.names)));
+    sort_by(&mut images, |a, b| b.size_bytes.cmp(&a.size_bytes).then_with(|| a.names.cmp(&b.names)));
     let reported = images.into_iter().take(MAX_IMAGES).map(|image| ContainerImage {
         names: Some(image.names.iter().take(MAX_IMAGE_NAMES).cloned().collect()),
         size_bytes: Some(i64::try_from(image.size_bytes).unwrap_or(i64::MAX)),

@@ -13,6 +13,7 @@ use crate::paths::Paths;
 use crate::pod::env::expand_with;
 use crate::pod::recursive_read_only::recursive_read_only;
 use crate::pod::spec::is_privileged;
+use crate::sys::sort::sort_by_key;
 
 const TERMINATION_MESSAGE_PATH: &str = "/dev/termination-log";
 
@@ -78,7 +79,7 @@ pub fn container_mounts(ctx: &MountContext<'_>) -> Result<(Vec<Mount>, Vec<Look>
     let taken: Vec<PathBuf> = mounts.iter().map(|mount| mount.target.clone()).collect();
     mounts.extend(pod_mounts(ctx).into_iter().filter(|mount| !taken.contains(&mount.target)));
     // Stable: mounts of equal depth keep the pod's order.
-    mounts.sort_by_key(|mount| mount.target.components().count());
+    sort_by_key(&mut mounts, |mount| mount.target.components().count());
     Ok((mounts, looks))
 }
 

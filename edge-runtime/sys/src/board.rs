@@ -9,6 +9,8 @@ use nix::libc;
 use nix::sys::stat::{major, minor};
 use nix::sys::statvfs::{FsFlags, statvfs};
 
+use crate::sort::sort;
+
 /// Without a trip point of its own a board is hot from here: firmware of the usual boards slows down at 80 to 85 °C.
 const HOT_MILLI: i64 = 80_000;
 /// It is cool again this much below.
@@ -102,7 +104,7 @@ fn device(sysfs: &Path, place: &Path) -> Option<PathBuf> {
 
 fn folders(path: &Path) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-    all.sort();
+    sort(&mut all);
     all
 }
 

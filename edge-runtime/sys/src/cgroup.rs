@@ -17,6 +17,7 @@ pub mod weight;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::sort::sort_by;
 pub use crate::systemd::Pending;
 use burstable::Burstable;
 use hierarchy::Hierarchies;
@@ -324,7 +325,7 @@ impl Cgroups {
                 found.extend(names.iter().filter_map(|name| self.names.uid_of(name)).map(|uid| (class, uid)));
             }
         }
-        found.sort_by(|a, b| a.1.cmp(&b.1));
+        sort_by(&mut found, |a, b| a.1.cmp(&b.1));
         found.dedup_by(|a, b| a.1 == b.1);
         found
     }

@@ -19,6 +19,7 @@ pub mod reserve;
 pub mod resolve;
 pub mod signal;
 pub mod socket;
+pub mod sort;
 pub mod systemd;
 pub mod tasks;
 pub mod tcp;

@@ -6,6 +6,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use sampan_sys::sort::sort;
+
 const NUMBER_DIGITS: usize = 6;
 
 /// Name for the file being put away at `stamp` (RFC 3339 in UTC), sorting behind `newest`, the name given before:
@@ -37,7 +39,7 @@ pub fn rotated_files(log: &Path) -> Vec<PathBuf> {
         .filter_map(|entry| entry.file_name().into_string().ok())
         .filter(|n| n.strip_prefix(name).is_some_and(|rest| rest.starts_with('.')))
         .collect();
-    names.sort_unstable();
+    sort(&mut names);
     names.into_iter().map(|n| folder.join(n)).collect()
 }
 

@@ -13,6 +13,7 @@ use crate::image::incoming::DROP;
 use crate::store::image_record::ImageRecord;
 use crate::sys::files::replace;
 use crate::sys::from_json::from_json;
+use crate::sys::sort::sort_by;
 
 /// A record has the image's environment and labels in it, which come in a document of at most 4 MiB.
 const LONGEST: u64 = 32 << 20;
@@ -40,7 +41,7 @@ impl Layers {
         let mut records: Vec<ImageRecord> = paths.filter_map(|path| read_json(&path)).collect();
         // The content is untrusted: the id must match the name of the file.
         records.retain(|record| is_sha256(&record.id) && self.record_file(&record.id).exists());
-        records.sort_by(|a, b| a.id.cmp(&b.id));
+        sort_by(&mut records, |a, b| a.id.cmp(&b.id));
         records
     }
 

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::sys::sort::sort_by;
+
 /// Existing paths below `root`, sorted.
 pub(super) fn matching(root: &Path, pattern: &str) -> Vec<PathBuf> {
     let mut found = vec![root.to_path_buf()];
@@ -20,7 +22,7 @@ fn step(folder: &Path, part: &str) -> Vec<PathBuf> {
     let fits = |name: &std::ffi::OsStr| name.to_str().is_some_and(|name| fits(part.as_bytes(), name.as_bytes()));
     let mut paths: Vec<PathBuf> = entries.filter(|entry| fits(&entry.file_name())).map(|entry| entry.path()).collect();
     // ttyUSB10 after ttyUSB9.
-    paths.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
+    sort_by(&mut paths, |a, b| (a.as_os_str().len(), a).cmp(&(b.as_os_str().len(), b)));
     paths
 }
 

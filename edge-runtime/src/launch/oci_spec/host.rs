@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{HostDevice, HostFacts};
 use crate::sys::cgroup::{Controllers, MOUNT_POINT};
 use crate::sys::host;
+use crate::sys::sort::sort;
 
 /// Below `/dev`, but no devices to hand on: other file systems, terminals of the host, the runtime's own links.
 const SKIPPED: [&str; 9] = ["pts", "shm", "fd", "mqueue", ".lxc", ".lxd-mounts", ".udev", "console", "ptmx"];
@@ -97,7 +98,7 @@ fn thermal_throttle() -> Vec<String> {
         .filter(|path| path.exists())
         .filter_map(|path| path.into_os_string().into_string().ok())
         .collect();
-    paths.sort_unstable();
+    sort(&mut paths);
     paths
 }
 

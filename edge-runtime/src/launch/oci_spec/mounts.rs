@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Input, SpecError, text};
 use crate::pod::spec::is_privileged;
+use crate::sys::sort::sort_by_key;
 use crate::volume::mounts::{Mount, Propagation};
 
 pub(super) fn mounts(input: &Input) -> Result<Vec<Value>, SpecError> {
@@ -14,7 +15,7 @@ pub(super) fn mounts(input: &Input) -> Result<Vec<Value>, SpecError> {
     let mut all: Vec<Value> = defaults(input).into_iter().filter(|(target, ..)| !replaced(target)).map(mount).collect();
     let mut own: Vec<&Mount> = input.mounts.iter().collect();
     // A mount would hide what is mounted below it earlier. Stable: equal depths keep the pod's order.
-    own.sort_by_key(|m| m.target.components().count());
+    sort_by_key(&mut own, |m| m.target.components().count());
     all.extend(own.into_iter().map(volume));
     Ok(all)
 }

@@ -14,6 +14,7 @@ use crate::net::resolv::NodeDns;
 use crate::net::{Subnet, address, bandwidth, etc_files, host_addresses, hosts, resolv};
 use crate::pod::ports;
 use crate::pod::spec::{host_network, uid};
+use crate::sys::sort::sort_by_key;
 
 impl Sandboxes {
     /// Looks which addresses the machine has by now; whether that changed. One without any keeps those it had.
@@ -105,6 +106,6 @@ pub(super) fn unreachable_ports(pod: &Pod, ips: &[IpAddr]) -> Vec<(&'static str,
 /// The node's main address is of the family of the pods' main address.
 pub(super) fn main_family_first(mut ips: Vec<IpAddr>, subnets: &[Subnet]) -> Vec<IpAddr> {
     let main = subnets.first().is_none_or(|subnet| subnet.is_ipv4());
-    ips.sort_by_key(|ip| ip.is_ipv4() != main);
+    sort_by_key(&mut ips, |ip| ip.is_ipv4() != main);
     ips
 }

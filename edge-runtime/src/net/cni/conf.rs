@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::{CniError, VERSIONS, bad, has_check};
 use crate::sys::files::unless_missing;
 use crate::sys::from_json::from_json;
+use crate::sys::sort::sort;
 
 /// More than any real configuration.
 const SIZE_LIMIT: u64 = 256 * 1024;
@@ -133,7 +134,7 @@ fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
         path.extension().and_then(|end| end.to_str()).is_some_and(|end| matches!(end, "conf" | "conflist" | "json"))
     };
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(ours).collect();
-    files.sort();
+    sort(&mut files);
     Ok(files)
 }
 

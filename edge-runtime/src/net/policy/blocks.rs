@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use crate::sys::sort::sort;
+
 /// An address and how many of its bits count; the others are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Block {
@@ -63,7 +65,7 @@ fn masked(ip: IpAddr, prefix: u8) -> IpAddr {
 /// across each other.
 pub(super) fn merged(mut blocks: Vec<Block>) -> Vec<Block> {
     // A block comes right before what lies in it.
-    blocks.sort_unstable();
+    sort(&mut blocks);
     let mut kept: Vec<Block> = Vec::new();
     for block in blocks {
         if !kept.last().is_some_and(|last| last.contains(block)) {

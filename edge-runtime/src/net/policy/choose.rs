@@ -7,6 +7,7 @@ use super::bounds::POLICIES_OF_A_NAMESPACE;
 use super::peers::LocalPod;
 use super::view::Policy;
 use super::world::{Name, World};
+use crate::sys::sort::sort_by_key;
 
 pub(super) type Chosen<'a> = Vec<(&'a LocalPod, Vec<(&'a Name, &'a Policy)>)>;
 
@@ -19,7 +20,7 @@ pub(super) fn in_force<'a>(world: &World<'a>) -> (Chosen<'a>, BTreeMap<Name, Str
         namespaces.entry(&name.0).or_default().push((name, policy));
     }
     let mut namespaces: Vec<_> = namespaces.into_iter().collect();
-    namespaces.sort_by_key(|(_, policies)| policies.iter().map(|(_, policy)| policy.weight()).sum::<usize>());
+    sort_by_key(&mut namespaces, |(_, policies)| policies.iter().map(|(_, policy)| policy.weight()).sum::<usize>());
     let (mut chosen, mut denied) = (Chosen::new(), BTreeMap::new());
     for (namespace, policies) in namespaces {
         let pods = world.pods.iter().filter(|pod| pod.namespace == namespace && pod.link.is_some());

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use super::view::Port;
 use crate::net::services::view::{TargetPort, protocol};
 use crate::pod::ports::Protocol;
+use crate::sys::sort::sort;
 
 /// What a rule's ports come to, for a pod.
 #[derive(Debug, Default)]
@@ -60,7 +61,7 @@ impl Ports {
 /// In order, and those that touch or overlap together: `nft` refuses overlaps.
 fn list(ranges: &[(u16, u16)]) -> String {
     let mut sorted = ranges.to_vec();
-    sorted.sort_unstable();
+    sort(&mut sorted);
     let mut merged: Vec<(u16, u16)> = Vec::new();
     for (from, to) in sorted {
         match merged.last_mut() {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use super::endpoints::LocalPod;
 use super::table::ServiceName;
 use super::view::{EndpointView, PORTS_OF_A_SERVICE, ServiceView};
+use crate::sys::sort::sort;
 
 /// Endpoints, over all ports, of one Service with session affinity: the kernel has a set and a chain for each.
 const REMEMBERED: usize = 500;
@@ -60,7 +61,7 @@ pub fn beyond(weights: &BTreeMap<ServiceName, Weight>) -> BTreeMap<ServiceName, 
             None => by_size.push((weight.parts(), name)),
         }
     }
-    by_size.sort_unstable();
+    sort(&mut by_size);
     let mut sum = 0_usize;
     for (parts, name) in by_size {
         sum = sum.saturating_add(parts);

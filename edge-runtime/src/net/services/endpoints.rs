@@ -11,6 +11,7 @@ use super::super::Subnet;
 use super::view::{EndpointView, ServicePort, ServiceView, SliceEndpoint, TargetPort, protocol};
 use crate::net::site::Plan;
 use crate::pod::ports::Protocol;
+use crate::sys::sort::sort_by_key;
 
 const DNS_PORT: u16 = 53;
 
@@ -159,7 +160,7 @@ pub fn of_port(
         }
     }
     // One address may come twice: a pod of two slices, or two pods on the node's network.
-    all.sort_unstable_by_key(|endpoint| (endpoint.ip, endpoint.port, !endpoint.ready));
+    sort_by_key(&mut all, |endpoint| (endpoint.ip, endpoint.port, !endpoint.ready));
     all.dedup_by_key(|endpoint| (endpoint.ip, endpoint.port));
     all
 }

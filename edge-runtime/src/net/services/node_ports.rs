@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 
 use super::super::prefix::Prefix;
+use crate::sys::sort::sort_by_key;
 
 /// Stands for the addresses by which others know the node.
 pub const PRIMARY: &str = "primary";
@@ -47,7 +48,7 @@ impl NodePorts {
 /// Without those that are within others: older `nft` takes no set in which ranges overlap.
 pub fn outermost(ranges: impl Iterator<Item = Prefix>) -> Vec<Prefix> {
     let mut all: Vec<Prefix> = ranges.collect();
-    all.sort_unstable_by_key(|range| (range.length(), *range));
+    sort_by_key(&mut all, |range| (range.length(), *range));
     let mut kept: Vec<Prefix> = Vec::new();
     for range in all {
         if !kept.iter().any(|other| other.overlaps(range)) {

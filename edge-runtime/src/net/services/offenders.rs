@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::super::firewall;
 use super::item::{Item, TRANSACTION};
 use super::table::{ServiceName, Tables, Wanted};
+use crate::sys::sort::sort_by_key;
 
 /// Longest that is tried. Those that the kernel has refused by then, alone or with others, are the offenders.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -48,7 +49,7 @@ type Part = Vec<(ServiceName, BTreeMap<Item, String>)>;
 /// The largest first, as many together as a transaction takes.
 fn portions(services: BTreeMap<ServiceName, BTreeMap<Item, String>>) -> Vec<Part> {
     let mut all = Vec::from_iter(services);
-    all.sort_by_key(|(_, items)| Reverse(items.len()));
+    sort_by_key(&mut all, |(_, items)| Reverse(items.len()));
     let (mut portions, mut size) = (Vec::<Part>::new(), usize::MAX);
     for (name, items) in all {
         size = size.saturating_add(items.len());

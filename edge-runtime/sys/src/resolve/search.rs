@@ -12,6 +12,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::sort::sort_by_key;
+
 /// Longest hosts file that is read; some people block advertising with a megabyte of them.
 const MAX_FILE: u64 = 4 << 20;
 
@@ -159,7 +161,7 @@ impl Search {
         let mut seen = BTreeSet::new();
         // IPv4 first: on a device with half an IPv6 set-up a dead address costs a whole connect time-out.
         let mut found = std::mem::take(&mut self.found);
-        found.sort_by_key(IpAddr::is_ipv6);
+        sort_by_key(&mut found, IpAddr::is_ipv6);
         found.retain(|a| seen.insert(*a));
         found.truncate(MAX_ADDRESSES);
         Some(found)

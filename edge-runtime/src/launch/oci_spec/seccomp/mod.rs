@@ -12,6 +12,8 @@ use oci_spec::runtime::{
     LinuxSyscall,
 };
 
+use crate::sys::sort::sort;
+
 const EPERM: u32 = 1;
 const ENOSYS: u32 = 38;
 
@@ -38,7 +40,7 @@ fn filter(capabilities: &HashSet<Capability>, arch: &str) -> LinuxSeccomp {
         }
     }
     allowed.extend(split(names::of_architecture(arch)));
-    allowed.sort_unstable();
+    sort(&mut allowed);
     allowed.dedup();
 
     let mut rules = vec![allow(allowed, None), allow(split("socket"), Some(argument(0, VSOCK, Compare::ScmpCmpNe)))];
