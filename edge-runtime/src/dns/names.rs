@@ -1,12 +1,11 @@
 //! What the names of a Service lead to. Pure.
 
-use std::collections::BTreeSet;
-
 use super::zone;
 use crate::net::services::endpoints::of_port;
 use crate::net::services::table::ServiceName;
 use crate::net::services::view::ServicePort;
 use crate::net::services::{EndpointView, Here, LocalPod, ServiceView};
+use crate::sys::gather::Gather;
 
 /// A Service as names see it: with its endpoints that take traffic.
 pub fn service(
@@ -71,7 +70,7 @@ pub fn health(
     let port = view.health_check_port()?;
     let of = |v6| {
         let all = view.ports.iter().flat_map(|port| of_port((&name.0, view), port, v6, pods, others, here));
-        all.filter(|to| to.local && to.ready).map(|to| to.ip).collect::<BTreeSet<_>>().len()
+        all.filter(|to| to.local && to.ready).map(|to| to.ip).into_set().len()
     };
     Some(zone::Health { namespace: name.0.clone(), name: name.1.clone(), port, local: of(false).max(of(true)) })
 }

@@ -16,6 +16,7 @@ use nix::sys::stat::{Mode, SFlag, fstatat};
 use crate::image::layers::Layers;
 use crate::image::unpack::xattr::is_opaque;
 use crate::store::image_record::Folder;
+use crate::sys::gather::Gather;
 use crate::sys::walk::FOLDER;
 
 /// Folders of one image that are put right, so that a container's start stays quick.
@@ -28,7 +29,7 @@ pub(super) fn of(layers: &Layers, chain: &[String]) -> Vec<Folder> {
     let undescribed: Vec<BTreeSet<String>> =
         chain.iter().map(|layer| layers.undescribed(layer).into_iter().collect()).collect();
     // The lowest layer hides nothing.
-    let named: BTreeSet<&String> = undescribed.iter().skip(1).flatten().collect();
+    let named: BTreeSet<&String> = undescribed.iter().skip(1).flatten().into_set();
     if named.is_empty() {
         return Vec::new();
     }

@@ -9,6 +9,7 @@ use crate::image::incoming::DROP;
 use crate::image::layers::{Layers, read_json};
 use crate::image::{ImageError, wants};
 use crate::store::image_record::ImageRecord;
+use crate::sys::gather::Gather;
 use crate::sys::sort::sort_by;
 
 /// What [`select_unused`] needs to know beside the images.
@@ -83,13 +84,13 @@ pub fn sweep(
     let mut in_use = in_use()?;
     let records = layers.records();
     let has_all = |image: &&ImageRecord| image.layers.iter().all(|layer| layers.has(layer));
-    let known: BTreeSet<&str> = records.iter().filter(has_all).map(|image| hex(&image.id)).collect();
+    let known: BTreeSet<&str> = records.iter().filter(has_all).map(|image| hex(&image.id)).into_set();
     let (live, old) = wants::sort(incoming, how.keep, |image| known.contains(image))
         .map_err(incoming.error("cannot read the notes in"))?;
     in_use.extend(records.into_iter().flat_map(|image| image.layers));
     in_use.extend(live.into_iter().flat_map(|want| want.layers));
     let notes = incoming.entries(DROP).map_err(incoming.error("cannot read"))?;
-    let mut going: BTreeSet<String> = old.into_iter().flat_map(|want| want.layers).collect();
+    let mut going: BTreeSet<String> = old.into_iter().flat_map(|want| want.layers).into_set();
     going.extend(notes.iter().filter_map(|note| read_json::<ImageRecord>(note)).flat_map(|image| image.layers));
     for layer in layers.list()? {
         // An incomplete layer is of no use.
@@ -111,7 +112,7 @@ pub fn sweep(
 
 /// Whether a [`sweep`] of the short kind would find something, given the layers of all images in the store.
 pub fn has_leftovers(layers: &Layers, in_use: &BTreeSet<String>) -> bool {
-    let named: BTreeSet<String> = layers.records().into_iter().flat_map(|image| image.layers).collect();
+    let named: BTreeSet<String> = layers.records().into_iter().flat_map(|image| image.layers).into_set();
     let orphan = |layer: &String| !in_use.contains(layer) && !named.contains(layer);
     layers.list().is_ok_and(|all| all.iter().any(orphan)) || layers.incoming().has_entries()
 }

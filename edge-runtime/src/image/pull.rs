@@ -15,6 +15,7 @@ use crate::image::registry_config::{RegistryConfig, registry_for};
 use crate::image::wants::Wants;
 use crate::image::{ImageError, Reference, access, assemble, download};
 use crate::store::image_record::ImageRecord;
+use crate::sys::gather::Gather;
 
 /// What a pull needs to know besides the name.
 pub struct Pull<'a> {
@@ -178,7 +179,7 @@ impl Pull<'_> {
         let (earlier, open_to) = (self.known)(&record.id).map(|known| (known.references, known.access)).unzip();
         record.access = access::after_pull(open_to, &reference.name(), with);
         let earlier = earlier.unwrap_or_default();
-        let all: BTreeSet<String> = record.references.drain(..).chain(earlier).chain(names).collect();
+        let all: BTreeSet<String> = record.references.drain(..).chain(earlier).chain(names).into_set();
         record.references = all.into_iter().collect();
         record.pulled_at = self.now;
         record

@@ -8,6 +8,7 @@ use crate::image::gc::select_broken;
 use crate::image::layers::Layers;
 use crate::store::Store;
 use crate::store::image_record::ImageRecord;
+use crate::sys::gather::Gather;
 use crate::sys::sort::sort_by;
 
 /// What was found. Ids of images.
@@ -36,7 +37,7 @@ pub fn settle(store: &mut Store, layers: &Layers) -> Result<Settled, ImageError>
         })?;
     }
     layers.prepare()?;
-    let noted: BTreeMap<&str, &ImageRecord> = noted.iter().map(|image| (image.id.as_str(), image)).collect();
+    let noted: BTreeMap<&str, &ImageRecord> = noted.iter().map(|image| (image.id.as_str(), image)).into_map();
     for row in &rows {
         let is_noted = noted.get(row.id.as_str()).is_some_and(|noted| *noted == row);
         // Of a broken one: its whole layers must not be taken for leftovers.
@@ -53,7 +54,7 @@ pub fn settle(store: &mut Store, layers: &Layers) -> Result<Settled, ImageError>
 /// Records that the store lost and whose layers are whole, the oldest first. A name that the store gives to another
 /// image that is not older stays with that one.
 fn to_restore(rows: &[ImageRecord], noted: &[ImageRecord], has: impl Fn(&str) -> bool) -> Vec<ImageRecord> {
-    let known: BTreeSet<&str> = rows.iter().map(|row| row.id.as_str()).collect();
+    let known: BTreeSet<&str> = rows.iter().map(|row| row.id.as_str()).into_set();
     let mut names: BTreeMap<&str, i64> = BTreeMap::new();
     for row in rows {
         names.extend(row.references.iter().map(|name| (name.as_str(), row.pulled_at)));

@@ -20,6 +20,7 @@ use crate::net::NamespaceMaker;
 use crate::paths::Paths;
 use crate::pod::refusal::Refusal;
 use crate::sys::cgroup::{CgroupError, Cgroups, Driver};
+use crate::sys::gather::Gather;
 use crate::sys::host::{self, HostFacts};
 
 /// What launches pods on this node.
@@ -74,7 +75,7 @@ impl Launch {
         let runtimes = Rc::new(Runtimes::new(&base.config));
         let sandboxes = Sandboxes::new(Rc::clone(&base), teardown, namespaces, Rc::clone(&host), Rc::clone(&runtimes));
         let said = runtimes.ask_all();
-        let outdated: BTreeSet<String> = said.iter().filter_map(|(_, said)| said.warning()).collect();
+        let outdated: BTreeSet<String> = said.iter().filter_map(|(_, said)| said.warning()).into_set();
         warnings.extend(outdated.iter().cloned());
         let own_users = sandboxes.user_ids.is_ok();
         let handler = |(name, said): &(String, Said)| NodeRuntimeHandler {

@@ -17,6 +17,7 @@ use super::namespaces::OwnNetwork;
 use super::netlink::{Socket, address, link, qdisc};
 use super::{NetError, Subnet, firewall, policy, services, sysctl};
 use crate::pod::ports::Forward;
+use crate::sys::gather::Gather;
 
 /// The link's name inside the pod.
 const POD_LINK: &str = "eth0";
@@ -260,7 +261,7 @@ impl Network {
     /// network namespace, in the kernel's time: deleting them would hold the daemon. So this is for the start, when
     /// a crash may have left some whose namespace a stray process holds.
     pub fn cleanup(&mut self, known: &BTreeSet<String>) -> Result<usize, NetError> {
-        let known: BTreeSet<String> = known.iter().map(|uid| link_name(&self.settings.bridge, uid)).collect();
+        let known: BTreeSet<String> = known.iter().map(|uid| link_name(&self.settings.bridge, uid)).into_set();
         let mut deleted = 0;
         for name in self.pod_links()?.into_iter().filter(|name| !known.contains(name)) {
             let failed = |source| NetError::Netlink { action: "delete", object: format!("link {name}"), source };

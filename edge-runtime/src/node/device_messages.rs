@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::context::Context;
 use crate::store::{Fact, StoreError};
+use crate::sys::gather::Gather;
 
 /// Messages and bytes of one rule that are sent and not acknowledged; one is, whatever its size.
 const WINDOW: usize = 4;
@@ -116,7 +117,7 @@ impl Messages {
             log::warn!("{what}");
             cx.node_event(true, "DeviceMessagesDropped", &what)?;
         }
-        let rules: BTreeSet<&str> = rows.iter().map(|row| &*row.rule).collect();
+        let rules: BTreeSet<&str> = rows.iter().map(|row| &*row.rule).into_set();
         rules.into_iter().try_for_each(|rule| self.send(cx, rule))?;
         Ok(true)
     }

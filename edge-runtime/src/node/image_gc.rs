@@ -18,6 +18,7 @@ use crate::pod::record::PodSource;
 use crate::pod::spec::containers;
 use crate::store::StoreError;
 use crate::store::image_record::ImageRecord;
+use crate::sys::gather::Gather;
 use crate::sys::program;
 
 /// The kubelet's `ImageGCPeriod`.
@@ -195,7 +196,7 @@ impl ImageGc {
 
 /// Ids of images of all containers that run or will, of static pods, and pinned ones.
 fn images_in_use(cx: &Context, damaged: &[ImageRecord]) -> BTreeSet<String> {
-    let mut names: BTreeSet<&str> = cx.config.images.pinned.iter().map(String::as_str).collect();
+    let mut names: BTreeSet<&str> = cx.config.images.pinned.iter().map(String::as_str).into_set();
     for (_, entry) in cx.pods.iter() {
         if entry.record.terminal.is_some() && entry.record.source != PodSource::Static {
             continue;
@@ -214,7 +215,7 @@ fn images_in_use(cx: &Context, damaged: &[ImageRecord]) -> BTreeSet<String> {
         let is_it = |image: &&ImageRecord| image.references.iter().any(|known| *known == full || known == name);
         damaged.iter().find(is_it).map(|image| image.id.clone())
     };
-    let mut used: BTreeSet<String> = names.iter().filter_map(|name| of_damaged(name)).collect();
+    let mut used: BTreeSet<String> = names.iter().filter_map(|name| of_damaged(name)).into_set();
     used.extend(names.into_iter().filter_map(|name| Some(cx.image_record(name, name)?.id)));
     used
 }

@@ -16,6 +16,7 @@ use crate::pod::id::container_id;
 use crate::pod::record::{ContainerRecord, PodRecord};
 use crate::pod::spec::with_kinds;
 use crate::store::{Fact, StoreError};
+use crate::sys::gather::Gather;
 use sampan_monitor::protocol::{ContainerState, Phase};
 
 /// Attempts of a container among which one that runs unattended is looked for. Its number was on the damaged page.
@@ -145,7 +146,7 @@ impl Node {
     /// Removes folders and logs of unknown pods: the daemon died between a pod's end and its last step. They would
     /// count as disk use and cause evictions.
     fn sweep_folders(&mut self) {
-        let known: BTreeSet<&str> = self.cx.pods.iter().map(|(uid, _)| uid.as_str()).collect();
+        let known: BTreeSet<&str> = self.cx.pods.iter().map(|(uid, _)| uid.as_str()).into_set();
         let names = |folder: &std::path::Path| {
             let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
             entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect::<Vec<_>>()

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use crate::sys::gather::Gather;
 use crate::sys::host::HostFacts;
 use crate::sys::sort::sort_by;
 
@@ -112,7 +113,7 @@ pub fn standard_labels(facts: &HostFacts, name: &str, more: &BTreeMap<String, St
         ("beta.kubernetes.io/arch", facts.architecture),
     ];
     let mut labels: BTreeMap<String, String> =
-        standard.into_iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        standard.into_iter().map(|(key, value)| (key.to_string(), value.to_string())).into_map();
     labels.extend(more.clone());
     labels
 }
@@ -126,7 +127,7 @@ fn resources(cpu_milli: u64, memory: u64, storage: u64, settings: &NodeSettings)
         .into_iter()
         .map(|(name, amount)| (name.to_string(), Quantity(amount)))
         .chain(settings.devices.iter().map(|(name, amount)| (name.clone(), Quantity(amount.to_string()))))
-        .collect()
+        .into_map()
 }
 
 fn addresses(settings: &NodeSettings) -> Vec<NodeAddress> {

@@ -4,6 +4,7 @@ use rusqlite::OptionalExtension;
 
 use super::{Store, StoreError, Writer};
 use crate::store::image_record::ImageRecord;
+use crate::sys::gather::Gather;
 
 impl Store {
     /// The image a normalized reference (or an image id) leads to.
@@ -32,7 +33,7 @@ impl Store {
     /// # Errors
     /// Same as [`Store::images`].
     pub fn layers_in_use(&self) -> Result<std::collections::BTreeSet<String>, StoreError> {
-        Ok(self.images()?.into_iter().flat_map(|image| image.layers).collect())
+        Ok(self.images()?.into_iter().flat_map(|image| image.layers).into_set())
     }
 }
 

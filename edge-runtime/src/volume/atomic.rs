@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use super::error::{At, PathError};
 use super::payload::{File, Payload};
 use crate::sys::files::unless_there;
+use crate::sys::gather::Gather;
 
 const DATA: &str = "..data";
 const DATA_NEW: &str = "..data_tmp";
@@ -119,7 +120,7 @@ fn set_owner(dir: &Path, mode: u32, group: Option<u32>) -> Result<(), PathError>
 
 /// One link per first path component; links of names that have gone are removed.
 fn publish_names(dir: &Path, payload: &Payload) -> Result<(), PathError> {
-    let names: BTreeSet<&str> = payload.keys().filter_map(|path| path.split('/').next()).collect();
+    let names: BTreeSet<&str> = payload.keys().filter_map(|path| path.split('/').next()).into_set();
     for name in &names {
         let link = dir.join(name);
         unless_there(symlink(Path::new(DATA).join(name), &link)).at("create link", &link)?;

@@ -2,6 +2,7 @@
 //! `/etc/app/certs` needs a folder `certs` in the first, which the OCI runtime could not make there.
 
 use crate::pod::spec::containers;
+use crate::sys::gather::Gather;
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
@@ -22,7 +23,7 @@ pub(super) fn make_mount_points(dir: &Path, name: &str, pod: &Pod) -> Result<(),
 
 fn mount_points(name: &str, pod: &Pod) -> BTreeSet<PathBuf> {
     let Some(spec) = pod.spec.as_ref() else { return BTreeSet::new() };
-    containers(spec).flat_map(|container| of_container(name, container)).collect()
+    containers(spec).flat_map(|container| of_container(name, container)).into_set()
 }
 
 fn of_container(name: &str, container: &Container) -> Vec<PathBuf> {

@@ -8,6 +8,7 @@ pub mod descriptors;
 pub mod family;
 pub mod files;
 pub mod from_json;
+pub mod gather;
 pub mod helper;
 pub mod host;
 pub mod idmap;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::container::State;
 use super::{Monitor, note, saved};
 use crate::protocol::StartContainer;
+use sampan_sys::gather::Gather;
 use sampan_sys::{family, pidfd};
 
 /// One that takes longer than this keeps no other from starting...
@@ -151,5 +152,5 @@ fn starters(spec: &StartContainer) -> BTreeSet<i32> {
         fds.into_iter().any(|fd| fs::read_link(fd.path()).is_ok_and(|target| target == lock))
     };
     let own = std::process::id();
-    pidfd::all().filter(|pid| u32::try_from(*pid) != Ok(own) && holds(*pid)).collect()
+    pidfd::all().filter(|pid| u32::try_from(*pid) != Ok(own) && holds(*pid)).into_set()
 }

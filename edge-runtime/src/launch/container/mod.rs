@@ -38,6 +38,7 @@ use crate::pod::spec::{name, namespace, uid};
 use crate::store::image_record::ImageRecord;
 use crate::sys::cgroup::Driver;
 use crate::sys::files;
+use crate::sys::gather::Gather;
 use crate::sys::host::HostFacts;
 use crate::volume::image_volume;
 use crate::volume::mounts::{self, MountContext};
@@ -245,7 +246,7 @@ impl Containers {
         let (paths, uid) = (&self.base.paths, uid(pod));
         let termination_log = dir.join("termination-log");
         termination_file(&termination_log)?;
-        let lookup: BTreeMap<&str, &str> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let lookup: BTreeMap<&str, &str> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).into_map();
         let (mounts, looks) = mounts::container_mounts(&MountContext {
             paths,
             pod,

@@ -20,6 +20,7 @@ use crate::pod::extended_resources;
 use crate::pod::record::ContainerKind;
 use crate::pod::spec::{uid, with_kinds};
 use crate::sys::from_json::from_json;
+use crate::sys::gather::Gather;
 
 /// Resource name to the device nodes of one container.
 type Held = BTreeMap<String, Vec<PathBuf>>;
@@ -61,7 +62,7 @@ impl Devices {
         let count = |class: &DeviceClass| {
             u64::try_from(present(class).len()).unwrap_or(0).saturating_mul(u64::from(*class.share))
         };
-        self.classes.iter().map(|(name, class)| (name.clone(), count(class))).collect()
+        self.classes.iter().map(|(name, class)| (name.clone(), count(class))).into_map()
     }
 
     /// The devices that `container` asks for: those it had before, as far as they are still there, else free ones.

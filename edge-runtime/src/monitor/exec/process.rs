@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fs, io};
 
 use crate::sys::family::kill_all;
+use crate::sys::gather::Gather;
 use crate::sys::pidfd;
 use sampan_monitor::oci;
 
@@ -36,7 +37,7 @@ impl Drop for Process {
         // The runtime is ours and not reaped yet, so its pid still is its own, and what it has started is below it;
         // unless another process has killed only the runtime.
         let runtime = (self.runtime_pid != 0).then_some(self.runtime_pid);
-        let doomed: BTreeSet<i32> = runtime.into_iter().chain(left_behind(&self.folder)).collect();
+        let doomed: BTreeSet<i32> = runtime.into_iter().chain(left_behind(&self.folder)).into_set();
         if !doomed.is_empty() {
             kill_all(&doomed);
         }

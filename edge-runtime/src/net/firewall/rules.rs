@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use super::super::{NetworkSettings, Subnet};
 use crate::pod::ports::{Forward, Protocol};
+use crate::sys::gather::Gather;
 
 /// The chain that keeps pods away from the node's loopback.
 pub(super) const GUARD: &str = "guard";
@@ -73,7 +74,7 @@ fn family(settings: &NetworkSettings, subnet: Subnet, forwards: &[Forward]) -> S
     if !forwards.is_empty() {
         // By the port that was asked for: connections through Services keep their clients' addresses.
         let ports: BTreeSet<(Protocol, u16)> =
-            forwards.iter().map(|forward| (forward.port.protocol, forward.port.port)).collect();
+            forwards.iter().map(|forward| (forward.port.protocol, forward.port.port)).into_set();
         for (protocol, port) in ports {
             text.push_str(&format!(
                 "\t\toifname \"{bridge}\" {ip} saddr {subnet} ct status dnat meta l4proto {protocol} \

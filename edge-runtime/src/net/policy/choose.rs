@@ -7,6 +7,7 @@ use super::bounds::POLICIES_OF_A_NAMESPACE;
 use super::peers::LocalPod;
 use super::view::Policy;
 use super::world::{Name, World};
+use crate::sys::gather::Gather;
 use crate::sys::sort::sort_by_key;
 
 pub(super) type Chosen<'a> = Vec<(&'a LocalPod, Vec<(&'a Name, &'a Policy)>)>;
@@ -15,7 +16,7 @@ pub(super) type Chosen<'a> = Vec<(&'a LocalPod, Vec<(&'a Name, &'a Policy)>)>;
 /// their rules when there is not room for all.
 pub(super) fn in_force<'a>(world: &World<'a>) -> (Chosen<'a>, BTreeMap<Name, String>) {
     let mut namespaces: BTreeMap<&str, Vec<(&Name, &Policy)>> = BTreeMap::new();
-    let with_pods: BTreeSet<&str> = world.pods.iter().map(|pod| pod.namespace.as_str()).collect();
+    let with_pods: BTreeSet<&str> = world.pods.iter().map(|pod| pod.namespace.as_str()).into_set();
     for (name, policy) in world.policies.iter().filter(|(name, _)| with_pods.contains(name.0.as_str())) {
         namespaces.entry(&name.0).or_default().push((name, policy));
     }

@@ -10,6 +10,7 @@ use super::view::{PodPeer, RemotePod};
 use crate::net::Subnet;
 use crate::net::services::view::protocol;
 use crate::pod::ports::Protocol;
+use crate::sys::gather::Gather;
 
 /// A pod of this node with addresses of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,7 +59,7 @@ impl PodPeer {
     pub fn addresses(&self, pods: &[LocalPod], others: &Others<'_>, subnets: &[Subnet], v6: bool) -> BTreeSet<IpAddr> {
         let own = pods.iter().filter(|pod| self.is(pod)).flat_map(|pod| &pod.ips);
         let far = others.of(self).flat_map(|pod| &pod.ips).filter(|ip| is_far(**ip, subnets));
-        own.chain(far).filter(|ip| ip.is_ipv6() == v6).copied().collect()
+        own.chain(far).filter(|ip| ip.is_ipv6() == v6).copied().into_set()
     }
 
     /// Returns the addresses, each with the number that the named port has there.
@@ -78,7 +79,7 @@ impl PodPeer {
             found.flat_map(|(_, _, number)| pod.ips.iter().map(|ip| (*ip, *number)))
         });
         let far = far.filter(|(ip, _)| is_far(*ip, subnets));
-        own.chain(far).filter(|(ip, number)| ip.is_ipv6() == v6 && *number != 0).collect()
+        own.chain(far).filter(|(ip, number)| ip.is_ipv6() == v6 && *number != 0).into_set()
     }
 }
 

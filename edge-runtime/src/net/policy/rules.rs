@@ -20,6 +20,7 @@ use super::view::{Peer, Policy, Rule};
 use super::world::{Name, World, family, remove, table};
 use crate::net::Subnet;
 use crate::pod::ports::Protocol;
+use crate::sys::gather::Gather;
 
 /// Longest name of a chain, with room to spare (`NFT_CHAIN_MAXNAMELEN`).
 const NAME_LIMIT: usize = 110;
@@ -282,7 +283,7 @@ impl<'a, 'b> Family<'a, 'b> {
         self.groups.iter().for_each(|(rules, number)| chain(&format!("pods-{number}"), rules));
         // A pod reaches itself through a Service, whatever policies say.
         let own: BTreeSet<String> =
-            self.isolated.iter().flat_map(BTreeMap::keys).map(|ip| format!("{ip} . {ip}")).collect();
+            self.isolated.iter().flat_map(BTreeMap::keys).map(|ip| format!("{ip} . {ip}")).into_set();
         let _ = writeln!(text, "\tset own {{ type {addr} . {addr}; elements = {{ {} }}; }}", joined(&own));
         let (bridge, subnet) = (world.bridge, self.subnet);
         for (name, end, priority, isolated) in ["in", "out"]

@@ -8,6 +8,7 @@ use super::endpoints::{Here, LocalPod, of_port};
 use super::view::{EndpointView, ServiceView};
 use crate::net::netlink::conntrack::Flow;
 use crate::pod::ports::Protocol;
+use crate::sys::gather::Gather;
 
 /// Where datagrams to the Services may be answered: by address and port, and by node port.
 #[derive(Debug, Default, PartialEq)]
@@ -37,7 +38,7 @@ impl Destinations {
             for v6 in [false, true] {
                 let all = of_port((namespace, view), port, v6, pods, others, here);
                 let serving = all.iter().filter(|to| to.ready || to.serving);
-                let serving: BTreeSet<SocketAddr> = serving.map(|to| SocketAddr::new(to.ip, to.port)).collect();
+                let serving: BTreeSet<SocketAddr> = serving.map(|to| SocketAddr::new(to.ip, to.port)).into_set();
                 let own: Option<BTreeSet<SocketAddr>> = here.answers(view, port, v6).map(|own| [own].into());
                 let inside = view.ips().map(|ip| (ip, own.as_ref().unwrap_or(&serving)));
                 let outside = view.external_ips.iter().chain(&view.ingress_ips).map(|ip| (*ip, &serving));

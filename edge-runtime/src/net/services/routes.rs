@@ -8,6 +8,7 @@ use super::super::netlink::route::{self, Route};
 use super::super::netlink::{Socket, address, link};
 use super::super::prefix::Prefix;
 use super::ranges::ranges;
+use crate::sys::gather::Gather;
 
 /// Owner of these routes (`rtm_protocol`): not a known number of another program (iproute2, etc/iproute2/rt_protocols).
 const PROTOCOL: u8 = 115;
@@ -26,7 +27,7 @@ pub fn keep(socket: &mut Socket, bridge: &str, ips: impl Iterator<Item = IpAddr>
     let mut taken: Vec<Prefix> = others.iter().map(|route| route.to).collect();
     taken.extend(address::list(socket)?.iter().map(|own| whole(own.address)));
     let wanted = ranges(ips, &taken);
-    let there: BTreeSet<Prefix> = there.into_iter().map(|route| route.to).collect();
+    let there: BTreeSet<Prefix> = there.into_iter().map(|route| route.to).into_set();
     for range in there.difference(&wanted) {
         route::delete(socket, &ours(*range))?;
     }

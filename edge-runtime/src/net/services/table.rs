@@ -10,6 +10,7 @@ use super::super::Subnet;
 use super::frame::frame;
 use super::item::{Element, Item, TRANSACTION, What, family, table};
 use super::node_ports::NodePorts;
+use crate::sys::gather::Gather;
 
 /// Namespace and name.
 pub type ServiceName = (String, String);
@@ -180,7 +181,7 @@ impl Tables {
     fn take_service(&mut self, name: &ServiceName, items: &BTreeMap<Item, String>, steps: &mut Steps) {
         let old = self.services.remove(name).unwrap_or_default();
         let new: BTreeMap<Item, u64> =
-            items.iter().map(|(item, text)| (item.clone(), hash(&(name, item), text.as_str()))).collect();
+            items.iter().map(|(item, text)| (item.clone(), hash(&(name, item), text.as_str()))).into_map();
         for (item, value) in &old {
             if new.get(item) != Some(value) {
                 self.sum ^= value;
@@ -250,8 +251,11 @@ impl Tables {
             }
         };
         let families = self.families();
-        let usable: BTreeMap<IpAddr, bool> =
-            pods.iter().filter(|(ip, _)| families.contains(&ip.is_ipv6())).map(|(ip, onlink)| (*ip, *onlink)).collect();
+        let usable: BTreeMap<IpAddr, bool> = pods
+            .iter()
+            .filter(|(ip, _)| families.contains(&ip.is_ipv6()))
+            .map(|(ip, onlink)| (*ip, *onlink))
+            .into_map();
         for (ip, onlink) in &self.pods {
             if usable.get(ip) != Some(onlink) {
                 self.sum ^= hash(ip, onlink);

@@ -24,6 +24,7 @@ use crate::net::netlink::conntrack;
 use crate::pod::event::PodEvent;
 use crate::pod::ports::{Forward, forwards};
 use crate::pod::record::SandboxState;
+use crate::sys::gather::Gather;
 
 impl Node {
     /// An answer at once, or none and one later.
@@ -119,7 +120,7 @@ impl Node {
             Connecting::Rules(done) | Connecting::Policies(done) => done.ips.as_slice(),
             _ => &[],
         });
-        held.flat_map(|(_, entry)| &entry.record.ips).chain(connecting).copied().collect()
+        held.flat_map(|(_, entry)| &entry.record.ips).chain(connecting).copied().into_set()
     }
 
     /// Undoes [`Node::prepare_sandbox`] permanently: answers at once, or with `None` and later.

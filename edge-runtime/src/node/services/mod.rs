@@ -34,6 +34,7 @@ use crate::net::services::view::{ENDPOINT_VIEW, SERVICE_NAMESPACE, SERVICE_VIEW}
 use crate::net::services::{EndpointView, Here, LocalPod, ServiceView, Tables};
 use crate::pod::clock::Mono;
 use crate::store::{Store, StoreError};
+use crate::sys::gather::Gather;
 
 pub(super) struct Services {
     enabled: bool,
@@ -171,7 +172,7 @@ impl Services {
                 None => self.views.remove(&name),
             };
             let [old, old_outside] = of(&old);
-            let ips: BTreeSet<IpAddr> = (&new ^ &old).into_iter().chain(new_outside).chain(old_outside).collect();
+            let ips: BTreeSet<IpAddr> = (&new ^ &old).into_iter().chain(new_outside).chain(old_outside).into_set();
             if !ips.is_empty() {
                 self.look_at_outside(&ips);
             }
@@ -203,7 +204,7 @@ impl Services {
         }
         let both = [old, now.as_ref()];
         let services: BTreeSet<ServiceName> =
-            both.into_iter().flatten().flat_map(|pod| services_of(&self.views, pod)).cloned().collect();
+            both.into_iter().flatten().flat_map(|pod| services_of(&self.views, pod)).cloned().into_set();
         // Of other pods names know the addresses alone.
         let [was, is] = both.map(|pod| pod.map(|pod| (&pod.namespace, &pod.ips)));
         let is_endpoint = !services.is_empty();
@@ -226,7 +227,7 @@ impl Services {
             let onlink = !entry.record.sandbox.routed || launch.sandboxes.teardown.is_attached(uid);
             entry.record.ips.iter().map(move |ip| (*ip, onlink))
         });
-        let onlink: BTreeMap<IpAddr, bool> = onlink.collect();
+        let onlink: BTreeMap<IpAddr, bool> = onlink.into_map();
         if onlink != self.onlink {
             self.onlink = onlink;
             self.pods_changed = true;

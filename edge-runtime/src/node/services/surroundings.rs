@@ -7,6 +7,7 @@ use super::Services;
 use crate::net::services::ServiceView;
 use crate::net::services::node_ports::NodePorts;
 use crate::net::site::Plan;
+use crate::sys::gather::Gather;
 
 impl Services {
     /// Sets the pods of other nodes that packets from here reach.
@@ -39,8 +40,8 @@ impl Services {
         if self.link == addresses {
             return;
         }
-        let ports: BTreeSet<u16> = self.link.iter().chain(&addresses).map(SocketAddr::port).collect();
-        let ips: BTreeSet<IpAddr> = self.link.iter().chain(&addresses).map(SocketAddr::ip).collect();
+        let ports: BTreeSet<u16> = self.link.iter().chain(&addresses).map(SocketAddr::port).into_set();
+        let ips: BTreeSet<IpAddr> = self.link.iter().chain(&addresses).map(SocketAddr::ip).into_set();
         self.link = addresses;
         self.look_at_outside(&ips);
         let at_node = |view: &ServiceView| view.ports.iter().any(|port| ports.contains(&port.node_port));
@@ -70,7 +71,7 @@ impl Services {
 
     /// Addresses of all Services inside the cluster.
     pub(super) fn inside(&self) -> BTreeSet<IpAddr> {
-        self.views.values().flat_map(ServiceView::ips).collect()
+        self.views.values().flat_map(ServiceView::ips).into_set()
     }
 
     /// Removes outside addresses that the Service may not have. Any Service can claim one (CVE-2020-8554), but not

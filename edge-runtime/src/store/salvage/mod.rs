@@ -23,6 +23,7 @@ use self::pages::Pages;
 use super::facts::Fact;
 use super::{StoreError, schema};
 use crate::sys::files::unless_missing;
+use crate::sys::gather::Gather;
 
 /// Damaged stores that are kept.
 const KEPT: usize = 2;
@@ -147,13 +148,13 @@ pub(super) fn forget_aside(path: &Path) -> io::Result<()> {
 fn numbers(path: &Path) -> BTreeSet<u32> {
     let prefix = format!("{}.corrupt-", path.file_name().unwrap_or_default().to_string_lossy());
     let names = path.parent().map(folders).unwrap_or_default();
-    names.iter().filter_map(|name| name.strip_prefix(&prefix)?.split('-').next()?.parse().ok()).collect()
+    names.iter().filter_map(|name| name.strip_prefix(&prefix)?.split('-').next()?.parse().ok()).into_set()
 }
 
 /// What is in a folder, files too.
 fn folders(folder: &Path) -> BTreeSet<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).into_set()
 }
 
 pub(super) fn beside(path: &Path, extra: &str) -> PathBuf {

@@ -26,6 +26,7 @@ use self::plan::Plan;
 use self::rates::Rates;
 use super::{Asked, Streams, Wires, logs};
 use crate::sys::cgroup::{CgroupUsage, UsageReader};
+use crate::sys::gather::Gather;
 use crate::sys::tasks::Tasks;
 
 /// Between two looks, when there was none before that could serve.
@@ -79,5 +80,5 @@ async fn look(plan: &Plan) -> Usages {
 }
 
 fn counters(usages: &Usages) -> BTreeMap<String, u64> {
-    usages.iter().filter_map(|(cgroup, usage)| Some((cgroup.clone(), usage.cpu_nanos?))).collect()
+    usages.iter().filter_map(|(cgroup, usage)| Some((cgroup.clone(), usage.cpu_nanos?))).into_map()
 }
