@@ -11,7 +11,7 @@ use serde::de::Error;
 /// # Errors
 /// The bytes are not UTF-8, not JSON, or not a `T`.
 pub fn from_json<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> serde_json::Result<T> {
-    serde_json::from_str(from_utf8(bytes).map_err(Error::custom)?)
+    serde_json::from_str(from_utf8(bytes).map_err(serde_json::Error::custom)?)
 }
 
 #[cfg(test)]
