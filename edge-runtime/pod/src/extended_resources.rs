@@ -20,18 +20,23 @@ pub fn of(container: &Container) -> BTreeMap<String, usize> {
     let lists = [resources.and_then(|r| r.requests.as_ref()), resources.and_then(|r| r.limits.as_ref())];
     let named = lists.into_iter().flatten().flatten().filter(|(name, _)| is_extended(name));
     let amount = |text: &str| quantity::value(text).and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
-    named.map(|(name, quantity)| (name.clone(), amount(&quantity.0))).filter(|(_, amount)| *amount > 0).collect()
+    let mut all = BTreeMap::new();
+    all.extend(named.map(|(name, quantity)| (name.clone(), amount(&quantity.0))).filter(|(_, amount)| *amount > 0));
+    all
 }
 
 /// The most that the pod needs at one time.
 fn of_pod(pod: &Pod) -> BTreeMap<String, i64> {
     let Some(spec) = &pod.spec else { return BTreeMap::new() };
-    let names: BTreeSet<String> = containers_of(pod).flat_map(|container| of(container).into_keys()).collect();
+    let mut names = BTreeSet::new();
+    names.extend(containers_of(pod).flat_map(|container| of(container).into_keys()));
     let amount = |container: &Container, name: &str| {
         of(container).get(name).map_or(0, |amount| i64::try_from(*amount).unwrap_or(i64::MAX))
     };
     let most = |name: &str| together(spec, |container| amount(container, name));
-    names.into_iter().map(|name| (name.clone(), most(&name))).collect()
+    let mut all = BTreeMap::new();
+    all.extend(names.into_iter().map(|name| (name.clone(), most(&name))));
+    all
 }
 
 /// Refuses `pod` as the kubelet does for any resource (`OutOfNAME`) when this node has too few of one left beside

@@ -47,7 +47,9 @@ impl Wanted {
 pub fn wanted(pod: &Pod) -> BTreeSet<Wanted> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let sources = volumes.filter_map(|volume| volume.projected.as_ref()).flat_map(|p| p.sources.iter().flatten());
-    sources.filter_map(|source| source.service_account_token.as_ref()).map(Wanted::of).collect()
+    let mut wanted = BTreeSet::new();
+    wanted.extend(sources.filter_map(|source| source.service_account_token.as_ref()).map(Wanted::of));
+    wanted
 }
 
 /// A token as the store keeps it. Kept past its end: a program that cannot reach the API anyway is better off with an

@@ -33,9 +33,9 @@ impl Resources {
     /// The form in the status.
     pub fn to_api(&self) -> ResourceRequirements {
         let list = |list: &BTreeMap<String, String>| {
-            let list: BTreeMap<_, _> =
-                list.iter().map(|(name, amount)| (name.clone(), Quantity(amount.clone()))).collect();
-            (!list.is_empty()).then_some(list)
+            let mut api = BTreeMap::new();
+            api.extend(list.iter().map(|(name, amount)| (name.clone(), Quantity(amount.clone()))));
+            (!api.is_empty()).then_some(api)
         };
         ResourceRequirements {
             requests: list(&self.requests),
