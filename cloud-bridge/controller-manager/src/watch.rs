@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use apimachinery::aside::aside;
 use apimachinery::pace::{in_slices, is_large};
 use apimachinery::typed::{self, Misfit};
 use apimachinery::well_known::PAGE;
@@ -18,8 +19,6 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use tokio::sync::Semaphore;
-use tokio::task::JoinError;
 
 /// After an object of a list that could not be read all is listed again.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -140,19 +139,6 @@ fn has_large(event: &Event<Unread>) -> bool {
     }
 }
 
-/// Does the work on a large object beside the thread, one at a time: each needs many times the memory that it has as text.
-/// The turn is taken by a task: a watch is not polled while its controller waits for another large object, and a turn that
-/// it got meanwhile would never end.
-pub(crate) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
-    static TURN: Semaphore = Semaphore::const_new(1);
-    let task = tokio::spawn(async {
-        // It is never closed.
-        let _turn = TURN.acquire().await;
-        tokio::task::spawn_blocking(work).await
-    });
-    task.await.flatten()
-}
-
 /// Follows all objects of a kind as the type `T`, in slices.
 pub(crate) fn all<T>(client: &Client) -> impl Stream<Item = Result<Event<T>, String>> + Send + use<T>
 where
@@ -233,17 +219,6 @@ mod tests {
         let read = unread(&object);
         assert_eq!((read.metadata.resource_version.as_deref(), read.object), (Some("7"), Came::Parsed(object)));
         assert_eq!(unread(&json!({"metadata": {"resourceVersion": 7}})).metadata.resource_version, None);
-    }
-
-    #[tokio::test]
-    async fn caller_that_is_not_polled_holds_up_no_other() {
-        let (go, wait) = std::sync::mpsc::channel::<()>();
-        let mut first = Box::pin(aside(move || wait.recv()));
-        let mut second = Box::pin(aside(|| ()));
-        assert!(first.as_mut().now_or_never().is_none());
-        assert!(second.as_mut().now_or_never().is_none());
-        drop(go);
-        assert_eq!(aside(|| 3).await.unwrap(), 3);
     }
 
     #[tokio::test]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use super::give_back::give_back;
 use super::steps::{Step, Steps};
 use crate::resource::status::{ApiError, ApiResult};
+use apimachinery::aside::{self, aside};
 use apimachinery::flow::Flow;
 
 /// The order of the work beside the thread. Each piece may need much memory, so clients without limits wait for one
@@ -45,25 +45,13 @@ impl Turn {
         self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> ApiResult<(T, Self)> {
-        tokio::task::spawn_blocking(move || (work(), self)).await.map_err(ApiError::internal)
+        aside(move || (work(), self)).await.map_err(ApiError::internal)
     }
 
     /// Ends the turn when `spent` has been dropped: the next piece of work begins without what this one has left.
     pub(crate) fn end<T: Send + 'static>(self, spent: T) {
-        tokio::task::spawn_blocking(move || {
-            drop(spent);
-            give_back();
-            drop(self);
-        });
+        aside::discard((spent, self));
     }
-}
-
-/// Drops a large tree beside the thread: it is many small blocks, and freeing them takes milliseconds.
-pub(crate) fn discard<T: Send + 'static>(tree: T) {
-    tokio::task::spawn_blocking(move || {
-        drop(tree);
-        give_back();
-    });
 }
 
 /// Does it as the turn of `flow` comes.

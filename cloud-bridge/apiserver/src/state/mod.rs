@@ -3,7 +3,6 @@
 pub(crate) mod access;
 pub(crate) mod apart;
 pub(crate) mod documents;
-mod give_back;
 pub(crate) mod large;
 pub(crate) mod limits;
 pub(crate) mod quota;

@@ -3,6 +3,7 @@
 use std::convert::identity;
 use std::time::Duration;
 
+use apimachinery::aside::aside;
 use apimachinery::pace::is_large;
 use futures::future::join_all;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -13,7 +14,7 @@ use serde_json::Value;
 
 use super::plan::{Action, Check, Deletion, Failure, Order, Outcome, Plan, Told, Write};
 use crate::events::{Event, Recorder};
-use crate::{podautoscaler, watch};
+use crate::podautoscaler;
 
 /// An API that does not answer is given up after this, and asked again later.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -143,7 +144,7 @@ async fn parsed<T: Send + 'static>(
     if !large {
         return work();
     }
-    watch::aside(work).await.unwrap_or_else(|error| Err(unanswered(error.to_string())))
+    aside(work).await.unwrap_or_else(|error| Err(unanswered(error.to_string())))
 }
 
 async fn write(client: &Client, action: &Action) -> Result<Outcome, Failure> {
