@@ -9,6 +9,8 @@ mod daemon_set;
 mod endpoints;
 #[path = "workloads/jobs.rs"]
 mod jobs;
+#[path = "workloads/large.rs"]
+mod large;
 #[path = "workloads/scripts.rs"]
 mod scripts;
 #[path = "workloads/stateful_set.rs"]

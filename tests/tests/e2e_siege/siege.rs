@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::{Duration, Instant, SystemTime};
 
-use sampan_tests::Cluster;
+use sampan_tests::{Cluster, Kubectl};
 use serde_json::{Value, json};
 
 use crate::client::{Access, Client, Endpoint};
@@ -171,6 +171,15 @@ impl Siege {
         Row { attack, requests, accepted, wrong, start, end: look(self.pid), ..waited }
     }
 
+    /// Whether the controllers still work for others: a Deployment of an honest user gets its pod.
+    fn controllers(&self) -> Result<(), String> {
+        let kubectl = Kubectl { namespace: "honest".to_owned(), ..self.cluster.kubectl.clone() };
+        let wait = ["wait", "deployment/after", "--for=jsonpath={.status.replicas}=1", "--timeout=120s"];
+        let made = kubectl.run(&["create", "deployment", "after", "--image=none.example/after"]);
+        let done = made.and_then(|_| kubectl.run(&wait));
+        done.map(|_| ()).map_err(|error| format!("the controllers make no pod any more: {error}"))
+    }
+
     /// # Panics
     /// A bound is broken.
     pub(crate) fn judge(&mut self, bounds: Bounds) {
@@ -185,6 +194,7 @@ impl Siege {
         if panics > 0 {
             broken.push(format!("{panics} panics in the log"));
         }
+        broken.extend(self.controllers().err());
         let summary = format!(
             "seed {}, {} attacks, {panics} panics, bridge {}; broken:\n{}",
             self.seed,
