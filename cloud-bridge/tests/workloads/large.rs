@@ -4,7 +4,7 @@ use controller_manager::pods::Pods;
 use controller_manager::workloads;
 use futures::future::join_all;
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use super::{Site, until, web};
@@ -43,7 +43,7 @@ async fn large_workloads_that_change_stop_no_controller() {
     deployments.create(&PostParams::default(), &web(2, "one")).await.expect("created");
     until("the pods of a small one", async || site.count().await == 2).await;
     until("the newest of each large one", async || {
-        let all = deployments.list(&Default::default()).await.expect("a list").items;
+        let all = deployments.list(&ListParams::default()).await.expect("a list").items;
         all.iter()
             .all(|one| one.status.as_ref().and_then(|status| status.observed_generation) == one.metadata.generation)
     })
