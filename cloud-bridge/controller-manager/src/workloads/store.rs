@@ -281,8 +281,9 @@ impl<T: Cached> Store<T> {
                 let meta = object.meta();
                 self.removed.remove(uid(meta));
                 let key = key_of(meta);
-                let same = self.get(&key).is_some_and(|known| uid(known.meta()) == uid(meta));
-                if same { self.forget(&key).into_iter().collect() } else { Vec::new() }
+                // Also one that came before it under this name, if what happened between was not told (`followers`).
+                let is_gone = |known: &T| uid(known.meta()) == uid(meta) || version(known.meta()) < version(meta);
+                if self.get(&key).is_some_and(is_gone) { self.forget(&key).into_iter().collect() } else { Vec::new() }
             }
         }
     }
@@ -361,6 +362,15 @@ mod tests {
         assert!(store.put(set("a", "2", 14, None), now).is_some(), "a new one of the same name");
         assert!(store.watched(Event::Delete(set("a", "1", 13, None)), now).is_empty(), "that was the old one");
         assert_eq!(names(store.in_namespace("ns").collect()), ["a"]);
+    }
+
+    #[test]
+    fn end_of_a_later_object_of_the_name_ends_the_one_before() {
+        let now = Now::default();
+        let mut store = listed(vec![set("a", "1", 9, Some("d"))]);
+        let gone = store.watched(Event::Delete(set("a", "2", 12, None)), now);
+        assert_eq!((gone.len(), gone[0].owners[0].uid.as_str(), gone[0].gone), (1, "d", true));
+        assert!(store.in_namespace("ns").next().is_none());
     }
 
     #[test]
