@@ -3,8 +3,8 @@
 //! controller goes on it has all listed again.
 //!
 //! A list begins for all followers at once, and the API is asked for it when each of them knows: a controller writes nothing
-//! while a list lasts, because the list would leave out what it makes. Knows no kind, and keeps no objects: a new follower has
-//! all of them listed again.
+//! while a list lasts, because the list would leave out what it makes. One that does not hear of it in time gets another list.
+//! Knows no kind, and keeps no objects: a new follower has all of them listed again.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::pin::{Pin, pin};
@@ -36,6 +36,7 @@ pub(crate) trait Named {
 pub(crate) struct Followers<T> {
     most: usize,
     hold: Duration,
+    patience: Duration,
     state: Mutex<State<T>>,
     /// Tells the watch that a follower came, went, knows that a list begins or has room in its queue.
     changed: Notify,
@@ -52,7 +53,7 @@ struct State<T> {
 impl<T> Default for Followers<T> {
     fn default() -> Self {
         let state = State { queues: BTreeMap::new(), next: 0, joined: false };
-        Self { most: MOST, hold: HOLD, state: Mutex::new(state), changed: Notify::new() }
+        Self { most: MOST, hold: HOLD, patience: PATIENCE, state: Mutex::new(state), changed: Notify::new() }
     }
 }
 
@@ -122,8 +123,17 @@ impl<T: Named> Followers<T> {
         match event {
             Event::Init => {
                 self.each(Queue::begin);
-                if timeout(PATIENCE, self.until(State::has_heard)).await.is_err() {
-                    log::warn!("a controller has not read its news for {} s", PATIENCE.as_secs());
+                if timeout(self.patience, self.until(State::has_heard)).await.is_err() {
+                    log::warn!(
+                        "a controller has not read its news for {} s: it lists all again",
+                        self.patience.as_secs()
+                    );
+                    // What it writes now the list may leave out, and at its end that would be taken for gone.
+                    self.each(|queue| {
+                        if queue.begins {
+                            queue.give_up();
+                        }
+                    });
                 }
             }
             Event::InitDone => self.each(Queue::end),
@@ -160,8 +170,8 @@ enum Part {
     /// None: the first list has not begun.
     #[default]
     Nothing,
-    /// None any more: there were too many.
-    TooMany,
+    /// None any more: the follower was too far behind.
+    GivenUp,
     /// The list under way.
     List,
     /// The list that has ended: so many of them.
@@ -200,7 +210,7 @@ impl<T> Queue<T> {
     }
 
     fn put(&mut self, key: &Arc<ObjectKey>, news: News<T>, most: usize) {
-        if matches!(self.part, Part::Nothing | Part::TooMany) {
+        if matches!(self.part, Part::Nothing | Part::GivenUp) {
             return;
         }
         if self.news.insert(Arc::clone(key), news).is_none() {
@@ -208,8 +218,13 @@ impl<T> Queue<T> {
         }
         if self.order.len() > most {
             log::warn!("a controller is more than {most} objects behind: it lists all again");
-            *self = Self { part: Part::TooMany, waker: self.waker.take(), ..Self::default() };
+            self.give_up();
         }
+    }
+
+    /// Drops what is not told. The follower has all listed again when it goes on.
+    fn give_up(&mut self) {
+        *self = Self { part: Part::GivenUp, waker: self.waker.take(), ..Self::default() };
     }
 
     fn next(&mut self) -> Option<Event<Arc<T>>> {
@@ -247,7 +262,7 @@ impl<T> Stream for Follower<T> {
         let mut state = self.followers.state();
         let State { queues, joined, .. } = &mut *state;
         let Some(queue) = queues.get_mut(&self.id) else { return Poll::Ready(None) };
-        if queue.part == Part::TooMany {
+        if queue.part == Part::GivenUp {
             (queue.part, *joined) = (Part::Nothing, true);
             self.followers.changed.notify_one();
         }

@@ -128,6 +128,25 @@ async fn list_is_asked_for_when_all_know_that_it_begins() {
 }
 
 #[tokio::test]
+async fn follower_that_did_not_hear_of_a_list_has_another_one() {
+    let followers = Arc::new(Followers::<One> { patience: Duration::from_millis(100), ..Followers::default() });
+    let (mut quick, mut late) = (followers.join(), followers.join());
+    tell(&followers, [Event::Init, Event::InitDone]);
+    followers.state().joined = false;
+    assert_eq!((told(&mut quick).len(), told(&mut late).len()), (2, 2));
+    let mut begins = Box::pin(followers.tell(Event::Init));
+    assert!(begins.as_mut().now_or_never().is_none(), "it waits");
+    assert_eq!(told(&mut quick), ["begin"]);
+    begins.await;
+    tell(&followers, [Event::InitApply(One("a", 1)), Event::InitDone]);
+    assert_eq!(told(&mut quick), ["list a1", "end"]);
+    assert!(told(&mut late).is_empty(), "the list may leave out what it has made meanwhile");
+    assert!(followers.state().needs_another_list());
+    tell(&followers, [Event::Init, Event::InitApply(One("a", 1)), Event::InitDone]);
+    assert_eq!(told(&mut late), ["begin", "list a1", "end"]);
+}
+
+#[tokio::test]
 async fn nothing_is_watched_without_followers() {
     let followers = Arc::<Followers<One>>::default();
     let held = Rc::new(());
