@@ -4,6 +4,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,6 +13,9 @@ use tokio::sync::oneshot;
 
 /// Between two times that memory is given back: it is a walk over the heap.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// Maximum number of trees that wait to be dropped. Behind a long piece of work requests would leave more and more of them.
+const TREES: usize = 2;
 
 /// The work has panicked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -45,9 +49,19 @@ pub fn later(work: impl FnOnce() + Send + 'static) {
     let _sent = thread.send(Box::new(work));
 }
 
-/// Drops a large tree beside the thread: it is many small blocks, and freeing them takes milliseconds.
+/// Drops a large tree beside the thread: it is many small blocks, and freeing them takes milliseconds. Drops it at once
+/// if others wait already.
 pub fn discard<T: Send + 'static>(tree: T) {
-    later(move || drop(tree));
+    static WAITING: AtomicUsize = AtomicUsize::new(0);
+    if WAITING.fetch_add(1, Ordering::Relaxed) >= TREES {
+        WAITING.fetch_sub(1, Ordering::Relaxed);
+        drop(tree);
+        return;
+    }
+    later(move || {
+        WAITING.fetch_sub(1, Ordering::Relaxed);
+        drop(tree);
+    });
 }
 
 fn run(queue: &Receiver<Work>) {
@@ -134,6 +148,20 @@ mod tests {
         discard(Tree(Arc::clone(&told)));
         aside(|| ()).await.unwrap();
         assert_eq!(*told.lock().unwrap(), ["dropped"]);
+    }
+
+    #[tokio::test]
+    async fn few_trees_wait_behind_a_long_piece_of_work() {
+        let (go, wait) = channel::<()>();
+        let mut long = Box::pin(aside(move || wait.recv()));
+        assert!(long.as_mut().now_or_never().is_none());
+        let tree = Arc::new(());
+        (0..100).for_each(|_| discard(Arc::clone(&tree)));
+        assert!(Arc::strong_count(&tree) <= 1 + TREES);
+        drop(go);
+        assert!(long.await.unwrap().is_err());
+        aside(|| ()).await.unwrap();
+        assert_eq!(Arc::strong_count(&tree), 1);
     }
 
     #[test]
