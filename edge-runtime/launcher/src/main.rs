@@ -15,7 +15,7 @@ fn main() -> ExitCode {
     let versions = Versions::of_this_program(&root(&args));
     let launcher = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
     let done = match args.first().and_then(|verb| verb.to_str()) {
-        Some("run") => Err(start::daemon(&versions, &launcher, &args, &say)),
+        Some("run") if start::starts_daemon(&args) => Err(start::daemon(&versions, &launcher, &args, &say)),
         Some(trial::VERB) if args.iter().any(|word| word == trial::BEGIN) => trial::begin(&launcher, versions.root()),
         Some(trial::VERB) => trial::watch(&versions),
         // For the package: what it brings is in force again, whatever came in between.

@@ -22,6 +22,14 @@ const BACK: &str = "what was there before is in force again";
 /// What the disk did not take.
 const CANNOT_BE_REMEMBERED: &str = "the trial cannot be remembered";
 
+/// Whether these arguments start the daemon. `run` with a flag that only prints starts none: it must neither count as a start
+/// within a trial nor take the place of the daemon that upgrades find.
+#[must_use]
+pub fn starts_daemon(args: &[OsString]) -> bool {
+    let only_prints = |word: &OsString| ["--print-config", "--help", "-h"].iter().any(|flag| word == flag);
+    args.first().is_some_and(|verb| verb == "run") && !args.iter().any(only_prints)
+}
+
 /// Becomes the daemon's program with these arguments; comes back only if no version can be started.
 pub fn daemon(versions: &Versions, launcher: &Path, args: &[OsString], say: Say<'_>) -> io::Error {
     let mut state = settle(versions, launcher, say);
@@ -159,6 +167,15 @@ fn become_program(program: &Path, args: &[OsString]) -> io::Error {
 mod tests {
     use super::*;
     use crate::versions::Trial;
+
+    #[test]
+    fn run_that_only_prints_is_no_start_of_the_daemon() {
+        let starts = |words: &str| starts_daemon(&words.split_whitespace().map(OsString::from).collect::<Vec<_>>());
+        assert!(starts("run") && starts("run --root /r --node n"));
+        for words in ["run --print-config", "run --root /r --print-config", "run --help", "run -h", "status", ""] {
+            assert!(!starts(words), "{words}");
+        }
+    }
 
     #[test]
     fn a_version_that_cannot_be_started_makes_room_for_the_one_before() {
