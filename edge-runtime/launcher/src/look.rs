@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -47,7 +46,7 @@ pub fn unready(socket: &Path) -> Option<String> {
 
 fn ask(socket: &Path) -> std::io::Result<String> {
     let until = Instant::now() + PATIENCE;
-    let mut stream = UnixStream::connect(socket)?;
+    let mut stream = sampan_sys::socket::connect(socket)?;
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n")?;
     let mut answer = Vec::new();

@@ -4,7 +4,6 @@
 use std::cell::RefCell;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -92,7 +91,7 @@ struct Server {
 /// # Errors
 /// An address is not there, or is taken by a stranger.
 pub fn run(options: Options) -> io::Result<()> {
-    if UnixStream::connect(&options.socket).is_ok() {
+    if unix::connect(&options.socket).is_ok() {
         return Ok(());
     }
     let mut sockets = Vec::new();

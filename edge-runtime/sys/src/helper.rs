@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use smol::process::Command;
 use smol::{Async, Timer};
 
-use crate::pidfd;
+use crate::{pidfd, socket};
 
 /// How long a new helper may take, and how often is looked.
 const START: Duration = Duration::from_secs(5);
@@ -22,12 +22,12 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Timeout for a helper that was asked to end.
 const END: Duration = Duration::from_secs(2);
 
-/// The helper that listens at `socket`, or one that `command` starts.
+/// The helper that listens at `path`, or one that `command` starts.
 ///
 /// # Errors
 /// It cannot be started, has ended instead of listening, or does not listen within five seconds.
-pub async fn connect_or_start(socket: &Path, command: impl FnOnce() -> Command) -> io::Result<Async<UnixStream>> {
-    if let Ok(stream) = Async::<UnixStream>::connect(socket).await {
+pub async fn connect_or_start(path: &Path, command: impl FnOnce() -> Command) -> io::Result<Async<UnixStream>> {
+    if let Ok(stream) = socket::connect_beside(path).await {
         return Ok(stream);
     }
     let mut command = command();
@@ -35,7 +35,7 @@ pub async fn connect_or_start(socket: &Path, command: impl FnOnce() -> Command) 
     let mut child = command.spawn()?;
     let tries = START.as_millis() / LOOK.as_millis();
     for _ in 0..tries {
-        if let Ok(stream) = Async::<UnixStream>::connect(socket).await {
+        if let Ok(stream) = socket::connect_beside(path).await {
             return Ok(stream);
         }
         if let Some(status) = child.try_status()? {
@@ -61,13 +61,13 @@ pub fn kill_hung(stream: &Async<UnixStream>) {
 }
 
 /// Ends a helper that an earlier daemon has left, by sending it `words`; no error without one.
-pub fn end(socket: &Path, words: &[u8]) {
-    let Ok(mut stream) = UnixStream::connect(socket) else { return };
+pub fn end(path: &Path, words: &[u8]) {
+    let Ok(mut stream) = socket::connect(path) else { return };
     let _ = stream.set_read_timeout(Some(END));
     let _ = stream.write_all(words);
     // It ends by ending.
     while stream.read(&mut [0; 512]).is_ok_and(|read| read > 0) {}
-    let _ = fs::remove_file(socket);
+    let _ = fs::remove_file(path);
 }
 
 /// Kills processes by what `is` says of their program and arguments, and waits until they are gone: helpers whose daemon ended
@@ -116,6 +116,25 @@ mod tests {
         let _listener = UnixListener::bind(&socket).expect("listens");
         let found = smol::block_on(connect_or_start(&socket, || panic!("it is there")));
         assert!(found.is_ok());
+    }
+
+    #[test]
+    fn helper_is_found_and_ended_at_a_long_path() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let deep = folder.path().join("x".repeat(120));
+        fs::create_dir(&deep).expect("a folder");
+        let path = deep.join("s");
+        let listener = socket::listen(&path, 0o600).expect("listens");
+        drop(smol::block_on(connect_or_start(&path, || panic!("it is there"))).expect("connected"));
+        drop(listener);
+        // Nobody listens any more: only a helper that was told has its socket removed.
+        end(&path, b"end");
+        assert!(path.exists());
+        let listener = socket::listen(&path, 0o600).expect("listens");
+        let helper = std::thread::spawn(move || drop(listener.accept().expect("somebody calls")));
+        end(&path, b"end");
+        helper.join().expect("it ends");
+        assert!(!path.exists());
     }
 
     #[test]

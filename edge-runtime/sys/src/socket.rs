@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 use nix::sys::socket::{self, AddressFamily, Backlog, SockFlag, SockType, UnixAddr};
+use smol::Async;
 
 use crate::files::unless_missing;
 
@@ -39,6 +40,15 @@ pub fn listen(path: &Path, mode: u32) -> io::Result<UnixListener> {
 pub fn connect(path: &Path) -> io::Result<UnixStream> {
     let (folder, name) = parts(path)?;
     UnixStream::connect(inside(&folder, name))
+}
+
+/// Same as [`connect`], beside other tasks.
+///
+/// # Errors
+/// Same as [`connect`].
+pub async fn connect_beside(path: &Path) -> io::Result<Async<UnixStream>> {
+    let (folder, name) = parts(path)?;
+    Async::<UnixStream>::connect(inside(&folder, name)).await
 }
 
 fn make(path: &Path, mode: u32) -> io::Result<UnixListener> {

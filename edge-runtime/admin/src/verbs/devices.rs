@@ -81,7 +81,7 @@ fn question(words: &[&str], namespace: &str) -> Result<Question, CliError> {
 struct Answers(BufReader<UnixStream>);
 
 fn ask(socket: &Path, question: Question) -> Result<Answers, CliError> {
-    let mut stream = UnixStream::connect(socket).map_err(|error| {
+    let mut stream = sampan_sys::socket::connect(socket).map_err(|error| {
         CliError::Failed(format!("{}: {error}; is device-twin in config.yaml, and the node started?", socket.display()))
     })?;
     for line in [ToHelper::Client {}, ToHelper::Ask { id: 1, question }] {

@@ -1,7 +1,6 @@
 //! The daemon: whether it runs, is the program that is installed, and says it is ready; what it last had to complain of.
 
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
@@ -49,7 +48,7 @@ pub(crate) fn pid(paths: &Paths) -> Option<i32> {
 /// # Errors
 /// No answer in time.
 pub(crate) fn get(socket: &Path, what: &str) -> std::io::Result<(bool, String)> {
-    let mut stream = UnixStream::connect(socket)?;
+    let mut stream = sampan_sys::socket::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.write_all(format!("GET {what} HTTP/1.1\r\nHost: node\r\n\r\n").as_bytes())?;
