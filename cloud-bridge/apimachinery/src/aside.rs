@@ -1,6 +1,7 @@
-//! The thread beside the one that has all requests and all links: it does what is pure and long, as reading and comparing a
-//! large object, one piece at a time. There is one, so that all the memory that such work needs lies in one heap (malloc(3)
-//! gives each thread its own) and serves the next piece. Freed memory goes back to the kernel.
+//! Threads beside the one that has all requests and all links: they do what is pure and long, as reading and comparing a
+//! large object, one piece at a time. One has the work of requests, one that of controllers, which would wait behind the
+//! requests of one user otherwise. All the memory that such work needs lies in the heap of its thread (malloc(3) gives each
+//! one its own) and serves the next piece. Freed memory goes back to the kernel.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
@@ -24,44 +25,62 @@ pub struct Panicked;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// Does the work and returns its result. It is done though its caller goes away.
-///
-/// # Errors
-/// It panics.
-pub async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Panicked> {
-    let (tell, told) = oneshot::channel();
-    later(move || {
-        let _gone = tell.send(work());
-    });
-    told.await.map_err(|_| Panicked)
+/// One of the threads. It begins with the first piece of work.
+#[derive(Debug)]
+pub struct Aside {
+    name: &'static str,
+    queue: OnceLock<Sender<Work>>,
+    /// Trees that wait to be dropped.
+    trees: AtomicUsize,
 }
 
-/// Has the work done, whatever its result.
-pub fn later(work: impl FnOnce() + Send + 'static) {
-    static THREAD: OnceLock<Sender<Work>> = OnceLock::new();
-    let thread = THREAD.get_or_init(|| {
-        let (queue, work) = channel();
-        // As for other threads of the process: without it nothing goes on.
-        thread::Builder::new().name("aside".to_owned()).spawn(move || run(&work)).expect("a thread");
-        queue
-    });
-    // It never ends.
-    let _sent = thread.send(Box::new(work));
-}
+/// Work of requests.
+pub static REQUESTS: Aside = Aside::new("requests");
+/// Work of controllers.
+pub static CONTROLLERS: Aside = Aside::new("controllers");
 
-/// Drops a large tree beside the thread: it is many small blocks, and freeing them takes milliseconds. Drops it at once
-/// if others wait already.
-pub fn discard<T: Send + 'static>(tree: T) {
-    static WAITING: AtomicUsize = AtomicUsize::new(0);
-    if WAITING.fetch_add(1, Ordering::Relaxed) >= TREES {
-        WAITING.fetch_sub(1, Ordering::Relaxed);
-        drop(tree);
-        return;
+impl Aside {
+    const fn new(name: &'static str) -> Self {
+        Self { name, queue: OnceLock::new(), trees: AtomicUsize::new(0) }
     }
-    later(move || {
-        WAITING.fetch_sub(1, Ordering::Relaxed);
-        drop(tree);
-    });
+
+    /// Does the work and returns its result. It is done though its caller goes away.
+    ///
+    /// # Errors
+    /// It panics.
+    pub async fn result<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Panicked> {
+        let (tell, told) = oneshot::channel();
+        self.later(move || {
+            let _gone = tell.send(work());
+        });
+        told.await.map_err(|_| Panicked)
+    }
+
+    /// Has the work done, whatever its result.
+    pub fn later(&self, work: impl FnOnce() + Send + 'static) {
+        let queue = self.queue.get_or_init(|| {
+            let (queue, work) = channel();
+            // As for other threads of the process: without it nothing goes on.
+            thread::Builder::new().name(self.name.to_owned()).spawn(move || run(&work)).expect("a thread");
+            queue
+        });
+        // It never ends.
+        let _sent = queue.send(Box::new(work));
+    }
+
+    /// Drops a large tree beside the thread: it is many small blocks, and freeing them takes milliseconds. Drops it at once
+    /// if others wait already.
+    pub fn discard<T: Send + 'static>(&'static self, tree: T) {
+        if self.trees.fetch_add(1, Ordering::Relaxed) >= TREES {
+            self.trees.fetch_sub(1, Ordering::Relaxed);
+            drop(tree);
+            return;
+        }
+        self.later(move || {
+            self.trees.fetch_sub(1, Ordering::Relaxed);
+            drop(tree);
+        });
+    }
 }
 
 fn run(queue: &Receiver<Work>) {
@@ -113,31 +132,35 @@ mod tests {
 
     #[tokio::test]
     async fn pieces_are_done_one_by_one_on_one_other_thread() {
+        static ASIDE: Aside = Aside::new("test");
         let id = || thread::current().id();
-        let (first, second) = (aside(id).await.unwrap(), aside(id).await.unwrap());
+        let (first, second) = (ASIDE.result(id).await.unwrap(), ASIDE.result(id).await.unwrap());
         assert_eq!(first, second);
         assert_ne!(first, id());
     }
 
     #[tokio::test]
     async fn panic_ends_one_piece_alone() {
-        assert_eq!(aside(|| panic!("a fault")).await.map(|(): ()| ()), Err(Panicked));
-        assert_eq!(aside(|| 1).await, Ok(1));
+        static ASIDE: Aside = Aside::new("test");
+        assert_eq!(ASIDE.result(|| panic!("a fault")).await.map(|(): ()| ()), Err(Panicked));
+        assert_eq!(ASIDE.result(|| 1).await, Ok(1));
     }
 
     #[tokio::test]
     async fn caller_that_is_not_polled_holds_up_no_other() {
+        static ASIDE: Aside = Aside::new("test");
         let (go, wait) = channel::<()>();
-        let mut first = Box::pin(aside(move || wait.recv()));
-        let mut second = Box::pin(aside(|| ()));
+        let mut first = Box::pin(ASIDE.result(move || wait.recv()));
+        let mut second = Box::pin(ASIDE.result(|| ()));
         assert!(first.as_mut().now_or_never().is_none());
         assert!(second.as_mut().now_or_never().is_none());
         drop(go);
-        assert_eq!(aside(|| 3).await, Ok(3));
+        assert_eq!(ASIDE.result(|| 3).await, Ok(3));
     }
 
     #[tokio::test]
     async fn tree_is_dropped_before_later_work() {
+        static ASIDE: Aside = Aside::new("test");
         struct Tree(Arc<Mutex<Vec<&'static str>>>);
         impl Drop for Tree {
             fn drop(&mut self) {
@@ -145,22 +168,23 @@ mod tests {
             }
         }
         let told = Arc::new(Mutex::new(Vec::new()));
-        discard(Tree(Arc::clone(&told)));
-        aside(|| ()).await.unwrap();
+        ASIDE.discard(Tree(Arc::clone(&told)));
+        ASIDE.result(|| ()).await.unwrap();
         assert_eq!(*told.lock().unwrap(), ["dropped"]);
     }
 
     #[tokio::test]
     async fn few_trees_wait_behind_a_long_piece_of_work() {
+        static ASIDE: Aside = Aside::new("test");
         let (go, wait) = channel::<()>();
-        let mut long = Box::pin(aside(move || wait.recv()));
+        let mut long = Box::pin(ASIDE.result(move || wait.recv()));
         assert!(long.as_mut().now_or_never().is_none());
         let tree = Arc::new(());
-        (0..100).for_each(|_| discard(Arc::clone(&tree)));
+        (0..100).for_each(|_| ASIDE.discard(Arc::clone(&tree)));
         assert!(Arc::strong_count(&tree) <= 1 + TREES);
         drop(go);
         assert!(long.await.unwrap().is_err());
-        aside(|| ()).await.unwrap();
+        ASIDE.result(|| ()).await.unwrap();
         assert_eq!(Arc::strong_count(&tree), 1);
     }
 

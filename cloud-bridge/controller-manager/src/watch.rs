@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use apimachinery::aside::aside;
+use apimachinery::aside::CONTROLLERS;
 use apimachinery::pace::{in_slices, is_large};
 use apimachinery::typed::{self, Misfit};
 use apimachinery::well_known::PAGE;
@@ -189,7 +189,7 @@ fn restarted<W: Send + 'static>(
         let listing = matches!(event, Event::InitApply(_));
         let read_event = if has_large(&event) {
             let read = read.clone();
-            aside(move || as_type(&read, event)).await.unwrap_or_else(|error| Err(error.to_string()))
+            CONTROLLERS.result(move || as_type(&read, event)).await.unwrap_or_else(|error| Err(error.to_string()))
         } else {
             as_type(&read, event)
         };

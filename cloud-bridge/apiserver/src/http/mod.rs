@@ -36,7 +36,7 @@ use super::state::apart;
 use crate::auth::request_info::{Query, ResourcePath, Target, target};
 use crate::registry::{self, Answer, Context, create, delete, draft, list, patch, update};
 use crate::resource::status::{ApiError, ApiResult};
-use apimachinery::aside::discard;
+use apimachinery::aside;
 use apimachinery::pace::is_large;
 use apimachinery::shares::Share;
 use body::ApiBody;
@@ -437,7 +437,7 @@ fn encode(
         Answer::Stored(code, stored) => {
             let response = json(code, output::stored(resource, form, &stored, ctx.now));
             if stored.is_large_tree() {
-                discard(stored);
+                aside::REQUESTS.discard(stored);
             }
             response
         }

@@ -7,7 +7,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::steps::{Step, Steps};
 use crate::resource::status::{ApiError, ApiResult};
-use apimachinery::aside::{self, aside};
+use apimachinery::aside::REQUESTS;
 use apimachinery::flow::Flow;
 
 /// The order of the work beside the thread. Each piece may need much memory, so clients without limits wait for one
@@ -45,12 +45,15 @@ impl Turn {
         self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> ApiResult<(T, Self)> {
-        aside(move || (work(), self)).await.map_err(ApiError::internal)
+        REQUESTS.result(move || (work(), self)).await.map_err(ApiError::internal)
     }
 
     /// Ends the turn when `spent` has been dropped: the next piece of work begins without what this one has left.
     pub(crate) fn end<T: Send + 'static>(self, spent: T) {
-        aside::discard((spent, self));
+        REQUESTS.later(move || {
+            drop(spent);
+            drop(self);
+        });
     }
 }
 

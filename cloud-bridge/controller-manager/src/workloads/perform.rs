@@ -3,7 +3,7 @@
 use std::convert::identity;
 use std::time::Duration;
 
-use apimachinery::aside::aside;
+use apimachinery::aside::CONTROLLERS;
 use apimachinery::pace::is_large;
 use futures::future::join_all;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -144,7 +144,7 @@ async fn parsed<T: Send + 'static>(
     if !large {
         return work();
     }
-    aside(work).await.unwrap_or_else(|error| Err(unanswered(error.to_string())))
+    CONTROLLERS.result(work).await.unwrap_or_else(|error| Err(unanswered(error.to_string())))
 }
 
 async fn write(client: &Client, action: &Action) -> Result<Outcome, Failure> {
