@@ -22,7 +22,14 @@ async fn call_silent(lab: &Lab, node: &str) {
     let condition = json!({"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown",
         "lastHeartbeatTime": "2026-03-01T10:00:00Z", "lastTransitionTime": "2026-03-01T10:00:00Z"});
     let patch = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
-    lab.cluster.nodes().patch_status(node, &PatchParams::default(), &patch).await.unwrap();
+    // What the node said last may be written after this.
+    let stays = || async {
+        lab.cluster.nodes().patch_status(node, &PatchParams::default(), &patch).await.unwrap();
+        tokio::time::sleep(AFTER / 10).await;
+        let node = json!(lab.cluster.nodes().get(node).await.unwrap());
+        node["status"]["conditions"].as_array().is_some_and(|all| all.iter().any(|one| one["status"] == "Unknown"))
+    };
+    eventually("that it is silent", stays).await;
 }
 
 fn ours(status: &Value) -> &Value {
