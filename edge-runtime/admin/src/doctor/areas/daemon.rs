@@ -99,13 +99,13 @@ fn errors() -> Vec<String> {
 pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     let Some(pid) = facts.pid else {
-        if !facts.has_work {
+        if facts.has_work {
+            let cure = "systemctl enable --now edge-runtime; then: journalctl -u edge-runtime -e";
+            let why = "containers go on, and nobody starts them again or tells the cloud";
+            found.push(Finding::error("daemon", "edge-runtime does not run", why, cure));
+        } else {
             found.push(Finding::ok("daemon", "does not run: this device has not joined, and has no static pods"));
-            return found;
         }
-        let cure = "systemctl enable --now edge-runtime; then: journalctl -u edge-runtime -e";
-        let why = "containers go on, and nobody starts them again or tells the cloud";
-        found.push(Finding::error("daemon", "edge-runtime does not run", why, cure));
         found.extend(complaints(facts));
         return found;
     };
