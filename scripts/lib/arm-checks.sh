@@ -2,8 +2,9 @@
 
 # PSS of our processes on the board, in bytes, and who they are.
 pss_command='for p in /proc/[0-9]*; do [ "$(readlink $p/exe)" = /usr/bin/edge-runtime ] && cat $p/smaps_rollup; done | awk "/^Pss:/ {s += \$2} END {print s * 1024}"'
-processes_command='for p in /proc/[0-9]*; do [ "$(readlink $p/exe)" = /usr/bin/edge-runtime ] && echo "$(tr "\0" " " <$p/cmdline | cut -d" " -f2) $(awk "/^Pss:/ {all = \$2} /^Pss_Anon:/ {print all \" kB (\" \$2 \" anonymous)\"}" $p/smaps_rollup),"; done; true'
-daemon_command='for p in /proc/[0-9]*; do tr "\0" " " <$p/cmdline | grep -q "^/usr/bin/edge-runtime run" && basename $p; done; true'
+# Processes that end meanwhile have no files.
+processes_command='{ for p in /proc/[0-9]*; do [ "$(readlink $p/exe)" = /usr/bin/edge-runtime ] && echo "$(tr "\0" " " <$p/cmdline | cut -d" " -f2) $(awk "/^Pss:/ {all = \$2} /^Pss_Anon:/ {print all \" kB (\" \$2 \" anonymous)\"}" $p/smaps_rollup),"; done; } 2>/dev/null; true'
+daemon_command='{ for p in /proc/[0-9]*; do tr "\0" " " <$p/cmdline | grep -q "^/usr/bin/edge-runtime run" && basename $p; done; } 2>/dev/null; true'
 
 # board_pod NUMBER: its memory limit is 16 MiB more with each number; it tells the board's uptime when it runs.
 board_pod() {
