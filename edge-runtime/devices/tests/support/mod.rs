@@ -54,9 +54,8 @@ impl Broker {
         let folder = tempfile::tempdir().unwrap();
         let port = free_port();
         let socket = folder.path().join("mqtt.sock");
-        // No limit of what waits for a client (1,000 by default): a helper that gets no processor for a while loses nothing.
         let configuration = format!(
-            "user root\nmax_queued_messages 0\nlistener {port} 127.0.0.1\nlistener 0 {}\nlog_dest stderr\npersistence false\n{lines}",
+            "user root\nlistener {port} 127.0.0.1\nlistener 0 {}\nlog_dest stderr\npersistence false\n{lines}",
             socket.display()
         );
         // Two users: one for the node, which may not publish deltas, and one for the test.
