@@ -14,7 +14,7 @@
 //! | [`cron`] | schedules and time zones |
 //! | [`read_as`] | objects of which only a part is read |
 //! | [`pace`] | time slices of the one thread |
-//! | [`aside`] | the thread beside it, for work on large objects |
+//! | [`aside`] | threads beside it, for work on large objects |
 //! | [`flow`], [`shares`], [`turns`] | whom something is counted for, how much each may have, and whose turn it is |
 //! | [`typed`] | JSON read as a type |
 //! | [`panics`] | what a panic ends and how it is told |

@@ -1,7 +1,8 @@
 //! Objects of which only a part is read. Knows neither kinds nor clients: their users define them.
 
 /// Declares that `$slim`, which has a field `metadata` (`ObjectMeta`), is read from the endpoint of `$full`, a kind of
-/// `kube`: watches of many objects need not hold unused fields.
+/// `kube`: watches of many objects need not hold unused fields. Without `$full` the kind is one that is named at run time
+/// (`ApiResource`).
 #[macro_export]
 macro_rules! read_as {
     ($slim:ty, $full:ty) => {
@@ -23,6 +24,36 @@ macro_rules! read_as {
 
             fn plural((): &()) -> ::std::borrow::Cow<'_, str> {
                 <$full as ::kube::Resource>::plural(&())
+            }
+
+            fn meta(&self) -> &::kube::api::ObjectMeta {
+                &self.metadata
+            }
+
+            fn meta_mut(&mut self) -> &mut ::kube::api::ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
+    ($slim:ty) => {
+        impl ::kube::Resource for $slim {
+            type DynamicType = ::kube::api::ApiResource;
+            type Scope = ::kube::core::DynamicResourceScope;
+
+            fn kind(resource: &Self::DynamicType) -> ::std::borrow::Cow<'_, str> {
+                resource.kind.as_str().into()
+            }
+
+            fn group(resource: &Self::DynamicType) -> ::std::borrow::Cow<'_, str> {
+                resource.group.as_str().into()
+            }
+
+            fn version(resource: &Self::DynamicType) -> ::std::borrow::Cow<'_, str> {
+                resource.version.as_str().into()
+            }
+
+            fn plural(resource: &Self::DynamicType) -> ::std::borrow::Cow<'_, str> {
+                resource.plural.as_str().into()
             }
 
             fn meta(&self) -> &::kube::api::ObjectMeta {

@@ -1,7 +1,6 @@
 //! The watch of one kind, for all controllers. Objects come as JSON and become their type afterwards: a watch is much code for
 //! each type that it is made for, and these are two dozen. Large ones become it beside the thread. Knows no kind.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use apimachinery::aside::CONTROLLERS;
@@ -10,7 +9,6 @@ use apimachinery::typed::{self, Misfit};
 use apimachinery::well_known::PAGE;
 use futures::stream::{self, BoxStream, Stream, StreamExt as _};
 use kube::api::{Api, ApiResource, ObjectMeta};
-use kube::core::DynamicResourceScope;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Config, Event, watcher};
 use kube::{Client, Resource};
@@ -71,34 +69,7 @@ impl<'de> Deserialize<'de> for Unread {
     }
 }
 
-impl Resource for Unread {
-    type DynamicType = ApiResource;
-    type Scope = DynamicResourceScope;
-
-    fn kind(resource: &ApiResource) -> Cow<'_, str> {
-        resource.kind.as_str().into()
-    }
-
-    fn group(resource: &ApiResource) -> Cow<'_, str> {
-        resource.group.as_str().into()
-    }
-
-    fn version(resource: &ApiResource) -> Cow<'_, str> {
-        resource.version.as_str().into()
-    }
-
-    fn plural(resource: &ApiResource) -> Cow<'_, str> {
-        resource.plural.as_str().into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+apimachinery::read_as!(Unread);
 
 /// The object without its managers: they may be many, and no controller reads them.
 pub(crate) fn without_managers(mut object: Value) -> Value {

@@ -1,12 +1,10 @@
 //! Jobs as people write them (KubeEdge's operations.kubeedge.io/v1alpha2), of three kinds with one shape. Pure; judges nothing.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::api::{ApiResource, ObjectMeta};
-use kube::core::DynamicResourceScope;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -79,34 +77,7 @@ pub(super) struct JobObject {
     status: Value,
 }
 
-impl kube::Resource for JobObject {
-    type DynamicType = ApiResource;
-    type Scope = DynamicResourceScope;
-
-    fn kind(resource: &ApiResource) -> Cow<'_, str> {
-        resource.kind.as_str().into()
-    }
-
-    fn group(resource: &ApiResource) -> Cow<'_, str> {
-        resource.group.as_str().into()
-    }
-
-    fn version(resource: &ApiResource) -> Cow<'_, str> {
-        resource.version.as_str().into()
-    }
-
-    fn plural(resource: &ApiResource) -> Cow<'_, str> {
-        resource.plural.as_str().into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+apimachinery::read_as!(JobObject);
 
 /// A job.
 #[derive(Clone, Debug, PartialEq)]
