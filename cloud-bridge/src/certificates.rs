@@ -17,7 +17,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::pki::authority::Authority;
-use apimachinery::pace::in_slices;
+use apimachinery::pace::{in_slices, sleep_until};
 use apimachinery::well_known::PAGE;
 
 /// The signer that this is.
@@ -53,15 +53,8 @@ pub async fn run(client: Client, authority: Arc<Authority>) {
                 Ok(Event::Init | Event::InitDone) => {}
                 Err(error) => log::warn!("watching certificate requests: {error}"),
             },
-            () = until(next) => remove(&api, &mut ends).await,
+            () = sleep_until(next) => remove(&api, &mut ends).await,
         }
-    }
-}
-
-async fn until(end: Option<Instant>) {
-    match end {
-        Some(end) => tokio::time::sleep_until(end).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -13,7 +13,7 @@
 //! | [`clock`] | the time of day, for what expires |
 //! | [`cron`] | schedules and time zones |
 //! | [`read_as`] | objects of which only a part is read |
-//! | [`pace`] | time slices of the one thread |
+//! | [`pace`] | time slices of the one thread, and waiting |
 //! | [`aside`] | threads beside it, for work on large objects |
 //! | [`flow`], [`shares`], [`turns`] | whom something is counted for, how much each may have, and whose turn it is |
 //! | [`typed`] | JSON read as a type |

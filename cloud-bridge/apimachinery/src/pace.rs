@@ -17,6 +17,14 @@ pub const fn is_large(bytes: usize) -> bool {
     bytes >= LARGE
 }
 
+/// Waits until this time, without one forever.
+pub async fn sleep_until(due: Option<tokio::time::Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Length of one slice.
 const SLICE: Duration = Duration::from_millis(2);
 

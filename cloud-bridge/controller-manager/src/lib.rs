@@ -1,7 +1,6 @@
 //! Controllers of a cluster, for an API that has no controller manager. They know the API by a client, so each would run
 //! against a real cluster, too.
 
-mod due;
 mod events;
 mod followers;
 pub mod load_balancer;

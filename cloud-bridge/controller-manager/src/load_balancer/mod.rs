@@ -18,8 +18,8 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::due::sleep_until;
 use crate::watch;
+use apimachinery::pace::sleep_until;
 use object::{Node, Service, Slice};
 use slices::Slices;
 

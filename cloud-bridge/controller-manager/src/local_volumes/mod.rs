@@ -20,11 +20,11 @@ use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::due::sleep_until;
 use crate::events::{self, Recorder};
 use crate::watch;
 use apimachinery::meta;
 use apimachinery::pace::in_slices;
+use apimachinery::pace::sleep_until;
 use volume::{Data, Released, released};
 pub(crate) use volume::{Order, PROVISIONER, name, volume};
 

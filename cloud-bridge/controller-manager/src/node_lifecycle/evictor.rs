@@ -20,9 +20,9 @@ use tokio::time::Instant;
 
 use super::eviction::{Evictions, Pod};
 use super::whole_seconds;
-use crate::due::sleep_until;
 use crate::events::{Event, Recorder};
 use crate::watch;
+use apimachinery::pace::sleep_until;
 
 const COMPONENT: &str = "taint-eviction-controller";
 /// A pod that a node has without the API (K8s `MirrorPodAnnotationKey`): only its node can end it.

@@ -25,10 +25,10 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::due::sleep_until;
 use crate::events::{self as recorded, Recorder};
 use crate::watch;
 use apimachinery::pace::in_slices;
+use apimachinery::pace::sleep_until;
 use evictor::Evictors;
 use health::NodeHealthMap;
 pub use ipam::{MaskSizes, NodeIpam};

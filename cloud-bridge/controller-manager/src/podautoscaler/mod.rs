@@ -36,9 +36,9 @@ use kube::runtime::watcher::Event;
 use kube::{Api, Client};
 use tokio::time::Instant;
 
-use crate::due::sleep_until;
 use crate::events::{self, Recorder};
 use crate::watch;
+use apimachinery::pace::sleep_until;
 use decide::{Decision, Now, Told};
 use memory::Memory;
 pub use options::Options;

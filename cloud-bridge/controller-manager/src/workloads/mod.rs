@@ -60,10 +60,10 @@ use kube::Client;
 use tokio::task::coop;
 use tokio::time::Instant;
 
-use crate::due::sleep_until;
 use crate::events::Recorder;
 use crate::pods::Pods;
 use apimachinery::pace::Pace;
+use apimachinery::pace::sleep_until;
 use engine::{End, Engine, Now};
 pub use options::Options;
 use perform::perform;
