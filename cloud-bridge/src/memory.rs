@@ -6,14 +6,14 @@
 use std::time::Duration;
 
 /// Between looks.
-const LOOK: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_secs(2);
 /// Growth since the last walk over the heap that is worth another one, which cannot be interrupted (30 ms for a
 /// gigabyte): bytes, or a fraction of what was left, whichever is more.
-const GROWN: (u64, u64) = (32 << 20, 8);
+const GROWN: (u64, u64) = (8 << 20, 8);
 /// Growth that is worth one at rest, [`REST`] looks after the last.
 const GROWN_AT_REST: (u64, u64) = (4 << 20, 64);
 /// Looks after which the little that came is asked for as well: what is used each minute stays.
-const REST: u32 = 12;
+const REST: u32 = 30;
 /// Growth between two checks above which the process is not at rest.
 const STEADY: u64 = 1 << 20;
 
@@ -96,20 +96,20 @@ mod tests {
         let mut size = Size::default();
         size.settled(100 * MIB);
         assert!(!size.is_worth_a_walk(110 * MIB), "not worth it");
-        assert!(!size.is_worth_a_walk(150 * MIB), "it grows");
-        assert!(size.is_worth_a_walk(150 * MIB));
-        size.settled(140 * MIB);
-        assert!(!size.is_worth_a_walk(140 * MIB), "what is in use is not asked for again and again");
+        assert!(!size.is_worth_a_walk(120 * MIB), "it grows");
+        assert!(size.is_worth_a_walk(120 * MIB));
+        size.settled(110 * MIB);
+        assert!(!size.is_worth_a_walk(110 * MIB), "what is in use is not asked for again and again");
         assert!(!size.is_worth_a_walk(90 * MIB));
-        assert!(!size.is_worth_a_walk(130 * MIB));
-        assert!(size.is_worth_a_walk(130 * MIB));
+        assert!(!size.is_worth_a_walk(103 * MIB));
+        assert!(size.is_worth_a_walk(103 * MIB));
     }
 
     #[test]
     fn what_starting_needed_is_given_back_at_the_first_rest() {
         let mut size = Size::at_start();
-        assert!(!size.is_worth_a_walk(18 * MIB), "it grows");
-        assert!(size.is_worth_a_walk(18 * MIB));
+        assert!(!size.is_worth_a_walk(15 * MIB), "it grows");
+        assert!(size.is_worth_a_walk(15 * MIB));
     }
 
     #[test]
@@ -117,15 +117,15 @@ mod tests {
         let mut size = Size::default();
         size.settled(10 * MIB);
         let mut walks = Vec::new();
-        for look in 0..40 {
+        for look in 0..100 {
             if size.is_worth_a_walk(15 * MIB) {
                 size.settled(10 * MIB);
                 walks.push(look);
             }
         }
-        assert_eq!(walks, [11, 23, 35]);
+        assert_eq!(walks, [29, 59, 89]);
         size.settled(10 * MIB);
-        assert!((0..40).all(|_| !size.is_worth_a_walk(13 * MIB)), "not worth it");
+        assert!((0..100).all(|_| !size.is_worth_a_walk(13 * MIB)), "not worth it");
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod tests {
                 walks += 1;
             }
         }
-        assert_eq!(walks, 8, "each time it has grown by more than 64 MiB, or by a quarter");
+        assert_eq!(walks, 9, "each time it has grown by more than a quarter");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use edge_protocol::json::SetField;
 use jiff::{Timestamp, Unit};
 use ring::rand::{SecureRandom, SystemRandom};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// The finalizer of a foreground deletion.
 pub const FOREGROUND: &str = "foregroundDeletion";
@@ -98,6 +98,37 @@ pub fn fill_new(object: &mut Value, now: Timestamp) {
     set(object, "uid", new_uid().into());
 }
 
+/// A copy without its managedFields, which can be most of an object.
+pub fn without_owners(object: &Value) -> Value {
+    let Some(fields) = object.as_object() else { return object.clone() };
+    let kept = |(name, value): (&String, &Value)| match value.as_object().filter(|_| name == "metadata") {
+        Some(metadata) => {
+            (name.clone(), unowned(metadata).map(|(name, value)| (name.clone(), value.clone())).collect())
+        }
+        None => (name.clone(), value.clone()),
+    };
+    fields.iter().map(kept).collect()
+}
+
+/// Whether two objects are the same but for their managedFields.
+pub fn same_but_owners(one: &Value, other: &Value) -> bool {
+    let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else { return one == other };
+    let same = |(name, value): (&String, &Value)| {
+        other.get(name).is_some_and(|other| match (value.as_object(), other.as_object()) {
+            (Some(one), Some(other)) if name == "metadata" => {
+                unowned(one).count() == unowned(other).count()
+                    && unowned(one).all(|(name, value)| other.get(name) == Some(value))
+            }
+            _ => value == other,
+        })
+    };
+    one.len() == other.len() && one.iter().all(same)
+}
+
+fn unowned(metadata: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
+    metadata.iter().filter(|(name, _)| *name != "managedFields")
+}
+
 /// What an update may not change silently is put back from the old object.
 pub fn keep_old(new: &mut Value, old: &Value) {
     for field in ["creationTimestamp", "selfLink"] {
@@ -120,6 +151,25 @@ pub fn keep_old(new: &mut Value, old: &Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn copy_without_owners_is_the_same_but_for_them() {
+        let object =
+            json!({"metadata": {"name": "a", "managedFields": [{"manager": "m"}]}, "spec": {"managedFields": 1}});
+        let copy = without_owners(&object);
+        assert_eq!(copy, json!({"metadata": {"name": "a"}, "spec": {"managedFields": 1}}));
+        assert!(same_but_owners(&object, &copy) && same_but_owners(&copy, &object));
+        for other in [
+            json!({"metadata": {"name": "b"}, "spec": {"managedFields": 1}}),
+            json!({"metadata": {"name": "a", "uid": "u"}, "spec": {"managedFields": 1}}),
+            json!({"metadata": {}, "spec": {"managedFields": 1}}),
+            json!({"metadata": {"name": "a"}, "spec": {}}),
+            json!({"metadata": {"name": "a"}}),
+            json!(null),
+        ] {
+            assert!(!same_but_owners(&object, &other) && !same_but_owners(&other, &object), "{other}");
+        }
+    }
 
     #[test]
     fn names_are_generated() {

@@ -36,14 +36,24 @@ impl Shares {
         share.grow(amount).then_some(share)
     }
 
-    fn add(&self, flow: &Flow, own: usize, amount: usize) -> bool {
+    /// Whether a share of this amount could be taken now.
+    pub fn has(&self, flow: &Flow, amount: usize) -> bool {
+        self.fits(&self.taken(), flow, 0, amount)
+    }
+
+    fn fits(&self, taken: &Taken, flow: &Flow, own: usize, amount: usize) -> bool {
         let Some(name) = flow.name() else { return true };
-        let mut taken = self.taken();
         let before = taken.flows.get(name).copied().unwrap_or_default();
         let limit = if flow.is_system() { self.most } else { self.most - self.most / 4 };
         let alone = before == own;
         let fits = |before: usize, most: usize| before.saturating_add(amount) <= most || (alone && before < most);
-        if !fits(before, self.each) || !fits(taken.all, limit) {
+        fits(before, self.each) && fits(taken.all, limit)
+    }
+
+    fn add(&self, flow: &Flow, own: usize, amount: usize) -> bool {
+        let Some(name) = flow.name() else { return true };
+        let mut taken = self.taken();
+        if !self.fits(&taken, flow, own, amount) {
             return false;
         }
         taken.all += amount;
@@ -121,6 +131,7 @@ mod tests {
         let shares = Shares::new(100, 10);
         let mut large = shares.take(&flow("eve"), 1).unwrap();
         assert!(large.grow(49) && !large.grow(1) && shares.take(&flow("eve"), 1).is_none());
+        assert!(!shares.has(&flow("eve"), 1) && shares.has(&flow("bob"), 10));
         assert!(shares.take(&flow("bob"), 10).is_some());
     }
 }

@@ -28,8 +28,10 @@ use super::unsent::{Followed, Unsent};
 use super::{Arrival, Busy, Gate, Kept, Source};
 use apimachinery::flow::Flow;
 
-/// Requests at one time on one connection of HTTP/2.
-const STREAMS: u32 = 100;
+/// Requests at one time on one connection of HTTP/2. A burst of them is work that others wait for; clients in Go open another
+/// connection for more (golang.org/x/net/http2, `StrictMaxConcurrentStreams`).
+const STREAMS: u32 = 50;
+
 /// What may wait of request bodies of one stream and of all streams of a connection, in bytes.
 const WINDOWS: (u32, u32) = (128 << 10, 256 << 10);
 /// What may wait of one answer for the socket, and of one request of HTTP/1.1 for us, in bytes.

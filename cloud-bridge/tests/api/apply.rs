@@ -281,6 +281,19 @@ async fn schemas_of_custom_resources_decide_how_they_merge() {
 }
 
 #[tokio::test]
+async fn lists_of_thousands_of_objects_are_not_applied() {
+    let api = Api::embedded(|_| {});
+    let applied = async |variables: usize| {
+        let mut object = deployment(0);
+        object["spec"]["template"]["spec"]["containers"][0]["env"] =
+            (0..variables).map(|at| json!({"name": format!("V{at}"), "value": "v"})).collect();
+        api.patch(&api.group_path("apps/v1", "deployments/d?fieldManager=x"), APPLY, object).await
+    };
+    applied(3_000).await.fails_with(413, "too many values for server-side apply: write it with create or update");
+    assert_eq!(applied(2_000).await.code, 201);
+}
+
+#[tokio::test]
 async fn deep_objects_are_refused_before_they_cost_memory() {
     let api = Api::embedded(|_| {});
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});

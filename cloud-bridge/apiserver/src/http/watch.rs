@@ -230,13 +230,19 @@ impl Watch {
     /// Shows the next page of the past. What has been forgotten meanwhile ends the watch.
     fn catch_up(&mut self) {
         let Some(past) = self.past.take() else { return };
-        let page = match past {
+        let page = self.room(CHUNK).and_then(|()| match past {
             Past::Objects { after, mark } => self.objects(after, mark),
             Past::Changes(rev) => self.changes(rev),
-        };
+        });
         if let Err(error) = page {
             self.fail(&error);
         }
+    }
+
+    /// Whether its client may leave so much more unread. Asked before something is read and shown, which is most of the
+    /// work; what is shown is counted afterwards.
+    fn room(&self, bytes: usize) -> ApiResult<()> {
+        if self.inner.limits.answers.has(&self.flow, bytes) { Ok(()) } else { Err(ApiError::busy()) }
     }
 
     fn objects(&mut self, after: Option<ObjectKey>, mark: bool) -> ApiResult<()> {
@@ -247,6 +253,7 @@ impl Watch {
             store.knows(&resource.storage, self.rev).map_err(|e| too_old(self.rev, e.oldest))?;
             selection.page(&store, self.rev, after.as_ref(), OBJECTS)?
         };
+        self.room(items.iter().map(|stored| stored.body.len()).sum())?;
         for stored in &items {
             self.push("ADDED", stored);
         }
@@ -272,6 +279,7 @@ impl Watch {
             store.since(storage, self.selection.namespace.as_deref(), (rev, self.rev), CHANGES)?
         };
         self.past = next.map(Past::Changes);
+        self.room(changes.iter().map(|change| change.object.body.len()).sum())?;
         for change in changes {
             if self.pending.len() >= CHUNK {
                 self.past = Some(Past::Changes(change.rev - 1));

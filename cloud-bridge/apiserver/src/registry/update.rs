@@ -113,7 +113,6 @@ pub(crate) fn change(
 fn foreseen(ctx: &Context<'_>, sent: &Value, mut new: Value, old: &Value) -> Owners {
     prepare(ctx, &mut new, old);
     keep(ctx, &mut new, old);
-    meta::set(&mut new, "managedFields", old["metadata"]["managedFields"].clone());
     let managed = managed_fields::updated(ctx, sent, &new, old);
     Owners::Foreseen(hash(&new), managed)
 }
@@ -178,13 +177,13 @@ pub(crate) fn replace(
     ctx.warnings.extend(strategy.notice());
     let charges = resource_quota::admit(store, &ctx.attributes(), &new, Some(old), ctx.now)?;
     let owned = &old["metadata"]["managedFields"];
-    meta::set(&mut new, "managedFields", owned.clone());
     let managed = match owners {
         Owners::Applied(managed) => managed,
         Owners::Foreseen(foreseen, managed) if foreseen == hash(&new) => managed,
         _ => managed_fields::updated(ctx, &sent, &new, old),
     };
-    if new == *old && managed_fields::same_owners(&managed, owned) {
+    if meta::same_but_owners(&new, old) && managed_fields::same_owners(&managed, owned) {
+        meta::set(&mut new, "managedFields", owned.clone());
         return Ok(Stored::unwritten(new));
     }
     meta::set(&mut new, "managedFields", managed);
@@ -207,14 +206,17 @@ pub(crate) fn replace(
 /// What is stored, by the rules of now: a bridge of an earlier version may have written it, with other defaults. Kubernetes
 /// fills in defaults whenever it reads its storage. Borrowed when both are the same.
 fn as_now<'a>(resource: &Resource, stored: &'a Value) -> Cow<'a, Value> {
-    let mut read = resource.read(stored);
-    if !resource.is_custom() {
-        resource.strategy().default(read.to_mut());
-        if *read == *stored {
-            return Cow::Borrowed(stored);
-        }
+    let read = resource.read(stored);
+    if resource.is_custom() {
+        return read;
     }
-    read
+    let mut now = meta::without_owners(&read);
+    resource.strategy().default(&mut now);
+    if meta::same_but_owners(&now, stored) {
+        return Cow::Borrowed(stored);
+    }
+    meta::set(&mut now, "managedFields", read["metadata"]["managedFields"].clone());
+    Cow::Owned(now)
 }
 
 fn check_version(resource: &Resource, current: &Stored, new: &mut Value, name: &str) -> ApiResult<()> {

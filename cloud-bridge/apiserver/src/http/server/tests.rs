@@ -145,6 +145,35 @@ async fn answers_that_wait_to_be_encoded_count() {
 }
 
 #[tokio::test]
+async fn watch_without_room_is_told_and_shows_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, _) = server(&dir);
+    let eve = permitted(&server).await;
+    let map = format!(r#"{{"metadata": {{"name": "c"}}, "data": {{"k": "{}"}}}}"#, "x".repeat(1_000_000));
+    assert_eq!(server.handle(&UserInfo::master("admin"), request("POST", "", &map)).await.status(), 201);
+    let (mut unread, mut refused) = (Vec::new(), 0);
+    for _ in 0..10 {
+        let mut watch = server.handle_stranger(&eve, request("GET", "?watch=1", "")).await.into_body();
+        let mut event = Vec::new();
+        // The first line; it keeps its place until it is dropped, as in the buffers of a connection.
+        while !event.ends_with(b"\n") {
+            let part = watch.frame().await.expect("a line").expect("no break").into_data().unwrap();
+            event.extend_from_slice(&part);
+            unread.push(part);
+        }
+        let event: Value = serde_json::from_slice(&event).unwrap();
+        match event["object"]["code"].as_u64() {
+            Some(code) => {
+                assert_eq!((code, &event["type"]), (429, &"ERROR".into()));
+                refused += 1;
+            }
+            None => assert_eq!(event["type"], "ADDED"),
+        }
+    }
+    assert!((1..10).contains(&refused), "{refused}");
+}
+
+#[tokio::test]
 async fn bodies_that_aliases_make_large_count() {
     let dir = tempfile::tempdir().unwrap();
     let (server, _) = server(&dir);

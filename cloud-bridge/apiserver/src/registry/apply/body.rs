@@ -17,6 +17,10 @@ use crate::registry::Context;
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::{json, meta};
 
+/// What the values of an applied object of a kind that tenants write may take in memory, about: lists of some 2,000 objects.
+/// The object is there five times or so until it is stored, and each of its fields in the sets of its owners.
+const TENANT_MEMORY_MAX: usize = 2 * 1024 * 1024;
+
 /// What a client applies.
 pub(super) struct Body {
     /// The object in stored form.
@@ -38,7 +42,7 @@ pub(super) fn read(ctx: &Context<'_>, body: &Bytes) -> ApiResult<Body> {
         _ => ApiError::bad_request(format!("error decoding YAML: {why}")),
     };
     // The live object, the merged one and what is stored are there at the same time.
-    let memory = ctx.resource.body_memory() / 2;
+    let memory = if ctx.resource.is_of_tenants() { TENANT_MEMORY_MAX } else { ctx.resource.body_memory() / 2 };
     let document = Document::read_within(body, memory).map_err(|why| refuse(&why))?;
     let strict = document.strict();
     let mut written = document.value;

@@ -93,7 +93,7 @@ fn named(ctx: &Context<'_>) -> ApiResult<()> {
 }
 
 /// Applies a part of the live object, which the context's writer writes by a subresource. Returns the object as it is then,
-/// and its managedFields.
+/// without managedFields, and these.
 ///
 /// # Errors
 /// An applier without a name, and conflicts.
@@ -117,12 +117,12 @@ fn not_recreated(resource: &Resource, name: &str, applied: &Value) -> ApiResult<
     }
 }
 
-/// The live object with the applied one in it, and who owns its fields then.
+/// The live object with the applied one in it, without managedFields, and who owns its fields then.
 fn laid_over(ctx: &Context<'_>, live: &Value, applied: Value, set: FieldSet) -> ApiResult<(Value, Entries)> {
     let shape = ctx.resource.strategy().shape();
     let mut entries = tracked(ctx, live).map_err(too_many)?;
     let last = entries.take(&ctx.writer.owner(Operation::Apply, &ctx.resource));
-    let mut merged = live.clone();
+    let mut merged = meta::without_owners(live);
     merge::merge(&mut merged, applied, shape);
     if let Some(last) = last {
         merge::prune(&mut merged, &last.set, &entries.all().union(&set), shape);
