@@ -24,6 +24,7 @@ use tokio::sync::Notify;
 use tokio::task::coop;
 use tokio_rustls::TlsAcceptor;
 
+use super::lingering::Lingering;
 use super::unsent::{Followed, Unsent};
 use super::{Arrival, Busy, Gate, Kept, Source};
 use apimachinery::flow::Flow;
@@ -122,13 +123,15 @@ where
     let arrival = Arc::clone(&client.arrival);
     arrival.within(socket.readable()).await?;
     arrival.turn().await;
+    let socket = Lingering::new(socket);
+    let upgraded = socket.upgraded();
     let tls = arrival.within(tls.accept(socket)).await?;
     let handler = make(tls.get_ref().1.peer_certificates().and_then(|chain| chain.first()));
     let service = service_fn(|request: Request<Incoming>| {
         // Requests may follow each other without waiting for answers: HTTP/1.1 must be told to read no more of them.
         let closes = request.version() <= Version::HTTP_11;
         let head = request.method() == Method::HEAD;
-        let client = Arc::clone(&client);
+        let (client, upgraded) = (Arc::clone(&client), upgraded.clone());
         // In a box of its own, which goes with the answer: what is left unread keeps no room for how it was made.
         let answer = if has_host(&request) { Some(Box::pin(handler(request))) } else { None };
         async move {
@@ -138,6 +141,7 @@ where
                 return Ok(no_host());
             };
             let mut answer = answer.await;
+            upgraded.note(&answer);
             if closes && client.ends.load(Ordering::Relaxed) {
                 answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }

@@ -8,6 +8,7 @@
 mod arrival;
 pub mod client;
 mod kept;
+mod lingering;
 mod room;
 mod unsent;
 
@@ -25,6 +26,7 @@ use tokio::sync::Semaphore;
 use apimachinery::flow::Flow;
 pub use arrival::Arrival;
 pub use kept::{Busy, Kept};
+pub(crate) use lingering::Lingering;
 use room::Room;
 
 /// How long peers may let us wait.

@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 
 use super::status::Refusal;
 use super::{connection, health, overview};
-use crate::accept::{self, Gate};
+use crate::accept::{self, Gate, Lingering};
 use crate::bridge::Bridge;
 
 /// Ports without TLS; each is there only if it is asked for.
@@ -41,7 +41,7 @@ async fn port(listener: Option<TcpListener>, bridge: Bridge, with_metrics: bool)
             async move {
                 accept::prepare(&socket)?;
                 let (arrival, bridge) = (&*arrival, &bridge);
-                connection::serve(socket, peer, arrival, |request| async move {
+                connection::serve(Lingering::new(socket), peer, arrival, |request| async move {
                     let _work = arrival.work();
                     route(&request, bridge, with_metrics).await
                 })

@@ -30,7 +30,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
-use crate::accept::{self, Arrival, Gate};
+use crate::accept::{self, Arrival, Gate, Lingering};
 use crate::bridge::Bridge;
 use crate::pki::authority::Authority;
 use crate::pki::identity::Holder;
@@ -101,14 +101,20 @@ async fn serve(socket: TcpStream, acceptor: TlsAcceptor, arrived: Arrived) -> io
     let arrival = Arc::clone(&arrived.arrival);
     arrival.within(socket.readable()).await?;
     arrival.turn().await;
+    let socket = Lingering::new(socket);
+    let upgraded = socket.upgraded();
     let mut tls = arrival.within(acceptor.accept(socket)).await?;
     tls.get_mut().1.set_buffer_limit(Some(UNSENT.into()));
     let certificate = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     let holder = certificate.and_then(Holder::of);
     // One request: every answer but that of a link says `Connection: close`.
     connection::serve(tls, arrived.peer, &arrival, |request| {
-        let (arrived, holder) = (&arrived, holder.as_ref());
-        async move { route(request, arrived, holder).await }
+        let (arrived, holder, upgraded) = (&arrived, holder.as_ref(), &upgraded);
+        async move {
+            let answer = route(request, arrived, holder).await;
+            upgraded.note(&answer);
+            answer
+        }
     })
     .await
 }

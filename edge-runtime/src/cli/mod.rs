@@ -246,6 +246,7 @@ fn run_verb(verb: &'static Verb, rest: &[OsString]) -> Result<(), CliError> {
     }
     let done = verb.parse(lexopt::Parser::from_args(rest)).and_then(verb.run);
     done.map_err(|error| match error {
+        CliError::Usage(why) if verb.is_helper() => CliError::Usage(format!("{why}; see edge-runtime --help")),
         CliError::Usage(why) => CliError::Usage(format!("{why}; see edge-runtime {} --help", verb.name)),
         other => other,
     })
@@ -303,6 +304,14 @@ mod tests {
         dispatch(["selftest".into()].into_iter()).unwrap_err();
         assert!(!get_dumpable().unwrap());
         set_dumpable(true).unwrap();
+    }
+
+    #[test]
+    fn error_of_a_helper_names_a_help_that_exists() {
+        let Err(CliError::Usage(why)) = dispatch(["collect".into()].into_iter()) else { panic!("HOW is missing") };
+        assert!(why.ends_with("HOW is missing; see edge-runtime --help"), "{why}");
+        let Err(CliError::Usage(why)) = dispatch(["selftest".into()].into_iter()) else { panic!("--root is missing") };
+        assert!(why.ends_with("see edge-runtime selftest --help"), "{why}");
     }
 
     #[test]

@@ -9,8 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::memory;
+use sampan_tests::wait::patient;
 
 const PAUSE: Duration = Duration::from_millis(20);
+/// Maximum time by which a slow machine lengthens a limit. One that stands still for longer cannot tell whether the server does.
+const ALLOWANCE: Duration = Duration::from_secs(5);
 
 /// What was seen while something else was done.
 #[derive(Debug, Default, Clone, Copy)]
@@ -23,6 +26,11 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
+    /// What a limit of time allows for the machine: what it took itself, up to a maximum.
+    pub(crate) fn allowance(&self) -> Duration {
+        self.longest.min(patient(ALLOWANCE))
+    }
+
     /// How much the heap has grown since it had `before`, in KiB. The bridge unmaps its program at rest, which comes back page by
     /// page: that is no growth. What was between two looks is in `peak`, the most of heap and program together (`VmHWM`).
     pub(crate) fn growth(&self, before: u64, peak: u64) -> u64 {
@@ -66,6 +74,13 @@ fn look(pid: u32, folder: &Path, stop: &AtomicBool) -> Seen {
         seen.text = seen.text.max(memory(pid, "RssFile:"));
     }
     seen
+}
+
+#[test]
+fn slow_machine_lengthens_a_limit_by_a_maximum() {
+    let seen = |longest| Seen { longest, ..Seen::default() };
+    assert_eq!(seen(PAUSE).allowance(), PAUSE);
+    assert_eq!(seen(patient(ALLOWANCE) * 10).allowance(), patient(ALLOWANCE));
 }
 
 #[test]
