@@ -226,7 +226,10 @@ mod tests {
         }
         for namespace in ["prod", "", "stati", "static/x"] {
             let refused = named.mirror(&static_pod(namespace, "s")).await;
-            assert!(matches!(&refused, Err(Failure::Refused(why)) if why.contains("--mirror-namespace")), "{refused:?}");
+            assert!(
+                matches!(&refused, Err(Failure::Refused(why)) if why.contains("--mirror-namespace")),
+                "{refused:?}"
+            );
         }
     }
 
