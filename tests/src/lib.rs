@@ -15,6 +15,8 @@ pub mod kubectl;
 pub mod lan;
 pub mod manifest;
 pub mod node;
+#[cfg(test)]
+mod packages;
 pub mod pictures;
 pub mod process;
 pub mod silent;

@@ -61,10 +61,16 @@ impl Listening {
 
     /// A connection without a certificate.
     async fn stranger(&self) -> TlsStream<TcpStream> {
+        self.speaking(b"http/1.1").await
+    }
+
+    /// A connection without a certificate, for this protocol.
+    async fn speaking(&self, protocol: &[u8]) -> TlsStream<TcpStream> {
         let address: SocketAddr = self.address.strip_prefix("https://").unwrap().parse().unwrap();
         let mut roots = RootCertStore::empty();
         roots.add(self.authority.certificate().clone()).unwrap();
-        let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        config.alpn_protocols = vec![protocol.to_vec()];
         let tcp = TcpStream::connect(address).await.unwrap();
         TlsConnector::from(Arc::new(config)).connect("127.0.0.1".try_into().unwrap(), tcp).await.unwrap()
     }
@@ -203,4 +209,77 @@ async fn watch_over_a_websocket_is_a_text_message_per_event() {
     let events = String::from_utf8_lossy(&first[..read]).into_owned() + &events;
     assert_eq!(events.matches("{\"type\":\"ADDED\"").count(), 2, "{events}");
     assert!(events.contains("\"name\":\"before\"") && events.contains("\"name\":\"after\""), "{events}");
+}
+
+#[tokio::test]
+async fn request_over_http_1_1_names_its_host_once() {
+    let api = listen().await;
+    for (hosts, code) in [("", 400), ("Host: a\r\nHost: b\r\n", 400), ("Host: a\r\n", 200)] {
+        let mut socket = api.stranger().await;
+        let ask =
+            format!("GET /version HTTP/1.1\r\n{hosts}Connection: close\r\nAuthorization: Bearer secret-token\r\n\r\n");
+        socket.write_all(ask.as_bytes()).await.unwrap();
+        let (_, answer) = rest(socket).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {code}")), "{hosts:?}: {answer}");
+    }
+}
+
+/// A frame of HTTP/2 (RFC 9113 section 4.1) on stream `stream`.
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(payload.len()).unwrap();
+    [&[0, 0, length, kind, flags, 0, 0, 0, stream][..], payload].concat()
+}
+
+/// A field whose name is in the static table of HPACK, as a literal without indexing (RFC 7541 section 6.2.2).
+fn field(name: &[u8], value: &str) -> Vec<u8> {
+    [name, &[u8::try_from(value.len()).unwrap()], value.as_bytes()].concat()
+}
+
+/// Length of the body of the first answer on a connection of HTTP/2.
+async fn body_of_first(method: &str, socket: &mut TlsStream<TcpStream>) -> usize {
+    const DATA: u8 = 0;
+    const HEADERS: u8 = 1;
+    const RST_STREAM: u8 = 3;
+    const SETTINGS: u8 = 4;
+    const END_STREAM: u8 = 1;
+    const END_HEADERS: u8 = 4;
+    // `:method`, `:scheme https`, `:authority`, `:path`, `authorization`.
+    let fields = [
+        field(&[2], method),
+        vec![0x87],
+        field(&[1], "a"),
+        field(&[4], "/version"),
+        field(&[0x0f, 8], "Bearer secret-token"),
+    ];
+    let ask = frame(HEADERS, END_STREAM | END_HEADERS, 1, &fields.concat());
+    let all = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(SETTINGS, 0, 0, &[]), ask].concat();
+    socket.write_all(&all).await.unwrap();
+    let (mut length, mut answered) = (0, false);
+    loop {
+        let mut head = [0; 9];
+        socket.read_exact(&mut head).await.unwrap();
+        let [a, b, c, kind, flags, .., stream] = head;
+        let mut payload = vec![0; usize::try_from(u32::from_be_bytes([0, a, b, c])).unwrap()];
+        socket.read_exact(&mut payload).await.unwrap();
+        if stream != 1 || !matches!(kind, DATA | HEADERS) {
+            assert!(stream == 0 || kind != RST_STREAM, "the server resets the stream");
+            continue;
+        }
+        answered |= kind == HEADERS;
+        length += if kind == DATA { payload.len() } else { 0 };
+        if flags & END_STREAM != 0 {
+            assert!(answered);
+            return length;
+        }
+    }
+}
+
+#[tokio::test]
+async fn head_over_http_2_has_no_body() {
+    let api = listen().await;
+    for (method, has_body) in [("GET", true), ("HEAD", false)] {
+        let mut socket = api.speaking(b"h2").await;
+        let answer = tokio::time::timeout(Duration::from_secs(15), body_of_first(method, &mut socket)).await;
+        assert_eq!(answer.expect("an answer") > 0, has_body, "{method}");
+    }
 }

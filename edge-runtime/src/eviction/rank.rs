@@ -11,8 +11,8 @@ const MEMORY: &str = "memory";
 /// What a pod uses of the resource that runs short.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Bytes of memory or disk, inodes, or processes, of the whole pod. `None` when it could not be found out: such
-    /// a pod goes first.
+    /// Bytes of memory or disk, inodes, or processes, of the whole pod. `None` when it could not be found out, see
+    /// [`rank`].
     pub total: Option<u64>,
     /// Use by container name, if known.
     pub containers: Vec<(String, u64)>,
@@ -28,7 +28,13 @@ pub struct Candidate<'a> {
 
 /// Orders by: uses more than it requested, then low priority, then how much more (K8s pkg/kubelet/eviction
 /// `rankMemoryPressure`, `rankDiskPressureFunc`); for processes by priority and number (`rankPIDPressure`).
-pub fn rank(candidates: &mut [Candidate<'_>], signal: Signal) {
+///
+/// A pod that could not be measured goes first, as with the kubelet. For the disk it is left out: measuring fails because
+/// of other pods, too, and must not end this one.
+pub fn rank(candidates: &mut Vec<Candidate<'_>>, signal: Signal) {
+    if signal.is_of_disk() {
+        candidates.retain(|candidate| candidate.usage.total.is_some());
+    }
     sort_by_key(candidates, |candidate| {
         let priority = candidate.pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0);
         let Some(used) = candidate.usage.total else { return (false, i64::MIN, false, priority, i128::MIN) };
@@ -103,6 +109,15 @@ mod tests {
         spec.resources = serde_json::from_value(asks("100")).unwrap();
         spec.overhead = serde_json::from_value(json!({"memory": "7"})).unwrap();
         assert_eq!((pod_request(&whole, "memory"), pod_request(&whole, "ephemeral-storage")), (107, 15));
+    }
+
+    #[test]
+    fn unmeasured_pod_is_not_evicted_for_disk() {
+        let pods = [("unknown", 0, "0", None), ("small", 0, "0", Some(1)), ("large", 0, "0", Some(9))];
+        for signal in [Signal::NodeFsAvailable, Signal::ImageFsAvailable, Signal::NodeFsInodesFree] {
+            assert_eq!(order(&pods, signal), ["large", "small"], "{}", signal.name());
+        }
+        assert_eq!(order(&pods[..1], Signal::ImageFsInodesFree), [""; 0], "nobody, if nothing was measured");
     }
 
     #[test]

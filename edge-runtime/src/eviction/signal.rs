@@ -54,6 +54,11 @@ impl Signal {
         }
     }
 
+    /// Whether what runs short is on the disk: bytes or inodes.
+    pub fn is_of_disk(self) -> bool {
+        self.shortage() == Shortage::Disk
+    }
+
     pub fn shortage(self) -> Shortage {
         match self {
             Self::MemoryAvailable => Shortage::Memory,

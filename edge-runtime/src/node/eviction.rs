@@ -85,7 +85,7 @@ impl Eviction {
 
     /// Whether a threshold of a disk is met now; the condition lasts longer.
     pub(super) fn is_short_of_disk(&self) -> bool {
-        self.met.iter().any(|met| is_of_disk(met.signal))
+        self.met.iter().any(|met| met.signal.is_of_disk())
     }
 
     pub(super) fn separate_images(&self) -> bool {
@@ -105,10 +105,6 @@ impl Eviction {
         let usage = |uid, entry| usage(cgroups, uid, entry, signal, disk);
         let mut candidates: Vec<Candidate<'_>> =
             candidates.map(|(uid, entry)| Candidate { uid, pod: &entry.pod, usage: usage(uid, entry) }).collect();
-        if is_of_disk(signal) {
-            // A pod that could not be measured is not evicted for that.
-            candidates.retain(|candidate| candidate.usage.total.is_some());
-        }
         rank(&mut candidates, signal);
         let Some(first) = candidates.first() else {
             if self.stuck.replace(signal) != Some(signal) {
@@ -132,10 +128,6 @@ impl Eviction {
         cx.tell(uid, PodEvent::Evict { reason: REASON.to_owned(), message, end });
         cx.look_again(now.after(AGAIN));
     }
-}
-
-pub(super) fn is_of_disk(signal: Signal) -> bool {
-    !matches!(signal, Signal::MemoryAvailable | Signal::PidAvailable)
 }
 
 fn usage(cgroups: &Cgroups, uid: &str, entry: &Entry, signal: Signal, disk: Option<&Answers>) -> Usage {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Node;
 use super::ephemeral_storage::{Purpose, beyond_limits};
-use super::eviction::{AGAIN, is_of_disk};
+use super::eviction::AGAIN;
 use super::host_watch::maintain;
 use super::node_status::Host;
 use crate::eviction::walk::Answers;
@@ -83,7 +83,7 @@ impl Node {
             return Ok(());
         }
         let Some(first) = self.eviction.tell_first(&mut self.cx, now)? else { return Ok(()) };
-        if !is_of_disk(first) {
+        if !first.is_of_disk() {
             self.eviction.evict_for(&mut self.cx, &self.launch.base.cgroups, first, None);
         } else if !self.image_gc.all(&mut self.cx, &mut self.pulls, now)? {
             // No image is left to remove: a walk tells who holds how much, and `walked` goes on.
@@ -104,7 +104,7 @@ impl Node {
             return;
         }
         self.observe(now);
-        if let Some(first) = self.eviction.first().filter(|first| is_of_disk(*first))
+        if let Some(first) = self.eviction.first().filter(|first| first.is_of_disk())
             && !self.eviction.is_one_leaving(&self.cx.pods, now)
         {
             self.eviction.evict_for(&mut self.cx, &self.launch.base.cgroups, first, Some(answers));

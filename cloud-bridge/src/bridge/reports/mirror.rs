@@ -200,24 +200,44 @@ mod tests {
         assert!(matches!(&refused, Err(Failure::Refused(why)) if why.contains("secrets")), "{refused:?}");
     }
 
-    /// What a node says of itself is no bound for it: neither what it has already, nor what it makes before the watch
-    /// shows any of it.
-    #[tokio::test]
-    async fn g27_a_node_with_too_many_pods_makes_no_more_mirrors() {
+    /// The reports of a node, to an API that takes everything.
+    fn reports(node: Arc<Node>) -> Reports {
         let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
             let object = r#"{"metadata": {"name": "n", "uid": "u"}}"#;
             Ok::<_, kube::Error>(http::Response::new(http_body_util::Full::new(bytes::Bytes::from(object))))
         });
         let client = kube::Client::new(service, "default");
-        let reports = |node: Arc<Node>| {
-            let (requests, own) = (Requests::new(client.clone()), Requests::new(client.clone()));
-            Reports::new(node, 1, requests, own, crate::bridge::reports::NodeOverrides::default())
-        };
-        let mirror = |number: usize| {
-            let metadata =
-                json!({"name": format!("s{number}"), "namespace": "default", "annotations": {HASH_ANNOTATION: "h"}});
-            json!({"metadata": metadata, "spec": {"containers": []}})
-        };
+        let (requests, own) = (Requests::new(client.clone()), Requests::new(client));
+        Reports::new(node, 1, requests, own, crate::bridge::reports::NodeOverrides::default())
+    }
+
+    fn static_pod(namespace: &str, name: &str) -> Value {
+        let metadata = json!({"name": name, "namespace": namespace, "annotations": {HASH_ANNOTATION: "h"}});
+        json!({"metadata": metadata, "spec": {"containers": []}})
+    }
+
+    #[tokio::test]
+    async fn mirrors_are_made_in_the_named_namespaces_alone() {
+        let mut named = reports(Arc::new(Node::new("edge-1", "stream".into())));
+        named.mirror(&static_pod("prod", "anywhere")).await.unwrap();
+        named.mirror_namespaces = Arc::new(["static".to_owned(), "kube-system".to_owned()]);
+        for namespace in ["static", "kube-system"] {
+            named.mirror(&static_pod(namespace, "s")).await.unwrap();
+        }
+        for namespace in ["prod", "", "stati", "static/x"] {
+            let refused = named.mirror(&static_pod(namespace, "s")).await;
+            assert!(
+                matches!(&refused, Err(Failure::Refused(why)) if why.contains("--mirror-namespace")),
+                "{refused:?}"
+            );
+        }
+    }
+
+    /// What a node says of itself is no bound for it: neither what it has already, nor what it makes before the watch
+    /// shows any of it.
+    #[tokio::test]
+    async fn g27_a_node_with_too_many_pods_makes_no_more_mirrors() {
+        let mirror = |number: usize| static_pod("default", &format!("s{number}"));
         let fresh = reports(Arc::new(Node::new("edge-1", "stream".into())));
         for number in 0..MOST_PODS {
             fresh.mirror(&mirror(number)).await.unwrap();

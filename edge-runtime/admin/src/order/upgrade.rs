@@ -41,15 +41,10 @@ pub(super) fn work(job: &mut Job<'_>) -> Result<End, String> {
         if holds.trim_start_matches('v') != version.trim_start_matches('v') {
             return Err(format!("the image holds version {holds}, the job names {version}"));
         }
-        let state = versions.read();
-        let runs = without_digest(&state);
-        if !config.keys.is_empty() && compare(holds, runs).is_lt() {
-            return Err(format!(
-                "version {holds} is older than {runs}, which runs here: where upgrade.keys are set a job cannot bring back \
-                 an older version; use edge-runtime upgrade on the node"
-            ));
+        match too_old(!config.keys.is_empty(), holds, without_digest(&versions.read())) {
+            Some(why) => Err(why),
+            None => Ok((installed, *config.trial_seconds)),
         }
-        Ok((installed, *config.trial_seconds))
     });
     let (installed, seconds) = match begun {
         Ok(begun) => begun,
@@ -102,6 +97,18 @@ pub(super) fn trial_ended(
     }
 }
 
+/// Why a job may not install version `holds` where `runs` is active; `None` if it may. A signature does not expire: with an
+/// old one a job could bring back a vulnerable version.
+fn too_old(has_keys: bool, holds: &str, runs: &str) -> Option<String> {
+    let is_older = has_keys && compare(holds, runs).is_lt();
+    is_older.then(|| {
+        format!(
+            "version {holds} is older than {runs}, which runs here: where upgrade.keys are set a job cannot bring back \
+             an older version; use edge-runtime upgrade on the node"
+        )
+    })
+}
+
 /// Version in force as its manifest has it: a folder's name ends in a part of the digest.
 fn without_digest(state: &State) -> &str {
     let name = state.current.as_deref().and_then(|name| name.rsplit_once('-'));
@@ -121,5 +128,14 @@ mod tests {
         let state = |current: &str| State { current: Some(current.into()), ..State::default() };
         assert_eq!(without_digest(&state("0.1.2-rc1-0123456789ab")), "0.1.2-rc1");
         assert_eq!(without_digest(&State::default()), OWN);
+    }
+
+    #[test]
+    fn signed_job_brings_back_no_older_version() {
+        assert_eq!(too_old(true, "0.2.0", "0.1.9"), None);
+        assert_eq!(too_old(true, "v0.1.9", "0.1.9"), None, "the same again");
+        assert_eq!(too_old(false, "0.1.0", "0.1.9"), None, "without keys any version may come");
+        let why = too_old(true, "0.1.0~rc1", "0.1.0").unwrap();
+        assert!(why.contains("older than 0.1.0,"), "{why}");
     }
 }

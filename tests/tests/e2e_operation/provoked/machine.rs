@@ -76,6 +76,15 @@ fn a_kernel_without_the_modules_that_pods_need() {
 }
 
 #[test]
+fn kernel_older_than_the_oldest_supported() {
+    if !can_run() {
+        return;
+    }
+    let found = Stage::new().file("/proc/sys/kernel/osrelease", "4.9.253-tegra\n").examined();
+    assert_provoked(&found, "kernel", "warning", "is older than 4.19", "install a newer kernel");
+}
+
+#[test]
 fn a_clock_of_another_century_or_that_nobody_keeps() {
     if !can_run() {
         return;

@@ -24,6 +24,9 @@ const WANTED: [(&str, bool, &str); 6] = [
     ("br_netfilter", true, "NetworkPolicies and Services between pods of one bridge need the node's other way"),
 ];
 
+/// Oldest supported kernel. Older ones lack calls for which the node has no other way.
+const OLDEST: (u32, u32) = (4, 19);
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     release: String,
@@ -102,8 +105,22 @@ fn add_veth(socket: &mut Socket) -> io::Result<()> {
     link::add_veth(socket, &pair)
 }
 
+/// Major and minor number of a release such as `4.9.253-tegra`; `None` if it does not begin with them.
+fn numbers(release: &str) -> Option<(u32, u32)> {
+    let mut parts = release.split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
 pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
+    if numbers(&facts.release).is_some_and(|release| release < OLDEST) {
+        found.push(Finding::warning(
+            CHECK,
+            format!("the kernel {} is older than {}.{}", facts.release, OLDEST.0, OLDEST.1),
+            "such kernels are not supported: pods may fail to start",
+            "install a newer kernel: the distribution's, or a newer image of the board's vendor",
+        ));
+    }
     for (name, optional, why) in WANTED {
         if !facts.missing.contains(&name) {
             continue;
@@ -145,6 +162,17 @@ mod tests {
             assert_found(&with(&[name]), "kernel", Severity::Error, &format!("modprobe {name}"));
         }
         assert_found(&with(&["br_netfilter"]), "kernel", Severity::Info, "");
+    }
+
+    #[test]
+    fn kernel_older_than_the_oldest_supported_is_found() {
+        let of = |release: &str| judge(&Facts { release: release.into(), there: vec!["overlay"], missing: Vec::new() });
+        for old in ["4.9.253-tegra", "3.14.52", "4.18-rc1"] {
+            assert_found(&of(old), "kernel", Severity::Warning, "newer kernel");
+        }
+        for fine in ["4.19.0-18-arm64", "5.10", "6.1.21-v8+", "10.0.1", "", "vendor"] {
+            assert_fine(&of(fine));
+        }
     }
 
     #[test]
