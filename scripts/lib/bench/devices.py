@@ -13,6 +13,7 @@ from connected import percentile
 from dmi import Connection, Mapper, report
 from meters import cpu, pss, written
 from mqtt import Client
+from news import tell
 from node import ROOT
 
 GROUP = "/apis/devices.kubeedge.io/v1beta1/namespaces/default"
@@ -67,6 +68,7 @@ class Statuses:
                         name = found["metadata"]["name"]
                         self.last[name] = twin["reported"]["value"]
                         self.seen.setdefault((name, self.last[name]), now)
+                tell()
 
         threading.Thread(target=follow, daemon=True).start()
 

@@ -13,7 +13,7 @@ from meters import pss
 from ruleset import Watch
 from served import PORT, SINK
 
-# As in `pods`: memory is given back ten seconds after the last work.
+# As in `memory`: memory is given back ten seconds after the last work.
 REST = 45
 OFF = "services: {enabled: false, dns: false}\n"
 MANY, ENDPOINTS, CHANGES, CUTS = 1000, 10, 50, 20
@@ -26,7 +26,7 @@ def service(node, name, ports, **spec):
     """Creates one whose ports lead to these; its address."""
     numbered = [{"name": f"p{port}", "port": port, "targetPort": target} for port, target in ports.items()]
     body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"ports": numbered} | spec}
-    return node.api.call("POST", SERVICES, body)["spec"]["clusterIP"]
+    return node.api.call("POST", SERVICES, body)["spec"].get("clusterIP")
 
 
 def slice_of(name, addresses, ports=ONE):

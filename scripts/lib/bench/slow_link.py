@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from common import REPO, WORK, row, rows
+from common import REPO, WORK, begin, row, rows
 
 RATE = "1mbit"
 PODS = int(os.environ.get("BENCH_SLOW_PODS", "40"))
@@ -51,6 +51,7 @@ def inside():
     # Only here: it takes free ports and folders as the namespace has them.
     from node import Node
 
+    begin("ours", "slow-link")
     holder = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
     node = Node(BRIDGE_ADDRESS, ["nsenter", f"--net=/proc/{holder.pid}/ns/net"])
     followers = []
