@@ -65,15 +65,20 @@ class Api:
         answer = connection.getresponse()
 
         def follow():
-            while line := answer.readline():
-                now, event = time.monotonic(), json.loads(line)
-                name = event["object"]["metadata"].get("name")
-                self.seen.setdefault(name, now)
-                if event["type"] == "DELETED":
-                    self.gone[name] = now
-                elif any(c["type"] == "Ready" and c["status"] == "True" for c in event["object"].get("status", {}).get("conditions", [])):
-                    self.ready.setdefault(name, now)
-                tell()
+            try:
+                while line := answer.readline():
+                    take(time.monotonic(), json.loads(line))
+            except (http.client.HTTPException, OSError, ValueError):
+                pass  # The bridge was stopped.
+
+        def take(now, event):
+            name = event["object"]["metadata"].get("name")
+            self.seen.setdefault(name, now)
+            if event["type"] == "DELETED":
+                self.gone[name] = now
+            elif any(c["type"] == "Ready" and c["status"] == "True" for c in event["object"].get("status", {}).get("conditions", [])):
+                self.ready.setdefault(name, now)
+            tell()
 
         threading.Thread(target=follow, daemon=True).start()
 
@@ -112,6 +117,13 @@ class Api:
         wait(60, "pods are deleted", lambda: all(name in self.gone for name in names))
         for name in names:
             self.forget(name)
+
+    def clear(self):
+        """Deletes every pod, also one that never started."""
+        path = "/api/v1/namespaces/default/pods"
+        self.call("DELETE", f"{path}?gracePeriodSeconds=0")
+        wait(60, "pods are deleted", lambda: not self.call("GET", path)["items"])
+        self.seen, self.ready, self.gone = {}, {}, {}
 
     def forget(self, name):
         self.seen.pop(name, None), self.ready.pop(name, None), self.gone.pop(name, None)

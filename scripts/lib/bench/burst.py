@@ -58,7 +58,7 @@ def burst(node, count, more=lambda turn: {}):
     before, steal = node.parts(), Steal()
     began = min(node.api.pod(name, **arguments) for name, arguments in pods)
     created = time.monotonic() - began
-    node.api.started(*names, limit=300)
+    node.api.started(*names, limit=120)
     stolen = steal.percent()
     ready = max(node.api.ready[name] for name in names) - began
     time.sleep(AFTER)
@@ -69,5 +69,5 @@ def burst(node, count, more=lambda turn: {}):
 
 
 def bursts(node, count, more=lambda turn: {}):
-    """Small bursts are repeated until they have 50 pods together: a few pods are too few for a figure."""
-    return mean([burst(node, count, more) for _ in range(max(1, 50 // count))])
+    """The mean of up to three small bursts: a few pods are too few for a figure."""
+    return mean([burst(node, count, more) for _ in range(max(1, min(3, 50 // count)))])

@@ -3,6 +3,7 @@ import json
 import os
 import socket
 import sys
+import traceback
 
 import figures
 import news
@@ -44,6 +45,29 @@ def row(name, value, unit, budget=None, bare=None, at_least=False, times=None, s
     print(f"    {name}: {value:.3f} {unit}".rstrip(), flush=True)
 
 
+def failed(what, error):
+    """Adds a failed row."""
+    why = f"{Now.side}: {error or type(error).__name__}"
+    figures.same(rows, figures.new_row(Now.group, what, ""))["failed"].append(why)
+    if not isinstance(error, SystemExit):
+        traceback.print_exception(error)
+    print(f"    FAILED: {what}: {why}", flush=True)
+
+
+def attempt(what, part, *arguments):
+    """Runs a part of a suite. A part that fails becomes a failed row, and the run goes on. Returns whether it succeeded."""
+    try:
+        part(*arguments)
+    except (Exception, SystemExit) as error:
+        failed(what, error)
+        return False
+    return True
+
+
+def has_failed():
+    return any(row["failed"] for row in rows)
+
+
 def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
@@ -51,7 +75,7 @@ def free_port():
 
 
 def wait(limit, what, check):
-    """Returns the first answer of `check` that is true; ends the run if there is none within `limit` seconds."""
+    """Returns the first answer of `check` that is true; the part of the run fails if there is none within `limit` seconds."""
     if (got := news.until(limit, check)) is None:
         raise SystemExit(f"bench: not within {limit} s: {what}")
     return got
@@ -65,5 +89,8 @@ def report(facts):
         ours, bare, against = (figures.all_shown(r[side]) for side in ("ours", "bare", "against"))
         line = f"{r['name']:<58}{ours:>21} {r['unit']:<4}{figures.limit(r):>16}{bare:>24}{figures.worst_steal(r):>9}{last(against)}"
         print(f"{line}  {' '.join(figures.marks(r))}".rstrip())
+    for r in rows:
+        for why in r["failed"]:
+            print(f"FAILED: {r['group']}: {r['name']}: {why}")
     with open(f"{REPO}/target/bench/bench.json", "w") as out:
         json.dump({"facts": facts, "rows": rows}, out, indent=1)

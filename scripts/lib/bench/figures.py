@@ -1,7 +1,7 @@
 """Decisions about figures: medians, budgets, what host noise spoils, what is slower. Pure.
 
 A row holds one figure of each round: of our build (`ours`), of the build that it is compared with (`against`), of the same
-work without a node (`bare`), and the CPU steal meanwhile in percent (`steal`).
+work without a node (`bare`), the CPU steal meanwhile in percent (`steal`), and why it failed (`failed`).
 """
 import math
 import statistics
@@ -20,17 +20,23 @@ GROWTH = "% more"
 def new_row(group, name, unit, budget=None, times=None, at_least=False):
     """An empty row. `budget` is an absolute limit, `times` a multiple of `bare`; `at_least` makes it a lower limit."""
     kind = {"group": group, "name": name, "unit": unit, "budget": budget, "times": times, "at_least": at_least}
-    return kind | {"ours": [], "against": [], "bare": [], "steal": []}
+    return kind | {"ours": [], "against": [], "bare": [], "steal": [], "failed": []}
+
+
+def same(rows, row):
+    """The row of this group and name; `row` itself is added if there is none yet."""
+    found = (other for other in rows if (other["group"], other["name"]) == (row["group"], row["name"]))
+    if (one := next(found, None)) is None:
+        rows.append(one := row)
+    return one
 
 
 def add(rows, row, side, value, bare=None, steal=None):
-    """Adds a figure to the row of this group and name; `row` is used if there is no such row yet. Returns the row."""
-    same = (other for other in rows if (other["group"], other["name"]) == (row["group"], row["name"]))
-    if (found := next(same, None)) is None:
-        rows.append(found := row)
+    """Adds a figure to the row of this group and name. Returns the row."""
+    found = same(rows, row)
     found[side].append(value)
-    # A budget that is computed in the run may differ between rounds: the last one counts.
-    found["budget"] = row["budget"]
+    # A budget that is computed in the run may differ between rounds: the last one counts. A row that first failed had none.
+    found.update((key, row[key]) for key in ("unit", "budget", "times", "at_least"))
     # Both builds are measured beside the same bare work.
     if bare is not None and side == "ours":
         found["bare"].append(bare)
@@ -74,10 +80,11 @@ def is_slower(row):
 
 
 def marks(row):
-    """What to say beside a row. An unreliable row is neither over its budget nor slower."""
+    """What to say beside a row. An unreliable row is neither over its budget nor slower, but it may have failed."""
+    failed = ["FAILED"] if row["failed"] else []
     if is_unreliable(row):
-        return ["unreliable"]
-    return [word for word, holds in [("OVER", is_over(row)), ("slower", is_slower(row))] if holds]
+        return [*failed, "unreliable"]
+    return failed + [word for word, holds in [("OVER", is_over(row)), ("slower", is_slower(row))] if holds]
 
 
 def stolen(before, after):

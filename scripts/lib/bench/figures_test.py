@@ -35,6 +35,24 @@ class Budgets(unittest.TestCase):
         self.assertEqual(figures.limit(row(budget=5, at_least=True)), "at least 5")
 
 
+class Failures(unittest.TestCase):
+    def test_failed_row_keeps_its_figures(self):
+        rows = []
+        figures.add(rows, row(), "ours", 1)
+        figures.same(rows, row())["failed"].append("ours: why")
+        self.assertEqual((len(rows), rows[0]["ours"], figures.marks(rows[0])), (1, [1], ["FAILED"]))
+
+    def test_row_that_failed_first_gets_its_unit_and_budget(self):
+        rows = []
+        figures.same(rows, row(unit=""))["failed"].append("ours: why")
+        figures.add(rows, row() | {"times": 1.5}, "ours", 1)
+        self.assertEqual((rows[0]["unit"], rows[0]["times"]), ("s", 1.5))
+
+    def test_failed_row_without_a_figure_is_marked(self):
+        self.assertEqual(figures.marks(row(failed=["ours: why"], budget=1, times=2)), ["FAILED"])
+        self.assertEqual(figures.marks(row(failed=["ours: why"], steal=[9])), ["FAILED", "unreliable"])
+
+
 class Reliability(unittest.TestCase):
     def test_steal_hides_other_marks(self):
         over = row(ours=[2, 2, 2], budget=1, steal=[0, 0.5, 2.9])

@@ -5,7 +5,7 @@ import time
 from common import row
 from meters import cpu, link_bytes, written
 
-SECONDS = int(os.environ.get("BENCH_IDLE_SECONDS", "120"))
+SECONDS = int(os.environ.get("BENCH_IDLE_SECONDS", "60"))
 
 
 def measure(node, _bare):

@@ -3,7 +3,7 @@ import os
 import time
 
 from burst import burst
-from common import WORK, row
+from common import WORK, attempt, row
 from figures import GROWTH, grew
 from growth import NETWORK_POLICIES, policy
 from services import SERVICES, service
@@ -54,11 +54,16 @@ def measure(node, _bare):
         if path and not node.api.serves(path):
             print(f"    {what}: this build has none", flush=True)
             continue
-        prepare(node)
-        time.sleep(SETTLE)
-        cost = burst(node, 50, pod)
-        steal = max(without.steal, cost.steal)
-        row(f"50 pods with {what}: CPU for each", grew(without.cpu_each(), cost.cpu_each()), GROWTH, MOST, steal=steal)
-        row(f"50 pods with {what}: time for each", grew(without.each(), cost.each()), GROWTH, steal=steal)
+        if not attempt(f"50 pods with {what}: CPU for each", one, node, what, prepare, pod, without):
+            node.api.clear()
         if path:
-            node.api.call("DELETE", f"{path}/kind")
+            attempt(f"{what} is deleted", node.api.call, "DELETE", f"{path}/kind")
+
+
+def one(node, what, prepare, pod, without):
+    prepare(node)
+    time.sleep(SETTLE)
+    cost = burst(node, 50, pod)
+    steal = max(without.steal, cost.steal)
+    row(f"50 pods with {what}: CPU for each", grew(without.cpu_each(), cost.cpu_each()), GROWTH, MOST, steal=steal)
+    row(f"50 pods with {what}: time for each", grew(without.each(), cost.each()), GROWTH, steal=steal)

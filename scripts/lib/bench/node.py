@@ -103,13 +103,14 @@ class Node:
                 process.kill()
                 process.wait()
         try:
-            subprocess.run([*self.around, self.program, "reset", "--all", "--root", ROOT], check=True, stdout=self.log, stderr=self.log)
+            if os.path.exists(f"{ROOT}/run"):
+                subprocess.run([*self.around, self.program, "reset", "--all", "--root", ROOT], check=True, stdout=self.log, stderr=self.log)
         finally:
             subprocess.run(["umount", "--lazy", f"{ROOT}/run"], stderr=self.log)
-        # The next node begins with nothing. Not deleted here: what is still mounted below would go with it.
-        for folder in (ROOT, STATE):
-            if os.path.exists(folder):
-                os.rename(folder, tempfile.mkdtemp(prefix="left-", dir=WORK))
+            # The next node begins with nothing. Not deleted here: what is still mounted below would go with it.
+            for folder in (ROOT, STATE):
+                if os.path.exists(folder):
+                    os.rename(folder, tempfile.mkdtemp(prefix="left-", dir=WORK))
 
     def pids(self):
         """The node's processes: the daemon and the monitor."""

@@ -35,6 +35,24 @@ class Page(unittest.TestCase):
         self.assertIn("| `create` to Ready, one pod, median | 1.00 s | 0.20 to 0.23 s | 0.0600 s (unreliable) | 0.0300 s (unreliable) |", page.compared(rows))
         self.assertIn(page.compared(rows), page.page(rows, {}))
 
+    def test_earlier_figures_stand_until_measured(self):
+        found = page.compared(measured())
+        self.assertIn("| 50 pods at once, all Ready | 66.9 s | 7.6 s | 2.5 s (earlier) | 1.0 s (earlier) |", found)
+        self.assertIn("| the same with 50 pods | 333 MB | 316 MB | 12.3 MB |  |", found)
+        self.assertIn("kube-proxy 1.31 s", page.page([], {}))
+
+    def test_run_beside_kube_proxy_replaces_its_earlier_figures(self):
+        rows = []
+        add(rows, new_row("services", page.BESIDE_KUBE_PROXY, "s"), "ours", 0.05, bare=0.4)
+        self.assertNotIn("kube-proxy 1.31 s", page.page(rows, {}))
+        source = text("scripts/lib/bench/services.py")
+        self.assertIn(f'row("{page.BESIDE_KUBE_PROXY}"', source)
+
+    def test_failed_row_is_shown(self):
+        rows = measured()
+        rows.append(new_row("kinds", "50 pods with a claim: CPU for each", "") | {"failed": ["ours: why"]})
+        self.assertIn("| 50 pods with a claim: CPU for each | **FAILED** |", page.page(rows, {}))
+
     def test_only_text_between_the_marks_is_replaced(self):
         before = f"a\n{page.BEGIN}\nold\n{page.END}\nb\n"
         self.assertEqual(page.replaced(before, "new"), f"a\n{page.BEGIN}\nnew\n{page.END}\nb\n")
