@@ -9,6 +9,7 @@ import threading
 import time
 
 from common import IMAGE, wait
+from news import tell
 
 
 SLEEP = ("/bin/sleep", "1000000")
@@ -64,22 +65,36 @@ class Api:
         answer = connection.getresponse()
 
         def follow():
-            while line := answer.readline():
-                now, event = time.monotonic(), json.loads(line)
-                name = event["object"]["metadata"].get("name")
-                self.seen.setdefault(name, now)
-                if event["type"] == "DELETED":
-                    self.gone[name] = now
-                elif any(c["type"] == "Ready" and c["status"] == "True" for c in event["object"].get("status", {}).get("conditions", [])):
-                    self.ready.setdefault(name, now)
+            try:
+                while line := answer.readline():
+                    take(time.monotonic(), json.loads(line))
+            except (http.client.HTTPException, OSError, ValueError):
+                pass  # The bridge was stopped.
+
+        def take(now, event):
+            name = event["object"]["metadata"].get("name")
+            self.seen.setdefault(name, now)
+            if event["type"] == "DELETED":
+                self.gone[name] = now
+            elif any(c["type"] == "Ready" and c["status"] == "True" for c in event["object"].get("status", {}).get("conditions", [])):
+                self.ready.setdefault(name, now)
+            tell()
 
         threading.Thread(target=follow, daemon=True).start()
 
-    def pod(self, name, command=SLEEP, **container):
-        """Creates a pod of one container; the moment it was asked for."""
-        spec = {"nodeName": "edge-1"} | pod_spec(command, **container)
+    def serves(self, path):
+        """Whether the API has these objects: another build may lack them."""
+        try:
+            return bool(self.call("GET", f"{path}?limit=1"))
+        except RuntimeError:
+            return False
+
+    def pod(self, name, command=SLEEP, labels=None, spec=None, **container):
+        """Creates a pod of one container, with `spec` beside it; returns the moment of the request."""
+        spec = {"nodeName": "edge-1"} | pod_spec(command, **container) | (spec or {})
         began = time.monotonic()
-        self.call("POST", "/api/v1/namespaces/default/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+        metadata = {"name": name, "labels": labels or {}}
+        self.call("POST", "/api/v1/namespaces/default/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
         return began
 
     def deployment(self, name, replicas, **container):
@@ -93,8 +108,8 @@ class Api:
         })
         return began
 
-    def started(self, *names):
-        wait(60, f"Ready: {names}", lambda: all(name in self.ready for name in names))
+    def started(self, *names, limit=60):
+        wait(limit, f"Ready: {names}", lambda: all(name in self.ready for name in names))
 
     def delete(self, names):
         for name in names:
@@ -102,6 +117,13 @@ class Api:
         wait(60, "pods are deleted", lambda: all(name in self.gone for name in names))
         for name in names:
             self.forget(name)
+
+    def clear(self):
+        """Deletes every pod, also one that never started."""
+        path = "/api/v1/namespaces/default/pods"
+        self.call("DELETE", f"{path}?gracePeriodSeconds=0")
+        wait(60, "pods are deleted", lambda: not self.call("GET", path)["items"])
+        self.seen, self.ready, self.gone = {}, {}, {}
 
     def forget(self, name):
         self.seen.pop(name, None), self.ready.pop(name, None), self.gone.pop(name, None)

@@ -8,15 +8,16 @@ import subprocess
 import threading
 import time
 
-from common import EDGE, REPO, WORK, free_port, row, wait
+from common import EDGE, REPO, WORK, attempt, free_port, row, wait
 from connected import percentile
 from dmi import Connection, Mapper, report
 from meters import cpu, pss, written
 from mqtt import Client
+from news import tell
 from node import ROOT
 
 GROUP = "/apis/devices.kubeedge.io/v1beta1/namespaces/default"
-TIMES, MANY, SECONDS = 50, 1000, int(os.environ.get("BENCH_DEVICES_SECONDS", "30"))
+TIMES, MANY, SECONDS = 20, 1000, int(os.environ.get("BENCH_DEVICES_SECONDS", "10"))
 TRACED = 5
 # One device is told of once a second.
 PAUSE = 1.2
@@ -67,6 +68,7 @@ class Statuses:
                         name = found["metadata"]["name"]
                         self.last[name] = twin["reported"]["value"]
                         self.seen.setdefault((name, self.last[name]), now)
+                tell()
 
         threading.Thread(target=follow, daemon=True).start()
 
@@ -165,8 +167,8 @@ def measure(node, _bare):
         node.api.call("POST", f"{GROUP}/devices", device("one", "ON"))
         over_mqtt(node, statuses, port, pid)
         print(f"    daemon and monitor: without devices {off:.2f}, with {MANY} that report {pss(node.pids()):.2f} MB", flush=True)
-        over_dmi(node, begin(node, dmi))
-        over_listener(begin(node, listen), listener)
+        attempt("devices over DMI", lambda: over_dmi(node, begin(node, dmi)))
+        attempt("devices at the node's own listener", lambda: over_listener(begin(node, listen), listener))
     finally:
         broker.kill()
         broker.wait()
@@ -178,7 +180,7 @@ def begin(node, way):
     node.restart_edge(f"device-twin: {{{way}}}\n")
     wait(60, "the node is Ready again", node.is_ready)
     # One with other settings ends, and another one begins.
-    time.sleep(10)
+    time.sleep(5)
     return wait(10, "the helper runs", helper)
 
 
@@ -188,8 +190,8 @@ def over_mqtt(node, statuses, port, pid):
     sender = Client(port, "sender")
     # Desired values that are not reported as reached are sent to each new client, at a limited rate.
     wait(60, "the device is known", lambda: "one" in node.run(EDGE, "devices", "--root", ROOT))
-    up(sender, statuses)
-    down(node, client)
+    attempt("a value on MQTT to DeviceStatus in the API", up, sender, statuses)
+    attempt("a desired value in the API to the delta on MQTT", down, node, client)
     flood(node, sender, statuses, pid)
 
 

@@ -4,6 +4,8 @@ import socket
 import threading
 import time
 
+from news import tell
+
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 4, 6, 8
 END_STREAM, END_HEADERS, ACK = 1, 4, 1
@@ -120,6 +122,7 @@ class Mapper:
                 connection.sendall(frame(PING, ACK, 0, body))
             elif kind == DATA:
                 self.heard.append((time.monotonic(), body))
+                tell()
                 if flags & END_STREAM:
                     begun = b"\x88\x0f\x10" + literal(b"application/grpc")
                     ended = b"\x00" + literal(b"grpc-status") + literal(b"0")

@@ -4,6 +4,8 @@ import socket
 import threading
 import time
 
+from news import tell
+
 
 def length(number):
     out = b""
@@ -57,6 +59,7 @@ class Client:
                     _, body = self.packet()
                     now, size = time.monotonic(), int.from_bytes(body[:2], "big")
                     self.heard.append((now, body[2 : 2 + size].decode(), json.loads(body[2 + size :])))
+                    tell()
             except (IndexError, OSError, ValueError):
                 pass
 

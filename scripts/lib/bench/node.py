@@ -4,20 +4,24 @@ import os
 import re
 import socket
 import subprocess
+import tempfile
 
 from api import Api
-from common import BRIDGE, EDGE, REPO, WORK, free_port, wait
+from common import BIN, REPO, RUNTIME, WORK, free_port, wait
+from meters import children, cpu
 
 ROOT, STATE = f"{WORK}/n", f"{WORK}/b"
 
 
 class Node:
-    """`host` is where the bridge listens for the node; `around` goes before the node's own commands."""
+    """`host` is where the bridge listens for the node; `around` goes before the node's own commands; `folder` holds the
+    programs. There is one node at a time."""
 
-    def __init__(self, host="127.0.0.1", around=()):
+    def __init__(self, host="127.0.0.1", around=(), folder=BIN):
         self.log = open(f"{WORK}/log", "ab")
         self.bridge = self.edge = None
         self.host, self.around = host, list(around)
+        self.program, self.bridge_program = f"{folder}/edge-runtime", f"{folder}/cloud-bridge"
         self.link_port, self.api_port = free_port(), free_port()
 
     def start(self):
@@ -27,10 +31,10 @@ class Node:
         # As on a device, /run is not on a disk.
         os.makedirs(f"{ROOT}/run", exist_ok=True)
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", f"{ROOT}/run"], check=True)
-        token = re.search(r"sampan1\.\S+", self.run(BRIDGE, "token", "create", "edge-1", "--state", STATE)).group()
-        self.run(*self.around, EDGE, "join", "--root", ROOT, "--bridge", f"https://{self.host}:{self.link_port}", "--token", token, "--node", "edge-1")
+        token = re.search(r"sampan1\.\S+", self.run(self.bridge_program, "token", "create", "edge-1", "--state", STATE)).group()
+        self.run(*self.around, self.program, "join", "--root", ROOT, "--bridge", f"https://{self.host}:{self.link_port}", "--token", token, "--node", "edge-1")
         subprocess.run([f"{REPO}/scripts/lib/make-busybox-image.sh", f"{WORK}/bb.tar"], check=True, stdout=self.log)
-        self.run(EDGE, "import", "--root", ROOT, f"{WORK}/bb.tar")
+        self.run(self.program, "import", "--root", ROOT, f"{WORK}/bb.tar")
         self.configure()
         self.start_edge()
         wait(30, "the node is Ready", self.is_ready)
@@ -41,7 +45,7 @@ class Node:
             return not s.connect_ex(("127.0.0.1", self.api_port))
 
     def start_bridge(self):
-        self.bridge = subprocess.Popen([BRIDGE, "standalone", "--state", STATE, "--listen", f"{self.host}:{self.link_port}", "--api-listen", f"127.0.0.1:{self.api_port}"], stdout=self.log, stderr=self.log)
+        self.bridge = subprocess.Popen([self.bridge_program, "standalone", "--state", STATE, "--listen", f"{self.host}:{self.link_port}", "--api-listen", f"127.0.0.1:{self.api_port}"], stdout=self.log, stderr=self.log)
 
     def run(self, *command):
         return subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=self.log, text=True).stdout
@@ -51,7 +55,8 @@ class Node:
         signals = ("memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree")
         os.makedirs(f"{ROOT}/etc/edge-runtime", exist_ok=True)
         with open(f"{ROOT}/etc/edge-runtime/config.yaml", "w") as config:
-            config.write("eviction: {hard: {%s}}\n%s" % (", ".join(f"{signal}: '0'" for signal in signals), more))
+            config.write("eviction: {hard: {%s}}\n" % ", ".join(f"{signal}: '0'" for signal in signals))
+            config.write(f"runtime: {{command: {RUNTIME}}}\n{more}")
 
     def stop_edge(self):
         self.edge.kill()
@@ -65,7 +70,7 @@ class Node:
         wait(60, "the daemon answers", self.answers)
 
     def answers(self):
-        command = [*self.around, EDGE, "ps", "--root", ROOT]
+        command = [*self.around, self.program, "ps", "--root", ROOT]
         return not subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
 
     def stop_bridge(self):
@@ -80,7 +85,7 @@ class Node:
         self.api.watch()
 
     def start_edge(self):
-        self.edge = subprocess.Popen([*self.around, EDGE, "run", "--root", ROOT], stdout=self.log, stderr=self.log)
+        self.edge = subprocess.Popen([*self.around, self.program, "run", "--root", ROOT], stdout=self.log, stderr=self.log)
 
     def kubectl(self, *words):
         return ["kubectl", "--kubeconfig", f"{STATE}/kubeconfig", *words]
@@ -98,13 +103,26 @@ class Node:
                 process.kill()
                 process.wait()
         try:
-            subprocess.run([*self.around, EDGE, "reset", "--all", "--root", ROOT], check=True, stdout=self.log, stderr=self.log)
+            if os.path.exists(f"{ROOT}/run"):
+                subprocess.run([*self.around, self.program, "reset", "--all", "--root", ROOT], check=True, stdout=self.log, stderr=self.log)
         finally:
             subprocess.run(["umount", "--lazy", f"{ROOT}/run"], stderr=self.log)
+            # The next node begins with nothing. Not deleted here: what is still mounted below would go with it.
+            for folder in (ROOT, STATE):
+                if os.path.exists(folder):
+                    os.rename(folder, tempfile.mkdtemp(prefix="left-", dir=WORK))
 
     def pids(self):
         """The node's processes: the daemon and the monitor."""
         return [self.edge.pid, *self.helpers("monitor")]
+
+    def parts(self):
+        """CPU seconds so far, by part and process. Programs that daemon and bridge ran count with them; the monitor's
+        are runc and the containers, which cost the same without it."""
+        own = lambda pids: {pid: cpu([pid]) for pid in pids}
+        with_children = lambda pid: {pid: cpu([pid]), f"children of {pid}": children([pid])}
+        daemon = with_children(self.edge.pid) | own(self.helpers("dns"))
+        return {"daemon": daemon, "monitor": own(self.helpers("monitor")), "bridge": with_children(self.bridge.pid)}
 
     def helpers(self, verb):
         """Processes of ours with this verb, of this node."""

@@ -12,6 +12,7 @@ import time
 
 from api import Api
 from common import row, wait
+from news import tell
 
 OTHER = os.environ.get("BENCH_APISERVER")
 NAMESPACE = "bench-requests"
@@ -103,6 +104,7 @@ def events(api, pods, change):
                 now = time.perf_counter()
                 if found := re.search(rb'"bench":"watched-(\d+)"', line):
                     came.setdefault(int(found[1]), now)
+                    tell()
                     if int(found[1]) == COLD + TIMES["watch event"] - 1:
                         return
         except (http.client.HTTPException, OSError):

@@ -5,6 +5,8 @@ import struct
 import threading
 import time
 
+import news
+
 NETLINK_NETFILTER, NFNLGRP_NFTABLES, NFNL_SUBSYS_NFTABLES, NFT_MSG_NEWGEN = 12, 7, 10, 15
 SO_RCVBUFFORCE, CLONE_NEWNET = 33, 0x40000000
 
@@ -55,19 +57,14 @@ class Watch:
                     if kind & 0xFF == NFT_MSG_NEWGEN:
                         if seen:
                             self.done.append((now, b"".join(seen)))
+                            news.tell()
                         seen = []
                     elif self.prefix in message[:64]:
                         seen.append(message)
 
     def after(self, moment, named=b"", limit=5):
         """When the first transaction after that moment was done that names these bytes; none within the limit."""
-        end = time.monotonic() + limit
-        while time.monotonic() < end:
-            for when, messages in list(self.done):
-                if when > moment and named in messages:
-                    return when
-            time.sleep(0.002)
-        return None
+        return news.until(limit, lambda: next((when for when, messages in self.done if when > moment and named in messages), None))
 
     def rest(self, quiet):
         """When the last transaction was done, once there was none for so long."""

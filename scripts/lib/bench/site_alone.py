@@ -8,7 +8,7 @@ from api import Api
 from common import BRIDGE, REPO, WORK, free_port, row, wait
 from meters import cpu, pss
 
-SECONDS = int(os.environ.get("BENCH_IDLE_SECONDS", "120"))
+SECONDS = int(os.environ.get("BENCH_IDLE_SECONDS", "60"))
 # Written by `cargo build --profile fast -p sampan-scale`; ./scripts/bench does it.
 SWARM = os.environ.get("SAMPAN_SWARM", f"{REPO}/target/fast/swarm")
 STATE = f"{WORK}/site"
@@ -17,7 +17,7 @@ PODS = DEPLOYMENTS * REPLICAS
 # Simulated nodes say of every pod that it is of the class Burstable.
 BURSTABLE = {"resources": {"requests": {"cpu": "1m", "memory": "1Mi"}}}
 # The bridge gives back what the start of hundreds of pods took within some seconds.
-REST = 45
+REST = 30
 
 
 class Site:

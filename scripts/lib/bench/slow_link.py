@@ -8,7 +8,8 @@ import subprocess
 import sys
 import time
 
-from common import REPO, WORK, row, rows
+import interrupts
+from common import REPO, WORK, begin, row, rows
 
 RATE = "1mbit"
 PODS = int(os.environ.get("BENCH_SLOW_PODS", "40"))
@@ -21,9 +22,18 @@ def measure():
     folder = f"{WORK}/slow"
     os.makedirs(folder)
     inside = ["unshare", "--net", sys.executable, f"{REPO}/scripts/lib/bench/slow_link.py", REPO, folder, *sys.argv[3:]]
-    subprocess.run(inside, check=True)
+    child = subprocess.Popen(inside)
+    try:
+        code = child.wait()
+    finally:
+        # It cleans up before it ends.
+        if child.poll() is None:
+            child.terminate()
+            child.wait()
     with open(f"{folder}/rows") as found:
         rows.extend(json.load(found))
+    if code:
+        raise SystemExit("bench: the node on the slow link failed, see above")
 
 
 def command(line):
@@ -51,6 +61,7 @@ def inside():
     # Only here: it takes free ports and folders as the namespace has them.
     from node import Node
 
+    begin("ours", "slow-link")
     holder = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
     node = Node(BRIDGE_ADDRESS, ["nsenter", f"--net=/proc/{holder.pid}/ns/net"])
     followers = []
@@ -85,9 +96,10 @@ def inside():
         node.stop()
         holder.kill()
         holder.wait()
-    with open(f"{WORK}/rows", "w") as out:
-        json.dump(rows, out)
+        with open(f"{WORK}/rows", "w") as out:
+            json.dump(rows, out)
 
 
 if __name__ == "__main__":
+    interrupts.catch()
     inside()
