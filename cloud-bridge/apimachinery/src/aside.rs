@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// Between two times that memory is given back: it is a walk over the heap.
-const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// Maximum number of trees that wait to be dropped. Behind a long piece of work requests would leave more and more of them.
 const TREES: usize = 2;
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_given_back_after_work_and_once_a_second() {
+    fn memory_is_given_back_after_work_and_twice_a_second() {
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
         let mut memory = Memory::default();
@@ -197,7 +197,7 @@ mod tests {
         memory.used = true;
         assert_eq!(memory.due(start), Some(Duration::ZERO));
         memory = Memory { used: true, given: Some(start) };
-        assert_eq!(memory.due(at(400)), Some(Duration::from_millis(600)));
+        assert_eq!(memory.due(at(400)), Some(Duration::from_millis(100)));
         assert_eq!(memory.due(at(1500)), Some(Duration::ZERO));
         memory.used = false;
         assert_eq!(memory.due(at(9000)), None);

@@ -117,7 +117,7 @@ pub(super) fn attacks(tenant: &Tenant) -> Vec<Attack<'_>> {
         tenant.making("server-side apply of long lists", &["apps/v1/deployments"], move |asker, random| {
             let (name, manager) = (named(random, 5), random.below(5));
             let object = format!("{}/{name}?fieldManager=m{manager}&force=true", path("apps/v1/deployments"));
-            asker.ask("PATCH", &object, APPLY, deployment(&name, 2_000).to_string().as_bytes())
+            asker.ask("PATCH", &object, APPLY, deployment(&name, 1_600).to_string().as_bytes())
         }),
         tenant.making("patches of 10,000 operations", maps, move |asker, random| {
             let name = named(random, 3);

@@ -17,9 +17,9 @@ use crate::registry::Context;
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::{json, meta};
 
-/// What the values of an applied object of a kind that tenants write may take in memory, about: lists of some 2,000 objects.
+/// What the values of an applied object of a kind that tenants write may take in memory, about: lists of some 1,700 objects.
 /// The object is there five times or so until it is stored, and each of its fields in the sets of its owners.
-const TENANT_MEMORY_MAX: usize = 2 * 1024 * 1024;
+const TENANT_MEMORY_MAX: usize = 1536 * 1024;
 
 /// What a client applies.
 pub(super) struct Body {
