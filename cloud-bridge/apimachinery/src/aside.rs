@@ -3,7 +3,6 @@
 //! requests of one user otherwise. All the memory that such work needs lies in the heap of its thread (malloc(3) gives each
 //! one its own) and serves the next piece. Freed memory goes back to the kernel.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -11,6 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
+
+use crate::panics;
 
 /// Between two times that memory is given back: it is a walk over the heap.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -56,7 +57,7 @@ impl Aside {
         told.await.map_err(|_| Panicked)
     }
 
-    /// Has the work done, whatever its result.
+    /// Has the work done, whatever its result. A panic is told with the name that the caller's work has.
     pub fn later(&self, work: impl FnOnce() + Send + 'static) {
         let queue = self.queue.get_or_init(|| {
             let (queue, work) = channel();
@@ -64,8 +65,11 @@ impl Aside {
             thread::Builder::new().name(self.name.to_owned()).spawn(move || run(&work)).expect("a thread");
             queue
         });
+        let name = panics::work().unwrap_or_else(|| format!("work of {}", self.name));
         // It never ends.
-        let _sent = queue.send(Box::new(work));
+        let _sent = queue.send(Box::new(move || {
+            let _panicked = panics::shield(name, work);
+        }));
     }
 
     /// Drops a large tree beside the thread: it is many small blocks, and freeing them takes milliseconds. Drops it at once
@@ -91,9 +95,8 @@ fn run(queue: &Receiver<Work>) {
             Some(wait) => queue.recv_timeout(wait),
         };
         match next {
-            // The panic is told by the process's hook.
             Ok(work) => {
-                let _panicked = catch_unwind(AssertUnwindSafe(work));
+                work();
                 memory.used = true;
             }
             Err(RecvTimeoutError::Timeout) => {}
@@ -144,6 +147,14 @@ mod tests {
         static ASIDE: Aside = Aside::new("test");
         assert_eq!(ASIDE.result(|| panic!("a fault")).await.map(|(): ()| ()), Err(Panicked));
         assert_eq!(ASIDE.result(|| 1).await, Ok(1));
+    }
+
+    #[tokio::test]
+    async fn panic_is_told_with_whose_work_it_is() {
+        static ASIDE: Aside = Aside::new("test");
+        let named = panics::isolate("the scheduler", ASIDE.result(panics::work)).await.unwrap();
+        assert_eq!(named.unwrap().as_deref(), Some("the scheduler"));
+        assert_eq!(ASIDE.result(panics::work).await.unwrap().as_deref(), Some("work of test"));
     }
 
     #[tokio::test]

@@ -48,8 +48,13 @@ pub fn install() {
     });
 }
 
+/// Name of the present task's work, if it has one.
+pub(crate) fn work() -> Option<String> {
+    WORK.try_with(Clone::clone).ok()
+}
+
 fn tell(info: &PanicHookInfo<'_>) {
-    let work = WORK.try_with(Clone::clone).unwrap_or_else(|_| "the bridge".to_owned());
+    let work = work().unwrap_or_else(|| "the bridge".to_owned());
     let place = info.location().map(ToString::to_string).unwrap_or_default();
     log::error!("{work}: panic at {place}: {}", printable(words(info.payload())));
 }

@@ -3,15 +3,15 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// One question.
+/// One question. The asking side may borrow its values: parsed objects are many times as large as their text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Question {
+pub enum Question<V = Value> {
     /// Whether the rules of these schemas can be compiled, each with the path under which findings are reported.
-    Compile { schemas: Vec<(String, Value)> },
+    Compile { schemas: Vec<(String, V)> },
     /// Remembers a schema under a name that stands for its content.
-    Learn { name: String, schema: Value },
+    Learn { name: String, schema: V },
     /// Whether an object obeys the rules of the schema with this name.
-    Validate { name: String, new: Value, old: Option<Value> },
+    Validate { name: String, new: V, old: Option<V> },
 }
 
 /// The answer to one question.

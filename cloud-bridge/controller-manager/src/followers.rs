@@ -18,23 +18,34 @@ use kube::runtime::watcher::Event;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// Maximum number of objects with news in one queue: of pods these are some 50 MB.
-const MOST: usize = 1 << 14;
+/// Maximum content of one queue. Queues share their objects, and the one that is furthest behind has those of the others: so
+/// the bytes are about those of all.
+const MOST: Most = Most { objects: 1 << 14, bytes: 16 << 20 };
 /// Maximum time for which a full queue holds back the other followers.
 const HOLD: Duration = Duration::from_secs(2);
 /// Maximum time to wait until all followers know that a list begins: longer than a controller waits for an answer of the API.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An object with a name.
+/// An object with a name and a size.
 pub(crate) trait Named {
     /// Its namespace and name.
     fn key(&self) -> ObjectKey;
+
+    /// Length of its JSON as it came, in bytes.
+    fn cost(&self) -> usize;
+}
+
+/// How many objects with news, and how many bytes of them.
+#[derive(Debug, Clone, Copy)]
+struct Most {
+    objects: usize,
+    bytes: usize,
 }
 
 /// The followers of one watch.
 #[derive(Debug)]
 pub(crate) struct Followers<T> {
-    most: usize,
+    most: Most,
     hold: Duration,
     patience: Duration,
     state: Mutex<State<T>>,
@@ -48,11 +59,13 @@ struct State<T> {
     next: u64,
     /// Since the watch began a follower came, or goes on without its queue.
     joined: bool,
+    /// Bytes of the last object that needed room.
+    wanted: usize,
 }
 
 impl<T> Default for Followers<T> {
     fn default() -> Self {
-        let state = State { queues: BTreeMap::new(), next: 0, joined: false };
+        let state = State { queues: BTreeMap::new(), next: 0, joined: false, wanted: 0 };
         Self { most: MOST, hold: HOLD, patience: PATIENCE, state: Mutex::new(state), changed: Notify::new() }
     }
 }
@@ -62,8 +75,8 @@ impl<T> State<T> {
         self.joined || self.queues.is_empty()
     }
 
-    fn has_room(&self, most: usize) -> bool {
-        self.queues.values().all(|queue| queue.order.len() < most)
+    fn has_room(&self, most: Most) -> bool {
+        self.queues.values().all(|queue| queue.has_room(most, self.wanted))
     }
 
     fn has_heard(&self) -> bool {
@@ -143,6 +156,7 @@ impl<T: Named> Followers<T> {
     }
 
     async fn put(&self, object: T, news: fn(Arc<T>) -> News<T>) {
+        self.state().wanted = object.cost();
         let _ = timeout(self.hold, self.until(|state| state.has_room(self.most))).await;
         let (key, object) = (Arc::new(object.key()), Arc::new(object));
         self.each(|queue| queue.put(&key, news(Arc::clone(&object)), self.most));
@@ -162,6 +176,14 @@ impl<T: Named> Followers<T> {
 enum News<T> {
     Is(Arc<T>),
     Gone(Arc<T>),
+}
+
+impl<T: Named> News<T> {
+    fn cost(&self) -> usize {
+        match self {
+            Self::Is(object) | Self::Gone(object) => object.cost(),
+        }
+    }
 }
 
 /// Which part of the watch the entries of a queue are of.
@@ -188,16 +210,30 @@ struct Queue<T> {
     /// The names of objects with news, in the order of their oldest.
     order: VecDeque<Arc<ObjectKey>>,
     news: HashMap<Arc<ObjectKey>, News<T>>,
+    /// What the news cost.
+    bytes: usize,
     waker: Option<Waker>,
 }
 
 impl<T> Default for Queue<T> {
     fn default() -> Self {
-        Self { begins: false, part: Part::Nothing, order: VecDeque::new(), news: HashMap::new(), waker: None }
+        let (order, news) = (VecDeque::new(), HashMap::new());
+        Self { begins: false, part: Part::Nothing, order, news, bytes: 0, waker: None }
     }
 }
 
 impl<T> Queue<T> {
+    /// Whether an object of this cost has room. One alone always has: another list would bring it again.
+    fn has_room(&self, most: Most, cost: usize) -> bool {
+        self.order.is_empty() || (self.order.len() < most.objects && self.bytes.saturating_add(cost) <= most.bytes)
+    }
+
+    fn is_too_long(&self, most: Most) -> bool {
+        self.order.len() > most.objects || (self.order.len() > 1 && self.bytes > most.bytes)
+    }
+}
+
+impl<T: Named> Queue<T> {
     /// A list begins: it tells again what is not told yet.
     fn begin(&mut self) {
         *self = Self { begins: true, part: Part::List, waker: self.waker.take(), ..Self::default() };
@@ -209,15 +245,18 @@ impl<T> Queue<T> {
         }
     }
 
-    fn put(&mut self, key: &Arc<ObjectKey>, news: News<T>, most: usize) {
+    fn put(&mut self, key: &Arc<ObjectKey>, news: News<T>, most: Most) {
         if matches!(self.part, Part::Nothing | Part::GivenUp) {
             return;
         }
-        if self.news.insert(Arc::clone(key), news).is_none() {
-            self.order.push_back(Arc::clone(key));
+        self.bytes += news.cost();
+        match self.news.insert(Arc::clone(key), news) {
+            Some(older) => self.bytes -= older.cost(),
+            None => self.order.push_back(Arc::clone(key)),
         }
-        if self.order.len() > most {
-            log::warn!("a controller is more than {most} objects behind: it lists all again");
+        if self.is_too_long(most) {
+            let (objects, bytes) = (self.order.len(), self.bytes);
+            log::warn!("a controller is {objects} objects of {bytes} bytes behind: it lists all again");
             self.give_up();
         }
     }
@@ -239,7 +278,9 @@ impl<T> Queue<T> {
         if let Part::EndOfList(left) = &mut self.part {
             *left -= 1;
         }
-        Some(match self.news.remove(&key)? {
+        let news = self.news.remove(&key)?;
+        self.bytes -= news.cost();
+        Some(match news {
             News::Gone(object) => Event::Delete(object),
             News::Is(object) if self.part == Part::Changes => Event::Apply(object),
             // Also if it changed meanwhile: what a list does not name is taken for gone at its end.
@@ -255,18 +296,18 @@ pub(crate) struct Follower<T> {
     id: u64,
 }
 
-impl<T> Stream for Follower<T> {
+impl<T: Named> Stream for Follower<T> {
     type Item = Event<Arc<T>>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let mut state = self.followers.state();
-        let State { queues, joined, .. } = &mut *state;
+        let State { queues, joined, wanted, .. } = &mut *state;
         let Some(queue) = queues.get_mut(&self.id) else { return Poll::Ready(None) };
         if queue.part == Part::GivenUp {
             (queue.part, *joined) = (Part::Nothing, true);
             self.followers.changed.notify_one();
         }
-        let was_full = queue.order.len() >= self.followers.most;
+        let was_full = !queue.has_room(self.followers.most, *wanted);
         let Some(event) = queue.next() else {
             queue.waker = Some(context.waker().clone());
             return Poll::Pending;

@@ -31,15 +31,17 @@ pub(crate) struct Pod {
     pub(crate) working: Working,
     /// As far as placing it goes.
     pub(crate) placing: Arc<Placing>,
+    /// Length of its JSON.
+    bytes: usize,
 }
 
 impl Pod {
-    fn read(object: Value) -> Result<Self, Misfit> {
+    fn read(object: Value, bytes: usize) -> Result<Self, Misfit> {
         let object = without_managers(object);
         let mut working: Working = typed::read(&object)?;
         working.strip();
         let placing = Arc::new(Placing::read(&working.metadata, &object));
-        Ok(Self { working, placing })
+        Ok(Self { working, placing, bytes })
     }
 }
 
@@ -47,6 +49,10 @@ impl Named for Pod {
     fn key(&self) -> ObjectKey {
         let meta = &self.working.metadata;
         ObjectKey { namespace: meta.namespace.clone().unwrap_or_default(), name: meta.name.clone().unwrap_or_default() }
+    }
+
+    fn cost(&self) -> usize {
+        self.bytes
     }
 }
 
@@ -72,7 +78,7 @@ async fn run(client: Client, followers: Arc<Followers<Pod>>) {
     let kind = ApiResource::erase::<core::Pod>(&());
     let begin = move || {
         let all = Api::all_with(client.clone(), &kind);
-        in_slices(watch::watch(all, |event| watch::map(event, Pod::read)))
+        in_slices(watch::measured(all, |event| watch::map(event, |(object, bytes)| Pod::read(object, bytes))))
     };
     followers.watch("pods", begin).await;
 }
@@ -90,12 +96,13 @@ mod tests {
                 "managedFields": [{"manager": "kubelet"}]},
             "spec": {"nodeName": "n", "priority": 7, "containers": [{"name": "c"}]},
         });
-        let pod = Pod::read(object).unwrap();
+        let pod = Pod::read(object, 99).unwrap();
+        assert_eq!(pod.cost(), 99);
         assert_eq!(pod.key(), ObjectKey { namespace: "ns".to_owned(), name: "a".to_owned() });
         let meta = &pod.working.metadata;
         assert_eq!((&meta.annotations, &meta.managed_fields), (&None, &None), "nobody reads them");
         assert_eq!(pod.working.spec.node_name.as_deref(), Some("n"));
         assert!(format!("{:?}", pod.placing).contains("priority: 7"));
-        assert!(Pod::read(json!({"metadata": {"name": 1}})).is_err());
+        assert!(Pod::read(json!({"metadata": {"name": 1}}), 22).is_err());
     }
 }

@@ -26,7 +26,12 @@ const AGAIN: Duration = Duration::from_secs(10);
 pub(crate) struct Unread {
     metadata: ObjectMeta,
     object: Came,
+    /// Length of its JSON.
+    bytes: usize,
 }
+
+/// An object, and the length of its JSON in bytes.
+pub(crate) type Measured = (Value, usize);
 
 #[derive(Debug, Clone, PartialEq)]
 enum Came {
@@ -58,14 +63,15 @@ impl<'de> Deserialize<'de> for Unread {
             version: Option<String>,
         }
         let text = Box::<RawValue>::deserialize(deserializer)?;
-        let (resource_version, object) = if !is_large(text.get().len()) {
+        let bytes = text.get().len();
+        let (resource_version, object) = if !is_large(bytes) {
             let value: Value = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
             (value["metadata"]["resourceVersion"].as_str().map(str::to_owned), Came::Parsed(value))
         } else {
             let head: Head = serde_json::from_str(text.get()).unwrap_or_default();
             (head.metadata.version, Came::Text(Box::<str>::from(text).into()))
         };
-        Ok(Self { metadata: ObjectMeta { resource_version, ..ObjectMeta::default() }, object })
+        Ok(Self { metadata: ObjectMeta { resource_version, ..ObjectMeta::default() }, object, bytes })
     }
 }
 
@@ -132,6 +138,14 @@ pub(crate) fn watch<W: Send + 'static>(
     api: Api<Unread>,
     read: impl Fn(Event<Value>) -> Result<W, Misfit> + Clone + Send + 'static,
 ) -> impl Stream<Item = Result<W, String>> + Send {
+    measured(api, move |event| map(event, |(object, _)| Ok(object)).and_then(&read))
+}
+
+/// Same as [`watch`], with the length of each object.
+pub(crate) fn measured<W: Send + 'static>(
+    api: Api<Unread>,
+    read: impl Fn(Event<Measured>) -> Result<W, Misfit> + Clone + Send + 'static,
+) -> impl Stream<Item = Result<W, String>> + Send {
     restarted(move |pause| events(api.clone(), pause), read)
 }
 
@@ -142,14 +156,14 @@ fn events(api: Api<Unread>, pause: Duration) -> Events {
     begin.chain(watcher(api, Config::default().page_size(PAGE)).default_backoff()).boxed()
 }
 
-fn as_type<W>(read: &impl Fn(Event<Value>) -> Result<W, Misfit>, event: Event<Unread>) -> Result<W, String> {
-    let plain = map(event, |unread| Ok(unread.object.value()));
+fn as_type<W>(read: &impl Fn(Event<Measured>) -> Result<W, Misfit>, event: Event<Unread>) -> Result<W, String> {
+    let plain = map(event, |unread| Ok((unread.object.value(), unread.bytes)));
     plain.and_then(read).map_err(|misfit| format!("an object cannot be read: {misfit}"))
 }
 
 fn restarted<W: Send + 'static>(
     start: impl Fn(Duration) -> Events + Send + 'static,
-    read: impl Fn(Event<Value>) -> Result<W, Misfit> + Clone + Send + 'static,
+    read: impl Fn(Event<Measured>) -> Result<W, Misfit> + Clone + Send + 'static,
 ) -> impl Stream<Item = Result<W, String>> + Send {
     let first = start(Duration::ZERO);
     stream::unfold((first, start, read), |(mut events, start, read)| async {
@@ -200,9 +214,12 @@ mod tests {
         assert_eq!(read.object.clone().value(), large);
         let here = std::thread::current().id();
         let events = move |_| stream::iter([Ok(Event::Apply(read.clone()))]).boxed();
-        let aside =
-            move |event: Event<Value>| Ok((std::thread::current().id() != here, matches!(event, Event::Apply(_))));
-        assert_eq!(restarted(events, aside).collect::<Vec<_>>().await, [Ok((true, true))]);
+        let aside = move |event: Event<Measured>| {
+            let Event::Apply((_, bytes)) = event else { panic!("one is changed") };
+            Ok((std::thread::current().id() != here, bytes))
+        };
+        let length = large.to_string().len();
+        assert_eq!(restarted(events, aside).collect::<Vec<_>>().await, [Ok((true, length))]);
     }
 
     #[test]
@@ -221,8 +238,8 @@ mod tests {
             };
             stream::iter(list).boxed()
         };
-        let name = |event: Event<Value>| {
-            typed::<ConfigMap>(event).map(|event| match event {
+        let name = |event: Event<Measured>| {
+            typed::<ConfigMap>(map(event, |(object, _)| Ok(object))?).map(|event| match event {
                 Event::Init => "begin".to_owned(),
                 Event::InitDone => "end".to_owned(),
                 Event::InitApply(one) | Event::Apply(one) => one.metadata.name.unwrap_or_default(),

@@ -203,7 +203,7 @@ impl Judge {
         let About::Object(schema) = &asked.about else { return self.send(&asked.frame, SCHEMA_SECONDS).await };
         match self.send(&asked.frame, OBJECT_SECONDS).await? {
             Answer::Unknown => {
-                let learn = Question::Learn { name: schema.name.clone(), schema: schema.value.clone() };
+                let learn = Question::Learn { name: schema.name.clone(), schema: &schema.value };
                 let learn = frame::encode(&learn, QUESTION_MAX).map_err(|_| Fate::TooLarge)?;
                 self.send(&learn, SCHEMA_SECONDS).await?;
                 self.send(&asked.frame, OBJECT_SECONDS).await

@@ -9,7 +9,7 @@ use crate::resource::cel::RuledSchema;
 
 fn question(definition: &str, bytes: usize) -> CelQuestion {
     let schema = RuledSchema { name: String::new(), definition: definition.to_owned(), value: Value::Null };
-    let validate = Question::Validate { name: String::new(), new: "a".repeat(bytes).into(), old: None };
+    let validate: Question = Question::Validate { name: String::new(), new: "a".repeat(bytes).into(), old: None };
     CelQuestion::new(About::Object(Arc::new(schema)), &validate)
 }
 

@@ -163,7 +163,10 @@ impl Server {
             refusal.extensions_mut().insert(Overdrawn);
             return refusal;
         };
-        let work = format!("request of {}: {} {}", identity.name, parts.method, printable(parts.uri.path()));
+        // All controllers are one user.
+        let agent = parts.headers.get(USER_AGENT).filter(|_| !limited).and_then(|agent| agent.to_str().ok());
+        let who = agent.unwrap_or(&identity.name);
+        let work = format!("request of {who}: {} {}", parts.method, printable(parts.uri.path()));
         let mistake = || (front::failure(&ApiError::internal("the server has made a mistake".to_owned())), None);
         let answer = self.answer_parts(identity, &flow, &parts, body, &mut share);
         let (response, place) = panics::isolate(work, answer).await.unwrap_or_else(mistake);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use serde::Serialize;
 use serde_json::Value;
 
 use apimachinery::field::FieldError;
@@ -42,7 +43,7 @@ pub struct CelQuestion {
 }
 
 impl CelQuestion {
-    pub(crate) fn new(about: About, question: &Question) -> Self {
+    pub(crate) fn new(about: About, question: &Question<impl Serialize>) -> Self {
         Self { about, frame: frame::encode(question, QUESTION_MAX).ok().map(Arc::from) }
     }
 

@@ -5,13 +5,17 @@ use futures::{FutureExt as _, stream};
 
 use super::*;
 
-/// A name and a version.
+/// A name, and a version that is also its size.
 #[derive(Debug)]
 struct One(&'static str, u32);
 
 impl Named for One {
     fn key(&self) -> ObjectKey {
         ObjectKey::cluster(self.0)
+    }
+
+    fn cost(&self) -> usize {
+        usize::try_from(self.1).unwrap()
     }
 }
 
@@ -68,7 +72,8 @@ async fn slow_follower_gets_the_last_state_of_each_object() {
 
 #[tokio::test]
 async fn follower_that_is_too_slow_has_all_listed_again() {
-    let followers = Arc::new(Followers::<One> { most: 2, hold: Duration::ZERO, ..Followers::default() });
+    let followers =
+        Arc::new(Followers::<One> { most: Most { objects: 2, ..MOST }, hold: Duration::ZERO, ..Followers::default() });
     let (mut quick, mut slow) = (followers.join(), followers.join());
     tell(&followers, [Event::Init, Event::InitDone]);
     told(&mut quick);
@@ -83,6 +88,39 @@ async fn follower_that_is_too_slow_has_all_listed_again() {
     assert!(followers.state().needs_another_list());
     tell(&followers, [Event::Init, Event::InitApply(One("d", 1)), Event::InitDone]);
     assert_eq!(told(&mut slow), ["begin", "list d1", "end"]);
+}
+
+#[tokio::test]
+async fn follower_behind_by_many_bytes_has_all_listed_again() {
+    let most = Most { bytes: 10, ..MOST };
+    let followers = Arc::new(Followers::<One> { most, hold: Duration::ZERO, ..Followers::default() });
+    let mut slow = followers.join();
+    tell(&followers, [Event::Init, Event::InitDone]);
+    assert_eq!(told(&mut slow), ["begin", "end"]);
+    followers.state().joined = false;
+    tell(&followers, [Event::Apply(One("large", 50))]);
+    assert_eq!(told(&mut slow), ["large50"], "one alone has room");
+    tell(&followers, [Event::Apply(One("a", 6)), Event::Apply(One("a", 4)), Event::Apply(One("b", 6))]);
+    assert_eq!(told(&mut slow), ["a4", "b6"], "what is replaced does not count");
+    for name in ["a", "b"] {
+        followers.tell(Event::Apply(One(name, 6))).await;
+    }
+    assert!(told(&mut slow).is_empty(), "its queue is dropped");
+    assert!(followers.state().needs_another_list());
+}
+
+#[tokio::test]
+async fn object_waits_until_its_bytes_have_room() {
+    let followers = Arc::new(Followers::<One> { most: Most { bytes: 10, ..MOST }, ..Followers::default() });
+    let mut one = followers.join();
+    tell(&followers, [Event::Init, Event::InitDone]);
+    assert_eq!(told(&mut one), ["begin", "end"]);
+    tell(&followers, [Event::Apply(One("a", 6))]);
+    let mut put = Box::pin(followers.tell(Event::Apply(One("b", 6))));
+    assert!(put.as_mut().now_or_never().is_none(), "there is no room");
+    assert_eq!(told(&mut one), ["a6"]);
+    assert!(put.as_mut().now_or_never().is_some(), "it has been told of the room");
+    assert_eq!(told(&mut one), ["b6"]);
 }
 
 #[tokio::test]

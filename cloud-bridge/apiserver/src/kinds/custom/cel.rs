@@ -1,9 +1,10 @@
 //! What is asked about the validation rules of definitions and of their objects.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use edge_protocol::json::SetField;
 use ring::digest::{SHA256, digest};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::resource::cel::{About, CelQuestion, RuledSchema};
@@ -20,6 +21,14 @@ pub(crate) struct Validations {
     schema: Arc<RuledSchema>,
     kind: Value,
     api_version: Value,
+}
+
+/// What rules see of one field of an object.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Shown<'a> {
+    Whole(&'a Value),
+    Metadata(BTreeMap<&'a str, &'a Value>),
 }
 
 impl Validations {
@@ -48,18 +57,16 @@ impl Validations {
         CelQuestion::new(About::Object(Arc::clone(&self.schema)), &question)
     }
 
-    fn shown(&self, object: &Value) -> Value {
-        let mut shown = object.clone();
-        let given = object["metadata"].as_object();
-        let metadata: Map<String, Value> = given
-            .into_iter()
-            .flatten()
-            .filter(|(field, _)| METADATA.contains(&field.as_str()))
-            .map(|(field, value)| (field.clone(), value.clone()))
-            .collect();
-        shown.set("metadata", metadata.into());
-        shown.set("kind", self.kind.clone());
-        shown.set("apiVersion", self.api_version.clone());
+    fn shown<'a>(&'a self, object: &'a Value) -> BTreeMap<&'a str, Shown<'a>> {
+        let fields = |value: &'a Value| {
+            let all = value.as_object().into_iter().flatten();
+            all.map(|(field, value)| (field.as_str(), value))
+        };
+        let mut shown: BTreeMap<_, _> = fields(object).map(|(field, value)| (field, Shown::Whole(value))).collect();
+        let metadata = fields(&object["metadata"]).filter(|(field, _)| METADATA.contains(field));
+        shown.insert("metadata", Shown::Metadata(metadata.collect()));
+        shown.insert("kind", Shown::Whole(&self.kind));
+        shown.insert("apiVersion", Shown::Whole(&self.api_version));
         shown
     }
 }
@@ -68,14 +75,12 @@ impl Validations {
 pub(crate) fn definition(definition: &Value) -> Option<CelQuestion> {
     let schemas = ruled_schemas(definition);
     let name = definition["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let question = |schemas| CelQuestion::new(About::Definition(name), &Question::Compile { schemas });
-    (!schemas.is_empty()).then(|| question(schemas))
+    (!schemas.is_empty()).then(|| CelQuestion::new(About::Definition(name), &Question::Compile { schemas }))
 }
 
 /// The schemas that have rules, each with its path in the definition.
-fn ruled_schemas(definition: &Value) -> Vec<(String, Value)> {
-    let ruled = schemas(definition).into_iter().filter(|(_, schema)| ruled(schema));
-    ruled.map(|(path, schema)| (path, schema.clone())).collect()
+fn ruled_schemas(definition: &Value) -> Vec<(String, &Value)> {
+    schemas(definition).into_iter().filter(|(_, schema)| ruled(schema)).collect()
 }
 
 /// The schemas of a definition with their paths. The API server keeps one that all versions share in one place, and names
@@ -130,6 +135,20 @@ mod tests {
         };
         assert!(!ruled(&plain) && !ruled(&json!({RULES: []})) && !ruled(&Value::Null));
         assert!(ruled(&deep) && ruled(&json!({"allOf": [{RULES: [{"rule": "true"}]}]})));
+    }
+
+    #[test]
+    fn rules_see_a_part_of_the_metadata() {
+        let spec = spec(&[json!({"type": "object", RULES: [{"rule": "true"}]})]);
+        let rules = Validations::of(&spec, &spec["versions"][0]).unwrap();
+        let object =
+            |size| json!({"apiVersion": "x.io/v9", "metadata": {"name": "a", "uid": "u"}, "spec": {"size": size}});
+        let shown =
+            |size| json!({"apiVersion": "x.io/v0", "kind": "A", "metadata": {"name": "a"}, "spec": {"size": size}});
+        let frame = rules.question(&object(2), Some(&object(1))).frame().unwrap();
+        let asked: Question = serde_json::from_slice(&frame[4..]).unwrap();
+        let name = rules.schema.name.clone();
+        assert_eq!(asked, Question::Validate { name, new: shown(2), old: Some(shown(1)) });
     }
 
     #[test]
