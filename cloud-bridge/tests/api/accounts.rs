@@ -201,3 +201,16 @@ async fn node_ports_are_given_kept_refused_and_given_back() {
     let (port, check) = (of(&changed, 0), changed["spec"]["healthCheckNodePort"].as_i64());
     assert!(port.is_some() && check.is_some() && port != check, "{changed}");
 }
+
+#[tokio::test]
+async fn issuer_of_tokens_and_its_keys_are_published() {
+    let api = api();
+    let at_host = [("host", "api.example.com:6443")];
+    let issuer = api.send("GET", "/.well-known/openid-configuration", &at_host, Vec::new()).await.ok();
+    assert_eq!(issuer["issuer"], "https://kubernetes.default.svc.cluster.local");
+    assert_eq!(issuer["jwks_uri"], "https://api.example.com:6443/openid/v1/jwks");
+    let (code, kind, keys) = api.raw("GET", "/openid/v1/jwks", &[], Vec::new()).await;
+    assert_eq!((code, kind.as_str()), (200, "application/jwk-set+json"));
+    let keys: Value = serde_json::from_slice(&keys).unwrap();
+    assert!(keys["keys"][0]["kty"].is_string(), "{keys}");
+}

@@ -2,11 +2,12 @@
 
 use std::io::{self, Write};
 
+use edge_runtime::cli::CliError;
 use edge_runtime::cli::verb::Given;
-use edge_runtime::cli::{CliError, needs_root};
 use edge_runtime::paths::Paths;
 use edge_runtime::store::Store;
 use sampan_pod::record::{ContainerKind, PodRecord};
+use sampan_sys::files::named;
 
 /// Whether a node has run on this root.
 ///
@@ -14,7 +15,7 @@ use sampan_pod::record::{ContainerKind, PodRecord};
 /// Only root can tell: the state's folders are closed to others.
 pub(crate) fn has_run(paths: &Paths) -> Result<bool, CliError> {
     let path = paths.store();
-    path.try_exists().map_err(|error| needs_root(&path, &error))
+    Ok(path.try_exists().map_err(named(&path))?)
 }
 
 /// The node's store, while its daemon runs or not.

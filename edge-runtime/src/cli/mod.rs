@@ -110,7 +110,7 @@ pub fn exit_code(done: Result<(), CliError>) -> ExitCode {
         Ok(()) => return ExitCode::SUCCESS,
         Err(CliError::Exit(code)) => return code.into(),
         Err(CliError::Usage(why)) => (why, 2),
-        Err(CliError::Failed(why)) => (why, 1),
+        Err(CliError::Failed(why)) => (with_hint(why, nix::unistd::geteuid().is_root()), 1),
     };
     // Nothing is left to do when even stderr is gone.
     let _ = writeln!(std::io::stderr(), "{}: {why}", program());
@@ -137,13 +137,10 @@ pub fn print(text: &str) -> Result<(), CliError> {
     }
 }
 
-/// Says what to do about a file that this user may not read.
-pub fn needs_root(path: &Path, error: &std::io::Error) -> CliError {
-    let hint = match error.kind() {
-        std::io::ErrorKind::PermissionDenied => "; this command needs root: put sudo before it",
-        _ => "",
-    };
-    CliError::Failed(format!("{}: {error}{hint}", path.display()))
+/// Adds what to do to an error about a file or process that only root may touch: nearly all of a node are.
+fn with_hint(why: String, is_root: bool) -> String {
+    let is_denied = ["Permission denied", "Operation not permitted"].iter().any(|words| why.contains(words));
+    if is_denied && !is_root { why + "; this command needs root: put sudo before it" } else { why }
 }
 
 /// What a file holds, or standard input for `-`: other users of the machine can read a command line.
@@ -274,6 +271,16 @@ mod tests {
     use nix::sys::prctl::{get_dumpable, set_dumpable};
 
     use super::*;
+
+    #[test]
+    fn command_without_root_says_so() {
+        let denied = std::io::Error::from_raw_os_error(nix::libc::EACCES).to_string();
+        assert!(with_hint(denied.clone(), false).contains("needs root: put sudo"), "{denied}");
+        assert_eq!(with_hint(denied.clone(), true), denied);
+        let forbidden = nix::errno::Errno::EPERM.to_string();
+        assert!(with_hint(forbidden.clone(), false).contains("needs root"), "{forbidden}");
+        assert_eq!(with_hint("no such pod".to_owned(), false), "no such pod");
+    }
 
     #[test]
     fn a_token_or_login_comes_from_a_file_too() {

@@ -7,10 +7,10 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use super::CliError;
 use super::verb::{Given, Operands, Verb};
-use super::{CliError, needs_root};
 use crate::node::SHUTDOWN_MARK;
-use crate::sys::files::unless_missing;
+use crate::sys::files::{named, unless_missing};
 
 /// More than any sensible budget: the service manager has the last word.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -27,7 +27,7 @@ pub(super) const VERB: Verb = Verb {
 fn run(given: Given) -> Result<(), CliError> {
     let run = given.paths()?.run();
     let (lock, mark) = (run.join("daemon.lock"), run.join(SHUTDOWN_MARK));
-    let text = unless_missing(std::fs::read_to_string(&lock)).map_err(|error| needs_root(&lock, &error))?;
+    let text = unless_missing(std::fs::read_to_string(&lock)).map_err(named(&lock))?;
     let pid = text.and_then(|text| text.trim().parse::<i32>().ok());
     let Some(pid) = pid.filter(|_| !is_free(&lock)) else {
         return Err(CliError::Failed("no edge-runtime runs on this root".into()));

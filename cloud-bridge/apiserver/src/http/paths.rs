@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use http::header::{ETAG, HOST, HeaderValue, IF_NONE_MATCH, VARY};
+use http::header::{ETAG, HeaderValue, IF_NONE_MATCH, VARY};
 use http::request::Parts;
 use http::{HeaderMap, Method, Response};
 use serde_json::Value;
 
 use super::body::ApiBody;
-use super::{JSON, accept, discovery, json, no_page, openapi, respond, typed};
+use super::{JSON, accept, discovery, json, no_page, openapi, pod_proxy, respond, typed};
 use crate::auth::request_info::Query;
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
@@ -33,7 +33,7 @@ pub(crate) fn answer(inner: &Arc<Inner>, path: &str, parts: &Parts, query: &Quer
         [path @ ("healthz" | "livez" | "readyz"), checks @ ..] => {
             return Ok(health(path, checks, query).map_or_else(no_page, |text| typed(200, TEXT, text)));
         }
-        [".well-known", "openid-configuration"] => return Ok(issuer(inner, &parts.headers)),
+        [".well-known", "openid-configuration"] => return Ok(issuer(inner, parts)),
         ["openid", "v1", "jwks"] => {
             let keys = inner.config.accounts.as_ref().map(|accounts| accounts.jwks().to_string());
             return Ok(keys.map_or_else(no_page, |keys| typed(200, "application/jwk-set+json", keys)));
@@ -120,9 +120,10 @@ fn health(path: &str, checks: &[&str], query: &Query) -> Option<String> {
 }
 
 /// The document by which others find the keys of service account tokens (K8s pkg/serviceaccount/openidmetadata.go).
-fn issuer(inner: &Inner, headers: &HeaderMap) -> Response<ApiBody> {
+fn issuer(inner: &Inner, parts: &Parts) -> Response<ApiBody> {
     let Some(accounts) = &inner.config.accounts else { return no_page() };
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("kubernetes.default.svc");
+    let host = Some(pod_proxy::host(parts)).filter(|host| !host.is_empty());
+    let host = host.as_deref().unwrap_or("kubernetes.default.svc");
     json(200, accounts.issuer(&format!("https://{host}/openid/v1/jwks")).to_string())
 }
 

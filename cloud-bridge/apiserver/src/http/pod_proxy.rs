@@ -146,7 +146,7 @@ where
 }
 
 /// What the client calls this server: in HTTP/2 a part of the address.
-fn host(parts: &Parts) -> String {
+pub(super) fn host(parts: &Parts) -> String {
     let named = parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let address = parts.uri.authority().map(|authority| authority.as_str());
     named.or(address).unwrap_or_default().to_owned()

@@ -87,6 +87,11 @@ async fn may_read(client: Client, node: &str, key: &ObjectKey) -> bool {
     match api.get_metadata_opt(&key.name).await {
         // The API says only to an authorized user that an object does not exist.
         Ok(_) => true,
+        // No pod of the node names it any more, as after each namespace that goes.
+        Err(kube::Error::Api(status)) if status.is_forbidden() => {
+            log::debug!("node {node}: may not read {} {}/{}", key.kind, key.namespace, key.name);
+            false
+        }
         Err(error) => {
             log::warn!("node {node}: asking for {} {}/{} in its name: {error}", key.kind, key.namespace, key.name);
             false

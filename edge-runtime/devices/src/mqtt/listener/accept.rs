@@ -18,6 +18,7 @@ pub(super) async fn accept(address: SocketAddr, shared: Rc<Shared>) {
     let listener = bound(address, "MQTT clients").await;
     let mut place = 0;
     loop {
+        shared.room().await;
         match listener.accept().await {
             Ok((stream, _)) => {
                 place += 1;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::super::client::News;
 use super::hub::{Hub, Token};
@@ -15,6 +15,9 @@ use super::login::Logins;
 
 /// Maximum number of connections without a CONNECT. A new one replaces the oldest: idle connections keep no client out.
 const NEWCOMERS: usize = 16;
+/// Before a new one replaces it, a connection has at least this time for its CONNECT and its login. A flood of connections waits
+/// in the kernel meanwhile, in one queue with all others.
+const GRACE: Duration = Duration::from_millis(50);
 /// Until memory is given back that clients have needed which are gone.
 const CALM: Duration = Duration::from_secs(2);
 /// Between two looks at the file of users.
@@ -24,11 +27,18 @@ const USERS: Duration = Duration::from_secs(5);
 pub(super) struct Shared {
     hub: RefCell<Hub>,
     wakes: RefCell<BTreeMap<Token, Rc<Notify>>>,
-    newcomers: RefCell<BTreeMap<u64, AbortHandle>>,
+    newcomers: RefCell<BTreeMap<u64, Newcomer>>,
     /// A client is gone that has needed much memory.
     spent: Notify,
     pub(super) news: mpsc::Sender<News>,
     pub(super) logins: Logins,
+}
+
+/// A connection without a CONNECT.
+#[derive(Debug)]
+struct Newcomer {
+    since: Instant,
+    task: AbortHandle,
 }
 
 impl Shared {
@@ -94,19 +104,58 @@ impl Shared {
         }
     }
 
+    /// Waits until one more connection may come: while there is a place, or once the oldest newcomer has had its time.
+    pub(super) async fn room(&self) {
+        loop {
+            let oldest = {
+                let newcomers = self.newcomers.borrow();
+                let is_full = newcomers.len() >= NEWCOMERS;
+                newcomers.first_key_value().filter(|_| is_full).map(|(_, oldest)| oldest.since)
+            };
+            match oldest {
+                Some(since) if since.elapsed() < GRACE => sleep_until(since + GRACE).await,
+                _ => return,
+            }
+        }
+    }
+
     /// Adds a connection that has not identified itself.
     pub(super) fn came(&self, place: u64, task: AbortHandle) {
         let mut newcomers = self.newcomers.borrow_mut();
         while newcomers.len() >= NEWCOMERS {
             if let Some((_, oldest)) = newcomers.pop_first() {
-                oldest.abort();
+                oldest.task.abort();
             }
         }
-        newcomers.insert(place, task);
+        newcomers.insert(place, Newcomer { since: Instant::now(), task });
     }
 
     /// It has said it, or is gone.
     pub(super) fn arrived(&self, place: u64) {
         self.newcomers.borrow_mut().remove(&place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn newcomer_has_time_before_another_takes_its_place() {
+        let (news, _node) = mpsc::channel(1);
+        let shared = Shared::new(Hub::new(&[], &[]), Logins::new(None), news);
+        let began = Instant::now();
+        let mut tasks = Vec::new();
+        for place in 0..=NEWCOMERS {
+            shared.room().await;
+            let task = tokio::spawn(pending::<()>());
+            shared.came(u64::try_from(place).expect("small"), task.abort_handle());
+            tasks.push(task);
+        }
+        assert!(began.elapsed() >= GRACE, "the last one has waited: {:?}", began.elapsed());
+        assert!(tasks.remove(0).await.is_err_and(|error| error.is_cancelled()), "for the place of the first");
+        assert!(tasks.iter().all(|task| !task.is_finished()));
     }
 }
