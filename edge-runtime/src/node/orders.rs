@@ -2,8 +2,8 @@
 //! is, and what of it was done, the helper knows.
 
 pub(super) mod heard;
+mod queue;
 
-use std::collections::VecDeque;
 use std::process::Command;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use edge_protocol::message::{ORDER, ObjectKey, Report};
 use serde_json::{Value, json};
 
 use self::heard::{Heard, Said};
+use self::queue::Queue;
 use super::context::Context;
 use super::sources::News;
 use crate::pod::clock::Mono;
@@ -30,8 +31,8 @@ const SILENCE: Duration = Duration::from_secs(600);
 
 #[derive(Default)]
 pub(super) struct Orders {
-    /// By the uid of the job; the first one is at work, if there is a task.
-    waiting: VecDeque<String>,
+    /// The first one is at work, if there is a task.
+    waiting: Queue,
     work: Option<Task<()>>,
     /// Numbers the helpers, so that nothing is taken from one that was ended.
     number: u64,
@@ -46,8 +47,9 @@ fn silence(order: &Value) -> Duration {
 impl Orders {
     /// Those of an earlier daemon go on.
     pub(super) fn start(&mut self, cx: &Context) -> Result<(), StoreError> {
-        let held = cx.store.held()?.into_iter();
-        self.waiting.extend(held.filter(|held| held.key.kind == ORDER).map(|held| held.key.name));
+        for held in cx.store.held()?.iter().filter(|held| held.key.kind == ORDER) {
+            self.waiting.add(&held.key.name);
+        }
         Ok(())
     }
 
@@ -57,7 +59,7 @@ impl Orders {
             return false;
         }
         self.forget(&key.name);
-        self.waiting.push_back(key.name.clone());
+        self.waiting.add(&key.name);
         true
     }
 
@@ -70,28 +72,32 @@ impl Orders {
     }
 
     fn forget(&mut self, job: &str) {
-        if self.waiting.front().is_some_and(|first| first == job) {
+        if self.waiting.first() == Some(job) {
             self.work = None;
         }
-        self.waiting.retain(|waiting| waiting != job);
+        self.waiting.remove(job);
     }
 
     /// When there is something to do again.
     pub(super) fn wake(&self) -> Option<Mono> {
-        self.not_before.filter(|_| self.work.is_none() && !self.waiting.is_empty())
+        self.not_before.filter(|_| self.work.is_none() && self.waiting.first().is_some())
     }
 
     /// Has the first one done.
     pub(super) fn step(&mut self, cx: &Context) -> Result<(), StoreError> {
+        if self.waiting.give_way() {
+            // What it waits for is in its file: it goes on when its turn comes.
+            self.work = None;
+        }
         if self.work.is_some() || self.not_before.is_some_and(|at| cx.mono() < at) {
             return Ok(());
         }
         self.not_before = None;
-        let Some(job) = self.waiting.front() else { return Ok(()) };
+        let Some(job) = self.waiting.first() else { return Ok(()) };
         // One whose body is kept in memory only comes again with the connection.
         let order = cx.store.object(ORDER, "", job)?.filter(|order| !is_withheld(order));
         let Some(order) = order else {
-            self.waiting.pop_front();
+            self.waiting.end_first();
             return Ok(());
         };
         let silence = silence(&order);
@@ -127,20 +133,21 @@ impl Orders {
         if heard.number != self.number || self.work.is_none() {
             return Ok(());
         }
-        let Some(job) = self.waiting.front().cloned() else { return Ok(()) };
+        let Some(job) = self.waiting.first().map(str::to_owned) else { return Ok(()) };
         match heard.said {
             Said::Status(status) => {
+                self.waiting.note(&status);
                 cx.report(Report::Order { job, status })?;
             }
             Said::End(None) => {
                 self.work = None;
-                self.waiting.pop_front();
+                self.waiting.end_first();
             }
             Said::End(Some(why)) => {
                 log::error!("job {job}: {why}");
                 self.work = None;
                 // Others have their turn meanwhile.
-                self.waiting.rotate_left(1);
+                self.waiting.put_first_last();
                 self.not_before = Some(cx.mono().after(AGAIN));
                 cx.report(Report::Order { job, status: json!({"phase": "Pending", "reason": why}) })?;
             }
