@@ -50,7 +50,6 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "until the pictures are made"]
     fn pictures_of_the_docs_are_there_and_no_others() {
         let docs = root().join("docs");
         let is_page = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "md");
