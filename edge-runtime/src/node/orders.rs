@@ -2,8 +2,8 @@
 //! is, and what of it was done, the helper knows.
 
 pub(super) mod heard;
-mod queue;
 
+use std::collections::VecDeque;
 use std::process::Command;
 use std::time::Duration;
 
@@ -12,7 +12,6 @@ use edge_protocol::message::{ORDER, ObjectKey, Report};
 use serde_json::{Value, json};
 
 use self::heard::{Heard, Said};
-use self::queue::Queue;
 use super::context::Context;
 use super::sources::News;
 use crate::pod::clock::Mono;
@@ -31,8 +30,8 @@ const SILENCE: Duration = Duration::from_secs(600);
 
 #[derive(Default)]
 pub(super) struct Orders {
-    /// The first one is at work, if there is a task.
-    waiting: Queue,
+    /// By the uid of the job; the first one is at work, if there is a task.
+    waiting: VecDeque<String>,
     work: Option<Task<()>>,
     /// Numbers the helpers, so that nothing is taken from one that was ended.
     number: u64,
@@ -47,9 +46,8 @@ fn silence(order: &Value) -> Duration {
 impl Orders {
     /// Those of an earlier daemon go on.
     pub(super) fn start(&mut self, cx: &Context) -> Result<(), StoreError> {
-        for held in cx.store.held()?.iter().filter(|held| held.key.kind == ORDER) {
-            self.waiting.add(&held.key.name);
-        }
+        let held = cx.store.held()?.into_iter();
+        self.waiting.extend(held.filter(|held| held.key.kind == ORDER).map(|held| held.key.name));
         Ok(())
     }
 
@@ -59,7 +57,7 @@ impl Orders {
             return false;
         }
         self.forget(&key.name);
-        self.waiting.add(&key.name);
+        self.waiting.push_back(key.name.clone());
         true
     }
 
@@ -72,32 +70,28 @@ impl Orders {
     }
 
     fn forget(&mut self, job: &str) {
-        if self.waiting.first() == Some(job) {
+        if self.waiting.front().is_some_and(|first| first == job) {
             self.work = None;
         }
-        self.waiting.remove(job);
+        self.waiting.retain(|waiting| waiting != job);
     }
 
     /// When there is something to do again.
     pub(super) fn wake(&self) -> Option<Mono> {
-        self.not_before.filter(|_| self.work.is_none() && self.waiting.first().is_some())
+        self.not_before.filter(|_| self.work.is_none() && !self.waiting.is_empty())
     }
 
     /// Has the first one done.
     pub(super) fn step(&mut self, cx: &Context) -> Result<(), StoreError> {
-        if self.waiting.give_way() {
-            // What it waits for is in its file: it goes on when its turn comes.
-            self.work = None;
-        }
         if self.work.is_some() || self.not_before.is_some_and(|at| cx.mono() < at) {
             return Ok(());
         }
         self.not_before = None;
-        let Some(job) = self.waiting.first() else { return Ok(()) };
+        let Some(job) = self.waiting.front() else { return Ok(()) };
         // One whose body is kept in memory only comes again with the connection.
         let order = cx.store.object(ORDER, "", job)?.filter(|order| !is_withheld(order));
         let Some(order) = order else {
-            self.waiting.end_first();
+            self.waiting.pop_front();
             return Ok(());
         };
         let silence = silence(&order);
@@ -133,21 +127,20 @@ impl Orders {
         if heard.number != self.number || self.work.is_none() {
             return Ok(());
         }
-        let Some(job) = self.waiting.first().map(str::to_owned) else { return Ok(()) };
+        let Some(job) = self.waiting.front().cloned() else { return Ok(()) };
         match heard.said {
             Said::Status(status) => {
-                self.waiting.note(&status);
                 cx.report(Report::Order { job, status })?;
             }
             Said::End(None) => {
                 self.work = None;
-                self.waiting.end_first();
+                self.waiting.pop_front();
             }
             Said::End(Some(why)) => {
                 log::error!("job {job}: {why}");
                 self.work = None;
                 // Others have their turn meanwhile.
-                self.waiting.put_first_last();
+                self.waiting.rotate_left(1);
                 self.not_before = Some(cx.mono().after(AGAIN));
                 cx.report(Report::Order { job, status: json!({"phase": "Pending", "reason": why}) })?;
             }
