@@ -13,8 +13,9 @@ use tokio::sync::oneshot;
 
 use crate::panics;
 
-/// Between two times that memory is given back: it is a walk over the heap.
-const PAUSE: Duration = Duration::from_millis(500);
+/// Between two times that memory is given back: it is a walk over the heaps of all threads, for which they wait. At least so
+/// long, and so many times what the last one took.
+const PAUSE: (Duration, u32) = (Duration::from_millis(500), 100);
 
 /// Maximum number of trees that wait to be dropped. Behind a long piece of work requests would leave more and more of them.
 const TREES: usize = 2;
@@ -103,8 +104,9 @@ fn run(queue: &Receiver<Work>) {
             Err(RecvTimeoutError::Disconnected) => return,
         }
         if memory.due(Instant::now()) == Some(Duration::ZERO) {
+            let start = Instant::now();
             sampan_memory::trim_heap();
-            memory = Memory { used: false, given: Some(Instant::now()) };
+            memory = Memory { used: false, given: Some((Instant::now(), start.elapsed())) };
         }
     }
 }
@@ -114,14 +116,17 @@ fn run(queue: &Receiver<Work>) {
 struct Memory {
     /// There was work since it was given back.
     used: bool,
-    given: Option<Instant>,
+    /// When it was, and how long that took.
+    given: Option<(Instant, Duration)>,
 }
 
 impl Memory {
     /// How long until memory is given back, if it is to be.
     fn due(&self, now: Instant) -> Option<Duration> {
-        let since = self.given.map_or(PAUSE, |given| now.saturating_duration_since(given));
-        self.used.then(|| PAUSE.saturating_sub(since))
+        let left = self.given.map_or(Duration::ZERO, |(given, took)| {
+            (took * PAUSE.1).max(PAUSE.0).saturating_sub(now.saturating_duration_since(given))
+        });
+        self.used.then_some(left)
     }
 }
 
@@ -200,16 +205,18 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_given_back_after_work_and_twice_a_second() {
+    fn memory_is_given_back_after_work_for_a_part_of_the_time() {
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
         let mut memory = Memory::default();
         assert_eq!(memory.due(start), None, "nothing was done");
         memory.used = true;
         assert_eq!(memory.due(start), Some(Duration::ZERO));
-        memory = Memory { used: true, given: Some(start) };
+        memory = Memory { used: true, given: Some((start, Duration::from_millis(1))) };
         assert_eq!(memory.due(at(400)), Some(Duration::from_millis(100)));
         assert_eq!(memory.due(at(1500)), Some(Duration::ZERO));
+        memory.given = Some((start, Duration::from_millis(30)));
+        assert_eq!(memory.due(at(1000)), Some(Duration::from_secs(2)));
         memory.used = false;
         assert_eq!(memory.due(at(9000)), None);
     }

@@ -89,7 +89,8 @@ impl Client {
         self.ending.notify_one();
     }
 
-    async fn over(&self) {
+    /// Returns whether the last answer may still be lost, when the connection is to end.
+    async fn over(&self) -> bool {
         let kept = async {
             loop {
                 match self.kept.get() {
@@ -99,9 +100,10 @@ impl Client {
             }
         };
         tokio::select! {
-            () = self.ending.notified() => {}
-            () = kept => {}
-            () = self.unsent.stalled(self.gate.patience.unread) => {}
+            () = self.ending.notified() => true,
+            // Another connection has its place: it counts no longer.
+            () = kept => false,
+            () = self.unsent.stalled(self.gate.patience.unread) => false,
         }
     }
 }
@@ -124,14 +126,14 @@ where
     arrival.within(socket.readable()).await?;
     arrival.turn().await;
     let socket = Lingering::new(socket);
-    let upgraded = socket.upgraded();
+    let at_once = socket.at_once();
     let tls = arrival.within(tls.accept(socket)).await?;
     let handler = make(tls.get_ref().1.peer_certificates().and_then(|chain| chain.first()));
     let service = service_fn(|request: Request<Incoming>| {
         // Requests may follow each other without waiting for answers: HTTP/1.1 must be told to read no more of them.
         let closes = request.version() <= Version::HTTP_11;
         let head = request.method() == Method::HEAD;
-        let (client, upgraded) = (Arc::clone(&client), upgraded.clone());
+        let (client, at_once) = (Arc::clone(&client), at_once.clone());
         // In a box of its own, which goes with the answer: what is left unread keeps no room for how it was made.
         let answer = if has_host(&request) { Some(Box::pin(handler(request))) } else { None };
         async move {
@@ -141,7 +143,7 @@ where
                 return Ok(no_host());
             };
             let mut answer = answer.await;
-            upgraded.note(&answer);
+            at_once.note(&answer);
             if closes && client.ends.load(Ordering::Relaxed) {
                 answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
@@ -172,7 +174,9 @@ where
             biased;
             done = connection.as_mut() => return done.map_err(io::Error::other),
             // Requests may use up each step of the task.
-            () = coop::unconstrained(client.over()) => {}
+            answers = coop::unconstrained(client.over()) => if !answers {
+                at_once.set();
+            },
         }
         connection.as_mut().graceful_shutdown();
         match tokio::time::timeout(ENDING, connection).await {

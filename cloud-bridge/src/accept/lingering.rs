@@ -17,15 +17,20 @@ use tokio::time::{Sleep, sleep};
 /// an API takes.
 const MOST: (Duration, usize) = (Duration::from_secs(5), 4 << 20);
 
-/// Whether the connection has been upgraded: then its halves end one by one, and nothing of it is dropped.
+/// Whether the connection ends at once: it has been upgraded, and its halves end one by one, or it has no answer to lose.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Upgraded(Arc<AtomicBool>);
+pub(crate) struct AtOnce(Arc<AtomicBool>);
 
-impl Upgraded {
+impl AtOnce {
+    /// It ends at once.
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
     /// Notes whether this answer upgrades the connection.
     pub(crate) fn note<B>(&self, answer: &Response<B>) {
         if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
-            self.0.store(true, Ordering::Relaxed);
+            self.set();
         }
     }
 }
@@ -34,7 +39,7 @@ impl Upgraded {
 #[derive(Debug)]
 pub(crate) struct Lingering<S> {
     socket: S,
-    upgraded: Upgraded,
+    at_once: AtOnce,
     most: (Duration, usize),
     state: State,
 }
@@ -50,12 +55,12 @@ enum State {
 
 impl<S> Lingering<S> {
     pub(crate) fn new(socket: S) -> Self {
-        Self { socket, upgraded: Upgraded::default(), most: MOST, state: State::Open }
+        Self { socket, at_once: AtOnce::default(), most: MOST, state: State::Open }
     }
 
     /// To be told of each answer.
-    pub(crate) fn upgraded(&self) -> Upgraded {
-        self.upgraded.clone()
+    pub(crate) fn at_once(&self) -> AtOnce {
+        self.at_once.clone()
     }
 }
 
@@ -113,7 +118,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
             return self.poll_rest(cx).map(Ok);
         }
         ready!(Pin::new(&mut self.socket).poll_shutdown(cx))?;
-        if matches!(self.state, State::Open) && !self.upgraded.0.load(Ordering::Relaxed) {
+        if matches!(self.state, State::Open) && !self.at_once.0.load(Ordering::Relaxed) {
             self.state = State::Ending(Box::pin(sleep(self.most.0)), self.most.1);
             return self.poll_rest(cx).map(Ok);
         }
@@ -184,11 +189,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn connection_without_an_answer_to_lose_ends_at_once() {
+        let (client, mut server) = connection().await;
+        server.most.0 = LONG * 10;
+        server.at_once().set();
+        timeout(LONG, server.shutdown()).await.unwrap().unwrap();
+        assert!(matches!(server.state, State::Open));
+        drop(client);
+    }
+
+    #[tokio::test]
     async fn upgraded_connection_is_read_after_our_end() {
         let (mut client, mut server) = connection().await;
         let mut answer = Response::new(());
         *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-        server.upgraded().note(&answer);
+        server.at_once().note(&answer);
         server.shutdown().await.unwrap();
         client.write_all(b"still here").await.unwrap();
         client.shutdown().await.unwrap();

@@ -102,17 +102,17 @@ async fn serve(socket: TcpStream, acceptor: TlsAcceptor, arrived: Arrived) -> io
     arrival.within(socket.readable()).await?;
     arrival.turn().await;
     let socket = Lingering::new(socket);
-    let upgraded = socket.upgraded();
+    let at_once = socket.at_once();
     let mut tls = arrival.within(acceptor.accept(socket)).await?;
     tls.get_mut().1.set_buffer_limit(Some(UNSENT.into()));
     let certificate = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     let holder = certificate.and_then(Holder::of);
     // One request: every answer but that of a link says `Connection: close`.
     connection::serve(tls, arrived.peer, &arrival, |request| {
-        let (arrived, holder, upgraded) = (&arrived, holder.as_ref(), &upgraded);
+        let (arrived, holder, at_once) = (&arrived, holder.as_ref(), &at_once);
         async move {
             let answer = route(request, arrived, holder).await;
-            upgraded.note(&answer);
+            at_once.note(&answer);
             answer
         }
     })

@@ -279,7 +279,8 @@ impl Watch {
             store.since(storage, self.selection.namespace.as_deref(), (rev, self.rev), CHANGES)?
         };
         self.past = next.map(Past::Changes);
-        self.room(changes.iter().map(|change| change.object.body.len()).sum())?;
+        let shown = changes.iter().filter(|change| seen(&self.selection, change).is_some());
+        self.room(shown.map(|change| change.object.body.len()).sum())?;
         for change in changes {
             if self.pending.len() >= CHUNK {
                 self.past = Some(Past::Changes(change.rev - 1));
