@@ -62,8 +62,7 @@ use tokio::time::Instant;
 
 use crate::events::Recorder;
 use crate::pods::Pods;
-use apimachinery::pace::Pace;
-use apimachinery::pace::sleep_until;
+use apimachinery::pace::{Pace, sleep_until};
 use engine::{End, Engine, Now};
 pub use options::Options;
 use perform::perform;
