@@ -8,6 +8,9 @@ use sampan_monitor::files;
 /// Longest name of a file, in bytes (Linux `NAME_MAX`).
 const FILE_NAME: usize = 255;
 
+/// Extension of the file beside an order's own that says that a user has confirmed it.
+pub const CONFIRMED: &str = "confirmed";
+
 /// All paths of one node. Several nodes share a host by having different roots.
 #[derive(Clone, Debug)]
 pub struct Paths {
@@ -119,6 +122,17 @@ impl Paths {
     /// Versions of the programs beside the package's: the launcher's.
     pub fn versions(&self) -> PathBuf {
         self.state().join("versions")
+    }
+
+    /// What is remembered of orders of fleet jobs.
+    pub fn orders(&self) -> PathBuf {
+        self.state().join("orders")
+    }
+
+    /// A file of the order with this uid. A uid comes from the API: letters, digits and dashes of it make the name.
+    pub fn order(&self, uid: &str, extension: &str) -> PathBuf {
+        let name: String = uid.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(64).collect();
+        self.orders().join(format!("{name}.{extension}"))
     }
 
     /// Volumes that were provisioned here for PersistentVolumes: they outlive pods. The cluster calls this folder

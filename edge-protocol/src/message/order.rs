@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 /// object cancels an order that has not begun.
 pub const ORDER: &str = "Order";
 
+/// Action of a job that a user has to do: the [`Order`] waits to be confirmed.
+pub const WAITING_CONFIRMATION: &str = "WaitingConfirmation";
+
 /// One job's work for one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -91,6 +94,14 @@ pub struct OrderStatus {
     pub image_status: Vec<ImageStatus>,
 }
 
+impl OrderStatus {
+    /// Nothing more comes of it before a user has confirmed the job.
+    pub fn waits_for_confirmation(&self) -> bool {
+        let last = self.action_flow.last();
+        !self.phase.is_final() && last.is_some_and(|step| step.action == WAITING_CONFIRMATION && !step.status)
+    }
+}
+
 /// Phases with the names of KubeEdge's jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OrderPhase {
@@ -169,5 +180,19 @@ mod tests {
         let read: OrderStatus = serde_json::from_value(status.clone()).expect("reads");
         assert!(read.phase.is_final() && !read.action_flow[0].status);
         assert_eq!(serde_json::to_value(&read).expect("writes"), status);
+    }
+
+    #[test]
+    fn unfinished_order_waits_for_its_confirmation_alone() {
+        let status = |phase: &str, steps: &[(&str, &str)]| {
+            let steps: Vec<_> = steps.iter().map(|(action, done)| json!({"action": action, "status": done})).collect();
+            let read = serde_json::from_value::<OrderStatus>(json!({"phase": phase, "actionFlow": steps}));
+            read.expect("reads").waits_for_confirmation()
+        };
+        assert!(status("InProgress", &[("Check", "True"), ("WaitingConfirmation", "False")]));
+        assert!(!status("InProgress", &[("Check", "True"), ("WaitingConfirmation", "True")]), "confirmed");
+        assert!(!status("InProgress", &[("WaitingConfirmation", "False"), ("BackUp", "False")]), "it went on");
+        assert!(!status("Failure", &[("WaitingConfirmation", "False")]), "it has ended");
+        assert!(!status("Pending", &[]));
     }
 }

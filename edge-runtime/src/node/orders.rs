@@ -2,18 +2,21 @@
 //! is, and what of it was done, the helper knows.
 
 pub(super) mod heard;
+mod queue;
 
-use std::collections::VecDeque;
 use std::process::Command;
 use std::time::Duration;
 
 use async_executor::Task;
-use edge_protocol::message::{ORDER, ObjectKey, Report};
+use edge_protocol::message::{ORDER, ObjectKey, OrderStatus, Report};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use self::heard::{Heard, Said};
+use self::queue::Queue;
 use super::context::Context;
 use super::sources::News;
+use crate::paths::CONFIRMED;
 use crate::pod::clock::Mono;
 use crate::store::StoreError;
 use crate::store::secrets::is_withheld;
@@ -22,20 +25,18 @@ use crate::sys::program;
 
 /// Maximum length of one line from the helper, in bytes: the images of a job, and why they failed.
 const LONGEST: usize = 256 << 10;
-/// Before one is done again whose helper has ended without a word of the end.
-const AGAIN: Duration = Duration::from_secs(60);
-
 /// Beyond what the work itself may take: a helper that says nothing for longer hangs.
 const SILENCE: Duration = Duration::from_secs(600);
 
 #[derive(Default)]
 pub(super) struct Orders {
-    /// By the uid of the job; the first one is at work, if there is a task.
-    waiting: VecDeque<String>,
+    /// The first one is at work, if there is a task.
+    queue: Queue,
     work: Option<Task<()>>,
+    /// What the helper at work has said last.
+    said: OrderStatus,
     /// Numbers the helpers, so that nothing is taken from one that was ended.
     number: u64,
-    not_before: Option<Mono>,
 }
 
 /// How long nothing may be heard of the helper of this order.
@@ -46,8 +47,8 @@ fn silence(order: &Value) -> Duration {
 impl Orders {
     /// Those of an earlier daemon go on.
     pub(super) fn start(&mut self, cx: &Context) -> Result<(), StoreError> {
-        let held = cx.store.held()?.into_iter();
-        self.waiting.extend(held.filter(|held| held.key.kind == ORDER).map(|held| held.key.name));
+        let held = cx.store.held()?;
+        held.iter().filter(|held| held.key.kind == ORDER).for_each(|held| self.queue.add(&held.key.name));
         Ok(())
     }
 
@@ -57,7 +58,7 @@ impl Orders {
             return false;
         }
         self.forget(&key.name);
-        self.waiting.push_back(key.name.clone());
+        self.queue.add(&key.name);
         true
     }
 
@@ -70,32 +71,34 @@ impl Orders {
     }
 
     fn forget(&mut self, job: &str) {
-        if self.waiting.front().is_some_and(|first| first == job) {
+        if self.queue.first() == Some(job) {
             self.work = None;
         }
-        self.waiting.retain(|waiting| waiting != job);
+        self.queue.remove(job);
     }
 
     /// When there is something to do again.
     pub(super) fn wake(&self) -> Option<Mono> {
-        self.not_before.filter(|_| self.work.is_none() && !self.waiting.is_empty())
+        self.queue.due()
     }
 
     /// Has the first one done.
     pub(super) fn step(&mut self, cx: &Context) -> Result<(), StoreError> {
-        if self.work.is_some() || self.not_before.is_some_and(|at| cx.mono() < at) {
+        // One that is confirmed at its job comes again instead.
+        self.queue.wake(cx.mono(), |job| cx.paths.order(job, CONFIRMED).exists());
+        if self.work.is_some() {
             return Ok(());
         }
-        self.not_before = None;
-        let Some(job) = self.waiting.front() else { return Ok(()) };
+        let Some(job) = self.queue.first() else { return Ok(()) };
         // One whose body is kept in memory only comes again with the connection.
         let order = cx.store.object(ORDER, "", job)?.filter(|order| !is_withheld(order));
         let Some(order) = order else {
-            self.waiting.pop_front();
+            self.queue.drop_first();
             return Ok(());
         };
         let silence = silence(&order);
         self.number += 1;
+        self.said = OrderStatus::default();
         let (number, news) = (self.number, cx.senders.news.clone());
         let mut command = Command::new(std::env::current_exe().unwrap_or_default().with_file_name("edge-admin"));
         command.arg("order").arg("--root").arg(cx.paths.root());
@@ -127,21 +130,20 @@ impl Orders {
         if heard.number != self.number || self.work.is_none() {
             return Ok(());
         }
-        let Some(job) = self.waiting.front().cloned() else { return Ok(()) };
+        let Some(job) = self.queue.first().map(str::to_owned) else { return Ok(()) };
         match heard.said {
             Said::Status(status) => {
+                self.said = OrderStatus::deserialize(&status).unwrap_or_default();
                 cx.report(Report::Order { job, status })?;
             }
             Said::End(None) => {
                 self.work = None;
-                self.waiting.pop_front();
+                self.queue.end_turn(&self.said, cx.mono());
             }
             Said::End(Some(why)) => {
                 log::error!("job {job}: {why}");
                 self.work = None;
-                // Others have their turn meanwhile.
-                self.waiting.rotate_left(1);
-                self.not_before = Some(cx.mono().after(AGAIN));
+                self.queue.end_turn(&OrderStatus::default(), cx.mono());
                 cx.report(Report::Order { job, status: json!({"phase": "Pending", "reason": why}) })?;
             }
         }

@@ -104,13 +104,13 @@ impl WaterWorks {
             let unknown = conditions.any(|one| one["type"] == "Ready" && one["status"] == "Unknown");
             if unknown { Ok(()) } else { Err(node["status"]["conditions"].to_string()) }
         });
-        // A node does one job after the other, and the upgrade waits for somebody.
+        // The upgrade waits for somebody, and holds up no other job.
         let [images, upgrade] = objects::jobs();
+        kubectl.apply_all(&[upgrade]);
+        wait_counts(kubectl, "nodeupgradejob/to-1-4", &[("total", 2), ("inProgress", 1), ("pending", 1)]);
         kubectl.apply_all(&[images]);
         let (all, up) = (GATEWAYS.len(), GATEWAYS.len() - 1);
         wait_counts(kubectl, "imageprepulljob/telemetry-2-4", &[("total", all), ("successful", up), ("pending", 1)]);
-        kubectl.apply_all(&[upgrade]);
-        wait_counts(kubectl, "nodeupgradejob/to-1-4", &[("total", 2), ("inProgress", 1), ("pending", 1)]);
         until(PATIENCE, "a pod fails again and again", || {
             let pods = kubectl.run(&["get", "pods", "-l", "app=leak-report", "-o", "json"])?;
             if pods.contains("CrashLoopBackOff") { Ok(()) } else { Err(pods) }

@@ -137,6 +137,16 @@ fn s18_jobs_upgrade_a_node_or_say_why_not_and_a_bad_configuration_goes_back() {
     assert!(installed.program().to_string_lossy().contains(&current), "{status}");
     super::wait_condition(&cluster, &node, "False", "ended 3 times");
 
+    // One that waits for a user of the node, and holds up none of those that follow.
+    let mut waits = upgrade_job("waits", &node.name, &repository, &digest, "v99.0.0");
+    waits["spec"]["requireConfirmation"] = json!(true);
+    cluster.kubectl.apply_all(&[waits]);
+    until(Duration::from_secs(60), "the job waits for its confirmation", || {
+        let job = cluster.kubectl.get("nodeupgradejob", "waits")?;
+        let said = node_status(&job).to_string();
+        if said.contains("WaitingConfirmation") { Ok(()) } else { Err(said) }
+    });
+
     // Images, and one that is not there.
     let busybox = registry.push(&cluster.folder().join("busybox.tar"), "tools/busybox:1");
     assert!(busybox.starts_with("sha256:"));
@@ -168,5 +178,10 @@ fn s18_jobs_upgrade_a_node_or_say_why_not_and_a_bad_configuration_goes_back() {
         let job = wait_phase(&cluster, "configupdatejob", name, "Failure");
         assert!(node_status(&job)["reason"].as_str().is_some_and(|reason| reason.contains(why)), "{job}");
     }
+
+    node.edge_ok(&["confirm", "waits"]);
+    let job = wait_phase(&cluster, "nodeupgradejob", "waits", "Failure");
+    let reason = node_status(&job)["reason"].as_str().unwrap_or_default();
+    assert!(reason.contains("the job names v99.0.0"), "{job}");
     assert_eq!(node.container_pids(), containers, "none of it touches a container");
 }

@@ -2,10 +2,9 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
 
 use edge_protocol::message::{Job, OrderStatus};
-use edge_runtime::paths::Paths;
+use edge_runtime::paths::{CONFIRMED, Paths};
 use sampan_launcher::versions::{Ended, State};
 use sampan_sys::files::{private_dir, replace, unless_missing};
 use serde::{Deserialize, Serialize};
@@ -26,20 +25,10 @@ pub(crate) struct Kept {
     pub(crate) trial_before: Option<Ended>,
 }
 
-fn folder(paths: &Paths) -> PathBuf {
-    paths.state().join("orders")
-}
-
-/// A uid comes from the API: letters, digits and dashes of it make the name.
-fn file(paths: &Paths, uid: &str, extension: &str) -> PathBuf {
-    let name: String = uid.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(64).collect();
-    folder(paths).join(format!("{name}.{extension}"))
-}
-
 impl Kept {
     /// Loads the state of this job; a new one if there is none.
     pub(crate) fn load(paths: &Paths, job: &Job) -> Self {
-        let text = fs::read(file(paths, &job.uid, "json")).ok();
+        let text = fs::read(paths.order(&job.uid, "json")).ok();
         let known: Option<Self> = text.and_then(|text| serde_json::from_slice(&text).ok());
         let fresh = || Self { job: job.clone(), status: OrderStatus::default(), on_trial: false, trial_before: None };
         known.filter(|known| known.job.uid == job.uid).unwrap_or_else(fresh)
@@ -48,7 +37,7 @@ impl Kept {
     /// # Errors
     /// The folder cannot be read.
     pub(crate) fn all(paths: &Paths) -> io::Result<Vec<Self>> {
-        let Some(entries) = unless_missing(fs::read_dir(folder(paths)))? else { return Ok(Vec::new()) };
+        let Some(entries) = unless_missing(fs::read_dir(paths.orders()))? else { return Ok(Vec::new()) };
         let texts = entries.filter_map(|entry| fs::read(entry.ok()?.path()).ok());
         Ok(texts.filter_map(|text| serde_json::from_slice(&text).ok()).collect())
     }
@@ -58,10 +47,10 @@ impl Kept {
     /// # Errors
     /// The disk takes nothing.
     pub(crate) fn save(&self, paths: &Paths) -> io::Result<()> {
-        private_dir(&folder(paths))?;
-        replace(&file(paths, &self.job.uid, "json"), &serde_json::to_vec(self)?, true)?;
+        private_dir(&paths.orders())?;
+        replace(&paths.order(&self.job.uid, "json"), &serde_json::to_vec(self)?, true)?;
         if self.status.phase.is_final() {
-            unless_missing(fs::remove_file(file(paths, &self.job.uid, "confirmed")))?;
+            unless_missing(fs::remove_file(paths.order(&self.job.uid, CONFIRMED)))?;
             forget_oldest(paths)?;
         }
         Ok(())
@@ -73,25 +62,20 @@ impl Kept {
         self.on_trial && (state.trial.is_some() || state.last != self.trial_before)
     }
 
-    pub(crate) fn waits_for_confirmation(&self) -> bool {
-        let last = self.status.action_flow.last();
-        !self.status.phase.is_final() && last.is_some_and(|step| step.action == "WaitingConfirmation" && !step.status)
-    }
-
     pub(crate) fn is_confirmed(&self, paths: &Paths) -> bool {
-        file(paths, &self.job.uid, "confirmed").exists()
+        paths.order(&self.job.uid, CONFIRMED).exists()
     }
 
     /// # Errors
     /// The disk takes nothing.
     pub(crate) fn confirm(&self, paths: &Paths) -> io::Result<()> {
-        replace(&file(paths, &self.job.uid, "confirmed"), b"", true)
+        replace(&paths.order(&self.job.uid, CONFIRMED), b"", true)
     }
 }
 
 fn forget_oldest(paths: &Paths) -> io::Result<()> {
     let mut files = Vec::new();
-    for entry in fs::read_dir(folder(paths))? {
+    for entry in fs::read_dir(paths.orders())? {
         let entry = entry?;
         files.push((entry.metadata()?.modified()?, entry.path()));
     }
@@ -118,7 +102,7 @@ mod tests {
         let mut kept = Kept::load(&paths, &job("../../../etc/a-1"));
         kept.status.phase = OrderPhase::InProgress;
         kept.save(&paths).unwrap();
-        assert!(file(&paths, "../../../etc/a-1", "json").starts_with(folder(&paths)));
+        assert!(paths.order("../../../etc/a-1", "json").starts_with(paths.orders()));
         assert_eq!(Kept::load(&paths, &job("../../../etc/a-1")).status.phase, OrderPhase::InProgress);
         assert_eq!(Kept::load(&paths, &job("etca-1")).status.phase, OrderPhase::Pending, "another uid");
         assert!(!kept.is_confirmed(&paths));

@@ -19,20 +19,17 @@ mod upgrade;
 
 use std::time::{Duration, Instant};
 
-use edge_protocol::message::{Job as Named, Order, OrderPhase, Work};
+use edge_protocol::message::{Job as Named, Order, OrderPhase, WAITING_CONFIRMATION, Work};
 use edge_runtime::config::{Config, ConfigFile, Overrides, UpgradeConfig};
 use edge_runtime::paths::Paths;
 
 use kept::Kept;
 use progress::Progress;
 
-/// Interval of the check for a confirmation.
-const PAUSE: Duration = Duration::from_secs(2);
+const CHECK: &str = "Check";
 
 /// A year, in seconds: as the bridge has it for a job.
 const LONGEST: u64 = 366 * 86_400;
-/// Interval of signs of life without other messages: the daemon kills a silent helper.
-const WORD: Duration = Duration::from_secs(60);
 
 /// One order at work.
 struct Job<'a> {
@@ -95,34 +92,35 @@ fn patience(seconds: u64) -> Duration {
 /// How the work of this process has ended.
 enum End {
     Done,
-    /// The daemon ends, and with the next one it goes on.
+    /// It goes on in another process: with the next daemon, confirmed by a user, or in a minute.
     Later,
 }
 
 impl Job<'_> {
+    /// Checked once: what has passed and had to wait then is not held up by what others do meanwhile.
+    ///
     /// # Errors
     /// An item of the order's checks says no.
     fn check(&mut self, bytes: u64) -> Result<(), String> {
+        if self.progress.has_done(CHECK) {
+            return Ok(());
+        }
         let done = check::check(&self.order.check_items, self.paths, bytes);
-        self.progress.step("Check", done)
+        self.progress.step(CHECK, done)
     }
 
-    /// Returns when a user has confirmed, or at once if no confirmation is required.
-    fn wait_for_confirmation(&mut self) {
-        if !self.order.require_confirmation {
-            return;
+    /// Whether a user has confirmed, or need not. If not, the daemon goes on with other orders, and with this one once it is
+    /// confirmed.
+    fn is_confirmed(&mut self) -> bool {
+        if !self.order.require_confirmation || self.progress.has_done(WAITING_CONFIRMATION) {
+            return true;
         }
-        let mut told = Instant::now();
-        while !self.order.confirmed && !self.progress.kept().is_confirmed(self.paths) {
-            self.progress.wait_in("WaitingConfirmation");
-            if told.elapsed() >= WORD {
-                self.progress.tell();
-                told = Instant::now();
-            }
-            std::thread::sleep(PAUSE);
+        if !self.order.confirmed && !self.progress.kept().is_confirmed(self.paths) {
+            self.progress.wait_in(WAITING_CONFIRMATION);
+            return false;
         }
         // Succeeds: what could fail was waited for.
-        let _ = self.progress.step("WaitingConfirmation", Ok(()));
+        self.progress.step(WAITING_CONFIRMATION, Ok(())).is_ok()
     }
 
     /// How long there is still for the work itself.
@@ -143,21 +141,18 @@ impl Job<'_> {
         read.map(|(file, _)| file.upgrade).map_err(|error| error.to_string())
     }
 
-    /// Comes back when images may be pulled (`pull.window`).
-    fn wait_for_window(&mut self) -> Result<(), String> {
-        let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs();
-        loop {
-            let Some(window) = self.config()?.pull.hours else { return Ok(()) };
-            if window.open_for(i64::try_from(now()).unwrap_or(i64::MAX)).is_some() {
-                return Ok(());
-            }
+    /// Whether images may be pulled now (`pull.window`). If not, the daemon goes on with other orders, and asks again in a minute.
+    fn is_window_open(&mut self) -> Result<bool, String> {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let hours = self.config()?.pull.hours;
+        let shut = hours.filter(|window| window.open_for(i64::try_from(now).unwrap_or(i64::MAX)).is_none());
+        let why = shut.as_ref().map(|window| {
             // With the minute, for one that says nothing new for as long as the job's work may take is given up.
-            let minute = jiff::Timestamp::now().strftime("%H:%M").to_string();
-            self.progress.wait_because(&format!("waits for pull.window {}, UTC, where it is {minute}", window.text));
-            std::thread::sleep(Duration::from_secs(60));
-            // Waiting is not the work.
-            self.until += Duration::from_secs(60);
-        }
+            let minute = jiff::Timestamp::now().strftime("%H:%M");
+            format!("waits for pull.window {}, UTC, where it is {minute}", window.text)
+        });
+        self.progress.wait_because(&why.unwrap_or_default());
+        Ok(shut.is_none())
     }
 }
 
@@ -191,6 +186,35 @@ mod tests {
         }
         let document = serde_json::json!({"prePull": {"images": ["a"], "secrets": ["{\n}"]}});
         assert!(!has_control_character(&order("j", document)), "a login is a document");
+    }
+
+    #[test]
+    fn order_waits_for_its_confirmation_in_no_process_and_is_checked_once() {
+        let temp = tempfile::tempdir().unwrap();
+        let paths = Paths::new(temp.path());
+        std::fs::create_dir_all(paths.config_file().parent().unwrap()).unwrap();
+        std::fs::create_dir_all(paths.state()).unwrap();
+        let work = serde_json::json!({"upgrade": {"version": "1", "image": "i", "digests": {}}});
+        let order = Order { require_confirmation: true, ..order("to-1", work) };
+        let steps = |order: &Order| {
+            let mut last = None;
+            run(order, &paths, &mut |kept| last = Some(kept.status.clone()));
+            let last = last.unwrap();
+            let steps: Vec<_> = last.action_flow.iter().map(|step| (step.action.clone(), step.status)).collect();
+            (steps, last)
+        };
+        for _ in 0..2 {
+            let (told, last) = steps(&order);
+            assert_eq!(told, [("Check".to_owned(), true), ("WaitingConfirmation".to_owned(), false)]);
+            assert!(last.waits_for_confirmation());
+        }
+        let kept = Kept::load(&paths, &order.job);
+        kept.confirm(&paths).unwrap();
+        // A second check would fail.
+        let unmet = Order { check_items: vec!["no such check".into()], ..order.clone() };
+        let (told, last) = steps(&unmet);
+        assert_eq!(told[1], ("WaitingConfirmation".to_owned(), true), "{}", last.reason);
+        assert!(last.phase == OrderPhase::Failure && last.reason.contains("names no image"), "{}", last.reason);
     }
 
     #[test]

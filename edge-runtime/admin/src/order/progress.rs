@@ -29,6 +29,10 @@ impl<'a> Progress<'a> {
         (self.tell)(&self.kept);
     }
 
+    pub(super) fn has_done(&self, action: &str) -> bool {
+        self.kept.status.action_flow.iter().any(|step| step.action == action && step.status)
+    }
+
     /// An action was done, or not; says the same as `done`.
     pub(super) fn step(&mut self, action: &str, done: Result<(), String>) -> Result<(), String> {
         let reason = done.as_ref().err().map(|why| cut(why)).unwrap_or_default();
@@ -43,7 +47,7 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Nothing is done for now.
+    /// Nothing is done for now; something is, if `why` is empty.
     pub(super) fn wait_because(&mut self, why: &str) {
         if self.kept.status.reason != why {
             why.clone_into(&mut self.kept.status.reason);

@@ -24,7 +24,9 @@ pub(super) fn work(job: &mut Job<'_>) -> Result<End, String> {
     }
     job.progress.versions(&in_force(&versions.read()), "");
     job.check(BYTES)?;
-    job.wait_for_confirmation();
+    if !job.is_confirmed() || !job.is_window_open()? {
+        return Ok(End::Later);
+    }
     // The version that runs stays where it is.
     job.progress.step("BackUp", Ok(()))?;
     let here = architecture();
@@ -34,7 +36,6 @@ pub(super) fn work(job: &mut Job<'_>) -> Result<End, String> {
         image::digest_of(&reference).map_err(|error| error.to_string())?;
         signature::verify(&config.keys, digest, signatures.get(here).map(String::as_str))
             .map_err(|error| error.to_string())?;
-        job.wait_for_window()?;
         let arrived = image::fetch(&reference, job.left()?, job.paths, &versions).map_err(|error| error.to_string())?;
         let installed = arrived.install(job.paths, &versions).map_err(|error| error.to_string())?;
         let holds = &installed.manifest.version;

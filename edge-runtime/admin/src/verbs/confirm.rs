@@ -15,7 +15,8 @@ pub(super) const VERB: Verb = Verb {
 
 fn run(given: Given) -> Result<(), CliError> {
     let paths = given.paths()?;
-    let waiting: Vec<Kept> = Kept::all(&paths)?.into_iter().filter(Kept::waits_for_confirmation).collect();
+    let waiting: Vec<Kept> =
+        Kept::all(&paths)?.into_iter().filter(|kept| kept.status.waits_for_confirmation()).collect();
     let wanted = given.operands.first().map(|name| name.to_string_lossy().into_owned());
     let is_it = |kept: &&Kept| wanted.as_ref().is_none_or(|name| *name == kept.job.name || *name == kept.job.uid);
     let found: Vec<&Kept> = waiting.iter().filter(is_it).collect();

@@ -1,0 +1,151 @@
+//! Whose turn it is among the orders of fleet jobs: they are done one after the other, and one that has to wait, for a user or for
+//! another time, is in nobody's way. Pure.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use edge_protocol::message::OrderStatus;
+
+use crate::pod::clock::Mono;
+
+/// Interval of looking whether a user of this node has confirmed an order.
+const LOOK: Duration = Duration::from_secs(3);
+/// Before an order goes on that has said nothing of its end.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// Orders by the uid of their job.
+#[derive(Default)]
+pub(super) struct Queue {
+    /// The first one is at work, if any is.
+    turns: VecDeque<String>,
+    resting: Vec<Resting>,
+}
+
+/// An order between two turns.
+struct Resting {
+    job: String,
+    until: Mono,
+    /// It has no turn before a user has confirmed it.
+    unconfirmed: bool,
+}
+
+impl Queue {
+    pub(super) fn first(&self) -> Option<&str> {
+        self.turns.front().map(String::as_str)
+    }
+
+    /// The order becomes the last one, whatever it waited for.
+    pub(super) fn add(&mut self, job: &str) {
+        self.remove(job);
+        self.turns.push_back(job.to_owned());
+    }
+
+    pub(super) fn remove(&mut self, job: &str) {
+        self.turns.retain(|waiting| waiting != job);
+        self.resting.retain(|waiting| waiting.job != job);
+    }
+
+    /// The turn of the first one is over, and this is the last that was heard of it: without an end it rests.
+    pub(super) fn end_turn(&mut self, said: &OrderStatus, now: Mono) {
+        let Some(job) = self.turns.pop_front().filter(|_| !said.phase.is_final()) else { return };
+        let unconfirmed = said.waits_for_confirmation();
+        let until = now.after(if unconfirmed { LOOK } else { AGAIN });
+        self.resting.push(Resting { job, until, unconfirmed });
+    }
+
+    /// The first one cannot be done.
+    pub(super) fn drop_first(&mut self) {
+        self.turns.pop_front();
+    }
+
+    /// Puts those that have rested behind the ones that wait for their turn.
+    pub(super) fn wake(&mut self, now: Mono, is_confirmed: impl Fn(&str) -> bool) {
+        let rested = self.resting.extract_if(.., |order| {
+            let looks = order.until <= now;
+            if looks && order.unconfirmed && !is_confirmed(&order.job) {
+                order.until = now.after(LOOK);
+                return false;
+            }
+            looks
+        });
+        self.turns.extend(rested.map(|order| order.job));
+    }
+
+    /// When to [`wake`](Self::wake) again.
+    pub(super) fn due(&self) -> Option<Mono> {
+        self.resting.iter().map(|order| order.until).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use edge_protocol::message::{ActionStep, OrderPhase, WAITING_CONFIRMATION};
+
+    use super::*;
+
+    fn queue(jobs: &[&str]) -> Queue {
+        let mut queue = Queue::default();
+        jobs.iter().for_each(|job| queue.add(job));
+        queue
+    }
+
+    fn said(phase: OrderPhase) -> OrderStatus {
+        OrderStatus { phase, ..OrderStatus::default() }
+    }
+
+    fn unconfirmed() -> OrderStatus {
+        let step = ActionStep { action: WAITING_CONFIRMATION.into(), ..ActionStep::default() };
+        OrderStatus { action_flow: vec![step], ..said(OrderPhase::InProgress) }
+    }
+
+    fn second(seconds: u64) -> Mono {
+        Mono(seconds * 1000)
+    }
+
+    #[test]
+    fn order_that_waits_for_a_confirmation_stands_before_no_other() {
+        let mut queue = queue(&["upgrade", "images"]);
+        queue.end_turn(&unconfirmed(), second(0));
+        assert_eq!(queue.first(), Some("images"));
+        queue.end_turn(&said(OrderPhase::Successful), second(1));
+        for now in 2..500 {
+            queue.wake(second(now), |_| false);
+            assert_eq!(queue.first(), None, "nobody has confirmed it");
+            assert!(queue.due().is_some_and(|due| due > second(now) && due <= second(now + 3)));
+        }
+    }
+
+    #[test]
+    fn confirmed_order_has_its_turn_whoever_comes_later() {
+        let mut queue = queue(&["upgrade", "images"]);
+        queue.end_turn(&unconfirmed(), second(0));
+        queue.wake(second(3), |job| job == "upgrade");
+        queue.add("more images");
+        queue.end_turn(&said(OrderPhase::Successful), second(4));
+        assert_eq!((queue.first(), queue.due()), (Some("upgrade"), None));
+    }
+
+    #[test]
+    fn order_without_an_end_goes_on_a_minute_later_behind_the_others() {
+        let mut queue = queue(&["waits for its hour", "images"]);
+        queue.end_turn(&said(OrderPhase::InProgress), second(0));
+        assert_eq!((queue.first(), queue.due()), (Some("images"), Some(second(60))));
+        queue.wake(second(59), |_| false);
+        queue.end_turn(&said(OrderPhase::Failure), second(59));
+        assert_eq!(queue.first(), None);
+        queue.wake(second(60), |_| false);
+        assert_eq!((queue.first(), queue.due()), (Some("waits for its hour"), None));
+    }
+
+    #[test]
+    fn order_is_there_once_whether_it_comes_again_or_goes() {
+        let mut queue = queue(&["upgrade"]);
+        queue.end_turn(&unconfirmed(), second(0));
+        queue.add("upgrade");
+        assert_eq!((queue.first(), queue.due()), (Some("upgrade"), None), "it says itself what it waits for");
+        queue.end_turn(&unconfirmed(), second(0));
+        queue.remove("upgrade");
+        queue.wake(second(9), |_| true);
+        assert_eq!((queue.first(), queue.due()), (None, None));
+    }
+}
