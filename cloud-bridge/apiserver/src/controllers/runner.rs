@@ -103,9 +103,14 @@ async fn run<C: Controller>(inner: Weak<Inner>, queue: Queue<C::Key>) {
     let mut controller = C::default();
     while let Some(key) = queue.next().await {
         let Some(inner) = inner.upgrade() else { return };
+        let durable = inner.durable.clone();
+        let large = durable.large();
         turn(&inner, &mut controller, &queue, key);
         drop(inner);
         tokio::task::yield_now().await;
+        if durable.large() > large {
+            durable.room().await;
+        }
     }
 }
 

@@ -134,7 +134,7 @@ impl Store {
         if storage != LEASES {
             self.past.add(Row { rev, at, bytes: replaced as u64 });
         }
-        self.syncer.wrote(rev);
+        self.syncer.wrote(rev, bodies::apart(bytes));
         self.keeper.wrote(keeper::pages(bytes, replaced));
     }
 
@@ -164,7 +164,7 @@ impl Store {
         self.leases.settled();
         self.ceiling = self.rev + 1;
         self.written = self.rev;
-        self.syncer.wrote(self.rev);
+        self.syncer.wrote(self.rev, 0);
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use grace::{Graceful, before, collector_finalizers, mark_now};
 pub(crate) use options::Options;
 
-use super::{Answer, Context, list};
+use super::{Answer, Context, draft, list};
 use crate::admission;
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
@@ -23,6 +23,7 @@ use crate::storage::{Most, Store, Stored};
 use apimachinery::flow::Flow;
 use apimachinery::json::remove as taken;
 use apimachinery::meta;
+use apimachinery::pace::is_large;
 
 /// What is deleted at a time while requests wait.
 const SLICE: Most = Most { items: 100, bytes: 64 << 10 };
@@ -45,6 +46,8 @@ pub(crate) fn delete(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     let inner = ctx.inner;
     let mut store = inner.store();
     let current = ctx.current(&store)?;
+    // Finalizers make an update of it.
+    draft::await_disk(ctx, &current)?;
     admission::delete(&ctx.attributes(), &current)?;
     let outcome = remove(&mut store, &ctx.resource, &current, &options, ctx.now)?;
     Ok(answer(&ctx.resource, outcome))
@@ -85,7 +88,11 @@ pub(crate) async fn delete_collection(ctx: &mut Context<'_>, body: &Bytes, flow:
     let inner = ctx.inner;
     let mut rev = inner.store().revision();
     let (mut after, mut shown) = (None, Some(Shown::default()));
+    let mut waits = false;
     loop {
+        if waits {
+            inner.durable.room().await;
+        }
         // Each slice is a step: many such requests of one client do not stand before others.
         tokio::task::yield_now().await;
         let _step = inner.limits.steps.next(flow).await;
@@ -97,6 +104,11 @@ pub(crate) async fn delete_collection(ctx: &mut Context<'_>, body: &Bytes, flow:
             }
             selection.page(&store, rev, after.as_ref(), SLICE)?
         };
+        waits = !inner.durable.has_room() && page.items.iter().any(|stored| is_large(stored.body.len()));
+        if waits {
+            // It is read again, and takes no memory meanwhile.
+            continue;
+        }
         remove_slice(ctx, &page.items, &options)?;
         shown = shown.and_then(|shown| shown.with(page.items));
         after = page.next;
