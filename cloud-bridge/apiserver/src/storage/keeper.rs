@@ -16,6 +16,8 @@ use rusqlite::Connection;
 use super::bodies;
 use super::rows::unsigned;
 
+/// Bytes of a page.
+pub(super) const PAGE: u64 = 4096;
 /// Changed pages that a checkpoint writes at a time, about. Fewer would write the same pages again and again.
 const CHECKPOINT_PAGES: u64 = 2000;
 /// Length of the log, in pages, and the smaller number for a checkpoint from then on: at a full log
@@ -114,7 +116,7 @@ impl Drop for Keeper {
 /// lies apart, and of the tables' indexes.
 pub(super) fn pages(body: usize, replaced: usize) -> u64 {
     let copied = replaced - bodies::apart(replaced);
-    [body, copied].into_iter().map(|bytes| (bytes as u64).div_ceil(4096)).sum::<u64>() + 4
+    [body, copied].into_iter().map(|bytes| (bytes as u64).div_ceil(PAGE)).sum::<u64>() + 4
 }
 
 /// Where the copy of a state file lies.

@@ -45,7 +45,7 @@ use rows::deleted_state;
 pub(crate) use snapshot::{Most, Page};
 pub(crate) use subscribers::{Held, Interest, Subscription, Told, View};
 use sync::Syncer;
-pub(crate) use sync::{Durable, Unsynced};
+pub(crate) use sync::{Debt, Durable, Unsynced};
 
 /// How often time alone has history trimmed: a walk over all of it.
 const TRIM_AFTER: Duration = Duration::from_secs(60);

@@ -8,9 +8,9 @@ use std::thread::JoinHandle;
 
 use tokio::sync::watch;
 
-/// Bytes of large bodies that may wait for a sync. Further ones are not written before it: a small write waits for no
-/// more than these and one more body, on any disk.
-const LARGE_MAX: u64 = 1 << 20;
+/// Bytes of large bodies that may wait for a sync, and bytes that one long piece of work writes without one. Further ones are
+/// not written before it: a small write waits for few megabytes, on any disk.
+const UNSYNCED_MAX: u64 = 1 << 20;
 
 /// Syncs all that was written before the call.
 pub(crate) type Sync = Box<dyn FnMut() -> io::Result<()> + Send>;
@@ -33,7 +33,7 @@ impl State {
     /// Whether a large body may be written when so many bytes of them have been. A disk that has failed keeps nobody
     /// waiting: its error is the answer.
     fn has_room(&self, large: u64) -> bool {
-        self.failed.is_some() || large.saturating_sub(self.large) < LARGE_MAX
+        self.failed.is_some() || large.saturating_sub(self.large) < UNSYNCED_MAX
     }
 }
 
@@ -41,7 +41,32 @@ impl State {
 #[derive(Debug, Clone)]
 pub(crate) struct Durable {
     state: watch::Receiver<State>,
-    large: Arc<AtomicU64>,
+    written: Arc<Written>,
+}
+
+/// Bytes that were written since the start.
+#[derive(Debug, Default)]
+struct Written {
+    all: AtomicU64,
+    /// Those of large bodies; changed with `Wanted` locked.
+    large: AtomicU64,
+}
+
+/// Bytes that a long piece of work, as a controller's or the deletion of a collection, has written since it last waited
+/// for the disk. Work of others does not count: however much they write, it goes on after a sync.
+#[derive(Debug, Default)]
+pub(crate) struct Debt(u64);
+
+impl Debt {
+    /// Adds what was written. Whether the work has to wait until the disk has all of it; then it is forgotten.
+    pub(crate) fn waits(&mut self, bytes: u64) -> bool {
+        self.0 = self.0.saturating_add(bytes);
+        let waits = self.0 >= UNSYNCED_MAX;
+        if waits {
+            self.0 = 0;
+        }
+        waits
+    }
 }
 
 impl Durable {
@@ -61,9 +86,13 @@ impl Durable {
         self.state.borrow().synced >= rev
     }
 
-    /// Bytes of large bodies that were written since the start.
-    pub(crate) fn large(&self) -> u64 {
-        self.large.load(Ordering::Relaxed)
+    /// Bytes that were written since the start.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.written.all.load(Ordering::Relaxed)
+    }
+
+    fn large(&self) -> u64 {
+        self.written.large.load(Ordering::Relaxed)
     }
 
     /// Whether the disk has taken enough of the large bodies for another one.
@@ -106,8 +135,7 @@ struct Wanted {
 pub(super) struct Syncer {
     wanted: Arc<(Mutex<Wanted>, Condvar)>,
     state: watch::Receiver<State>,
-    /// Bytes of large bodies that were written; changed with `wanted` locked.
-    large: Arc<AtomicU64>,
+    written: Arc<Written>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -116,21 +144,22 @@ impl Syncer {
     pub(super) fn start(synced: u64, sync: Sync) -> io::Result<Self> {
         let wanted = Arc::new((Mutex::new(Wanted { written: synced, more: false, end: false }), Condvar::new()));
         let (tell, state) = watch::channel(State { synced, large: 0, failed: None });
-        let large = Arc::<AtomicU64>::default();
-        let (shared, count) = (Arc::clone(&wanted), Arc::clone(&large));
+        let written = Arc::<Written>::default();
+        let (shared, count) = (Arc::clone(&wanted), Arc::clone(&written));
         let thread = std::thread::Builder::new()
             .name("api-sync".to_owned())
             .stack_size(64 * 1024)
             .spawn(move || work(&shared, &count, &tell, sync))?;
-        Ok(Self { wanted, state, large, thread: Some(thread) })
+        Ok(Self { wanted, state, written, thread: Some(thread) })
     }
 
-    /// The revision `rev` was written, with so many bytes of a large body.
-    pub(super) fn wrote(&self, rev: u64, large: usize) {
+    /// The revision `rev` was written: so many bytes, and so many of a large body.
+    pub(super) fn wrote(&self, rev: u64, bytes: u64, large: usize) {
         let (wanted, wake) = &*self.wanted;
         let mut now = wanted.lock().unwrap_or_else(PoisonError::into_inner);
         now.written = rev;
-        self.large.fetch_add(large as u64, Ordering::Relaxed);
+        self.written.all.fetch_add(bytes, Ordering::Relaxed);
+        self.written.large.fetch_add(large as u64, Ordering::Relaxed);
         drop(now);
         wake.notify_one();
     }
@@ -148,7 +177,7 @@ impl Syncer {
     }
 
     pub(super) fn durable(&self) -> Durable {
-        Durable { state: self.state.clone(), large: Arc::clone(&self.large) }
+        Durable { state: self.state.clone(), written: Arc::clone(&self.written) }
     }
 }
 
@@ -163,7 +192,7 @@ impl Drop for Syncer {
     }
 }
 
-fn work(shared: &(Mutex<Wanted>, Condvar), large: &AtomicU64, tell: &watch::Sender<State>, mut sync: Sync) {
+fn work(shared: &(Mutex<Wanted>, Condvar), count: &Written, tell: &watch::Sender<State>, mut sync: Sync) {
     let (wanted, wake) = shared;
     let mut synced = tell.borrow().synced;
     loop {
@@ -176,7 +205,7 @@ fn work(shared: &(Mutex<Wanted>, Condvar), large: &AtomicU64, tell: &watch::Send
                 return;
             }
             now.more = false;
-            (now.written, large.load(Ordering::Relaxed))
+            (now.written, count.large.load(Ordering::Relaxed))
         };
         match sync() {
             Ok(()) => {
@@ -220,10 +249,10 @@ mod tests {
         let syncer = Syncer::start(5, sync).unwrap();
         let durable = syncer.durable();
         durable.reached(5).await.unwrap();
-        syncer.wrote(6, 0);
+        syncer.wrote(6, 7, 0);
         began.recv().unwrap();
         for rev in 7..=100 {
-            syncer.wrote(rev, 0);
+            syncer.wrote(rev, 7, 0);
         }
         assert!(waits(&durable, 6).await);
         end.send(Ok(())).unwrap();
@@ -235,25 +264,32 @@ mod tests {
         assert!(began.try_recv().is_err(), "one sync for all of them");
     }
 
+    #[test]
+    fn long_work_waits_for_the_disk_after_a_megabyte() {
+        let mut debt = Debt::default();
+        let waits = [1 << 19, (1 << 19) - 1, 1, 0, 1 << 22, 1].map(|bytes| debt.waits(bytes));
+        assert_eq!(waits, [false, false, true, false, true, false]);
+    }
+
     #[tokio::test]
     async fn large_bodies_wait_for_the_sync_of_those_before() {
         let (sync, began, end) = by_hand();
         let syncer = Syncer::start(0, sync).unwrap();
         let durable = syncer.durable();
-        syncer.wrote(1, (1 << 20) - 1);
+        syncer.wrote(1, 7, (1 << 20) - 1);
         began.recv().unwrap();
         assert!(durable.has_room(), "there is some");
-        syncer.wrote(2, 1);
-        syncer.wrote(3, 0);
+        syncer.wrote(2, 7, 1);
+        syncer.wrote(3, 7, 0);
         assert!(!durable.has_room());
         end.send(Ok(())).unwrap();
         durable.room().await;
         assert!(durable.has(1) && durable.has_room(), "the second sync has one byte to write");
-        syncer.wrote(4, 2 << 20);
+        syncer.wrote(4, 7, 2 << 20);
         assert!(!durable.has_room());
         drop(end);
         durable.room().await;
-        assert_eq!((durable.has(4), durable.large()), (true, 3 << 20));
+        assert_eq!((durable.has(4), durable.large(), durable.bytes()), (true, 3 << 20, 28));
     }
 
     #[tokio::test]
@@ -261,14 +297,14 @@ mod tests {
         let (sync, began, end) = by_hand();
         let syncer = Syncer::start(0, sync).unwrap();
         let durable = syncer.durable();
-        syncer.wrote(1, 2 << 20);
+        syncer.wrote(1, 7, 2 << 20);
         began.recv().unwrap();
         assert!(!durable.has_room());
         end.send(Err(io::Error::from_raw_os_error(5))).unwrap();
         assert!(durable.reached(1).await.unwrap_err().to_string().contains("not synced"));
         durable.failed().await;
         durable.room().await;
-        syncer.wrote(2, 0);
+        syncer.wrote(2, 7, 0);
         assert!(durable.reached(2).await.is_err());
         assert!(began.try_recv().is_err());
     }
@@ -279,7 +315,7 @@ mod tests {
         let syncer = Syncer::start(0, sync).unwrap();
         let durable = syncer.durable();
         end.send(Ok(())).unwrap();
-        syncer.wrote(1, 0);
+        syncer.wrote(1, 7, 0);
         drop(syncer);
         began.try_recv().unwrap();
         durable.reached(1).await.unwrap();

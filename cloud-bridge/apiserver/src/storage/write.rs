@@ -134,8 +134,9 @@ impl Store {
         if storage != LEASES {
             self.past.add(Row { rev, at, bytes: replaced as u64 });
         }
-        self.syncer.wrote(rev, bodies::apart(bytes));
-        self.keeper.wrote(keeper::pages(bytes, replaced));
+        let pages = keeper::pages(bytes, replaced);
+        self.syncer.wrote(rev, pages.saturating_mul(keeper::PAGE), bodies::apart(bytes));
+        self.keeper.wrote(pages);
     }
 
     /// Writes what is only in memory, before an orderly end.
@@ -164,7 +165,7 @@ impl Store {
         self.leases.settled();
         self.ceiling = self.rev + 1;
         self.written = self.rev;
-        self.syncer.wrote(self.rev, 0);
+        self.syncer.wrote(self.rev, 0, 0);
         Ok(())
     }
 

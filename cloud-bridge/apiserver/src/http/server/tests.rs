@@ -128,6 +128,30 @@ async fn large_writes_wait_for_the_disk_and_small_ones_do_not() {
 }
 
 #[tokio::test]
+async fn deletion_of_many_waits_for_the_disk_after_some() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, disk) = server(&dir);
+    let admin = UserInfo::master("admin");
+    for at in 0..100 {
+        let map = format!(r#"{{"metadata": {{"name": "c{at}"}}}}"#);
+        assert_eq!(server.handle(&admin, request("POST", "", &map)).await.status(), 201);
+    }
+    let left = || server.inner.store().list("configmaps", Some("default"), None, None).unwrap().len();
+    disk.turn(Disk::Stuck);
+    let deleting = server.clone();
+    let all = tokio::spawn(async move { deleting.handle(&admin, request("DELETE", "", "")).await.status() });
+    while left() >= 100 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(left() > 10, "the disk has taken none: {} are left", left());
+
+    disk.turn(Disk::Well);
+    assert_eq!(all.await.unwrap(), 200);
+    assert!(left() <= 1, "the certificates of the API may be there again");
+}
+
+#[tokio::test]
 async fn request_of_a_caller_that_does_not_poll_is_answered() {
     use tower::Service as _;
     let dir = tempfile::tempdir().unwrap();

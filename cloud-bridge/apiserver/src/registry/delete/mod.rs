@@ -19,14 +19,14 @@ use super::{Answer, Context, draft, list};
 use crate::admission;
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
-use crate::storage::{Most, Store, Stored};
+use crate::storage::{Debt, Most, Store, Stored};
 use apimachinery::flow::Flow;
 use apimachinery::json::remove as taken;
 use apimachinery::meta;
 use apimachinery::pace::is_large;
 
 /// What is deleted at a time while requests wait.
-const SLICE: Most = Most { items: 100, bytes: 64 << 10 };
+const SLICE: Most = Most { items: 32, bytes: 64 << 10 };
 /// Maximum total size of the deleted objects that an answer shows, in bytes. Above it the answer only says that they
 /// are deleted: no client reads the list, and its memory is charged to no client.
 const SHOWN: usize = 128 << 10;
@@ -88,10 +88,14 @@ pub(crate) async fn delete_collection(ctx: &mut Context<'_>, body: &Bytes, flow:
     let inner = ctx.inner;
     let mut rev = inner.store().revision();
     let (mut after, mut shown) = (None, Some(Shown::default()));
-    let mut waits = false;
+    let (mut debt, mut crowded, mut written) = (Debt::default(), false, None);
     loop {
-        if waits {
+        if crowded {
             inner.durable.room().await;
+        }
+        if let Some(written) = written.take() {
+            // Where the disk refuses, the answer says so.
+            let _ = inner.durable.reached(written).await;
         }
         // Each slice is a step: many such requests of one client do not stand before others.
         tokio::task::yield_now().await;
@@ -104,12 +108,16 @@ pub(crate) async fn delete_collection(ctx: &mut Context<'_>, body: &Bytes, flow:
             }
             selection.page(&store, rev, after.as_ref(), SLICE)?
         };
-        waits = !inner.durable.has_room() && page.items.iter().any(|stored| is_large(stored.body.len()));
-        if waits {
+        crowded = !inner.durable.has_room() && page.items.iter().any(|stored| is_large(stored.body.len()));
+        if crowded {
             // It is read again, and takes no memory meanwhile.
             continue;
         }
+        let before = inner.durable.bytes();
         remove_slice(ctx, &page.items, &options)?;
+        if debt.waits(inner.durable.bytes().saturating_sub(before)) {
+            written = Some(inner.store().written());
+        }
         shown = shown.and_then(|shown| shown.with(page.items));
         after = page.next;
         if after.is_none() {
