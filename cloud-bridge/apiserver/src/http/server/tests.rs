@@ -122,7 +122,7 @@ async fn large_writes_wait_for_the_disk_and_small_ones_do_not() {
     assert!(stored("old").unwrap().head()["metadata"]["deletionTimestamp"].is_null(), "this writes it again");
 
     disk.turn(Disk::Well);
-    for (answer, code) in [(first, 201), (second, 201), (small, 201), (marked, 200)] {
+    for (answer, code) in [(first, 201_u16), (second, 201), (small, 201), (marked, 200)] {
         assert_eq!(answer.await.unwrap(), code);
     }
 }
