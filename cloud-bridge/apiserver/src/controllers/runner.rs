@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::queue::Queue;
 use crate::resource::status::ApiResult;
 use crate::state::Inner;
-use crate::storage::{Store, StoreError, Stored};
+use crate::storage::{Debt, Store, StoreError, Stored};
 use apimachinery::key::ObjectKey;
 use apimachinery::panics;
 use sampan_log::printable::printable;
@@ -100,12 +100,20 @@ pub(super) fn start<C: Controller>(inner: &Arc<Inner>) {
 
 async fn run<C: Controller>(inner: Weak<Inner>, queue: Queue<C::Key>) {
     list::<C>(&inner, &queue).await;
-    let mut controller = C::default();
+    let (mut controller, mut debt) = (C::default(), Debt::default());
     while let Some(key) = queue.next().await {
         let Some(inner) = inner.upgrade() else { return };
+        let durable = inner.durable.clone();
+        let before = durable.bytes();
         turn(&inner, &mut controller, &queue, key);
+        let waits = debt.waits(durable.bytes().saturating_sub(before));
+        let written = waits.then(|| inner.store().written());
         drop(inner);
         tokio::task::yield_now().await;
+        if let Some(written) = written {
+            // Where the disk refuses, the server ends.
+            let _ = durable.reached(written).await;
+        }
     }
 }
 

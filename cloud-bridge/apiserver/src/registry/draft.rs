@@ -15,6 +15,7 @@ use crate::auth::request_info::{Query, ResourcePath};
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::state::Inner;
+use crate::state::apart::Turn;
 use crate::storage::{Store, Stored};
 use apimachinery::flow::Flow;
 use apimachinery::pace::is_large;
@@ -58,6 +59,8 @@ pub(crate) struct Aside {
     done: Option<Done>,
     /// The state that a write has replaced, parsed: the draft needed it, and nothing else does.
     spent: Option<Arc<Stored>>,
+    /// The verb would write a large object, for which the disk has no room yet.
+    awaits_disk: bool,
 }
 
 struct Pending {
@@ -112,16 +115,43 @@ fn drafted(ctx: &mut Context<'_>, sent: Sent, current: Option<&Arc<Stored>>, mak
     Err(ApiError::internal("the draft was not made"))
 }
 
-/// Runs a verb, and again whenever it has needed a draft and that was made.
+/// Ends a verb that may write this object as a whole: it runs again when the disk has taken most of the large objects before.
+/// Small ones need no room.
+pub(crate) fn await_disk(ctx: &mut Context<'_>, current: &Stored) -> ApiResult<()> {
+    ctx.aside.awaits_disk = is_large(current.body.len()) && !ctx.inner.durable.has_room();
+    if ctx.aside.awaits_disk { Err(ApiError::busy()) } else { Ok(()) }
+}
+
+/// Waits for the turn of this flow and for room on the disk. Those who only read have their turns meanwhile.
+async fn turn(inner: &Inner, flow: &Flow) -> Turn {
+    loop {
+        let turn = inner.limits.apart.turn(flow).await;
+        if inner.durable.has_room() {
+            return turn;
+        }
+        drop(turn);
+        inner.durable.room().await;
+    }
+}
+
+/// Runs a verb, and again whenever it has needed a draft and that was made, or the disk.
 pub(crate) async fn awaited(
     ctx: &mut Context<'_>,
     verb: &mut impl FnMut(&mut Context<'_>) -> ApiResult<Answer>,
 ) -> ApiResult<Answer> {
+    let warnings = ctx.warnings.len();
     let mut outcome = verb(ctx);
     for _ in 0..ATTEMPTS {
+        if std::mem::take(&mut ctx.aside.awaits_disk) {
+            ctx.inner.durable.room().await;
+            ctx.look_up()?;
+            ctx.warnings.truncate(warnings);
+            outcome = verb(ctx);
+            continue;
+        }
         let Some(mut pending) = ctx.aside.pending.take() else { return outcome };
         // Until the verb has run, no other draft of the object is made: all but one would be discarded.
-        let turn = ctx.inner.limits.apart.turn(ctx.flow).await;
+        let turn = turn(ctx.inner, ctx.flow).await;
         ctx.look_up()?;
         pending.request.resource = Arc::clone(&ctx.resource);
         let current = named(ctx, &ctx.store())?;

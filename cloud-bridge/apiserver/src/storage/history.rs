@@ -10,7 +10,7 @@ use super::leases::LEASES;
 use super::rows::{deleted_state, place, unsigned};
 use super::snapshot::{Most, Walked};
 use super::write::set_fact;
-use super::{Change, ChangeKind, Store, StoreError, Stored};
+use super::{Change, ChangeKind, Store, StoreError, Stored, bodies};
 use apimachinery::key::ObjectKey;
 
 /// A change as its row has it: revision, key, kind, and the state that it replaced.
@@ -72,7 +72,7 @@ impl Store {
                     continue;
                 }
                 let key = ObjectKey { namespace: of.1.to_owned(), name: row.get(3)? };
-                let before: Option<Vec<u8>> = row.get(5)?;
+                let before = bodies::read(&self.conn, row, 5)?;
                 walked.over(before.as_ref().map_or(0, Vec::len));
                 rows.push((last, key, row.get(4)?, before));
             }
@@ -115,7 +115,9 @@ impl Store {
             )
             .and_then(|mut statement| {
                 statement
-                    .query_row(params![storage, key.namespace, key.name, rev.cast_signed()], |row| row.get(0))
+                    .query_row(params![storage, key.namespace, key.name, rev.cast_signed()], |row| {
+                        bodies::read(&self.conn, row, 0)
+                    })
                     .optional()
             })
             .map_err(|e| self.sql(e))?;
@@ -145,6 +147,7 @@ impl Store {
         self.conn
             .unchecked_transaction()
             .and_then(|tx| {
+                bodies::forget(&tx, rev)?;
                 tx.execute("DELETE FROM changes WHERE rev <= ?1", [rev.cast_signed()])?;
                 set_fact(&tx, "floor", rev)?;
                 tx.commit()

@@ -13,8 +13,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rusqlite::Connection;
 
+use super::bodies;
 use super::rows::unsigned;
 
+/// Bytes of a page.
+pub(super) const PAGE: u64 = 4096;
 /// Changed pages that a checkpoint writes at a time, about. Fewer would write the same pages again and again.
 const CHECKPOINT_PAGES: u64 = 2000;
 /// Length of the log, in pages, and the smaller number for a checkpoint from then on: at a full log
@@ -71,10 +74,9 @@ impl Keeper {
         Ok(keeper)
     }
 
-    /// Records a write of this many bytes and orders the work that is due.
-    pub(super) fn wrote(&mut self, bytes: usize) {
-        // The body, in `objects` and as `before` in the history, and the pages of the tables' indexes.
-        self.pages += 2 * (bytes as u64).div_ceil(4096) + 4;
+    /// Records a write that has changed this many pages and orders the work that is due.
+    pub(super) fn wrote(&mut self, pages: u64) {
+        self.pages += pages;
         self.changed = true;
         self.written = Instant::now();
         let full = self.log.load(Ordering::Relaxed) >= NEARLY_FULL.0;
@@ -108,6 +110,13 @@ impl Drop for Keeper {
             let _ = thread.join();
         }
     }
+}
+
+/// Pages that a write changes, about: of its body, of the body that it replaces, which goes into the history unless that
+/// lies apart, and of the tables' indexes.
+pub(super) fn pages(body: usize, replaced: usize) -> u64 {
+    let copied = replaced - bodies::apart(replaced);
+    [body, copied].into_iter().map(|bytes| (bytes as u64).div_ceil(PAGE)).sum::<u64>() + 4
 }
 
 /// Where the copy of a state file lies.
@@ -200,6 +209,12 @@ fn copy(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_of_a_deletion_count_unless_they_lie_apart() {
+        assert_eq!([pages(3000, 0), pages(3000, 3000), pages(0, 3000)], [5, 6, 5]);
+        assert_eq!([pages(1 << 20, 0), pages(1 << 20, 1 << 20), pages(0, 1 << 20)], [260, 260, 4]);
+    }
 
     #[test]
     fn the_larger_the_file_the_rarer_its_copies() {

@@ -4,6 +4,7 @@
 //! returns, and on the disk when `durable` says so; until then no client sees it. Knows keys, bodies and revisions; the
 //! only fields of an object that it reads are in `metadata`, and the time of a Lease.
 
+mod bodies;
 mod body;
 mod clock;
 mod gone;
@@ -44,7 +45,7 @@ use rows::deleted_state;
 pub(crate) use snapshot::{Most, Page};
 pub(crate) use subscribers::{Held, Interest, Subscription, Told, View};
 use sync::Syncer;
-pub(crate) use sync::{Durable, Unsynced};
+pub(crate) use sync::{Debt, Durable, Unsynced};
 
 /// How often time alone has history trimmed: a walk over all of it.
 const TRIM_AFTER: Duration = Duration::from_secs(60);

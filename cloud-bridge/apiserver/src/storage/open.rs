@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OptionalExtension};
 
+use super::bodies;
 use super::clock::Clock;
 use super::gone;
 use super::keeper::{Keeper, beside, copy_of, sync_folder};
@@ -90,11 +91,14 @@ impl Store {
         let last = number("SELECT max(rev) FROM changes")?;
         let ceiling = number("SELECT value FROM facts WHERE name = 'ceiling'")?;
         let floor = number("SELECT value FROM facts WHERE name = 'floor'")?;
-        let expiring = number("SELECT sum(length(body)) FROM objects WHERE expires IS NOT NULL")?;
+        let length = bodies::length("objects.body");
+        let expiring = number(&format!("SELECT sum({length}) FROM objects WHERE expires IS NOT NULL"))?;
         self.rev = ceiling.or(last.map(|last| last + REOPEN_JUMP)).unwrap_or(1).max(last.unwrap_or(0));
         self.written = self.rev;
         self.floor = floor.unwrap_or(0);
-        let mut rows = self.conn.prepare("SELECT rev, at, ifnull(length(before), 0) FROM changes ORDER BY rev")?;
+        let length = bodies::length("changes.before");
+        let sql = format!("SELECT rev, at, ifnull({length}, 0) FROM changes ORDER BY rev");
+        let mut rows = self.conn.prepare(&sql)?;
         let mut rows = rows.query([])?;
         while let Some(row) = rows.next()? {
             self.past.add(Row { rev: unsigned(row, 0)?, at: row.get(1)?, bytes: unsigned(row, 2)? });
@@ -231,6 +235,7 @@ fn jump(path: &Path, new: &Path) -> Result<(), SchemaError> {
     set_fact(&tx, "ceiling", next)?;
     set_fact(&tx, "floor", next)?;
     let gone = gone::delete(path, &tx).map_err(|e| SchemaError::Io("what was deleted for good", e))?;
+    bodies::forget_replaced(&tx)?;
     tx.commit()?;
     if gone > 0 {
         log::warn!("the copy had {gone} nodes and join tokens that were deleted or used since: they stay so");

@@ -6,7 +6,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::leases::LEASES;
 use super::rows::{place, unsigned};
-use super::{Place, Store, StoreError, Stored};
+use super::{Place, Store, StoreError, Stored, bodies};
 use apimachinery::key::ObjectKey;
 
 impl Store {
@@ -20,7 +20,8 @@ impl Store {
             .and_then(|mut statement| {
                 statement
                     .query_row(params![storage, key.namespace, key.name], |row| {
-                        Ok(Arc::new(Stored::new(key.clone(), unsigned(row, 0)?, row.get::<_, Vec<u8>>(1)?)))
+                        let body = bodies::read(&self.conn, row, 1)?.unwrap_or_default();
+                        Ok(Arc::new(Stored::new(key.clone(), unsigned(row, 0)?, body)))
                     })
                     .optional()
             })
@@ -54,7 +55,8 @@ impl Store {
                     params![storage, namespace.unwrap_or(""), after_ns, after_name, limit],
                     |row| {
                         let key = ObjectKey { namespace: row.get(0)?, name: row.get(1)? };
-                        Ok(Arc::new(Stored::new(key, unsigned(row, 2)?, row.get::<_, Vec<u8>>(3)?)))
+                        let body = bodies::read(&self.conn, row, 3)?.unwrap_or_default();
+                        Ok(Arc::new(Stored::new(key, unsigned(row, 2)?, body)))
                     },
                 )?;
                 rows.collect()
@@ -95,10 +97,11 @@ impl Store {
 
     /// Total bytes of the large objects of a storage, those of at least `least` bytes, by namespace. Reads no body.
     pub(crate) fn large(&self, storage: &str, least: usize) -> Result<Vec<(String, usize)>, StoreError> {
+        let length = bodies::length("objects.body");
         self.conn
-            .prepare_cached(
-                "SELECT ns, sum(length(body)) FROM objects WHERE storage = ?1 AND length(body) >= ?2 GROUP BY ns",
-            )
+            .prepare(&format!(
+                "SELECT ns, sum({length}) FROM objects WHERE storage = ?1 AND {length} >= ?2 GROUP BY ns"
+            ))
             .and_then(|mut statement| {
                 let least = i64::try_from(least).unwrap_or(i64::MAX);
                 let rows = statement.query_map(params![storage, least], |row| {

@@ -41,6 +41,7 @@ pub(super) fn set_owners(
     Ok(())
 }
 
+/// Adds a change to the history, with the state that it is about to replace: `objects` still has that, or its number.
 pub(super) fn insert_change(
     conn: &Connection,
     storage: &str,
@@ -48,20 +49,12 @@ pub(super) fn insert_change(
     rev: u64,
     kind: ChangeKind,
     at: i64,
-    before: Option<&Arc<Stored>>,
 ) -> rusqlite::Result<usize> {
     conn.prepare_cached(
-        "INSERT INTO changes (rev, storage, ns, name, kind, at, before) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        "INSERT INTO changes (rev, storage, ns, name, kind, at, before) VALUES (?1, ?2, ?3, ?4, ?5, ?6, \
+         (SELECT body FROM objects WHERE storage = ?2 AND ns = ?3 AND name = ?4))",
     )?
-    .execute(params![
-        rev.cast_signed(),
-        storage,
-        key.namespace,
-        key.name,
-        kind as i64,
-        at,
-        before.map(|b| b.body.as_ref())
-    ])
+    .execute(params![rev.cast_signed(), storage, key.namespace, key.name, kind as i64, at])
 }
 
 /// The last state of an object as its deletion event shows it.

@@ -42,6 +42,10 @@ const MIGRATIONS: &[&str] = &["
         PRIMARY KEY (owner, storage, ns, name)
     ) WITHOUT ROWID;
     CREATE TABLE facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+", "
+    -- Large bodies, by the revision that made them. `objects.body` and `changes.before` have that number in place of the
+    -- body, one of them at a time. Bodies of older versions stay where they are.
+    CREATE TABLE bodies (id INTEGER PRIMARY KEY, body BLOB NOT NULL);
 "];
 
 /// Why a schema cannot be used.

@@ -3,12 +3,12 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use rusqlite::{Rows, params};
+use rusqlite::{Connection, Rows, params};
 
 use super::history::replaced;
 use super::leases::LEASES;
 use super::rows::unsigned;
-use super::{Store, StoreError, Stored};
+use super::{Store, StoreError, Stored, bodies};
 use apimachinery::key::ObjectKey;
 
 /// Objects of a storage after a place, and what was changed there, both in key order.
@@ -95,9 +95,9 @@ impl Store {
             let [objects, changes] = if namespace.is_some() { IN_NAMESPACE } else { EVERYWHERE };
             let (mut objects, mut changes) = (self.conn.prepare_cached(objects)?, self.conn.prepare_cached(changes)?);
             let (mut objects, mut changes) = (objects.query(place)?, changes.query(place)?);
-            let mut object = next_object(&mut objects)?;
+            let mut object = next_object(&self.conn, &mut objects)?;
             // Most lists are of now, since when nothing was changed.
-            let mut change = if rev < self.written { next_change(&mut changes, rev, None)? } else { None };
+            let mut change = if rev < self.written { next_change(&self.conn, &mut changes, rev, None)? } else { None };
             let (mut items, mut walked, mut last) = (Vec::new(), Walked::default(), None);
             loop {
                 let (order, key) = match (&object, &change) {
@@ -107,7 +107,7 @@ impl Store {
                     (Some(object), Some((key, _))) => (object.key.cmp(key), key.min(&object.key)),
                 };
                 if order.is_ge() && matches!(change, Some((_, Then::AsNow))) {
-                    change = next_change(&mut changes, rev, None)?;
+                    change = next_change(&self.conn, &mut changes, rev, None)?;
                     continue;
                 }
                 if walked.enough(&most, items.len()) {
@@ -117,7 +117,7 @@ impl Store {
                 // What was changed since is what the first change after `rev` replaced; an addition replaced nothing.
                 let mut then = if order.is_lt() { object.take() } else { None };
                 if order.is_le() {
-                    object = next_object(&mut objects)?;
+                    object = next_object(&self.conn, &mut objects)?;
                 }
                 if order.is_ge()
                     && let Some((key, was)) = change.take()
@@ -125,7 +125,7 @@ impl Store {
                     if let Then::Was(before) = was {
                         then = before;
                     }
-                    change = next_change(&mut changes, rev, Some(&key))?;
+                    change = next_change(&self.conn, &mut changes, rev, Some(&key))?;
                 }
                 walked.over(then.as_ref().map_or(0, |then| then.body.len()));
                 items.extend(then.filter(|then| select(then)).map(|then| then.unparsed()));
@@ -135,10 +135,10 @@ impl Store {
     }
 }
 
-fn next_object(rows: &mut Rows<'_>) -> rusqlite::Result<Option<Stored>> {
+fn next_object(conn: &Connection, rows: &mut Rows<'_>) -> rusqlite::Result<Option<Stored>> {
     let Some(row) = rows.next()? else { return Ok(None) };
     let key = ObjectKey { namespace: row.get(0)?, name: row.get(1)? };
-    Ok(Some(Stored::new(key, unsigned(row, 2)?, row.get::<_, Vec<u8>>(3)?)))
+    Ok(Some(Stored::new(key, unsigned(row, 2)?, bodies::read(conn, row, 3)?.unwrap_or_default())))
 }
 
 /// What a change says of its object as it was at a revision.
@@ -151,7 +151,12 @@ enum Then {
 
 /// The next change of another key than `done`. Those that say nothing are shown, too: a page goes no further than its objects,
 /// and what was changed since may be thousands of changes behind.
-fn next_change(rows: &mut Rows<'_>, rev: u64, done: Option<&ObjectKey>) -> rusqlite::Result<Option<(ObjectKey, Then)>> {
+fn next_change(
+    conn: &Connection,
+    rows: &mut Rows<'_>,
+    rev: u64,
+    done: Option<&ObjectKey>,
+) -> rusqlite::Result<Option<(ObjectKey, Then)>> {
     while let Some(row) = rows.next()? {
         let key = ObjectKey { namespace: row.get(0)?, name: row.get(1)? };
         if done == Some(&key) {
@@ -160,7 +165,7 @@ fn next_change(rows: &mut Rows<'_>, rev: u64, done: Option<&ObjectKey>) -> rusql
         if unsigned(row, 2)? <= rev {
             return Ok(Some((key, Then::AsNow)));
         }
-        let before = row.get::<_, Option<Vec<u8>>>(3)?.map(|body| replaced(key.clone(), body));
+        let before = bodies::read(conn, row, 3)?.map(|body| replaced(key.clone(), body));
         return Ok(Some((key, Then::Was(before))));
     }
     Ok(None)

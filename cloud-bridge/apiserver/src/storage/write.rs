@@ -8,10 +8,11 @@ use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::Value;
 
 use super::gone;
+use super::keeper;
 use super::leases::{self, LEASES};
 use super::past::Row;
 use super::rows::{deleted_state, insert_change, owners_of, set_owners};
-use super::{Change, ChangeKind, Store, StoreError, Stored};
+use super::{Change, ChangeKind, Store, StoreError, Stored, bodies};
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
 
@@ -45,7 +46,7 @@ impl Store {
             let put = || {
                 // The history of Leases is in memory.
                 if storage != LEASES {
-                    insert_change(&tx, storage, &key, rev, kind, now, before)?;
+                    insert_change(&tx, storage, &key, rev, kind, now)?;
                 }
                 put(&tx, storage, &key, rev, &body, meta::text(&value, "uid"), expires, before.is_some())?;
                 set_owners(&tx, storage, &key, &old_owners, &owners)
@@ -84,7 +85,7 @@ impl Store {
         let tx = self.conn.unchecked_transaction().map_err(|e| self.sql(e))?;
         let delete = || {
             if storage != LEASES {
-                insert_change(&tx, storage, key, rev, ChangeKind::Deleted, now, Some(before))?;
+                insert_change(&tx, storage, key, rev, ChangeKind::Deleted, now)?;
             }
             let sql = "DELETE FROM objects WHERE storage = ?1 AND ns = ?2 AND name = ?3 RETURNING expires";
             let expires: Option<Option<i64>> = tx
@@ -126,14 +127,16 @@ impl Store {
         Ok(())
     }
 
-    /// A transaction is in the file.
+    /// A transaction is in the file: the object has `bytes` now, and 0 if it is gone.
     fn wrote(&mut self, storage: &str, (rev, at): (u64, i64), bytes: usize, before: Option<&Arc<Stored>>) {
         self.written = rev;
+        let replaced = before.map_or(0, |before| before.body.len());
         if storage != LEASES {
-            self.past.add(Row { rev, at, bytes: before.map_or(0, |before| before.body.len() as u64) });
+            self.past.add(Row { rev, at, bytes: replaced as u64 });
         }
-        self.syncer.wrote(rev);
-        self.keeper.wrote(bytes);
+        let pages = keeper::pages(bytes, replaced);
+        self.syncer.wrote(rev, pages.saturating_mul(keeper::PAGE), bodies::apart(bytes));
+        self.keeper.wrote(pages);
     }
 
     /// Writes what is only in memory, before an orderly end.
@@ -162,7 +165,7 @@ impl Store {
         self.leases.settled();
         self.ceiling = self.rev + 1;
         self.written = self.rev;
-        self.syncer.wrote(self.rev);
+        self.syncer.wrote(self.rev, 0, 0);
         Ok(())
     }
 
@@ -210,6 +213,7 @@ fn put(
     } else {
         "INSERT INTO objects (storage, ns, name, rev, body, uid, expires) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"
     };
+    let body = bodies::keep(conn, storage, rev, body)?;
     let columns = params![storage, key.namespace, key.name, rev.cast_signed(), body, uid, expires];
     conn.prepare_cached(sql)?.execute(columns).map(drop)
 }

@@ -10,6 +10,7 @@ use http_body_util::{BodyExt, Full};
 use serde_json::Value;
 
 use super::*;
+use apimachinery::key::ObjectKey;
 use apimachinery::user::UserInfo;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -85,6 +86,69 @@ async fn a_write_that_the_disk_refuses_is_never_a_success() {
     assert_eq!(server.handle(&admin, request("POST", "", MAP)).await.status(), 500);
     assert!(server.lost_disk().await.contains("not synced"));
     assert_eq!(server.handle(&admin, request("GET", "/c", "")).await.status(), 500);
+}
+
+#[tokio::test]
+async fn large_writes_wait_for_the_disk_and_small_ones_do_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, disk) = server(&dir);
+    let send = |request: Request<Full<Bytes>>| {
+        let server = server.clone();
+        tokio::spawn(async move { server.handle(&UserInfo::master("admin"), request).await.status() })
+    };
+    let map = |name: &str, bytes: usize| {
+        let data = "x".repeat(bytes);
+        request("POST", "", &format!(r#"{{"metadata": {{"name": "{name}"}}, "data": {{"a": "{data}"}}}}"#))
+    };
+    let stored = |name: &str| {
+        let key = ObjectKey { namespace: "default".to_owned(), name: name.to_owned() };
+        server.inner.store().get("configmaps", &key).unwrap()
+    };
+    let until_stored = async |name: &str| {
+        while stored(name).is_none() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    assert_eq!(send(map("old", 1 << 20)).await.unwrap(), 201);
+    disk.turn(Disk::Stuck);
+    let first = send(map("first", 1 << 20));
+    until_stored("first").await;
+    let second = send(map("second", 1 << 20));
+    let marked = send(request("DELETE", "/old?propagationPolicy=Foreground", ""));
+    let small = send(map("small", 1));
+    until_stored("small").await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(stored("second").is_none(), "the disk has not taken the first");
+    assert!(stored("old").unwrap().head()["metadata"]["deletionTimestamp"].is_null(), "this writes it again");
+
+    disk.turn(Disk::Well);
+    for (answer, code) in [(first, 201_u16), (second, 201), (small, 201), (marked, 200)] {
+        assert_eq!(answer.await.unwrap(), code);
+    }
+}
+
+#[tokio::test]
+async fn deletion_of_many_waits_for_the_disk_after_some() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, disk) = server(&dir);
+    let admin = UserInfo::master("admin");
+    for at in 0..100 {
+        let map = format!(r#"{{"metadata": {{"name": "c{at}"}}}}"#);
+        assert_eq!(server.handle(&admin, request("POST", "", &map)).await.status(), 201);
+    }
+    let left = || server.inner.store().list("configmaps", Some("default"), None, None).unwrap().len();
+    disk.turn(Disk::Stuck);
+    let deleting = server.clone();
+    let all = tokio::spawn(async move { deleting.handle(&admin, request("DELETE", "", "")).await.status() });
+    while left() >= 100 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(left() > 10, "the disk has taken none: {} are left", left());
+
+    disk.turn(Disk::Well);
+    assert_eq!(all.await.unwrap(), 200);
+    assert!(left() <= 1, "the certificates of the API may be there again");
 }
 
 #[tokio::test]

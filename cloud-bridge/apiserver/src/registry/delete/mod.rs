@@ -15,17 +15,18 @@ use serde_json::{Value, json};
 use grace::{Graceful, before, collector_finalizers, mark_now};
 pub(crate) use options::Options;
 
-use super::{Answer, Context, list};
+use super::{Answer, Context, draft, list};
 use crate::admission;
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
-use crate::storage::{Most, Store, Stored};
+use crate::storage::{Debt, Most, Store, Stored};
 use apimachinery::flow::Flow;
 use apimachinery::json::remove as taken;
 use apimachinery::meta;
+use apimachinery::pace::is_large;
 
 /// What is deleted at a time while requests wait.
-const SLICE: Most = Most { items: 100, bytes: 64 << 10 };
+const SLICE: Most = Most { items: 32, bytes: 64 << 10 };
 /// Maximum total size of the deleted objects that an answer shows, in bytes. Above it the answer only says that they
 /// are deleted: no client reads the list, and its memory is charged to no client.
 const SHOWN: usize = 128 << 10;
@@ -45,6 +46,8 @@ pub(crate) fn delete(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     let inner = ctx.inner;
     let mut store = inner.store();
     let current = ctx.current(&store)?;
+    // Finalizers make an update of it.
+    draft::await_disk(ctx, &current)?;
     admission::delete(&ctx.attributes(), &current)?;
     let outcome = remove(&mut store, &ctx.resource, &current, &options, ctx.now)?;
     Ok(answer(&ctx.resource, outcome))
@@ -85,7 +88,15 @@ pub(crate) async fn delete_collection(ctx: &mut Context<'_>, body: &Bytes, flow:
     let inner = ctx.inner;
     let mut rev = inner.store().revision();
     let (mut after, mut shown) = (None, Some(Shown::default()));
+    let (mut debt, mut crowded, mut written) = (Debt::default(), false, None);
     loop {
+        if crowded {
+            inner.durable.room().await;
+        }
+        if let Some(written) = written.take() {
+            // Where the disk refuses, the answer says so.
+            let _ = inner.durable.reached(written).await;
+        }
         // Each slice is a step: many such requests of one client do not stand before others.
         tokio::task::yield_now().await;
         let _step = inner.limits.steps.next(flow).await;
@@ -97,7 +108,16 @@ pub(crate) async fn delete_collection(ctx: &mut Context<'_>, body: &Bytes, flow:
             }
             selection.page(&store, rev, after.as_ref(), SLICE)?
         };
+        crowded = !inner.durable.has_room() && page.items.iter().any(|stored| is_large(stored.body.len()));
+        if crowded {
+            // It is read again, and takes no memory meanwhile.
+            continue;
+        }
+        let before = inner.durable.bytes();
         remove_slice(ctx, &page.items, &options)?;
+        if debt.waits(inner.durable.bytes().saturating_sub(before)) {
+            written = Some(inner.store().written());
+        }
         shown = shown.and_then(|shown| shown.with(page.items));
         after = page.next;
         if after.is_none() {

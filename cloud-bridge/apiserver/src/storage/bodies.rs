@@ -1,0 +1,65 @@
+//! Where bodies lie. A large one has a row of its own in `bodies`. The row of its object has the number of that row in place
+//! of the body; the change that replaces or deletes the object takes the number over. So each large body is written once,
+//! and a deletion writes none.
+
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::leases::LEASES;
+use apimachinery::pace::is_large;
+
+/// Bytes of a body that lies apart; 0 for a small one, which lies in the row of its object.
+pub(super) fn apart(bytes: usize) -> usize {
+    if is_large(bytes) { bytes } else { 0 }
+}
+
+/// Stores the body that the write `rev` has made, if it is large. Returns the value for the row of its object.
+pub(super) fn keep<'a>(
+    conn: &Connection,
+    storage: &str,
+    rev: u64,
+    body: &'a [u8],
+) -> rusqlite::Result<ToSqlOutput<'a>> {
+    // The history of Leases is in memory: no change would take a number over.
+    if storage == LEASES || !is_large(body.len()) {
+        return Ok(ToSqlOutput::Borrowed(ValueRef::Blob(body)));
+    }
+    let number = rev.cast_signed();
+    conn.prepare_cached("INSERT INTO bodies (id, body) VALUES (?1, ?2)")?.execute(params![number, body])?;
+    Ok(ToSqlOutput::Borrowed(ValueRef::Integer(number)))
+}
+
+/// Reads the body that a row has in this column, itself or by its number.
+pub(super) fn read(conn: &Connection, row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Vec<u8>>> {
+    match row.get_ref(column)? {
+        ValueRef::Null => Ok(None),
+        ValueRef::Integer(number) => {
+            let mut statement = conn.prepare_cached("SELECT body FROM bodies WHERE id = ?1")?;
+            let body: Option<Vec<u8>> = statement.query_row([number], |row| row.get(0)).optional()?;
+            // Nothing is null, as the body of any damaged row.
+            Ok(Some(body.unwrap_or_default()))
+        }
+        other => Ok(Some(other.as_blob()?.to_vec())),
+    }
+}
+
+/// SQL for the length of the body that a column has. Reads no body.
+pub(super) fn length(column: &str) -> String {
+    format!(
+        "(CASE typeof({column}) WHEN 'integer' THEN (SELECT length(bodies.body) FROM bodies WHERE bodies.id = {column}) \
+         ELSE length({column}) END)"
+    )
+}
+
+/// Deletes what the changes up to and including `rev` have replaced. Called before they are deleted themselves.
+pub(super) fn forget(conn: &Connection, rev: u64) -> rusqlite::Result<()> {
+    let sql = "DELETE FROM bodies WHERE id IN \
+         (SELECT before FROM changes WHERE rev <= ?1 AND typeof(before) = 'integer')";
+    conn.prepare_cached(sql)?.execute([rev.cast_signed()]).map(drop)
+}
+
+/// Deletes what no object has: where there are no changes, nothing else names it.
+pub(super) fn forget_replaced(conn: &Connection) -> rusqlite::Result<()> {
+    let sql = "DELETE FROM bodies WHERE id NOT IN (SELECT body FROM objects WHERE typeof(body) = 'integer')";
+    conn.execute(sql, []).map(drop)
+}
