@@ -85,6 +85,8 @@ impl Client {
 
     /// Ends the connection after the answers that are under way (as an API server does with whom it does not know).
     pub fn end(&self) {
+        // The peer may take its time to read the answers: meanwhile others have their turn.
+        self.arrival.rest();
         self.ends.store(true, Ordering::Relaxed);
         self.ending.notify_one();
     }
