@@ -31,7 +31,7 @@ pub(crate) trait Named {
     /// Its namespace and name.
     fn key(&self) -> ObjectKey;
 
-    /// Length of its JSON as it came, in bytes.
+    /// Length of its JSON as far as it is kept, in bytes.
     fn cost(&self) -> usize;
 }
 

@@ -1,5 +1,6 @@
 //! The pods of a cluster, watched and read once for the controllers of a process that look at all of them all the time.
 
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use apimachinery::key::ObjectKey;
@@ -31,17 +32,40 @@ pub(crate) struct Pod {
     pub(crate) working: Working,
     /// As far as placing it goes.
     pub(crate) placing: Arc<Placing>,
-    /// Length of its JSON.
+    /// Length of its JSON without the managers of its fields, which are not kept.
     bytes: usize,
 }
 
 impl Pod {
     fn read(object: Value, bytes: usize) -> Result<Self, Misfit> {
+        let bytes = bytes.saturating_sub(object.pointer("/metadata/managedFields").map_or(0, length));
         let object = without_managers(object);
         let mut working: Working = typed::read(&object)?;
         working.strip();
         let placing = Arc::new(Placing::read(&working.metadata, &object));
         Ok(Self { working, placing, bytes })
+    }
+}
+
+/// Length of the JSON of a value.
+fn length(value: &Value) -> usize {
+    let mut counted = Counted(0);
+    // Counting refuses nothing, and all names in a value are texts.
+    drop(serde_json::to_writer(&mut counted, value));
+    counted.0
+}
+
+/// Number of bytes that have been written.
+struct Counted(usize);
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -97,7 +121,7 @@ mod tests {
             "spec": {"nodeName": "n", "priority": 7, "containers": [{"name": "c"}]},
         });
         let pod = Pod::read(object, 99).unwrap();
-        assert_eq!(pod.cost(), 99);
+        assert_eq!(pod.cost(), 99 - r#"[{"manager":"kubelet"}]"#.len(), "managers are not kept");
         assert_eq!(pod.key(), ObjectKey { namespace: "ns".to_owned(), name: "a".to_owned() });
         let meta = &pod.working.metadata;
         assert_eq!((&meta.annotations, &meta.managed_fields), (&None, &None), "nobody reads them");

@@ -31,6 +31,13 @@ use apimachinery::flow::Flow;
 
 /// Requests at one time on one connection of HTTP/2. A burst of them is work that others wait for; clients in Go open another
 /// connection for more (golang.org/x/net/http2, `StrictMaxConcurrentStreams`).
+///
+/// Before our SETTINGS arrive, these clients assume 100 (`initialMaxConcurrentStreams`), which is why an API server allows 100
+/// (K8s apiserver `SecureServingInfo.Serve`). h2 refuses those above the limit with REFUSED_STREAM: nothing was done, and the
+/// request may be repeated (RFC 9113, section 8.7). Our SETTINGS are ahead of every refusal, so clients in Go repeat it at
+/// once, on another connection (`canRetryError`). They repeat no body that they cannot read again (`GetBody`); client-go's
+/// bodies are bytes, which they can. A client that ignores the limit is disconnected after 1,024 refusals
+/// (h2 `max_local_error_reset_streams`).
 const STREAMS: u32 = 50;
 
 /// What may wait of request bodies of one stream and of all streams of a connection, in bytes.
@@ -85,6 +92,8 @@ impl Client {
 
     /// Ends the connection after the answers that are under way (as an API server does with whom it does not know).
     pub fn end(&self) {
+        // The peer may take its time to read the answers: meanwhile others have their turn.
+        self.arrival.rest();
         self.ends.store(true, Ordering::Relaxed);
         self.ending.notify_one();
     }

@@ -82,6 +82,18 @@ async fn slow_ones_keep_nobody_from_a_turn() {
 }
 
 #[tokio::test]
+async fn refused_client_gives_its_turn_back_at_once() {
+    let gate = gate();
+    let arrival = gate.admit(from(1)).unwrap();
+    arrival.turn().await;
+    let client = client::Client::new(Arc::clone(&gate), from(1), arrival);
+    assert_eq!(gate.turns.available_permits(), TURNS.0 - 1);
+    client.end();
+    assert_eq!(gate.turns.available_permits(), TURNS.0);
+    assert_eq!(gate.arriving.taken(), 1, "it still arrives");
+}
+
+#[tokio::test]
 async fn of_too_many_slow_ones_of_an_address_the_slowest_is_out() {
     let gate = gate();
     let mut tasks = Vec::new();

@@ -34,7 +34,10 @@ where
         let answer = panics::isolate(format!("request of {peer}"), answer(request));
         async move {
             let mistake = || Refusal::internal("the bridge has made a mistake").into_response();
-            Ok::<_, Infallible>(answer.await.unwrap_or_else(mistake))
+            let answer = answer.await.unwrap_or_else(mistake);
+            // The peer may take its time to read it: meanwhile others have their turn.
+            arrival.rest();
+            Ok::<_, Infallible>(answer)
         }
     });
     let connection = hyper::server::conn::http1::Builder::new()
@@ -44,4 +47,37 @@ where
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     arrival.within(async { connection.await.map_err(io::Error::other) }).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures::FutureExt as _;
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::task::coop;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::accept::Gate;
+
+    const LONG: Duration = Duration::from_secs(30);
+
+    #[tokio::test]
+    async fn refused_connection_gives_its_turn_back_at_once() {
+        let (gate, peer) = (Gate::new(), SocketAddr::from(([192, 0, 2, 1], 1)));
+        let mut holders = Vec::new();
+        let waiting = loop {
+            let arrival = gate.admit(peer.ip()).unwrap();
+            if coop::unconstrained(arrival.turn()).now_or_never().is_none() {
+                break arrival;
+            }
+            holders.push(arrival);
+        };
+        let (mut client, server) = tokio::io::duplex(4096);
+        client.write_all(b"GET / HTTP/1.1\r\nHost: bridge\r\n\r\n").await.unwrap();
+        let refused = serve(server, peer, &holders[0], |_| async { Refusal::forbidden("no").into_response() });
+        timeout(LONG, refused).await.unwrap().unwrap();
+        timeout(LONG, waiting.turn()).await.expect("a turn, though the refused connection is still held");
+    }
 }

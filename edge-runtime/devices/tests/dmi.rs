@@ -217,6 +217,15 @@ fn restarts_of_helper_and_daemon_go_unnoticed() {
     rows.take_until(&helper, |rows| rows.contains_key("mapper/1/dev/t2"));
 }
 
+#[test]
+fn socket_goes_with_the_helper() {
+    let folder = tempfile::tempdir().expect("temp dir");
+    let (mut helper, socket) = (lab(folder.path()), folder.path().join("dmi.sock"));
+    wait_for(&socket);
+    assert_eq!(helper.exit_after_end(), Some(0));
+    assert!(!socket.exists(), "no server is behind it any more");
+}
+
 /// The store is written later; what a mapper has done by then is not to be done again (D9).
 #[test]
 fn a_helper_that_is_killed_at_once_repeats_no_call() {

@@ -1,7 +1,8 @@
 """Decisions about figures: medians, budgets, what host noise spoils, what is slower. Pure.
 
 A row holds one figure of each round: of our build (`ours`), of the build that it is compared with (`against`), of the same
-work without a node (`bare`), the CPU steal meanwhile in percent (`steal`), and why it failed (`failed`).
+work without a node (`bare`), ours as a multiple of that (`multiples`), the CPU steal meanwhile in percent (`steal`), and why
+it failed (`failed`). A round in which a part fails has no figure of it, so the n-th figures of two lists may be of different rounds.
 """
 import math
 import statistics
@@ -20,7 +21,7 @@ GROWTH = "% more"
 def new_row(group, name, unit, budget=None, times=None, at_least=False):
     """An empty row. `budget` is an absolute limit, `times` a multiple of `bare`; `at_least` makes it a lower limit."""
     kind = {"group": group, "name": name, "unit": unit, "budget": budget, "times": times, "at_least": at_least}
-    return kind | {"ours": [], "against": [], "bare": [], "steal": [], "failed": []}
+    return kind | {"ours": [], "against": [], "bare": [], "multiples": [], "steal": [], "failed": []}
 
 
 def same(rows, row):
@@ -40,6 +41,8 @@ def add(rows, row, side, value, bare=None, steal=None):
     # Both builds are measured beside the same bare work.
     if bare is not None and side == "ours":
         found["bare"].append(bare)
+        if bare:
+            found["multiples"].append(value / bare)
     if steal is not None:
         found["steal"].append(steal)
     return found
@@ -47,8 +50,7 @@ def add(rows, row, side, value, bare=None, steal=None):
 
 def ratio(row):
     """Median of our figures as multiples of the bare work of the same round; None without bare work."""
-    pairs = [ours / bare for ours, bare in zip(row["ours"], row["bare"]) if bare]
-    return statistics.median(pairs) if pairs else None
+    return statistics.median(row["multiples"]) if row["multiples"] else None
 
 
 def is_unreliable(row):

@@ -8,6 +8,14 @@ def row(**more):
     return figures.new_row("start", "a", more.pop("unit", "s")) | more
 
 
+def rounds(*pairs):
+    """The row of these figures, each with its bare work."""
+    rows = []
+    for ours, bare in pairs:
+        figures.add(rows, row(times=1.6), "ours", ours, bare)
+    return rows[0]
+
+
 class Budgets(unittest.TestCase):
     def test_median_of_rounds_counts(self):
         self.assertFalse(figures.is_over(row(ours=[9, 1, 1], budget=1)))
@@ -23,11 +31,16 @@ class Budgets(unittest.TestCase):
 
     def test_multiple_is_taken_round_by_round(self):
         # The host was twice as slow in one round: medians of each side by itself would say 2.0.
-        slow = row(ours=[1.5, 3.0, 1.5], bare=[1, 2, 1], times=1.6)
+        slow = rounds((1.5, 1), (3.0, 2), (1.5, 1))
         self.assertEqual(figures.ratio(slow), 1.5)
         self.assertFalse(figures.is_over(slow))
         self.assertTrue(figures.is_over(slow | {"times": 1.4}))
         self.assertIsNone(figures.ratio(row(ours=[1])))
+
+    def test_round_without_bare_work_has_no_multiple(self):
+        found = rounds((1.5, 1), (9.0, None), (3.0, 2))
+        self.assertEqual((found["ours"], found["bare"]), ([1.5, 9.0, 3.0], [1, 2]))
+        self.assertEqual(figures.ratio(found), 1.5)
 
     def test_budget_as_text(self):
         self.assertEqual(figures.limit(row()), "")

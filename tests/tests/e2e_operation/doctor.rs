@@ -160,7 +160,7 @@ fn a_daemon_that_is_not_the_program_that_is_installed() {
     };
     let start = || {
         let mut command = Command::new(&program);
-        command.arg("run").arg("--root").arg(node.root());
+        command.arg("run").arg("--root").arg(node.root()).env("HTTPS_PROXY", "http://proxy.invalid:3128");
         Process::start(&mut command, &node.root().join("daemon.log"))
     };
     let drifts = || {
@@ -172,7 +172,9 @@ fn a_daemon_that_is_not_the_program_that_is_installed() {
     };
     install(&built);
     let mut daemon = start();
-    without(&drifts().0, &["drift"]);
+    let right = drifts();
+    without(&right.0, &["drift"]);
+    assert_provoked(&right, "proxy", "info", "HTTPS_PROXY", "");
     install(&built);
     assert_provoked(
         &drifts(),

@@ -10,6 +10,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::api::DynamicObject;
 use kube::{Api, Client};
+use log::Level;
 use tokio::sync::Semaphore;
 
 use super::ask::Answer;
@@ -87,14 +88,32 @@ async fn may_read(client: Client, node: &str, key: &ObjectKey) -> bool {
     match api.get_metadata_opt(&key.name).await {
         // The API says only to an authorized user that an object does not exist.
         Ok(_) => true,
-        // No pod of the node names it any more, as after each namespace that goes.
-        Err(kube::Error::Api(status)) if status.is_forbidden() => {
-            log::debug!("node {node}: may not read {} {}/{}", key.kind, key.namespace, key.name);
-            false
-        }
         Err(error) => {
-            log::warn!("node {node}: asking for {} {}/{} in its name: {error}", key.kind, key.namespace, key.name);
+            let ObjectKey { kind, namespace, name, .. } = key;
+            log::log!(level(&error), "node {node}: asking for {kind} {namespace}/{name} in its name: {error}");
             false
         }
+    }
+}
+
+/// How an answer that is none is logged. A refusal is no trouble: no pod of the node names the object any more, as after each
+/// namespace that goes.
+fn level(error: &kube::Error) -> Level {
+    match error {
+        kube::Error::Api(status) if status.is_forbidden() => Level::Debug,
+        _ => Level::Warn,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn refusal_of_what_a_node_no_longer_names_is_no_warning() {
+        let answered = |code| level(&kube::Error::Api(Box::new(Status::failure("m", "r").with_code(code))));
+        assert_eq!([403, 429, 500].map(answered), [Level::Debug, Level::Warn, Level::Warn]);
     }
 }

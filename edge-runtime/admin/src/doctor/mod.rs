@@ -22,7 +22,7 @@ pub(crate) use areas::board::degrees;
 pub(crate) use areas::daemon::pid as daemon_pid;
 pub(crate) use areas::disk::worn;
 pub(crate) use areas::limits::{load, meminfo};
-use areas::{board, cgroups, clock, config, daemon, disk, kernel, limits, link, network, runtime, unit};
+use areas::{board, cgroups, clock, config, daemon, disk, kernel, limits, link, network, proxy, runtime, unit};
 use finding::{Finding, Severity, worst};
 use host::Host;
 
@@ -64,6 +64,7 @@ pub(crate) fn examine(paths: &Paths, which: Which) -> Vec<Finding> {
     all.extend(network::judge(&network::look(&host, daemon)));
     if which == Which::All {
         all.extend(link::judge(&link::look(paths, daemon)));
+        all.extend(proxy::judge(&proxy::look(daemon)));
         all.extend(unit::judge(&unit::look(&host)));
         all.extend(daemon::judge(&daemon::look(&host)));
     }

@@ -10,5 +10,6 @@ pub(super) mod kernel;
 pub(super) mod limits;
 pub(super) mod link;
 pub(super) mod network;
+pub(super) mod proxy;
 pub(super) mod runtime;
 pub(super) mod unit;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::super::client::News;
 use super::hub::{Hub, Token};
@@ -28,6 +28,8 @@ pub(super) struct Shared {
     hub: RefCell<Hub>,
     wakes: RefCell<BTreeMap<Token, Rc<Notify>>>,
     newcomers: RefCell<BTreeMap<u64, Newcomer>>,
+    /// A newcomer is none any more.
+    vacated: Notify,
     /// A client is gone that has needed much memory.
     spent: Notify,
     pub(super) news: mpsc::Sender<News>,
@@ -47,6 +49,7 @@ impl Shared {
             hub: RefCell::new(hub),
             wakes: RefCell::default(),
             newcomers: RefCell::default(),
+            vacated: Notify::new(),
             spent: Notify::new(),
             news,
             logins,
@@ -113,7 +116,10 @@ impl Shared {
                 newcomers.first_key_value().filter(|_| is_full).map(|(_, oldest)| oldest.since)
             };
             match oldest {
-                Some(since) if since.elapsed() < GRACE => sleep_until(since + GRACE).await,
+                Some(since) if since.elapsed() < GRACE => {
+                    // Either way the places are looked at again.
+                    let _ = timeout_at(since + GRACE, self.vacated.notified()).await;
+                }
                 _ => return,
             }
         }
@@ -133,6 +139,7 @@ impl Shared {
     /// It has said it, or is gone.
     pub(super) fn arrived(&self, place: u64) {
         self.newcomers.borrow_mut().remove(&place);
+        self.vacated.notify_one();
     }
 }
 
@@ -140,7 +147,11 @@ impl Shared {
 mod tests {
     use std::future::pending;
 
+    use tokio::time::timeout;
+
     use super::*;
+
+    const LONG: Duration = Duration::from_secs(600);
 
     #[tokio::test]
     async fn newcomer_has_time_before_another_takes_its_place() {
@@ -157,5 +168,19 @@ mod tests {
         assert!(began.elapsed() >= GRACE, "the last one has waited: {:?}", began.elapsed());
         assert!(tasks.remove(0).await.is_err_and(|error| error.is_cancelled()), "for the place of the first");
         assert!(tasks.iter().all(|task| !task.is_finished()));
+    }
+
+    #[tokio::test]
+    async fn place_that_becomes_free_is_taken_at_once() {
+        let (news, _node) = mpsc::channel(1);
+        let shared = Shared::new(Hub::new(&[], &[]), Logins::new(None), news);
+        for place in 0..NEWCOMERS {
+            let task = tokio::spawn(pending::<()>());
+            shared.came(u64::try_from(place).expect("small"), task.abort_handle());
+        }
+        shared.newcomers.borrow_mut().values_mut().for_each(|newcomer| newcomer.since += LONG);
+        assert!(timeout(GRACE, shared.room()).await.is_err(), "all places are taken");
+        let freed = async { tokio::join!(shared.room(), async { shared.arrived(3) }) };
+        timeout(LONG / 20, freed).await.expect("the end of a connection wakes who waits for a place");
     }
 }
