@@ -201,6 +201,9 @@ impl Node {
             if self.idle.rested(now) {
                 self.rest();
             }
+            if self.idle.is_rest() {
+                edge_protocol::compress::release();
+            }
             let ends = self.exit_sync.sync_due(&mut self.cx, &self.containers.monitor)?;
             let reports = self.cx.outgoing.flush(|row| self.exit_sync.lets_leave(row), self.cx.link.as_ref(), now);
             self.policies_step()?;
