@@ -29,6 +29,7 @@ impl Services {
             self.look_at_outside(&outside);
         }
         self.names_changed |= !changed.is_empty();
+        self.untold.add(changed.iter().cloned());
         self.dirty.extend(changed);
     }
 
