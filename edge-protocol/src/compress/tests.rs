@@ -71,7 +71,7 @@ fn g20_frames_come_back_as_they_were_and_small_ones_are_left_alone() {
 }
 
 #[test]
-fn g20_kept_compressor_packs_each_frame_by_itself() {
+fn kept_compressor_packs_each_frame_by_itself() {
     let first = pack(&pod(1));
     assert!(first.is_some());
     assert_eq!(pack(&pod(2)).map(|packed| unpack(&packed)), Some(Ok(pod(2))));

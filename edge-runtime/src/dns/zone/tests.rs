@@ -239,7 +239,7 @@ fn a_long_answer_ends_where_the_message_is_full() {
     }
 }
 
-/// Short answers to questions for addresses and for names of addresses.
+/// Number of records of an answer; `None` if there is no such name here.
 fn records(zone: &Zone, name: &str, kind: u16) -> Option<usize> {
     match zone.answer(name, kind, LONGEST) {
         Answer::Known(Code::NoError, records, _) => Some(records.len()),
