@@ -24,6 +24,7 @@ pub async fn watch() {
     let mut size = Size::at_start();
     loop {
         tokio::time::sleep(LOOK).await;
+        edge_protocol::compress::release();
         let Some(now) = resident() else { return };
         if size.is_worth_a_walk(now) {
             sampan_memory::trim();

@@ -60,6 +60,12 @@ build_release() {
     ln -f target/bridge/cloud-bridge target/release/cloud-bridge
 }
 
+# The same programs to be tried, side by side in target/fast: the optimization of whole programs takes most of the time of
+# build_release.
+build_to_try() {
+    cargo build --profile fast --locked -p edge-runtime -p sampan-admin -p sampan-launcher -p sampan-devices -p cloud-bridge
+}
+
 # What running pods on this host takes.
 need_runtime() {
     need runc runc

@@ -46,8 +46,8 @@ use work::{Done, Work};
 
 /// Requests of one node under way at the API at the same time.
 const CONCURRENCY: usize = 8;
-/// Fewer for events, which must not delay urgent requests.
-const EVENTS_CONCURRENCY: usize = 1;
+/// Fewer for events, which must not delay urgent requests. Those of different objects share a sync of the API's disk.
+const EVENTS_CONCURRENCY: usize = 4;
 /// Frames that wait for the socket, and one more; the rest waits in the session, where newer replaces older.
 const OUT: usize = 3;
 /// Maximum time for which a node in its initial exchange may block others.

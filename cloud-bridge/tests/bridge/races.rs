@@ -15,9 +15,9 @@ use k8s_openapi::api::core::v1::Event;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{Barrier, Notify};
 
-use crate::support::fixture::{Cluster, TestBridge, node_object, twins, unique};
+use crate::support::fixture::{Cluster, TestBridge, force_delete, node_object, twins, unique};
 use crate::support::interpose::{Instead, Seen, interpose};
 use crate::support::{Store, ask};
 
@@ -138,6 +138,48 @@ fn event(node: &str, uid: &str, name: &str, message: &str) -> Value {
         "reason": "Test", "message": message, "type": "Normal", "count": 1,
         "source": {"component": "kubelet", "host": node},
         "firstTimestamp": "2026-01-01T00:00:00Z", "lastTimestamp": "2026-01-01T00:00:00Z"})
+}
+
+/// Events of pods that start together share syncs of the API's disk.
+#[tokio::test]
+async fn events_of_four_objects_are_written_at_once() {
+    let cluster = Cluster::open().await;
+    let node = unique("burst");
+    let (under_way, most) = (Arc::<AtomicU32>::default(), Arc::<AtomicU32>::default());
+    let (together, seen_most) = (Arc::new(Barrier::new(4)), Arc::clone(&most));
+    let ours = node.clone();
+    let bridge = bridge(&cluster, Authority::create("test").unwrap(), move |seen| {
+        let (together, under_way, most) = (Arc::clone(&together), Arc::clone(&under_way), Arc::clone(&seen_most));
+        let is_event = seen.method == Method::POST
+            && seen.body["involvedObject"]["name"].as_str().is_some_and(|name| name.starts_with(&ours));
+        async move {
+            if is_event {
+                most.fetch_max(under_way.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                together.wait().await;
+                under_way.fetch_sub(1, Ordering::SeqCst);
+            }
+            None
+        }
+        .boxed()
+    })
+    .await;
+    let (_, mut edge) = bridge.edge(&cluster, &node).await;
+    let (mut names, mut reports) = (Vec::new(), Vec::new());
+    for number in 0..8 {
+        let name = format!("{node}-{number}");
+        let pod = cluster.create_pod(&name, &node, json!({})).await;
+        let mut event = event(&node, &pod.uid().unwrap(), &format!("{name}.1"), "once");
+        event["involvedObject"]["kind"] = "Pod".into();
+        event["involvedObject"]["namespace"] = "default".into();
+        event["involvedObject"]["name"] = name.clone().into();
+        reports.push(edge.report(Report::Event { event }));
+        names.push(name);
+    }
+    edge.until("the events", |edge| reports.iter().all(|id| edge.acked.contains(id))).await;
+    assert_eq!(most.load(Ordering::SeqCst), 4);
+    for name in names {
+        force_delete(&cluster.pods(), &name).await;
+    }
 }
 
 /// A name that exists: one's own event was written before, and another's stays unchanged.

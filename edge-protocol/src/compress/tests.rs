@@ -71,6 +71,16 @@ fn g20_frames_come_back_as_they_were_and_small_ones_are_left_alone() {
 }
 
 #[test]
+fn kept_compressor_packs_each_frame_by_itself() {
+    let first = pack(&pod(1));
+    assert!(first.is_some());
+    assert_eq!(pack(&pod(2)).map(|packed| unpack(&packed)), Some(Ok(pod(2))));
+    assert_eq!(pack(&pod(1)), first, "what was packed before leaves no trace");
+    release();
+    assert_eq!(pack(&pod(1)), first, "made again after a release");
+}
+
+#[test]
 fn bytes_of_a_stream_lose_what_base64_added() {
     use crate::message::ToCloud;
     let mut seed = 1_u32;

@@ -23,10 +23,16 @@ pub struct Allocatable {
 /// Refuses `pod` as the kubelet does (`OutOfpods`, `OutOfcpu`, `OutOfmemory`) when it does not fit beside
 /// `others`, the pods of this node that have not ended, as [`allocated`].
 pub fn admit(pod: &Pod, others: impl Iterator<Item = impl Borrow<Pod>>, has: Allocatable) -> Option<Refusal> {
+    let [wanted_cpu, wanted_memory] = ["cpu", "memory"].map(|resource| pod_request(pod, resource));
     let (mut cpu, mut memory, mut count) = (0i64, 0i64, 0usize);
     for other in others {
-        cpu = cpu.saturating_add(pod_request(other.borrow(), "cpu"));
-        memory = memory.saturating_add(pod_request(other.borrow(), "memory"));
+        // A resource that the pod does not ask for is not summed up: that reads the quantities of all pods.
+        if wanted_cpu > 0 {
+            cpu = cpu.saturating_add(pod_request(other.borrow(), "cpu"));
+        }
+        if wanted_memory > 0 {
+            memory = memory.saturating_add(pod_request(other.borrow(), "memory"));
+        }
         count += 1;
     }
     if let Some((name, requested)) = huge_pages(pod) {
@@ -35,8 +41,8 @@ pub fn admit(pod: &Pod, others: impl Iterator<Item = impl Borrow<Pod>>, has: All
     let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     [
         ("pods", 1, number(count), number(has.pods)),
-        ("cpu", pod_request(pod, "cpu"), cpu, has.cpu_milli),
-        ("memory", pod_request(pod, "memory"), memory, has.memory_bytes),
+        ("cpu", wanted_cpu, cpu, has.cpu_milli),
+        ("memory", wanted_memory, memory, has.memory_bytes),
     ]
     .into_iter()
     .find(|(_, wanted, used, capacity)| *wanted > 0 && wanted.saturating_add(*used) > *capacity)
@@ -104,6 +110,10 @@ mod tests {
         let none = pod(json!({"containers": [{"name": "c", "image": "i"}]}));
         assert_eq!(reason(&none, &[half.clone(), half.clone()]), "");
         assert_eq!(reason(&none, &[none.clone(), none.clone(), none.clone()]), "OutOfpods");
+        let full = asks("1", "1000");
+        assert_eq!(reason(&none, std::slice::from_ref(&full)), "", "it asks for nothing");
+        assert_eq!(reason(&asks("0", "1"), std::slice::from_ref(&full)), "OutOfmemory");
+        assert_eq!(reason(&asks("1m", "0"), std::slice::from_ref(&full)), "OutOfcpu");
         let refused = admit(&asks("2", "1"), std::iter::empty::<&Pod>(), HAS).unwrap();
         assert_eq!(refused.message, "Node didn't have enough resource: cpu, requested: 2000, used: 0, capacity: 1000");
     }

@@ -41,13 +41,15 @@ fn run(given: Given) -> Result<(), CliError> {
     if given.has("print-config") {
         return Err(admin::run(&print_config(&given)));
     }
+    // Before anything is read: the process begins again.
+    let untuned = tune_allocator();
     let paths = given.paths()?;
     let file = config_file(&given)?;
     // A node runs without a key that it does not know: its program may have been rolled back.
     let (typed, left_out) = ConfigFile::read_lenient(&file)?;
     let Configured { config, identity, damage } = configure(&given, typed, &file)?;
     super::start_log();
-    if let Some(error) = tune_allocator() {
+    if let Some(error) = untuned {
         log::warn!(
             "the node will keep more memory than it needs: it could not begin again with {}: {error}",
             TUNABLES.0

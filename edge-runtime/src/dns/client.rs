@@ -13,7 +13,7 @@ use smol::future::FutureExt;
 use smol::io::{AsyncReadExt, AsyncWriteExt};
 use smol::{Async, Timer};
 
-use super::control;
+use super::control::{self, Said};
 use super::zone::Cluster;
 use crate::counters;
 use crate::net::Subnet;
@@ -42,37 +42,82 @@ pub struct Helper {
 /// What is told to whoever listens.
 #[derive(Debug)]
 pub struct Teller {
-    latest: Rc<RefCell<Vec<u8>>>,
-    changed: Sender<()>,
+    place: Rc<RefCell<Place>>,
+    news: Sender<()>,
+}
+
+/// The place for one piece of news, and what is known of the helper. Nothing is kept: of a thousand Services that would
+/// be as much as the helper has.
+#[derive(Debug, Default)]
+struct Place {
+    news: Vec<u8>,
+    /// A helper is connected and has taken all that was told.
+    free: bool,
+    told: Told,
+}
+
+/// What the helper that is connected has been told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Told {
+    #[default]
+    Nothing,
+    /// It knows the cluster. `parts`: changes of it are enough.
+    All { parts: bool },
 }
 
 impl Teller {
-    /// The helper will know this as soon as it can.
-    pub fn tell(&self, cluster: &Cluster) {
-        let text = serde_json::to_vec(cluster).unwrap_or_default();
-        if *self.latest.borrow() != text {
-            *self.latest.borrow_mut() = text;
-            // One that is under way tells the newest, too.
-            let _ = self.changed.try_send(());
-        }
+    /// Whether there is a helper that takes news now. The daemon's loop is woken when there is.
+    pub fn is_free(&self) -> bool {
+        self.place.borrow().free
     }
+
+    /// Whether the helper has not been told the cluster yet.
+    pub fn wants_all(&self) -> bool {
+        self.place.borrow().told == Told::Nothing
+    }
+
+    /// Whether news may be what has changed since the last.
+    pub fn takes_parts(&self) -> bool {
+        self.place.borrow().told == Told::All { parts: true }
+    }
+
+    /// Tells the helper, which must be free.
+    pub fn tell(&self, cluster: &Cluster) {
+        let mut place = self.place.borrow_mut();
+        place.news = serde_json::to_vec(cluster).unwrap_or_default();
+        place.free = false;
+        let _ = self.news.try_send(());
+    }
+}
+
+/// How the daemon hears of the helper.
+struct Hears {
+    asked: Box<dyn Fn(String)>,
+    wake: Box<dyn Fn()>,
 }
 
 impl Helper {
     /// What is to be run for as long as there shall be a helper, and how to tell it. `asked` is called with the
-    /// namespaces that it asks about: whatever it is told, for it may have been taken over.
-    pub fn keep(self, asked: impl Fn(String) + 'static) -> (Teller, impl Future<Output = ()> + 'static) {
-        let (changed, changes) = bounded(1);
-        let latest = Rc::new(RefCell::new(Vec::new()));
-        let teller = Teller { latest: Rc::clone(&latest), changed };
-        (teller, self.serve(latest, changes, Box::new(asked)))
+    /// namespaces that it asks about: whatever it is told, for it may have been taken over. `wake` is called when it is
+    /// free for news.
+    pub fn keep(
+        self,
+        asked: impl Fn(String) + 'static,
+        wake: impl Fn() + 'static,
+    ) -> (Teller, impl Future<Output = ()> + 'static) {
+        let (news, told) = bounded(1);
+        let place = Rc::<RefCell<Place>>::default();
+        let teller = Teller { place: Rc::clone(&place), news };
+        (teller, self.serve(place, told, Hears { asked: Box::new(asked), wake: Box::new(wake) }))
     }
 
-    async fn serve(self, latest: Rc<RefCell<Vec<u8>>>, changes: Receiver<()>, asked: Box<dyn Fn(String)>) {
+    async fn serve(self, place: Rc<RefCell<Place>>, news: Receiver<()>, hears: Hears) {
         let mut pause = PAUSE;
         loop {
             let since = Instant::now();
-            match self.connected(&latest, &changes, &*asked).await {
+            let ended = self.connected(&place, &news, &hears).await;
+            *place.borrow_mut() = Place::default();
+            match ended {
                 Ok(()) => return,
                 Err(error) => {
                     counters::LOST_DNS.one();
@@ -88,14 +133,9 @@ impl Helper {
     }
 
     /// Tells a helper until it ends.
-    async fn connected(
-        &self,
-        latest: &RefCell<Vec<u8>>,
-        changes: &Receiver<()>,
-        asked: &dyn Fn(String),
-    ) -> io::Result<()> {
+    async fn connected(&self, place: &RefCell<Place>, news: &Receiver<()>, hears: &Hears) -> io::Result<()> {
         let mut stream = helper::connect_or_start(&self.socket, || self.command()).await?;
-        let ended = self.tell(&mut stream, latest, changes, asked).await;
+        let ended = self.tell(&mut stream, place, news, hears).await;
         if ended.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
             helper::kill_hung(&stream);
         }
@@ -105,28 +145,30 @@ impl Helper {
     async fn tell(
         &self,
         stream: &mut Async<UnixStream>,
-        latest: &RefCell<Vec<u8>>,
-        changes: &Receiver<()>,
-        asked: &dyn Fn(String),
+        place: &RefCell<Place>,
+        news: &Receiver<()>,
+        hears: &Hears,
     ) -> io::Result<()> {
-        // What was told and not yet taken, and what is to be told.
-        let (mut under_way, mut news) = (None, true);
+        let free = |told: Told| {
+            *place.borrow_mut() = Place { news: Vec::new(), free: true, told };
+            (hears.wake)();
+        };
+        free(Told::Nothing);
+        // When news went that were not taken yet.
+        let mut under_way = None;
         loop {
-            if news && under_way.is_none() {
-                news = false;
-                let text = latest.borrow().clone();
-                if !text.is_empty() {
-                    let length = u32::try_from(text.len()).unwrap_or_default().to_be_bytes();
-                    let text = [&length[..], &text].concat();
-                    let told = stream.write_all(&text);
-                    within(PATIENCE, told).await.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))?;
-                    under_way = Some(Instant::now());
-                }
+            let text = std::mem::take(&mut place.borrow_mut().news);
+            if !text.is_empty() {
+                let length = u32::try_from(text.len()).unwrap_or_default().to_be_bytes();
+                let text = [&length[..], &text].concat();
+                let told = stream.write_all(&text);
+                within(PATIENCE, told).await.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))?;
+                under_way = Some(Instant::now());
             }
             let mut first = [0];
             let said = async { stream.read_exact(&mut first).await.map(|()| true) };
             let changed = async {
-                match changes.recv().await {
+                match news.recv().await {
                     Ok(()) => Ok(false),
                     Err(_) => Err(io::ErrorKind::Interrupted.into()),
                 }
@@ -140,15 +182,18 @@ impl Helper {
                 Err(io::ErrorKind::TimedOut.into())
             };
             match changed.or(said).or(hangs).await {
-                Ok(false) => news = true,
+                Ok(false) => {}
                 Ok(true) => match within(REST, control::said(&*stream, first[0])).await {
                     Some(said) => match said? {
-                        Some(namespace) => asked(namespace),
-                        None => under_way = None,
+                        Said::Asked(namespace) => (hears.asked)(namespace),
+                        Said::Taken { parts } => {
+                            under_way = None;
+                            free(Told::All { parts });
+                        }
                     },
                     None => return Err(io::ErrorKind::TimedOut.into()),
                 },
-                Err(_) if changes.is_closed() => return Ok(()),
+                Err(_) if news.is_closed() => return Ok(()),
                 Err(error) => return Err(error),
             }
         }

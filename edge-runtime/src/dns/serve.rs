@@ -119,10 +119,11 @@ pub fn run(options: Options) -> io::Result<()> {
     let news = |mut cluster: Cluster| {
         checks.set(std::mem::take(&mut cluster.health));
         server.upstream.own(&[&cluster.listen[..], &cluster.own].concat());
-        // The old one goes first: there may be no room for both.
-        *server.zone.borrow_mut() = Zone::default();
-        *server.zone.borrow_mut() = Zone::new(cluster);
-        sampan_memory::trim();
+        let partial = cluster.partial;
+        server.zone.borrow_mut().take(cluster);
+        if !partial {
+            sampan_memory::trim();
+        }
         for (datagrams, streams) in sockets.drain(..) {
             tasks.spawn(serve_datagrams(Rc::clone(&server), tasks.clone(), datagrams)).detach();
             tasks.spawn(serve_streams(Rc::clone(&server), tasks.clone(), streams)).detach();

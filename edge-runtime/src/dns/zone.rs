@@ -18,6 +18,11 @@ pub struct Cluster {
     /// Where the helper is to be asked: one that is asked elsewhere is of another time.
     pub listen: Vec<IpAddr>,
     pub services: Vec<Service>,
+    /// `services` are only those that have changed since the last news, and `gone` those that are no more.
+    pub partial: bool,
+    pub gone: Vec<(String, String)>,
+    /// The daemon tells changes to a helper that says that it takes them.
+    pub offers_parts: bool,
     /// Addresses of this node's pods, and their namespaces.
     pub pods: Vec<(IpAddr, String)>,
     /// Namespaces of which all Services are told; an empty name stands for all that there are.
@@ -103,27 +108,54 @@ pub struct Zone {
 
 impl Zone {
     pub fn new(cluster: Cluster) -> Self {
-        let mut zone = Self { domain: cluster.domain.to_ascii_lowercase(), listen: cluster.listen, ..Self::default() };
-        let mut of_services: BTreeMap<IpAddr, BTreeSet<String>> = BTreeMap::new();
+        let mut zone = Self::default();
+        zone.take(cluster);
+        zone
+    }
+
+    /// Takes news: the whole cluster, or what has changed of it.
+    pub fn take(&mut self, cluster: Cluster) {
+        let changed = !cluster.partial || !cluster.services.is_empty() || !cluster.gone.is_empty();
+        if !cluster.partial {
+            // What was known goes first: there may be no room for both.
+            *self = Self::default();
+        }
+        (self.domain, self.listen) = (cluster.domain.to_ascii_lowercase(), cluster.listen);
+        for (namespace, name) in cluster.gone {
+            if let Some(of_namespace) = self.services.get_mut(&namespace) {
+                of_namespace.remove(&name);
+            }
+        }
         for service in cluster.services {
-            let name = format!("{}.{}.svc.{}", service.name, service.namespace, zone.domain);
+            self.services.entry(service.namespace.clone()).or_default().insert(service.name.clone(), service);
+        }
+        if changed {
+            self.services.retain(|_, of_namespace| !of_namespace.is_empty());
+            self.pointers = self.pointers();
+        }
+        self.namespaces =
+            self.services.keys().chain(cluster.pods.iter().map(|(_, namespace)| namespace)).cloned().collect();
+        self.pods = cluster.pods.into_iter().collect();
+        self.followed = cluster.followed.into_iter().collect();
+        self.interests = cluster.interests.into_iter().collect();
+        self.online = cluster.online;
+    }
+
+    fn pointers(&self) -> BTreeMap<IpAddr, BTreeSet<String>> {
+        let mut of_endpoints: BTreeMap<IpAddr, BTreeSet<String>> = BTreeMap::new();
+        let mut of_services: BTreeMap<IpAddr, BTreeSet<String>> = BTreeMap::new();
+        for service in self.services.values().flat_map(BTreeMap::values) {
+            let name = format!("{}.{}.svc.{}", service.name, service.namespace, self.domain);
+            for endpoint in service.endpoints.iter().filter(|_| service.ips.is_empty()) {
+                let pointer = format!("{}.{name}", endpoint.label());
+                of_endpoints.entry(endpoint.ip).or_default().insert(pointer);
+            }
             for ip in &service.ips {
                 of_services.entry(*ip).or_default().insert(name.clone());
             }
-            for endpoint in service.endpoints.iter().filter(|_| service.ips.is_empty()) {
-                let pointer = format!("{}.{name}", endpoint.label());
-                zone.pointers.entry(endpoint.ip).or_default().insert(pointer);
-            }
-            zone.namespaces.insert(service.namespace.clone());
-            zone.services.entry(service.namespace.clone()).or_default().insert(service.name.clone(), service);
         }
-        zone.pointers.extend(of_services);
-        zone.namespaces.extend(cluster.pods.iter().map(|(_, namespace)| namespace.clone()));
-        zone.pods = cluster.pods.into_iter().collect();
-        zone.followed = cluster.followed.into_iter().collect();
-        zone.interests = cluster.interests.into_iter().collect();
-        zone.online = cluster.online;
-        zone
+        of_endpoints.extend(of_services);
+        of_endpoints
     }
 
     /// Whether somebody can be asked about what is not known.

@@ -9,6 +9,7 @@ use async_executor::Task;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::acknowledged::Acknowledged;
 use super::event_correlator::EventCorrelator;
 use super::event_log::EventLog;
 use super::outgoing::Outgoing;
@@ -40,6 +41,7 @@ pub(super) struct Context {
     pub(super) host: HostFacts,
     pub(super) link: Option<LinkHandle>,
     pub(super) outgoing: Outgoing,
+    pub(super) acknowledged: Acknowledged,
     pub(super) correlator: EventCorrelator,
     pub(super) event_log: EventLog,
     /// When [`housekeeping`](super::housekeeping) is due; none for at once.

@@ -58,7 +58,7 @@ impl Dns {
             }
         }
         let now = cx.mono();
-        if !services.has_other_names() || !cx.resumed || self.not_before.is_some_and(|at| now < at) {
+        if !self.has_news(services) || !cx.resumed || self.not_before.is_some_and(|at| now < at) {
             return;
         }
         if services.is_changing() && !std::mem::replace(&mut self.waited, true) {
@@ -68,7 +68,7 @@ impl Dns {
         self.waited = false;
         self.not_before = Some(now.after(PAUSE));
         if let Some(running) = &self.running {
-            let mut cluster = services.cluster(cx, launch);
+            let mut cluster = services.cluster(cx, launch, running.teller.takes_parts());
             cluster.online = cx.connection().is_some() && self.bridge_follows;
             if cluster.followed.is_empty() && !self.bridge_follows {
                 // Nobody knows of any namespace: of a cluster that there is not, or not for this node.
@@ -115,8 +115,12 @@ impl Dns {
         let (root, socket) = (cx.paths.root().to_owned(), cx.paths.dns());
         let helper = Helper { root, socket, listen: listen.clone(), subnets };
         let news = cx.senders.news.clone();
-        // Full, it is asked again.
-        let (teller, work) = helper.keep(move |namespace| drop(news.try_send(News::NamespaceAsked(namespace))));
+        let wakes = news.clone();
+        // Full, it is asked again, and others wake the loop.
+        let (teller, work) = helper.keep(
+            move |namespace| drop(news.try_send(News::NamespaceAsked(namespace))),
+            move || drop(wakes.try_send(News::Woken)),
+        );
         services.answer_names_at(&listen);
         self.running = Some(Running { listen, teller, _task: cx.tasks.spawn(work) });
     }
@@ -169,9 +173,15 @@ impl Dns {
         }
     }
 
+    /// Whether there is a helper that takes news now, and something to tell it.
+    fn has_news(&self, services: &Services) -> bool {
+        let teller = self.running.as_ref().map(|running| &running.teller);
+        teller.is_some_and(|teller| teller.is_free() && (teller.wants_all() || services.has_other_names()))
+    }
+
     /// When [`Dns::step`] has something to do although nothing happens.
     pub(super) fn wake(&self, services: &Services) -> Option<Mono> {
-        self.not_before.filter(|_| self.running.is_some() && services.has_other_names())
+        self.not_before.filter(|_| self.has_news(services))
     }
 }
 

@@ -62,16 +62,40 @@ impl Context {
     /// Stores an event and has it sent, unless there were too many of its kind.
     pub(super) fn queue_event(&mut self, event: Value) -> Result<(), StoreError> {
         let Some(event) = self.correlated(event) else { return Ok(()) };
-        let (report, dropped) = (Report::Event { event }, self.correlator.dropped());
+        let (report, settled) = (Report::Event { event }, self.settled_reports());
         let id = self.store.write(|writer| {
-            dropped.iter().try_for_each(|row| writer.acknowledged(*row))?;
+            settled.iter().try_for_each(|row| writer.acknowledged(*row))?;
             writer.report(&report)
         })?;
         self.queue_reports(vec![(id, report)]);
         Ok(())
     }
 
-    /// Returns the event to store together with `series.dropped()`; `None` if there were too many.
+    /// Rows of the outbox that the next commit is to delete: events that a later one has replaced, and what the bridge has.
+    pub(super) fn settled_reports(&mut self) -> Vec<u64> {
+        let mut rows = self.correlator.dropped();
+        rows.extend(self.acknowledged.take());
+        rows
+    }
+
+    /// Deletes acknowledged reports that no other commit has deleted.
+    pub(super) fn delete_acknowledged(&mut self) -> Result<(), StoreError> {
+        let rows = self.acknowledged.take();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        self.store.write(|writer| rows.iter().try_for_each(|row| writer.acknowledged(*row)))
+    }
+
+    /// The same once they have waited for long enough. Returns when that is.
+    pub(super) fn delete_acknowledged_due(&mut self, now: Mono) -> Result<Option<Mono>, StoreError> {
+        match self.acknowledged.due() {
+            Some(due) if due <= now => self.delete_acknowledged().map(|()| None),
+            due => Ok(due),
+        }
+    }
+
+    /// Returns the event to store together with deleting `settled_reports()`; `None` if there were too many.
     pub(super) fn correlated(&mut self, event: Value) -> Option<Value> {
         let (now, offline) = (self.mono(), !self.outgoing.is_connected());
         let store = &self.store;

@@ -26,6 +26,11 @@ impl Idle {
         self.trim_at.take_if(|at| *at <= now).is_some()
     }
 
+    /// Whether the last work was [`REST`] ago or longer, and [`Idle::rested`] has told so.
+    pub(super) const fn is_rest(&self) -> bool {
+        self.trim_at.is_none()
+    }
+
     /// When to ask.
     pub(super) const fn due(&self) -> Option<Mono> {
         self.trim_at
@@ -44,7 +49,9 @@ mod tests {
         idle.disturb(Mono(5_000));
         assert!(!idle.rested(Mono(11_000)));
         assert_eq!(idle.due(), Some(Mono(15_000)));
+        assert!(!idle.is_rest());
         assert!(idle.rested(Mono(15_000)));
+        assert!(idle.is_rest());
         assert!(!idle.rested(Mono(15_001)));
         assert_eq!(idle.due(), None);
     }

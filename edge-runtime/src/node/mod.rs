@@ -37,11 +37,13 @@
 //! | `events`, `event_correlator` | Kubernetes events: creation, and limits |
 //! | `event_log` | the last events, for users of this machine |
 //! | `outgoing`, `exit_sync` | reports to the bridge; a report is sent after its data is on the medium |
+//! | `acknowledged` | reports that the bridge has: deleted together with the next commit |
 //! | `status_resync` | statuses sent again: to an API that may be restored from a backup, and after a refusal |
 //! | `backup` | when to copy the store |
 //! | `idle` | when to give memory back |
 //! | `shutdown` | shutdown of the machine |
 
+mod acknowledged;
 mod admit;
 mod backup;
 mod containers;
@@ -201,8 +203,12 @@ impl Node {
             if self.idle.rested(now) {
                 self.rest();
             }
+            if self.idle.is_rest() {
+                edge_protocol::compress::release();
+            }
             let ends = self.exit_sync.sync_due(&mut self.cx, &self.containers.monitor)?;
             let reports = self.cx.outgoing.flush(|row| self.exit_sync.lets_leave(row), self.cx.link.as_ref(), now);
+            let acknowledged = self.cx.delete_acknowledged_due(now)?;
             self.policies_step()?;
             self.services.step(&mut self.cx, &self.launch)?;
             self.dns.step(&self.cx, &self.launch, &mut self.services);
@@ -212,6 +218,7 @@ impl Node {
                 self.cx.pods.wake_due(now),
                 ends,
                 reports,
+                acknowledged,
                 self.cx.look_at,
                 self.tokens.wake(&self.cx),
                 shutdown,
@@ -231,7 +238,7 @@ impl Node {
             for _ in 0..BATCH {
                 match next.take() {
                     Some(News::Stop) if self.stop_asked()? => {}
-                    Some(News::Stop) => return Ok(End::Stopped),
+                    Some(News::Stop) => return self.cx.delete_acknowledged().map(|()| End::Stopped),
                     Some(news) => self.take(news)?,
                     None => break,
                 }
@@ -245,7 +252,7 @@ impl Node {
                 self.follow_neighbours()?;
             }
             if self.again {
-                return Ok(End::Again);
+                return self.cx.delete_acknowledged().map(|()| End::Again);
             }
             self.sweep_trash();
             if self.cx.resumed

@@ -38,6 +38,7 @@ impl Node {
                 self.cx.store.write(|writer| writer.set_fact(Fact::Cluster, &welcome.cluster))?;
                 self.cx.tell_dropped()?;
                 let now = self.cx.mono();
+                self.cx.delete_acknowledged()?;
                 self.cx.outgoing.connected(self.cx.store.outbox()?, now);
                 self.node_status.force();
                 self.cx.look_now();
@@ -61,7 +62,8 @@ impl Node {
             LinkEvent::Changes { stream, changes } => self.take_changes(&stream, changes)?,
             LinkEvent::UpAcked(ids) => {
                 self.resync.reports_taken(&self.cx, &ids)?;
-                self.cx.store.write(|writer| ids.iter().try_for_each(|id| writer.acknowledged(*id)))?;
+                let now = self.cx.mono();
+                self.cx.acknowledged.add(ids, now);
             }
             LinkEvent::UpRefused(id, reason) => {
                 log::warn!("the bridge refused report {id}: {reason}");

@@ -114,6 +114,7 @@ impl Node {
     /// What is left to say is said while there is a link; the rest waits in the store.
     pub(super) async fn leave(&mut self) -> Result<(), StoreError> {
         self.housekeeping()?;
+        self.cx.delete_acknowledged()?;
         self.exit_sync.committed(self.cx.mono());
         self.exit_sync.sync_now(&mut self.cx, &self.containers.monitor)?;
         if self.cx.connection().is_some() {

@@ -95,9 +95,9 @@ impl Node {
         let changed = entry.unsaved || entry.record != record;
         let forget = plan.steps.contains(&Step::Forget);
         if changed || forget || !reports.is_empty() {
-            let dropped = self.cx.correlator.dropped();
+            let settled = self.cx.settled_reports();
             let ids = self.cx.store.write(|writer| {
-                dropped.iter().try_for_each(|row| writer.acknowledged(*row))?;
+                settled.iter().try_for_each(|row| writer.acknowledged(*row))?;
                 if forget {
                     writer.forget_pod(uid)?;
                 } else if changed {

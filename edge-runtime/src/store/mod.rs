@@ -43,6 +43,10 @@ use sync::Synced;
 /// ([`Store::write_and_sync`]), so the daemon does not wait for their slow syncs. A longer wait means that a process
 /// was stopped; the daemon then starts again.
 const BUSY: Duration = Duration::from_secs(5);
+/// Bytes of the log that stay after a checkpoint: a little more than the thousand pages after which SQLite makes one. A
+/// shorter log is cut off and grows again: both take time in the daemon's loop, and each sync of a growing file also writes
+/// its length and its blocks.
+const LOG: i64 = 5 << 20;
 /// Timeout for the lock of opening a store: opening takes milliseconds.
 const OPENING: Duration = Duration::from_secs(10);
 
@@ -211,7 +215,7 @@ impl Store {
         db.pragma_update(None, "synchronous", "NORMAL").map_err(sqlite)?;
         // In KiB when negative: the whole database of fifty pods fits.
         db.pragma_update(None, "cache_size", -256).map_err(sqlite)?;
-        db.pragma_update(None, "journal_size_limit", 1 << 20).map_err(sqlite)?;
+        db.pragma_update(None, "journal_size_limit", LOG).map_err(sqlite)?;
         let sound: String = db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(sqlite)?;
         if sound != "ok" {
             let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);

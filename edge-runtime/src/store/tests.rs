@@ -461,6 +461,21 @@ fn a_store_that_others_hold_is_no_bad_disk() {
     store.write(|writer| writer.set_fact(Fact::LastSequence, "2")).expect("it is free");
 }
 
+#[test]
+fn log_keeps_its_length_after_a_checkpoint() {
+    let folder = folder();
+    let path = folder.path().join("store.db");
+    let mut store = open(&path);
+    let size = || std::fs::metadata(folder.path().join("store.db-wal")).expect("a log").len();
+    let mut longest = 0;
+    for number in 0..2500 {
+        store.write(|writer| writer.set_fact(Fact::LastSequence, &number.to_string())).expect("room");
+        assert!(size() >= longest, "write {number}: from {longest} to {} bytes", size());
+        longest = size();
+    }
+    assert!(longest < 5 << 20, "{longest} bytes: it was not used again from its beginning");
+}
+
 /// On a real file system without one free byte: first the reserve goes, then the log is used again from its beginning.
 #[test]
 #[allow(clippy::print_stderr)]

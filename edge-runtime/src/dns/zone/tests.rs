@@ -238,3 +238,41 @@ fn a_long_answer_ends_where_the_message_is_full() {
         }
     }
 }
+
+/// Number of records of an answer; `None` if there is no such name here.
+fn records(zone: &Zone, name: &str, kind: u16) -> Option<usize> {
+    match zone.answer(name, kind, LONGEST) {
+        Answer::Known(Code::NoError, records, _) => Some(records.len()),
+        _ => None,
+    }
+}
+
+#[test]
+fn partial_news_change_what_they_name() {
+    let mut zone = zone();
+    let moved = Service {
+        namespace: "shop".into(),
+        name: "web".into(),
+        ips: vec!["10.96.0.70".parse().unwrap()],
+        ..Service::default()
+    };
+    zone.take(Cluster {
+        domain: "cluster.local".into(),
+        partial: true,
+        services: vec![moved],
+        gone: vec![("shop".into(), "v4".into()), ("none".into(), "never".into())],
+        pods: vec![("10.0.0.10".parse().unwrap(), "batch".into())],
+        followed: vec!["shop".into()],
+        ..Cluster::default()
+    });
+    let ask = |name: &str, kind| records(&zone, name, kind);
+    assert_eq!(ask("web.shop.svc.cluster.local", A), Some(1));
+    assert_eq!(ask("70.0.96.10.in-addr.arpa", PTR), Some(1));
+    assert_eq!(ask("7.0.96.10.in-addr.arpa", PTR), None, "its old address");
+    assert_eq!(ask("v4.shop.svc.cluster.local", A), None, "it is gone");
+    assert_eq!(ask("8.0.96.10.in-addr.arpa", PTR), None);
+    assert_eq!(ask("db.shop.svc.cluster.local", A), Some(2), "it was not told again");
+    assert_eq!(ask("2.0.0.10.in-addr.arpa", PTR), Some(1));
+    assert_eq!(ask("batch.svc.cluster.local", A), Some(0), "there is a pod in it");
+    assert!(zone.is_pod("10.0.0.10".parse().unwrap()) && !zone.is_pod("10.0.0.9".parse().unwrap()));
+}

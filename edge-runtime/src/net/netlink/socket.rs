@@ -18,6 +18,9 @@ const BUFFER: usize = 32 * 1024;
 pub struct Socket {
     fd: OwnedFd,
     sequence: u32,
+    /// Kept between requests: each one would have its own from the kernel and give it back. Only what answers fill is
+    /// in memory.
+    buffer: Vec<u8>,
 }
 
 impl Socket {
@@ -34,7 +37,7 @@ impl Socket {
     fn of(protocol: SockProtocol) -> io::Result<Self> {
         let fd = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
         connect(fd.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
-        Ok(Self { fd, sequence: 0 })
+        Ok(Self { fd, sequence: 0, buffer: vec![0; BUFFER] })
     }
 
     /// Sends `requests` in one datagram; the kernel works on them in order, before `send` returns.
@@ -55,10 +58,10 @@ impl Socket {
     /// Same as [`Socket::query`].
     pub async fn list(&mut self, request: Request, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         let first = self.send(vec![request])?;
-        let (mut buffer, mut result) = (vec![0; BUFFER], Ok(()));
+        let mut result = Ok(());
         loop {
             let mut of_each = Ok(());
-            let done = self.receive(first, &mut buffer, &mut result, &mut |body| {
+            let done = self.receive(first, &mut result, &mut |body| {
                 if of_each.is_ok() {
                     of_each = each(body);
                 }
@@ -73,8 +76,8 @@ impl Socket {
 
     fn exchange(&mut self, requests: Vec<Request>, each: &mut dyn FnMut(&[u8])) -> io::Result<()> {
         let first = self.send(requests)?;
-        let (mut buffer, mut result) = (vec![0; BUFFER], Ok(()));
-        while !self.receive(first, &mut buffer, &mut result, each)? {}
+        let mut result = Ok(());
+        while !self.receive(first, &mut result, each)? {}
         result
     }
 
@@ -95,15 +98,9 @@ impl Socket {
 
     /// Takes one datagram of the answers to the requests from `first` on, into `result` what was refused; whether that was
     /// the last one.
-    fn receive(
-        &mut self,
-        first: u32,
-        buffer: &mut [u8],
-        result: &mut io::Result<()>,
-        each: &mut dyn FnMut(&[u8]),
-    ) -> io::Result<bool> {
-        let received = recv(self.fd.as_raw_fd(), buffer, MsgFlags::empty())?;
-        for answer in answers(buffer.get(..received).unwrap_or_default()) {
+    fn receive(&mut self, first: u32, result: &mut io::Result<()>, each: &mut dyn FnMut(&[u8])) -> io::Result<bool> {
+        let received = recv(self.fd.as_raw_fd(), &mut self.buffer, MsgFlags::empty())?;
+        for answer in answers(self.buffer.get(..received).unwrap_or_default()) {
             if answer.sequence.wrapping_sub(first) > u32::MAX / 2 {
                 continue; // of an earlier request
             }

@@ -25,8 +25,13 @@ pub struct Weight {
 }
 
 impl Weight {
-    pub fn of(namespace: &str, view: &ServiceView, pods: &[LocalPod], others: &EndpointView) -> Self {
-        let own: usize = pods.iter().filter(|pod| pod.is_selected(namespace, view)).map(|pod| pod.ips.len()).sum();
+    pub fn of<'a>(
+        namespace: &str,
+        view: &ServiceView,
+        pods: impl Iterator<Item = &'a LocalPod>,
+        others: &EndpointView,
+    ) -> Self {
+        let own: usize = pods.filter(|pod| pod.is_selected(namespace, view)).map(|pod| pod.ips.len()).sum();
         let endpoints = own + others.slices.iter().map(|slice| slice.endpoints.len()).sum::<usize>();
         let ports = view.ports.len();
         Self {
@@ -52,7 +57,7 @@ impl Weight {
 }
 
 /// Services that are beyond a bound, and why. Where all together are too many, the largest are left out first.
-pub fn beyond(weights: &BTreeMap<ServiceName, Weight>) -> BTreeMap<ServiceName, String> {
+pub fn beyond<'a>(weights: impl Iterator<Item = (&'a ServiceName, Weight)>) -> BTreeMap<ServiceName, String> {
     let mut beyond = BTreeMap::new();
     let mut by_size = Vec::new();
     for (name, weight) in weights {
@@ -60,6 +65,9 @@ pub fn beyond(weights: &BTreeMap<ServiceName, Weight>) -> BTreeMap<ServiceName, 
             Some(why) => drop(beyond.insert(name.clone(), why)),
             None => by_size.push((weight.parts(), name)),
         }
+    }
+    if by_size.iter().fold(0_usize, |sum, (parts, _)| sum.saturating_add(*parts)) <= PARTS {
+        return beyond;
     }
     sort(&mut by_size);
     let mut sum = 0_usize;
@@ -89,13 +97,13 @@ mod tests {
         let endpoint = |index: usize| json!({"addresses": [format!("192.0.2.{}", index % 250)]});
         let endpoints: Vec<_> = (0..endpoints).map(endpoint).collect();
         let others = EndpointView::read(&json!({"slices": [{"endpoints": endpoints}]})).unwrap();
-        Weight::of("ns", &ServiceView::read(&json!({ "spec": spec })).unwrap(), &[], &others)
+        Weight::of("ns", &ServiceView::read(&json!({ "spec": spec })).unwrap(), std::iter::empty(), &others)
     }
 
     fn left_out(weights: &[Weight]) -> Vec<usize> {
         let name = |index: usize| ("ns".to_owned(), format!("{index:04}"));
-        let all = weights.iter().enumerate().map(|(index, weight)| (name(index), *weight)).collect();
-        beyond(&all).keys().map(|(_, name)| name.parse().unwrap()).collect()
+        let names: Vec<ServiceName> = (0..weights.len()).map(name).collect();
+        beyond(names.iter().zip(weights.iter().copied())).keys().map(|(_, name)| name.parse().unwrap()).collect()
     }
 
     #[test]
@@ -119,7 +127,8 @@ mod tests {
     fn the_largest_go_first_and_the_reason_says_so() {
         let all: Vec<Weight> = [200, 10, 150, 1].map(|ports| weight(ports, 99, json!({}))).to_vec();
         assert_eq!(left_out(&all), [0]);
-        let named = BTreeMap::from([(("shop".to_owned(), "web".to_owned()), weight(251, 1, json!({})))]);
-        assert_eq!(beyond(&named).into_values().next().unwrap(), "it has more than 250 ports");
+        let web = ("shop".to_owned(), "web".to_owned());
+        let named = std::iter::once((&web, weight(251, 1, json!({}))));
+        assert_eq!(beyond(named).into_values().next().unwrap(), "it has more than 250 ports");
     }
 }

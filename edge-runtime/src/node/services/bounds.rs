@@ -7,7 +7,7 @@ use super::Services;
 use crate::net::services::bounds::{Weight, beyond};
 use crate::net::services::outside::Outside;
 use crate::net::services::table::ServiceName;
-use crate::net::services::{EndpointView, LocalPod, ServiceView};
+use crate::net::services::{EndpointView, ServiceView};
 use crate::node::context::Context;
 use crate::store::StoreError;
 
@@ -29,6 +29,7 @@ impl Services {
             self.look_at_outside(&outside);
         }
         self.names_changed |= !changed.is_empty();
+        self.untold.add(changed.iter().cloned());
         self.dirty.extend(changed);
     }
 
@@ -53,11 +54,10 @@ impl Services {
     }
 
     fn beyond_now(&self) -> BTreeMap<ServiceName, String> {
-        let pods: Vec<LocalPod> = self.pods.values().cloned().collect();
-        let weigh = |(name, view): (&ServiceName, &ServiceView)| {
-            (name.clone(), Weight::of(&name.0, view, &pods, self.others.get(name).unwrap_or(&NONE)))
-        };
-        beyond(&self.views.iter().map(weigh).collect())
+        beyond(self.views.iter().map(|(name, view)| {
+            let others = self.others.get(name).unwrap_or(&NONE);
+            (name, Weight::of(&name.0, view, self.pods.values(), others))
+        }))
     }
 
     /// A Service as this node takes it, with its endpoints that are not pods of this node.

@@ -25,6 +25,7 @@ use edge_protocol::message::ObjectKey;
 use self::flows::Flows;
 use self::left_out::LeftOut;
 use self::local_pod::local_pod;
+use self::names::Untold;
 use self::routes::Routes;
 use super::context::Context;
 use crate::config::ServicesConfig;
@@ -56,6 +57,8 @@ pub(super) struct Services {
     followed: BTreeSet<String>,
     /// What names lead to is not what it was.
     names_changed: bool,
+    /// Services that the DNS helper is to be told of.
+    untold: Untold,
     phase: Phase,
     running: bool,
     not_before: Option<Mono>,
@@ -106,6 +109,7 @@ impl Services {
             pods_changed: false,
             followed: BTreeSet::new(),
             names_changed: false,
+            untold: Untold::All,
             phase: Phase::Unknown,
             running: false,
             not_before: None,
@@ -184,6 +188,7 @@ impl Services {
             }
         }
         self.left_out.changed(&name, !self.views.contains_key(&name));
+        self.untold.add([name.clone()]);
         self.dirty.insert(name);
         self.names_changed = true;
     }
@@ -209,6 +214,11 @@ impl Services {
         let [was, is] = both.map(|pod| pod.map(|pod| (&pod.namespace, &pod.ips)));
         let is_endpoint = !services.is_empty();
         self.names_changed |= is_endpoint || was != is;
+        // A Service that the pod names as its subdomain names the pod, too, whoever its endpoints are told by.
+        let subdomains =
+            both.into_iter().flatten().filter_map(|pod| Some((pod.namespace.clone(), pod.subdomain.clone()?)));
+        let subdomains = subdomains.filter(|name| self.views.contains_key(name));
+        self.untold.add(services.iter().cloned().chain(subdomains));
         self.dirty.extend(services);
         match now {
             Some(now) => drop(self.pods.insert(uid.to_owned(), now)),
@@ -235,7 +245,13 @@ impl Services {
     }
 
     pub(super) fn look_at_all_pods(&mut self, cx: &Context, launch: &Launch) {
-        self.pods = cx.pods.iter().filter_map(|(uid, entry)| Some((uid.clone(), local_pod(cx, entry)?))).collect();
+        let pods = cx.pods.iter().filter_map(|(uid, entry)| Some((uid.clone(), local_pod(cx, entry)?)));
+        let pods: BTreeMap<String, LocalPod> = pods.collect();
+        if self.pods != pods {
+            self.pods = pods;
+            // Which Services have other endpoints is not known.
+            (self.names_changed, self.untold) = (true, Untold::All);
+        }
         self.look_at_addresses(cx, launch);
     }
 }

@@ -1,5 +1,6 @@
 //! What the DNS helper is told of Services and pods.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::Services;
@@ -10,12 +11,34 @@ use crate::net::services::table::ServiceName;
 use crate::net::services::{LocalPod, ServiceView};
 use crate::node::context::Context;
 
+/// Services that are told one by one; of more all are.
+const MOST: usize = 512;
+
+/// Services that the DNS helper has not been told as they are now.
+#[derive(Debug, Default, PartialEq)]
+pub(super) enum Untold {
+    #[default]
+    All,
+    Of(BTreeSet<ServiceName>),
+}
+
+impl Untold {
+    pub(super) fn add(&mut self, names: impl IntoIterator<Item = ServiceName>) {
+        let Self::Of(untold) = self else { return };
+        untold.extend(names);
+        if untold.len() > MOST {
+            *self = Self::All;
+        }
+    }
+}
+
 impl Services {
     /// From now on questions for names are answered by this node, at these addresses: those to the cluster's DNS, too.
     pub(in crate::node) fn answer_names_at(&mut self, listen: &[IpAddr]) {
         self.names_changed = true;
         if self.here.dns != listen {
             self.here.dns = listen.to_vec();
+            self.untold = Untold::All;
             self.dirty.extend(self.views.iter().filter(|(_, view)| view.dns).map(|(name, _)| name.clone()));
         }
     }
@@ -40,11 +63,17 @@ impl Services {
         self.names_changed
     }
 
-    /// The cluster as names see it, from now on the last that is known.
-    pub(in crate::node) fn cluster(&mut self, cx: &Context, launch: &Launch) -> Cluster {
-        self.look_at_all_pods(cx, launch);
-        self.look_at_bounds();
+    /// The cluster as names see it, from now on told. `parts`: only the Services that have changed, where that is known.
+    pub(in crate::node) fn cluster(&mut self, cx: &Context, launch: &Launch, parts: bool) -> Cluster {
+        if !parts || self.untold == Untold::All {
+            self.untold = Untold::All;
+            self.look_at_all_pods(cx, launch);
+        }
+        if self.untold != Untold::Of(BTreeSet::new()) {
+            self.look_at_bounds();
+        }
         self.names_changed = false;
+        let (told, gone) = self.take_untold();
         let pods: Vec<LocalPod> = self.pods.values().cloned().collect();
         let service = |name: &ServiceName| {
             let (view, others) = self.taken(name)?;
@@ -57,12 +86,26 @@ impl Services {
         Cluster {
             domain: cx.config.network.cluster_domain.clone(),
             listen: self.here.dns.clone(),
-            services: self.views.keys().filter_map(service).collect(),
+            services: told.iter().filter_map(service).collect(),
+            partial: gone.is_some(),
+            gone: gone.unwrap_or_default(),
+            offers_parts: true,
             pods: pods.iter().flat_map(|pod| pod.ips.iter().map(|ip| (*ip, pod.namespace.clone()))).collect(),
             followed: self.followed.iter().cloned().collect(),
             own: self.views.values().filter(|view| view.dns).flat_map(ServiceView::ips).collect(),
             health: self.views.keys().filter_map(health).collect(),
             ..Cluster::default()
+        }
+    }
+
+    /// Services to tell of, and those that are no more; `None` where all are told.
+    pub(super) fn take_untold(&mut self) -> (Vec<ServiceName>, Option<Vec<ServiceName>>) {
+        match std::mem::replace(&mut self.untold, Untold::Of(BTreeSet::new())) {
+            Untold::All => (self.views.keys().cloned().collect(), None),
+            Untold::Of(names) => {
+                let (told, gone) = names.into_iter().partition(|name| self.views.contains_key(name));
+                (told, Some(gone))
+            }
         }
     }
 }

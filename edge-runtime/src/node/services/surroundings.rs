@@ -15,6 +15,7 @@ impl Services {
         if self.here.reach != reach {
             self.here.reach = reach;
             self.dirty.extend(self.others.keys().cloned());
+            self.untold.add(self.others.keys().cloned());
             self.names_changed = true;
         }
     }

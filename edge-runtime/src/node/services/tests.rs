@@ -21,6 +21,7 @@ fn services() -> Services {
 fn forget(services: &mut Services) {
     services.dirty.clear();
     services.names_changed = false;
+    services.take_untold();
 }
 
 fn pod(app: &str, ready: bool) -> LocalPod {
@@ -39,6 +40,34 @@ fn pod_of_no_service_changes_addresses_of_none() {
     assert!(!services.names_changed, "no name leads to it");
     assert!(!services.pod_changed("a", None));
     assert!(services.names_changed && services.pods.is_empty());
+}
+
+#[test]
+fn dns_helper_is_told_of_changed_services_alone() {
+    let mut services = services();
+    let [web, db] = ["web", "db"].map(|name| ("shop".to_owned(), name.to_owned()));
+    assert_eq!(services.take_untold(), (Vec::new(), Some(Vec::new())));
+    services.pod_changed("a", Some(pod("web", true)));
+    assert_eq!(services.take_untold(), (vec![web], Some(Vec::new())));
+    services.pod_changed("a", Some(LocalPod { subdomain: Some("db".into()), ..pod("batch", true) }));
+    let key = ObjectKey { kind: SERVICE_VIEW.into(), namespace: "site".into(), name: "web".into() };
+    services.put(&key, None);
+    let gone = vec![("site".to_owned(), "web".to_owned())];
+    // The pod was in one, and has a name below the other.
+    assert_eq!(services.take_untold(), (vec![db, ("shop".into(), "web".into())], Some(gone)));
+}
+
+#[test]
+fn all_services_are_told_at_first_and_after_many_changes() {
+    let mut services = services();
+    let many = (0..1000).map(|number| ("shop".to_owned(), number.to_string()));
+    services.untold.add(many);
+    let (told, gone) = services.take_untold();
+    assert_eq!((told.len(), gone), (services.views.len(), None));
+    let store = Store::in_memory().unwrap();
+    let config = ServicesConfig::default();
+    let mut new = Services::open(&config, Tables::new("b0", &[]), Here::default(), &store).unwrap();
+    assert_eq!(new.take_untold(), (Vec::new(), None));
 }
 
 #[test]

@@ -101,6 +101,7 @@ pub(super) fn build(paths: &Paths, mut config: Config, tasks: &Tasks, senders: S
         },
         link: None,
         outgoing: Default::default(),
+        acknowledged: Default::default(),
         correlator: Default::default(),
         event_log,
         look_at: None,
