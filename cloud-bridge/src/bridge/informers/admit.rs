@@ -113,7 +113,9 @@ mod tests {
 
     #[test]
     fn refusal_of_what_a_node_no_longer_names_is_no_warning() {
-        let answered = |code| level(&kube::Error::Api(Box::new(Status::failure("m", "r").with_code(code))));
-        assert_eq!([403, 429, 500].map(answered), [Level::Debug, Level::Warn, Level::Warn]);
+        let answered =
+            |(reason, code)| level(&kube::Error::Api(Box::new(Status::failure("m", reason).with_code(code))));
+        let answers = [("Forbidden", 403), ("TooManyRequests", 429), ("InternalError", 500)];
+        assert_eq!(answers.map(answered), [Level::Debug, Level::Warn, Level::Warn]);
     }
 }
