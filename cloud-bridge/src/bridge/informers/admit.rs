@@ -98,7 +98,7 @@ async fn may_read(client: Client, node: &str, key: &ObjectKey) -> bool {
 
 /// How an answer that is none is logged. A refusal is no trouble: no pod of the node names the object any more, as after each
 /// namespace that goes.
-fn level(error: &kube::Error) -> Level {
+pub(super) fn level(error: &kube::Error) -> Level {
     match error {
         kube::Error::Api(status) if status.is_forbidden() => Level::Debug,
         _ => Level::Warn,

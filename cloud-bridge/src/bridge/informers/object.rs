@@ -1,20 +1,30 @@
-//! The watch of one ConfigMap, Secret or RuntimeClass.
+//! The watch of one ConfigMap, Secret or RuntimeClass: of its metadata, since a stream keeps room for the largest event it has
+//! had, and pods may name many large objects that no node has room for. Each change has the object read.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use edge_protocol::message::{Object, ObjectKey};
 use futures::TryStreamExt;
 use k8s_openapi::api::node::v1::RuntimeClass;
 use kube::api::{ApiResource, DynamicObject};
+use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
+use super::admit::level;
 use super::resource::resource;
 use crate::bridge::pod_references::RUNTIME_CLASS;
 use crate::bridge::slim::config_object;
 use crate::bridge::world::Group;
+
+/// Objects that are read at the same time: each may have a megabyte.
+static READS: Semaphore = Semaphore::const_new(4);
+
+/// Pause before an object is read again, doubled up to the second figure.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// News of one object.
 pub(super) struct News {
@@ -54,41 +64,89 @@ pub(super) fn watch_failure(error: &watcher::Error) -> What {
 
 /// Follows one object until aborted.
 pub(super) async fn watch_object(client: Client, key: ObjectKey, watch: u64, news: mpsc::Sender<News>) {
+    let of_kind = match key.kind.as_str() {
+        RUNTIME_CLASS => ApiResource::erase::<RuntimeClass>(&()),
+        "Secret" => resource(&key.kind, "secrets"),
+        _ => resource(&key.kind, "configmaps"),
+    };
+    let metadata: Api<PartialObjectMeta<DynamicObject>> = match key.kind.as_str() {
+        RUNTIME_CLASS => Api::all_with(client.clone(), &of_kind),
+        _ => Api::namespaced_with(client.clone(), &key.namespace, &of_kind),
+    };
     let api: Api<DynamicObject> = match key.kind.as_str() {
-        RUNTIME_CLASS => Api::all_with(client, &ApiResource::erase::<RuntimeClass>(&())),
-        "Secret" => Api::namespaced_with(client, &key.namespace, &resource(&key.kind, "secrets")),
-        _ => Api::namespaced_with(client, &key.namespace, &resource(&key.kind, "configmaps")),
+        RUNTIME_CLASS => Api::all_with(client, &of_kind),
+        _ => Api::namespaced_with(client, &key.namespace, &of_kind),
     };
     let config = watcher::Config::default().fields(&format!("metadata.name={}", key.name));
-    let mut events = pin!(watcher(api, config).default_backoff());
-    let mut listed = None;
+    let mut events = pin!(watcher(metadata, config).default_backoff());
+    let follower = Follower { api, key, watch, news };
+    let mut listed = false;
     let mut forbidden = false;
     loop {
-        let what = match events.try_next().await {
+        let told = match events.try_next().await {
             Ok(None) => return,
             Ok(Some(Event::Init)) => {
-                listed = None;
+                listed = false;
                 continue;
             }
-            Ok(Some(Event::InitApply(object))) => {
-                listed = Some(object);
+            Ok(Some(Event::InitApply(_))) => {
+                listed = true;
                 continue;
             }
-            Ok(Some(Event::InitDone)) => listed.take().map_or(Some(What::Absent), |object| present(&key, object)),
-            Ok(Some(Event::Apply(object))) => present(&key, object),
-            Ok(Some(Event::Delete(_))) => Some(What::Absent),
+            Ok(Some(Event::InitDone)) if listed => follower.read().await,
+            Ok(Some(Event::Apply(_))) => follower.read().await,
+            Ok(Some(Event::InitDone | Event::Delete(_))) => follower.tell(What::Absent).await,
             Err(error) => {
                 // The right to it goes with the pod that names it, a moment before this watch does.
                 let failure = watch_failure(&error);
                 let passing = matches!(failure, What::Refused) && !std::mem::replace(&mut forbidden, true);
                 let level = if passing { log::Level::Debug } else { log::Level::Warn };
+                let key = &follower.key;
                 log::log!(level, "watching {} {}/{}: {error}", key.kind, key.namespace, key.name);
-                Some(failure)
+                follower.tell(failure).await
             }
         };
-        let Some(what) = what else { continue };
-        if news.send(News { key: key.clone(), watch, what }).await.is_err() {
+        if told.is_none() {
             return;
+        }
+    }
+}
+
+/// Where an object is read, and who is told.
+struct Follower {
+    api: Api<DynamicObject>,
+    key: ObjectKey,
+    watch: u64,
+    news: mpsc::Sender<News>,
+}
+
+impl Follower {
+    /// Returns `None` when nobody listens any more.
+    async fn tell(&self, what: What) -> Option<()> {
+        self.news.send(News { key: self.key.clone(), watch: self.watch, what }).await.ok()
+    }
+
+    /// Reads the object until the API answers, and tells of it.
+    async fn read(&self) -> Option<()> {
+        let mut pause = AGAIN.0;
+        loop {
+            let turn = READS.acquire().await;
+            let error = match self.api.get_opt(&self.key.name).await {
+                Ok(Some(object)) => {
+                    return match present(&self.key, object) {
+                        Some(present) => self.tell(present).await,
+                        None => Some(()),
+                    };
+                }
+                Ok(None) => return self.tell(What::Absent).await,
+                Err(error) => error,
+            };
+            drop(turn);
+            let ObjectKey { kind, namespace, name, .. } = &self.key;
+            log::log!(level(&error), "reading {kind} {namespace}/{name}: {error}");
+            self.tell(failure(&error)).await?;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(AGAIN.1);
         }
     }
 }
