@@ -49,6 +49,7 @@ async fn reviews() {
     let answer = api.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", about).await.ok();
     assert_eq!(answer["status"]["allowed"], false);
     let me = as_user(&api, "POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", "eve", "{}").await.ok();
+    assert_eq!((&me["kind"], &me["apiVersion"]), (&json!("SelfSubjectReview"), &json!("authentication.k8s.io/v1")));
     assert_eq!(me["status"]["userInfo"]["username"], "eve");
     assert_eq!(me["status"]["userInfo"]["groups"], json!(["system:authenticated"]));
 }

@@ -3,7 +3,7 @@
 //!
 //! `messages.txt` is written by `scripts/proto-messages`. Each line is one message: its name, then its fields as
 //! `NUMBER=NAME:TYPE`. An empty name is an inlined message. A `!` marks a field that is kept even when it is zero, `*`
-//! a list and `%` a map with string keys.
+//! a list and `%` a map with string keys; `%*` is a map of lists.
 //!
 //! Types: `s` string, `i` integer, `d` number, `b` boolean, `y` bytes, `q` quantity, `o` integer or string, `t` and `u`
 //! times in whole seconds and in microseconds, `f` and `r` JSON as bytes, `@NAME` a message. Unions of a schema: `x` a
@@ -46,6 +46,12 @@ pub(crate) fn message(name: &str) -> Option<Message> {
     INDEX.get(name).map(Vec::as_slice)
 }
 
+/// Names of all messages.
+#[cfg(test)]
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    INDEX.keys().copied()
+}
+
 /// The message of a kind.
 pub(crate) fn message_name(group: &str, version: &str, kind: &str) -> String {
     // Options may be labelled with the group of the request they belong to.
@@ -73,8 +79,7 @@ mod tests {
 
     #[test]
     fn every_message_and_type_that_is_named_is_known() {
-        for line in MESSAGES.lines() {
-            let name = line.split(' ').next().unwrap_or_default();
+        for name in names() {
             for field in message(name).expect("the message itself") {
                 let kind = field.kind.trim_start_matches(['*', '%']);
                 let known = match kind.strip_prefix('@') {

@@ -15,6 +15,7 @@ pub(crate) mod output;
 pub(crate) mod paths;
 pub(crate) mod pod_proxy;
 pub(crate) mod server;
+mod status;
 pub(crate) mod watch;
 
 use crate::registry::managed_fields::Writer;
@@ -28,6 +29,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode};
 use jiff::Timestamp;
+use serde_json::Value;
 
 use super::auth::{Attributes, impersonation};
 use super::resource::{Hooks, Resource, Serves};
@@ -154,11 +156,16 @@ pub(crate) async fn answer(
 
 /// A Status answer.
 pub fn failure(error: &ApiError) -> Response<ApiBody> {
-    let mut response = json(error.code, error.status().to_string());
+    let mut response = json(error.code, status::line(&error.status()));
     if let Some(seconds) = error.details["retryAfterSeconds"].as_i64() {
         response.headers_mut().insert("retry-after", HeaderValue::from(seconds));
     }
     response
+}
+
+/// An answer of one object, which ends with a newline as Go's encoder makes it.
+fn object(code: u16, value: &Value) -> Response<ApiBody> {
+    json(code, if value["kind"] == "Status" { status::line(value) } else { format!("{value}\n") })
 }
 
 /// A JSON answer.
@@ -292,7 +299,7 @@ async fn route(
         return Err(ApiError::not_acceptable());
     }
     if let Some(answer) = reviews::answer(inner, user, path, parts.method.as_str(), &body)? {
-        return Ok(json(201, answer.to_string()));
+        return Ok(object(201, &answer));
     }
     // The definition may have changed while the body was read, or gone.
     let resource = inner.registry.find(&path.group, &path.version, &path.resource);
@@ -316,7 +323,7 @@ async fn route(
         awaits_account: false,
     };
     if matches!(resource.hooks, Hooks::Measured) {
-        return Ok(json(200, metrics::answer(&ctx, &permitted.flow).await?.to_string()));
+        return Ok(object(200, &metrics::answer(&ctx, &permitted.flow).await?));
     }
     match resource.subresource(&path.subresource) {
         Some(Serves::Connect) => {
@@ -435,7 +442,9 @@ fn encode(
     let resource = &ctx.resource;
     match answer {
         Answer::Stored(code, stored) => {
-            let response = json(code, output::stored(resource, form, &stored, ctx.now));
+            let mut body = output::stored(resource, form, &stored, ctx.now);
+            body.push(b'\n');
+            let response = json(code, body);
             if stored.is_large_tree() {
                 aside::REQUESTS.discard(stored);
             }
@@ -447,7 +456,7 @@ fn encode(
             let pages = lists::Pages { inner, resource, large, form, flow, now: ctx.now };
             respond(200, JSON, ApiBody::list(pages.stream()))
         }
-        Answer::Plain(code, value) => json(code, value.to_string()),
+        Answer::Plain(code, value) => object(code, &value),
     }
 }
 

@@ -5,10 +5,10 @@ use edge_protocol::json::SetField;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::status;
 use crate::auth::request_info::Query;
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
@@ -104,11 +104,6 @@ fn include(query: &Query) -> ApiResult<Include> {
     }
 }
 
-fn bytes(value: &Value) -> Bytes {
-    // A Value always serializes: its keys are strings.
-    serde_json::to_vec(value).unwrap_or_default().into()
-}
-
 /// `{"kind":…,"apiVersion":…,` before the body's own fields.
 fn head(resource: &Resource) -> Vec<u8> {
     format!("{{\"kind\":{:?},\"apiVersion\":{:?}", resource.kind, resource.api_version()).into_bytes()
@@ -116,6 +111,8 @@ fn head(resource: &Resource) -> Vec<u8> {
 
 fn join(mut head: Vec<u8>, body: &[u8]) -> Vec<u8> {
     let fields = body.strip_prefix(b"{").unwrap_or(body);
+    // With the comma, and a newline behind.
+    head.reserve(fields.len() + 2);
     if fields != b"}" {
         head.push(b',');
     }
@@ -140,14 +137,14 @@ fn partial(value: &Value, version: Version) -> Value {
 }
 
 /// One stored object.
-pub(crate) fn stored(resource: &Resource, form: Form, stored: &Stored, now: Timestamp) -> Bytes {
+pub(crate) fn stored(resource: &Resource, form: Form, stored: &Stored, now: Timestamp) -> Vec<u8> {
     match form {
-        Form::Json => join(head(resource), &served(resource, stored)).into(),
-        Form::Metadata(version) => bytes(&partial(&stored.metadata(), version)),
+        Form::Json => join(head(resource), &served(resource, stored)),
+        Form::Metadata(version) => partial(&stored.metadata(), version).to_string().into_bytes(),
         Form::Table(include, version) => {
             let value = stored.value();
             let head = table_head(version, &table_metadata(meta::text(value, "resourceVersion")), &columns(resource));
-            table(head, &row(resource, value, include, version, now)).into()
+            table(head, &row(resource, value, include, version, now))
         }
     }
 }
@@ -179,8 +176,8 @@ pub(crate) fn list_head(resource: &Resource, form: Form, metadata: &Value) -> Ve
     head.into_bytes()
 }
 
-/// What stands behind the items of a list.
-pub(crate) const END: &[u8] = b"]}";
+/// What stands behind the items of a list. Go's encoder ends a text with a newline.
+pub(crate) const END: &[u8] = b"]}\n";
 
 fn table_head(version: Version, metadata: &Value, columns: &Value) -> Vec<u8> {
     let head = format!("{{\"kind\":\"Table\",\"apiVersion\":{:?}", version.api());
@@ -205,7 +202,7 @@ pub(crate) fn list_item(resource: &Resource, form: Form, item: &Stored, now: Tim
 /// A Table of one row.
 fn table(mut head: Vec<u8>, row: &Value) -> Vec<u8> {
     head.extend_from_slice(row.to_string().as_bytes());
-    head.extend_from_slice(END);
+    head.extend_from_slice(b"]}");
     head
 }
 
@@ -260,18 +257,16 @@ pub(crate) fn bookmark(resource: &Resource, form: Form, rev: u64, initial: bool)
             json!({ "kind": "Table", "apiVersion": version.api(), "metadata": metadata, "columnDefinitions": null, "rows": [] })
         }
     };
-    line("BOOKMARK", &object)
+    line("BOOKMARK", &object.to_string())
 }
 
 /// An error in the midst of a watch.
 pub(crate) fn error(error: &ApiError) -> Vec<u8> {
-    line("ERROR", &error.status())
+    line("ERROR", status::line(&error.status()).trim_end())
 }
 
-fn line(kind: &str, object: &Value) -> Vec<u8> {
-    let mut line = json!({ "type": kind, "object": object }).to_string().into_bytes();
-    line.push(b'\n');
-    line
+fn line(kind: &str, object: &str) -> Vec<u8> {
+    format!("{{\"type\":{kind:?},\"object\":{object}}}\n").into_bytes()
 }
 
 #[cfg(test)]
@@ -324,5 +319,22 @@ mod tests {
     fn bodies_get_their_kind_back() {
         assert_eq!(join(b"{\"kind\":\"A\"".to_vec(), b"{\"a\":1}"), b"{\"kind\":\"A\",\"a\":1}");
         assert_eq!(join(b"{\"kind\":\"A\"".to_vec(), b"{}"), b"{\"kind\":\"A\"}");
+    }
+
+    #[test]
+    fn events_and_lists_end_with_one_newline() {
+        let pods = crate::kinds::resources().into_iter().find(|one| one.kind == "Pod").unwrap();
+        let pod = Stored::unwritten(json!({"metadata": {"name": "p", "namespace": "n", "resourceVersion": "7"}}));
+        for form in [Form::Json, Form::Metadata(Version::V1), Form::Table(Include::Metadata, Version::V1)] {
+            let added = event(&pods, form, "ADDED", &pod, Timestamp::UNIX_EPOCH, true);
+            let list = [&list_head(&pods, form, &json!({}))[..], END].concat();
+            for text in [added, bookmark(&pods, form, 7, true), list] {
+                let newlines = text.iter().filter(|byte| **byte == b'\n').count();
+                assert!(newlines == 1 && text.ends_with(b"\n"), "{form:?}");
+            }
+        }
+        let told = String::from_utf8(error(&ApiError::expired("too old"))).unwrap();
+        let expected = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old","reason":"Expired","code":410}}"#;
+        assert_eq!(told, format!("{expected}\n"));
     }
 }

@@ -111,6 +111,15 @@ pub(super) fn one(out: &mut Vec<u8>, number: u32, kind: &str, value: &Value) -> 
         bytes(out, number, &inner);
         return Some(());
     }
+    if let Some(element) = kind.strip_prefix('*') {
+        // The value of a map.
+        let mut inner = Vec::new();
+        for value in value.as_array().into_iter().flatten() {
+            one(&mut inner, 1, element, value)?;
+        }
+        bytes(out, number, &inner);
+        return Some(());
+    }
     let text = value.as_str().unwrap_or_default();
     match kind {
         "s" => bytes(out, number, text.as_bytes()),

@@ -3,6 +3,8 @@
 
 mod encode;
 mod schema;
+#[cfg(test)]
+mod table;
 mod wire;
 
 use base64::Engine as _;
@@ -111,6 +113,9 @@ impl Reader {
             let message = messages::message(name).ok_or(DecodeError::Malformed)?;
             return self.read(message, bytes(payload)?, depth + 1).map(Value::Object);
         }
+        if let Some(element) = kind.strip_prefix('*') {
+            return self.list(element, bytes(payload)?, depth);
+        }
         if let Payload::Bytes(bytes) = payload {
             // As base64 they are a third longer.
             self.0.value(bytes.len() + bytes.len() / 3)?;
@@ -131,6 +136,19 @@ impl Reader {
         })
     }
 
+    /// A list as the value of a map is a message whose field 1 repeats (authentication/v1 generated.proto, `ExtraValue`).
+    fn list(&mut self, element: &str, message: &[u8], depth: usize) -> Result<Value, DecodeError> {
+        let mut items = Vec::new();
+        for field in wire::fields(message) {
+            let Field { number, payload } = field?;
+            self.0.value(0)?;
+            if number == 1 {
+                items.push(self.value(element, payload, depth)?);
+            }
+        }
+        Ok(Value::Array(items))
+    }
+
     /// A map is a list of messages with the key as field 1 and the value as field 2.
     fn map_entry(&mut self, kind: &str, payload: Payload<'_>, depth: usize) -> Result<(String, Value), DecodeError> {
         let (mut key, mut entry) = (String::new(), None);
@@ -142,7 +160,11 @@ impl Reader {
             }
         }
         self.0.field(key.len())?;
-        let absent = || if kind.starts_with('@') { Value::Object(Map::new()) } else { "".into() };
+        let absent = || match kind.as_bytes() {
+            [b'@', ..] => Value::Object(Map::new()),
+            [b'*', ..] => Value::Array(Vec::new()),
+            _ => "".into(),
+        };
         Ok((key, entry.unwrap_or_else(absent)))
     }
 

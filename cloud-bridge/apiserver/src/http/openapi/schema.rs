@@ -5,7 +5,7 @@ use edge_protocol::json::SetField;
 use serde_json::{Map, Value, json};
 
 use super::form::Form;
-use crate::codec::messages::{self, Field, Message};
+use crate::codec::messages::{self, Message};
 
 /// Messages of apimachinery; all other names without a group are of the core group.
 const META: &[&str] = &[
@@ -78,23 +78,19 @@ fn add_fields(properties: &mut Map<String, Value>, todo: &mut Vec<String>, form:
                 }
             }
             _ => {
-                properties.insert(field.name.to_owned(), property(*field, form, todo));
+                properties.insert(field.name.to_owned(), of(field.kind, form, todo));
             }
         }
     }
 }
 
-fn property(field: Field, form: Form, todo: &mut Vec<String>) -> Value {
-    if let Some(element) = field.kind.strip_prefix('*') {
+fn of(kind: &str, form: Form, todo: &mut Vec<String>) -> Value {
+    if let Some(element) = kind.strip_prefix('*') {
         return json!({"type": "array", "items": of(element, form, todo)});
     }
-    if let Some(element) = field.kind.strip_prefix('%') {
+    if let Some(element) = kind.strip_prefix('%') {
         return json!({"type": "object", "additionalProperties": of(element, form, todo)});
     }
-    of(field.kind, form, todo)
-}
-
-fn of(kind: &str, form: Form, todo: &mut Vec<String>) -> Value {
     if let Some(message) = kind.strip_prefix('@') {
         todo.push(message.to_owned());
         return form.reference(&full_name(message));
@@ -149,6 +145,15 @@ mod tests {
         assert!(schemas.contains_key(&full_name("apiextensions.JSONSchemaProps")));
         let scaler = add(&mut schemas, Form::V3, "autoscaling.v2.HorizontalPodAutoscaler").expect("a described kind");
         assert_eq!(scaler, "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler");
+    }
+
+    #[test]
+    fn maps_of_lists_are_described() {
+        let mut schemas = Map::new();
+        let user = add(&mut schemas, Form::V3, "authentication.UserInfo").expect("a described kind");
+        let texts = json!({"type": "array", "items": {"type": "string"}});
+        let expected = json!({"type": "object", "additionalProperties": texts});
+        assert_eq!(schemas[&user]["properties"]["extra"], expected);
     }
 
     #[test]

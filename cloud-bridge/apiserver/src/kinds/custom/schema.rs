@@ -33,9 +33,10 @@ fn prune_in(value: &mut Value, schema: &Value, kept: bool, path: &mut String, un
                     embedded::prune(inner, &shown_path(path), unknown);
                 } else if let Some(schema) = properties.and_then(|p| p.get(key)) {
                     prune_in(inner, schema, false, path, unknown);
-                } else if additional.is_object() {
+                } else if additional.is_object() || *additional == true {
+                    // A true names no fields: objects below it lose theirs.
                     prune_in(inner, additional, false, path, unknown);
-                } else if !preserve && *additional != true {
+                } else if !preserve {
                     if unknown.len() < COMPLAINTS_MAX {
                         unknown.push(shown_path(path));
                     }
@@ -126,6 +127,17 @@ mod tests {
         assert_eq!(unknown, ["spec.bad", "spec.map.k.b"]);
         default(&mut value, &schema);
         assert_eq!(value, json!({"spec": {"n": 3, "free": {"z": 1}, "map": {"k": {"a": "1"}}, "list": [{"x": "y"}]}}));
+    }
+
+    #[test]
+    fn any_field_is_kept_beside_properties() {
+        let schema = json!({"properties": {"map": {"type": "object", "properties": {"a": {"type": "string"}},
+            "additionalProperties": true}}});
+        let mut value = json!({"map": {"a": "1", "b": 2, "c": {"d": 3}, "e": [{"f": 4}, 5]}});
+        let mut unknown = Vec::new();
+        prune(&mut value, &schema, &mut String::new(), &mut unknown);
+        assert_eq!(value, json!({"map": {"a": "1", "b": 2, "c": {}, "e": [{}, 5]}}));
+        assert_eq!(unknown, ["map.c.d", "map.e[0].f"]);
     }
 
     #[test]

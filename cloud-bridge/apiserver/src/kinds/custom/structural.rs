@@ -47,13 +47,14 @@ fn main(schema: &Value, level: Level, path: &str, programs: &mut usize, errors: 
     for (name, inner) in entries(schema, "properties") {
         main(inner, Level::Field, &format!("{path}.properties[{name}]"), programs, errors);
     }
-    let additional = present(schema, "additionalProperties").filter(|given| **given != false);
-    if let Some(inner) = additional {
+    if let Some(inner) = present(schema, "additionalProperties") {
         let at = format!("{path}.additionalProperties");
-        if level == Level::Root {
-            errors.push(FieldError::forbidden(&at, "must not be used at the root"));
-        } else if entries(schema, "properties").next().is_some() {
+        // A true says nothing of values, so that it may stand beside properties (apiextensions validation.go
+        // `ValidateCustomResourceDefinitionOpenAPISchema`).
+        if *inner != true && entries(schema, "properties").next().is_some() {
             errors.push(FieldError::forbidden(&at, "additionalProperties and properties are mutual exclusive"));
+        } else if level == Level::Root {
+            errors.push(FieldError::forbidden(&at, "must not be used at the root"));
         }
         if is(schema, EMBEDDED) {
             let why = "must not be used if x-kubernetes-embedded-resource is set";
@@ -276,6 +277,8 @@ mod tests {
             json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
             json!({"x-kubernetes-preserve-unknown-fields": true}),
             json!({"type": "object", "additionalProperties": {"type": "string"}}),
+            json!({"type": "object", "additionalProperties": false}),
+            json!({"type": "object", "additionalProperties": true, "properties": {"b": {"type": "string"}}}),
             json!({"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true}),
             json!({"type": "object", "properties": {"b": {"type": "integer"}}, "oneOf": [{"required": ["b"]},
                 {"properties": {"b": {"minimum": 1}}}], "not": {"required": ["c"]}}),
@@ -317,12 +320,20 @@ mod tests {
                 "s.properties[a].additionalProperties: Forbidden: additionalProperties and properties are mutual exclusive",
             ),
             (
+                json!({"type": "object", "properties": {"b": {"type": "string"}}, "additionalProperties": false}),
+                "s.properties[a].additionalProperties: Forbidden: additionalProperties and properties are mutual exclusive",
+            ),
+            (
                 json!({"type": "object", "x-kubernetes-embedded-resource": true}),
                 "s.properties[a].properties: Required value: must not be empty if x-kubernetes-embedded-resource is true \
                  without x-kubernetes-preserve-unknown-fields",
             ),
         ] {
             assert_eq!(told(schema), [expected]);
+        }
+        for additional in [json!(true), json!(false), json!({"type": "string"})] {
+            let told = told_root(json!({"type": "object", "additionalProperties": additional}));
+            assert_eq!(told, ["s.additionalProperties: Forbidden: must not be used at the root"], "{additional}");
         }
         let labels = json!({"type": "object", "properties": {"metadata": {"type": "object", "properties": {
             "labels": {"type": "object"}}}}});

@@ -30,6 +30,8 @@ pub(super) fn token(inner: &Inner, spec: &Value) -> ApiResult<Value> {
 /// The answer to a SelfSubjectReview.
 pub(super) fn own(user: &UserInfo) -> Value {
     json!({
+        "kind": "SelfSubjectReview",
+        "apiVersion": "authentication.k8s.io/v1",
         "metadata": { "creationTimestamp": meta::rfc3339(Timestamp::now()) },
         "status": { "userInfo": info(user) },
     })
