@@ -122,7 +122,9 @@ pub(crate) fn await_disk(ctx: &mut Context<'_>, current: &Stored) -> ApiResult<(
     if ctx.aside.awaits_disk { Err(ApiError::busy()) } else { Ok(()) }
 }
 
-/// Waits for the turn of this flow and for room on the disk. Those who only read have their turns meanwhile.
+/// Waits for the turn of this flow and for room on the disk. Those who only read have their turns meanwhile. Those who find no
+/// room stand in a line, which goes on in its order: the disk wakes them in any order, and many requests of one flow would
+/// nearly always be before the one of another.
 async fn turn(inner: &Inner, flow: &Flow) -> Turn {
     loop {
         let turn = inner.limits.apart.turn(flow).await;
@@ -130,6 +132,7 @@ async fn turn(inner: &Inner, flow: &Flow) -> Turn {
             return turn;
         }
         drop(turn);
+        let _first = inner.limits.disk.next(flow).await;
         inner.durable.room().await;
     }
 }

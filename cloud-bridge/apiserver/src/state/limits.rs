@@ -32,6 +32,8 @@ pub(crate) struct Limits {
     pub(crate) bodies: Arc<Shares>,
     pub(crate) answers: Arc<Shares>,
     pub(crate) steps: Arc<Steps>,
+    /// The line of large writes that the disk has no room for.
+    pub(crate) disk: Arc<Steps>,
     /// Limits of the work beside the thread.
     pub(crate) apart: Apart,
 }
@@ -46,6 +48,7 @@ impl Default for Limits {
             bodies: shares(BODIES),
             answers: shares(ANSWERS),
             steps: Arc::default(),
+            disk: Arc::default(),
             apart: Apart::default(),
         }
     }

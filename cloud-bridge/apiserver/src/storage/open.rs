@@ -199,8 +199,9 @@ fn put_back(path: &Path, copy: &Path) -> Result<(), SchemaError> {
     let new = beside(path, "new");
     let fill = || -> io::Result<()> {
         // Whatever an attempt before this one has left.
-        remove_if_there(&new)?;
-        remove_if_there(&with_suffix(&new, "-journal"))?;
+        for suffix in ["", "-journal", "-wal", "-shm"] {
+            remove_if_there(&with_suffix(&new, suffix))?;
+        }
         std::fs::copy(copy, &new)?;
         std::fs::set_permissions(&new, Permissions::from_mode(0o600))?;
         jump(path, &new).map_err(io::Error::other)?;

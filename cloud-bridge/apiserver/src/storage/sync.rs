@@ -95,10 +95,11 @@ impl Durable {
         self.written.large.load(Ordering::Relaxed)
     }
 
-    /// Whether the disk has taken enough of the large bodies for another one.
+    /// Whether the disk has taken enough of the large bodies for another one. A storage that is closed keeps nobody waiting,
+    /// either.
     pub(crate) fn has_room(&self) -> bool {
         let large = self.large();
-        self.state.borrow().has_room(large)
+        self.state.has_changed().is_err() || self.state.borrow().has_room(large)
     }
 
     /// Returns once the disk has room. It may be taken again by the next await.
@@ -307,6 +308,16 @@ mod tests {
         syncer.wrote(2, 7, 0);
         assert!(durable.reached(2).await.is_err());
         assert!(began.try_recv().is_err());
+    }
+
+    #[tokio::test]
+    async fn thread_that_has_panicked_keeps_nobody_waiting() {
+        let syncer = Syncer::start(0, Box::new(|| -> io::Result<()> { panic!("a fault") })).unwrap();
+        let durable = syncer.durable();
+        syncer.wrote(1, 7, 2 << 20);
+        assert!(durable.reached(1).await.is_err());
+        durable.room().await;
+        assert!(durable.has_room());
     }
 
     #[tokio::test]

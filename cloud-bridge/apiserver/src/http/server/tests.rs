@@ -128,6 +128,33 @@ async fn large_writes_wait_for_the_disk_and_small_ones_do_not() {
 }
 
 #[tokio::test]
+async fn large_writes_that_wait_for_the_disk_go_on_in_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, disk) = server(&dir);
+    let eve = permitted(&server).await;
+    let map = |name: &str| {
+        let data = "x".repeat(1 << 20);
+        request("POST", "", &format!(r#"{{"metadata": {{"name": "{name}"}}, "data": {{"a": "{data}"}}}}"#))
+    };
+    disk.turn(Disk::Stuck);
+    let (asking, posted) = (server.clone(), map("first"));
+    let first = tokio::spawn(async move { asking.handle(&UserInfo::master("admin"), posted).await.status() });
+    while server.inner.durable.has_room() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let bob = server.inner.limits.disk.next(&Flow::of(&UserInfo::new("bob", ["system:authenticated"]))).await;
+    let (asking, posted) = (server.clone(), map("second"));
+    let second = tokio::spawn(async move { asking.handle_stranger(&eve, posted).await.status() });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    disk.turn(Disk::Well);
+    assert_eq!(first.await.unwrap(), 201);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(!second.is_finished(), "the disk has room, and another is before it");
+    drop(bob);
+    assert_eq!(second.await.unwrap(), 201);
+}
+
+#[tokio::test]
 async fn deletion_of_many_waits_for_the_disk_after_some() {
     let dir = tempfile::tempdir().unwrap();
     let (server, disk) = server(&dir);

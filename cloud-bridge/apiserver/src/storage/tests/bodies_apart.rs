@@ -88,6 +88,30 @@ fn large_bodies_of_an_older_version_are_read() {
 }
 
 #[test]
+fn file_and_copy_of_the_first_schema_are_migrated() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, copy) = (dir.path().join("api.db"), dir.path().join("api.db.copy"));
+    let mut store = open(&dir);
+    let start = store.revision();
+    let old = store.write("things", large("ab"), None, None).unwrap();
+    let first = "UPDATE objects SET body = (SELECT bodies.body FROM bodies WHERE id = objects.body); \
+         DROP TABLE bodies; PRAGMA user_version = 1";
+    store.conn.execute_batch(first).unwrap();
+    drop(store);
+    std::fs::copy(&file, &copy).unwrap();
+    let mut store = open(&dir);
+    let found = store.get("things", &old.key).unwrap().unwrap();
+    assert_eq!(found.body, old.body);
+    store.write("things", large("cd"), Some(&found), None).unwrap();
+    let texts: Vec<_> = told(&store, start).into_iter().map(|(_, text)| text).collect();
+    assert_eq!((texts, apart(&store)), (["ab", "cd"].map(str::to_owned).to_vec(), 1));
+    drop(store);
+    std::fs::remove_file(&file).unwrap();
+    let store = restored(&dir);
+    assert_eq!(store.get("things", &old.key).unwrap().unwrap().body, old.body);
+}
+
+#[test]
 fn large_lease_leaves_no_body_behind() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = open(&dir);

@@ -148,6 +148,26 @@ fn deleted_nodes_and_used_tokens_do_not_come_back() {
 }
 
 #[test]
+fn restore_reads_nothing_that_an_earlier_attempt_has_left() {
+    let dir = tempfile::tempdir().unwrap();
+    copied(&dir);
+    let left = Connection::open(dir.path().join("api.db.new")).unwrap();
+    left.pragma_update(None, "journal_mode", "WAL").unwrap();
+    left.execute_batch("CREATE TABLE left_over (a)").unwrap();
+    let log = dir.path().join("api.db.new-wal");
+    let bytes = std::fs::read(&log).unwrap();
+    // To close it writes the log back, and deletes it.
+    drop(left);
+    std::fs::write(&log, bytes).unwrap();
+    std::fs::remove_file(dir.path().join("api.db")).unwrap();
+    let store = restored(&dir);
+    let things = store.list("things", None, None, None).unwrap();
+    assert_eq!(things.iter().map(|one| one.key.name.as_str()).collect::<Vec<_>>(), ["old"]);
+    let sql = "SELECT count(*) FROM sqlite_master WHERE name = 'left_over'";
+    assert_eq!(store.conn.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
+}
+
+#[test]
 fn a_copy_that_is_damaged_too_replaces_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("api.db");
