@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 
 use edge_protocol::message::{Job, OrderStatus};
 use edge_runtime::paths::{CONFIRMED, Paths};
@@ -9,7 +10,7 @@ use sampan_launcher::versions::{Ended, State};
 use sampan_sys::files::{private_dir, replace, unless_missing};
 use serde::{Deserialize, Serialize};
 
-/// Orders that are remembered after their end; the oldest go first.
+/// Orders that are remembered after their end, and others, whose jobs may be gone; the oldest of each go first.
 const MOST: usize = 32;
 
 /// One order's file.
@@ -73,15 +74,28 @@ impl Kept {
     }
 }
 
+/// One that waits for a user outlives all that end meanwhile.
 fn forget_oldest(paths: &Paths) -> io::Result<()> {
-    let mut files = Vec::new();
+    let (mut ended, mut others) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(paths.orders())? {
         let entry = entry?;
+        let files = if has_ended(&entry.path()) { &mut ended } else { &mut others };
         files.push((entry.metadata()?.modified()?, entry.path()));
     }
-    files.sort();
-    let more = files.len().saturating_sub(MOST);
-    files.into_iter().take(more).try_for_each(|(_, path)| unless_missing(fs::remove_file(path)).map(drop))
+    for mut files in [ended, others] {
+        files.sort();
+        let more = files.len().saturating_sub(MOST);
+        for (_, path) in files.into_iter().take(more) {
+            unless_missing(fs::remove_file(path))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether this is the file of an order that has ended.
+fn has_ended(file: &Path) -> bool {
+    let kept: Option<Kept> = fs::read(file).ok().and_then(|text| serde_json::from_slice(&text).ok());
+    kept.is_some_and(|kept| kept.status.phase.is_final())
 }
 
 #[cfg(test)]
@@ -135,5 +149,21 @@ mod tests {
         }
         assert_eq!(Kept::all(&paths).unwrap().len(), MOST);
         assert_eq!(Kept::load(&paths, &job(&format!("u-{}", MOST + 4))).status.phase, OrderPhase::Successful);
+    }
+
+    #[test]
+    fn order_that_waits_outlives_those_that_end() {
+        let temp = tempfile::tempdir().unwrap();
+        let paths = Paths::new(temp.path());
+        let mut waits = Kept::load(&paths, &job("a-waits"));
+        waits.status.phase = OrderPhase::InProgress;
+        waits.save(&paths).unwrap();
+        for number in 0..MOST + 5 {
+            let mut kept = Kept::load(&paths, &job(&format!("u-{number}")));
+            kept.status.phase = OrderPhase::Successful;
+            kept.save(&paths).unwrap();
+        }
+        assert_eq!(Kept::load(&paths, &job("a-waits")).status.phase, OrderPhase::InProgress);
+        assert_eq!(Kept::all(&paths).unwrap().len(), MOST + 1);
     }
 }
