@@ -374,3 +374,25 @@ async fn who_takes_protobuf_alone_gets_it() {
     let (code, kind, _) = api.raw("GET", definitions, &[("accept", PROTOBUF)], Vec::new()).await;
     assert_eq!((code, kind.as_str()), (200, PROTOBUF));
 }
+
+/// Go's encoder ends each object with a newline, and clients compare a refusal as text.
+#[tokio::test]
+async fn json_answers_end_with_a_newline() {
+    let api = Api::open().await;
+    let all = api.path("configmaps");
+    let body = config("c", json!({})).to_string();
+    let typed = [("content-type", JSON), ("accept", JSON)];
+    let (code, _, made) = api.raw("POST", &all, &typed, body.clone().into()).await;
+    assert!(code == 201 && made.ends_with(b"}\n"), "{}", String::from_utf8_lossy(&made));
+    let (_, _, refused) = api.raw("POST", &all, &typed, body.into()).await;
+    let expected = concat!(
+        r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"configmaps \"c\" already exists","#,
+        r#""reason":"AlreadyExists","details":{"name":"c","kind":"configmaps"},"code":409}"#,
+        "\n"
+    );
+    assert_eq!(String::from_utf8_lossy(&refused), expected);
+    for path in [all.clone(), format!("{all}/c"), "/api/v1".to_owned(), "/apis".to_owned()] {
+        let (_, _, shown) = api.raw("GET", &path, &[("accept", JSON)], Vec::new()).await;
+        assert!(shown.ends_with(b"}\n"), "{path}");
+    }
+}

@@ -60,7 +60,7 @@ fn document(resources: &[Arc<Resource>], segments: &[&str], form: (bool, bool)) 
     let (aggregated, protobuf) = form;
     let value: Value = match segments {
         ["api" | "apis"] if aggregated => {
-            let text = discovery::aggregated(resources, segments == ["api"]).to_string();
+            let text = discovery::aggregated(resources, segments == ["api"]).to_string() + "\n";
             return Some(Document::new(discovery::AGGREGATED_V2, text));
         }
         ["openapi", "v2"] if protobuf => return Some(Document::new(PROTOBUF_V2, openapi::v2_protobuf(resources))),
@@ -76,7 +76,9 @@ fn document(resources: &[Arc<Resource>], segments: &[&str], form: (bool, bool)) 
         ["openapi", "v3", "apis", group, version] => openapi::group_document(resources, group, version)?,
         _ => return None,
     };
-    Some(Document::new(JSON, value.to_string()))
+    // The API server encodes discovery as objects, OpenAPI and paths as raw JSON.
+    let end = if matches!(segments.first(), Some(&("api" | "apis"))) { "\n" } else { "" };
+    Some(Document::new(JSON, format!("{value}{end}")))
 }
 
 /// The document, or 304 for a client that has it.
