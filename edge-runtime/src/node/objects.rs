@@ -49,6 +49,8 @@ impl Node {
             }
             LinkEvent::Disconnected(why) => {
                 log::warn!("no connection to the bridge: {why}");
+                // What the bridge has counted is not counted once more.
+                self.cx.delete_acknowledged()?;
                 self.cx.outgoing.disconnected();
                 self.tokens.disconnected();
                 self.services.names_changed();
@@ -68,7 +70,8 @@ impl Node {
             LinkEvent::UpRefused(id, reason) => {
                 log::warn!("the bridge refused report {id}: {reason}");
                 self.resync.report_refused(&self.cx, id)?;
-                self.cx.store.write(|writer| writer.acknowledged(id))?;
+                let now = self.cx.mono();
+                self.cx.acknowledged.add(vec![id], now);
             }
             LinkEvent::Token { id, answer } => {
                 if let Some(uid) = self.tokens.answered(&mut self.cx, id, answer)? {
