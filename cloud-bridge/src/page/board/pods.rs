@@ -1,6 +1,6 @@
 //! Which pods are on which node, and how many of them are ready. Pure.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// A pod as the watch tells of it.
@@ -35,7 +35,7 @@ struct Pod {
 /// All pods that are bound to any node: which nodes are ours may only be known later.
 #[derive(Debug, Default)]
 pub(super) struct Pods {
-    pods: HashMap<Box<str>, Pod>,
+    pods: BTreeMap<Box<str>, Pod>,
     counts: HashMap<Arc<str>, Counts>,
     /// Number of the newest list.
     list: u64,

@@ -6,7 +6,7 @@ use serde_json::Value;
 use apimachinery::json::{items, present, text};
 
 /// What a node may read because of one of its pods.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
     Pod,
     Secret,

@@ -1,7 +1,7 @@
 //! The node authorizer's graph, as an index: which node has a pod that names an object. Follows every write of pods
 //! and PersistentVolumes, so that a question costs a look-up whatever the number of pods.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
@@ -14,17 +14,18 @@ use apimachinery::well_known::MIRROR_ANNOTATION;
 /// An object: its kind, namespace and name.
 type Object = (Kind, String, String);
 
-/// Number of holders of each element.
-type Counts = HashMap<String, usize>;
+/// How often an element (the second of a key) holds another one (the first). A tree: a table of all pods would be copied
+/// whole, in one step, whenever it grows.
+type Counts<K> = BTreeMap<(K, String), usize>;
 
 #[derive(Default)]
 pub(crate) struct Relations {
     /// The nodes whose pods name an object.
-    nodes: HashMap<Object, Counts>,
+    nodes: Counts<Object>,
     /// The claim that a PersistentVolume is bound to: namespace and name.
     claims: HashMap<String, (String, String)>,
     /// The PersistentVolumes that need a secret.
-    volumes: HashMap<(String, String), Counts>,
+    volumes: Counts<(String, String)>,
 }
 
 /// The graph, kept by the storage's writes.
@@ -65,16 +66,17 @@ const FOLLOWED: [(&str, Follow); 2] = [("pods", Relations::pod), ("persistentvol
 impl Relations {
     /// Whether a pod of the node names the object; secrets also by way of a claim's volume.
     pub(crate) fn has(&self, node: &str, kind: Kind, namespace: &str, name: &str) -> bool {
-        let key = (kind, namespace.to_owned(), name.to_owned());
-        if self.nodes.get(&key).is_some_and(|nodes| nodes.contains_key(node)) {
+        let key = ((kind, namespace.to_owned(), name.to_owned()), node.to_owned());
+        if self.nodes.contains_key(&key) {
             return true;
         }
-        let (_, namespace, name) = key;
+        let ((_, namespace, name), _) = key;
+        let secret = (namespace, name);
+        let holds = |((held, volume), _): (&((String, String), String), &usize)| {
+            (*held == secret).then(|| self.has_volume(node, volume))
+        };
         kind == Kind::Secret
-            && self
-                .volumes
-                .get(&(namespace, name))
-                .is_some_and(|volumes| volumes.keys().any(|volume| self.has_volume(node, volume)))
+            && self.volumes.range((secret.clone(), String::new())..).map_while(holds).any(|has_volume| has_volume)
     }
 
     /// Whether a pod of the node names the claim that the PersistentVolume is bound to.
@@ -141,20 +143,16 @@ fn bound_secrets(volume: &Value) -> Vec<(String, String)> {
     if volume["spec"]["claimRef"].is_object() { references::of_volume(volume) } else { Vec::new() }
 }
 
-fn count<K: std::hash::Hash + Eq>(index: &mut HashMap<K, Counts>, key: K, held: &str, more: bool) {
+fn count<K: Ord>(counts: &mut Counts<K>, held: K, holder: &str, more: bool) {
+    let key = (held, holder.to_owned());
     if more {
-        *index.entry(key).or_default().entry(held.to_owned()).or_default() += 1;
+        *counts.entry(key).or_default() += 1;
         return;
     }
-    let Some(counts) = index.get_mut(&key) else { return };
-    if let Some(number) = counts.get_mut(held) {
-        *number = number.saturating_sub(1);
-        if *number == 0 {
-            counts.remove(held);
-        }
-    }
-    if counts.is_empty() {
-        index.remove(&key);
+    let Some(number) = counts.get_mut(&key) else { return };
+    *number = number.saturating_sub(1);
+    if *number == 0 {
+        counts.remove(&key);
     }
 }
 
