@@ -10,7 +10,7 @@ const LOOK: Duration = Duration::from_secs(2);
 /// Growth since the last walk over the heap that is worth another one, which cannot be interrupted (30 ms for a
 /// gigabyte): bytes, or a fraction of what was left, whichever is more.
 const GROWN: (u64, u64) = (8 << 20, 8);
-/// From here on a walk is a step that others notice (20 ms): it waits for a rest.
+/// From here on a walk is a step that others notice (20 ms): it waits for a rest, and for growth by a fourth.
 const LARGE: u64 = 640 << 20;
 /// Growth that is worth one at rest, [`REST`] looks after the last.
 const GROWN_AT_REST: (u64, u64) = (4 << 20, 64);
@@ -58,6 +58,7 @@ impl Size {
         self.after_trim = self.after_trim.min(now);
         let worth = |(least, part): (u64, u64)| least.max(self.after_trim / part);
         let grown = match steady {
+            true if self.looks >= REST && now >= LARGE => self.after_trim / 4,
             true if self.looks >= REST => worth(GROWN_AT_REST),
             _ if now >= LARGE => return false,
             true => worth(GROWN),
@@ -138,7 +139,7 @@ mod tests {
         size.settled(600 * MIB);
         let first = (0..100).find(|_| size.is_worth_a_walk(2_000 * MIB));
         assert_eq!(first, Some(29));
-        size.settled(1_990 * MIB);
+        size.settled(1_700 * MIB);
         assert!((0..100).all(|_| !size.is_worth_a_walk(2_000 * MIB)), "not worth it");
     }
 
