@@ -8,12 +8,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use async_executor::Task;
-use edge_protocol::message::{ORDER, ObjectKey, OrderStatus, Report};
-use serde::Deserialize;
+use edge_protocol::message::{ORDER, ObjectKey, Report};
 use serde_json::{Value, json};
 
 use self::heard::{Heard, Said};
-use self::queue::Queue;
+use self::queue::{Next, Queue};
 use super::context::Context;
 use super::sources::News;
 use crate::paths::CONFIRMED;
@@ -34,7 +33,7 @@ pub(super) struct Orders {
     queue: Queue,
     work: Option<Task<()>>,
     /// What the helper at work has said last.
-    said: OrderStatus,
+    next: Next,
     /// Numbers the helpers, so that nothing is taken from one that was ended.
     number: u64,
 }
@@ -98,7 +97,7 @@ impl Orders {
         };
         let silence = silence(&order);
         self.number += 1;
-        self.said = OrderStatus::default();
+        self.next = Next::default();
         let (number, news) = (self.number, cx.senders.news.clone());
         let mut command = Command::new(std::env::current_exe().unwrap_or_default().with_file_name("edge-admin"));
         command.arg("order").arg("--root").arg(cx.paths.root());
@@ -133,17 +132,17 @@ impl Orders {
         let Some(job) = self.queue.first().map(str::to_owned) else { return Ok(()) };
         match heard.said {
             Said::Status(status) => {
-                self.said = OrderStatus::deserialize(&status).unwrap_or_default();
+                self.next = Next::of(&status);
                 cx.report(Report::Order { job, status })?;
             }
             Said::End(None) => {
                 self.work = None;
-                self.queue.end_turn(&self.said, cx.mono());
+                self.queue.end_turn(self.next, cx.mono());
             }
             Said::End(Some(why)) => {
                 log::error!("job {job}: {why}");
                 self.work = None;
-                self.queue.end_turn(&OrderStatus::default(), cx.mono());
+                self.queue.end_turn(Next::InAWhile, cx.mono());
                 cx.report(Report::Order { job, status: json!({"phase": "Pending", "reason": why}) })?;
             }
         }

@@ -4,7 +4,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use edge_protocol::message::OrderStatus;
+use edge_protocol::message::WAITING_CONFIRMATION;
+use serde_json::Value;
 
 use crate::pod::clock::Mono;
 
@@ -12,6 +13,30 @@ use crate::pod::clock::Mono;
 const LOOK: Duration = Duration::from_secs(3);
 /// Before an order goes on that has said nothing of its end.
 const AGAIN: Duration = Duration::from_secs(60);
+
+/// When an order has its next turn, by the last that was heard of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Next {
+    /// It has ended.
+    Never,
+    WhenConfirmed,
+    #[default]
+    InAWhile,
+}
+
+impl Next {
+    /// Reads it from an `OrderStatus`, which is passed on as it is: its types alone would be 10 KB of program.
+    pub(super) fn of(status: &Value) -> Self {
+        if ["Successful", "Failure"].iter().any(|end| status["phase"] == *end) {
+            return Self::Never;
+        }
+        let last = status["actionFlow"].as_array().and_then(|steps| steps.last());
+        match last {
+            Some(step) if step["action"] == WAITING_CONFIRMATION && step["status"] != "True" => Self::WhenConfirmed,
+            _ => Self::InAWhile,
+        }
+    }
+}
 
 /// Orders by the uid of their job.
 #[derive(Default)]
@@ -45,10 +70,10 @@ impl Queue {
         self.resting.retain(|waiting| waiting.job != job);
     }
 
-    /// The turn of the first one is over, and this is the last that was heard of it: without an end it rests.
-    pub(super) fn end_turn(&mut self, said: &OrderStatus, now: Mono) {
-        let Some(job) = self.turns.pop_front().filter(|_| !said.phase.is_final()) else { return };
-        let unconfirmed = said.waits_for_confirmation();
+    /// The turn of the first one is over: without an end it rests.
+    pub(super) fn end_turn(&mut self, next: Next, now: Mono) {
+        let Some(job) = self.turns.pop_front().filter(|_| next != Next::Never) else { return };
+        let unconfirmed = next == Next::WhenConfirmed;
         let until = now.after(if unconfirmed { LOOK } else { AGAIN });
         self.resting.push(Resting { job, until, unconfirmed });
     }
@@ -79,7 +104,8 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use edge_protocol::message::{ActionStep, OrderPhase, WAITING_CONFIRMATION};
+    use edge_protocol::message::{ActionStep, OrderPhase, OrderStatus};
+    use serde_json::to_value;
 
     use super::*;
 
@@ -89,25 +115,39 @@ mod tests {
         queue
     }
 
-    fn said(phase: OrderPhase) -> OrderStatus {
-        OrderStatus { phase, ..OrderStatus::default() }
-    }
-
-    fn unconfirmed() -> OrderStatus {
-        let step = ActionStep { action: WAITING_CONFIRMATION.into(), ..ActionStep::default() };
-        OrderStatus { action_flow: vec![step], ..said(OrderPhase::InProgress) }
-    }
-
     fn second(seconds: u64) -> Mono {
         Mono(seconds * 1000)
     }
 
     #[test]
+    fn last_word_of_a_helper_says_when_an_order_goes_on() {
+        let next = |phase, steps: &[(&str, bool)]| {
+            let step = |&(action, status): &(&str, bool)| ActionStep {
+                action: action.into(),
+                status,
+                ..ActionStep::default()
+            };
+            let status = OrderStatus { phase, action_flow: steps.iter().map(step).collect(), ..OrderStatus::default() };
+            let next = Next::of(&to_value(&status).unwrap());
+            assert_eq!(next == Next::Never, phase.is_final());
+            assert_eq!(next == Next::WhenConfirmed, status.waits_for_confirmation());
+            next
+        };
+        let unconfirmed = [("Check", true), (WAITING_CONFIRMATION, false)];
+        assert_eq!(next(OrderPhase::InProgress, &unconfirmed), Next::WhenConfirmed);
+        assert_eq!(next(OrderPhase::Failure, &unconfirmed), Next::Never);
+        assert_eq!(next(OrderPhase::InProgress, &[(WAITING_CONFIRMATION, true)]), Next::InAWhile);
+        assert_eq!(next(OrderPhase::Pending, &[]), Next::InAWhile);
+        assert_eq!(next(OrderPhase::Successful, &[("Pull", true)]), Next::Never);
+        assert_eq!(Next::of(&Value::Null), Next::InAWhile);
+    }
+
+    #[test]
     fn order_that_waits_for_a_confirmation_stands_before_no_other() {
         let mut queue = queue(&["upgrade", "images"]);
-        queue.end_turn(&unconfirmed(), second(0));
+        queue.end_turn(Next::WhenConfirmed, second(0));
         assert_eq!(queue.first(), Some("images"));
-        queue.end_turn(&said(OrderPhase::Successful), second(1));
+        queue.end_turn(Next::Never, second(1));
         for now in 2..500 {
             queue.wake(second(now), |_| false);
             assert_eq!(queue.first(), None, "nobody has confirmed it");
@@ -118,20 +158,20 @@ mod tests {
     #[test]
     fn confirmed_order_has_its_turn_whoever_comes_later() {
         let mut queue = queue(&["upgrade", "images"]);
-        queue.end_turn(&unconfirmed(), second(0));
+        queue.end_turn(Next::WhenConfirmed, second(0));
         queue.wake(second(3), |job| job == "upgrade");
         queue.add("more images");
-        queue.end_turn(&said(OrderPhase::Successful), second(4));
+        queue.end_turn(Next::Never, second(4));
         assert_eq!((queue.first(), queue.due()), (Some("upgrade"), None));
     }
 
     #[test]
     fn order_without_an_end_goes_on_a_minute_later_behind_the_others() {
         let mut queue = queue(&["waits for its hour", "images"]);
-        queue.end_turn(&said(OrderPhase::InProgress), second(0));
+        queue.end_turn(Next::InAWhile, second(0));
         assert_eq!((queue.first(), queue.due()), (Some("images"), Some(second(60))));
         queue.wake(second(59), |_| false);
-        queue.end_turn(&said(OrderPhase::Failure), second(59));
+        queue.end_turn(Next::Never, second(59));
         assert_eq!(queue.first(), None);
         queue.wake(second(60), |_| false);
         assert_eq!((queue.first(), queue.due()), (Some("waits for its hour"), None));
@@ -140,10 +180,10 @@ mod tests {
     #[test]
     fn order_is_there_once_whether_it_comes_again_or_goes() {
         let mut queue = queue(&["upgrade"]);
-        queue.end_turn(&unconfirmed(), second(0));
+        queue.end_turn(Next::WhenConfirmed, second(0));
         queue.add("upgrade");
         assert_eq!((queue.first(), queue.due()), (Some("upgrade"), None), "it says itself what it waits for");
-        queue.end_turn(&unconfirmed(), second(0));
+        queue.end_turn(Next::WhenConfirmed, second(0));
         queue.remove("upgrade");
         queue.wake(second(9), |_| true);
         assert_eq!((queue.first(), queue.due()), (None, None));
