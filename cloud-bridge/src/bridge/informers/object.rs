@@ -8,10 +8,10 @@ use edge_protocol::message::{Object, ObjectKey};
 use futures::TryStreamExt;
 use k8s_openapi::api::node::v1::RuntimeClass;
 use kube::api::{ApiResource, DynamicObject};
-use kube::core::PartialObjectMeta;
+use kube::core::{DynamicResourceScope, PartialObjectMeta};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, Client};
+use kube::{Api, Client, Resource};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::admit::level;
@@ -64,19 +64,8 @@ pub(super) fn watch_failure(error: &watcher::Error) -> What {
 
 /// Follows one object until aborted.
 pub(super) async fn watch_object(client: Client, key: ObjectKey, watch: u64, news: mpsc::Sender<News>) {
-    let of_kind = match key.kind.as_str() {
-        RUNTIME_CLASS => ApiResource::erase::<RuntimeClass>(&()),
-        "Secret" => resource(&key.kind, "secrets"),
-        _ => resource(&key.kind, "configmaps"),
-    };
-    let metadata: Api<PartialObjectMeta<DynamicObject>> = match key.kind.as_str() {
-        RUNTIME_CLASS => Api::all_with(client.clone(), &of_kind),
-        _ => Api::namespaced_with(client.clone(), &key.namespace, &of_kind),
-    };
-    let api: Api<DynamicObject> = match key.kind.as_str() {
-        RUNTIME_CLASS => Api::all_with(client, &of_kind),
-        _ => Api::namespaced_with(client, &key.namespace, &of_kind),
-    };
+    let metadata: Api<PartialObjectMeta<DynamicObject>> = api_of(client.clone(), &key);
+    let api = api_of(client, &key);
     let config = watcher::Config::default().fields(&format!("metadata.name={}", key.name));
     let mut events = pin!(watcher(metadata, config).default_backoff());
     let follower = Follower { api, key, watch, news };
@@ -112,6 +101,18 @@ pub(super) async fn watch_object(client: Client, key: ObjectKey, watch: u64, new
     }
 }
 
+/// The API of the kind of this object, in its namespace.
+fn api_of<K>(client: Client, key: &ObjectKey) -> Api<K>
+where
+    K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+{
+    match key.kind.as_str() {
+        RUNTIME_CLASS => Api::all_with(client, &ApiResource::erase::<RuntimeClass>(&())),
+        "Secret" => Api::namespaced_with(client, &key.namespace, &resource(&key.kind, "secrets")),
+        _ => Api::namespaced_with(client, &key.namespace, &resource(&key.kind, "configmaps")),
+    }
+}
+
 /// Where an object is read, and who is told.
 struct Follower {
     api: Api<DynamicObject>,
@@ -121,7 +122,7 @@ struct Follower {
 }
 
 impl Follower {
-    /// Returns `None` when nobody listens any more.
+    /// Returns `None` once the receiver is gone.
     async fn tell(&self, what: What) -> Option<()> {
         self.news.send(News { key: self.key.clone(), watch: self.watch, what }).await.ok()
     }
