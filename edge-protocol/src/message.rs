@@ -16,7 +16,10 @@ use serde::{Deserialize, Serialize};
 pub use crate::version::PROTOCOL;
 pub use certificate::{Der, RenewAnswer};
 pub use device::{DeviceRefusal, DeviceReport, DeviceState, MAX_DEVICES, TwinReport, TwinValue};
-pub use order::{ActionStep, ImageStatus, Job, ORDER, Order, OrderPhase, OrderStatus, WAITING_CONFIRMATION, Work};
+pub use order::{
+    ActionStep, ImageStatus, Job, ORDER, Order, OrderPhase, OrderStatus, WAITING_CONFIRMATION, Work,
+    waits_for_confirmation,
+};
 pub use rule::{Call, CallFailure, CallResult, MAX_BODY, MAX_PAYLOAD, RuleMessage, RuleRequest};
 
 /// Names one Kubernetes object. `namespace` is empty for cluster-scoped kinds.

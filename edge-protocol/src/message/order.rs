@@ -97,9 +97,13 @@ pub struct OrderStatus {
 impl OrderStatus {
     /// Nothing more comes of it before a user has confirmed the job.
     pub fn waits_for_confirmation(&self) -> bool {
-        let last = self.action_flow.last();
-        !self.phase.is_final() && last.is_some_and(|step| step.action == WAITING_CONFIRMATION && !step.status)
+        !self.phase.is_final() && waits_for_confirmation(&self.action_flow)
     }
+}
+
+/// Whether the last of these steps waits for a user to confirm the job.
+pub fn waits_for_confirmation(steps: &[ActionStep]) -> bool {
+    steps.last().is_some_and(|step| step.action == WAITING_CONFIRMATION && !step.status)
 }
 
 /// Phases with the names of KubeEdge's jobs.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use edge_protocol::message::{ActionStep, ImageStatus, OrderPhase, WAITING_CONFIRMATION};
+use edge_protocol::message::{ActionStep, ImageStatus, OrderPhase, waits_for_confirmation};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -68,7 +68,7 @@ impl Entry {
 
     /// It waits for a user's confirmation.
     pub(super) fn waits_for_confirmation(&self) -> bool {
-        self.action_flow.last().is_some_and(|step| step.action == WAITING_CONFIRMATION && !step.status)
+        waits_for_confirmation(&self.action_flow)
     }
 
     fn size(&self) -> usize {
