@@ -28,7 +28,7 @@ impl Acknowledged {
         std::mem::take(&mut self.rows)
     }
 
-    /// When they are to be deleted without another commit.
+    /// When they must be deleted if no other commit comes.
     pub(super) const fn due(&self) -> Option<Mono> {
         self.due
     }

@@ -58,7 +58,7 @@ pub(super) fn forget(conn: &Connection, rev: u64) -> rusqlite::Result<()> {
     conn.prepare_cached(sql)?.execute([rev.cast_signed()]).map(drop)
 }
 
-/// Deletes what no object has: where there are no changes, nothing else names it.
+/// Deletes the bodies that no object has. For a storage without changes, which would name some of them.
 pub(super) fn forget_replaced(conn: &Connection) -> rusqlite::Result<()> {
     let sql = "DELETE FROM bodies WHERE id NOT IN (SELECT body FROM objects WHERE typeof(body) = 'integer')";
     conn.execute(sql, []).map(drop)

@@ -30,8 +30,8 @@ struct State {
 }
 
 impl State {
-    /// Whether a large body may be written when so many bytes of them have been. A disk that has failed keeps nobody
-    /// waiting: its error is the answer.
+    /// Whether a large body may be written after `large` bytes of such bodies. Writers do not wait for a disk that has failed:
+    /// its error is their answer.
     fn has_room(&self, large: u64) -> bool {
         self.failed.is_some() || large.saturating_sub(self.large) < UNSYNCED_MAX
     }
@@ -95,8 +95,8 @@ impl Durable {
         self.written.large.load(Ordering::Relaxed)
     }
 
-    /// Whether the disk has taken enough of the large bodies for another one. A storage that is closed keeps nobody waiting,
-    /// either.
+    /// Whether the disk has taken enough of the large bodies for another one. Writers do not wait for a storage that is
+    /// closed.
     pub(crate) fn has_room(&self) -> bool {
         let large = self.large();
         self.state.has_changed().is_err() || self.state.borrow().has_room(large)
@@ -154,7 +154,7 @@ impl Syncer {
         Ok(Self { wanted, state, written, thread: Some(thread) })
     }
 
-    /// The revision `rev` was written: so many bytes, and so many of a large body.
+    /// The revision `rev` was written, with `bytes` in all, of which `large` are of a large body.
     pub(super) fn wrote(&self, rev: u64, bytes: u64, large: usize) {
         let (wanted, wake) = &*self.wanted;
         let mut now = wanted.lock().unwrap_or_else(PoisonError::into_inner);

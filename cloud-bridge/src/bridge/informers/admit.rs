@@ -96,7 +96,7 @@ async fn may_read(client: Client, node: &str, key: &ObjectKey) -> bool {
     }
 }
 
-/// How an answer that is none is logged. A refusal is no trouble: no pod of the node names the object any more, as after each
+/// Level at which a failed question is logged. A refusal is usual: no pod of the node names the object any more, as after each
 /// namespace that goes.
 pub(super) fn level(error: &kube::Error) -> Level {
     match error {

@@ -1,5 +1,5 @@
 //! Whose turn it is among the orders of fleet jobs: they are done one after the other, and one that has to wait, for a user or for
-//! another time, is in nobody's way. Pure.
+//! another time, does not hold up the others. Pure.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -28,7 +28,7 @@ pub(super) struct Shared {
     hub: RefCell<Hub>,
     wakes: RefCell<BTreeMap<Token, Rc<Notify>>>,
     newcomers: RefCell<BTreeMap<u64, Newcomer>>,
-    /// A newcomer is none any more.
+    /// A newcomer has become a client, or has gone.
     vacated: Notify,
     /// A client is gone that has needed much memory.
     spent: Notify,
