@@ -17,8 +17,8 @@ pub use crate::version::PROTOCOL;
 pub use certificate::{Der, RenewAnswer};
 pub use device::{DeviceRefusal, DeviceReport, DeviceState, MAX_DEVICES, TwinReport, TwinValue};
 pub use order::{
-    ActionStep, ImageStatus, Job, ORDER, Order, OrderPhase, OrderStatus, WAITING_CONFIRMATION, Work,
-    waits_for_confirmation,
+    ActionStep, ImageStatus, Job, ORDER, Order, OrderPhase, OrderStatus, WAITING_CONFIRMATION, WAITING_TURN, Work,
+    waits_for_confirmation, waits_for_turn,
 };
 pub use rule::{Call, CallFailure, CallResult, MAX_BODY, MAX_PAYLOAD, RuleMessage, RuleRequest};
 

@@ -1,6 +1,6 @@
 //! A bridge with its API: the embedded one, or `serve` over the API server of `TEST_KUBECONFIG`.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::faults::{Cuts, FaultProxy};
 use crate::kubectl::Kubectl;
 use crate::node::EdgeNode;
+use crate::ports::free_address;
 use crate::process::{Process, binary};
 use crate::wait::until;
 
@@ -215,13 +216,4 @@ impl Drop for Cluster {
 #[must_use]
 pub fn kubelet_address() -> String {
     std::env::var("TEST_KUBELET_ADDRESS").unwrap_or_else(|_| "127.0.0.1".into())
-}
-
-/// An address on loopback that was free a moment ago.
-///
-/// # Panics
-/// Loopback has no free port.
-#[must_use]
-pub fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port")
 }

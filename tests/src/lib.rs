@@ -18,6 +18,7 @@ pub mod node;
 #[cfg(test)]
 mod packages;
 pub mod pictures;
+pub mod ports;
 pub mod process;
 pub mod silent;
 #[cfg(test)]

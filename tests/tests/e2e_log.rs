@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use sampan_tests::cluster::free_address;
+use sampan_tests::ports::free_address;
 use sampan_tests::process::binary;
 use sampan_tests::{Kubectl, can_run, until};
 

@@ -12,6 +12,9 @@ pub const ORDER: &str = "Order";
 /// Action of a job that a user has to do: the [`Order`] waits to be confirmed.
 pub const WAITING_CONFIRMATION: &str = "WaitingConfirmation";
 
+/// Action of a job that other jobs hold up: its [`Order`] waits on the node for its turn, and its time does not run.
+pub const WAITING_TURN: &str = "WaitingTurn";
+
 /// One job's work for one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -103,7 +106,16 @@ impl OrderStatus {
 
 /// Whether the last of these steps waits for a user to confirm the job.
 pub fn waits_for_confirmation(steps: &[ActionStep]) -> bool {
-    steps.last().is_some_and(|step| step.action == WAITING_CONFIRMATION && !step.status)
+    waits_in(WAITING_CONFIRMATION, steps)
+}
+
+/// Whether the last of these steps waits for the end of other orders on the node.
+pub fn waits_for_turn(steps: &[ActionStep]) -> bool {
+    waits_in(WAITING_TURN, steps)
+}
+
+fn waits_in(action: &str, steps: &[ActionStep]) -> bool {
+    steps.last().is_some_and(|step| step.action == action && !step.status)
 }
 
 /// Phases with the names of KubeEdge's jobs.
@@ -125,7 +137,7 @@ impl OrderPhase {
     }
 }
 
-/// One action of a job: `Check`, `WaitingConfirmation`, `BackUp`, `Upgrade`, `Pull`, `Update`, `RollBack`.
+/// One action of a job: `WaitingTurn`, `Check`, `WaitingConfirmation`, `BackUp`, `Upgrade`, `Pull`, `Update`, `RollBack`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ActionStep {

@@ -213,7 +213,7 @@ impl Node {
             self.services.step(&mut self.cx, &self.launch)?;
             self.dns.step(&self.cx, &self.launch, &mut self.services);
             self.devices.step(&self.cx);
-            self.orders.step(&self.cx)?;
+            self.orders.step(&mut self.cx)?;
             let wake = [
                 self.cx.pods.wake_due(now),
                 ends,

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use async_executor::Task;
-use edge_protocol::message::{ORDER, ObjectKey, Report};
+use edge_protocol::message::{ORDER, ObjectKey, Report, WAITING_TURN};
 use serde_json::{Value, json};
 
 use self::heard::{Heard, Said};
@@ -81,10 +81,15 @@ impl Orders {
         self.queue.due()
     }
 
-    /// Has the first one done.
-    pub(super) fn step(&mut self, cx: &Context) -> Result<(), StoreError> {
+    /// Has the first one done, and reports that the others wait.
+    pub(super) fn step(&mut self, cx: &mut Context) -> Result<(), StoreError> {
         // One that is confirmed at its job comes again instead.
         self.queue.wake(cx.mono(), |job| cx.paths.order(job, CONFIRMED).exists());
+        for job in self.queue.newly_waiting() {
+            // What is left out is `Pending`, and `False`.
+            let status = json!({"actionFlow": [{"action": WAITING_TURN}]});
+            cx.report(Report::Order { job, status })?;
+        }
         if self.work.is_some() {
             return Ok(());
         }

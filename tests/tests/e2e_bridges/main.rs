@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use sampan_tests::cluster::{free_address, kubelet_address};
+use sampan_tests::cluster::kubelet_address;
 use sampan_tests::manifest::{pod, shell};
+use sampan_tests::ports::free_address;
 use sampan_tests::process::{Process, binary};
 use sampan_tests::{Cluster, EdgeNode, can_run, until};
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
-use sampan_tests::cluster::free_address;
+use sampan_tests::ports::free_address;
 use sampan_tests::{Cluster, EdgeNode, can_run, until};
 use serde_json::{Value, json};
 

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use sampan_tests::cluster::free_address;
+use sampan_tests::ports::free_address;
 use sampan_tests::process::Process;
 use sampan_tests::wait::{patient, until};
 use serde_json::Value;

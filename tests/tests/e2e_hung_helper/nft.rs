@@ -1,7 +1,7 @@
 //! `nft` that hangs: at the start, and later for a pod with a host port.
 
-use sampan_tests::cluster::free_address;
 use sampan_tests::manifest::{pod, shell, with};
+use sampan_tests::ports::free_address;
 use sampan_tests::{Cluster, EdgeNode, can_run};
 use serde_json::json;
 

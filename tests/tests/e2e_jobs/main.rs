@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use sampan_tests::cluster::free_address;
+use sampan_tests::ports::free_address;
 use sampan_tests::process::{Process, binary};
 use sampan_tests::{Cluster, can_run, until};
 

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use sampan_tests::cluster::free_address;
 use sampan_tests::manifest::{pod, shell, with};
+use sampan_tests::ports::free_address;
 use sampan_tests::{Cluster, EdgeNode, can_run, get, until};
 use serde_json::{Value, json};
 

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use sampan_tests::cluster::free_address;
 use sampan_tests::manifest::{pod, shell, with, with_spec};
+use sampan_tests::ports::free_address;
 use sampan_tests::{Cluster, Kubectl, can_run, get, until};
 use serde_json::{Value, json};
 

@@ -3,8 +3,8 @@
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
-use sampan_tests::cluster::free_address;
 use sampan_tests::manifest::{pod, shell, with};
+use sampan_tests::ports::free_address;
 use sampan_tests::process::Process;
 use sampan_tests::{Cluster, EdgeNode, can_run, until};
 use serde_json::json;

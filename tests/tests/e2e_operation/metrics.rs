@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use sampan_tests::cluster::free_address;
 use sampan_tests::manifest::{pod, shell, with};
+use sampan_tests::ports::free_address;
 use sampan_tests::{Cluster, EdgeNode, can_run, until};
 use serde_json::{Value, json};
 

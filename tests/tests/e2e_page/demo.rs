@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use sampan_tests::cluster::free_address;
+use sampan_tests::ports::free_address;
 use sampan_tests::process::Process;
 use sampan_tests::{Cluster, EdgeNode, FakeClock, Kubectl, Lan, until};
 use serde_json::Value;

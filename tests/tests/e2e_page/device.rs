@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use sampan_tests::cluster::free_address;
 use sampan_tests::manifest::{pod, shell, with};
+use sampan_tests::ports::free_address;
 use sampan_tests::process::{Process, binary};
 use sampan_tests::{Cluster, EdgeNode, can_run, until};
 use serde_json::json;

@@ -12,7 +12,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use sampan_tests::Cluster;
-use sampan_tests::cluster::free_address;
+use sampan_tests::ports::free_address;
 use serde_json::{Value, json};
 
 use api::Api;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sampan_tests::can_run;
-use sampan_tests::cluster::free_address;
 use sampan_tests::pictures::{DESK, PHONE};
+use sampan_tests::ports::free_address;
 
 use super::api::Api;
 use super::browser::Browser;

@@ -4,8 +4,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use sampan_tests::can_run;
-use sampan_tests::cluster::free_address;
 use sampan_tests::faults::Faults;
+use sampan_tests::ports::free_address;
 use sampan_tests::process::signal;
 use sampan_tests::wait::until;
 use serde_json::{Value, json};

@@ -15,8 +15,8 @@ mod up;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use sampan_tests::cluster::free_address;
 use sampan_tests::faults::FaultProxy;
+use sampan_tests::ports::free_address;
 use sampan_tests::wait::until;
 use sampan_tests::{Cluster, EdgeNode, Kubectl};
 use serde_json::{Value, json};

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use sampan_tests::cluster::free_address;
 use sampan_tests::manifest::{host_path, pod, shell, with, with_spec};
+use sampan_tests::ports::free_address;
 use sampan_tests::{Cluster, EdgeNode, can_run, until};
 use serde_json::{Value, json};
 

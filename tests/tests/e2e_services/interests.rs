@@ -3,7 +3,8 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use sampan_tests::cluster::{free_address, kubelet_address};
+use sampan_tests::cluster::kubelet_address;
+use sampan_tests::ports::free_address;
 use sampan_tests::process::{Process, binary};
 use sampan_tests::wait::patient;
 use sampan_tests::{Cluster, EdgeNode, can_run, until};

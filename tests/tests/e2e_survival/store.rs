@@ -1,8 +1,10 @@
 //! Pods outlive the store that knew them.
 
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
+use sampan_tests::process::signal;
 use sampan_tests::{Cluster, EdgeNode, can_run, until};
 
 use super::{sleeper, wait_running};
@@ -111,4 +113,58 @@ fn five_pods_outlive_a_bad_page_without_a_cloud() {
     node.wait_connected(&cluster);
     wait_running(&node, 5);
     names.iter().for_each(|name| drop(cluster.kubectl.wait_ready(name)));
+}
+
+/// Changes the store while no daemon has it.
+fn alter(state: &Path, sql: &str) {
+    let script = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).executescript(sys.argv[2])";
+    let mut command = Command::new("python3");
+    command.args(["-c", script]).arg(state.join("store.db")).arg(sql);
+    assert!(command.status().expect("python3 is installed").success(), "{sql}");
+}
+
+/// The object of a pod was lost, and its container ends before the cloud sends the object again. The end of the container
+/// cannot be committed: the daemon must not go on with a pod that it has taken up by half.
+#[test]
+fn failed_commit_for_a_found_pod_ends_the_daemon() {
+    if !can_run() {
+        return;
+    }
+    let mut cluster = Cluster::start("found");
+    let mut node = cluster.node("edge");
+    cluster.kubectl.apply_all(&[sleeper("a", &node.name)]);
+    cluster.kubectl.wait_ready("a");
+    let running = wait_running(&node, 1);
+    cluster.kill_bridge();
+    node.kill();
+    running.values().for_each(|(pid, _)| signal(*pid, "KILL"));
+    wait_running(&node, 0);
+    let state = node.root().join("var/lib/edge-runtime");
+    let refuse =
+        "CREATE TRIGGER refuse BEFORE UPDATE OF record ON pods BEGIN SELECT RAISE(ABORT, 'no record today'); END;";
+    alter(&state, &format!("DELETE FROM objects WHERE kind = 'Pod'; {refuse}"));
+
+    let before = node.log().len();
+    node.start();
+    let log_with = |node: &EdgeNode, text: &str| {
+        until(Duration::from_secs(40), text, || {
+            let log = node.log().split_off(before);
+            if log.contains(text) { Ok(()) } else { Err(log) }
+        });
+    };
+    log_with(&node, "the monitor has 1 containers, 0 running");
+    cluster.start_bridge();
+    log_with(&node, "no record today");
+    std::thread::sleep(Duration::from_secs(2));
+    let log = node.log().split_off(before);
+    assert!(!log.contains("the list is complete"), "it goes on: {log}");
+    assert_eq!(log.matches("no record today").count(), 1, "it goes on and fails again: {log}");
+
+    node.kill();
+    alter(&state, "DROP TRIGGER refuse;");
+    node.start();
+    cluster.kubectl.wait_pod("a", 60, "runs again", |pod| {
+        let container = &pod["status"]["containerStatuses"][0];
+        container["restartCount"] == 1 && container["ready"] == true
+    });
 }

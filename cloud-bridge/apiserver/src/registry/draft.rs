@@ -122,9 +122,7 @@ pub(crate) fn await_disk(ctx: &mut Context<'_>, current: &Stored) -> ApiResult<(
     if ctx.aside.awaits_disk { Err(ApiError::busy()) } else { Ok(()) }
 }
 
-/// Waits for the turn of this flow and for room on the disk. Those who only read have their turns meanwhile. Those who find no
-/// room stand in a line, which goes on in its order: the disk wakes them in any order, and many requests of one flow would
-/// nearly always be before the one of another.
+/// Waits for the turn of this flow and for room on the disk. Those who only read have their turns meanwhile.
 async fn turn(inner: &Inner, flow: &Flow) -> Turn {
     loop {
         let turn = inner.limits.apart.turn(flow).await;
@@ -132,9 +130,15 @@ async fn turn(inner: &Inner, flow: &Flow) -> Turn {
             return turn;
         }
         drop(turn);
-        let _first = inner.limits.disk.next(flow).await;
-        inner.durable.room().await;
+        room(inner, flow).await;
     }
+}
+
+/// Waits for room on the disk in a line, which goes on in its order: the disk wakes requests in any order, and many of one
+/// flow would nearly always be before the one of another.
+async fn room(inner: &Inner, flow: &Flow) {
+    let _first = inner.limits.disk.next(flow).await;
+    inner.durable.room().await;
 }
 
 /// Runs a verb, and again whenever it has needed a draft and that was made, or the disk.
@@ -146,7 +150,7 @@ pub(crate) async fn awaited(
     let mut outcome = verb(ctx);
     for _ in 0..ATTEMPTS {
         if std::mem::take(&mut ctx.aside.awaits_disk) {
-            ctx.inner.durable.room().await;
+            room(ctx.inner, ctx.flow).await;
             ctx.look_up()?;
             ctx.warnings.truncate(warnings);
             outcome = verb(ctx);

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use apimachinery::panics;
 use tokio::sync::watch;
 
 /// Bytes of large bodies that may wait for a sync, and bytes that one long piece of work writes without one. Further ones are
@@ -147,10 +148,14 @@ impl Syncer {
         let (tell, state) = watch::channel(State { synced, large: 0, failed: None });
         let written = Arc::<Written>::default();
         let (shared, count) = (Arc::clone(&wanted), Arc::clone(&written));
-        let thread = std::thread::Builder::new()
-            .name("api-sync".to_owned())
-            .stack_size(64 * 1024)
-            .spawn(move || work(&shared, &count, &tell, sync))?;
+        let thread =
+            std::thread::Builder::new().name("api-sync".to_owned()).stack_size(64 * 1024).spawn(move || {
+                // Writes after its end would never be on the disk.
+                let ended = panics::shield("sync of the state file", || work(&shared, &count, &tell, sync));
+                if ended.is_none() {
+                    refused(&tell, "the thread that syncs has panicked");
+                }
+            })?;
         Ok(Self { wanted, state, written, thread: Some(thread) })
     }
 
@@ -215,11 +220,14 @@ fn work(shared: &(Mutex<Wanted>, Condvar), count: &Written, tell: &watch::Sender
             }
             Err(error) => {
                 // A second sync would succeed and say nothing: the kernel reports a lost page once.
-                tell.send_modify(|state| state.failed = Some(Unsynced(error.to_string().into())));
-                return;
+                return refused(tell, &error.to_string());
             }
         }
     }
+}
+
+fn refused(tell: &watch::Sender<State>, why: &str) {
+    tell.send_modify(|state| state.failed = Some(Unsynced(why.into())));
 }
 
 #[cfg(test)]
@@ -311,11 +319,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn thread_that_has_panicked_keeps_nobody_waiting() {
+    async fn panic_of_the_thread_is_told_as_a_disk_that_refuses() {
         let syncer = Syncer::start(0, Box::new(|| -> io::Result<()> { panic!("a fault") })).unwrap();
         let durable = syncer.durable();
         syncer.wrote(1, 7, 2 << 20);
         assert!(durable.reached(1).await.is_err());
+        let told = tokio::time::timeout(Duration::from_secs(10), durable.failed()).await;
+        assert!(told.expect("the server ends").to_string().contains("panicked"));
+        assert!(syncer.failed(), "nothing is written back at the end");
         durable.room().await;
         assert!(durable.has_room());
     }

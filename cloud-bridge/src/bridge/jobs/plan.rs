@@ -132,7 +132,8 @@ fn judge(job: &Job, entry: &mut Entry, facts: Facts, late: bool, over: bool) {
             None
         }
         _ if late && entry.waits_for_confirmation() => Some(format!("not confirmed {UNTIL}")),
-        _ if over || (facts.unchanged > job.timeout() + GRACE && !entry.waits_for_confirmation()) => {
+        _ if late && entry.waits_for_turn() => Some(format!("waited for its turn {UNTIL}")),
+        _ if over || (facts.unchanged > job.timeout() + GRACE && !entry.waits_for_others()) => {
             Some(format!("TimedOut: connected, and no word of its end in {} s", job.timeout_seconds()))
         }
         OrderPhase::Unknown => {

@@ -1,7 +1,7 @@
 //! The part of a node's answer to its order that goes into the job's status. Pure: a node is trusted about itself,
 //! within bounds.
 
-use edge_protocol::message::{ActionStep, ImageStatus, OrderPhase, OrderStatus};
+use edge_protocol::message::{ActionStep, ImageStatus, OrderPhase, OrderStatus, WAITING_TURN, waits_for_turn};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -39,6 +39,14 @@ pub(super) fn take(job: &Job, entry: &mut Entry, said: OrderStatus) {
         reason.push('.');
     }
     entry.reason = reason.into();
+    // The daemon knows no more of an order whose turn it is not: what was done before stays.
+    if !said.phase.is_final() && waits_for_turn(&said.action_flow) {
+        if !entry.waits_for_turn() {
+            entry.action_flow.truncate(STEPS - 1);
+            entry.action_flow.push(ActionStep { action: WAITING_TURN.to_owned(), ..ActionStep::default() });
+        }
+        return;
+    }
     let skipped = said.action_flow.len().saturating_sub(STEPS);
     let step = |step: ActionStep| ActionStep {
         action: cut(&step.action, NAME).to_owned(),
@@ -88,6 +96,30 @@ mod tests {
         let mut pending = Entry::new("n", OrderPhase::Pending, "");
         take(&job, &mut pending, OrderStatus { phase: OrderPhase::Successful, ..OrderStatus::default() });
         assert_eq!(pending.phase, OrderPhase::Pending, "it has no order");
+    }
+
+    #[test]
+    fn waiting_for_a_turn_adds_to_what_was_done() {
+        let job = job(Kind::Configure, json!({}));
+        let mut entry = Entry::new("n", OrderPhase::InProgress, "waits for pull.window");
+        let actions = |entry: &Entry| entry.action_flow.iter().map(|step| step.action.clone()).collect::<Vec<_>>();
+        let step = |action: &str| json!({"action": action, "status": "True"});
+        // As the daemon says it.
+        let waits = json!({"actionFlow": [{"action": "WaitingTurn"}]});
+        take(&job, &mut entry, read(&json!({"actionFlow": [step("Check")]})).unwrap());
+        for _ in 0..2 {
+            take(&job, &mut entry, read(&waits).unwrap());
+            assert_eq!(actions(&entry), ["Check", "WaitingTurn"]);
+            assert!(entry.waits_for_turn() && entry.reason.is_empty() && entry.phase == OrderPhase::InProgress);
+        }
+        take(&job, &mut entry, read(&json!({"actionFlow": [step("Check")]})).unwrap());
+        assert!(actions(&entry) == ["Check"] && !entry.waits_for_turn(), "its turn has come");
+        take(&job, &mut entry, read(&json!({"actionFlow": vec![step("x"); STEPS]})).unwrap());
+        take(&job, &mut entry, read(&waits).unwrap());
+        assert!(entry.action_flow.len() == STEPS && entry.waits_for_turn());
+        let end = json!({"phase": "Failure", "actionFlow": [{"action": "WaitingTurn"}]});
+        take(&job, &mut entry, read(&end).unwrap());
+        assert_eq!((entry.phase, entry.action_flow.len()), (OrderPhase::Failure, 1));
     }
 
     #[test]

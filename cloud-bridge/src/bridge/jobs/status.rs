@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use edge_protocol::message::{ActionStep, ImageStatus, OrderPhase, waits_for_confirmation};
+use edge_protocol::message::{ActionStep, ImageStatus, OrderPhase, waits_for_confirmation, waits_for_turn};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -69,6 +69,16 @@ impl Entry {
     /// It waits for a user's confirmation.
     pub(super) fn waits_for_confirmation(&self) -> bool {
         waits_for_confirmation(&self.action_flow)
+    }
+
+    /// It waits on the node for the end of other orders.
+    pub(super) fn waits_for_turn(&self) -> bool {
+        waits_for_turn(&self.action_flow)
+    }
+
+    /// The node does nothing for now, so the time of its work does not run.
+    pub(super) fn waits_for_others(&self) -> bool {
+        self.waits_for_confirmation() || self.waits_for_turn()
     }
 
     fn size(&self) -> usize {

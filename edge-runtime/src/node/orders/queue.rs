@@ -43,6 +43,8 @@ impl Next {
 pub(super) struct Queue {
     /// The first one is at work, if any is.
     turns: VecDeque<String>,
+    /// Those that have joined `turns` since the last [`newly_waiting`](Self::newly_waiting).
+    joined: Vec<String>,
     resting: Vec<Resting>,
 }
 
@@ -63,6 +65,7 @@ impl Queue {
     pub(super) fn add(&mut self, job: &str) {
         self.remove(job);
         self.turns.push_back(job.to_owned());
+        self.joined.push(job.to_owned());
     }
 
     pub(super) fn remove(&mut self, job: &str) {
@@ -93,7 +96,17 @@ impl Queue {
             }
             looks
         });
-        self.turns.extend(rested.map(|order| order.job));
+        for order in rested {
+            self.joined.push(order.job.clone());
+            self.turns.push_back(order.job);
+        }
+    }
+
+    /// Removes and returns those that have joined the queue behind others.
+    pub(super) fn newly_waiting(&mut self) -> Vec<String> {
+        let mut joined = std::mem::take(&mut self.joined);
+        joined.retain(|job| self.turns.iter().skip(1).any(|waiting| waiting == job));
+        joined
     }
 
     /// When to [`wake`](Self::wake) again.
@@ -175,6 +188,22 @@ mod tests {
         assert_eq!(queue.first(), None);
         queue.wake(second(60), |_| false);
         assert_eq!((queue.first(), queue.due()), (Some("waits for its hour"), None));
+    }
+
+    #[test]
+    fn order_behind_another_is_reported_once_as_waiting() {
+        let mut queue = queue(&["upgrade", "images", "values"]);
+        queue.remove("values");
+        assert_eq!(queue.newly_waiting(), ["images"]);
+        assert!(queue.newly_waiting().is_empty());
+        queue.end_turn(Next::InAWhile, second(0));
+        assert!(queue.newly_waiting().is_empty(), "its turn has come");
+        queue.wake(second(60), |_| false);
+        assert_eq!(queue.newly_waiting(), ["upgrade"], "again behind the images");
+        queue.end_turn(Next::Never, second(61));
+        queue.end_turn(Next::InAWhile, second(61));
+        queue.wake(second(121), |_| false);
+        assert!(queue.newly_waiting().is_empty(), "it waits behind no other");
     }
 
     #[test]

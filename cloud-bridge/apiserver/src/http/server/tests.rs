@@ -136,6 +136,7 @@ async fn large_writes_that_wait_for_the_disk_go_on_in_line() {
         let data = "x".repeat(1 << 20);
         request("POST", "", &format!(r#"{{"metadata": {{"name": "{name}"}}, "data": {{"a": "{data}"}}}}"#))
     };
+    assert_eq!(server.handle(&UserInfo::master("admin"), map("old")).await.status(), 201);
     disk.turn(Disk::Stuck);
     let (asking, posted) = (server.clone(), map("first"));
     let first = tokio::spawn(async move { asking.handle(&UserInfo::master("admin"), posted).await.status() });
@@ -143,15 +144,20 @@ async fn large_writes_that_wait_for_the_disk_go_on_in_line() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let bob = server.inner.limits.disk.next(&Flow::of(&UserInfo::new("bob", ["system:authenticated"]))).await;
-    let (asking, posted) = (server.clone(), map("second"));
-    let second = tokio::spawn(async move { asking.handle_stranger(&eve, posted).await.status() });
+    let by_eve = |request: Request<Full<Bytes>>| {
+        let (server, eve) = (server.clone(), eve.clone());
+        tokio::spawn(async move { server.handle_stranger(&eve, request).await.status() })
+    };
+    let second = by_eve(map("second"));
+    let marked = by_eve(request("DELETE", "/old?propagationPolicy=Foreground", ""));
     tokio::time::sleep(Duration::from_millis(200)).await;
     disk.turn(Disk::Well);
     assert_eq!(first.await.unwrap(), 201);
     tokio::time::sleep(Duration::from_millis(200)).await;
-    assert!(!second.is_finished(), "the disk has room, and another is before it");
+    assert!(!second.is_finished() && !marked.is_finished(), "the disk has room, and another is before them");
     drop(bob);
     assert_eq!(second.await.unwrap(), 201);
+    assert_eq!(marked.await.unwrap(), 200);
 }
 
 #[tokio::test]

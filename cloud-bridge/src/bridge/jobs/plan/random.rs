@@ -1,9 +1,9 @@
-//! Jobs of random worlds: nodes that fail, hang, fall silent, come back, are held or deleted, bridges that forget. What holds in all
-//! of them, at every step, and that each comes to its end.
+//! Jobs of random worlds: nodes that wait, fail, hang, fall silent, come back, are held or deleted, bridges that forget. What
+//! holds in all of them, at every step, and that each comes to its end.
 
 use std::time::Duration;
 
-use edge_protocol::message::OrderPhase;
+use edge_protocol::message::{ActionStep, OrderPhase, WAITING_TURN};
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 use serde_json::json;
@@ -17,6 +17,8 @@ use super::{Facts, Terms, begin, plan};
 #[derive(Clone, Debug)]
 struct Life {
     exists: bool,
+    /// How long its order waits for its turn there.
+    waits: u32,
     /// How long its work takes; none: it never says a word of its end.
     works: Option<u32>,
     fails: bool,
@@ -28,10 +30,12 @@ struct Life {
 
 fn life() -> impl Strategy<Value = Life> {
     let works = prop_oneof![9 => (0_u32..20).prop_map(Some), 1 => Just(None)];
+    let waits = prop_oneof![3 => Just(0), 1 => 0_u32..250];
     let deleted = prop_oneof![9 => Just(None), 1 => (0_u32..200).prop_map(Some)];
-    (any::<u8>(), works, prop::bool::weighted(0.2), (0_u32..100, 0_u32..100), 0_u32..40, deleted).prop_map(
-        |(exists, works, fails, (from, length), held_until, deleted_at)| Life {
+    (any::<u8>(), waits, works, prop::bool::weighted(0.2), (0_u32..100, 0_u32..100), 0_u32..40, deleted).prop_map(
+        |(exists, waits, works, fails, (from, length), held_until, deleted_at)| Life {
             exists: exists > 5,
+            waits,
             works,
             fails,
             offline: (from, if length < 50 { 0 } else { from + length - 50 }),
@@ -83,8 +87,15 @@ proptest! {
             // What nodes say: once their work is done and they are connected.
             for entry in job.status.nodes.iter_mut().filter(|entry| entry.is_under_way()) {
                 let number = node(&entry.node_name);
-                let done = begun[number].zip(lives[number].works).is_some_and(|(at, works): (u32, u32)| step >= at + works);
-                if done && connected(number, step) && exists(number, step) {
+                let turn = begun[number].map_or(0, |at: u32| at + lives[number].waits);
+                let heard = connected(number, step) && exists(number, step);
+                if heard && entry.waits_for_turn() != (step < turn) {
+                    let action = ActionStep { action: WAITING_TURN.into(), ..ActionStep::default() };
+                    entry.action_flow = if step < turn { vec![action] } else { Vec::new() };
+                    changed[number] = step;
+                }
+                let done = lives[number].works.is_some_and(|works| step >= turn + works);
+                if done && heard {
                     entry.phase = if lives[number].fails { OrderPhase::Failure } else { OrderPhase::Successful };
                     changed[number] = step;
                 }

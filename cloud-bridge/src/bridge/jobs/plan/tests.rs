@@ -138,6 +138,32 @@ fn who_waits_for_a_yes_has_until_the_deadline() {
 }
 
 #[test]
+fn time_begins_with_the_turn_on_the_node() {
+    let mut job = begun(1, 1, "0");
+    step(&mut job, |_| WELL, 0);
+    job.status.nodes[0].action_flow = vec![ActionStep { action: "WaitingTurn".into(), ..ActionStep::default() }];
+    let waiting = job.clone();
+    let unchanged = |seconds| move |_: &str| Facts { unchanged: Duration::from_secs(seconds), ..WELL };
+    step(&mut job, unchanged(86_400), 86_400);
+    assert_eq!(phases(&job.status), "i", "another job is at work there");
+    let lost = |_: &str| Facts { unchanged: Duration::from_secs(101), ..OFFLINE };
+    step(&mut job, lost, 86_600);
+    assert_eq!(phases(&job.status), "u");
+    step(&mut job, unchanged(999), 90_000);
+    assert_eq!(phases(&job.status), "i", "it still waits");
+
+    job.status.nodes[0].action_flow.clear();
+    assert_eq!(step(&mut job, unchanged(161), 90_161), Some(JobPhase::Failure));
+    assert!(job.status.nodes[0].reason.starts_with("TimedOut"), "{}", job.status.nodes[0].reason);
+
+    for (facts, reason) in [(WELL, "waited for its turn until the deadline"), (OFFLINE, "offline until the deadline")] {
+        let mut job = waiting.clone();
+        assert_eq!(step(&mut job, |_| facts, 7 * 86_400), Some(JobPhase::Completed));
+        assert_eq!(&*job.status.nodes[0].reason, reason);
+    }
+}
+
+#[test]
 fn nothing_is_begun_on_a_node_that_is_held_nor_while_the_job_is() {
     let mut job = begun(2, 2, "0");
     job.annotations.insert(HOLD.into(), "true".into());
