@@ -261,7 +261,7 @@ async fn route(
     let Permitted { user, query, target, attributes, encoding, accepted, .. } = permitted;
     let encoding = *encoding;
     let path = match target {
-        Target::Path(path) => return paths::answer(inner, path, parts, query),
+        Target::Path(path) => return paths::answer(inner, &permitted.flow, path, parts, query).await,
         Target::Resource(path) => path,
     };
     let resource = inner.registry.find(&path.group, &path.version, &path.resource);

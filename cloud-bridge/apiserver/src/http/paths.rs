@@ -15,6 +15,7 @@ use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::state::Inner;
 use crate::state::documents::Document;
+use apimachinery::flow::Flow;
 use bytes::Bytes;
 
 /// Media type that answers `…proto-openapi.spec.v2@v1.0+protobuf`: `@` is not allowed in a media type, and old clients
@@ -23,7 +24,13 @@ const PROTOBUF_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+pro
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// GET of a path.
-pub(crate) fn answer(inner: &Arc<Inner>, path: &str, parts: &Parts, query: &Query) -> ApiResult<Response<ApiBody>> {
+pub(crate) async fn answer(
+    inner: &Inner,
+    flow: &Flow,
+    path: &str,
+    parts: &Parts,
+    query: &Query,
+) -> ApiResult<Response<ApiBody>> {
     if !matches!(parts.method, Method::GET | Method::HEAD) {
         return Err(ApiError::method_not_allowed());
     }
@@ -40,10 +47,34 @@ pub(crate) fn answer(inner: &Arc<Inner>, path: &str, parts: &Parts, query: &Quer
         }
         _ => {}
     }
-    let (resources, accept) = (inner.registry.all(), accept(&parts.headers));
+    let accept = accept(&parts.headers);
     let form = (discovery::wants_aggregated(&accept), openapi::wants_protobuf(&accept));
-    let document = inner.documents.get(&resources, name(&segments, form), || document(&resources, &segments, form));
-    Ok(document.map_or_else(no_page, |document| deliver(&document, &parts.headers)))
+    let found = kept(inner, flow, path, form).await?;
+    Ok(found.map_or_else(no_page, |document| deliver(&document, &parts.headers)))
+}
+
+/// A document about what is served, made now if it is not kept. OpenAPI is made beside the thread: it has the schemas of all
+/// definitions, of which there may be hundreds.
+async fn kept(inner: &Inner, flow: &Flow, path: &str, form: (bool, bool)) -> ApiResult<Option<Document>> {
+    let (all, parts) = (inner.registry.all(), segments(path));
+    let name = name(&parts, form);
+    let found = inner.documents.find(&all, &name);
+    if found.is_some() {
+        return Ok(found);
+    }
+    let keep = |made: &Document| inner.documents.keep(&all, name.clone(), made);
+    if parts.first() != Some(&"openapi") {
+        return Ok(document(&all, &parts, form).inspect(keep));
+    }
+    let turn = inner.limits.apart.turn(flow).await;
+    // Requests that came together wait for one another.
+    let found = inner.documents.find(&all, &name);
+    if found.is_some() {
+        return Ok(found);
+    }
+    let (of, path) = (all.clone(), path.to_owned());
+    let (made, _turn) = turn.work(move || document(&of, &segments(&path), form)).await?;
+    Ok(made.inspect(keep))
 }
 
 fn segments(path: &str) -> Vec<&str> {

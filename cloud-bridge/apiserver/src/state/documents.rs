@@ -43,31 +43,36 @@ struct Kept {
     documents: HashMap<String, (Document, Instant)>,
 }
 
+impl Kept {
+    /// Forgets documents about other resources than these.
+    fn about(&mut self, resources: &[Arc<Resource>]) {
+        let same = self.resources.len() == resources.len()
+            && self.resources.iter().zip(resources).all(|(one, other)| Arc::ptr_eq(one, other));
+        if !same {
+            *self = Self { resources: resources.to_vec(), documents: HashMap::new() };
+        }
+    }
+}
+
 impl Documents {
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The document of this name about these resources, made now if it is not kept.
-    pub(crate) fn get(
-        &self,
-        resources: &[Arc<Resource>],
-        name: String,
-        make: impl FnOnce() -> Option<Document>,
-    ) -> Option<Document> {
+    /// The document of this name about these resources, if it is kept.
+    pub(crate) fn find(&self, resources: &[Arc<Resource>], name: &str) -> Option<Document> {
         let mut kept = self.kept();
-        let same = kept.resources.len() == resources.len()
-            && kept.resources.iter().zip(resources).all(|(one, other)| Arc::ptr_eq(one, other));
-        if !same {
-            *kept = Kept { resources: resources.to_vec(), documents: HashMap::new() };
-        }
-        if let Some((document, asked)) = kept.documents.get_mut(&name) {
-            *asked = Instant::now();
-            return Some(document.clone());
-        }
-        let document = make()?;
+        kept.about(resources);
+        let (document, asked) = kept.documents.get_mut(name)?;
+        *asked = Instant::now();
+        Some(document.clone())
+    }
+
+    /// Keeps a document that was made of these resources.
+    pub(crate) fn keep(&self, resources: &[Arc<Resource>], name: String, document: &Document) {
+        let mut kept = self.kept();
+        kept.about(resources);
         kept.documents.insert(name, (document.clone(), Instant::now()));
-        Some(document)
     }
 
     /// Drops documents without a recent use.
@@ -85,19 +90,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn document_is_made_once_for_the_same_resources() {
+    fn document_is_found_for_the_same_resources() {
         let (all, documents) = (crate::kinds::resources(), Documents::default());
-        let made = |resources: &[Arc<Resource>]| {
-            let mut made = 0;
-            let document = documents.get(resources, "/apis".to_owned(), || {
-                made += 1;
-                Some(Document::new("application/json", vec![b'x'; resources.len()]))
-            });
-            (made, document.unwrap())
-        };
-        let (first, document) = made(&all);
-        assert_eq!((first, made(&all).0, made(&all[1..]).0, made(&all).0), (1, 0, 1, 1));
-        assert!(documents.get(&all, "/none".to_owned(), || None).is_none());
+        let has = |resources: &[Arc<Resource>]| documents.find(resources, "/apis").is_some();
+        let document = Document::new("application/json", vec![b'x'; all.len()]);
         assert!(document.bytes.len() == all.len() && document.etag.len() == 66);
+        assert!(!has(&all));
+        documents.keep(&all, "/apis".to_owned(), &document);
+        assert!(has(&all) && documents.find(&all, "/api").is_none());
+        assert!(!has(&all[1..]) && !has(&all), "a definition went, and came again");
     }
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::pod::{Pod, PodKey};
 use super::selector::{is_empty, selects_some};
 use apimachinery::json::{entries, integer};
+use apimachinery::pace::Pace;
 
 #[derive(Debug, Default)]
 pub(super) struct Budgets(BTreeMap<PodKey, Budget>);
@@ -40,17 +41,31 @@ impl Budgets {
         self.0.keys()
     }
 
-    /// The pods that would break a budget if they went, in this order, and those that would not.
-    pub(super) fn split<'p>(&self, pods: Vec<&'p Arc<Pod>>) -> (Vec<&'p Arc<Pod>>, Vec<&'p Arc<Pod>>) {
+    /// The pods that would break a budget if they went, in this order, and those that would not. Gives way after each budget
+    /// that a pod is held against: a namespace may have thousands of both.
+    pub(super) async fn split<'p>(
+        &self,
+        pods: Vec<&'p Arc<Pod>>,
+        pace: &mut Pace,
+    ) -> (Vec<&'p Arc<Pod>>, Vec<&'p Arc<Pod>>) {
+        let (mut breaking, mut others) = (Vec::new(), Vec::new());
         let mut left: BTreeMap<&PodKey, i64> = BTreeMap::new();
-        pods.into_iter().partition(|pod| self.breaks(pod, &mut left))
+        for pod in pods {
+            let breaks = self.breaks(pod, &mut left, pace).await;
+            if breaks { &mut breaking } else { &mut others }.push(pod);
+        }
+        (breaking, others)
     }
 
-    fn breaks<'a>(&'a self, pod: &Pod, left: &mut BTreeMap<&'a PodKey, i64>) -> bool {
+    async fn breaks<'a>(&'a self, pod: &Pod, left: &mut BTreeMap<&'a PodKey, i64>, pace: &mut Pace) -> bool {
         let (namespace, name) = &pod.key;
         let first = (namespace.clone(), String::new());
         let own = self.0.range(first..).take_while(|(key, _)| key.0 == *namespace);
-        for (key, budget) in own.filter(|(_, one)| one.is_about(pod) && !one.disrupted.contains(name)) {
+        for (key, budget) in own {
+            pace.look().await;
+            if !budget.is_about(pod) || budget.disrupted.contains(name) {
+                continue;
+            }
             let left = left.entry(key).or_insert(budget.allowed);
             *left = left.saturating_sub(1);
             if *left < 0 {

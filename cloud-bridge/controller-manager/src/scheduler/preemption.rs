@@ -74,7 +74,7 @@ pub(super) async fn preempt<'a>(
             continue;
         }
         looked_at += 1;
-        match victims(cycle, node) {
+        match victims(cycle, node, pace).await {
             Ok(candidate) => candidates.push(candidate),
             Err(objection) => reasons.extend(objection.reasons),
         }
@@ -106,22 +106,25 @@ fn is_being_freed(pod: &Pod, picture: &Picture, node: &str) -> bool {
 }
 
 /// The fewest victims on a node that make room for this pod: pods that break a budget are spared first, then the more
-/// important ones.
-fn victims<'a>(cycle: &mut Cycle<'a>, node: &'a Node) -> Result<Candidate, Objection> {
-    let mut less: Vec<&Arc<Pod>> = node.pods.values().filter(|other| other.priority < cycle.pod.priority).collect();
+/// important ones. Gives way after each pod: a node that is away may have thousands of them.
+async fn victims<'a>(cycle: &mut Cycle<'a>, node: &'a Node, pace: &mut Pace) -> Result<Candidate, Objection> {
+    let mut less: Vec<&'a Arc<Pod>> = node.pods.values().filter(|other| other.priority < cycle.pod.priority).collect();
     if less.is_empty() {
         return Err(Objection::new(NO_VICTIMS, false));
     }
     let mut tried = node.clone();
-    less.iter().for_each(|pod| cycle.remove(node, &mut tried, pod));
+    for &pod in &less {
+        cycle.remove(node, &mut tried, pod);
+        pace.look().await;
+    }
     let objection = cycle.objection_if(node, &tried);
     if let Some(objection) = objection {
-        less.iter().for_each(|pod| cycle.add(node, &mut tried, pod));
+        put_back(cycle, node, &mut tried, &less, pace).await;
         return Err(objection);
     }
     less.sort_by(|one, other| importance(one).cmp(&importance(other)));
-    let (breaking, others) = cycle.picture.budgets.split(less);
-    let mut victims = Vec::new();
+    let (breaking, others) = cycle.picture.budgets.split(less, pace).await;
+    let mut victims: Vec<&'a Arc<Pod>> = Vec::new();
     let mut violations = 0;
     let breaking = breaking.into_iter().map(|pod| (pod, 1));
     for (pod, violation) in breaking.chain(others.into_iter().map(|pod| (pod, 0))) {
@@ -131,11 +134,19 @@ fn victims<'a>(cycle: &mut Cycle<'a>, node: &'a Node) -> Result<Candidate, Objec
             victims.push(pod);
             violations += violation;
         }
+        pace.look().await;
     }
     // As it was, for the next node.
-    victims.iter().for_each(|pod| cycle.add(node, &mut tried, pod));
+    put_back(cycle, node, &mut tried, &victims, pace).await;
     victims.sort_by(|one, other| importance(one).cmp(&importance(other)));
     Ok(Candidate { node: node.name.clone(), victims: victims.into_iter().cloned().collect(), violations })
+}
+
+async fn put_back<'a>(cycle: &mut Cycle<'a>, node: &'a Node, tried: &mut Node, pods: &[&'a Arc<Pod>], pace: &mut Pace) {
+    for &pod in pods {
+        cycle.add(node, tried, pod);
+        pace.look().await;
+    }
 }
 
 /// The more important is the less.

@@ -77,7 +77,11 @@ fn read(path: &Path) -> io::Result<Option<String>> {
         return Ok(None);
     }
     let mut bytes = Vec::new();
-    File::open(path)?.take(MANIFEST_LIMIT).read_to_end(&mut bytes)?;
+    File::open(path)?.take(MANIFEST_LIMIT + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MANIFEST_LIMIT {
+        // What is left of one that is cut off may be another pod.
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
@@ -114,6 +118,18 @@ mod tests {
         let listing = list(&folder).unwrap();
         let expected = [("a.yaml".to_owned(), Some("a".to_owned())), ("b.yaml".to_owned(), None)];
         assert_eq!(listing.files, BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn manifest_beyond_the_limit_is_refused_whole() {
+        let temp = tempfile::tempdir().unwrap();
+        let manifest = |length: u64| "#".repeat(usize::try_from(length).unwrap());
+        for (name, length) in [("longest.yaml", MANIFEST_LIMIT), ("longer.yaml", MANIFEST_LIMIT + 1)] {
+            fs::write(temp.path().join(name), manifest(length)).unwrap();
+        }
+        let files = list(temp.path()).unwrap().files;
+        assert_eq!(files["longest.yaml"], Some(manifest(MANIFEST_LIMIT)));
+        assert_eq!(files["longer.yaml"], None);
     }
 
     #[test]

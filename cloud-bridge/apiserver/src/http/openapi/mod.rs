@@ -1,7 +1,6 @@
 //! OpenAPI documents. `/openapi/v3` is an index and one document per group version: kubectl reads the `fieldValidation`
 //! parameter of PATCH there, and the schemas for `explain`. `/openapi/v2` is JSON or protobuf, with only what kubectl
-//! before 1.27 requires. Documents are generated for each request, so that nothing large stays in memory. Knows no
-//! HTTP.
+//! before 1.27 requires. Making one takes the longer the more definitions there are. Knows no HTTP.
 
 mod custom;
 mod form;

@@ -242,6 +242,27 @@ async fn answers_that_wait_to_be_encoded_count() {
 }
 
 #[tokio::test]
+async fn openapi_is_made_in_turns_beside_the_thread_and_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, _) = server(&dir);
+    let eve = permitted(&server).await;
+    let get = |path: &str| Request::get(path).body(Full::new(Bytes::new())).unwrap();
+    let bob = Flow::of(&UserInfo::new("bob", ["system:authenticated"]));
+    let turn = server.inner.limits.apart.turn(&bob).await;
+    let (asking, user, asked) = (server.clone(), eve.clone(), get("/openapi/v2"));
+    let first = tokio::spawn(async move { asking.handle_stranger(&user, asked).await.status() });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(!first.is_finished(), "another client has its turn");
+    assert_eq!(server.handle_stranger(&eve, get("/apis")).await.status(), 200, "discovery is short");
+    drop(turn);
+    assert_eq!(first.await.unwrap(), 200);
+
+    let _turn = server.inner.limits.apart.turn(&bob).await;
+    let kept = tokio::time::timeout(Duration::from_secs(20), server.handle_stranger(&eve, get("/openapi/v2"))).await;
+    assert_eq!(kept.expect("it is there").status(), 200);
+}
+
+#[tokio::test]
 async fn watch_without_room_is_told_and_shows_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let (server, _) = server(&dir);

@@ -194,6 +194,28 @@ fn what_is_tried_on_one_node_is_taken_back_before_the_next() {
 }
 
 #[test]
+fn search_for_victims_gives_way_after_each_pod_and_budget() {
+    let looks = |pods: usize, budgets: usize| {
+        let mut site = Site::default();
+        site.node("a", json!({"/status/allocatable/pods": "1000"}));
+        for at in 0..pods {
+            let spec = with(with(cpu("1m"), "nodeName", "a".into()), "priority", 1.into());
+            web(&mut site, &format!("there{at}"), spec);
+        }
+        let budget =
+            json!({"spec": {"selector": {"matchLabels": {"app": "web"}}}, "status": {"disruptionsAllowed": 1000}});
+        (0..budgets).for_each(|at| site.cluster.picture.budgets.put(key(&format!("budget{at}")), &budget));
+        site.pod("important", with(cpu("2"), "priority", 10.into()));
+        let (decision, looks) = site.slices(Pace::with_slice(Duration::ZERO));
+        assert!(matches!(&decision, Some(Decision::Preempt { victims, .. }) if victims.len() == pods), "{decision:?}");
+        looks
+    };
+    let few = looks(100, 0);
+    assert_eq!(looks(200, 0) - few, 3 * 100, "each is taken away, tried, and put back");
+    assert_eq!(looks(100, 50) - few, 100 * 50, "each is held against each budget");
+}
+
+#[test]
 fn pods_of_a_node_that_comes_late_or_again_count() {
     let mut site = Site::default();
     site.there("early", "a", cpu("2"));
