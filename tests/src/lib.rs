@@ -19,6 +19,8 @@ pub mod node;
 mod packages;
 pub mod pictures;
 pub mod process;
+#[cfg(test)]
+mod reference;
 pub mod silent;
 #[cfg(test)]
 mod sources;

@@ -1,9 +1,10 @@
-//! Holds `docs/reference/edge-runtime.md` against the tables of verbs, and `config.md` there against that of the
-//! configuration's keys.
+//! Holds pages of `docs/reference` against the code: `edge-runtime.md` against the tables of verbs, `config.md` against the
+//! keys of the configuration, `events.md` against the conditions of a Node.
 
 use std::fmt::Write;
 
 use edge_runtime::cli::verb::{Flag, Shown};
+use edge_runtime::node_status::{Board, Pressure, ReadyState, Upgrade, conditions};
 use sampan_floors::pages::{cell, code, hold};
 
 use super::config::{defaults, sentence};
@@ -39,6 +40,36 @@ fn row(key: &Key, defaults: &[(String, String)]) -> String {
     format!("| {} | {} | {default} | {} |\n", code(key.name), code(key.kind), cell(key.about))
 }
 
+/// Every condition: where all hold, and where none does.
+fn rows_of_conditions() -> String {
+    let all = |holds: bool| {
+        let word = |word: &str, is_there: bool| if is_there { word.to_owned() } else { String::new() };
+        let board = Board {
+            memory_controller: holds,
+            clock_synchronized: Some(holds),
+            storage_trouble: (!holds).then(|| "WHY".to_owned()),
+            under_voltage: Some(holds),
+            hot: Some(holds),
+            services_elsewhere: Some(word("PROGRAM", holds)),
+            upgrade: Some(Upgrade { what: "CHANGE".to_owned(), went_back: word("WHY", !holds) }),
+        };
+        let ready = if holds { ReadyState::Ready } else { ReadyState::NotReady("WHY".to_owned()) };
+        let pressure = Pressure { memory: holds, disk: holds, pid: holds };
+        conditions::conditions(&ready, pressure, &board, &[], jiff::Timestamp::UNIX_EPOCH)
+    };
+    let mut rows = String::new();
+    for (yes, no) in all(true).iter().zip(&all(false)) {
+        assert_eq!((&*yes.status, &*no.status, &yes.type_), ("True", "False", &no.type_));
+        let _ = write!(rows, "| {} |", code(&yes.type_));
+        for one in [yes, no] {
+            let [reason, message] = [&one.reason, &one.message].map(|text| text.as_deref().unwrap_or_default());
+            let _ = write!(rows, " {}: {} |", code(reason), cell(message));
+        }
+        rows.push('\n');
+    }
+    rows
+}
+
 #[test]
 fn page_of_verbs_is_up_to_date() {
     let mut verbs = shown();
@@ -57,4 +88,14 @@ fn page_of_configuration_is_up_to_date() {
     assert!(rows.contains("\n| `network.mode` | `auto\\|builtin\\|cni` | `auto` | "), "{rows}");
     let table = format!("| key | type | default | meaning |\n|---|---|---|---|\n{rows}");
     hold("reference/config.md", "keys", &table, AGAIN);
+}
+
+#[test]
+fn page_of_conditions_is_up_to_date() {
+    let rows = rows_of_conditions();
+    assert!(
+        rows.contains("\n| `StorageHealthy` | `StorageWritable`: ") && rows.contains("| `Ready` | `KubeletReady`: "),
+        "{rows}"
+    );
+    hold("reference/events.md", "conditions", &format!("| condition | True | False |\n|---|---|---|\n{rows}"), AGAIN);
 }
