@@ -1,5 +1,8 @@
 //! The verbs and their flags. Owns what is printed; the work is done by `standalone`, `serve` and `pki`.
 
+#[cfg(all(test, feature = "standalone"))]
+mod docs_tests;
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;

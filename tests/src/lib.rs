@@ -20,6 +20,8 @@ mod packages;
 pub mod pictures;
 pub mod ports;
 pub mod process;
+#[cfg(test)]
+mod reference;
 pub mod silent;
 #[cfg(test)]
 mod sources;

@@ -1,6 +1,9 @@
 //! How every node that this bridge knows is: for people (`cloud-bridge nodes`), and as metrics in the text format of
 //! Prometheus. Reads only; decides nothing.
 
+#[cfg(test)]
+mod docs_tests;
+
 use std::fmt::Write;
 use std::time::SystemTime;
 
@@ -123,14 +126,14 @@ pub fn metrics(nodes: &[NodeView]) -> String {
         ("reports_written_total", "Reports of nodes that were written into the API.", &counters::REPORTS_WRITTEN),
         ("reports_refused_total", "Reports of nodes that will never be written.", &counters::REPORTS_REFUSED),
         ("reports_retried_total", "Attempts to write a report that are made again.", &counters::REPORTS_AGAIN),
-        ("api_requests_total", "Requests to the API.", &counters::API_REQUESTS),
+        ("api_requests_total", "Requests to the API, without watches.", &counters::API_REQUESTS),
         (
             "api_client_errors_total",
-            "Of these answered with 4xx; conflicts are among them.",
+            "Requests that the API answered with 4xx, conflicts included.",
             &counters::API_CLIENT_ERRORS,
         ),
-        ("api_server_errors_total", "Of these answered with 5xx.", &counters::API_SERVER_ERRORS),
-        ("api_unreached_total", "Of these not answered.", &counters::API_UNREACHED),
+        ("api_server_errors_total", "Requests that the API answered with 5xx.", &counters::API_SERVER_ERRORS),
+        ("api_unreached_total", "Requests that the API did not answer.", &counters::API_UNREACHED),
     ] {
         family(name, "counter", help, vec![(None, counter.get() as f64)]);
     }

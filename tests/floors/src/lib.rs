@@ -2,6 +2,7 @@
 //! them as text; test code is left out. Knows no crate.
 
 mod imports;
+pub mod pages;
 pub mod sources;
 
 use std::collections::{BTreeMap, BTreeSet};

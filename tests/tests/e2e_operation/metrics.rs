@@ -168,11 +168,11 @@ fn alerts_and_dashboard_name_what_is_there() {
     }
     assert!(seen > 40, "{seen}");
     // What is told to users is printed, too.
-    let told = std::fs::read_to_string(format!("{REPOSITORY}/docs/operation.md")).expect("it is there");
+    let told = std::fs::read_to_string(format!("{REPOSITORY}/docs/reference/metrics.md")).expect("it is there");
     for line in told.lines().filter(|line| line.starts_with("| `")) {
         let word = line.trim_start_matches("| `").split(['`', '{']).next().unwrap_or_default();
         if begins.iter().any(|begin| word.starts_with(begin)) {
-            assert!(printed.contains(word), "{word} of docs/operation.md is printed by no program");
+            assert!(printed.contains(word), "{word} of docs/reference/metrics.md is printed by no program");
         }
     }
     let tests =

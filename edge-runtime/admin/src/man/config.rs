@@ -91,7 +91,7 @@ pub(super) fn page() -> Result<String, Box<dyn std::error::Error>> {
     Ok(out)
 }
 
-fn sentence(text: &str) -> String {
+pub(super) fn sentence(text: &str) -> String {
     let mut signs = text.chars();
     let first = signs.next().into_iter().flat_map(char::to_uppercase);
     first.chain(signs.as_str().chars()).collect()
@@ -123,7 +123,10 @@ mod tests {
             );
         }
         let page = page().unwrap();
-        assert!(page.contains(".BI \"max\\-pods: \" \"NUMBER\"\nMost pods on this node.\nDefault: 110.\n"), "{page}");
+        assert!(
+            page.contains(".BI \"max\\-pods: \" \"NUMBER\"\nMaximum number of pods on this node.\nDefault: 110.\n"),
+            "{page}"
+        );
         assert!(page.contains("Default: [10.85.0.0/24].\n"), "{page}");
     }
 

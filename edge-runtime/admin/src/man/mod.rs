@@ -1,6 +1,8 @@
 //! `edge-admin man DIR`: manual pages, made from the tables of verbs and of the configuration's keys. For packagers.
 
 mod config;
+#[cfg(test)]
+mod docs_tests;
 mod keys;
 
 use std::fmt::Write;
