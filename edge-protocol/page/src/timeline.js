@@ -106,7 +106,7 @@ export function draw(changes, now, width, { marks = [], begin = Math.min(changes
 
 // A line at the pointer, and what `tell` says of that place in pixels.
 function hover(root, width, height, tell) {
-  const line = svg('line', { class: 'axis', y1: 0, y2: height - FOOT, visibility: 'hidden' });
+  const line = svg('line', { class: 'mark', y1: 0, y2: height - FOOT, visibility: 'hidden' });
   const words = svg('text', { class: 'tick', x: 6, y: height - 7 }, HINT);
   root.append(line, words);
   const show = (place) => {
@@ -115,11 +115,14 @@ function hover(root, width, height, tell) {
     for (const end of ['x1', 'x2']) line.setAttribute(end, place ?? 0);
     line.setAttribute('visibility', text ? 'visible' : 'hidden');
   };
-  root.addEventListener('pointermove', (event) => {
+  const look = (event) => {
     const box = root.getBoundingClientRect();
     show(((event.clientX - box.left) * width) / box.width);
-  });
-  root.addEventListener('pointerleave', () => show(null));
+  };
+  root.addEventListener('pointerdown', look);
+  root.addEventListener('pointermove', look);
+  // A finger that is lifted leaves the words to be read.
+  root.addEventListener('pointerleave', (event) => event.pointerType !== 'touch' && show(null));
 }
 
 // Ready and wanted pods as steps in their lane.
