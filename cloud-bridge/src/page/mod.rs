@@ -101,6 +101,14 @@ impl Page {
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
+
+    /// URL at which others reach it.
+    ///
+    /// # Errors
+    /// Same as [`Self::address`].
+    pub fn url(&self, advertise: &[String]) -> std::io::Result<String> {
+        Ok(info::url(self.address()?, advertise))
+    }
 }
 
 /// Serves forever; does nothing without a page. `names`: the names under which browsers reach it.

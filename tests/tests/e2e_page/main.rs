@@ -110,8 +110,9 @@ fn people_see_their_nodes_on_the_page() {
     browser.wait("nonsense is no token", "document.body.innerText.includes('does not know this token')");
     log_in(&mut browser, &stranger);
     browser.wait("not everybody may look", "document.body.innerText.includes('may not list nodes')");
-    log_in(&mut browser, &looker);
-    browser.wait("there is no node yet", "document.getElementById('empty')?.hidden === false");
+    browser.go(&format!("{url}#token={looker}"));
+    browser.wait("a login link logs in", "document.getElementById('empty')?.hidden === false");
+    assert_eq!(browser.value("location.hash"), Ok(json!("")), "the token does not stay to be read");
     assert_eq!(browser.value("document.cookie"), Ok(json!("")), "no script sees the cookie");
 
     let many: usize = std::env::var("TEST_PAGE_NODES").ok().and_then(|text| text.parse().ok()).unwrap_or(1000);
