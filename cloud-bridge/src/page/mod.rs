@@ -107,7 +107,8 @@ impl Page {
     /// # Errors
     /// Same as [`Self::address`].
     pub fn url(&self, advertise: &[String]) -> std::io::Result<String> {
-        Ok(info::url(self.address()?, advertise))
+        let address = self.address()?;
+        Ok(info::url(address, &[info::host(address, advertise)]))
     }
 }
 
