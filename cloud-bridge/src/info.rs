@@ -31,6 +31,8 @@ pub struct Info {
     pub url: String,
     /// SHA-256 of the authority's certificate.
     pub authority: String,
+    /// `https://host:port` of the page, if there is one.
+    pub page: Option<String>,
 }
 
 /// What the last bridge that started wrote.
@@ -38,7 +40,7 @@ pub async fn read(client: &Client) -> Result<Info, InfoError> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
     let mut data = maps.get(NAME).await.map_err(|e| InfoError::Api(Box::new(e)))?.data.unwrap_or_default();
     let mut field = |name: &'static str| data.remove(name).ok_or(InfoError::Field(name));
-    Ok(Info { url: field("url")?, authority: field("authority")? })
+    Ok(Info { url: field("url")?, authority: field("authority")?, page: field("page").ok() })
 }
 
 /// Writes it, creating namespace and object.
@@ -46,10 +48,14 @@ pub async fn write(client: &Client, info: &Info) -> Result<(), InfoError> {
     let failed = |e| InfoError::Api(Box::new(e));
     keep::ensure_namespace(client).await.map_err(failed)?;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
-    let data = json!({"url": info.url, "authority": info.authority});
+    let mut data = json!({"url": info.url, "authority": info.authority, "page": info.page});
     let patch = Patch::Merge(json!({"data": data}));
     match maps.patch(NAME, &PatchParams::default(), &patch).await {
         Err(kube::Error::Api(status)) if status.is_not_found() => {
+            // Null removes a field in a patch; a new object has none.
+            if let Some(fields) = data.as_object_mut() {
+                fields.retain(|_, value| !value.is_null());
+            }
             let map = json!({"metadata": {"name": NAME}, "data": data});
             let map = serde_json::from_value(map).map_err(kube::Error::SerdeError).map_err(failed)?;
             match maps.create(&kube::api::PostParams::default(), &map).await {

@@ -8,6 +8,7 @@
 //! | [`kubelet`] | the kubelet API of each node, for the API server's `kubectl logs`, `exec` and the like |
 //! | [`rules`] | requests over HTTPS that rules lead to nodes |
 //! | [`page`] | the page that shows people their nodes |
+//! | [`page_link`] | login links for it |
 //! | [`pki`] | the certificate authority, certificates, join tokens |
 //! | [`info`] | what the bridge tells about itself through the API |
 //! | `standalone`, [`serve`] | wiring of the two ways to run |
@@ -40,6 +41,7 @@ pub mod memory;
 pub mod nodes;
 pub mod notify;
 pub mod page;
+pub mod page_link;
 pub mod pki;
 mod reach;
 pub mod rules;

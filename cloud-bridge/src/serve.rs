@@ -71,7 +71,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let page = options.page.bind(true).await?;
     let plain = options.nodes.plain_ports().await?;
     let url = info::url(listener.local_addr()?, &options.advertise);
-    let about = Info { url, authority: authority.fingerprint() };
+    let page_url = page.as_ref().map(|page| page.url(&options.advertise)).transpose()?;
+    let about = Info { url, authority: authority.fingerprint(), page: page_url };
     info::write(&client, &about).await?;
     if let Err(error) = token::clear_expired(&client, apimachinery::clock::timestamp()).await {
         log::warn!("expired join tokens were not cleared away: {error}");

@@ -218,7 +218,9 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let ca = std::slice::from_ref(authority.certificate());
     let api_tls = tls::lasting_config(&serving, ca, &[b"h2", b"http/1.1"])?;
     let api_url = info::url(calls.local_addr()?, &[]);
-    let about = Info { url: info::url(links.local_addr()?, &options.advertise), authority: authority.fingerprint() };
+    let url = info::url(links.local_addr()?, &options.advertise);
+    let page_url = page.as_ref().map(|page| page.url(&options.advertise)).transpose()?;
+    let about = Info { url, authority: authority.fingerprint(), page: page_url };
     info::write(&client, &about).await?;
     if let Err(error) = token::clear_expired(&client, apimachinery::clock::timestamp()).await {
         log::warn!("expired join tokens were not cleared away: {error}");

@@ -23,7 +23,7 @@ EVERYTHING = {
     "certificateLife": "90d",
     "kubelet": {"addressType": "ExternalIP", "lastPort": 12360},
     "rules": {"enabled": True},
-    "page": {"enabled": True},
+    "page": {"enabled": True, "title": "Plant 1"},
     "metrics": {"enabled": True},
     "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
     "networkPolicy": {"enabled": True, "metricsFrom": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]},
@@ -98,7 +98,7 @@ def values():
     assert deployment["spec"]["replicas"] == 3 and deployment["spec"]["strategy"]["type"] == "RollingUpdate"
     assert container["image"] == "registry.example.com/cloud-bridge@sha256:" + "0a" * 32
     wanted = ["--advertise=a.example.com", "--advertise=10.0.0.1", "--certificate-life=90d", "--kubelet-address-type=ExternalIP"]
-    wanted += ["--kubelet-ports=10360-12360", "--rules-listen=0.0.0.0:9444", "--page=0.0.0.0:9445", "--health-listen=0.0.0.0:9442"]
+    wanted += ["--kubelet-ports=10360-12360", "--rules-listen=0.0.0.0:9444", "--page=0.0.0.0:9445", "--page-title=Plant 1", "--health-listen=0.0.0.0:9442"]
     wanted += ["--metrics-listen=0.0.0.0:9443", "--log-level=debug", "--service-scope=cluster"]
     assert all(word in container["args"] for word in wanted), container["args"]
     assert service["spec"]["type"] == "NodePort" and service["spec"]["ports"][0]["nodePort"] == 30443

@@ -2,22 +2,30 @@
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
-use sampan_page::{File, HEADERS, HTML, SCRIPT};
+use sampan_page::{File, HEADERS, HTML, SCRIPT, STYLE};
 
 use super::body::{Body, typed};
 
 /// Nothing but our own files, which hold no secret: strangers get them, too.
-const FILES: [File; 4] = [
+const FILES: [File; 9] = [
+    ("/nodes.css", STYLE, include_str!("nodes.css")),
     ("/page.js", SCRIPT, include_str!("page.js")),
+    ("/counters.js", SCRIPT, include_str!("counters.js")),
+    ("/filter.js", SCRIPT, include_str!("filter.js")),
     ("/table.js", SCRIPT, include_str!("table.js")),
     ("/node.js", SCRIPT, include_str!("node.js")),
     ("/jobs.js", SCRIPT, include_str!("jobs.js")),
+    ("/copy.js", SCRIPT, include_str!("copy.js")),
+    ("/login.js", SCRIPT, include_str!("login.js")),
 ];
 
 const INDEX: &str = include_str!("index.html");
 const LOGIN: &str = include_str!("login.html");
 /// Where the login page says why it is there.
 const WHY: &str = "<!-- why -->";
+/// Where the page has the name of the site, and the version of the bridge.
+const TITLE: &str = "<!-- title -->";
+const VERSION: &str = "<!-- version -->";
 
 /// One of the files.
 pub(super) fn file(path: &str) -> Option<Response<Body>> {
@@ -25,9 +33,11 @@ pub(super) fn file(path: &str) -> Option<Response<Body>> {
     Some(typed(StatusCode::OK, kind, Bytes::from_static(text.as_bytes())))
 }
 
-/// The page itself.
-pub(super) fn index() -> Response<Body> {
-    typed(StatusCode::OK, HTML, Bytes::from_static(INDEX.as_bytes()))
+/// The page itself. `title` is the name of the site; empty: the page shows the host of its address.
+pub(super) fn index(title: &str) -> Response<Body> {
+    let title = title.replace('&', "&amp;").replace('<', "&lt;");
+    let text = INDEX.replace(VERSION, env!("CARGO_PKG_VERSION")).replace(TITLE, &title);
+    typed(StatusCode::OK, HTML, text.into())
 }
 
 /// The form for a token. `why` is text of ours alone: it is put in as it is.
@@ -50,7 +60,7 @@ mod tests {
         for (name, _, text) in FILES.iter().copied().chain([("/", "", INDEX), ("/login", "", LOGIN)]) {
             assert_eq!(sampan_page::fault(text), None, "{name}");
         }
-        assert!(LOGIN.contains(WHY));
+        assert!(LOGIN.contains(WHY) && INDEX.contains(TITLE) && INDEX.contains(VERSION));
     }
 
     #[test]
@@ -62,7 +72,7 @@ mod tests {
                 assert!(file(named).is_some(), "{named}");
             }
         }
-        let answer = guarded(index());
+        let answer = guarded(index(""));
         assert!(HEADERS.iter().all(|(name, value)| answer.headers()[*name] == *value));
     }
 }

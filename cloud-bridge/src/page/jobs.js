@@ -1,31 +1,54 @@
-// Fleet jobs: how far each is, read again every few seconds while they are shown.
+// Fleet jobs and their progress, read again every few seconds while they are shown.
 
+import { copyButton, jobCommands } from './copy.js';
+import { nodeHref } from './filter.js';
 import * as w from './words.js';
 
 const ANEW = 5000;
 // In the order of the bridge's counts (jobs.rs).
-const COUNTED = ['waiting', 'under way', 'done', 'failed', 'not known'];
-const PHASES = { Completed: ['●', 'completed', 'good'], Failure: ['▲', 'failed', 'bad'], InProgress: ['◐', 'under way', 'quiet'] };
+const COUNTED = ['pending', 'in progress', 'successful', 'failed', 'unknown'];
+// Parts of the bar from the left: which count, and its class. Pending nodes are the rest.
+const PARTS = [[2, 'done'], [3, 'failed'], [4, 'unknown'], [1, 'begun']];
+const PHASES = { Completed: ['●', 'completed', 'quiet'], Failure: ['▲', 'failed', 'bad'], InProgress: ['◐', 'in progress', ''],
+  Pending: ['○', 'pending', 'quiet'], Unknown: ['○', 'unknown', 'warn'] };
 
-function job({ kind, name, created, phase, reason, total, counts, nodes }) {
+function bar(name, counts, total) {
+  const made = w.el('span', { class: 'bar', role: 'img', 'aria-label': `${name}: ${counts[2] + counts[3]} of ${total} nodes ended` });
+  for (const [at, kind] of PARTS) {
+    if (!counts[at]) continue;
+    const part = w.el('span', { class: kind });
+    part.style.width = `${(100 * counts[at]) / Math.max(1, total)}%`;
+    made.append(part);
+  }
+  return made;
+}
+
+function job({ kind, name, created, phase, reason, total, counts, nodes, more }, now) {
   const words = counts.map((count, at) => (count ? `${count.toLocaleString()} ${COUNTED[at]}` : '')).filter(Boolean).join(', ');
-  const done = counts[2] + counts[3];
-  const bar = w.el('progress', { max: Math.max(1, total), value: done, 'aria-label': `${name}: ${done} of ${total} nodes` });
   const parts = [
-    w.el('h3', {}, `${kind} ${name}: `, w.state(PHASES[phase] ?? ['○', phase || 'not begun', 'quiet'])),
-    w.el('p', {}, bar, ` ${total.toLocaleString()} nodes${words ? `: ${words}` : ''}. Made ${w.time(Date.parse(created) / 1000)}.`),
+    w.el('h3', {}, `${kind} ${name}: `, w.state(PHASES[phase] ?? ['○', phase || 'not started', 'quiet'])),
+    w.el('p', {}, bar(name, counts, total), ` ${total.toLocaleString()} nodes${words ? `: ${words}` : ''}. Created `,
+      w.when(Date.parse(created) / 1000, now), '. ', ...jobCommands(kind.toLowerCase(), name).map((text) => copyButton(text, 'Copy kubectl command'))),
   ];
   if (reason) parts.push(w.el('p', {}, reason));
   const rows = nodes.map(([node, state, why]) => w.el('tr', {},
-    w.el('td', {}, w.el('a', { href: `#${encodeURIComponent(node)}` }, node)),
+    w.el('td', {}, w.el('a', { href: nodeHref(node) }, node)),
     w.el('td', {}, w.state(PHASES[state] ?? ['○', state.toLowerCase(), 'warn'])), w.el('td', {}, why)));
-  if (rows.length) parts.push(w.el('table', { 'aria-label': `Nodes of ${name} under way or failed` }, ...rows));
+  if (rows.length) {
+    const heads = ['Node', 'State', 'Reason'].map((title) => w.el('th', { scope: 'col' }, title));
+    parts.push(w.el('table', { 'aria-label': `Nodes of ${name} that have not succeeded` },
+      w.el('thead', {}, w.el('tr', {}, ...heads)), w.el('tbody', {}, ...rows)));
+  }
+  if (more) parts.push(w.el('p', { class: 'quiet' }, `${more.toLocaleString()} more nodes have not succeeded.`));
   return w.el('article', {}, ...parts);
 }
 
 export class JobsPage {
-  constructor(root) {
+  // `clock` gives seconds since 1970 by the bridge's clock; `back` the address of the overview.
+  constructor(root, clock, back) {
     this.root = root;
+    this.clock = clock;
+    this.back = back;
     setInterval(() => !root.hidden && this.load(), ANEW);
   }
 
@@ -35,13 +58,14 @@ export class JobsPage {
       const answer = await fetch('/api/jobs');
       const data = await answer.json();
       if (!answer.ok) throw new Error(data.message);
-      parts = data.jobs.length ? data.jobs.map(job) : [w.el('p', {}, 'There are no jobs.')];
+      parts = data.jobs.length ? data.jobs.map((one) => job(one, this.clock())) : [w.el('p', {}, 'There are no jobs.')];
       this.kept = parts;
     } catch (error) {
-      parts = [w.el('p', { role: 'alert', class: 'bad' }, `Not read: ${error.message}`), ...(this.kept ?? [])];
+      parts = [w.el('p', { role: 'alert', class: 'bad' }, `Cannot read the jobs: ${error.message}`), ...(this.kept ?? [])];
     }
-    const scroll = this.root.scrollTop;
-    this.root.replaceChildren(w.el('p', {}, w.el('a', { href: '#' }, 'All nodes')), w.el('h2', {}, 'Jobs'), ...parts);
+    const [scroll, focused] = [this.root.scrollTop, this.root.contains(document.activeElement) ? document.activeElement.id : ''];
+    this.root.replaceChildren(w.el('p', {}, w.el('a', { href: this.back(), id: 'jobs-back' }, 'All nodes')), w.el('h2', {}, 'Jobs'), ...parts);
     this.root.scrollTop = scroll;
+    if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
   }
 }

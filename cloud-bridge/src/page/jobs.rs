@@ -73,9 +73,10 @@ fn shown(kind: &str, job: &Value) -> Value {
         status["counts"][name].as_u64().unwrap_or_else(own)
     };
     let total = status["counts"]["total"].as_u64().unwrap_or_else(|| nodes().count() as u64);
-    // Who is done well need not be named.
-    let named = nodes().filter(|node| !matches!(node["phase"].as_str(), Some("Successful" | "Pending") | None));
-    let named = named.take(MOST.1).map(|node| json!([text(&node["nodeName"]), text(&node["phase"]), reason(node)]));
+    let mut open: Vec<&Value> = nodes().filter(|node| urgency(node).is_some()).collect();
+    open.sort_by_key(|node| urgency(node));
+    let named =
+        open.iter().take(MOST.1).map(|node| json!([text(&node["nodeName"]), text(&node["phase"]), reason(node)]));
     json!({
         "kind": kind,
         "name": text(&meta["name"]),
@@ -85,7 +86,19 @@ fn shown(kind: &str, job: &Value) -> Value {
         "total": total,
         "counts": PHASES.map(|(name, phase)| counted(name, phase)),
         "nodes": named.collect::<Vec<_>>(),
+        "more": open.len().saturating_sub(MOST.1),
     })
+}
+
+/// Rank of a node in the list of its job, the most urgent first; `None` for one that has succeeded, which is not listed.
+fn urgency(node: &Value) -> Option<u8> {
+    match node["phase"].as_str()? {
+        "Successful" => None,
+        "Failure" => Some(0),
+        "InProgress" => Some(2),
+        "Pending" => Some(3),
+        _ => Some(1),
+    }
 }
 
 /// The node's own, or what its last action said.
@@ -111,7 +124,11 @@ mod tests {
             "nodeStatus": [node("a", "Successful", ""), node("b", "Failure", "<b>no link"), node("c", "Pending", "")]}});
         let seen = shown("NodeUpgradeJob", &job);
         assert_eq!((&seen["total"], &seen["counts"]), (&json!(3), &json!([1, 0, 1, 1, 0])));
-        assert_eq!(seen["nodes"], json!([["b", "Failure", "<b>no link"]]));
+        assert_eq!(seen["nodes"], json!([["b", "Failure", "<b>no link"], ["c", "Pending", ""]]));
+        let many: Vec<Value> =
+            (0..MOST.1).map(|_| node("p", "Pending", "")).chain([node("f", "Failure", "")]).collect();
+        let seen = shown("NodeUpgradeJob", &json!({"metadata": {"name": "up"}, "status": {"nodeStatus": many}}));
+        assert_eq!((&seen["nodes"][0][0], &seen["more"]), (&json!("f"), &json!(1)), "failures come first");
         let counts = json!({"metadata": {"name": "up"}, "status": {"counts": {"total": 5000, "successful": 4000}}});
         let seen = shown("NodeUpgradeJob", &counts);
         assert_eq!((&seen["total"], &seen["counts"][2]), (&json!(5000), &json!(4000)));

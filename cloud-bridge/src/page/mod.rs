@@ -58,12 +58,16 @@ pub struct PageFlags {
     /// Where a page with all nodes is shown to who may list nodes, over HTTPS: ADDRESS:PORT. Absent: nowhere.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub page: Option<SocketAddr>,
+    /// Name of the site in the page's header and title [default: the host in the browser's address].
+    #[arg(long, value_name = "NAME", requires = "page")]
+    pub page_title: Option<String>,
 }
 
 /// A page that is about to be served.
 pub struct Page {
     listener: TcpListener,
     live: Arc<Live>,
+    title: String,
 }
 
 impl PageFlags {
@@ -73,7 +77,8 @@ impl PageFlags {
     /// It cannot be had.
     pub async fn bind(&self, replicated: bool) -> anyhow::Result<Option<Page>> {
         let Some(address) = self.page else { return Ok(None) };
-        Ok(Some(Page { listener: listen::bind(address).await?, live: Live::new(replicated) }))
+        let title = self.page_title.clone().unwrap_or_default();
+        Ok(Some(Page { listener: listen::bind(address).await?, live: Live::new(replicated), title }))
     }
 
     /// Names under which the port is reached.
@@ -96,6 +101,15 @@ impl Page {
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
+
+    /// URL at which others reach it.
+    ///
+    /// # Errors
+    /// Same as [`Self::address`].
+    pub fn url(&self, advertise: &[String]) -> std::io::Result<String> {
+        let address = self.address()?;
+        Ok(info::url(address, &[info::host(address, advertise)]))
+    }
 }
 
 /// Serves forever; does nothing without a page. `names`: the names under which browsers reach it.
@@ -116,7 +130,7 @@ pub async fn serve(
     let tls = TlsAcceptor::from(tls::lasting_config(&serving, operators, &[b"h2", b"http/1.1"])?);
     log::info!("the page with all nodes is at https://{}", page.address()?);
     let live = Arc::clone(&page.live);
-    let served = Arc::new(Served::new(Arc::clone(&live), bridge.clone(), client.clone()));
+    let served = Arc::new(Served::new(Arc::clone(&live), bridge.clone(), client.clone(), page.title));
     let accepting = accept::each(page.listener, Arc::clone(&gate), "the page", move |socket, peer, arrival| {
         let (tls, served) = (tls.clone(), Arc::clone(&served));
         let client = Client::new(Arc::clone(&gate), peer.ip(), arrival);
@@ -172,10 +186,10 @@ mod tests {
     #[tokio::test]
     async fn without_the_flag_there_is_no_page() {
         assert!(PageFlags::default().bind(false).await.unwrap().is_none());
-        let flags = PageFlags { page: Some(([127, 0, 0, 1], 0).into()) };
+        let flags = PageFlags { page: Some(([127, 0, 0, 1], 0).into()), ..PageFlags::default() };
         let page = flags.bind(false).await.unwrap().unwrap();
         assert!(flags.bind(true).await.is_ok(), "each has a port of its own");
-        let taken = PageFlags { page: Some(page.address().unwrap()) };
+        let taken = PageFlags { page: Some(page.address().unwrap()), ..PageFlags::default() };
         assert!(taken.bind(false).await.is_err(), "a taken port is said at once");
     }
 }

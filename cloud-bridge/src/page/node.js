@@ -1,5 +1,7 @@
 // One node: read when it is opened, and again when its row changes.
 
+import { copyButton, nodeCommands, podCommands } from './copy.js';
+import { filterHref, status } from './filter.js';
 import { columns, condition, heading, pairs } from './parts.js';
 import * as timeline from './timeline.js';
 import * as w from './words.js';
@@ -8,10 +10,15 @@ import * as w from './words.js';
 const SOON = 1000;
 const ANYHOW = 10000;
 
+// The value leads to all nodes with that label.
+const label = ([key, value]) => [key, value && w.el('a', { href: filterHref(`${key}=${value}`) }, value)];
+
 export class NodePage {
-  constructor(root, clock) {
+  // `clock` gives seconds since 1970 by the bridge's clock; `back` the address of the overview.
+  constructor(root, clock, back) {
     this.root = root;
     this.clock = clock;
+    this.back = back;
     this.name = null;
     this.data = null;
     this.read = 0;
@@ -59,38 +66,49 @@ export class NodePage {
 
   render() {
     const [scroll, now, row] = [this.root.scrollTop, this.clock(), this.row];
-    const back = w.el('a', { href: '#' }, 'All nodes');
-    const parts = [w.el('p', {}, back), w.el('h2', {}, this.name)];
+    const focused = this.root.contains(document.activeElement) ? document.activeElement.id : '';
+    const held = row ? w.held(row[w.HELD]).split(', ').filter(Boolean) : [];
+    const parts = [w.el('p', {}, w.el('a', { href: this.back(), id: 'back' }, 'All nodes')),
+      w.el('h2', {}, this.name, ...held.flatMap((word) => [' ', w.el('span', { class: 'badge' }, word)]))];
     if (row) {
-      const since = row[w.SINCE] ? `, ${row[w.LINK] === 1 ? 'for' : 'last seen'} ${w.age(now - row[w.SINCE])}${row[w.LINK] === 1 ? '' : ' ago'}` : '';
-      parts.push(w.el('p', {}, 'Link ', w.state(w.LINKS[row[w.LINK]]), since, '. Node ', w.state(w.READIES[row[w.READY]]),
-        `. Pods ready: ${row[w.PODS]} of ${row[w.WANTED]}.${row[w.HELD] ? ` It is ${w.held(row[w.HELD])}.` : ''}`));
+      const up = row[w.LINK] === 1;
+      const since = row[w.SINCE] ? [up ? ', for ' : ', last seen ', w.when(row[w.SINCE], now, up ? '' : ' ago')] : [];
+      parts.push(w.el('p', {}, 'Link ', w.state(w.LINKS[row[w.LINK]]), ...since, '. Node ', w.state(status(row)),
+        `. Pods ready: ${row[w.PODS]} of ${row[w.WANTED]}.`));
     }
-    if (this.problem) parts.push(w.el('p', { role: 'alert', class: 'bad' }, `Not read: ${this.problem}`));
+    const commands = nodeCommands(this.name, held.includes('cordoned'));
+    if (row && commands.length) {
+      parts.push(w.el('ul', { class: 'commands', 'aria-label': 'Commands for this node' },
+        ...commands.map((text) => w.el('li', {}, w.el('code', {}, text), ' ', copyButton(text)))));
+    }
+    if (this.problem) parts.push(w.el('p', { role: 'alert', class: 'bad' }, `Cannot read the node: ${this.problem}`));
     if (this.data) parts.push(...this.parts(now));
     else if (!this.problem) parts.push(w.el('p', { class: 'quiet' }, 'Loading.'));
     this.root.replaceChildren(...parts);
     if (this.data) this.lines();
     this.root.scrollTop = scroll;
+    if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
   }
 
   parts(now) {
     const { conditions = [], pods = [], system = [], capacity = [], addresses = [], labels = [], link } = this.data;
     const connection = link ? [['Round trip', link.rttMs === undefined ? null : `${link.rttMs} ms`],
       ['Objects', String(link.objects)], ['Waiting to the node', `${link.queueBytes} B`],
-      ['Waiting to the API', `${link.reportBytes} B`], ['Last seen', link.lastSeen ?? null]] : [];
+      ['Waiting to the API', `${link.reportBytes} B`], ['Last seen', link.lastSeen ? w.when(Date.parse(link.lastSeen) / 1000, now) : null]] : [];
     this.drawing = w.el('div', {});
     return [
-      heading('Since the bridge started'), this.drawing, timeline.list(this.data.timeline),
+      heading('Since the bridge started'), this.drawing,
       heading(`Pods (${pods.length})`),
-      columns(['Namespace', 'Pod', 'State', 'Ready', 'Restarts#', 'Age#'], pods.map(([space, name, phase, ready, restarts, since, why]) => [
-        space, name, why ? `${phase}: ${why}` : phase, w.state(ready ? ['●', 'yes', 'good'] : ['○', 'no', phase === 'Succeeded' ? 'quiet' : 'warn']),
-        String(restarts), since ? w.age(now - since) : ''])),
+      columns(['Namespace', 'Pod', 'State', 'Ready', 'Restarts#', 'Age#', 'Copy a command'], pods.map(([space, name, phase, ready, restarts, since, why]) => [
+        space, name, why ? `${phase}: ${why}` : phase, w.state(ready ? ['●', 'yes', 'quiet'] : ['○', 'no', phase === 'Succeeded' ? 'quiet' : 'warn']),
+        String(restarts), since ? w.when(since, now, '') : '',
+        w.el('span', {}, ...podCommands(space, name, restarts).flatMap(([word, text]) => [copyButton(text, word), ' ']))])),
       heading('Conditions'),
       columns(['Condition', 'Status', 'Since', 'Message'], conditions.map((one) => condition(one, now))),
+      heading('Changes'), timeline.list(this.data.timeline, now),
       w.el('div', { class: 'facts' },
         w.el('div', {}, heading('System'), pairs(system), heading('Capacity'), pairs(capacity)),
-        w.el('div', {}, heading('Link'), pairs([...connection, ...addresses]), heading('Labels'), pairs(labels))),
+        w.el('div', {}, heading('Link'), pairs([...connection, ...addresses]), heading('Labels'), pairs(labels.map(label)))),
     ];
   }
 

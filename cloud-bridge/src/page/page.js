@@ -1,5 +1,7 @@
-// Wires the page: the stream of news, what is shown of it, keys, and what is said when it is cut.
+// Wires the page: the stream of changes, the views, the address, keys, and messages when the stream is cut.
 
+import { Counters } from './counters.js';
+import { filterHref, nodeHref, place, split } from './filter.js';
 import { JobsPage } from './jobs.js';
 import { NodePage } from './node.js';
 import { Table } from './table.js';
@@ -14,9 +16,16 @@ const AGAIN = [1000, 15000];
 let ahead = 0;
 const clock = () => (Date.now() + ahead) / 1000;
 
-const table = new Table(by('table'), clock, (name) => { location.hash = encodeURIComponent(name); });
-const page = new NodePage(by('node'), clock);
-const jobs = new JobsPage(by('jobs'));
+// Of the overview, kept while another view is open.
+let filter = '';
+const back = () => filterHref(filter);
+const site = by('site').textContent.trim() || location.hostname;
+by('site').textContent = site;
+
+const table = new Table(by('table'), clock, (name) => { location.hash = nodeHref(name); });
+const page = new NodePage(by('node'), clock, back);
+const jobs = new JobsPage(by('jobs'), clock, back);
+const counters = new Counters(by('summary'), (text) => { location.hash = filterHref(text); });
 let source;
 let heard = 0;
 let pause = AGAIN[0];
@@ -28,15 +37,28 @@ let waiting;
 
 function summary() {
   const rows = [...table.rows.values()];
-  const count = (test) => rows.filter(test).length.toLocaleString();
-  const parts = [`${rows.length.toLocaleString()} nodes`, `${count(w.STATES.up)} connected`, `${count(w.STATES.down)} down`,
-    `${count(w.STATES.notready)} not ready`, `${count(w.STATES.trouble)} in trouble`];
-  by('summary').textContent = parts.join(', ');
+  counters.update(rows, filter);
   const empty = begun && rows.length === 0;
+  by('summary').hidden = !begun || empty;
   by('empty').hidden = !empty;
   by('table').hidden = empty;
   by('tools').hidden = empty;
   by('none').hidden = empty || !begun || table.view.length > 0;
+  const count = filter && begun ? `${table.view.length.toLocaleString()} of ${rows.length.toLocaleString()} shown` : '';
+  if (by('count').textContent !== count) by('count').textContent = count;
+}
+
+function setFilter(text) {
+  filter = text;
+  by('to-nodes').href = back();
+  table.search(filter);
+  summary();
+}
+
+// By typing: the address follows, without an entry in the history for each letter.
+function typed() {
+  setFilter(split(by('search').value).join(' '));
+  history.replaceState(null, '', back());
 }
 
 function status() {
@@ -47,7 +69,7 @@ function status() {
   const seconds = w.age((Date.now() - heard) / 1000);
   by('age').textContent = !lost ? '' : heard ? `What is shown is ${seconds} old.` : 'Nothing is known yet.';
   by('lost').hidden = !text;
-  by('live').textContent = lost ? 'not live' : begun ? 'live' : '';
+  by('live').textContent = lost ? '○ not live' : begun ? '● live' : '';
 }
 
 function took(data) {
@@ -105,33 +127,33 @@ async function retry(why) {
       status();
     }
   } catch {
-    // It is away: that is said already.
+    // The banner says so already.
   }
 }
 
 function route() {
-  let name = '';
-  try {
-    name = decodeURIComponent(location.hash.slice(1));
-  } catch {
-    // No name of a node.
+  const { view, name, filter: wanted } = place(location.hash);
+  // A login link must not stay to be read.
+  if (location.hash.startsWith('#token=')) history.replaceState(null, '', '/');
+  for (const id of ['overview', 'node', 'jobs']) by(id).hidden = id !== (view === 'nodes' ? 'overview' : view);
+  for (const [id, here] of [['to-nodes', view === 'nodes'], ['to-jobs', view === 'jobs']]) {
+    if (here) by(id).setAttribute('aria-current', 'page');
+    else by(id).removeAttribute('aria-current');
   }
-  const isJobs = name === '/jobs';
-  by('overview').hidden = Boolean(name);
-  by('node').hidden = !name || isJobs;
-  by('jobs').hidden = !isJobs;
-  document.title = isJobs ? 'Jobs' : name ? `${name}: nodes` : 'Nodes';
-  if (isJobs) {
-    page.close();
+  document.title = [...(view === 'node' ? [name, site] : [site, view === 'jobs' ? 'Jobs' : 'Nodes']), 'Sampan'].join(' · ');
+  if (view !== 'node') page.close();
+  if (view === 'jobs') {
     jobs.load();
     by('jobs').focus();
-  } else if (name) {
+  } else if (view === 'node') {
     page.open(name, table.rows.get(name));
     by('node').focus();
   } else {
-    page.close();
-    table.draw();
-    by('table').focus({ preventScroll: true });
+    if (split(by('search').value).join(' ') !== wanted) by('search').value = wanted;
+    if (wanted !== filter) setFilter(wanted);
+    else table.draw();
+    // A counter that was pressed keeps the focus.
+    if (!by('summary').contains(document.activeElement)) by('table').focus({ preventScroll: true });
   }
 }
 
@@ -139,22 +161,21 @@ document.addEventListener('keydown', (event) => {
   const typing = event.target === by('search');
   if (event.key === '/' && !typing && !event.ctrlKey && !event.metaKey) {
     event.preventDefault();
-    if (location.hash.length > 1) location.hash = '';
+    if (by('overview').hidden) location.hash = back();
     setTimeout(() => by('search').select());
   } else if (event.key === 'Escape') {
-    if (typing && by('search').value) { by('search').value = ''; table.search(''); summary(); } else if (typing) by('table').focus();
-    else if (location.hash.length > 1) location.hash = '';
+    if (typing && by('search').value) { by('search').value = ''; typed(); } else if (typing) by('table').focus();
+    else if (by('overview').hidden) location.hash = back();
   } else if (typing && (event.key === 'ArrowDown' || event.key === 'Enter')) {
     event.preventDefault();
     by('table').focus();
     if (!table.view.some((row) => row[w.NAME] === table.chosen)) table.go(0);
   }
 });
-by('search').addEventListener('input', () => { table.search(by('search').value); summary(); });
-by('states').textContent = Object.keys(w.STATES).join(', ');
+by('search').addEventListener('input', typed);
 window.addEventListener('hashchange', route);
 setInterval(() => {
-  if (!lost && heard && Date.now() - heard > SILENT) retry('Nothing is heard of the bridge.');
+  if (!lost && heard && Date.now() - heard > SILENT) retry('The bridge sends nothing.');
   status();
   if (!by('overview').hidden) table.draw();
 }, 1000);

@@ -38,6 +38,7 @@ pub(super) struct Served {
     seats: Arc<Seats>,
     details: Semaphore,
     jobs: Jobs,
+    title: String,
 }
 
 /// Reason why there is no answer.
@@ -51,7 +52,8 @@ impl From<Denied> for Refusal {
 }
 
 impl Served {
-    pub(super) fn new(live: Arc<Live>, bridge: Bridge, client: kube::Client) -> Self {
+    /// `title` is the name of the site; may be empty.
+    pub(super) fn new(live: Arc<Live>, bridge: Bridge, client: kube::Client, title: String) -> Self {
         let access = Arc::new(Access::new(client.clone()));
         Self {
             live,
@@ -61,6 +63,7 @@ impl Served {
             seats: Arc::default(),
             details: Semaphore::new(DETAILS),
             jobs: Jobs::default(),
+            title,
         }
     }
 
@@ -102,7 +105,7 @@ impl Served {
     /// Answers an authorized user; `packs`: the client accepts compression.
     pub(super) async fn answer(&self, who: &Who, path: &str, packs: bool) -> Response<Body> {
         let answer = match path {
-            "/" => Ok(assets::index()),
+            "/" => Ok(assets::index(&self.title)),
             "/api/nodes" => {
                 let text = self.live.board().all(SystemTime::now());
                 Ok(json_of(text.into(), packs).await)

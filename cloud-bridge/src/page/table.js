@@ -1,43 +1,50 @@
-// The table of all nodes: sorted and searched here, and of its rows only those in the document that can be seen.
+// The table of all nodes. Only rows in view are in the document.
 
+import { nodeHref, select, status } from './filter.js';
 import * as w from './words.js';
 
+// Height of a row in pixels, until `--row` of the style sheet is read: a phone has rows of two lines.
 const HEIGHT = 28;
+// Longest version that gets its whole width, in characters.
+const VERSION = 40;
 // Rows beyond the edges, for smooth scrolling.
 const MARGIN = 10;
 
 const plain = (of, kind = () => '') => (row) => [of(row), kind(row)];
-const stated = (at, words) => (row) => {
-  const [shape, word, kind] = words[row[at]] ?? words[0];
+const stated = (of) => (row) => {
+  const [shape, word, kind] = of(row);
   return [shape ? `${shape} ${word}` : word, kind];
 };
+const among = (at, words) => stated((row) => words[row[at]] ?? words[0]);
+const version = (row) => `${row[w.VERSION]} ${row[w.ARCH]}`;
 
-// Title, sort key, text and class of the cell.
+// Title, sort key, text and class of the cell. The name is a link, the time is counted on.
 const COLUMNS = [
   ['Node', (row) => row[w.NAME], plain((row) => row[w.NAME])],
-  ['Link', (row) => row[w.LINK], stated(w.LINK, w.LINKS)],
-  ['Since', (row) => row[w.SINCE], plain(() => '', () => 'number')],
-  ['State', (row) => row[w.READY] || 3, stated(w.READY, w.READIES)],
+  ['Link', (row) => row[w.LINK], among(w.LINK, w.LINKS)],
+  ['Since', (row) => row[w.SINCE], plain(() => '', () => 'number quiet')],
+  ['Status', (row) => row[w.READY] || 3, stated(status)],
   ['Pods', (row) => row[w.PODS] - row[w.WANTED] + row[w.WANTED] / 1e6,
-    plain((row) => `${row[w.PODS]}/${row[w.WANTED]}`, (row) => (row[w.PODS] < row[w.WANTED] ? 'number warn' : 'number'))],
-  ['Restarts', (row) => row[w.RESTARTS], plain((row) => String(row[w.RESTARTS]), () => 'number')],
-  ['Pressure', (row) => row[w.TROUBLES],
+    plain((row) => `${row[w.PODS]}/${row[w.WANTED]}`, (row) => (row[w.PODS] < row[w.WANTED] ? 'number warn' : 'number quiet'))],
+  ['Restarts', (row) => row[w.RESTARTS], plain((row) => String(row[w.RESTARTS]), () => 'number quiet')],
+  ['Conditions', (row) => row[w.TROUBLES],
     plain((row) => (row[w.TROUBLES] ? `▲ ${w.troubles(row[w.TROUBLES])}` : ''), () => 'warn')],
-  ['Storage', (row) => row[w.STORAGE], stated(w.STORAGE, w.STORAGES)],
-  ['Version', (row) => row[w.VERSION], plain((row) => `${row[w.VERSION]} ${row[w.ARCH]}`)],
-  ['Upgrade', (row) => row[w.UPGRADE], stated(w.UPGRADE, w.UPGRADES)],
-  ['Labels', (row) => row[w.LABELS],
-    plain((row) => (row[w.HELD] ? `[${w.held(row[w.HELD])}] ` : '') + row[w.LABELS], () => 'quiet')],
+  ['Storage', (row) => row[w.STORAGE], among(w.STORAGE, w.STORAGES)],
+  ['Version', (row) => row[w.VERSION], plain(version, () => 'quiet')],
+  ['Upgrade', (row) => row[w.UPGRADE], among(w.UPGRADE, w.UPGRADES)],
+  ['Labels', (row) => row[w.LABELS], plain((row) => row[w.LABELS], () => 'quiet')],
 ];
 const AGE = 2;
 
 export class Table {
-  // `clock` gives seconds since 1970 by the bridge's clock; `open` is called with a name.
+  // `clock` gives seconds since 1970 by the bridge's clock; `open` is called with the name of a node.
   constructor(root, clock, open) {
+    this.height = HEIGHT;
     this.rows = new Map();
     this.view = [];
-    this.sort = [0, 1];
-    this.query = '';
+    // Column and way; none: the worst first.
+    this.sort = null;
+    this.filter = '';
     this.chosen = null;
     this.drawn = new Map();
     this.spare = [];
@@ -51,10 +58,10 @@ export class Table {
       return w.el('span', { role: 'columnheader' }, button);
     }));
     root.addEventListener('scroll', () => this.draw(), { passive: true });
-    new ResizeObserver(() => this.draw()).observe(root);
+    new ResizeObserver(() => this.measure()).observe(root);
     this.body.addEventListener('click', (event) => {
       const row = event.target.closest('.row');
-      if (row) { this.choose(row.dataset.name); this.open(row.dataset.name); }
+      if (row) this.choose(row.dataset.name);
     });
     root.addEventListener('keydown', (event) => this.key(event));
     this.mark();
@@ -72,49 +79,54 @@ export class Table {
   }
 
   search(text) {
-    this.query = text.trim().toLowerCase();
+    this.filter = text;
     this.root.scrollTop = 0;
     this.arrange();
   }
 
+  // Ascending, descending, then the worst first again.
   sortBy(at) {
-    this.sort = [at, this.sort[0] === at ? -this.sort[1] : 1];
+    const [column, way] = this.sort ?? [];
+    this.sort = column !== at ? [at, 1] : way > 0 ? [at, -1] : null;
     this.mark();
     this.arrange();
   }
 
+  measure() {
+    this.height = parseFloat(getComputedStyle(this.root).getPropertyValue('--row')) || HEIGHT;
+    this.stretch();
+    this.draw();
+  }
+
+  stretch() {
+    this.body.style.height = `${this.view.length * this.height}px`;
+  }
+
   mark() {
     [...this.head.children].forEach((cell, at) => {
-      const [column, way] = this.sort;
+      const [column, way] = this.sort ?? [];
       const here = at === column;
       cell.setAttribute('aria-sort', here ? (way > 0 ? 'ascending' : 'descending') : 'none');
       cell.firstChild.textContent = COLUMNS[at][0] + (here ? (way > 0 ? ' ↑' : ' ↓') : '');
     });
   }
 
-  // What is searched and how it is ordered.
   arrange() {
-    const words = this.query.split(/\s+/).filter(Boolean);
-    const tests = words.map((word) => {
-      const is = word.startsWith('is:') && w.STATES[word.slice(3)];
-      return is || ((row) => (row.text ??= `${row[w.NAME]} ${row[w.LABELS]} ${row[w.VERSION]} ${row[w.ARCH]}`.toLowerCase()).includes(word));
-    });
-    const [column, way] = this.sort;
-    const key = COLUMNS[column][1];
-    const found = [...this.rows.values()].filter((row) => tests.every((test) => test(row)));
-    const order = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
-    found.sort((a, b) => way * order(key(a), key(b)) || order(a[w.NAME], b[w.NAME]));
-    this.view = found;
-    this.body.style.height = `${found.length * HEIGHT}px`;
-    this.root.setAttribute('aria-rowcount', found.length + 1);
+    const [column, way] = this.sort ?? [];
+    this.view = select(this.rows.values(), this.filter, COLUMNS[column]?.[1], way);
+    let longest = 0;
+    for (const row of this.rows.values()) longest = Math.max(longest, version(row).length);
+    this.root.style.setProperty('--version', `${Math.min(longest, VERSION)}ch`);
+    this.stretch();
+    this.root.setAttribute('aria-rowcount', this.view.length + 1);
     this.draw();
   }
 
   // Only what can be seen.
   draw() {
     if (!this.root.clientHeight) return;
-    const first = Math.max(0, Math.floor(this.root.scrollTop / HEIGHT) - MARGIN);
-    const last = Math.min(this.view.length, Math.ceil((this.root.scrollTop + this.root.clientHeight) / HEIGHT) + MARGIN);
+    const first = Math.max(0, Math.floor(this.root.scrollTop / this.height) - MARGIN);
+    const last = Math.min(this.view.length, Math.ceil((this.root.scrollTop + this.root.clientHeight) / this.height) + MARGIN);
     const wanted = new Map();
     for (let at = first; at < last; at += 1) wanted.set(this.view[at][w.NAME], at);
     for (const [name, line] of this.drawn) {
@@ -138,20 +150,27 @@ export class Table {
   }
 
   line() {
-    const cells = COLUMNS.map(() => w.el('span', { role: 'gridcell' }));
+    const link = w.el('a', { tabindex: '-1' });
+    const cells = COLUMNS.map((_, at) => w.el('span', { role: 'gridcell' }, ...(at === 0 ? [link] : [])));
     const element = w.el('div', { role: 'row', class: 'row', id: `row-${this.body.childElementCount}` }, ...cells);
     this.body.append(element);
-    return { element, cells };
+    return { element, cells, link };
   }
 
-  fill({ element, cells }, row, at, now) {
-    element.style.transform = `translateY(${at * HEIGHT}px)`;
+  fill({ element, cells, link }, row, at, now) {
+    element.style.transform = `translateY(${at * this.height}px)`;
     element.setAttribute('aria-rowindex', at + 2);
     element.classList.toggle('chosen', row[w.NAME] === this.chosen);
+    const name = row[w.NAME];
+    if (link.textContent !== name) { link.textContent = name; link.href = nodeHref(name); }
+    // The link covers the row, and shows what the row may cut off.
+    const title = [name, w.troubles(row[w.TROUBLES]), version(row), row[w.LABELS]].filter(Boolean).join('\n');
+    if (link.title !== title) link.title = title;
     COLUMNS.forEach(([, , cell], column) => {
+      if (column === 0) return;
       let [text, kind] = cell(row);
       if (column === AGE) text = row[w.SINCE] ? w.age(now - row[w.SINCE]) : '';
-      if (cells[column].textContent !== text) { cells[column].textContent = text; cells[column].title = text; }
+      if (cells[column].textContent !== text) cells[column].textContent = text;
       if (cells[column].className !== kind) cells[column].className = kind;
     });
   }
@@ -162,7 +181,7 @@ export class Table {
   }
 
   key(event) {
-    const page = Math.max(1, Math.floor(this.root.clientHeight / HEIGHT) - 2);
+    const page = Math.max(1, Math.floor(this.root.clientHeight / this.height) - 2);
     const moves = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
     if (event.key === 'Enter' && event.target === this.root && this.chosen) return this.open(this.chosen);
     if (!(event.key in moves) || event.ctrlKey || event.altKey || event.metaKey) return undefined;
@@ -175,7 +194,8 @@ export class Table {
   go(at) {
     const row = this.view[at];
     if (!row) return;
-    const [top, bottom] = [at * HEIGHT, (at + 2) * HEIGHT];
+    const top = at * this.height;
+    const bottom = top + this.height + this.head.offsetHeight;
     if (top < this.root.scrollTop) this.root.scrollTop = top;
     if (bottom > this.root.scrollTop + this.root.clientHeight) this.root.scrollTop = bottom - this.root.clientHeight;
     this.choose(row[w.NAME]);

@@ -16,7 +16,7 @@ async fn the_page_shows_a_node_its_link_and_its_pods_to_operators() {
     let cluster = Cluster::open().await;
     let (authority, of_page) = twins();
     let operator = Identity::of_user(&authority, "somebody", "sampan:operators");
-    let flags = PageFlags { page: Some(([127, 0, 0, 1], 0).into()) };
+    let flags = PageFlags { page: Some(([127, 0, 0, 1], 0).into()), ..PageFlags::default() };
     let page = flags.bind(false).await.unwrap().unwrap();
     let address = page.address().unwrap();
     let settings =

@@ -20,11 +20,12 @@ pub type File = (&'static str, &'static str, &'static str);
 
 pub const HTML: &str = "text/html; charset=utf-8";
 pub const SCRIPT: &str = "text/javascript; charset=utf-8";
+pub const STYLE: &str = "text/css; charset=utf-8";
 
 /// What both pages load. They hold no secret.
 pub const FILES: [File; 5] = [
     ("/icon.svg", "image/svg+xml", include_str!("icon.svg")),
-    ("/page.css", "text/css; charset=utf-8", include_str!("page.css")),
+    ("/page.css", STYLE, include_str!("page.css")),
     ("/words.js", SCRIPT, include_str!("words.js")),
     ("/parts.js", SCRIPT, include_str!("parts.js")),
     ("/timeline.js", SCRIPT, include_str!("timeline.js")),

@@ -8,9 +8,10 @@ export const pairs = (all) => w.el('table', {}, ...all.filter(([, value]) => val
 
 export function columns(titles, rows) {
   const kind = (title) => (title.endsWith('#') ? { class: 'number' } : {});
-  const head = titles.map((title) => w.el('th', { scope: 'col', ...kind(title) }, title.replace('#', '')));
-  const body = rows.map((cells) => w.el('tr', {}, ...cells.map((cell, at) => w.el('td', kind(titles[at]), cell))));
-  return w.el('table', {}, w.el('thead', {}, w.el('tr', {}, ...head)), w.el('tbody', {}, ...body));
+  const plain = (title) => title.replace('#', '');
+  const head = titles.map((title) => w.el('th', { scope: 'col', ...kind(title) }, plain(title)));
+  const body = rows.map((cells) => w.el('tr', {}, ...cells.map((cell, at) => w.el('td', { 'data-title': plain(titles[at]), ...kind(titles[at]) }, cell))));
+  return w.el('table', { class: 'columns' }, w.el('thead', {}, w.el('tr', {}, ...head)), w.el('tbody', {}, ...body));
 }
 
 // Bad news when True; of the others False is.
@@ -18,6 +19,6 @@ const BAD = ['MemoryPressure', 'DiskPressure', 'PIDPressure', 'NetworkUnavailabl
 
 export function condition([type, status, reason, message, since], now) {
   const good = status === (BAD.includes(type) ? 'False' : 'True');
-  const shown = status === 'Unknown' ? ['○', status, 'warn'] : [good ? '●' : '▲', status, good ? 'good' : 'bad'];
-  return [type, w.state(shown), since ? w.age(now - since) : '', message || reason];
+  const shown = status === 'Unknown' ? ['○', status, 'warn'] : [good ? '●' : '▲', status, good ? 'quiet' : 'bad'];
+  return [type, w.state(shown), since ? w.when(since, now, '') : '', message || reason];
 }

@@ -5,6 +5,11 @@ import * as w from './words.js';
 const SVG = 'http://www.w3.org/2000/svg';
 const LEFT = 80;
 const LANE = 26;
+// Pixels below the lanes: ages, and what was at the pointer.
+const FOOT = 42;
+// Below this width there is room for fewer ages.
+const NARROW = 480;
+const HINT = 'Filled: up, ready. Dashed: down. Point at a time for its state.';
 const [LINK, READY, PODS, RESTARTS, UPGRADE, TROUBLES, STORAGE, VERSION] = Array(8).keys();
 const upper = (value) => value >>> 16;
 const lower = (value) => value & 0xffff;
@@ -15,8 +20,8 @@ const TELL = [
   (value) => `node ${(w.READIES[value] ?? w.READIES[0])[1]}`,
   (value) => `pods ready ${upper(value)} of ${lower(value)}`,
   (value) => (value === 1 ? 'a container was restarted' : `containers were restarted ${value} times`),
-  (value) => ['no upgrade', 'the upgrade is in force', 'the upgrade went back'][value],
-  (value) => (value ? `pressure: ${w.troubles(value)}` : 'no pressure'),
+  (value) => ['no upgrade', 'upgrade succeeded', 'upgrade rolled back'][value],
+  (value) => (value ? w.troubles(value) : 'no bad conditions'),
   (value) => `storage ${['not known', 'healthy', 'in trouble'][value]}`,
   () => 'another version of the programs',
 ];
@@ -28,18 +33,28 @@ function svg(name, attributes, text) {
   return made;
 }
 
-export function list(changes) {
+// State at a time, in words: the last change of each kind until then. Restarts, upgrades and versions are moments.
+export function stateAt(changes, seconds) {
+  const last = new Map();
+  for (const [at, kind, value] of changes) {
+    if (at <= seconds && [LINK, READY, PODS, TROUBLES, STORAGE].includes(kind)) last.set(kind, value);
+  }
+  const shown = [...last].filter(([kind, value]) => kind === LINK || kind === READY || kind === PODS || (kind === STORAGE ? value === 2 : value));
+  return shown.sort(([a], [b]) => a - b).map(([kind, value]) => TELL[kind](value)).join(', ');
+}
+
+export function list(changes, now) {
   const rows = [...changes].reverse().map(([at, kind, value]) =>
-    w.el('tr', {}, w.el('td', {}, w.time(at)), w.el('td', {}, TELL[kind]?.(value) ?? '')));
+    w.el('tr', {}, w.el('td', {}, w.when(at, now)), w.el('td', {}, TELL[kind]?.(value) ?? '')));
   return w.el('div', { class: 'scroll', tabindex: '0' }, w.el('table', { 'aria-label': 'Changes, newest first' }, ...rows));
 }
 
 // `now` in seconds; `width` in pixels. `marks` are more that is drawn: when, whether it is bad, words. Nothing before `begin` is shown.
 export function draw(changes, now, width, { marks = [], begin = Math.min(changes[0]?.[0] ?? now, now - 60) } = {}) {
-  const lanes = ['Link', 'State', 'Pods', 'Restarts', 'Pressure', 'Upgrades', ...(marks.length ? ['Events'] : [])];
-  const height = lanes.length * LANE + 24;
+  const lanes = ['Link', 'Ready', 'Pods', 'Restarts', 'Conditions', 'Upgrades', ...(marks.length ? ['Events'] : [])];
+  const height = lanes.length * LANE + FOOT;
   const x = (at) => LEFT + (Math.max(0, at - begin) / (now - begin)) * (width - LEFT - 8);
-  const words = `What was seen since ${w.time(begin)}: ${changes.length} changes, listed below.`;
+  const words = `${changes.length} changes since ${w.iso(begin)}, listed below.`;
   const root = svg('svg', { class: 'timeline', viewBox: `0 0 ${width} ${height}`, height, role: 'img', 'aria-label': words });
   lanes.forEach((title, lane) => {
     root.append(svg('text', { x: 6, y: lane * LANE + 18 }, title));
@@ -54,7 +69,7 @@ export function draw(changes, now, width, { marks = [], begin = Math.min(changes
       const [from, to] = [x(at), x(all[index + 1]?.[0] ?? now)];
       if (to <= LEFT && begin > at) return;
       const bar = svg('rect', { class: drawn, x: from, y: lane * LANE + 6, width: Math.max(2, to - from), height: LANE - 12 });
-      bar.append(svg('title', {}, `${w.time(at)}: ${TELL[kind](value)}`));
+      bar.append(svg('title', {}, `${w.iso(at)}: ${TELL[kind](value)}`));
       root.append(bar);
     });
   };
@@ -65,7 +80,7 @@ export function draw(changes, now, width, { marks = [], begin = Math.min(changes
   const mark = (lane, at, bad, text) => {
     if (at < begin) return;
     const line = svg('line', { class: bad ? 'mark-bad' : 'mark', x1: x(at), x2: x(at), y1: lane * LANE + 4, y2: (lane + 1) * LANE - 4 });
-    line.append(svg('title', {}, `${w.time(at)}: ${text}`));
+    line.append(svg('title', {}, `${w.iso(at)}: ${text}`));
     root.append(line);
   };
   for (const [at, kind, value] of of(RESTARTS, UPGRADE, VERSION, STORAGE)) {
@@ -75,13 +90,39 @@ export function draw(changes, now, width, { marks = [], begin = Math.min(changes
     mark(lane, at, bad, TELL[kind](value));
   }
   for (const [at, bad, text] of marks) mark(6, at, bad, text);
-  for (let part = 0; part <= 4; part += 1) {
-    const at = begin + ((now - begin) * part) / 4;
-    const anchor = ['start', 'middle', 'middle', 'middle', 'end'][part];
-    const text = part === 4 ? 'now' : `${w.age(now - at)} ago`;
-    root.append(svg('text', { class: 'tick', x: x(at), y: height - 7, 'text-anchor': anchor }, text));
+  const parts = width < NARROW ? 2 : 4;
+  for (let part = 0; part <= parts; part += 1) {
+    const at = begin + ((now - begin) * part) / parts;
+    const anchor = part === 0 ? 'start' : part === parts ? 'end' : 'middle';
+    const text = part === parts ? 'now' : `${w.age(now - at)} ago`;
+    root.append(svg('text', { class: 'tick', x: x(at), y: height - FOOT + 17, 'text-anchor': anchor }, text));
   }
+  hover(root, width, height, (place) => {
+    const at = begin + ((place - LEFT) / (width - LEFT - 8)) * (now - begin);
+    return at < begin || at > now ? '' : `${w.age(now - at)} ago (${w.iso(at)}): ${stateAt(changes, at)}`;
+  });
   return root;
+}
+
+// A line at the pointer, and what `tell` says of that place in pixels.
+function hover(root, width, height, tell) {
+  const line = svg('line', { class: 'mark', y1: 0, y2: height - FOOT, visibility: 'hidden' });
+  const words = svg('text', { class: 'tick', x: 6, y: height - 7 }, HINT);
+  root.append(line, words);
+  const show = (place) => {
+    const text = place === null ? '' : tell(place);
+    words.textContent = text || HINT;
+    for (const end of ['x1', 'x2']) line.setAttribute(end, place ?? 0);
+    line.setAttribute('visibility', text ? 'visible' : 'hidden');
+  };
+  const look = (event) => {
+    const box = root.getBoundingClientRect();
+    show(((event.clientX - box.left) * width) / box.width);
+  };
+  root.addEventListener('pointerdown', look);
+  root.addEventListener('pointermove', look);
+  // A finger that is lifted leaves the words to be read.
+  root.addEventListener('pointerleave', (event) => event.pointerType !== 'touch' && show(null));
 }
 
 // Ready and wanted pods as steps in their lane.

@@ -4,28 +4,16 @@
 export const [NAME, LINK, SINCE, READY, PODS, WANTED, RESTARTS, TROUBLES, STORAGE, UPGRADE, HELD, VERSION, ARCH, CREATED, LABELS] =
   Array(15).keys();
 
-// Shape, word, class: none of them depends on colour.
-export const LINKS = [['○', 'down', 'bad'], ['●', 'up', 'good'], ['◐', 'other bridge', 'quiet']];
-export const READIES = [['○', 'unknown', 'warn'], ['●', 'ready', 'good'], ['▲', 'not ready', 'bad']];
-export const STORAGES = [['', '', 'quiet'], ['●', 'healthy', 'good'], ['▲', 'trouble', 'bad']];
-export const UPGRADES = [['', '', 'quiet'], ['●', 'in force', 'good'], ['▲', 'went back', 'bad']];
-const TROUBLE = ['memory', 'disk', 'processes', 'voltage', 'heat', 'clock'];
+// Shape, word, class. No state depends on colour alone; the normal is grey.
+export const LINKS = [['○', 'down', 'bad'], ['●', 'up', 'quiet'], ['◐', 'other bridge', 'quiet']];
+export const READIES = [['○', 'unknown', 'warn'], ['●', 'ready', 'quiet'], ['▲', 'not ready', 'bad']];
+export const STORAGES = [['', '', 'quiet'], ['●', 'healthy', 'quiet'], ['▲', 'trouble', 'bad']];
+export const UPGRADES = [['', '', 'quiet'], ['●', 'up to date', 'quiet'], ['▲', 'rolled back', 'bad']];
+const TROUBLE = ['memory pressure', 'disk pressure', 'PID pressure', 'under-voltage', 'high temperature', 'clock not set'];
 const HOLDS = ['', 'cordoned', 'held', 'cordoned, held'];
 
 export const troubles = (bits) => TROUBLE.filter((_, bit) => bits & (1 << bit)).join(', ');
 export const held = (number) => HOLDS[number] ?? '';
-
-// What `is:` finds.
-export const STATES = {
-  up: (row) => row[LINK] === 1,
-  down: (row) => row[LINK] === 0,
-  elsewhere: (row) => row[LINK] === 2,
-  notready: (row) => row[READY] !== 1,
-  missing: (row) => row[PODS] < row[WANTED],
-  trouble: (row) => row[TROUBLES] !== 0 || row[STORAGE] === 2,
-  wentback: (row) => row[UPGRADE] === 2,
-  held: (row) => row[HELD] !== 0,
-};
 
 export function age(seconds) {
   const s = Math.max(0, Math.round(seconds));
@@ -35,7 +23,15 @@ export function age(seconds) {
   return `${Math.floor(s / 86400)}d`;
 }
 
-export const time = (seconds) => new Date(seconds * 1000).toLocaleString(undefined, { dateStyle: 'short', timeStyle: 'medium' });
+// ISO 8601 in UTC, as kubectl writes times.
+export const iso = (seconds) => `${new Date(seconds * 1000).toISOString().slice(0, 19)}Z`;
+
+// An age, with the time itself on hover. Both in seconds since 1970.
+export function when(seconds, now, suffix = ' ago') {
+  if (!Number.isFinite(seconds)) return '';
+  const time = iso(seconds);
+  return el('time', { datetime: time, title: time }, `${age(now - seconds)}${suffix}`);
+}
 
 // Children are elements or text.
 export function el(name, attributes = {}, ...children) {

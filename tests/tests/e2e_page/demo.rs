@@ -58,7 +58,8 @@ impl WaterWorks {
     /// Starts the site, with everything as it should be but the one pod. Writes the folder of the site's files into `note`.
     pub(crate) fn start(page: SocketAddr, note: &Path) -> Self {
         let lan = Lan::new();
-        let cluster = Cluster::start_at("pictures", lan.router(), &["--page", &page.to_string()]);
+        let cluster =
+            Cluster::start_at("pictures", lan.router(), &["--page", &page.to_string(), "--page-title", "Water works"]);
         std::fs::write(note, cluster.folder().as_os_str().as_encoded_bytes()).expect("written");
         let kubectl = Kubectl { namespace: NAMESPACE.to_owned(), ..cluster.kubectl.clone() };
         define(&kubectl);

@@ -6,6 +6,7 @@ mod api;
 mod browser;
 mod demo;
 mod device;
+mod filter;
 mod pictures;
 
 use std::io::Write;
@@ -17,9 +18,13 @@ use serde_json::{Value, json};
 
 use api::Api;
 use browser::Browser;
+use filter::{filter_by_counter_and_address, fit_a_phone, rows};
 
 /// What would run if it were markup: it renames the page.
 const HOSTILE: &str = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>";
+
+/// Name of the site.
+const SITE: &str = "Plant <1> & 2";
 
 fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
@@ -94,7 +99,7 @@ const CONTRAST: &str = r"(() => {
 fn people_see_their_nodes_on_the_page() {
     let Some(mut browser) = Browser::start() else { return };
     let page = free_address();
-    let mut cluster = Cluster::start_with("page", &["--page", &page.to_string()]);
+    let mut cluster = Cluster::start_with("page", &["--page", &page.to_string(), "--page-title", SITE]);
     let (mut api, url) = (Api::start(&cluster.kubectl), format!("https://{page}/"));
     let namespace = cluster.kubectl.namespace.clone();
 
@@ -105,8 +110,9 @@ fn people_see_their_nodes_on_the_page() {
     browser.wait("nonsense is no token", "document.body.innerText.includes('does not know this token')");
     log_in(&mut browser, &stranger);
     browser.wait("not everybody may look", "document.body.innerText.includes('may not list nodes')");
-    log_in(&mut browser, &looker);
-    browser.wait("there is no node yet", "document.getElementById('empty')?.hidden === false");
+    browser.go(&format!("{url}#token={looker}"));
+    browser.wait("a login link logs in", "document.getElementById('empty')?.hidden === false");
+    assert_eq!(browser.value("location.hash"), Ok(json!("")), "the token does not stay to be read");
     assert_eq!(browser.value("document.cookie"), Ok(json!("")), "no script sees the cookie");
 
     let many: usize = std::env::var("TEST_PAGE_NODES").ok().and_then(|text| text.parse().ok()).unwrap_or(1000);
@@ -129,7 +135,9 @@ fn people_see_their_nodes_on_the_page() {
     assert_eq!(packing, "gzip");
 
     follow_a_change(&mut browser, &mut api);
+    filter_by_counter_and_address(&mut browser, &url, many);
     keys_and_one_node(&mut browser);
+    fit_a_phone(&mut browser);
 
     assert_quiet(&browser, &url);
 
@@ -176,6 +184,8 @@ fn thousands(number: usize) -> String {
 
 /// Of a condition that no controller writes: nobody hears of these nodes, which makes them Unknown after a while.
 fn follow_a_change(browser: &mut Browser, api: &mut Api) {
+    browser.value("location.hash = '#?edge-00001'").expect("a page");
+    browser.wait("it is the only one", &rows(1));
     let cell = "[...document.querySelectorAll('.row')].find((row) => row.dataset.name === 'edge-00001').children[7].textContent";
     for (status, word) in [("False", "trouble"), ("True", "healthy")] {
         let patch = json!({"status": {"conditions": [{"type": "StorageHealthy", "status": status}]}});
@@ -186,6 +196,8 @@ fn follow_a_change(browser: &mut Browser, api: &mut Api) {
         browser.wait("the change is shown", &format!("{cell}.slice(2) === '{word}'"));
         say(&format!("a change of one node was shown after {:?}", begun.elapsed()));
     }
+    browser.value("location.hash = ''").expect("a page");
+    browser.wait("the filter is gone", "document.getElementById('search').value === ''");
 }
 
 fn keys_and_one_node(browser: &mut Browser) {
@@ -201,7 +213,7 @@ fn keys_and_one_node(browser: &mut Browser) {
     assert_eq!(browser.value(&hostile), Ok(json!(true)), "text stays text");
     assert_eq!(browser.value("document.images.length + document.scripts.length"), Ok(json!(1)));
     std::thread::sleep(Duration::from_millis(300));
-    assert_eq!(browser.value("document.title"), Ok(json!("edge-00003: nodes")));
+    assert_eq!(browser.value("document.title"), Ok(json!(format!("edge-00003 · {SITE} · Sampan"))));
     for dark in [true, false] {
         browser.dark(dark);
         let lowest = browser.value(CONTRAST).expect("a number").as_f64().expect("a number");

@@ -19,11 +19,9 @@ const MORNING: u128 = 1_772_444_400_000;
 /// Until a page has drawn itself anew for another window.
 const DRAWN: Duration = Duration::from_millis(500);
 
-/// Moves times back by SHIFT milliseconds where the page writes them, and where it shows one that came as text (RFC 3339).
+/// Moves times back by SHIFT milliseconds where the page shows them as text (RFC 3339).
 const DATES: &str = r"(() => {
     const moved = (date) => new Date(date.getTime() - SHIFT);
-    const written = Date.prototype.toLocaleString;
-    Date.prototype.toLocaleString = function (...how) { return written.apply(moved(this), how); };
     const stamp = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g;
     const look = (node) => {
         if (node.nodeType !== Node.TEXT_NODE) return node.childNodes.forEach(look);

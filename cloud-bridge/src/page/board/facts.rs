@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::bridge::BRIDGED_LABEL;
 
-/// Labels beyond this number of bytes are not searched.
+/// Labels beyond this number of bytes are not shown; each is shown whole, for filters by a whole label.
 const LABELS: usize = 1024;
 /// No version or architecture is longer.
 const WORD: usize = 64;
@@ -105,7 +105,7 @@ impl Facts {
             version: cut(own_version(&node.status.node_info.kubelet_version), WORD).into(),
             architecture: cut(&node.status.node_info.architecture, WORD).into(),
             created: node.metadata.creation_timestamp.as_ref().map_or(0, |at| at.0.as_second()),
-            labels: cut(&labels.collect::<Vec<_>>().join(" "), LABELS).into(),
+            labels: joined(labels, LABELS).into(),
         }
     }
 }
@@ -113,6 +113,20 @@ impl Facts {
 /// Sampan's own version, by which a roll-out is followed, of what a node gives as its kubelet's: `v1.36.0-sampan-0.1.0`.
 fn own_version(kubelet: &str) -> &str {
     kubelet.split_once("-sampan-").map_or(kubelet, |(_, own)| own)
+}
+
+/// Joins the labels with spaces, up to the last one that ends within `most` bytes.
+fn joined(labels: impl Iterator<Item = String>, most: usize) -> String {
+    let mut all = String::new();
+    for label in labels {
+        let gap = if all.is_empty() { "" } else { " " };
+        if all.len() + gap.len() + label.len() > most {
+            break;
+        }
+        all.push_str(gap);
+        all.push_str(&label);
+    }
+    all
 }
 
 /// Returns at most `most` bytes of the text.
@@ -154,6 +168,14 @@ mod tests {
         assert_eq!(own_version("v1.36.0"), "v1.36.0", "another kubelet's");
         let bare = Facts::of(&serde_json::from_value(json!({"metadata": {"name": "b"}})).unwrap());
         assert_eq!(bare, Facts::default());
+    }
+
+    #[test]
+    fn labels_are_shown_whole_or_not_at_all() {
+        let labels = || ["site=north-10", "zone=x"].into_iter().map(str::to_owned);
+        assert_eq!(joined(labels(), 20), "site=north-10 zone=x");
+        assert_eq!(joined(labels(), 19), "site=north-10");
+        assert_eq!(joined(labels(), 12), "");
     }
 
     #[test]

@@ -56,7 +56,7 @@ struct Shown {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Link(u8, i64);
 
-/// A row in the form of the page's scripts: see `table.js`.
+/// A row in the form of the page's scripts: see `words.js`.
 #[derive(Serialize)]
 struct Row<'a>(&'a str, u8, i64, u8, u32, u32, u64, u8, u8, u8, u8, &'a str, &'a str, i64, &'a str);
 

@@ -8,7 +8,7 @@ use crate::page::access::tests::{api, from};
 
 fn served() -> Served {
     let bridge = Bridge::start(Clients::impersonating(api()), "c".to_owned(), Settings::default());
-    Served::new(Live::new(false), bridge, api())
+    Served::new(Live::new(false), bridge, api(), "Water <&> works".to_owned())
 }
 
 /// Code, headers and body.
@@ -49,7 +49,9 @@ async fn whoever_may_not_look_sees_a_form_and_no_data() {
 #[tokio::test]
 async fn a_token_shows_the_page_and_its_data() {
     let served = served();
-    assert!(ask(&served, with("good", "/"), "").await.2.contains("/page.js"));
+    let text = ask(&served, with("good", "/"), "").await.2;
+    assert!(text.contains("/page.js") && text.contains("Water &lt;&amp;> works"), "{text}");
+    assert!(text.contains(env!("CARGO_PKG_VERSION")) && !text.contains("<!--"), "{text}");
     let (code, headers, text) = ask(&served, with("good", "/api/nodes"), "").await;
     assert!(code == 200 && headers[header::CONTENT_TYPE] == JSON && text.contains("\"rows\":[]"), "{text}");
     let (code, headers, text) = ask(&served, with("good", "/api/stream"), "").await;

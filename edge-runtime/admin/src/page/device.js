@@ -62,8 +62,8 @@ const scroll = (label, table) => w.el('div', { class: 'scroll', tabindex: '0', r
 function pods(rows) {
   const cells = ([space, name, phase, ready, restarts, since, why, cpu, memory]) => [
     space, name, why ? `${phase}: ${why}` : phase,
-    w.state(ready ? ['●', 'yes', 'good'] : ['○', 'no', phase === 'Succeeded' ? 'quiet' : 'warn']),
-    String(restarts), since ? w.age(clock() - since) : '', cpu ?? '', memory ?? ''];
+    w.state(ready ? ['●', 'yes', 'quiet'] : ['○', 'no', phase === 'Succeeded' ? 'quiet' : 'warn']),
+    String(restarts), since ? w.when(since, clock(), '') : '', cpu ?? '', memory ?? ''];
   const titles = ['Namespace', 'Pod', 'State', 'Ready', 'Restarts#', 'Age#', 'CPU %#', 'Memory#'];
   return [rows.length ? columns(titles, rows.map(cells)) : w.el('p', { class: 'quiet' }, 'There are none.')];
 }
@@ -71,7 +71,7 @@ function pods(rows) {
 function events(rows) {
   if (!rows.length) return [w.el('p', { class: 'quiet' }, 'None are known; the daemon keeps those of this boot.')];
   const cells = ([at, bad, object, reason, message, count]) => [
-    at ? w.time(at) : '', w.state(bad ? ['▲', 'warning', 'warn'] : ['', 'normal', 'quiet']), object, reason,
+    at ? w.when(at, clock()) : '', w.state(bad ? ['▲', 'warning', 'warn'] : ['', 'normal', 'quiet']), object, reason,
     count > 1 ? `${message} (×${count})` : message];
   return [scroll('Events, newest first', columns(['Time', 'Kind', 'Object', 'Reason', 'Message'], rows.map(cells)))];
 }
@@ -82,7 +82,7 @@ function summary() {
   const parts = [['Link', w.LINKS[row[w.LINK]], since], ['Node', w.READIES[row[w.READY]], ''], ['Storage', w.STORAGES[row[w.STORAGE]], ''],
     ['Upgrade', w.UPGRADES[row[w.UPGRADE]], '']].filter(([, state]) => state?.[1]);
   const shown = parts.flatMap(([name, state, more]) => [`${name} `, w.state(state), `${more}. `]);
-  const troubles = row[w.TROUBLES] ? [w.state(['▲', `Pressure: ${w.troubles(row[w.TROUBLES])}`, 'warn']), '. '] : [];
+  const troubles = row[w.TROUBLES] ? [w.state(['▲', w.troubles(row[w.TROUBLES]), 'warn']), '. '] : [];
   return [...shown, ...troubles, `Pods ready: ${row[w.PODS]} of ${row[w.WANTED]}.`];
 }
 
@@ -110,7 +110,7 @@ function render() {
   for (const id of ['use', 'upgrade', 'link', 'system', 'devices']) show(id, (rows) => [pairs(rows)], data[id]);
   show('conditions', (all) => [columns(['Condition', 'Status', 'Since', 'Message'], all.map((one) => condition(one, clock())))], data.conditions);
   show('events', events, data.events);
-  show('timeline', (all) => [timeline.list(all)], data.timeline);
+  show('timeline', (all) => [timeline.list(all, clock())], data.timeline);
 }
 
 function retry(why) {

@@ -1,0 +1,39 @@
+// kubectl commands, and buttons that copy them.
+
+import * as w from './words.js';
+
+// Milliseconds for which a button says that it has copied.
+const SAID = 2000;
+// A name that a shell reads as it is (RFC 1123); the API takes no others.
+const NAME = /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/;
+
+const command = (names, text) => (names.every((name) => NAME.test(name)) ? [text] : []);
+
+export const nodeCommands = (name, cordoned) => [
+  ...command([name], `kubectl describe node ${name}`),
+  ...command([name], `kubectl ${cordoned ? 'uncordon' : 'cordon'} ${name}`),
+];
+
+// Word of the button and command.
+export const podCommands = (space, name, restarts) => [
+  ...command([space, name], `kubectl describe pod -n ${space} ${name}`).map((text) => ['describe', text]),
+  ...command([space, name], `kubectl logs -n ${space} ${name} --all-containers`).map((text) => ['logs', text]),
+  ...(restarts ? command([space, name], `kubectl logs -n ${space} ${name} --previous`).map((text) => ['previous logs', text]) : []),
+];
+
+export const jobCommands = (kind, name) => command([kind, name], `kubectl get ${kind} ${name} -o yaml`);
+
+export function copyButton(text, word = 'Copy') {
+  const button = w.el('button', { type: 'button', class: 'copy', id: `copy-${text.replaceAll(' ', '-')}`, title: text, 'aria-label': `Copy: ${text}` }, word);
+  button.addEventListener('click', async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = 'copied';
+      setTimeout(() => { button.textContent = word; }, SAID);
+    } catch {
+      // A browser that lets no page write: people copy it themselves.
+      window.prompt('Copy this command:', text);
+    }
+  });
+  return button;
+}

@@ -1,0 +1,13 @@
+// The login form: takes the token of a login link (`/#token=TOKEN`), and keeps the view that the address asks for.
+
+const form = document.forms[0];
+const token = /^#token=(.+)$/.exec(location.hash)?.[1];
+if (token) {
+  // It must not stay to be read.
+  history.replaceState(null, '', '/');
+  form.elements.token.value = token;
+  form.requestSubmit();
+} else if (location.hash) {
+  // A redirect without a fragment keeps that of the request.
+  form.action = `/login${location.hash}`;
+}

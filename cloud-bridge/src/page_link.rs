@@ -1,0 +1,99 @@
+//! `cloud-bridge page`: prints a login link for the page. Owns the account behind the link, and the text.
+
+use std::fmt::Debug;
+use std::io::Write;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::Api;
+use kube::api::PostParams;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::flags::{duration, words};
+use crate::info;
+use crate::pki::NAMESPACE;
+use crate::reach::Reach;
+
+/// Name of the service account, of its role, which may list nodes, and of the binding of both.
+const NAME: &str = "sampan-page";
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// `page`.
+#[derive(Debug, Args)]
+pub struct Options {
+    #[command(flatten)]
+    reach: Reach,
+    /// Lifetime of the link, at least 10m: 30m, 8h, 1d.
+    #[arg(long, value_parser = duration, default_value = "8h")]
+    ttl: Duration,
+    /// Address of the page in the link, such as https://bridge.example.com:8443; absent: as the bridge advertises it.
+    #[arg(long)]
+    url: Option<String>,
+}
+
+/// Creates the account where it is missing, and prints a link with a new token of it.
+///
+/// # Errors
+/// The bridge has no page, or the API refuses an object or the token.
+pub async fn run(options: Options) -> anyhow::Result<()> {
+    let (client, _) = options.reach.client().await?;
+    let about = info::read(&client).await.context("asking the API about its bridge (has it ever run?)")?;
+    let url = options.url.or(about.page).context("the bridge serves no page: start it with --page ADDRESS:PORT")?;
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), NAMESPACE);
+    ensure(&accounts, json!({"metadata": {"name": NAME}})).await?;
+    let rules = json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}]);
+    ensure(&Api::<ClusterRole>::all(client.clone()), json!({"metadata": {"name": NAME}, "rules": rules})).await?;
+    let binding = json!({
+        "metadata": {"name": NAME},
+        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": NAME},
+        "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE}],
+    });
+    ensure(&Api::<ClusterRoleBinding>::all(client), binding).await?;
+    let request: TokenRequest = serde_json::from_value(json!({"spec": {"expirationSeconds": options.ttl.as_secs()}}))?;
+    let answer = accounts.create_token_request(NAME, &PostParams::default(), &request).await;
+    let answer = answer.with_context(|| format!("creating a token of serviceaccount {NAMESPACE}/{NAME}"))?;
+    let token = answer.status.and_then(|status| status.token).context("the API answered without a token")?;
+    let text = printed(&url, &token, &about.authority, options.ttl);
+    std::io::stdout().write_all(text.as_bytes()).context("stdout")
+}
+
+/// Creates the object unless one of its name exists.
+async fn ensure<K>(api: &Api<K>, object: Value) -> anyhow::Result<()>
+where
+    K: Clone + Debug + Serialize + DeserializeOwned,
+{
+    match api.create(&PostParams::default(), &serde_json::from_value(object)?).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+        other => other.map(drop).with_context(|| format!("creating {NAME}, the account of login links")),
+    }
+}
+
+/// The link stands alone in the first line, for scripts.
+fn printed(url: &str, token: &str, authority: &str, ttl: Duration) -> String {
+    format!(
+        "{}/#token={token}\n\nOpen it in a browser within {}: it shows all nodes to anyone who has it.\n\
+         SHA-256 of the certificate authority: {authority}\n",
+        url.trim_end_matches('/'),
+        words(ttl)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn link_is_the_first_line() {
+        for url in ["https://a:1", "https://a:1/"] {
+            let text = printed(url, "t.o-k_en", "ab12", Duration::from_secs(8 * 3600));
+            assert_eq!(text.lines().next(), Some("https://a:1/#token=t.o-k_en"));
+            assert!(text.contains("within 8 h") && text.contains("ab12"), "{text}");
+        }
+    }
+}
