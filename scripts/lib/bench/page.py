@@ -65,6 +65,8 @@ One earlier run on a virtual machine with two cores, with kube-proxy 1.36 (nftab
 """
 INTRODUCTION = """# Benchmarks
 
+Memory, CPU time, start-up time and size, compared with KubeEdge, kubelet and containerd, kube-proxy and dnsmasq.
+
 `./scripts/bench --write` wrote this page from one run; do not edit it. `./scripts/bench --help` lists the suites.
 Every figure of the README and of these pages that the benchmark measures comes from here.
 
