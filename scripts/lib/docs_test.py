@@ -1,5 +1,5 @@
-"""Tests of all pages: links and their anchors lead somewhere, commands have verbs and flags of the programs, scripts and
-files that pages name exist. `./scripts/test quick` runs them."""
+"""Tests of all pages: links and their anchors lead somewhere, commands have verbs and flags of the programs, and scripts,
+files and keys of config.yaml that pages name exist. `./scripts/test quick` runs them."""
 import glob
 import os
 import re
@@ -128,6 +128,17 @@ class Pages(unittest.TestCase):
             _, spans, lines = split(text(page))
             if page not in LINKS_ALONE:
                 problems += [f"{page}: {problem}" for line in spans + lines for problem in problems_of_command(line)]
+        self.none(problems)
+
+    def test_named_keys_of_config_exist(self):
+        keys = re.findall(r'\bkey\(\s*"([^"]+)"', text("edge-runtime/admin/src/man/keys.rs"))
+        sections = {key.split(".")[0] for key in keys if "." in key}
+        problems = []
+        for page in PAGES:
+            for span in split(text(page))[1] if page not in LINKS_ALONE else []:
+                found = re.match(r"([a-z-]+)\.[a-z][a-z.-]+(?=$|:)", span)
+                if found and found[1] in sections and not any(f"{key}.".startswith(f"{found[0]}.") for key in keys):
+                    problems.append(f"{page}: config.yaml does not have the key {found[0]}")
         self.none(problems)
 
     def test_named_files_exist(self):
