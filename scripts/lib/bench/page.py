@@ -38,6 +38,14 @@ PEERS = [
 PEERS_FROM = """The figures of KubeEdge and kubelet, and those marked `earlier`, are from earlier runs on virtual machines with two cores:
 Kubernetes 1.36, containerd 1.6, runc 1.1.5, busybox pods. Earlier times of ours were measured while bare runc was up to 50 % slower
 than on other days (0.025 s; 0.75 s for 50)."""
+# Rows of the table of the README, by their first column.
+OF_README = [
+    "memory of the node's processes, idle (PSS)",
+    "the same with 50 pods",
+    "`create` to Ready, one pod, median",
+    "50 pods running again after power-on, no cloud",
+    "static binary, aarch64",
+]
 BESIDE_KUBE_PROXY = "one endpoint changed in the API to rule in force, p50"
 # Shown until a run has kube-proxy beside the node.
 EARLIER_SERVICES = """
@@ -56,6 +64,8 @@ One earlier run on a virtual machine with two cores, with kube-proxy 1.36 (nftab
 | a name while another pod asks 20,000 times a second, 99th percentile | 0.47 ms | without that 0.25 ms |
 """
 INTRODUCTION = """# Benchmarks
+
+Memory, CPU time, start-up time and size, compared with KubeEdge, kubelet and containerd, kube-proxy and dnsmasq.
 
 `./scripts/bench --write` wrote this page from one run; do not edit it. `./scripts/bench --help` lists the suites.
 Every figure of the README and of these pages that the benchmark measures comes from here.
@@ -86,7 +96,7 @@ def median_of(rows, name, side="ours"):
 
 
 def compared(rows):
-    """The table of the README: peers, Sampan, the bare runtime."""
+    """The table of peers, Sampan and the bare runtime."""
     lines = ["| | KubeEdge | kubelet + containerd | Sampan | bare runtime |", "|---|---|---|---|---|"]
     for what, kubeedge, kubelet, names, earlier, earlier_bare in PEERS:
         measured = [median_of(rows, name) for name in names]
@@ -97,6 +107,12 @@ def compared(rows):
             bare = earlier_bare + EARLIER
         lines.append(f"| {what} | {kubeedge} | {kubelet} | {ours} | {bare} |")
     return "\n".join(lines)
+
+
+def summary(rows):
+    """The table of the README: some rows of `compared`."""
+    title, rule, *lines = compared(rows).split("\n")
+    return "\n".join([title, rule, *(line for line in lines if line[2:].split(" | ")[0] in OF_README)])
 
 
 def table(rows):
@@ -147,7 +163,7 @@ def write(repo, facts, rows, docs):
             out.write(text)
     if docs:
         with open(f"{repo}/README.md") as file:
-            readme = replaced(file.read(), compared(rows))
+            readme = replaced(file.read(), summary(rows))
         with open(f"{repo}/README.md", "w") as out:
             out.write(readme)
     print(f"written: {', '.join(paths)}", flush=True)

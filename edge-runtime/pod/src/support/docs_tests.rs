@@ -9,10 +9,12 @@ use super::{Answer, Rule, Table, rows};
 const AGAIN: &str =
     "SAMPAN_UPDATE_DOCS=1 cargo test -p sampan-pod --lib support::docs_tests writes the rows again and keeps the notes";
 
-const INTRO: &str = "# What a pod may ask for
+const INTRO: &str = "# Supported pod fields
 
-One row per field of the pod API (Kubernetes 1.36). A test fails when a field of the API has no row, or when a row
-says something else than the node does.
+Compatibility: which fields of a pod manifest (spec, securityContext, probes, volumes, resources) work, are refused or ignored.
+
+One row per field of the pod API (Kubernetes 1.36). No field is ignored silently. A test fails when a field of the API has
+no row, or when a row differs from the node's behaviour.
 
 | answer | what `kubectl` shows |
 |---|---|

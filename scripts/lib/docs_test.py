@@ -1,0 +1,170 @@
+"""Tests of all pages: links and their anchors lead somewhere, commands have verbs and flags of the programs, and scripts,
+files and keys of config.yaml that pages name exist. `./scripts/test quick` runs them."""
+import glob
+import os
+import re
+import unittest
+
+REPO = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
+# These also name what is gone, helpers of programs, and files relative to a crate: only their links are tested.
+LINKS_ALONE = ("ARCHITECTURE.md", "CHANGELOG.md", "docs/history.md")
+SKIPPED_FOLDERS = ("target", "fixtures", "node_modules")
+FOLDERS = "cloud-bridge|cross|deploy|docs|edge-protocol|edge-runtime|examples|packaging|scripts|tests"
+
+
+def text(path):
+    with open(os.path.join(REPO, path), encoding="utf-8") as file:
+        return file.read()
+
+
+def files(folder, ending):
+    """Paths of files below a folder, relative to the repository."""
+    for where, folders, names in os.walk(os.path.join(REPO, folder)):
+        folders[:] = [name for name in folders if not name.startswith(".") and name not in SKIPPED_FOLDERS]
+        yield from (os.path.relpath(os.path.join(where, name), REPO) for name in names if name.endswith(ending))
+
+
+def split(page):
+    """(prose without code spans, code spans, lines of code blocks) of a page; a command over several lines is one line."""
+    prose, code, fence, was_code, blank = [], [], False, False, True
+    for line in page.split("\n"):
+        if line.lstrip().startswith("```"):
+            fence = not fence
+            continue
+        is_code = fence or (line.startswith("    ") and (blank or was_code))
+        (code if is_code else prose).append(line)
+        blank, was_code = not line.strip(), is_code or (was_code and not line.strip())
+    prose = "\n".join(prose)
+    spans = [span.replace("\n", " ") for span in re.findall(r"`([^`]+)`", prose)]
+    lines = re.sub(r"\\\n\s*", "", "\n".join(code)).split("\n")
+    return re.sub(r"`[^`]+`", "`", prose), spans, lines
+
+
+def anchors(page):
+    """Anchors of the headings of a page, as GitHub makes them."""
+    found = {}
+    for heading in re.findall(r"^#{1,6} +(.+?) *$", re.sub(r"^ *```.*?^ *```", "", page, flags=re.M | re.S), re.M):
+        heading = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()
+        slug = re.sub(r"[^\w\- ]", "", heading).replace(" ", "-")
+        found[slug] = found.get(slug, -1) + 1
+    return {f"{slug}-{n}" if n else slug for slug, last in found.items() for n in range(last + 1)}
+
+
+def kebab(name):
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"-\1", name).lower().replace("_", "-")
+
+
+def edge_programs():
+    """Verbs and flags of edge-runtime and edge-admin, from their tables (edge-runtime/src/cli/verb.rs)."""
+    source = "\n".join(text(path) for folder in ("edge-runtime/src/cli", "edge-runtime/admin/src") for path in files(folder, ".rs"))
+    verbs = set(re.findall(r'\bVerb \{\s*name: "([^"]+)"|\bVerb::helper\(\s*"([^"]+)"', source))
+    flags = set(re.findall(r'\bFlag::(?:switch|value)\(\s*"([^"]+)"', source))
+    launcher = set(re.findall(r'Some\("([a-z-]+)"\)', text("edge-runtime/launcher/src/main.rs")))
+    return {name: {} for verb in verbs for name in verb if name} | {name: {} for name in launcher | {"help"}}, flags
+
+
+def bridge_program():
+    """Verbs of cloud-bridge with the verbs below each, and its flags, from what clap derives them from."""
+    source = "\n".join(text(path) for path in files("cloud-bridge/src", ".rs"))
+    enums = dict(re.findall(r"derive\([^)]*\bSubcommand\b[^)]*\)\]\n(?:#\[.*\]\n)*(?:pub(?:\([a-z]+\))? )?enum (\w+) \{\n(.*?)^\}", source, re.M | re.S))
+    variants = {name: re.findall(r"^    (\w+)\b(?:\((?:\w+::)*(\w+)\))?", body, re.M) for name, body in enums.items()}
+    verbs = {kebab(verb): {kebab(below): {} for below, _ in variants.get(kind, [])} for verb, kind in variants["Verb"]}
+    fields = re.findall(r"#\[arg\((.*?\blong\b.*?)\)\]\n(?:\s*(?:#\[|///).*\n)*\s*(?:pub(?:\([a-z]+\))? )?(\w+):", source)
+    named = [re.search(r'\blong = "([^"]+)"', attribute) for attribute, _ in fields]
+    return verbs | {"help": {}}, {name[1] if name else kebab(field) for name, (_, field) in zip(named, fields)}
+
+
+PROGRAMS = {"edge-runtime": edge_programs(), "edge-admin": edge_programs(), "cloud-bridge": bridge_program()}
+FLAGS_OF_ALL = {"help", "version", "root"}
+
+
+def problems_of_command(line):
+    """What is wrong with the calls of our programs in a line of a shell."""
+    line = re.sub(r"\s#\s.*$", "", re.sub(r"^\s*[$#] ", "", line))
+    for command in re.split(r"&&|\|\|?|;|[<$]\(| -- ", line):
+        words = re.sub(r"^\s*(?:sudo\s+|\w+=\S*\s+)*", "", command).split()
+        program = os.path.basename(words[0]) if words else ""
+        if program not in PROGRAMS:
+            continue
+        below, flags = PROGRAMS[program]
+        for flag in re.findall(r"(?<![\w-])--([a-z][a-z0-9-]*)", command):
+            if flag not in flags | FLAGS_OF_ALL:
+                yield f"{program} does not have the flag --{flag}"
+        words = re.sub(r"^--root[ =]\S+ ", "", " ".join(words[1:])).split()
+        for word in words:
+            if not below or not re.fullmatch(r"[a-z][a-z-]*", word):
+                break
+            if word not in below:
+                yield f"{program} does not have the verb {word}"
+                break
+            below = below[word]
+
+
+PAGES = sorted(files("", ".md"))
+
+
+class Pages(unittest.TestCase):
+    def none(self, problems):
+        self.assertEqual([], sorted(set(problems)))
+
+    def test_links_lead_to_files_and_headings(self):
+        problems = []
+        for page in PAGES:
+            prose, _, _ = split(text(page))
+            for link in re.findall(r"\]\(([^)\s]+)\)|(?:src|srcset|href)=\"([^\"\s]+)\"", prose):
+                path, _, anchor = "".join(link).partition("#")
+                if ":" in path:
+                    continue
+                target = os.path.normpath(os.path.join(os.path.dirname(page), path)) if path else page
+                if not os.path.exists(os.path.join(REPO, target)):
+                    problems.append(f"{page}: {path} does not exist")
+                elif anchor and anchor not in anchors(text(target)):
+                    problems.append(f"{page}: {target} does not have the heading #{anchor}")
+        self.none(problems)
+
+    def test_commands_have_verbs_and_flags_of_the_programs(self):
+        problems = []
+        for page in PAGES:
+            _, spans, lines = split(text(page))
+            if page not in LINKS_ALONE:
+                problems += [f"{page}: {problem}" for line in spans + lines for problem in problems_of_command(line)]
+        self.none(problems)
+
+    def test_named_keys_of_config_exist(self):
+        keys = re.findall(r'\bkey\(\s*"([^"]+)"', text("edge-runtime/admin/src/man/keys.rs"))
+        sections = {key.split(".")[0] for key in keys if "." in key}
+        problems = []
+        for page in PAGES:
+            for span in split(text(page))[1] if page not in LINKS_ALONE else []:
+                found = re.match(r"([a-z-]+)\.[a-z][a-z.-]+(?=$|:)", span)
+                if found and found[1] in sections and not any(f"{key}.".startswith(f"{found[0]}.") for key in keys):
+                    problems.append(f"{page}: config.yaml does not have the key {found[0]}")
+        self.none(problems)
+
+    def test_named_files_exist(self):
+        problems = []
+        for page in PAGES:
+            _, spans, lines = split(text(page))
+            code = spans + lines if page not in LINKS_ALONE else []
+            for path in re.findall(rf"(?<![\w/.@:-])(?:\./)?((?:{FOLDERS})/[\w./*-]*[\w*])", "\n".join(code)):
+                # The name of kubectl for the Deployment of the bridge.
+                if path != "deploy/cloud-bridge" and not glob.glob(os.path.join(REPO, path)):
+                    problems.append(f"{page}: {path} does not exist")
+        self.none(problems)
+
+    def test_docs_has_a_table_of_its_pages(self):
+        listed = re.findall(r"\]\(([a-z0-9-]+\.md)\)", text("docs/README.md"))
+        self.assertEqual({page for page in PAGES if os.path.dirname(page) == "docs"}, {"docs/README.md"} | {f"docs/{page}" for page in listed})
+
+
+class Commands(unittest.TestCase):
+    def test_wrong_calls_are_found(self):
+        self.assertIn("create", PROGRAMS["cloud-bridge"][0]["token"])
+        for right in ["$ sudo edge-runtime ps --all", "cloud-bridge token create NODE", "apt purge edge-runtime", "edge-runtime --root D ps",
+                      "kubectl exec deploy/cloud-bridge -- /cloud-bridge token create N --ttl 2h", "edge-runtime exec POD -- ls --color"]:
+            self.assertEqual([], list(problems_of_command(right)), right)
+        for wrong in ["edge-runtime pods-of-all", "cloud-bridge token make N", "ls && target/fast/edge-runtime ps --every", "cloud-bridge serve --bogus"]:
+            self.assertEqual(1, len(list(problems_of_command(wrong))), wrong)
+
+    def test_anchors_are_made_as_on_the_web(self):
+        self.assertEqual({"what-is-wrong-edge-runtime-doctor", "a", "a-1"}, anchors("# What is wrong: `edge-runtime doctor`\n## A\n## A\n"))
