@@ -40,7 +40,7 @@ fn line_of(program: &str, commit: Option<&str>) -> String {
     format!("{program} {VERSION} (commit {commit}, Kubernetes {KUBERNETES}, link protocol {PROTOCOL})")
 }
 
-/// None of these texts has a character that JSON escapes.
+/// JSON without a serializer: no part has a character that JSON escapes.
 fn json_of(program: &str, commit: Option<&str>) -> String {
     let commit = commit.map_or_else(|| "null".to_owned(), |commit| format!("\"{commit}\""));
     format!(

@@ -49,8 +49,8 @@ rust_is_new_enough() {
     [ "$(printf '%s\n%s\n' "$rust_minimum" "$have" | sort -V | head -n 1)" = "$rust_minimum" ]
 }
 
-# commit: the first 12 digits of this tree's commit, with -dirty if files differ from it. Nothing without git: a folder that was
-# unpacked within somebody's repository is not of that one.
+# commit: the first 12 digits of this tree's commit, with -dirty if files differ from it. Nothing without git, also in an archive
+# that was unpacked within another repository.
 commit() {
     [ -e "$repo/.git" ] || return 0
     local id; id=$(git -C "$repo" rev-parse HEAD 2>/dev/null) || return 0

@@ -5,7 +5,7 @@ use edge_protocol::build;
 use super::verb::{Given, JSON, OUTPUT, Operands, Verb};
 use super::{CliError, print, program};
 
-/// In the daemon, which leaves flags to `edge-admin`.
+/// The daemon's verb, which leaves flags to `edge-admin`.
 pub(super) const VERB: Verb = Verb {
     name: "version",
     about: "Print version, commit and Kubernetes API level",
@@ -14,7 +14,7 @@ pub(super) const VERB: Verb = Verb {
     run: |_| print(&build::line("edge-runtime")),
 };
 
-/// In `edge-admin`, which prints JSON, too.
+/// The same verb of `edge-admin`, which prints JSON, too.
 pub(super) const WITH_JSON: Verb = Verb { run, ..VERB };
 
 fn run(given: Given) -> Result<(), CliError> {
