@@ -102,6 +102,8 @@ def incomplete(names, version):
 def notes(changelog, commit):
     """Release notes: the newest section, and how to check the files."""
     version, text = newest(changelog)
+    # Links within the repository lead nowhere from a page of releases.
+    text = re.sub(r"\[([^]]*)\]\((?![a-z]+:)[^)]*\)", r"\1", text)
     return (
         f"# Sampan {version}\n\n{text}\n\n## Check the files\n\nCommit {commit}. Compare `release-key.pem` with the key of an "
         "earlier release, then:\n\n"

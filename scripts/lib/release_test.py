@@ -43,6 +43,10 @@ class Notes(unittest.TestCase):
         self.assertNotIn("Older", text)
         self.assertIn("Commit 0123456789ab.", text)
 
+    def test_links_within_the_repository_become_text(self):
+        changelog = "## 1.0.0\n- Sites ([docs/site.md](docs/site.md#a)), [web](https://example.com).\n"
+        self.assertIn("- Sites (docs/site.md), [web](https://example.com).", release.notes(changelog, "0"))
+
     def test_changelog_without_sections_is_refused(self):
         self.assertRaises(ValueError, release.newest, "# Changelog\n")
 
