@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use edge_protocol::build;
 
 use crate::flags::{duration, words};
 use crate::invitation::Invitation;
@@ -50,8 +51,12 @@ enum Verb {
     /// Prints the manual page of this command, or of one of its verbs.
     #[command(hide = true)]
     Man { verb: Vec<String> },
-    /// Prints the version.
-    Version,
+    /// Print version, commit and Kubernetes API level.
+    Version {
+        /// Print JSON.
+        #[arg(short, long, value_name = "json", value_parser = ["json"])]
+        output: Option<String>,
+    },
 }
 
 impl Verb {
@@ -130,7 +135,10 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
             std::io::stdout().write_all(&script).context("stdout")
         }
         Verb::Man { verb } => manual(&verb),
-        Verb::Version => writeln!(std::io::stdout(), "cloud-bridge {}", env!("CARGO_PKG_VERSION")).context("stdout"),
+        Verb::Version { output } => {
+            let text = if output.is_some() { build::json("cloud-bridge") } else { build::line("cloud-bridge") };
+            writeln!(std::io::stdout(), "{text}").context("stdout")
+        }
     }
 }
 
@@ -176,6 +184,13 @@ mod tests {
     #[test]
     fn arguments_are_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn version_takes_json_alone() {
+        let form = |form: &str| Arguments::try_parse_from(["cloud-bridge", "version", "-o", form]);
+        assert!(matches!(form("json").unwrap().verb, Verb::Version { output: Some(_) }));
+        form("yaml").unwrap_err();
     }
 
     #[test]

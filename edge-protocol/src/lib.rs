@@ -18,6 +18,7 @@
 //! | [`stream`] | byte streams (logs, ...) under credit |
 //! | [`topic`] | topics and filters of MQTT |
 //! | [`duration`] | durations as people type them |
+//! | [`build`] | version, commit and Kubernetes level of this build |
 //! | [`channel`] | records inside a stream: exec, attach, port-forward |
 //! | [`names`] | names that have to fit: of events, of log folders |
 //! | [`node_labels`] | which labels a node may give itself |
@@ -79,6 +80,7 @@
 
 mod body;
 pub mod bridge;
+pub mod build;
 pub mod channel;
 pub mod compress;
 pub mod duration;

@@ -49,6 +49,20 @@ rust_is_new_enough() {
     [ "$(printf '%s\n%s\n' "$rust_minimum" "$have" | sort -V | head -n 1)" = "$rust_minimum" ]
 }
 
+# commit: the first 12 digits of this tree's commit, with -dirty if files differ from it. Nothing without git, also in an archive
+# that was unpacked within another repository.
+commit() {
+    [ -e "$repo/.git" ] || return 0
+    local id; id=$(git -C "$repo" rev-parse HEAD 2>/dev/null) || return 0
+    if git -C "$repo" diff --quiet HEAD 2>/dev/null; then echo "${id:0:12}"; else echo "${id:0:12}-dirty"; fi
+}
+
+# source_time: when this source was committed, in seconds since 1970. Without git the time of its files, which is the same in an
+# archive of a release.
+source_time() {
+    if [ -e "$repo/.git" ]; then git -C "$repo" log -1 --format=%ct; else stat -c %Y "$repo/Cargo.toml"; fi
+}
+
 # The programs for users, side by side in target/release. The node's abort on panic, for its size; the bridge's unwinds,
 # so that a panic ends one connection and not those of all nodes.
 build_release() {

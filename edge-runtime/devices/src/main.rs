@@ -1,9 +1,11 @@
 //! The program `edge-devices`: arguments in, exit code out. Started by the daemon, not by people.
 
+use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use edge_protocol::build;
 use log::LevelFilter;
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use sampan_devices_control::{Settings, WRONG_SETTINGS};
@@ -16,6 +18,7 @@ const MAX_SETTINGS: u64 = 1 << 20;
 
 const HELP: &str = "usage: edge-devices --socket PATH [--log LEVEL]
        edge-devices --check-settings < SETTINGS
+       edge-devices version [-o json]
 
 Speaks with devices for a node. Started by edge-runtime, which calls at the socket.";
 
@@ -56,9 +59,8 @@ fn work() -> Result<(), Failed> {
                     given.to_string_lossy().parse().map_err(|_| wrong("--log is error, warn, info, debug or trace"))?;
             }
             lexopt::Arg::Long("check-settings") => return check_settings(),
-            lexopt::Arg::Long("version") | lexopt::Arg::Short('V') => {
-                return print(concat!("edge-devices ", env!("CARGO_PKG_VERSION")));
-            }
+            lexopt::Arg::Long("version") | lexopt::Arg::Short('V') => return version(&mut arguments),
+            lexopt::Arg::Value(word) if word == "version" => return version(&mut arguments),
             lexopt::Arg::Long("help") | lexopt::Arg::Short('h') => return print(HELP),
             other => return Err(wrong(other.unexpected())),
         }
@@ -73,6 +75,12 @@ fn work() -> Result<(), Failed> {
     // A name lookup in progress, or a file that hangs, must not delay the exit.
     runtime.shutdown_background();
     ended
+}
+
+/// Prints which build this is, with the flags that are left.
+fn version(arguments: &mut lexopt::Parser) -> Result<(), Failed> {
+    let flags: Vec<OsString> = arguments.raw_args().map_err(wrong)?.collect();
+    print(&build::answer("edge-devices", &flags).ok_or_else(|| wrong("version: the only flag is -o json"))?)
 }
 
 /// Checks the section for the daemon, which does not know its content.

@@ -232,7 +232,11 @@ fn it_says_how_it_is_called() {
         |arguments: &[&str]| Command::new(env!("CARGO_BIN_EXE_edge-devices")).args(arguments).output().expect("run");
     let version = run(&["--version"]);
     assert!(version.status.success() && version.stdout.starts_with(b"edge-devices "));
-    for wrong in [&[][..], &["--socket"], &["--what"], &["--socket", "x", "--log", "loud"]] {
+    let json: serde_json::Value = serde_json::from_slice(&run(&["version", "-o", "json"]).stdout).expect("JSON");
+    assert_eq!((json["program"].as_str(), json["kubernetes"].as_str()), (Some("edge-devices"), Some("v1.36.0")));
+    for wrong in
+        [&[][..], &["--socket"], &["--what"], &["--socket", "x", "--log", "loud"], &["--version", "-o", "yaml"]]
+    {
         assert_eq!(run(wrong).status.code(), Some(2), "{wrong:?}");
     }
     assert_eq!(run(&["--socket", "/nowhere/at/all.sock"]).status.code(), Some(1));

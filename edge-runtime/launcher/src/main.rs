@@ -1,14 +1,18 @@
 //! The `edge-launcher` program, installed as `edge-runtime`: arguments in, another program out. What it decides is in the library.
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use edge_protocol::build;
 use sampan_launcher::start;
 use sampan_launcher::trial;
 use sampan_launcher::versions::Versions;
 use sampan_sys::words::verb_first;
+
+/// Verb that prints which build the launcher is: `version` is answered by the programs that it starts.
+const OWN_VERSION: &str = "launcher-version";
 
 fn main() -> ExitCode {
     let args = verb_first(std::env::args_os().skip(1).collect());
@@ -20,6 +24,7 @@ fn main() -> ExitCode {
         Some(trial::VERB) => trial::watch(&versions),
         // For the package: what it brings is in force again, whatever came in between.
         Some("use-packaged") => start::use_packaged(&versions),
+        Some(OWN_VERSION) => own_version(&args[1..]),
         _ => Err(start::other(&versions, &args)),
     };
     match done {
@@ -28,6 +33,13 @@ fn main() -> ExitCode {
             say(&error.to_string());
             ExitCode::FAILURE
         }
+    }
+}
+
+fn own_version(flags: &[OsString]) -> io::Result<()> {
+    match build::answer("edge-launcher", flags) {
+        Some(text) => writeln!(io::stdout(), "{text}"),
+        None => Err(io::Error::other(format!("{OWN_VERSION}: the only flag is -o json"))),
     }
 }
 
@@ -45,5 +57,5 @@ fn root(args: &[OsString]) -> PathBuf {
 
 fn say(what: &str) {
     // Nothing is left to do when even stderr is gone.
-    let _ = writeln!(std::io::stderr(), "edge-runtime: {what}");
+    let _ = writeln!(io::stderr(), "edge-runtime: {what}");
 }

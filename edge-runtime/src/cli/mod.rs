@@ -195,6 +195,10 @@ pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<(), CliError> {
         },
         other => other,
     };
+    // JSON is printed by edge-admin, which has room for it.
+    if name == version::VERB.name && !rest.is_empty() {
+        return Err(admin::run(&args));
+    }
     let Some(verb) = VERBS.iter().find(|verb| verb.name == name) else {
         return Err(match admin::VERBS.iter().any(|(verb, _)| *verb == name) {
             true => admin::run(&args),
@@ -213,7 +217,7 @@ pub fn dispatch_among(verbs: &'static [Verb], args: &[OsString]) -> Result<(), C
     let see = |why: String| CliError::Usage(format!("{why}; see {} --help", program()));
     let Some((name, rest)) = args.split_first() else { return Err(see("a verb is missing".into())) };
     match name.to_str().unwrap_or_default() {
-        "--version" | "-V" => return run_verb(&version::VERB, rest),
+        "version" | "--version" | "-V" => return run_verb(&version::WITH_JSON, rest),
         "help" | "--help" | "-h" => return print(&help_among(verbs)),
         _ => {}
     }
@@ -296,10 +300,11 @@ mod tests {
         let shown = help_among(&[pull::VERB, monitor::VERB]);
         assert!(shown.starts_with("usage: edge-admin VERB") && shown.contains("\n  pull "), "{shown}");
         assert!(!shown.contains("monitor"), "helpers are not for people: {shown}");
-        for args in [&["--help"][..], &["--version"], &["-h"]] {
-            let args: Vec<OsString> = args.iter().map(OsString::from).collect();
-            dispatch_among(VERBS, &args).unwrap();
+        let run = |args: &[&str]| dispatch_among(VERBS, &args.iter().map(OsString::from).collect::<Vec<_>>());
+        for args in [&["--help"][..], &["--version"], &["-h"], &["version", "-o", "json"]] {
+            run(args).unwrap();
         }
+        assert!(matches!(run(&["version", "-o", "yaml"]), Err(CliError::Usage(why)) if why.contains("only json")));
         let Err(CliError::Usage(why)) = dispatch_among(VERBS, &[]) else { panic!("no verb is an error") };
         assert!(why.contains("--help"), "{why}");
     }

@@ -1,14 +1,23 @@
 //! `edge-runtime version`.
 
-use super::verb::{Given, Operands, Verb};
-use super::{CliError, print};
+use edge_protocol::build;
 
-/// Version of this build.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+use super::verb::{Given, JSON, OUTPUT, Operands, Verb};
+use super::{CliError, print, program};
 
-pub(super) const VERB: Verb =
-    Verb { name: "version", about: "which build this is", operands: Operands::None, flags: &[], run };
+/// The daemon's verb, which leaves flags to `edge-admin`.
+pub(super) const VERB: Verb = Verb {
+    name: "version",
+    about: "Print version, commit and Kubernetes API level",
+    operands: Operands::None,
+    flags: &[OUTPUT, JSON],
+    run: |_| print(&build::line("edge-runtime")),
+};
 
-fn run(_: Given) -> Result<(), CliError> {
-    print(&format!("edge-runtime {VERSION} (link protocol {})", edge_protocol::message::PROTOCOL))
+/// The same verb of `edge-admin`, which prints JSON, too.
+pub(super) const WITH_JSON: Verb = Verb { run, ..VERB };
+
+fn run(given: Given) -> Result<(), CliError> {
+    let text = if given.wants_json()? { build::json(program()) } else { build::line(program()) };
+    print(&text)
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use edge_protocol::build::{KUBERNETES, VERSION};
 use k8s_openapi::api::core::v1::{
     ContainerImage, Node, NodeAddress, NodeCondition, NodeFeatures, NodeRuntimeHandler, NodeSpec, NodeStatus,
     NodeSwapStatus, NodeSystemInfo, Taint,
@@ -13,9 +14,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::sys::gather::Gather;
 use crate::sys::host::HostFacts;
 use crate::sys::sort::sort_by;
-
-/// Kubernetes version whose API this node implements; API servers compare it with their own (version skew policy).
-const KUBERNETES_VERSION: &str = "v1.36.0";
 
 /// The kubelet's `nodeStatusMaxImages`: keeps the object small on nodes that hold many images.
 const MAX_IMAGES: usize = 50;
@@ -55,9 +53,10 @@ pub struct NodeImage {
     pub size_bytes: u64,
 }
 
-/// `v1.36.0-sampan-0.1.0`: a Kubernetes version (inside the skew) with our own as its pre-release part.
+/// `v1.36.0-sampan-0.1.0`: the Kubernetes version, which API servers compare with their own (version skew policy), with our own as
+/// its pre-release part.
 pub fn kubelet_version() -> String {
-    format!("{KUBERNETES_VERSION}-sampan-{}", env!("CARGO_PKG_VERSION"))
+    format!("{KUBERNETES}-sampan-{VERSION}")
 }
 
 /// The complete Node object to register or update.

@@ -1,7 +1,7 @@
 # What all parts of scripts/package share: equal archives, names of architectures. Sourced after common.sh.
 
 # Everything that holds a time holds that of the commit.
-SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$repo" log -1 --format=%ct)}
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(source_time)}
 export SOURCE_DATE_EPOCH
 version=${PACKAGE_VERSION:-$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$repo/Cargo.toml")}
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::resource::Resource;
 
 /// The Kubernetes version whose behaviour is served.
-pub const VERSION: &str = "v1.36.0";
+pub const VERSION: &str = edge_protocol::build::KUBERNETES;
 
 /// The content type of an aggregated answer; also what a client's `Accept` names.
 pub const AGGREGATED_V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
