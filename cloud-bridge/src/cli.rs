@@ -18,7 +18,7 @@ use crate::pki::{self, token};
 use crate::reach::Reach;
 #[cfg(feature = "standalone")]
 use crate::standalone;
-use crate::{info, limits, memory, nodes, serve};
+use crate::{info, limits, memory, nodes, page_link, serve};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -46,6 +46,8 @@ enum Verb {
     Token(TokenVerb),
     /// How the nodes of a running bridge are: last seen, epoch, acknowledged changes, queues, round trip.
     Nodes(nodes::Options),
+    /// Prints a login link for the page (serve or standalone with --page).
+    Page(page_link::Options),
     /// What makes a shell complete this command, as in: source <(cloud-bridge completion bash)
     Completion { shell: Shell },
     /// Prints the manual page of this command, or of one of its verbs.
@@ -128,6 +130,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Verb::Standalone(options) => standalone::run(options).await,
         Verb::Serve(options) => serve::run(options).await,
         Verb::Nodes(options) => nodes::run(options).await,
+        Verb::Page(options) => page_link::run(options).await,
         Verb::Token(TokenVerb::Create(options)) => token_create(options).await,
         Verb::Completion { shell } => {
             let mut script = Vec::new();

@@ -1,13 +1,13 @@
-"""Tests of all pages: links and their anchors lead somewhere, commands have verbs and flags of the programs, and scripts,
-files and keys of config.yaml that pages name exist. `./scripts/test quick` runs them."""
+"""Tests of all pages: commands have verbs and flags of the programs, and scripts, files and keys of config.yaml that pages name
+exist (links: links_test.py). `./scripts/test quick` runs them."""
 import glob
 import os
 import re
 import unittest
 
 REPO = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
-# These also name what is gone, helpers of programs, and files relative to a crate: only their links are tested.
-LINKS_ALONE = ("ARCHITECTURE.md", "CHANGELOG.md", "docs/history.md")
+# These also name what is gone, helpers of programs, and files relative to a crate.
+UNTESTED = ("ARCHITECTURE.md", "CHANGELOG.md", "docs/history.md")
 SKIPPED_FOLDERS = ("target", "fixtures", "node_modules")
 FOLDERS = "cloud-bridge|cross|deploy|docs|edge-protocol|edge-runtime|examples|packaging|scripts|tests"
 
@@ -25,7 +25,7 @@ def files(folder, ending):
 
 
 def split(page):
-    """(prose without code spans, code spans, lines of code blocks) of a page; a command over several lines is one line."""
+    """(code spans, lines of code blocks) of a page; a command over several lines is one line."""
     prose, code, fence, was_code, blank = [], [], False, False, True
     for line in page.split("\n"):
         if line.lstrip().startswith("```"):
@@ -37,17 +37,7 @@ def split(page):
     prose = "\n".join(prose)
     spans = [span.replace("\n", " ") for span in re.findall(r"`([^`]+)`", prose)]
     lines = re.sub(r"\\\n\s*", "", "\n".join(code)).split("\n")
-    return re.sub(r"`[^`]+`", "`", prose), spans, lines
-
-
-def anchors(page):
-    """Anchors of the headings of a page, as GitHub makes them."""
-    found = {}
-    for heading in re.findall(r"^#{1,6} +(.+?) *$", re.sub(r"^ *```.*?^ *```", "", page, flags=re.M | re.S), re.M):
-        heading = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()
-        slug = re.sub(r"[^\w\- ]", "", heading).replace(" ", "-")
-        found[slug] = found.get(slug, -1) + 1
-    return {f"{slug}-{n}" if n else slug for slug, last in found.items() for n in range(last + 1)}
+    return spans, lines
 
 
 def kebab(name):
@@ -59,7 +49,7 @@ def edge_programs():
     source = "\n".join(text(path) for folder in ("edge-runtime/src/cli", "edge-runtime/admin/src") for path in files(folder, ".rs"))
     verbs = set(re.findall(r'\bVerb \{\s*name: "([^"]+)"|\bVerb::helper\(\s*"([^"]+)"', source))
     flags = set(re.findall(r'\bFlag::(?:switch|value)\(\s*"([^"]+)"', source))
-    launcher = set(re.findall(r'Some\("([a-z-]+)"\)', text("edge-runtime/launcher/src/main.rs")))
+    launcher = set(re.findall(r'(?:Some\(|: &str = )"([a-z-]+)"', text("edge-runtime/launcher/src/main.rs")))
     return {name: {} for verb in verbs for name in verb if name} | {name: {} for name in launcher | {"help"}}, flags
 
 
@@ -107,26 +97,11 @@ class Pages(unittest.TestCase):
     def none(self, problems):
         self.assertEqual([], sorted(set(problems)))
 
-    def test_links_lead_to_files_and_headings(self):
-        problems = []
-        for page in PAGES:
-            prose, _, _ = split(text(page))
-            for link in re.findall(r"\]\(([^)\s]+)\)|(?:src|srcset|href)=\"([^\"\s]+)\"", prose):
-                path, _, anchor = "".join(link).partition("#")
-                if ":" in path:
-                    continue
-                target = os.path.normpath(os.path.join(os.path.dirname(page), path)) if path else page
-                if not os.path.exists(os.path.join(REPO, target)):
-                    problems.append(f"{page}: {path} does not exist")
-                elif anchor and anchor not in anchors(text(target)):
-                    problems.append(f"{page}: {target} does not have the heading #{anchor}")
-        self.none(problems)
-
     def test_commands_have_verbs_and_flags_of_the_programs(self):
         problems = []
         for page in PAGES:
-            _, spans, lines = split(text(page))
-            if page not in LINKS_ALONE:
+            spans, lines = split(text(page))
+            if page not in UNTESTED:
                 problems += [f"{page}: {problem}" for line in spans + lines for problem in problems_of_command(line)]
         self.none(problems)
 
@@ -135,7 +110,7 @@ class Pages(unittest.TestCase):
         sections = {key.split(".")[0] for key in keys if "." in key}
         problems = []
         for page in PAGES:
-            for span in split(text(page))[1] if page not in LINKS_ALONE else []:
+            for span in split(text(page))[0] if page not in UNTESTED else []:
                 found = re.match(r"([a-z-]+)\.[a-z][a-z.-]+(?=$|:)", span)
                 if found and found[1] in sections and not any(f"{key}.".startswith(f"{found[0]}.") for key in keys):
                     problems.append(f"{page}: config.yaml does not have the key {found[0]}")
@@ -144,8 +119,8 @@ class Pages(unittest.TestCase):
     def test_named_files_exist(self):
         problems = []
         for page in PAGES:
-            _, spans, lines = split(text(page))
-            code = spans + lines if page not in LINKS_ALONE else []
+            spans, lines = split(text(page))
+            code = spans + lines if page not in UNTESTED else []
             for path in re.findall(rf"(?<![\w/.@:-])(?:\./)?((?:{FOLDERS})/[\w./*-]*[\w*])", "\n".join(code)):
                 # The name of kubectl for the Deployment of the bridge.
                 if path != "deploy/cloud-bridge" and not glob.glob(os.path.join(REPO, path)):
@@ -165,6 +140,3 @@ class Commands(unittest.TestCase):
             self.assertEqual([], list(problems_of_command(right)), right)
         for wrong in ["edge-runtime pods-of-all", "cloud-bridge token make N", "ls && target/fast/edge-runtime ps --every", "cloud-bridge serve --bogus"]:
             self.assertEqual(1, len(list(problems_of_command(wrong))), wrong)
-
-    def test_anchors_are_made_as_on_the_web(self):
-        self.assertEqual({"what-is-wrong-edge-runtime-doctor", "a", "a-1"}, anchors("# What is wrong: `edge-runtime doctor`\n## A\n## A\n"))

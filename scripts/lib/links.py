@@ -2,7 +2,7 @@
 import posixpath
 import re
 
-LINK = re.compile(r"\]\(([^)\s]+)\)")
+LINK = re.compile(r"(?:\]\(|(?:src|srcset|href)=\")([^)\"\s]+)")
 FENCE = re.compile(r"^ *(```|~~~)")
 ELSEWHERE = re.compile(r"^[a-z][a-z0-9+.-]*:")
 
