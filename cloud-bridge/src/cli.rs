@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::flags::{duration, words};
+use crate::flags::{bridge_url, duration, words};
 use crate::invitation::Invitation;
 use crate::pki::{self, token};
 use crate::reach::Reach;
@@ -78,9 +78,9 @@ struct TokenCreate {
     ttl: Option<Duration>,
     #[command(flatten)]
     reach: Reach,
-    /// URL of the bridge for the printed command; absent: as the bridge advertises itself.
-    #[arg(long)]
-    bridge: Option<String>,
+    /// Address of a bridge for the node, https://HOST:PORT (repeatable); absent: as the bridge advertises itself.
+    #[arg(long, value_name = "URL", value_parser = bridge_url)]
+    bridge: Vec<String>,
     /// Print the command as a QR code, too.
     #[arg(long)]
     qr: bool,
@@ -137,11 +137,12 @@ async fn token_create(options: TokenCreate) -> anyhow::Result<()> {
     let about = info::read(&client).await.context("asking the API about its bridge (has it ever run?)")?;
     let now = apimachinery::clock::timestamp();
     let token = token::create(&client, &about.authority, &options.node, ttl, now).await?;
-    let bridge = options.bridge.unwrap_or(about.url);
+    let bridges = if options.bridge.is_empty() { vec![about.url] } else { options.bridge };
     let (text, ttl) = (token.text(), words(ttl));
-    let invitation = Invitation { bridge: &bridge, node: &options.node, token: &text };
+    let invitation = Invitation { bridges: &bridges, node: &options.node, token: &text };
     // In one piece, so that a reader who takes only the first line and leaves breaks nothing.
-    let mut printed = format!("{text}\n\nOn the node, within {ttl}:\n\n  {}\n", invitation.command());
+    let (text, command) = (invitation.text(), invitation.command());
+    let mut printed = format!("{text}\n\nOn the node, within {ttl}:\n\n  {command}\n");
     if let Some(path) = options.file {
         invitation.write(&path).with_context(|| path.display().to_string())?;
         printed = format!("{}: for the boot partition, as edge-runtime.join, within {ttl}\n", path.display());

@@ -76,6 +76,15 @@ fn named(mut request: Request<Body>) -> Request<Body> {
     request
 }
 
+/// Checks the address of a bridge as nodes take it: `https://HOST:PORT`.
+pub(crate) fn bridge_url(text: &str) -> anyhow::Result<String> {
+    let whole = text.parse::<http::Uri>().ok().filter(|url| url.scheme_str() == Some("https") && url.path() == "/");
+    match whole.and_then(|url| url.port_u16()) {
+        Some(port) if port != 0 => Ok(text.trim_end_matches('/').to_owned()),
+        _ => bail!("want https://HOST:PORT"),
+    }
+}
+
 pub(crate) fn duration(text: &str) -> anyhow::Result<Duration> {
     Ok(text.parse::<Typed>()?.0)
 }
@@ -121,6 +130,15 @@ mod tests {
         let request = Request::builder().header(USER_AGENT, "kubelet").body(Body::empty()).unwrap();
         let named = named(request);
         assert_eq!(named.headers().get_all(USER_AGENT).iter().collect::<Vec<_>>(), ["kubelet"]);
+    }
+
+    #[test]
+    fn bridge_addresses_have_scheme_and_port() {
+        assert_eq!(bridge_url("https://b.example:7443/").unwrap(), "https://b.example:7443");
+        assert_eq!(bridge_url("https://[fd00::1]:7443").unwrap(), "https://[fd00::1]:7443");
+        for bad in ["b:7443", "http://b:7443", "https://b", "https://b:0", "https://b:7443/x", "https://b:7443 c", ""] {
+            bridge_url(bad).unwrap_err();
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use edge_protocol::join_token;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -70,12 +71,11 @@ impl Token {
         Ok(Self { authority: authority.to_owned(), secret: URL_SAFE_NO_PAD.encode(bytes) })
     }
 
-    /// Takes a text apart.
+    /// Takes a text apart. Nodes of older versions also send its place ([`join_token`]), which is ignored.
     pub fn parse(text: &str) -> Result<Self, TokenError> {
-        let mut parts = text.trim().split('.');
-        let (Some(SCHEME), Some(authority), Some(secret), None) =
-            (parts.next(), parts.next(), parts.next(), parts.next())
-        else {
+        let (text, _) = join_token::split(text).map_err(|_| TokenError::Malformed)?;
+        let mut parts = text.split('.');
+        let (Some(SCHEME), Some(authority), Some(secret)) = (parts.next(), parts.next(), parts.next()) else {
             return Err(TokenError::Malformed);
         };
         let is_hash = authority.len() == 64 && authority.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));

@@ -15,6 +15,11 @@ fn text_and_back() {
     let token = Token::random(&authority()).unwrap();
     assert!(Token::parse(&token.text()).unwrap() == token);
     assert!(Token::parse(&format!(" {}\n", token.text())).unwrap() == token, "as pasted");
+    let place = join_token::Place { node: "edge-1".into(), bridges: vec!["https://b:1".into()] };
+    assert!(
+        Token::parse(&join_token::with_place(&token.text(), &place)).unwrap() == token,
+        "as an older node sends it"
+    );
 }
 
 #[test]
