@@ -26,8 +26,8 @@ impl Invitation<'_> {
         join_token::with_place(self.token, &place)
     }
 
-    /// The command to paste on the device, for a user who is not root there. `echo` is part of the shell: the token appears neither in
-    /// the list of processes nor in sudo's log.
+    /// The command to paste on the device, for a user who is not root there. `echo` is part of the shell: the token is kept out of
+    /// the list of processes and of the log of sudo.
     pub(crate) fn command(&self) -> String {
         format!("echo {} | sudo edge-runtime join -", self.text())
     }

@@ -15,6 +15,8 @@
 //! | `api_port` | the port of the embedded API (the crate `apiserver`), for use without a cluster |
 //! | `certificates` | what was asked for in CertificateSigningRequests and approved |
 //! | `invitation` | how a token reaches a device |
+//! | `tokens` | the verbs of join tokens |
+//! | `output` | tables, JSON and YAML of commands |
 //! | `reach` | how a command finds the API of its bridge |
 //! | [`limits`], [`memory`] | what the process asks of the kernel for itself, and gives back |
 //! | [`notify`] | what its supervisor is told |
@@ -39,6 +41,7 @@ pub mod listen;
 pub mod memory;
 pub mod nodes;
 pub mod notify;
+mod output;
 pub mod page;
 pub mod pki;
 mod reach;
@@ -48,3 +51,4 @@ pub mod signal;
 #[cfg(feature = "standalone")]
 pub mod standalone;
 pub mod steps;
+mod tokens;

@@ -1,5 +1,5 @@
 //! A join token as people carry it: `TOKEN.PLACE`, one word. TOKEN is `sampan1.AUTHORITY.SECRET`; PLACE is base64url of the
-//! line `NODE BRIDGE BRIDGE...`. It is neither secret nor trusted: a wrong address leads to a server with another authority,
+//! line `NODE BRIDGE BRIDGE...`. It is public and untrusted: a wrong address leads to a server with another authority,
 //! which the node refuses.
 
 use base64::Engine;

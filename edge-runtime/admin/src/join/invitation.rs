@@ -4,7 +4,7 @@ use edge_protocol::join_token::{self, DamagedPlace};
 use edge_runtime::link::address::{AddressError, BridgeAddress};
 use edge_runtime::link::join::{JoinError, Token};
 
-/// A token that was read. One of an older bridge, or without its place, names neither node nor bridges.
+/// A token that was read. One of an older bridge, or without its place, names no node and no bridges.
 pub(crate) struct Invitation {
     pub(crate) token: Token,
     pub(crate) node: Option<String>,
