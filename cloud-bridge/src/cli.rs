@@ -6,9 +6,9 @@ use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
-#[cfg(feature = "standalone")]
-use crate::standalone;
 use crate::tokens::{self, TokenVerb};
+#[cfg(feature = "standalone")]
+use crate::{kubeconfig, standalone};
 use crate::{limits, memory, nodes, pki, serve};
 
 #[derive(Debug, Parser)]
@@ -35,6 +35,13 @@ enum Verb {
     /// Make, list and delete join tokens.
     #[command(subcommand)]
     Token(TokenVerb),
+    /// Print a kubeconfig of a standalone bridge, for kubectl on another machine.
+    #[cfg(feature = "standalone")]
+    #[command(after_help = "Examples:
+  sudo cloud-bridge kubeconfig > sampan.kubeconfig               # the administrator's
+  sudo cloud-bridge kubeconfig --server 192.168.1.10             # with another address of this machine
+  sudo cloud-bridge kubeconfig --user ann --ttl 30d              # of a person, who has the rights of bindings")]
+    Kubeconfig(kubeconfig::Options),
     /// How the nodes of a running bridge are: last seen, epoch, acknowledged changes, queues, round trip.
     Nodes(nodes::Options),
     /// What makes a shell complete this command, as in: source <(cloud-bridge completion bash)
@@ -80,6 +87,8 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         #[cfg(feature = "standalone")]
         Verb::Standalone(options) => standalone::run(options).await,
         Verb::Serve(options) => serve::run(options).await,
+        #[cfg(feature = "standalone")]
+        Verb::Kubeconfig(options) => kubeconfig::run(options).await,
         Verb::Nodes(options) => nodes::run(options).await,
         Verb::Token(verb) => tokens::run(verb).await,
         Verb::Completion { shell } => {

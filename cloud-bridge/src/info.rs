@@ -31,6 +31,8 @@ pub struct Info {
     pub url: String,
     /// SHA-256 of the authority's certificate.
     pub authority: String,
+    /// `https://host:port` of the embedded API, as other machines reach it. None beside a cluster.
+    pub api: Option<String>,
 }
 
 /// What the last bridge that started wrote.
@@ -38,7 +40,7 @@ pub async fn read(client: &Client) -> Result<Info, InfoError> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
     let mut data = maps.get(NAME).await.map_err(|e| InfoError::Api(Box::new(e)))?.data.unwrap_or_default();
     let mut field = |name: &'static str| data.remove(name).ok_or(InfoError::Field(name));
-    Ok(Info { url: field("url")?, authority: field("authority")? })
+    Ok(Info { url: field("url")?, authority: field("authority")?, api: field("api").ok() })
 }
 
 /// Writes it, creating namespace and object.
@@ -46,7 +48,10 @@ pub async fn write(client: &Client, info: &Info) -> Result<(), InfoError> {
     let failed = |e| InfoError::Api(Box::new(e));
     keep::ensure_namespace(client).await.map_err(failed)?;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
-    let data = json!({"url": info.url, "authority": info.authority});
+    let mut data = json!({"url": info.url, "authority": info.authority});
+    if let Some(api) = &info.api {
+        data["api"] = json!(api);
+    }
     let patch = Patch::Merge(json!({"data": data}));
     match maps.patch(NAME, &PatchParams::default(), &patch).await {
         Err(kube::Error::Api(status)) if status.is_not_found() => {
@@ -82,9 +87,14 @@ pub fn host(listen: SocketAddr, advertise: &[String]) -> String {
 /// URL of a listener.
 pub fn url(listen: SocketAddr, advertise: &[String]) -> String {
     let host = advertise.first().cloned().unwrap_or_else(|| host(listen, advertise));
+    https(&host, listen.port())
+}
+
+/// `https://HOST:PORT`, an IPv6 address in brackets.
+pub fn https(host: &str, port: u16) -> String {
     match host.parse::<IpAddr>() {
-        Ok(IpAddr::V6(ip)) => format!("https://[{ip}]:{}", listen.port()),
-        _ => format!("https://{host}:{}", listen.port()),
+        Ok(IpAddr::V6(ip)) => format!("https://[{ip}]:{port}"),
+        _ => format!("https://{host}:{port}"),
     }
 }
 

@@ -16,6 +16,7 @@
 //! | `certificates` | what was asked for in CertificateSigningRequests and approved |
 //! | `invitation` | how a token reaches a device |
 //! | `tokens` | the verbs of join tokens |
+//! | `kubeconfig` | kubeconfigs of the embedded API |
 //! | `output` | tables, JSON and YAML of commands |
 //! | `reach` | how a command finds the API of its bridge |
 //! | [`limits`], [`memory`] | what the process asks of the kernel for itself, and gives back |
@@ -35,6 +36,8 @@ pub mod cli;
 pub mod flags;
 pub mod info;
 mod invitation;
+#[cfg(feature = "standalone")]
+pub mod kubeconfig;
 pub mod kubelet;
 pub mod limits;
 pub mod listen;

@@ -71,7 +71,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let page = options.page.bind(true).await?;
     let plain = options.nodes.plain_ports().await?;
     let url = info::url(listener.local_addr()?, &options.advertise);
-    let about = Info { url, authority: authority.fingerprint() };
+    let about = Info { url, authority: authority.fingerprint(), api: None };
     info::write(&client, &about).await?;
     if let Err(error) = token::clear_expired(&client, apimachinery::clock::timestamp()).await {
         log::warn!("expired join tokens were not cleared away: {error}");

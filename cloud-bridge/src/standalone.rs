@@ -2,16 +2,13 @@
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use futures::future::BoxFuture;
-use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::accept::Gate;
@@ -20,12 +17,13 @@ use crate::bridge::{BRIDGED_LABEL, Bridge, ServiceScope, Settings};
 use crate::certificates;
 use crate::flags::{self, NodeFlags};
 use crate::info::{self, Info};
+use crate::kubeconfig;
 use crate::listen::{self, ListenerContext, metrics_port};
 use crate::notify::Notify;
 use crate::page::{self, Page, PageFlags};
-use crate::pki::authority::{Authority, to_pem};
+use crate::pki::authority::Authority;
 use crate::pki::serving::Serving;
-use crate::pki::{clock, keep, tls, token};
+use crate::pki::{keep, tls, token};
 use crate::rules::{self, RuleFlags};
 use crate::signal;
 use crate::steps;
@@ -37,9 +35,6 @@ use controller_manager::load_balancer;
 use controller_manager::node_lifecycle::{self, MaskSizes, NodeIpam};
 use controller_manager::pods::Pods;
 use controller_manager::{local_volumes, podautoscaler, scheduler, workloads};
-
-/// The user and the group of the administrator's certificate.
-const ADMIN: (&str, &str) = ("sampan-admin", "system:masters");
 
 /// See [`Settings::api_turns`].
 const API_TURNS: usize = 16;
@@ -218,7 +213,12 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let ca = std::slice::from_ref(authority.certificate());
     let api_tls = tls::lasting_config(&serving, ca, &[b"h2", b"http/1.1"])?;
     let api_url = info::url(calls.local_addr()?, &[]);
-    let about = Info { url: info::url(links.local_addr()?, &options.advertise), authority: authority.fingerprint() };
+    let api_host = info::host(calls.local_addr()?, &options.advertise);
+    let about = Info {
+        url: info::url(links.local_addr()?, &options.advertise),
+        authority: authority.fingerprint(),
+        api: Some(info::https(&api_host, calls.local_addr()?.port())),
+    };
     info::write(&client, &about).await?;
     if let Err(error) = token::clear_expired(&client, apimachinery::clock::timestamp()).await {
         log::warn!("expired join tokens were not cleared away: {error}");
@@ -226,7 +226,6 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
 
     let cluster = info::cluster(&client).await?;
     // Nothing routes the cluster address of the API's Service: clients in pods are told the API's own.
-    let api_host = info::host(calls.local_addr()?, &options.advertise);
     let own_endpoints = api_endpoints::publish(client.clone(), api_host.clone(), calls.local_addr()?.port());
     let settings = Settings {
         api: Some((api_host, calls.local_addr()?.port())),
@@ -245,8 +244,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     };
     let bridge = Bridge::start(clients, cluster, settings);
     api.set_backend(Arc::new(bridge.clone()));
-    let (kubeconfig, api_address) = (options.state.join("kubeconfig"), calls.local_addr()?);
-    write_kubeconfig(&kubeconfig, &authority, api_address)?;
+    let (kubeconfig_file, api_address) = (options.state.join("kubeconfig"), calls.local_addr()?);
+    kubeconfig::write(&kubeconfig_file, &authority, api_address)?;
     log::info!("nodes connect to {}, kubectl to {api_url}", about.url);
     let mut controllers = Controllers::start(&options, &as_bridge, lifecycle, &authority, &bridge);
     let gate = Gate::new();
@@ -268,7 +267,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         never = metrics_port::serve(plain, bridge.clone()) => match never {},
         never = Notify::from_env().run() => match never {},
         () = serving.keep_fresh() => {}
-        () = keep_kubeconfig(&kubeconfig, &authority, api_address) => {}
+        () = kubeconfig::keep_fresh(&kubeconfig_file, &authority, api_address) => {}
         never = own_endpoints => match never {},
         Some(_) = controllers.0.join_next() => {}
         why = api.lost_disk() => anyhow::bail!("{why}: ending, so that a restart reads what the disk has"),
@@ -336,44 +335,4 @@ impl Controllers {
 /// A client of the API in this process. `agent` names it in `managedFields`, as Kubernetes' parts are named.
 fn local(api: &Server, user: &UserInfo, agent: &'static str) -> kube::Client {
     kube::Client::new(api.service(user.clone()).named(agent), "default")
-}
-
-/// Writes the administrator's kubeconfig again every month: a bridge may run for longer than its certificate. The first
-/// one was written by the caller.
-async fn keep_kubeconfig(path: &Path, authority: &Authority, address: SocketAddr) {
-    loop {
-        clock::due(clock::now()).await;
-        if let Err(error) = write_kubeconfig(path, authority, address) {
-            log::error!("the administrator's kubeconfig was not renewed: {error:#}");
-        }
-    }
-}
-
-/// Writes the administrator's kubeconfig. Done at every start, with a certificate that is valid for a year from then,
-/// and last of all, so that a script that waits for the file finds the API answering.
-fn write_kubeconfig(path: &Path, authority: &Authority, address: SocketAddr) -> anyhow::Result<()> {
-    let admin = authority.client(ADMIN.0, ADMIN.1)?;
-    let base64 = |text: String| STANDARD.encode(text);
-    // A wildcard address is one to listen on, not one to connect to.
-    let host = match address {
-        SocketAddr::V4(v4) if v4.ip().is_unspecified() => format!("127.0.0.1:{}", v4.port()),
-        SocketAddr::V6(v6) if v6.ip().is_unspecified() => format!("[::1]:{}", v6.port()),
-        other => other.to_string(),
-    };
-    let config = json!({
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "sampan", "cluster": {
-            "server": format!("https://{host}"),
-            "certificate-authority-data": base64(authority.certificate_pem()),
-        }}],
-        "users": [{"name": ADMIN.0, "user": {
-            "client-certificate-data": base64(to_pem("CERTIFICATE", &admin.certificate)),
-            "client-key-data": base64(to_pem("PRIVATE KEY", admin.key.secret_der())),
-        }}],
-        "contexts": [{"name": "sampan", "context": {"cluster": "sampan", "user": ADMIN.0}}],
-        "current-context": "sampan",
-    });
-    keep::write_private(path, serde_json::to_string_pretty(&config)?.as_bytes())?;
-    Ok(())
 }
