@@ -42,7 +42,11 @@ enum Verb {
   sudo cloud-bridge kubeconfig --server 192.168.1.10             # with another address of this machine
   sudo cloud-bridge kubeconfig --user ann --ttl 30d              # of a person, who has the rights of bindings")]
     Kubeconfig(kubeconfig::Options),
-    /// How the nodes of a running bridge are: last seen, epoch, acknowledged changes, queues, round trip.
+    /// List the nodes of a running bridge: ready, version, pods, link.
+    #[command(after_help = "Examples:
+  sudo cloud-bridge nodes
+  sudo cloud-bridge nodes -o wide      # epoch, acknowledged changes, queues and round trip of the link, too
+  sudo cloud-bridge nodes -o json")]
     Nodes(nodes::Options),
     /// What makes a shell complete this command, as in: source <(cloud-bridge completion bash)
     Completion { shell: Shell },

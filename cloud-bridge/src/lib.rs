@@ -17,6 +17,7 @@
 //! | `invitation` | how a token reaches a device |
 //! | `tokens` | the verbs of join tokens |
 //! | `kubeconfig` | kubeconfigs of the embedded API |
+//! | [`nodes`], `operator` | the nodes of running bridges, and the client that asks for them |
 //! | `output` | tables, JSON and YAML of commands |
 //! | `reach` | how a command finds the API of its bridge |
 //! | [`limits`], [`memory`] | what the process asks of the kernel for itself, and gives back |
@@ -44,6 +45,7 @@ pub mod listen;
 pub mod memory;
 pub mod nodes;
 pub mod notify;
+mod operator;
 mod output;
 pub mod page;
 pub mod pki;
