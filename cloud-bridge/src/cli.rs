@@ -1,15 +1,16 @@
 //! The verbs and their flags. Owns what is printed; the work is done by `standalone`, `serve` and `pki`.
 
 use std::io::Write;
+use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::tokens::{self, TokenVerb};
+use crate::{doctor, limits, memory, nodes, pki, serve};
 #[cfg(feature = "standalone")]
 use crate::{kubeconfig, standalone};
-use crate::{limits, memory, nodes, pki, serve};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -42,6 +43,13 @@ enum Verb {
   sudo cloud-bridge kubeconfig --server 192.168.1.10             # with another address of this machine
   sudo cloud-bridge kubeconfig --user ann --ttl 30d              # of a person, who has the rights of bindings")]
     Kubeconfig(kubeconfig::Options),
+    /// Find what is wrong with a bridge, and what fixes it. Exit code 0: no warnings; 1: warnings; 2: errors.
+    #[command(after_help = "Examples:
+  sudo cloud-bridge doctor
+  sudo cloud-bridge doctor --all
+  sudo cloud-bridge doctor -o json
+  cloud-bridge doctor --kubeconfig FILE      # of a bridge beside a cluster")]
+    Doctor(doctor::Options),
     /// List the nodes of a running bridge: ready, version, pods, link.
     #[command(after_help = "Examples:
   sudo cloud-bridge nodes
@@ -79,20 +87,21 @@ pub fn start_log(arguments: &Arguments) -> anyhow::Result<()> {
     sampan_log::start(levels).context("starting the log")
 }
 
-/// Does what the arguments say; for the servers, until a signal.
-pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
+/// Does what the arguments say; for the servers, until a signal. Returns the exit code.
+pub async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     pki::tls::install_provider();
     if arguments.verb.serves() {
         limits::set();
         memory::set_up();
         tokio::spawn(memory::watch());
     }
-    match arguments.verb {
+    let done = match arguments.verb {
         #[cfg(feature = "standalone")]
         Verb::Standalone(options) => standalone::run(options).await,
         Verb::Serve(options) => serve::run(options).await,
         #[cfg(feature = "standalone")]
         Verb::Kubeconfig(options) => kubeconfig::run(options).await,
+        Verb::Doctor(options) => return doctor::run(options).await,
         Verb::Nodes(options) => nodes::run(options).await,
         Verb::Token(verb) => tokens::run(verb).await,
         Verb::Completion { shell } => {
@@ -102,7 +111,8 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         }
         Verb::Man { verb } => manual(&verb),
         Verb::Version => writeln!(std::io::stdout(), "cloud-bridge {}", env!("CARGO_PKG_VERSION")).context("stdout"),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 /// The page of `cloud-bridge`, or of the verb that these words name.

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
+use http::Uri;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
@@ -98,6 +99,13 @@ pub fn https(host: &str, port: u16) -> String {
     }
 }
 
+/// Whether only this machine reaches such a URL.
+pub fn is_loopback(url: &str) -> bool {
+    let url: Option<Uri> = url.parse().ok();
+    let host = url.as_ref().and_then(Uri::host).unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
 /// All names of this machine that a server certificate should hold.
 pub fn addresses(listen: &[SocketAddr], advertise: &[String]) -> Vec<String> {
     let mut names = advertise.to_vec();
@@ -148,5 +156,7 @@ mod tests {
         assert_eq!(url(at("127.0.0.1:7443"), &[]), "https://127.0.0.1:7443");
         assert_eq!(url(at("0.0.0.0:7443"), &["bridge.example".into(), "x".into()]), "https://bridge.example:7443");
         assert_eq!(url(at("[::1]:7443"), &[]), "https://[::1]:7443");
+        assert!(is_loopback("https://127.0.0.1:6443") && is_loopback("https://[::1]:6443"));
+        assert!(is_loopback("https://localhost:6443") && !is_loopback("https://10.0.0.1:6443"));
     }
 }

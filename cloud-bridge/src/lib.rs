@@ -16,6 +16,7 @@
 //! | `certificates` | what was asked for in CertificateSigningRequests and approved |
 //! | `invitation` | how a token reaches a device |
 //! | `tokens` | the verbs of join tokens |
+//! | `doctor` | what is wrong with a bridge |
 //! | `kubeconfig` | kubeconfigs of the embedded API |
 //! | [`nodes`], `operator` | the nodes of running bridges, and the client that asks for them |
 //! | `output` | tables, JSON and YAML of commands |
@@ -34,6 +35,7 @@ pub mod bridge;
 #[cfg(feature = "standalone")]
 pub mod certificates;
 pub mod cli;
+mod doctor;
 pub mod flags;
 pub mod info;
 mod invitation;

@@ -114,7 +114,7 @@ async fn known(client: &kube::Client) -> anyhow::Result<HashMap<String, Known>> 
 }
 
 /// Lists all objects, some at a time.
-async fn each<K>(api: &Api<K>, mut see: impl FnMut(K)) -> Result<(), kube::Error>
+pub(crate) async fn each<K>(api: &Api<K>, mut see: impl FnMut(K)) -> Result<(), kube::Error>
 where
     K: Clone + DeserializeOwned + Debug,
 {
@@ -130,15 +130,17 @@ where
     }
 }
 
+/// Status of the condition Ready: True, False or Unknown.
+pub(crate) fn readiness(node: &Node) -> String {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let ready = conditions.and_then(|all| all.iter().find(|one| one.type_ == "Ready"));
+    ready.map_or("Unknown", |ready| ready.status.as_str()).to_owned()
+}
+
 fn of_node(node: &Node) -> Known {
-    let status = node.status.as_ref();
-    let ready = status.and_then(|status| status.conditions.as_ref()?.iter().find(|one| one.type_ == "Ready"));
-    let kubelet = status.and_then(|status| status.node_info.as_ref()).map_or("", |info| info.kubelet_version.as_str());
-    Known {
-        ready: ready.map_or("Unknown", |ready| ready.status.as_str()).to_owned(),
-        version: crate::page::own_version(kubelet).to_owned(),
-        ..Known::default()
-    }
+    let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
+    let kubelet = info.map_or("", |info| info.kubelet_version.as_str());
+    Known { ready: readiness(node), version: crate::page::own_version(kubelet).to_owned(), ..Known::default() }
 }
 
 fn count(known: &mut Known, pod: &Pod) {
