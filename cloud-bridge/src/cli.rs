@@ -16,22 +16,31 @@ use crate::{kubeconfig, standalone};
 #[command(
     name = "cloud-bridge",
     version,
-    about = "Speaks for many small nodes to a Kubernetes API, or is that API itself"
+    about = "Speaks for many small nodes to a Kubernetes API, or is that API itself",
+    after_help = "Examples:
+  cloud-bridge standalone --state /var/lib/cloud-bridge    # the bridge with an API of its own
+  sudo cloud-bridge token create pi-1                      # the command with which pi-1 joins
+  sudo cloud-bridge nodes
+  sudo cloud-bridge doctor"
 )]
 pub struct Arguments {
     #[command(subcommand)]
     verb: Verb,
-    /// What is logged: error, warn, info, debug or trace.
-    #[arg(long, global = true, default_value = "info")]
+    /// Least severe level that is logged: error, warn, info, debug or trace.
+    #[arg(long, value_name = "LEVEL", global = true, default_value = "info")]
     log_level: log::LevelFilter,
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// The bridge over a small Kubernetes API of its own.
+    /// Run the bridge with a small Kubernetes API of its own.
     #[cfg(feature = "standalone")]
+    #[command(after_help = "Example:
+  cloud-bridge standalone --state /var/lib/cloud-bridge --api-listen 0.0.0.0:6443 --advertise bridge.example.com")]
     Standalone(standalone::Options),
-    /// The bridge over an existing Kubernetes API.
+    /// Run the bridge beside a cluster, over its Kubernetes API.
+    #[command(after_help = "Example:
+  cloud-bridge serve --kubeconfig FILE --advertise bridge.example.com --kubelet-address 10.0.0.5 --kubelet-client-ca FILE")]
     Serve(serve::Options),
     /// Make, list and delete join tokens.
     #[command(subcommand)]
@@ -56,12 +65,12 @@ enum Verb {
   sudo cloud-bridge nodes -o wide      # epoch, acknowledged changes, queues and round trip of the link, too
   sudo cloud-bridge nodes -o json")]
     Nodes(nodes::Options),
-    /// What makes a shell complete this command, as in: source <(cloud-bridge completion bash)
+    /// Print what makes a shell complete this command, as in: source <(cloud-bridge completion bash)
     Completion { shell: Shell },
-    /// Prints the manual page of this command, or of one of its verbs.
+    /// Print the manual page of this command, or of one of its verbs.
     #[command(hide = true)]
     Man { verb: Vec<String> },
-    /// Prints the version.
+    /// Print the version.
     Version,
 }
 
@@ -137,5 +146,39 @@ mod tests {
     #[test]
     fn arguments_are_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_name_the_kind_of_their_value() {
+        const KINDS: [&str; 18] = [
+            "ADDRESS",
+            "ADDRESS:PORT",
+            "BITS",
+            "COUNT",
+            "DURATION",
+            "FILE",
+            "FIRST-LAST",
+            "FOLDER",
+            "FORM",
+            "KIND",
+            "LEVEL",
+            "NAME",
+            "NAME-OR-ADDRESS",
+            "NAMESPACE",
+            "RANGE",
+            "SCOPE",
+            "TYPE",
+            "URL",
+        ];
+        fn check(command: &clap::Command) {
+            for flag in
+                command.get_arguments().filter(|one| one.get_long().is_some() && one.get_action().takes_values())
+            {
+                let names = flag.get_value_names().unwrap_or_default();
+                assert!(names.iter().all(|name| KINDS.contains(&name.as_str())), "{flag} of {}", command.get_name());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Arguments::command());
     }
 }

@@ -20,7 +20,7 @@ use tower::util::MapRequestLayer;
 pub struct NodeFlags {
     /// Lifetime of a node's certificate: 90s, 30m, 2h, 365d. Nodes renew it after seven to nine tenths of its lifetime;
     /// a node that is offline for longer needs a new token.
-    #[arg(long, default_value = "365d", value_parser = life)]
+    #[arg(long, value_name = "DURATION", default_value = "365d", value_parser = life)]
     pub certificate_life: Duration,
     /// Let nodes whose Node object was deleted register again, instead of sending them away: for clusters in which a
     /// controller deletes the Nodes of machines that it cannot find.
@@ -37,11 +37,11 @@ pub struct NodeFlags {
     /// Answer /metrics, /livez, /readyz and /healthz over plain HTTP at this address, without authentication: for a
     /// Prometheus or a kubelet without a certificate. Absent: /metrics needs an operator's certificate, at the port of
     /// the nodes.
-    #[arg(long)]
+    #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics_listen: Option<SocketAddr>,
     /// Answer /livez, /readyz and /healthz, and nothing else, over plain HTTP at this address: for a kubelet's liveness probe, which
     /// then waits in no line with nodes.
-    #[arg(long)]
+    #[arg(long, value_name = "ADDRESS:PORT")]
     pub health_listen: Option<SocketAddr>,
 }
 

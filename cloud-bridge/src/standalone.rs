@@ -43,41 +43,41 @@ const API_TURNS: usize = 16;
 #[derive(Debug, Clone, Args)]
 pub struct Options {
     /// Folder of everything that lasts: the API's database, the authority, the administrator's kubeconfig.
-    #[arg(long)]
+    #[arg(long, value_name = "FOLDER")]
     pub state: PathBuf,
     /// Where nodes connect.
-    #[arg(long, default_value = "0.0.0.0:7443")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:7443")]
     pub listen: SocketAddr,
     /// Where kubectl connects.
-    #[arg(long, default_value = "127.0.0.1:6443")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:6443")]
     pub api_listen: SocketAddr,
     /// A name or address under which others reach this machine (repeatable). The first goes into join commands.
-    #[arg(long)]
+    #[arg(long, value_name = "NAME-OR-ADDRESS")]
     pub advertise: Vec<String>,
     /// Addresses that Services get: an IPv4 range.
-    #[arg(long, default_value = "10.96.0.0/16", value_parser = ServiceRange::parse)]
+    #[arg(long, value_name = "RANGE", default_value = "10.96.0.0/16", value_parser = ServiceRange::parse)]
     pub service_range: ServiceRange,
     /// Go on from the copy of the state file if that file is damaged or missing. What was written since the copy is lost. While
     /// the bridge runs with this flag it tells nodes of pods and ends none: start it without when the API has what it should.
     #[arg(long)]
     pub restore: bool,
     /// Maximum number of terminated pods to keep; the oldest of more are deleted. 0 keeps all.
-    #[arg(long, default_value_t = workloads::Options::default().terminated_pod_gc_threshold)]
+    #[arg(long, value_name = "COUNT", default_value_t = workloads::Options::default().terminated_pod_gc_threshold)]
     pub terminated_pod_gc_threshold: usize,
     /// Delete the pods of a node that is silent, or not ready, for this long: 90s, 30m, 2h, 7d. Replacements start on
     /// other nodes while the pods may still run there. Absent: pods are not evicted from such a node.
-    #[arg(long, value_parser = evict_after)]
+    #[arg(long, value_name = "DURATION", value_parser = evict_after)]
     pub evict_after: Option<Duration>,
     /// Give tokens of service accounts no longer life than this, whatever a TokenRequest asks for: 24h, 30d. At least 1h.
     /// Absent: 136 years at most, as on Kubernetes.
-    #[arg(long, value_parser = token_life)]
+    #[arg(long, value_name = "DURATION", value_parser = token_life)]
     pub service_account_max_token_expiration: Option<Duration>,
     #[command(flatten)]
     pub subnets: SubnetFlags,
     /// Give Services of type LoadBalancer without a class the addresses of the nodes where their ready pods are; a
     /// Service with the label or annotation `sampan.dev/site` gets those of the nodes with that label. Absent: such
     /// Services get no address.
-    #[arg(long, value_parser = ["nodes"])]
+    #[arg(long, value_name = "KIND", value_parser = ["nodes"])]
     pub load_balancer: Option<String>,
     #[command(flatten)]
     pub nodes: NodeFlags,
@@ -93,13 +93,13 @@ pub struct Options {
 #[derive(Debug, Clone, Args)]
 pub struct AutoscalerFlags {
     /// Interval between two evaluations of a HorizontalPodAutoscaler.
-    #[arg(long, default_value = "15s", value_parser = flags::period)]
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = flags::period)]
     pub horizontal_pod_autoscaler_sync_period: Duration,
     /// Time for which the highest recommendation of a HorizontalPodAutoscaler counts before its target is scaled down.
-    #[arg(long, default_value = "5m", value_parser = flags::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = flags::duration)]
     pub horizontal_pod_autoscaler_downscale_stabilization: Duration,
     /// Time after its start during which the CPU usage of a pod counts only while it is ready.
-    #[arg(long, default_value = "5m", value_parser = flags::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = flags::duration)]
     pub horizontal_pod_autoscaler_cpu_initialization_period: Duration,
 }
 
@@ -119,16 +119,16 @@ impl AutoscalerFlags {
 pub struct SubnetFlags {
     /// Give each node a part of this range as `spec.podCIDRs`: one range, or one of each family with a comma. Absent: none
     /// is given.
-    #[arg(long)]
+    #[arg(long, value_name = "RANGE")]
     pub cluster_cidr: Option<String>,
     /// How large that part is: 24 for IPv4 and 64 for IPv6 unless something is said.
-    #[arg(long, requires = "cluster_cidr")]
+    #[arg(long, value_name = "BITS", requires = "cluster_cidr")]
     pub node_cidr_mask_size: Option<u32>,
     /// Same as --node-cidr-mask-size, for IPv4.
-    #[arg(long, requires = "cluster_cidr")]
+    #[arg(long, value_name = "BITS", requires = "cluster_cidr")]
     pub node_cidr_mask_size_ipv4: Option<u32>,
     /// Same as --node-cidr-mask-size, for IPv6.
-    #[arg(long, requires = "cluster_cidr")]
+    #[arg(long, value_name = "BITS", requires = "cluster_cidr")]
     pub node_cidr_mask_size_ipv6: Option<u32>,
 }
 
