@@ -31,7 +31,9 @@ pub(super) struct Facts {
     pub(super) now: Timestamp,
     /// What the bridge tells of itself through the API, or why the API does not.
     pub(super) info: Option<Result<Info, String>>,
-    /// Answer of `/readyz` at the port of the nodes.
+    /// Address of the port of the nodes.
+    pub(super) url: String,
+    /// Answer of `/readyz` there.
     pub(super) ready: Option<Result<(), Refused>>,
     /// Its metrics.
     pub(super) metrics: Option<String>,
@@ -78,6 +80,7 @@ pub(super) async fn look(
     facts.info = Some(info);
     if let (Some(url), Some(authority)) = (url, authority) {
         ask(&mut facts, authority, &url).await;
+        facts.url = url;
     }
     facts
 }
@@ -117,7 +120,7 @@ fn whole(error: &dyn std::error::Error) -> String {
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     found.extend(facts.info.as_ref().map(|info| api(info, facts.standalone)));
-    found.extend(facts.ready.as_ref().map(|ready| port(ready, facts.info.as_ref())));
+    found.extend(facts.ready.as_ref().map(|ready| port(ready, &facts.url)));
     if let Some(metrics) = &facts.metrics {
         found.extend(process(metrics));
         found.extend(nodes(facts));
@@ -143,8 +146,7 @@ fn api(info: &Result<Info, String>, standalone: bool) -> Finding {
     }
 }
 
-fn port(ready: &Result<(), Refused>, info: Option<&Result<Info, String>>) -> Finding {
-    let url = info.and_then(|info| info.as_ref().ok()).map_or("the bridge", |info| info.url.as_str());
+fn port(ready: &Result<(), Refused>, url: &str) -> Finding {
     match ready {
         Ok(()) => Finding::ok("bridge", format!("answers nodes at {url}")),
         Err(Refused::NotReady(why_not)) => {

@@ -223,7 +223,7 @@ pub struct Unused {
 }
 
 impl Unused {
-    /// `None` for a Secret that is no token.
+    /// `None` for a Secret of another kind.
     fn of(secret: &Secret) -> Option<Self> {
         let kept = Kept::of(secret).filter(|_| secret.type_.as_deref() == Some(SECRET_TYPE))?;
         Some(Self { name: secret.metadata.name.clone()?, node: kept.node, expires: shown(kept.expires) })
@@ -250,7 +250,7 @@ pub async fn list(client: &Client) -> Result<Vec<Unused>, TokenError> {
 /// Deletes a token by the name of its Secret; other Secrets are left alone.
 ///
 /// # Errors
-/// [`TokenError::NoToken`] if there is none of this name, else what the API says.
+/// [`TokenError::NoToken`] if no token has this name, else what the API says.
 pub async fn delete(client: &Client, name: &str) -> Result<Unused, TokenError> {
     let failed = |source| TokenError::Api { name: name.to_owned(), source: Box::new(source) };
     let none = || TokenError::NoToken(name.to_owned());

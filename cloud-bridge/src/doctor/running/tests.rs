@@ -36,6 +36,7 @@ fn well() -> Facts {
         standalone: true,
         now: "2026-03-01T10:00:00Z".parse().unwrap(),
         info: Some(Ok(info("https://10.0.0.1:6443"))),
+        url: "https://b:7443".into(),
         ready: Some(Ok(())),
         metrics: Some(metrics(env!("CARGO_PKG_VERSION"), 0, 10)),
         links: vec![link("a", true, None)],
