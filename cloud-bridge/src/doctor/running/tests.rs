@@ -1,4 +1,4 @@
-//! Each fault of a running bridge is found, and a healthy one has none.
+//! Each fault of a running bridge is found; a healthy bridge passes.
 
 use super::*;
 use crate::doctor::finding::Severity;

@@ -1,4 +1,4 @@
-//! Each fault of a state folder is found, and a new folder has none.
+//! Each fault of a state folder is found; a healthy folder passes.
 
 use std::time::UNIX_EPOCH;
 
