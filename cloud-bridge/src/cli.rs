@@ -4,59 +4,82 @@
 mod docs_tests;
 
 use std::io::Write;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use edge_protocol::build;
 
-use crate::flags::{duration, words};
-use crate::invitation::Invitation;
-use crate::pki::{self, token};
-use crate::reach::Reach;
+use crate::tokens::{self, TokenVerb};
+use crate::{doctor, limits, memory, nodes, page_link, pki, serve};
 #[cfg(feature = "standalone")]
-use crate::standalone;
-use crate::{info, limits, memory, nodes, page_link, serve};
+use crate::{kubeconfig, standalone};
 
 #[derive(Debug, Parser)]
 #[command(
     name = "cloud-bridge",
     version,
-    about = "Speaks for many small nodes to a Kubernetes API, or is that API itself"
+    about = "Speaks for many small nodes to a Kubernetes API, or is that API itself",
+    after_help = "Examples:
+  cloud-bridge standalone --state /var/lib/cloud-bridge    # the bridge with an API of its own
+  sudo cloud-bridge token create pi-1                      # the command with which pi-1 joins
+  sudo cloud-bridge nodes
+  sudo cloud-bridge doctor"
 )]
 pub struct Arguments {
     #[command(subcommand)]
     verb: Verb,
-    /// What is logged: error, warn, info, debug or trace.
-    #[arg(long, global = true, default_value = "info")]
+    /// Least severe level that is logged: error, warn, info, debug or trace.
+    #[arg(long, value_name = "LEVEL", global = true, default_value = "info")]
     log_level: log::LevelFilter,
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// The bridge over a small Kubernetes API of its own.
+    /// Run the bridge with a small Kubernetes API of its own.
     #[cfg(feature = "standalone")]
+    #[command(after_help = "Example:
+  cloud-bridge standalone --state /var/lib/cloud-bridge --api-listen 0.0.0.0:6443 --advertise bridge.example.com")]
     Standalone(standalone::Options),
-    /// The bridge over an existing Kubernetes API.
+    /// Run the bridge beside a cluster, over its Kubernetes API.
+    #[command(after_help = "Example:
+  cloud-bridge serve --kubeconfig FILE --advertise bridge.example.com --kubelet-address 10.0.0.5 --kubelet-client-ca FILE")]
     Serve(serve::Options),
-    /// Join tokens.
+    /// Make, list and delete join tokens.
     #[command(subcommand)]
     Token(TokenVerb),
-    /// How the nodes of a running bridge are: last seen, epoch, acknowledged changes, queues, round trip.
+    /// Print a kubeconfig of a standalone bridge, for kubectl on another machine.
+    #[cfg(feature = "standalone")]
+    #[command(after_help = "Examples:
+  sudo cloud-bridge kubeconfig > sampan.kubeconfig               # the administrator's
+  sudo cloud-bridge kubeconfig --server 192.168.1.10             # with another address of this machine
+  sudo cloud-bridge kubeconfig --user ann --ttl 30d              # of a person, who has the rights of bindings")]
+    Kubeconfig(kubeconfig::Options),
+    /// Find what is wrong with a bridge, and what fixes it. Exit code 0: no warnings; 1: warnings; 2: errors.
+    #[command(after_help = "Examples:
+  sudo cloud-bridge doctor
+  sudo cloud-bridge doctor --all
+  sudo cloud-bridge doctor -o json
+  cloud-bridge doctor --kubeconfig FILE      # of a bridge beside a cluster")]
+    Doctor(doctor::Options),
+    /// List the nodes of a running bridge: ready, version, pods, link.
+    #[command(after_help = "Examples:
+  sudo cloud-bridge nodes
+  sudo cloud-bridge nodes -o wide      # epoch, acknowledged changes, queues and round trip of the link, too
+  sudo cloud-bridge nodes -o json")]
     Nodes(nodes::Options),
-    /// Prints a login link for the page (serve or standalone with --page).
+    /// Print a login link for the page (serve or standalone with --page).
     Page(page_link::Options),
-    /// What makes a shell complete this command, as in: source <(cloud-bridge completion bash)
+    /// Print what makes a shell complete this command, as in: source <(cloud-bridge completion bash)
     Completion { shell: Shell },
-    /// Prints the manual page of this command, or of one of its verbs.
+    /// Print the manual page of this command, or of one of its verbs.
     #[command(hide = true)]
     Man { verb: Vec<String> },
     /// Print version, commit and Kubernetes API level.
     Version {
         /// Print JSON.
-        #[arg(short, long, value_name = "json", value_parser = ["json"])]
+        #[arg(short, long, value_name = "FORM", value_parser = ["json"])]
         output: Option<String>,
     },
 }
@@ -73,40 +96,6 @@ impl Verb {
     }
 }
 
-#[derive(Debug, Subcommand)]
-enum TokenVerb {
-    /// Makes a single-use token with which one node may join, and prints it with the command to use it.
-    Create(TokenCreate),
-}
-
-#[derive(Debug, Args)]
-struct TokenCreate {
-    /// Name of the node.
-    node: String,
-    /// How long the token is good for: 90s, 30m, 2h, 3d; at most 7d [default: 1h, with --file 7d].
-    #[arg(long, value_parser = duration)]
-    ttl: Option<Duration>,
-    #[command(flatten)]
-    reach: Reach,
-    /// URL of the bridge for the printed command; absent: as the bridge advertises itself.
-    #[arg(long)]
-    bridge: Option<String>,
-    /// Print the command as a QR code, too.
-    #[arg(long)]
-    qr: bool,
-    /// Write what joins at the first boot into this file instead of printing the token: for the boot partition of a card, as
-    /// edge-runtime.join.
-    #[arg(long, conflicts_with = "qr")]
-    file: Option<PathBuf>,
-}
-
-impl TokenCreate {
-    /// A file waits for its card to be written, carried and switched on.
-    fn life(&self) -> Duration {
-        self.ttl.unwrap_or(if self.file.is_some() { token::MAX_TTL } else { token::DEFAULT_TTL })
-    }
-}
-
 /// Log lines go to stderr.
 pub fn start_log(arguments: &Arguments) -> anyhow::Result<()> {
     // The libraries' own words below a warning are about their insides.
@@ -117,21 +106,24 @@ pub fn start_log(arguments: &Arguments) -> anyhow::Result<()> {
     sampan_log::start(levels).context("starting the log")
 }
 
-/// Does what the arguments say; for the servers, until a signal.
-pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
+/// Does what the arguments say; for the servers, until a signal. Returns the exit code.
+pub async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     pki::tls::install_provider();
     if arguments.verb.serves() {
         limits::set();
         memory::set_up();
         tokio::spawn(memory::watch());
     }
-    match arguments.verb {
+    let done = match arguments.verb {
         #[cfg(feature = "standalone")]
         Verb::Standalone(options) => standalone::run(options).await,
         Verb::Serve(options) => serve::run(options).await,
+        #[cfg(feature = "standalone")]
+        Verb::Kubeconfig(options) => kubeconfig::run(options).await,
+        Verb::Doctor(options) => return doctor::run(options).await,
         Verb::Nodes(options) => nodes::run(options).await,
         Verb::Page(options) => page_link::run(options).await,
-        Verb::Token(TokenVerb::Create(options)) => token_create(options).await,
+        Verb::Token(verb) => tokens::run(verb).await,
         Verb::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "cloud-bridge", &mut script);
@@ -142,27 +134,8 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
             let text = if output.is_some() { build::json("cloud-bridge") } else { build::line("cloud-bridge") };
             writeln!(std::io::stdout(), "{text}").context("stdout")
         }
-    }
-}
-
-async fn token_create(options: TokenCreate) -> anyhow::Result<()> {
-    let ttl = options.life();
-    let (client, _) = options.reach.client().await?;
-    let about = info::read(&client).await.context("asking the API about its bridge (has it ever run?)")?;
-    let now = apimachinery::clock::timestamp();
-    let token = token::create(&client, &about.authority, &options.node, ttl, now).await?;
-    let bridge = options.bridge.unwrap_or(about.url);
-    let (text, ttl) = (token.text(), words(ttl));
-    let invitation = Invitation { bridge: &bridge, node: &options.node, token: &text };
-    // In one piece, so that a reader who takes only the first line and leaves breaks nothing.
-    let mut printed = format!("{text}\n\nOn the node, within {ttl}:\n\n  {}\n", invitation.command());
-    if let Some(path) = options.file {
-        invitation.write(&path).with_context(|| path.display().to_string())?;
-        printed = format!("{}: for the boot partition, as edge-runtime.join, within {ttl}\n", path.display());
-    } else if options.qr {
-        printed = format!("{printed}\n{}\n", invitation.code()?);
-    }
-    std::io::stdout().write_all(printed.as_bytes()).context("stdout")
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 /// The page of `cloud-bridge`, or of the verb that these words name.
@@ -197,14 +170,36 @@ mod tests {
     }
 
     #[test]
-    fn a_token_in_a_file_lives_longer() {
-        let life = |more: &[&str]| {
-            let words = ["cloud-bridge", "token", "create", "n"].iter().chain(more);
-            match Arguments::try_parse_from(words).unwrap().verb {
-                Verb::Token(TokenVerb::Create(create)) => create.life().as_secs() / 3600,
-                other => panic!("{other:?}"),
+    fn flags_name_the_kind_of_their_value() {
+        const KINDS: [&str; 18] = [
+            "ADDRESS",
+            "ADDRESS:PORT",
+            "BITS",
+            "COUNT",
+            "DURATION",
+            "FILE",
+            "FIRST-LAST",
+            "FOLDER",
+            "FORM",
+            "KIND",
+            "LEVEL",
+            "NAME",
+            "NAME-OR-ADDRESS",
+            "NAMESPACE",
+            "RANGE",
+            "SCOPE",
+            "TYPE",
+            "URL",
+        ];
+        fn check(command: &clap::Command) {
+            for flag in
+                command.get_arguments().filter(|one| one.get_long().is_some() && one.get_action().takes_values())
+            {
+                let names = flag.get_value_names().unwrap_or_default();
+                assert!(names.iter().all(|name| KINDS.contains(&name.as_str())), "{flag} of {}", command.get_name());
             }
-        };
-        assert_eq!((life(&[]), life(&["--file", "f"]), life(&["--file", "f", "--ttl", "2h"])), (1, 168, 2));
+            command.get_subcommands().for_each(check);
+        }
+        check(&Arguments::command());
     }
 }

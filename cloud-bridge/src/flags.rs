@@ -20,7 +20,7 @@ use tower::util::MapRequestLayer;
 pub struct NodeFlags {
     /// Lifetime of a node's certificate: 90s, 30m, 2h, 365d. Nodes renew it after seven to nine tenths of its lifetime;
     /// a node that is offline for longer needs a new token.
-    #[arg(long, default_value = "365d", value_parser = life)]
+    #[arg(long, value_name = "DURATION", default_value = "365d", value_parser = life)]
     pub certificate_life: Duration,
     /// Let nodes whose Node object was deleted register again, instead of sending them away: for clusters in which a
     /// controller deletes the Nodes of machines that it cannot find.
@@ -37,11 +37,11 @@ pub struct NodeFlags {
     /// Answer /metrics, /livez, /readyz and /healthz over plain HTTP at this address, without authentication: for a
     /// Prometheus or a kubelet without a certificate. Absent: /metrics needs an operator's certificate, at the port of
     /// the nodes.
-    #[arg(long)]
+    #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics_listen: Option<SocketAddr>,
     /// Answer /livez, /readyz and /healthz, and nothing else, over plain HTTP at this address: for a kubelet's liveness probe, which
     /// then waits in no line with nodes.
-    #[arg(long)]
+    #[arg(long, value_name = "ADDRESS:PORT")]
     pub health_listen: Option<SocketAddr>,
 }
 
@@ -74,6 +74,15 @@ fn named(mut request: Request<Body>) -> Request<Body> {
     const AGENT: &str = concat!("cloud-bridge/", env!("CARGO_PKG_VERSION"));
     request.headers_mut().entry(USER_AGENT).or_insert(HeaderValue::from_static(AGENT));
     request
+}
+
+/// Checks the address of a bridge as nodes take it: `https://HOST:PORT`.
+pub(crate) fn bridge_url(text: &str) -> anyhow::Result<String> {
+    let whole = text.parse::<http::Uri>().ok().filter(|url| url.scheme_str() == Some("https") && url.path() == "/");
+    match whole.and_then(|url| url.port_u16()) {
+        Some(port) if port != 0 => Ok(text.trim_end_matches('/').to_owned()),
+        _ => bail!("want https://HOST:PORT"),
+    }
 }
 
 pub(crate) fn duration(text: &str) -> anyhow::Result<Duration> {
@@ -121,6 +130,15 @@ mod tests {
         let request = Request::builder().header(USER_AGENT, "kubelet").body(Body::empty()).unwrap();
         let named = named(request);
         assert_eq!(named.headers().get_all(USER_AGENT).iter().collect::<Vec<_>>(), ["kubelet"]);
+    }
+
+    #[test]
+    fn bridge_addresses_have_scheme_and_port() {
+        assert_eq!(bridge_url("https://b.example:7443/").unwrap(), "https://b.example:7443");
+        assert_eq!(bridge_url("https://[fd00::1]:7443").unwrap(), "https://[fd00::1]:7443");
+        for bad in ["b:7443", "http://b:7443", "https://b", "https://b:0", "https://b:7443/x", "https://b:7443 c", ""] {
+            bridge_url(bad).unwrap_err();
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
+use http::Uri;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
@@ -33,6 +34,8 @@ pub struct Info {
     pub authority: String,
     /// `https://host:port` of the page, if there is one.
     pub page: Option<String>,
+    /// `https://host:port` of the embedded API, as other machines reach it. None beside a cluster.
+    pub api: Option<String>,
 }
 
 /// What the last bridge that started wrote.
@@ -40,7 +43,7 @@ pub async fn read(client: &Client) -> Result<Info, InfoError> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
     let mut data = maps.get(NAME).await.map_err(|e| InfoError::Api(Box::new(e)))?.data.unwrap_or_default();
     let mut field = |name: &'static str| data.remove(name).ok_or(InfoError::Field(name));
-    Ok(Info { url: field("url")?, authority: field("authority")?, page: field("page").ok() })
+    Ok(Info { url: field("url")?, authority: field("authority")?, page: field("page").ok(), api: field("api").ok() })
 }
 
 /// Writes it, creating namespace and object.
@@ -48,7 +51,7 @@ pub async fn write(client: &Client, info: &Info) -> Result<(), InfoError> {
     let failed = |e| InfoError::Api(Box::new(e));
     keep::ensure_namespace(client).await.map_err(failed)?;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
-    let mut data = json!({"url": info.url, "authority": info.authority, "page": info.page});
+    let data = json!({"url": info.url, "authority": info.authority, "page": info.page, "api": info.api});
     let patch = Patch::Merge(json!({"data": data}));
     match maps.patch(NAME, &PatchParams::default(), &patch).await {
         Err(kube::Error::Api(status)) if status.is_not_found() => {
@@ -88,10 +91,22 @@ pub fn host(listen: SocketAddr, advertise: &[String]) -> String {
 /// URL of a listener.
 pub fn url(listen: SocketAddr, advertise: &[String]) -> String {
     let host = advertise.first().cloned().unwrap_or_else(|| host(listen, advertise));
+    https(&host, listen.port())
+}
+
+/// `https://HOST:PORT`, an IPv6 address in brackets.
+pub fn https(host: &str, port: u16) -> String {
     match host.parse::<IpAddr>() {
-        Ok(IpAddr::V6(ip)) => format!("https://[{ip}]:{}", listen.port()),
-        _ => format!("https://{host}:{}", listen.port()),
+        Ok(IpAddr::V6(ip)) => format!("https://[{ip}]:{port}"),
+        _ => format!("https://{host}:{port}"),
     }
+}
+
+/// Whether only this machine reaches such a URL.
+pub fn is_loopback(url: &str) -> bool {
+    let url: Option<Uri> = url.parse().ok();
+    let host = url.as_ref().and_then(Uri::host).unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 /// All names of this machine that a server certificate should hold.
@@ -144,5 +159,7 @@ mod tests {
         assert_eq!(url(at("127.0.0.1:7443"), &[]), "https://127.0.0.1:7443");
         assert_eq!(url(at("0.0.0.0:7443"), &["bridge.example".into(), "x".into()]), "https://bridge.example:7443");
         assert_eq!(url(at("[::1]:7443"), &[]), "https://[::1]:7443");
+        assert!(is_loopback("https://127.0.0.1:6443") && is_loopback("https://[::1]:6443"));
+        assert!(is_loopback("https://localhost:6443") && !is_loopback("https://10.0.0.1:6443"));
     }
 }

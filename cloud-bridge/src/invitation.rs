@@ -6,22 +6,30 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use edge_protocol::join_token::{self, Place};
 use qrcode::render::unicode::Dense1x2;
 use qrcode::{EcLevel, QrCode};
 
 /// What a device is told.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Invitation<'a> {
-    /// `https://HOST:PORT`
-    pub(crate) bridge: &'a str,
+    /// `https://HOST:PORT` of each.
+    pub(crate) bridges: &'a [String],
     pub(crate) node: &'a str,
     pub(crate) token: &'a str,
 }
 
 impl Invitation<'_> {
-    /// The command to paste on the device, for a user who is not root there.
+    /// The token with its node and bridges: all that `edge-runtime join` needs.
+    pub(crate) fn text(&self) -> String {
+        let place = Place { node: self.node.to_owned(), bridges: self.bridges.to_vec() };
+        join_token::with_place(self.token, &place)
+    }
+
+    /// The command to paste on the device, for a user who is not root there. `echo` is part of the shell: the token is kept out of
+    /// the list of processes and of the log of sudo.
     pub(crate) fn command(&self) -> String {
-        format!("sudo edge-runtime join --bridge {} --node {} --token {}", self.bridge, self.node, self.token)
+        format!("echo {} | sudo edge-runtime join -", self.text())
     }
 
     /// The command as a QR code, for a terminal of light text on dark.
@@ -34,12 +42,13 @@ impl Invitation<'_> {
         Ok(code.render::<Dense1x2>().dark_color(Dense1x2::Light).light_color(Dense1x2::Dark).build())
     }
 
-    /// What `edge-runtime first-boot` reads: the words of the command, a line each.
+    /// What `edge-runtime first-boot` reads.
     pub(crate) fn file(&self) -> String {
+        let bridges: String = self.bridges.iter().map(|bridge| format!("bridge: {bridge}\n")).collect();
         format!(
             "# Put this on the boot partition of the card, as edge-runtime.join: the board joins when it boots, and removes it.\n\
-             # More lines may be `label: KEY=VALUE`.\nbridge: {}\nnode: {}\ntoken: {}\n",
-            self.bridge, self.node, self.token
+             # More lines may be `label: KEY=VALUE`.\n{bridges}node: {}\ntoken: {}\n",
+            self.node, self.token
         )
     }
 
@@ -67,24 +76,36 @@ mod tests {
 
     use super::*;
 
-    const INVITATION: Invitation<'_> =
-        Invitation { bridge: "https://bridge.example.com:7443", node: "edge-1", token: "sampan1.0a0a.secret" };
+    const TOKEN: &str = "sampan1.0a0a.secret";
+
+    fn bridges() -> Vec<String> {
+        ["https://bridge.example.com:7443", "https://10.0.0.2:7443"].map(str::to_owned).to_vec()
+    }
 
     #[test]
-    fn all_three_say_the_same() {
-        let (command, file) = (INVITATION.command(), INVITATION.file());
-        assert!(command.starts_with("sudo edge-runtime join --bridge "), "{command}");
-        let words: Vec<&str> = command.split(" --").skip(1).collect();
-        let lines: Vec<String> =
-            file.lines().filter(|line| !line.starts_with('#')).map(|line| line.replace(": ", " ")).collect();
-        assert_eq!(lines, words);
+    fn command_and_file_name_token_node_and_bridges() {
+        let bridges = bridges();
+        let invitation = Invitation { bridges: &bridges, node: "edge-1", token: TOKEN };
+        let command = invitation.command();
+        let text = command.strip_prefix("echo ").and_then(|rest| rest.strip_suffix(" | sudo edge-runtime join -"));
+        let place = Place { node: "edge-1".into(), bridges: bridges.clone() };
+        assert_eq!(text.map(join_token::split), Some(Ok((TOKEN, Some(place)))), "{command}");
+        let file = invitation.file();
+        let lines: Vec<&str> = file.lines().filter(|line| !line.starts_with('#')).collect();
+        let wanted = [
+            "bridge: https://bridge.example.com:7443",
+            "bridge: https://10.0.0.2:7443",
+            "node: edge-1",
+            "token: sampan1.0a0a.secret",
+        ];
+        assert_eq!(lines, wanted);
     }
 
     #[test]
     fn a_code_is_a_square_with_a_quiet_zone() {
         let long = "n".repeat(63);
         let token = format!("sampan1.{}.{}", "0a".repeat(32), "s".repeat(43));
-        let code = Invitation { node: &long, token: &token, ..INVITATION }.code().unwrap();
+        let code = Invitation { bridges: &bridges(), node: &long, token: &token }.code().unwrap();
         let lines: Vec<&str> = code.lines().collect();
         let width = lines[0].chars().count();
         assert!(lines.iter().all(|line| line.chars().count() == width), "{code}");
@@ -99,8 +120,9 @@ mod tests {
         let path = folder.path().join("edge-runtime.join");
         fs::write(&path, "old").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        INVITATION.write(&path).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), INVITATION.file());
+        let invitation = Invitation { bridges: &[], node: "edge-1", token: TOKEN };
+        invitation.write(&path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), invitation.file());
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 }

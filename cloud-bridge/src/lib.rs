@@ -16,6 +16,11 @@
 //! | `api_port` | the port of the embedded API (the crate `apiserver`), for use without a cluster |
 //! | `certificates` | what was asked for in CertificateSigningRequests and approved |
 //! | `invitation` | how a token reaches a device |
+//! | `tokens` | the verbs of join tokens |
+//! | `doctor` | what is wrong with a bridge |
+//! | `kubeconfig` | kubeconfigs of the embedded API |
+//! | [`nodes`], `operator` | the nodes of running bridges, and the client that asks for them |
+//! | `output` | tables, JSON and YAML of commands |
 //! | `reach` | how a command finds the API of its bridge |
 //! | [`limits`], [`memory`] | what the process asks of the kernel for itself, and gives back |
 //! | [`notify`] | what its supervisor is told |
@@ -31,15 +36,20 @@ pub mod bridge;
 #[cfg(feature = "standalone")]
 pub mod certificates;
 pub mod cli;
+mod doctor;
 pub mod flags;
 pub mod info;
 mod invitation;
+#[cfg(feature = "standalone")]
+pub mod kubeconfig;
 pub mod kubelet;
 pub mod limits;
 pub mod listen;
 pub mod memory;
 pub mod nodes;
 pub mod notify;
+mod operator;
+mod output;
 pub mod page;
 pub mod page_link;
 pub mod pki;
@@ -50,3 +60,4 @@ pub mod signal;
 #[cfg(feature = "standalone")]
 pub mod standalone;
 pub mod steps;
+mod tokens;

@@ -10,14 +10,14 @@ use cloud_bridge::steps;
 fn main() -> ExitCode {
     #[cfg(feature = "standalone")]
     if cloud_bridge::standalone::is_cel_helper() {
-        return told(sampan_cel::helper::run().map_err(Into::into));
+        return told(sampan_cel::helper::run().map(|()| ExitCode::SUCCESS).map_err(Into::into));
     }
     told(run(Arguments::parse()))
 }
 
-fn told(outcome: anyhow::Result<()>) -> ExitCode {
+fn told(outcome: anyhow::Result<ExitCode>) -> ExitCode {
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             // Nothing is left to tell it to when stderr is gone.
             let _ = writeln!(std::io::stderr(), "cloud-bridge: {error:#}");
@@ -26,7 +26,7 @@ fn told(outcome: anyhow::Result<()>) -> ExitCode {
     }
 }
 
-fn run(arguments: Arguments) -> anyhow::Result<()> {
+fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     cli::start_log(&arguments)?;
     apimachinery::panics::install();
     // One thread: a bridge waits nearly all the time, and idle threads cost memory.

@@ -1,117 +1,213 @@
-//! `cloud-bridge nodes`: asks running bridges how their nodes are. Owns the question and the table.
+//! `cloud-bridge nodes`: the nodes of running bridges, with what the API and the bridges know of each. Owns the question and the
+//! table.
 
-use std::io::Write;
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use http::Request;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Api;
+use kube::api::ListParams;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::bridge::overview::NodeView;
+use crate::flags::bridge_url;
 use crate::info;
-use crate::listen::OPERATORS;
-use crate::pki::authority::{Authority, to_pem};
-use crate::pki::keep;
+use crate::operator::{Operator, authority};
+use crate::output::{Form, Structured, print, rough, table};
 use crate::reach::Reach;
+
+/// Objects of a list that the API answers with at a time.
+const PAGE: u32 = 500;
 
 /// `nodes`.
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(flatten)]
     reach: Reach,
-    /// URL of a bridge (repeatable); absent: of the one that started last. Each knows its own nodes.
-    #[arg(long)]
+    /// Address of a bridge, https://HOST:PORT (repeatable). Each knows its own nodes [default: the one that started last].
+    #[arg(long, value_name = "URL", value_parser = bridge_url)]
     bridge: Vec<String>,
-    /// Prints JSON.
+    /// Form of the list [default: a table]. `wide` adds what the link carries.
+    #[arg(long, short, value_enum, value_name = "FORM", conflicts_with_all = ["json", "metrics"])]
+    output: Option<Form>,
+    /// Same as -o json.
     #[arg(long, conflicts_with = "metrics")]
     json: bool,
-    /// Prints metrics in the text format of Prometheus.
+    /// Print metrics in the text format of Prometheus.
     #[arg(long)]
     metrics: bool,
+}
+
+/// What the API knows of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Known {
+    /// Status of its condition Ready: True, False or Unknown. Empty without a Node object.
+    ready: String,
+    /// Sampan's version on it.
+    version: String,
+    /// Its pods that have not ended.
+    pods: usize,
+    /// Those of them that are ready.
+    pods_ready: usize,
+}
+
+/// One node as it is printed.
+#[derive(Debug, Serialize)]
+struct Line {
+    #[serde(flatten)]
+    link: NodeView,
+    #[serde(flatten)]
+    known: Known,
 }
 
 /// Asks and prints.
 pub async fn run(options: Options) -> anyhow::Result<()> {
     let (client, state) = options.reach.client().await?;
-    // A user who can read the authority's key controls the bridge anyway: making a certificate adds no right.
-    let authority = match &state {
-        Some(state) => keep::in_folder(state)?,
-        None => keep::in_cluster(&client).await?,
-    };
+    let authority = authority(&client, state.as_deref()).await?;
     let mut bridges = options.bridge;
     if bridges.is_empty() {
         bridges.push(info::read(&client).await.context("asking the API about its bridge (has it ever run?)")?.url);
     }
-    let path = if options.metrics { "/metrics" } else { "/v1/nodes" };
-    let mut nodes: Vec<NodeView> = Vec::new();
+    let mut links: Vec<NodeView> = Vec::new();
     for bridge in &bridges {
-        let text = ask(&authority, bridge, path).await.with_context(|| format!("bridge {bridge}"))?;
+        let of_bridge = || format!("bridge {bridge}");
+        let operator = Operator::new(&authority, bridge).with_context(of_bridge)?;
         if options.metrics {
-            std::io::stdout().write_all(text.as_bytes()).context("stdout")?;
+            print(&operator.get("/metrics").await.with_context(of_bridge)?)?;
         } else {
-            let more: Vec<NodeView> = serde_json::from_str(&text).with_context(|| format!("bridge {bridge}"))?;
-            nodes.extend(more);
+            let text = operator.get("/v1/nodes").await.with_context(of_bridge)?;
+            let more: Vec<NodeView> = serde_json::from_str(&text).with_context(of_bridge)?;
+            links.extend(more);
         }
     }
-    let text = match (options.metrics, options.json) {
-        (true, _) => return Ok(()),
-        (_, true) => serde_json::to_string_pretty(&nodes)? + "\n",
-        _ => table(&nodes),
+    if options.metrics {
+        return Ok(());
+    }
+    let mut known = known(&client).await?;
+    let lines: Vec<Line> =
+        links.into_iter().map(|link| Line { known: known.remove(&link.node).unwrap_or_default(), link }).collect();
+    let form = options.output.or(options.json.then_some(Form::Json));
+    print(&printed(&lines, form, apimachinery::clock::timestamp())?)
+}
+
+async fn known(client: &kube::Client) -> anyhow::Result<HashMap<String, Known>> {
+    let mut all: HashMap<String, Known> = HashMap::new();
+    let see_node = |node: Node| {
+        let name = node.metadata.name.clone().unwrap_or_default();
+        all.insert(name, of_node(&node));
     };
-    std::io::stdout().write_all(text.as_bytes()).context("stdout")
+    each(&Api::<Node>::all(client.clone()), see_node).await.context("listing nodes")?;
+    let see_pod = |pod: Pod| {
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        if let Some(known) = node.and_then(|node| all.get_mut(node)) {
+            count(known, &pod);
+        }
+    };
+    each(&Api::<Pod>::all(client.clone()), see_pod).await.context("listing pods")?;
+    Ok(all)
 }
 
-async fn ask(authority: &Authority, bridge: &str, path: &str) -> anyhow::Result<String> {
-    let signed = authority.client("cloud-bridge-nodes", OPERATORS)?;
-    let pem = to_pem("CERTIFICATE", &signed.certificate) + &to_pem("PRIVATE KEY", signed.key.secret_der());
-    let mut config = kube::Config::new(bridge.parse()?);
-    config.root_cert = Some(vec![authority.certificate().to_vec()]);
-    config.auth_info.client_certificate_data = Some(base64(&pem));
-    config.auth_info.client_key_data = Some(base64(&pem).into());
-    let client = kube::Client::try_from(config)?;
-    Ok(client.request_text(Request::get(path).body(Vec::new())?).await?)
+/// Lists all objects, some at a time.
+pub(crate) async fn each<K>(api: &Api<K>, mut see: impl FnMut(K)) -> Result<(), kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let mut params = ListParams::default().limit(PAGE);
+    loop {
+        let list = api.list(&params).await?;
+        let next = list.metadata.continue_.clone().filter(|token| !token.is_empty());
+        list.items.into_iter().for_each(&mut see);
+        match next {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(()),
+        }
+    }
 }
 
-fn base64(text: &str) -> String {
-    use base64::Engine;
-    base64::engine::general_purpose::STANDARD.encode(text)
+/// Status of the condition Ready: True, False or Unknown.
+pub(crate) fn readiness(node: &Node) -> String {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let ready = conditions.and_then(|all| all.iter().find(|one| one.type_ == "Ready"));
+    ready.map_or("Unknown", |ready| ready.status.as_str()).to_owned()
 }
 
-fn table(nodes: &[NodeView]) -> String {
-    let mut rows = vec![
-        ["NODE", "CONNECTED", "LAST SEEN", "EPOCH", "SEQUENCE", "ACKED", "OBJECTS", "QUEUE", "REPORTS", "RTT"]
-            .map(str::to_owned),
-    ];
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    rows.extend(nodes.iter().map(|node| {
-        [
-            node.node.clone(),
-            if node.connected { "yes" } else { "no" }.to_owned(),
-            or_dash(node.last_seen.clone()),
-            node.epoch.to_string(),
-            node.sequence.to_string(),
-            or_dash(node.acked.map(|acked| acked.to_string())),
-            node.objects.to_string(),
-            format!("{} B", node.queue_bytes),
-            format!("{} B", node.report_bytes),
-            or_dash(node.rtt_ms.map(|rtt| format!("{rtt} ms"))),
-        ]
+fn of_node(node: &Node) -> Known {
+    let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
+    let kubelet = info.map_or("", |info| info.kubelet_version.as_str());
+    Known { ready: readiness(node), version: crate::page::own_version(kubelet).to_owned(), ..Known::default() }
+}
+
+fn count(known: &mut Known, pod: &Pod) {
+    let Some(status) = &pod.status else { return };
+    if matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")) {
+        return;
+    }
+    let ready = status.conditions.as_ref().and_then(|all| all.iter().find(|one| one.type_ == "Ready"));
+    known.pods += 1;
+    known.pods_ready += usize::from(ready.is_some_and(|ready| ready.status == "True"));
+}
+
+fn printed(lines: &[Line], form: Option<Form>, now: Timestamp) -> anyhow::Result<String> {
+    match form {
+        Some(Form::Json) => Structured::Json.text(&lines),
+        Some(Form::Yaml) => Structured::Yaml.text(&lines),
+        Some(Form::Name) => Ok(lines.iter().map(|line| format!("node/{}\n", line.link.node)).collect()),
+        Some(Form::Wide) => Ok(table(&rows(lines, true, now))),
+        None => Ok(table(&rows(lines, false, now))),
+    }
+}
+
+fn rows(lines: &[Line], wide: bool, now: Timestamp) -> Vec<Vec<String>> {
+    let mut head = vec!["NAME", "READY", "VERSION", "PODS", "LINK", "SEEN"];
+    if wide {
+        head.extend(["CONNECTED-AT", "EPOCH", "SEQUENCE", "ACKED", "OBJECTS", "QUEUE", "REPORTS", "RTT"]);
+    }
+    let or_dash = |text: Option<String>| text.filter(|text| !text.is_empty()).unwrap_or_else(|| "-".to_owned());
+    let since = |time: &str| {
+        let then = time.parse::<Timestamp>().ok()?;
+        Some(rough(Duration::from_secs(u64::try_from(now.as_second() - then.as_second()).unwrap_or(0))))
+    };
+    let mut rows = vec![head.into_iter().map(str::to_owned).collect::<Vec<_>>()];
+    rows.extend(lines.iter().map(|Line { link, known }| {
+        let mut row = vec![
+            link.node.clone(),
+            or_dash(Some(known.ready.clone())),
+            or_dash(Some(known.version.clone())),
+            format!("{}/{}", known.pods_ready, known.pods),
+            if link.connected { "up" } else { "down" }.to_owned(),
+            or_dash(link.last_seen.as_deref().and_then(since)),
+        ];
+        if wide {
+            row.extend([
+                or_dash(link.since.clone()),
+                link.epoch.to_string(),
+                link.sequence.to_string(),
+                or_dash(link.acked.map(|acked| acked.to_string())),
+                link.objects.to_string(),
+                format!("{}B", link.queue_bytes),
+                format!("{}B", link.report_bytes),
+                or_dash(link.rtt_ms.map(|rtt| format!("{rtt}ms"))),
+            ]);
+        }
+        row
     }));
-    let widths: [usize; 10] = std::array::from_fn(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0));
-    rows.iter().fold(String::new(), |mut text, row| {
-        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-        text.push_str(cells.join("  ").trim_end());
-        text.push('\n');
-        text
-    })
+    rows
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
-    #[test]
-    fn g30_the_table_shows_what_is_known() {
-        let node = NodeView {
+    fn line() -> Line {
+        let link = NodeView {
             node: "edge-1".into(),
             connected: false,
             since: None,
@@ -124,8 +220,43 @@ mod tests {
             report_bytes: 12,
             rtt_ms: None,
         };
-        let text = table(&[node]);
-        let cells: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
-        assert_eq!(cells, "edge-1 no 2026-03-01T10:00:00Z 7 9 - 3 0 B 12 B -".split(' ').collect::<Vec<_>>());
+        Line { link, known: Known { ready: "True".into(), version: "0.1.0".into(), pods: 4, pods_ready: 3 } }
+    }
+
+    fn cells(form: Option<Form>) -> String {
+        let text = printed(&[line()], form, "2026-03-01T10:05:00Z".parse().unwrap()).unwrap();
+        text.lines().nth(1).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn table_shows_the_node_and_wide_adds_the_link() {
+        assert_eq!(cells(None), "edge-1 True 0.1.0 3/4 down 5m");
+        assert_eq!(cells(Some(Form::Wide)), "edge-1 True 0.1.0 3/4 down 5m - 7 9 - 3 0B 12B -");
+    }
+
+    #[test]
+    fn other_forms_hold_link_and_node() {
+        let text = |form| printed(&[line()], Some(form), Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!(text(Form::Name), "node/edge-1\n");
+        let json: Value = serde_json::from_str(&text(Form::Json)).unwrap();
+        assert_eq!((&json[0]["node"], &json[0]["queueBytes"]), (&json!("edge-1"), &json!(0)));
+        assert_eq!((&json[0]["ready"], &json[0]["podsReady"]), (&json!("True"), &json!(3)));
+    }
+
+    #[test]
+    fn ended_pods_are_not_counted() {
+        let node = json!({"status": {
+            "conditions": [{"type": "DiskPressure", "status": "True"}, {"type": "Ready", "status": "False"}],
+            "nodeInfo": {"kubeletVersion": "v1.36.0-sampan-0.1.0"},
+        }});
+        let mut known = of_node(&serde_json::from_value(node).unwrap());
+        assert_eq!((known.ready.as_str(), known.version.as_str()), ("False", "0.1.0"));
+        let ready = json!([{"type": "Ready", "status": "True"}]);
+        for status in
+            [json!({"phase": "Running", "conditions": ready}), json!({"phase": "Pending"}), json!({"phase": "Failed"})]
+        {
+            count(&mut known, &serde_json::from_value(json!({"status": status})).unwrap());
+        }
+        assert_eq!((known.pods, known.pods_ready), (2, 1));
     }
 }

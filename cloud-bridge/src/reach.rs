@@ -18,10 +18,10 @@ const ENVIRONMENT: &str = "CLOUD_BRIDGE_STATE";
 pub(crate) struct Reach {
     /// State folder of a standalone bridge; absent (with --kubeconfig, too): $CLOUD_BRIDGE_STATE, else /var/lib/cloud-bridge if a
     /// bridge keeps its state there, else the cluster of the pod that this runs in.
-    #[arg(long, conflicts_with = "kubeconfig")]
+    #[arg(long, value_name = "FOLDER", conflicts_with = "kubeconfig")]
     state: Option<PathBuf>,
     /// Kubeconfig of the API that the bridge serves.
-    #[arg(long)]
+    #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 }
 

@@ -26,32 +26,32 @@ use crate::signal;
 #[derive(Debug, Clone, Args)]
 pub struct Options {
     /// How to reach the API; absent: as a pod of the cluster does.
-    #[arg(long)]
+    #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Where nodes connect.
-    #[arg(long, default_value = "0.0.0.0:7443")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:7443")]
     pub listen: SocketAddr,
     /// A name or address under which others reach this machine (repeatable). The first goes into join commands.
-    #[arg(long)]
+    #[arg(long, value_name = "NAME-OR-ADDRESS")]
     pub advertise: Vec<String>,
     /// Address at which the API server reaches the kubelet API of the nodes, one port for each. It becomes an address of
     /// each Node. Absent: no kubelet API, so no `kubectl logs`.
-    #[arg(long)]
+    #[arg(long, value_name = "ADDRESS")]
     pub kubelet_address: Option<IpAddr>,
     /// Type of the bridge's address among a Node's addresses; it replaces the node's own address of that type. With a
     /// type other than InternalIP the node keeps its InternalIP, where node ports are, and the API server must prefer
     /// this type (--kubelet-preferred-address-types).
-    #[arg(long, value_enum, default_value = "InternalIP")]
+    #[arg(long, value_name = "TYPE", value_enum, default_value = "InternalIP")]
     pub kubelet_address_type: AddressType,
     /// Ports for the kubelet API of the nodes.
-    #[arg(long, default_value = "10360-11360", value_parser = port_range)]
+    #[arg(long, value_name = "FIRST-LAST", default_value = "10360-11360", value_parser = port_range)]
     pub kubelet_ports: (u16, u16),
     /// Authority of the client certificate that the API server shows to kubelets (its
     /// --kubelet-client-certificate). Absent: bearer tokens only.
-    #[arg(long)]
+    #[arg(long, value_name = "FILE")]
     pub kubelet_client_ca: Option<PathBuf>,
     /// Services that nodes get. A node answers only at their node ports and cluster addresses.
-    #[arg(long, value_enum, default_value = "namespaces")]
+    #[arg(long, value_name = "SCOPE", value_enum, default_value = "namespaces")]
     pub service_scope: ServiceScope,
     #[command(flatten)]
     pub nodes: NodeFlags,
@@ -72,7 +72,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let plain = options.nodes.plain_ports().await?;
     let url = info::url(listener.local_addr()?, &options.advertise);
     let page_url = page.as_ref().map(|page| page.url(&options.advertise)).transpose()?;
-    let about = Info { url, authority: authority.fingerprint(), page: page_url };
+    let about = Info { url, authority: authority.fingerprint(), page: page_url, api: None };
     info::write(&client, &about).await?;
     if let Err(error) = token::clear_expired(&client, apimachinery::clock::timestamp()).await {
         log::warn!("expired join tokens were not cleared away: {error}");

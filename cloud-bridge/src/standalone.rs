@@ -2,16 +2,13 @@
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use futures::future::BoxFuture;
-use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::accept::Gate;
@@ -20,12 +17,13 @@ use crate::bridge::{BRIDGED_LABEL, Bridge, ServiceScope, Settings};
 use crate::certificates;
 use crate::flags::{self, NodeFlags};
 use crate::info::{self, Info};
+use crate::kubeconfig;
 use crate::listen::{self, ListenerContext, metrics_port};
 use crate::notify::Notify;
 use crate::page::{self, Page, PageFlags};
-use crate::pki::authority::{Authority, to_pem};
+use crate::pki::authority::Authority;
 use crate::pki::serving::Serving;
-use crate::pki::{clock, keep, tls, token};
+use crate::pki::{keep, tls, token};
 use crate::rules::{self, RuleFlags};
 use crate::signal;
 use crate::steps;
@@ -38,9 +36,6 @@ use controller_manager::node_lifecycle::{self, MaskSizes, NodeIpam};
 use controller_manager::pods::Pods;
 use controller_manager::{local_volumes, podautoscaler, scheduler, workloads};
 
-/// The user and the group of the administrator's certificate.
-const ADMIN: (&str, &str) = ("sampan-admin", "system:masters");
-
 /// See [`Settings::api_turns`].
 const API_TURNS: usize = 16;
 
@@ -48,41 +43,41 @@ const API_TURNS: usize = 16;
 #[derive(Debug, Clone, Args)]
 pub struct Options {
     /// Folder of everything that lasts: the API's database, the authority, the administrator's kubeconfig.
-    #[arg(long)]
+    #[arg(long, value_name = "FOLDER")]
     pub state: PathBuf,
     /// Where nodes connect.
-    #[arg(long, default_value = "0.0.0.0:7443")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:7443")]
     pub listen: SocketAddr,
     /// Where kubectl connects.
-    #[arg(long, default_value = "127.0.0.1:6443")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:6443")]
     pub api_listen: SocketAddr,
     /// A name or address under which others reach this machine (repeatable). The first goes into join commands.
-    #[arg(long)]
+    #[arg(long, value_name = "NAME-OR-ADDRESS")]
     pub advertise: Vec<String>,
     /// Addresses that Services get: an IPv4 range.
-    #[arg(long, default_value = "10.96.0.0/16", value_parser = ServiceRange::parse)]
+    #[arg(long, value_name = "RANGE", default_value = "10.96.0.0/16", value_parser = ServiceRange::parse)]
     pub service_range: ServiceRange,
     /// Go on from the copy of the state file if that file is damaged or missing. What was written since the copy is lost. While
     /// the bridge runs with this flag it tells nodes of pods and ends none: start it without when the API has what it should.
     #[arg(long)]
     pub restore: bool,
     /// Maximum number of terminated pods to keep; the oldest of more are deleted. 0 keeps all.
-    #[arg(long, default_value_t = workloads::Options::default().terminated_pod_gc_threshold)]
+    #[arg(long, value_name = "COUNT", default_value_t = workloads::Options::default().terminated_pod_gc_threshold)]
     pub terminated_pod_gc_threshold: usize,
     /// Delete the pods of a node that is silent, or not ready, for this long: 90s, 30m, 2h, 7d. Replacements start on
     /// other nodes while the pods may still run there. Absent: pods are not evicted from such a node.
-    #[arg(long, value_parser = evict_after)]
+    #[arg(long, value_name = "DURATION", value_parser = evict_after)]
     pub evict_after: Option<Duration>,
     /// Give tokens of service accounts no longer life than this, whatever a TokenRequest asks for: 24h, 30d. At least 1h.
     /// Absent: 136 years at most, as on Kubernetes.
-    #[arg(long, value_parser = token_life)]
+    #[arg(long, value_name = "DURATION", value_parser = token_life)]
     pub service_account_max_token_expiration: Option<Duration>,
     #[command(flatten)]
     pub subnets: SubnetFlags,
     /// Give Services of type LoadBalancer without a class the addresses of the nodes where their ready pods are; a
     /// Service with the label or annotation `sampan.dev/site` gets those of the nodes with that label. Absent: such
     /// Services get no address.
-    #[arg(long, value_parser = ["nodes"])]
+    #[arg(long, value_name = "KIND", value_parser = ["nodes"])]
     pub load_balancer: Option<String>,
     #[command(flatten)]
     pub nodes: NodeFlags,
@@ -98,13 +93,13 @@ pub struct Options {
 #[derive(Debug, Clone, Args)]
 pub struct AutoscalerFlags {
     /// Interval between two evaluations of a HorizontalPodAutoscaler.
-    #[arg(long, default_value = "15s", value_parser = flags::period)]
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = flags::period)]
     pub horizontal_pod_autoscaler_sync_period: Duration,
     /// Time for which the highest recommendation of a HorizontalPodAutoscaler counts before its target is scaled down.
-    #[arg(long, default_value = "5m", value_parser = flags::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = flags::duration)]
     pub horizontal_pod_autoscaler_downscale_stabilization: Duration,
     /// Time after its start during which the CPU usage of a pod counts only while it is ready.
-    #[arg(long, default_value = "5m", value_parser = flags::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = flags::duration)]
     pub horizontal_pod_autoscaler_cpu_initialization_period: Duration,
 }
 
@@ -124,16 +119,16 @@ impl AutoscalerFlags {
 pub struct SubnetFlags {
     /// Give each node a part of this range as `spec.podCIDRs`: one range, or one of each family with a comma. Absent: none
     /// is given.
-    #[arg(long)]
+    #[arg(long, value_name = "RANGE")]
     pub cluster_cidr: Option<String>,
     /// How large that part is: 24 for IPv4 and 64 for IPv6 unless something is said.
-    #[arg(long, requires = "cluster_cidr")]
+    #[arg(long, value_name = "BITS", requires = "cluster_cidr")]
     pub node_cidr_mask_size: Option<u32>,
     /// Same as --node-cidr-mask-size, for IPv4.
-    #[arg(long, requires = "cluster_cidr")]
+    #[arg(long, value_name = "BITS", requires = "cluster_cidr")]
     pub node_cidr_mask_size_ipv4: Option<u32>,
     /// Same as --node-cidr-mask-size, for IPv6.
-    #[arg(long, requires = "cluster_cidr")]
+    #[arg(long, value_name = "BITS", requires = "cluster_cidr")]
     pub node_cidr_mask_size_ipv6: Option<u32>,
 }
 
@@ -218,9 +213,13 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let ca = std::slice::from_ref(authority.certificate());
     let api_tls = tls::lasting_config(&serving, ca, &[b"h2", b"http/1.1"])?;
     let api_url = info::url(calls.local_addr()?, &[]);
-    let url = info::url(links.local_addr()?, &options.advertise);
-    let page_url = page.as_ref().map(|page| page.url(&options.advertise)).transpose()?;
-    let about = Info { url, authority: authority.fingerprint(), page: page_url };
+    let api_host = info::host(calls.local_addr()?, &options.advertise);
+    let about = Info {
+        url: info::url(links.local_addr()?, &options.advertise),
+        authority: authority.fingerprint(),
+        page: page.as_ref().map(|page| page.url(&options.advertise)).transpose()?,
+        api: Some(info::https(&api_host, calls.local_addr()?.port())),
+    };
     info::write(&client, &about).await?;
     if let Err(error) = token::clear_expired(&client, apimachinery::clock::timestamp()).await {
         log::warn!("expired join tokens were not cleared away: {error}");
@@ -228,7 +227,6 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
 
     let cluster = info::cluster(&client).await?;
     // Nothing routes the cluster address of the API's Service: clients in pods are told the API's own.
-    let api_host = info::host(calls.local_addr()?, &options.advertise);
     let own_endpoints = api_endpoints::publish(client.clone(), api_host.clone(), calls.local_addr()?.port());
     let settings = Settings {
         api: Some((api_host, calls.local_addr()?.port())),
@@ -247,8 +245,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     };
     let bridge = Bridge::start(clients, cluster, settings);
     api.set_backend(Arc::new(bridge.clone()));
-    let (kubeconfig, api_address) = (options.state.join("kubeconfig"), calls.local_addr()?);
-    write_kubeconfig(&kubeconfig, &authority, api_address)?;
+    let (kubeconfig_file, api_address) = (options.state.join("kubeconfig"), calls.local_addr()?);
+    kubeconfig::write(&kubeconfig_file, &authority, api_address)?;
     log::info!("nodes connect to {}, kubectl to {api_url}", about.url);
     let mut controllers = Controllers::start(&options, &as_bridge, lifecycle, &authority, &bridge);
     let gate = Gate::new();
@@ -270,7 +268,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         never = metrics_port::serve(plain, bridge.clone()) => match never {},
         never = Notify::from_env().run() => match never {},
         () = serving.keep_fresh() => {}
-        () = keep_kubeconfig(&kubeconfig, &authority, api_address) => {}
+        () = kubeconfig::keep_fresh(&kubeconfig_file, &authority, api_address) => {}
         never = own_endpoints => match never {},
         Some(_) = controllers.0.join_next() => {}
         why = api.lost_disk() => anyhow::bail!("{why}: ending, so that a restart reads what the disk has"),
@@ -338,44 +336,4 @@ impl Controllers {
 /// A client of the API in this process. `agent` names it in `managedFields`, as Kubernetes' parts are named.
 fn local(api: &Server, user: &UserInfo, agent: &'static str) -> kube::Client {
     kube::Client::new(api.service(user.clone()).named(agent), "default")
-}
-
-/// Writes the administrator's kubeconfig again every month: a bridge may run for longer than its certificate. The first
-/// one was written by the caller.
-async fn keep_kubeconfig(path: &Path, authority: &Authority, address: SocketAddr) {
-    loop {
-        clock::due(clock::now()).await;
-        if let Err(error) = write_kubeconfig(path, authority, address) {
-            log::error!("the administrator's kubeconfig was not renewed: {error:#}");
-        }
-    }
-}
-
-/// Writes the administrator's kubeconfig. Done at every start, with a certificate that is valid for a year from then,
-/// and last of all, so that a script that waits for the file finds the API answering.
-fn write_kubeconfig(path: &Path, authority: &Authority, address: SocketAddr) -> anyhow::Result<()> {
-    let admin = authority.client(ADMIN.0, ADMIN.1)?;
-    let base64 = |text: String| STANDARD.encode(text);
-    // A wildcard address is one to listen on, not one to connect to.
-    let host = match address {
-        SocketAddr::V4(v4) if v4.ip().is_unspecified() => format!("127.0.0.1:{}", v4.port()),
-        SocketAddr::V6(v6) if v6.ip().is_unspecified() => format!("[::1]:{}", v6.port()),
-        other => other.to_string(),
-    };
-    let config = json!({
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "sampan", "cluster": {
-            "server": format!("https://{host}"),
-            "certificate-authority-data": base64(authority.certificate_pem()),
-        }}],
-        "users": [{"name": ADMIN.0, "user": {
-            "client-certificate-data": base64(to_pem("CERTIFICATE", &admin.certificate)),
-            "client-key-data": base64(to_pem("PRIVATE KEY", admin.key.secret_der())),
-        }}],
-        "contexts": [{"name": "sampan", "context": {"cluster": "sampan", "user": ADMIN.0}}],
-        "current-context": "sampan",
-    });
-    keep::write_private(path, serde_json::to_string_pretty(&config)?.as_bytes())?;
-    Ok(())
 }

@@ -19,6 +19,7 @@
 //! | [`topic`] | topics and filters of MQTT |
 //! | [`duration`] | durations as people type them |
 //! | [`build`] | version, commit and Kubernetes level of this build |
+//! | [`join_token`] | a join token with the node and bridges that it is for, in one word |
 //! | [`channel`] | records inside a stream: exec, attach, port-forward |
 //! | [`names`] | names that have to fit: of events, of log folders |
 //! | [`node_labels`] | which labels a node may give itself |
@@ -86,6 +87,7 @@ pub mod compress;
 pub mod duration;
 pub mod edge;
 pub mod frame;
+pub mod join_token;
 pub mod json;
 mod liveness;
 pub mod message;

@@ -51,7 +51,7 @@ daemon_pid() { board 30 "systemctl show -p MainPID --value edge-runtime.service"
 containers() { board 60 "edge-runtime ps" | awk '$4 == "Running" {print $2, $6}' | sort; }
 
 # A token's command for this node, as a person would copy it.
-join_command() { "$bridge" token create "$1" --state "$top/bridge" | sed -n 's/^  sudo edge-runtime/edge-runtime/p'; }
+join_command() { "$bridge" token create "$1" --state "$top/bridge" | sed -n 's/^  \(echo .* | \)sudo /\1/p'; }
 
 # figure NAME VALUE: a line of the result.
 figure() { figures="$figures,\"$1\":$2"; }

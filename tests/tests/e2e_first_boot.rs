@@ -72,7 +72,8 @@ fn a_file_on_the_boot_partition_joins_once_as_soon_as_there_is_a_bridge() {
     let used = cluster.token("another");
     let other = EdgeNode::bare(&cluster, "another");
     let url = format!("https://{}", cluster.listen);
-    other.edge_ok(&["join", "--bridge", &url, "--token", &used, "--node", "another"]);
+    let joined = other.edge_ok(&["join", &used]);
+    assert!(joined.contains("as node another"), "the token names bridge and node: {joined}");
     fs::remove_dir_all(root.join("var")).expect("forgotten");
     fs::write(&place, format!("bridge: {url}\nnode: another\ntoken: {used}\n")).expect("written");
     let refused = other.edge(&["first-boot"]).expect_err("refused");

@@ -18,6 +18,7 @@ mod state;
 mod storage;
 
 pub use auth::accounts::{Accounts, KeyError};
+pub use codec::yaml::write::from_json as yaml_from_json;
 pub use http::body::{ApiBody, BodyError};
 pub use http::server::{LocalService, Overdrawn, Server};
 pub use kinds::service::cluster_ip::ServiceRange;

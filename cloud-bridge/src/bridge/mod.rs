@@ -86,6 +86,7 @@ use shared::Shared;
 use sites::Sites;
 
 pub use credential::Credential;
+pub(crate) use node_access::is_revoked;
 pub use node_access::{ISSUED_FROM, NotAdmitted, REVOKED};
 pub use pod_references::ServiceScope;
 pub use reports::{AddressType, BRIDGED_LABEL, KubeletEndpoint, NodeOverrides};

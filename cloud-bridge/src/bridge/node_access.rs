@@ -38,6 +38,11 @@ pub enum NotAdmitted {
     Unknown { node: String, problem: String },
 }
 
+/// Whether these metadata of a Node say that it was revoked.
+pub(crate) fn is_revoked(metadata: &ObjectMeta) -> bool {
+    metadata.annotations.as_ref().and_then(|all| all.get(REVOKED)).is_some_and(|text| text != "false")
+}
+
 /// What a Node object says of its node's right to connect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Access {
@@ -52,7 +57,7 @@ impl Access {
         let annotation = |name: &str| metadata.annotations.as_ref().and_then(|all| all.get(name));
         let from = annotation(ISSUED_FROM).and_then(|text| text.parse::<Timestamp>().ok()).map(SystemTime::from);
         let rules_at = annotation(RULES_ANNOTATION).map(|text| text.as_str().into());
-        Self { revoked: annotation(REVOKED).is_some_and(|text| text != "false"), from, rules_at }
+        Self { revoked: is_revoked(metadata), from, rules_at }
     }
 
     /// Whether a certificate issued then is good.

@@ -96,7 +96,9 @@ fn of_token(error: TokenError) -> Refusal {
         TokenError::Malformed => Refusal::bad_request(error.to_string()),
         TokenError::OtherNode(_) => Refusal::forbidden(error.to_string()),
         TokenError::Api { .. } => Refusal::unavailable(error.to_string()),
-        TokenError::Random | TokenError::NodeName(_) | TokenError::Ttl => Refusal::internal(error.to_string()),
+        TokenError::Random | TokenError::NodeName(_) | TokenError::Ttl | TokenError::NoToken(_) => {
+            Refusal::internal(error.to_string())
+        }
         TokenError::OtherAuthority | TokenError::Unknown | TokenError::Used | TokenError::Expired(_) => {
             Refusal::unauthorized(error.to_string())
         }

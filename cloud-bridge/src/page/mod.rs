@@ -48,6 +48,7 @@ use crate::pki::tls;
 use apimachinery::flow::Flow;
 use apimachinery::panics;
 use apimachinery::user::UserInfo;
+pub(crate) use board::own_version;
 use body::{Body, typed};
 use follow::Live;
 use routes::Served;

@@ -132,11 +132,16 @@ impl Authority {
         self.sign_new(params)
     }
 
-    /// A client certificate of this user, in this group.
+    /// A client certificate of this user, in this group, for a year.
     pub fn client(&self, user: &str, group: &str) -> Result<Signed, PkiError> {
-        let mut params = subject(user, Some(group));
+        self.user(user, Some(group), CLIENT_LIFE)
+    }
+
+    /// A client certificate of this user for this long, perhaps in a group.
+    pub fn user(&self, user: &str, group: Option<&str>, life: Duration) -> Result<Signed, PkiError> {
+        let mut params = subject(user, group);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        set_validity(&mut params, CLIENT_LIFE);
+        set_validity(&mut params, life);
         self.sign_new(params)
     }
 

@@ -86,20 +86,32 @@ pub async fn in_cluster(client: &Client) -> Result<Authority, PkiError> {
     shared(client).await.inspect(warn_of_end)
 }
 
+/// Reads the authority that all replicas share, if there is one.
+///
+/// # Errors
+/// The API does not answer, or the Secret is damaged.
+pub async fn of_cluster(client: &Client) -> Result<Option<Authority>, PkiError> {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
+    secrets.get_opt(SECRET).await.map_err(refused)?.map(|secret| of_secret(&secret)).transpose()
+}
+
+fn refused(source: kube::Error) -> PkiError {
+    PkiError::Secret { name: SECRET.to_owned(), source: Box::new(source) }
+}
+
 async fn shared(client: &Client) -> Result<Authority, PkiError> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
-    let failed = |source: kube::Error| PkiError::Secret { name: SECRET.to_owned(), source: Box::new(source) };
-    if let Some(secret) = secrets.get_opt(SECRET).await.map_err(failed)? {
-        return of_secret(&secret);
+    if let Some(authority) = of_cluster(client).await? {
+        return Ok(authority);
     }
-    ensure_namespace(client).await.map_err(failed)?;
+    ensure_namespace(client).await.map_err(refused)?;
     let authority = Authority::create("cluster")?;
     match secrets.create(&PostParams::default(), &to_secret(&authority)).await {
         Ok(_) => Ok(authority),
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
-            of_secret(&secrets.get(SECRET).await.map_err(failed)?)
+            of_secret(&secrets.get(SECRET).await.map_err(refused)?)
         }
-        Err(error) => Err(failed(error)),
+        Err(error) => Err(refused(error)),
     }
 }
 

@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use edge_protocol::join_token;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions};
 use kube::{Api, Client};
 use ring::{digest, rand::SecureRandom, rand::SystemRandom};
+use serde::Serialize;
 
 use super::authority::hex;
 use super::identity::is_node_name;
@@ -48,6 +50,8 @@ pub enum TokenError {
     Expired(Timestamp),
     #[error("the join token is for another node than {0:?}")]
     OtherNode(String),
+    #[error("there is no unused join token {0:?}: see cloud-bridge token list")]
+    NoToken(String),
     #[error("the random generator of the system failed")]
     Random,
     #[error("secret {NAMESPACE}/{name}: {source}")]
@@ -70,12 +74,11 @@ impl Token {
         Ok(Self { authority: authority.to_owned(), secret: URL_SAFE_NO_PAD.encode(bytes) })
     }
 
-    /// Takes a text apart.
+    /// Takes a text apart. Nodes of older versions also send its place ([`join_token`]), which is ignored.
     pub fn parse(text: &str) -> Result<Self, TokenError> {
-        let mut parts = text.trim().split('.');
-        let (Some(SCHEME), Some(authority), Some(secret), None) =
-            (parts.next(), parts.next(), parts.next(), parts.next())
-        else {
+        let (text, _) = join_token::split(text).map_err(|_| TokenError::Malformed)?;
+        let mut parts = text.split('.');
+        let (Some(SCHEME), Some(authority), Some(secret)) = (parts.next(), parts.next(), parts.next()) else {
             return Err(TokenError::Malformed);
         };
         let is_hash = authority.len() == 64 && authority.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
@@ -93,7 +96,7 @@ impl Token {
     }
 
     /// Name of the Secret object. It follows from the token, and does not give it away.
-    fn object(&self) -> String {
+    pub fn name(&self) -> String {
         format!("join-{}", &self.digest("name")[..20])
     }
 
@@ -163,7 +166,7 @@ pub async fn create(
         return Err(TokenError::Ttl);
     }
     let token = Token::random(authority)?;
-    let name = token.object();
+    let name = token.name();
     let failed = |source| TokenError::Api { name: name.clone(), source: Box::new(source) };
     keep::ensure_namespace(client).await.map_err(failed)?;
     let kept = Kept { hash: token.digest("hash"), node: node.to_owned(), expires: now + ttl };
@@ -196,7 +199,7 @@ pub async fn redeem(
     if token.authority != authority {
         return Err(TokenError::OtherAuthority);
     }
-    let name = token.object();
+    let name = token.name();
     let failed = |source| TokenError::Api { name: name.clone(), source: Box::new(source) };
     let secret = secrets(client).get_opt(&name).await.map_err(failed)?.ok_or(TokenError::Unknown)?;
     Kept::of(&secret).ok_or(TokenError::Unknown)?.check(&token, node, now)?;
@@ -205,6 +208,58 @@ pub async fn redeem(
     match secrets(client).delete(&name, &DeleteParams::default().preconditions(preconditions)).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Err(TokenError::Used),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// A token that no node has used: what is known of it without its secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unused {
+    /// Name of its Secret object.
+    pub name: String,
+    pub node: String,
+    /// RFC 3339.
+    pub expires: String,
+}
+
+impl Unused {
+    /// `None` for a Secret of another kind.
+    fn of(secret: &Secret) -> Option<Self> {
+        let kept = Kept::of(secret).filter(|_| secret.type_.as_deref() == Some(SECRET_TYPE))?;
+        Some(Self { name: secret.metadata.name.clone()?, node: kept.node, expires: shown(kept.expires) })
+    }
+}
+
+/// A time as people and programs read it: RFC 3339, whole seconds.
+pub fn shown(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Lists the tokens that are not used yet, by node. Expired ones stay until the next one is made.
+///
+/// # Errors
+/// The API does not answer, or refuses.
+pub async fn list(client: &Client) -> Result<Vec<Unused>, TokenError> {
+    let failed = |source| TokenError::Api { name: "*".to_owned(), source: Box::new(source) };
+    let list = secrets(client).list(&ListParams::default().labels(&format!("{LABEL}=true"))).await.map_err(failed)?;
+    let mut tokens: Vec<Unused> = list.items.iter().filter_map(Unused::of).collect();
+    tokens.sort_by(|a, b| (&a.node, &a.expires).cmp(&(&b.node, &b.expires)));
+    Ok(tokens)
+}
+
+/// Deletes a token by the name of its Secret; other Secrets are left alone.
+///
+/// # Errors
+/// [`TokenError::NoToken`] if no token has this name, else what the API says.
+pub async fn delete(client: &Client, name: &str) -> Result<Unused, TokenError> {
+    let failed = |source| TokenError::Api { name: name.to_owned(), source: Box::new(source) };
+    let none = || TokenError::NoToken(name.to_owned());
+    let secret = secrets(client).get_opt(name).await.map_err(failed)?.ok_or_else(none)?;
+    let token = Unused::of(&secret).ok_or_else(none)?;
+    let same = Preconditions { uid: secret.metadata.uid.clone(), resource_version: None };
+    match secrets(client).delete(name, &DeleteParams::default().preconditions(same)).await {
+        Ok(_) => Ok(token),
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Err(none()),
         Err(error) => Err(failed(error)),
     }
 }

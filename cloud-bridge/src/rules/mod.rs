@@ -49,14 +49,14 @@ const BODY: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone, Default, Args)]
 pub struct RuleFlags {
     /// Where requests for rules are taken, over HTTPS: POST /NODE/NAMESPACE/PATH. Absent: none are.
-    #[arg(long)]
+    #[arg(long, value_name = "ADDRESS:PORT")]
     pub rules_listen: Option<SocketAddr>,
     /// Address at which other bridges of the cluster reach that port, which they pass on requests to for nodes that are connected
     /// here. Absent: the address of --rules-listen if others can reach it, that of this machine if it listens everywhere.
-    #[arg(long)]
+    #[arg(long, value_name = "ADDRESS")]
     pub rules_address: Option<IpAddr>,
     /// Authorities (PEM) that targets of rules may have their certificates from, besides those that the system believes.
-    #[arg(long)]
+    #[arg(long, value_name = "FILE")]
     pub rules_ca: Option<PathBuf>,
 }
 

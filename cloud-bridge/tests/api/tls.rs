@@ -8,12 +8,13 @@ use apimachinery::user::UserInfo;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use cloud_bridge::accept::{Gate, Patience};
+use cloud_bridge::kubeconfig;
 use cloud_bridge::pki::authority::{Authority, to_pem};
 use cloud_bridge::pki::tls;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
-use kube::config::AuthInfo;
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 use rustls::{ClientConfig, RootCertStore};
@@ -99,6 +100,19 @@ async fn certificates_and_tokens_identify() {
         let error = kube::Api::<Pod>::all(api.client(auth)).list(&ListParams::default()).await.unwrap_err();
         assert!(matches!(&error, kube::Error::Api(status) if status.code == 401), "{error}");
     }
+}
+
+#[tokio::test]
+async fn kubeconfig_of_a_person_identifies_the_person_alone() {
+    let api = listen().await;
+    let hour = Duration::from_secs(3600);
+    let signed = api.authority.user("ann", None, hour).unwrap();
+    let document = kubeconfig::document(&api.authority, &api.address, "ann", &signed);
+    let file: Kubeconfig = serde_json::from_value(document).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
+    let pods = kube::Api::<Pod>::all(Client::try_from(config).unwrap());
+    let error = pods.list(&ListParams::default()).await.unwrap_err();
+    assert!(error.to_string().contains("User \"ann\" cannot list resource \"pods\""), "{error}");
 }
 
 #[tokio::test]

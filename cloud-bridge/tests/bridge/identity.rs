@@ -1,6 +1,7 @@
 //! Joining and connecting: who is let in, and as whom.
 
 use cloud_bridge::pki::token;
+use edge_protocol::join_token::{self, Place};
 use jiff::Timestamp;
 use std::time::Duration;
 
@@ -35,6 +36,34 @@ async fn g22_a_token_is_good_once_for_one_node_and_for_a_time() {
     let expired = join(address, &ca, &old, &node, &own).await.err().expect("refused");
     assert!(expired.0 == 401 && expired.1.contains("expired"), "{} {}", expired.0, expired.1);
     bridge.kill();
+}
+
+#[tokio::test]
+async fn unused_tokens_are_listed_and_a_deleted_one_is_refused() {
+    let cluster = Cluster::open().await;
+    let bridge = TestBridge::start(&cluster).await;
+    let node = unique("listed");
+    let (first, second) = (bridge.token(&cluster, &node).await, bridge.token(&cluster, &node).await);
+    let unused = || async {
+        let all = token::list(&cluster.client).await.unwrap();
+        all.into_iter().filter(|one| one.node == node).map(|one| one.name).collect::<Vec<_>>()
+    };
+    let name = |text: &str| token::Token::parse(text).unwrap().name();
+    let listed = unused().await;
+    assert!(listed.len() == 2 && listed.contains(&name(&first)) && listed.contains(&name(&second)), "{listed:?}");
+
+    let deleted = token::delete(&cluster.client, &name(&first)).await.unwrap();
+    assert_eq!(deleted.node, node);
+    let own = format!("system:node:{node}");
+    let refused = join(bridge.address, &bridge.ca, &first, &node, &own).await.err().expect("refused");
+    assert_eq!(refused.0, 401, "{}", refused.1);
+    let again = token::delete(&cluster.client, &name(&first)).await.unwrap_err().to_string();
+    assert!(again.contains("no unused join token"), "{again}");
+
+    let place = Place { node: node.clone(), bridges: vec!["https://b:1".into()] };
+    let whole = join_token::with_place(&second, &place);
+    join(bridge.address, &bridge.ca, &whole, &node, &own).await.expect("an older node sends all of the text");
+    assert!(unused().await.is_empty(), "a used token is not listed");
 }
 
 #[tokio::test]

@@ -12,11 +12,9 @@ use std::time::{Duration, Instant};
 
 use apimachinery::user::UserInfo;
 use apiserver::{Config, Server};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use cloud_bridge::bridge::Settings;
 use cloud_bridge::bridge::clients::Clients;
-use cloud_bridge::pki::authority::{Authority, to_pem};
+use cloud_bridge::pki::authority::Authority;
 use cloud_bridge::pki::tls;
 use edge_protocol::channel::{CLOSE, OPENED, RESIZE, Record, Records, STATUS, STDERR, STDIN, STDOUT, records};
 use edge_protocol::message::{StreamId, StreamRequest};
@@ -133,16 +131,7 @@ impl Fixture {
 
 fn kubeconfig(path: &Path, authority: &Authority, server: &str) {
     let signed = authority.client("admin", "system:masters").unwrap();
-    let text = |pem: String| STANDARD.encode(pem);
-    let config = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "x",
-        "clusters": [{"name": "x", "cluster":
-            {"server": server, "certificate-authority-data": text(authority.certificate_pem().to_owned())}}],
-        "users": [{"name": "x", "user": {
-            "client-certificate-data": text(to_pem("CERTIFICATE", &signed.certificate)),
-            "client-key-data": text(to_pem("PRIVATE KEY", signed.key.secret_der()))}}],
-        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
-    });
+    let config = cloud_bridge::kubeconfig::document(authority, server, "admin", &signed);
     std::fs::write(path, config.to_string()).unwrap();
 }
 

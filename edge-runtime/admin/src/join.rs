@@ -1,6 +1,7 @@
 //! How a device becomes a node: by the command or by a file on its boot partition. Knows no command line.
 
 pub(crate) mod file;
+pub(crate) mod invitation;
 pub(crate) mod labels;
 pub(crate) mod ready;
 pub(crate) mod service;

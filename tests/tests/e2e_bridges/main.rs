@@ -97,6 +97,10 @@ fn g11_a_node_moves_to_the_other_bridge_and_g30_both_ends_show_it() {
     let kubectl = &cluster.kubectl;
     kubectl.apply_all(&[pod("first", &name, json!([shell("c", "echo here; exec sleep 1000")]))]);
     kubectl.wait_ready("first");
+    let table = bridge(&["nodes", "--bridge", &urls[0]], &kubeconfig(&cluster));
+    let line = table.lines().find(|line| line.starts_with(&name)).unwrap_or_else(|| panic!("{name} in {table}"));
+    let cells: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!((cells[1], cells[2], cells[3], cells[4]), ("True", env!("CARGO_PKG_VERSION"), "1/1", "up"), "{table}");
     let before = node.container_pids();
     let (view, edge) = until(Duration::from_secs(20), "both ends tell the same of a link at rest", || {
         let view = seen(&cluster, &one, &name).expect("the first has it");

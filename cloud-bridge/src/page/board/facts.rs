@@ -111,7 +111,7 @@ impl Facts {
 }
 
 /// Sampan's own version, by which a roll-out is followed, of what a node gives as its kubelet's: `v1.36.0-sampan-0.1.0`.
-fn own_version(kubelet: &str) -> &str {
+pub(crate) fn own_version(kubelet: &str) -> &str {
     kubelet.split_once("-sampan-").map_or(kubelet, |(_, own)| own)
 }
 

@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::bridge::overview::LinkView;
 use facts::Facts;
+pub(crate) use facts::own_version;
 pub(super) use facts::{PageNode, cut};
 pub(super) use pods::PodSeen;
 use pods::Pods;

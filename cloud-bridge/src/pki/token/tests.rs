@@ -15,6 +15,11 @@ fn text_and_back() {
     let token = Token::random(&authority()).unwrap();
     assert!(Token::parse(&token.text()).unwrap() == token);
     assert!(Token::parse(&format!(" {}\n", token.text())).unwrap() == token, "as pasted");
+    let place = join_token::Place { node: "edge-1".into(), bridges: vec!["https://b:1".into()] };
+    assert!(
+        Token::parse(&join_token::with_place(&token.text(), &place)).unwrap() == token,
+        "as an older node sends it"
+    );
 }
 
 #[test]
@@ -52,7 +57,21 @@ fn what_is_kept_does_not_hold_the_secret() {
     let kept = kept(&token);
     let secret = Secret { data: Some(kept.data()), ..Secret::default() };
     assert_eq!(Kept::of(&secret), Some(kept));
-    let text = serde_json::to_string(&secret).unwrap() + &token.object();
+    let text = serde_json::to_string(&secret).unwrap() + &token.name();
     assert!(!text.contains(&token.secret));
     assert_eq!(Kept::of(&Secret::default()), None);
+}
+
+#[test]
+fn only_secrets_of_the_type_are_tokens() {
+    let kept = kept(&Token::random(&authority()).unwrap());
+    let secret = |type_: &str| Secret {
+        metadata: ObjectMeta { name: Some("join-a".into()), ..ObjectMeta::default() },
+        type_: Some(type_.to_owned()),
+        data: Some(kept.data()),
+        ..Secret::default()
+    };
+    let unused = Unused { name: "join-a".into(), node: "edge-1".into(), expires: "2030-01-01T00:00:00Z".into() };
+    assert_eq!(Unused::of(&secret(SECRET_TYPE)), Some(unused));
+    assert_eq!(Unused::of(&secret("Opaque")), None);
 }

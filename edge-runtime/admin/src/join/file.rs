@@ -4,9 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use edge_runtime::link::join::Token;
-
 use super::Wanted;
+use super::invitation::Invitation;
 use super::labels;
 
 /// Raspberry Pi OS since 2023, and before; below the root.
@@ -66,16 +65,19 @@ fn parse(text: &str) -> Result<JoinFile, FileError> {
             "bridge" => bridges.push(value.parse().map_err(|error| wrong(format!("{error}")))?),
             "node" => node = Some(value.to_owned()).filter(|node| !node.is_empty()),
             // What is wrong with it is not said with it.
-            "token" => token = Some(Token::parse(value).map_err(|error| wrong(error.to_string()))?),
+            "token" => token = Some(Invitation::parse(value).map_err(|error| wrong(error.to_string()))?),
             "label" => given.extend([labels::parse(value).map_err(wrong)?]),
             other => return Err(wrong(format!("{other:?} is none of bridge, node, token, label"))),
         }
     }
+    let Invitation { token, node: its_node, bridges: its_bridges } = token.ok_or(FileError::Lacks("token"))?;
+    if bridges.is_empty() {
+        bridges = its_bridges;
+    }
     if bridges.is_empty() {
         return Err(FileError::Lacks("bridge"));
     }
-    let node = node.ok_or(FileError::Lacks("node"))?;
-    let token = token.ok_or(FileError::Lacks("token"))?;
+    let node = node.or(its_node).ok_or(FileError::Lacks("node"))?;
     Ok(JoinFile { wanted: Wanted { bridges, node, token, labels: given } })
 }
 
@@ -125,6 +127,8 @@ fn blank(place: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use edge_protocol::join_token::{self, Place};
+
     use super::*;
 
     fn token() -> String {
@@ -165,6 +169,17 @@ mod tests {
     }
 
     #[test]
+    fn token_alone_is_enough_if_it_names_node_and_bridge() {
+        let place = Place { node: "edge-1".into(), bridges: vec!["https://b:7443".into()] };
+        let text = format!("token: {}\n", join_token::with_place(&token(), &place));
+        let read = |text: &str| parse(text).map_err(|error| error.to_string()).unwrap().wanted;
+        let wanted = read(&text);
+        assert_eq!((wanted.node.as_str(), wanted.bridges[0].to_string().as_str()), ("edge-1", "https://b:7443"));
+        let wanted = read(&format!("{text}bridge: https://c:1\n"));
+        assert_eq!(wanted.bridges.iter().map(ToString::to_string).collect::<Vec<_>>(), ["https://c:1"]);
+    }
+
+    #[test]
     fn what_is_wrong_is_named_by_its_line_and_never_with_the_token() {
         assert_eq!(
             wrong("node: n\nbridge: http://b"),
@@ -175,6 +190,7 @@ mod tests {
         let said = wrong("bridge: https://b:1\nnode: n\ntoken: sampan1.hush\n");
         assert!(said.starts_with("line 3: ") && !said.contains("hush"), "{said}");
         assert!(wrong("bridge: https://b:1\nnode: n\n").contains("`token: "));
+        assert!(wrong(&format!("node: n\ntoken: {}\n", token())).contains("`bridge: "));
         assert!(wrong(&format!("bridge: https://b:1\nnode:\ntoken: {}\n", token())).contains("`node: "));
     }
 

@@ -1,17 +1,17 @@
 //! `edge-runtime join`: become a node of a cluster with a single-use token; where this program was installed as a service,
 //! also start it and wait until it is up. A second run changes nothing.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use edge_protocol::duration::Typed;
 use edge_runtime::cli::verb::{Flag, Given, Operands, ROOT, Verb};
 use edge_runtime::cli::{CliError, print, read};
-use edge_runtime::link::join::Token;
 use edge_runtime::paths::Paths;
 
 use crate::doctor::finding::Severity;
 use crate::doctor::{Which, examine, text};
+use crate::join::invitation::Invitation;
 use crate::join::ready;
 use crate::join::service::Service;
 use crate::join::{Wanted, become_node};
@@ -22,12 +22,12 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(super) const VERB: Verb = Verb {
     name: "join",
     about: "become a node of a cluster with a single-use token",
-    operands: Operands::None,
+    operands: Operands::Words("[TOKEN|-]"),
     flags: &[
-        Flag::value("bridge", "URL", "of the bridge, with its port (repeatable)"),
-        Flag::value("token", "TOKEN", "what cloud-bridge token create printed"),
-        Flag::value("token-file", "FILE", "the same from a file, or - for standard input"),
-        Flag::value("node", "NAME", "the name that the token was made for"),
+        Flag::value("token-file", "FILE", "read the token from a file, or from standard input with -"),
+        Flag::value("token", "TOKEN", "same as the argument TOKEN"),
+        Flag::value("bridge", "URL", "of the bridge, with its port (repeatable; those in the token unless given)"),
+        Flag::value("node", "NAME", "the name that the token was made for (the one in the token unless given)"),
         Flag::value("label", "KEY=VALUE", "a label of the Node object, into config.yaml (repeatable)"),
         Flag::value("wait", "DURATION", "how long to wait for the node to be up (2m unless given)"),
         Flag::switch("no-start", "leave the service as it is"),
@@ -89,24 +89,38 @@ fn checks(paths: &Paths) -> Result<(), CliError> {
 }
 
 fn wanted(given: &Given) -> Result<Wanted, CliError> {
-    let bridges = given.all("bridge")?;
-    if bridges.is_empty() {
-        return Err(CliError::Usage("join needs --bridge https://HOST:PORT".into()));
+    let Invitation { token, node, bridges } = Invitation::parse(&token_text(given)?)?;
+    let mut typed = given.all("bridge")?;
+    if typed.is_empty() {
+        typed = bridges;
     }
-    let token = match given.path("token-file") {
-        Some(file) => Some(String::from_utf8(read(&file)?)?.trim().to_owned()),
-        None => given.one::<String>("token")?,
-    };
-    let token = token.ok_or_else(|| {
-        CliError::Usage("join needs --token or --token-file; cloud-bridge token create prints one".into())
-    })?;
-    let token = Token::parse(&token)?;
-    let node: Option<String> = given.one("node")?;
-    let node = node.ok_or_else(|| CliError::Usage("join needs --node, the name the token was made for".into()))?;
+    if typed.is_empty() {
+        return Err(CliError::Usage("this token does not name its bridge: add --bridge https://HOST:PORT".into()));
+    }
+    let no_node = || CliError::Usage("this token does not name its node: add --node, the name it was made for".into());
+    let node = given.one("node")?.or(node).ok_or_else(no_node)?;
     let labels =
         given.all::<String>("label")?.iter().map(|text| crate::join::labels::parse(text)).collect::<Result<_, _>>();
     let labels = labels.map_err(|why| CliError::Usage(format!("--label {why}")))?;
-    Ok(Wanted { bridges, node, token, labels })
+    Ok(Wanted { bridges: typed, node, token, labels })
+}
+
+/// The token as typed, or from a file: other users of the machine can read a command line.
+fn token_text(given: &Given) -> Result<String, CliError> {
+    let argument = (!given.operands.is_empty()).then(|| given.operand()).transpose()?;
+    let (file, flag) = (given.path("token-file"), given.one::<String>("token")?);
+    if given.operands.len() + usize::from(file.is_some()) + usize::from(flag.is_some()) > 1 {
+        return Err(CliError::Usage("join takes one token: TOKEN, -, --token-file FILE or --token TOKEN".into()));
+    }
+    let file = file.or_else(|| argument.as_deref().filter(|word| *word == "-").map(PathBuf::from));
+    match (file, argument.or(flag)) {
+        (Some(file), _) => Ok(String::from_utf8(read(&file)?)?),
+        (None, Some(token)) => Ok(token),
+        (None, None) => Err(CliError::Usage(
+            "join needs a token: cloud-bridge token create NODE prints the command; - reads the token from standard input"
+                .into(),
+        )),
+    }
 }
 
 fn start_command(given: &Given, paths: &Paths) -> String {
@@ -121,4 +135,47 @@ fn what_next(node: &str) -> String {
         "node {node} is up\n\n  kubectl get node {node}     on the cluster\n  edge-runtime status        here: the node and its \
          link\n  edge-runtime ps            here: its pods\n  edge-runtime reset --all   here: the way back"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use edge_protocol::join_token::{Place, with_place};
+
+    use super::*;
+
+    fn wanted_of(words: &[&str]) -> Result<Wanted, String> {
+        let given = VERB.parse(lexopt::Parser::from_args(words.iter().copied()));
+        given.and_then(|given| wanted(&given)).map_err(|error| match error {
+            CliError::Usage(why) | CliError::Failed(why) => why,
+            CliError::Exit(code) => code.to_string(),
+        })
+    }
+
+    #[test]
+    fn one_argument_is_enough_and_flags_override_it() {
+        let old = format!("sampan1.{}.secret", "0a".repeat(32));
+        let place = Place { node: "edge-1".into(), bridges: vec!["https://b:7443".into()] };
+        let token = with_place(&old, &place);
+        let read = |words: &[&str]| {
+            let wanted = wanted_of(words).unwrap();
+            (wanted.node, wanted.bridges.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(read(&[&token]), ("edge-1".into(), "https://b:7443".into()));
+        assert_eq!(read(&["--token", &token, "--node", "n"]), ("n".into(), "https://b:7443".into()));
+        let both = ["--bridge", "https://c:1", "--bridge", "https://d:1", "--node", "n"];
+        assert_eq!(read(&[&[old.as_str()][..], &both[..]].concat()), ("n".into(), "https://c:1 https://d:1".into()));
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        std::fs::write(&file, format!("{token}\n")).unwrap();
+        assert_eq!(read(&["--token-file", file.to_str().unwrap()]), ("edge-1".into(), "https://b:7443".into()));
+    }
+
+    #[test]
+    fn missing_and_repeated_tokens_are_refused() {
+        let old = format!("sampan1.{}.secret", "0a".repeat(32));
+        let wrong = |words: &[&str]| wanted_of(words).err().unwrap_or_default();
+        assert!(wrong(&[]).contains("token create"));
+        assert!(wrong(&[&old]).contains("--bridge") && wrong(&[&old, "--bridge", "https://b:1"]).contains("--node"));
+        assert!(wrong(&[&old, "--token", &old]).contains("one token") && wrong(&[&old, &old]).contains("one token"));
+    }
 }

@@ -13,7 +13,7 @@ const KEY_MAX: usize = 128;
 
 /// The JSON in block form; `None` where that would be far longer, or nests deeper than it can be read. JSON itself is YAML,
 /// too.
-pub(crate) fn from_json(json: &[u8]) -> Option<Vec<u8>> {
+pub fn from_json(json: &[u8]) -> Option<Vec<u8>> {
     let most = json.len().saturating_mul(2).saturating_add(EXTRA);
     let mut out = Out { text: Vec::with_capacity(json.len()), most };
     let mut deserializer = serde_json::Deserializer::from_slice(json);

@@ -15,8 +15,7 @@ use crate::doctor::finding::Finding;
 
 /// The node renews long before.
 const SOON: i64 = 7 * 86_400;
-const JOIN: &str = "on the bridge: sudo cloud-bridge token create NODE; here, the command that it prints: sudo edge-runtime join \
-                    --bridge https://HOST:PORT --node NODE --token TOKEN";
+const JOIN: &str = "on the bridge: sudo cloud-bridge token create NODE; here, the command that it prints: echo TOKEN | sudo edge-runtime join -";
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
