@@ -22,11 +22,11 @@ const MOST: usize = 1000;
 
 pub(crate) const VERB: Verb = Verb {
     name: "events",
-    about: "what has happened here",
+    about: "List events of this node and its pods, newest last",
     operands: Operands::None,
     flags: &[
-        Flag::switch("follow", "show new ones as they come, until interrupted").short('f'),
-        Flag::value("tail", "N", "only the last N"),
+        Flag::switch("follow", "also print new events as they come").short('f'),
+        Flag::value("tail", "N", "only the last N events"),
         NAMESPACE,
         Flag::value("for", "[KIND/]NAME", "only events of this pod or node, as pod/web"),
         JSON,

@@ -14,9 +14,9 @@ use crate::store::image_record::ImageRecord;
 
 pub(super) const VERB: Verb = Verb {
     name: "import",
-    about: "take in an OCI layout or docker archive, from a folder, a file or - for standard input",
+    about: "Import an OCI layout or docker archive (- reads standard input)",
     operands: Operands::One("FILE"),
-    flags: &[Flag::value("reference", "NAME", "its name, in place of those that it has")],
+    flags: &[Flag::value("reference", "NAME", "name of the image, instead of its own")],
     run,
 };
 

@@ -16,7 +16,7 @@ use crate::store::image_record::ImageRecord;
 
 pub(super) const VERB: Verb = Verb {
     name: "pull",
-    about: "fetch an image from its registry",
+    about: "Pull an image",
     operands: Operands::One("IMAGE"),
     flags: &[
         Flag::value("auth", "FILE", "docker config with logins, or - for standard input"),

@@ -31,9 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(super) const VERB: Verb = Verb {
     name: "reset",
-    about: "end all containers, leave nothing on the host",
+    about: "End all containers and remove their traces",
     operands: Operands::None,
-    flags: &[Flag::switch("all", "forget identity, pods and images of the node, too")],
+    flags: &[Flag::switch("all", "also delete identity, volumes, images and logs")],
     run,
 };
 

@@ -7,7 +7,7 @@ use super::{CliError, print};
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub(super) const VERB: Verb =
-    Verb { name: "version", about: "which build this is", operands: Operands::None, flags: &[], run };
+    Verb { name: "version", about: "Print the version", operands: Operands::None, flags: &[], run };
 
 fn run(_: Given) -> Result<(), CliError> {
     print(&format!("edge-runtime {VERSION} (link protocol {})", edge_protocol::message::PROTOCOL))

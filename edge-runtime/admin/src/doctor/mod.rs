@@ -28,13 +28,13 @@ use host::Host;
 
 pub(crate) const VERB: Verb = Verb {
     name: "doctor",
-    about: "what is wrong here, and what cures it",
+    about: "Find problems of this node and suggest fixes",
     operands: Operands::None,
     flags: &[
         JSON,
         OUTPUT,
-        Flag::switch("all", "what is right, too").short('a'),
-        Flag::value("bundle", "FILE", "put all that helps to find a fault into FILE, a tar.gz without secrets"),
+        Flag::switch("all", "also list passed checks").short('a'),
+        Flag::value("bundle", "FILE", "write a report for others to FILE, a tar.gz with secrets redacted"),
     ],
     run,
 };

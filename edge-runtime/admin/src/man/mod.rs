@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use edge_runtime::cli::verb::{Given, Operands, Shown, Verb};
 use edge_runtime::cli::{CliError, print};
 
+use crate::help::examples;
 use crate::verbs::shown;
 
 pub(crate) const VERB: Verb = Verb {
@@ -51,6 +52,9 @@ fn page(verbs: &[Shown]) -> String {
             let short = flag.short.map(|short| format!("\\-{short}, ")).unwrap_or_default();
             let value = flag.value.map(|value| format!(" \" \" \"{}\"", plain(value))).unwrap_or_default();
             let _ = writeln!(out, ".TP\n.BI \"{short}\\-\\-{}\"{value}\n{}", plain(flag.long), line(flag.about));
+        }
+        for (command, what) in examples(verb.name) {
+            let _ = writeln!(out, ".TP\n.B \"{}\"\n{}", plain(&command), line(what));
         }
     }
     out.push_str(

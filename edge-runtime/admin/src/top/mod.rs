@@ -29,11 +29,11 @@ const ONCE: Duration = Duration::from_secs(1);
 
 pub(crate) const VERB: Verb = Verb {
     name: "top",
-    about: "what the node, its pods and their containers use, again and again",
+    about: "Show CPU and memory of the node, its pods and containers, refreshed",
     operands: Operands::None,
     flags: &[
-        Flag::switch("once", "one look, also on a terminal"),
-        Flag::value("sort", "cpu|memory|name", "what comes first (keys c, m, n on a terminal)"),
+        Flag::switch("once", "print once, also on a terminal"),
+        Flag::value("sort", "cpu|memory|name", "order (keys c, m, n on a terminal)"),
         JSON,
         OUTPUT,
     ],

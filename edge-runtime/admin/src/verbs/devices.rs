@@ -14,7 +14,7 @@ use crate::columns::columns;
 
 pub(super) const VERB: Verb = Verb {
     name: "devices",
-    about: "devices behind this node and their values",
+    about: "List devices behind this node, or get and set their values",
     operands: Operands::Words("[get|watch|set|history|mappers] [NAMESPACE/DEVICE] [PROPERTY[=VALUE]]"),
     flags: &[JSON, NAMESPACE],
     run,

@@ -19,7 +19,7 @@ use crate::find;
 
 pub(super) const VERB: Verb = Verb {
     name: "images",
-    about: "images on this node",
+    about: "List images of this node",
     operands: Operands::None,
     flags: &[
         JSON,

@@ -8,7 +8,7 @@ use crate::find::stored_pods;
 
 pub(super) const VERB: Verb = Verb {
     name: "inspect",
-    about: "all that is known of a pod (NAME, NAMESPACE/NAME or its uid), as JSON",
+    about: "Print the stored record of a pod (NAME, NAMESPACE/NAME or uid) as JSON",
     operands: Operands::One("POD"),
     flags: &[],
     run,

@@ -21,16 +21,16 @@ const LOOK: Duration = Duration::from_secs(1);
 
 pub(super) const VERB: Verb = Verb {
     name: "logs",
-    about: "what a container printed",
+    about: "Print the log of a container",
     operands: Operands::One("POD"),
     flags: &[
         NAMESPACE,
         CONTAINER,
-        Flag::switch("follow", "and what it prints from now on").short('f'),
-        Flag::switch("previous", "of the attempt before this one").short('p'),
-        Flag::value("tail", "N", "only the last lines"),
-        Flag::value("since", "DURATION", "only lines newer than this, as 5m; a number alone is seconds"),
-        Flag::switch("timestamps", "each line with its time"),
+        Flag::switch("follow", "also print new lines as they come").short('f'),
+        Flag::switch("previous", "log of the attempt before this one").short('p'),
+        Flag::value("tail", "N", "only the last N lines"),
+        Flag::value("since", "DURATION", "only lines newer than this, such as 5m"),
+        Flag::switch("timestamps", "print the time of each line"),
     ],
     run,
 };

@@ -10,9 +10,9 @@ use crate::find::stored_pods;
 
 pub(super) const VERB: Verb = Verb {
     name: "ps",
-    about: "pods and containers of this node",
+    about: "List pods and containers of this node",
     operands: Operands::None,
-    flags: &[Flag::switch("all", "those that have ended, too").short('a')],
+    flags: &[Flag::switch("all", "also list ended containers").short('a')],
     run,
 };
 

@@ -12,7 +12,7 @@ use crate::find;
 
 pub(super) const VERB: Verb = Verb {
     name: "status",
-    about: "this node and its link, when it was last seen, epoch, queue, round trip",
+    about: "Show node, version, link to the bridge and queue",
     operands: Operands::None,
     flags: &[JSON, OUTPUT],
     run,

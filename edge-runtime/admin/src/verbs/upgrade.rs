@@ -21,13 +21,13 @@ const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 pub(super) const VERB: Verb = Verb {
     name: "upgrade",
-    about: "run another version of these programs, on trial",
+    about: "Run another version of these programs on trial",
     operands: Operands::Words("[FILE|IMAGE@DIGEST]"),
     flags: &[
-        Flag::value("signature", "FILE", "base64 of an Ed25519 signature over the digest (FILE.sig unless given)"),
-        Flag::value("trial", "DURATION", "how long the trial lasts (upgrade.trial-seconds unless given)"),
-        Flag::switch("back", "run the version before this one again; ends a trial"),
-        Flag::switch("status", "which version is in force, and how the last trial went"),
+        Flag::value("signature", "FILE", "base64 of an Ed25519 signature over the digest (default FILE.sig)"),
+        Flag::value("trial", "DURATION", "duration of the trial (default upgrade.trial-seconds)"),
+        Flag::switch("back", "return to the version before; ends a trial"),
+        Flag::switch("status", "show the version in force and the last trial"),
         Flag::switch("no-wait", "do not wait for the end of the trial"),
         JSON,
     ],
