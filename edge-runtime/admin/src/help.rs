@@ -75,7 +75,15 @@ const EXAMPLES: &[(&str, Examples)] = &[
     ),
     ("page", &[("page", "serve the page on a unix socket"), ("page --listen 127.0.0.1:8080", "on a port, too")]),
     ("exec", &[("exec web -- cat /etc/hosts", "run a command"), ("exec -it shop/web -c app -- sh", "open a shell")]),
-    ("images", &[("images", "list images"), ("images --remove docker.io/library/nginx:1", "delete an image")]),
+    (
+        "images",
+        &[
+            ("images", "list images"),
+            ("images check", "read all layers"),
+            ("images rm docker.io/library/nginx:1", "remove an image"),
+            ("images prune --dry-run", "list images that no pod uses"),
+        ],
+    ),
     (
         "pull",
         &[

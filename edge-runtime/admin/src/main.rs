@@ -1,6 +1,7 @@
 //! The `edge-admin` program: the verbs for people, which no daemon needs, and the help of all verbs. `edge-runtime VERB`
 //! becomes it for these.
 
+mod ask;
 mod columns;
 mod completion;
 mod doctor;
@@ -10,6 +11,7 @@ mod help;
 mod join;
 mod man;
 mod order;
+mod output;
 mod page;
 mod pods;
 mod program;

@@ -56,9 +56,6 @@ pub struct Flag {
 pub const ROOT: Flag = Flag::value("root", "DIR", "root of state, sockets and logs (default /)");
 pub const NAMESPACE: Flag = Flag::value("namespace", "NAMESPACE", "namespace of the pod").short('n');
 pub const CONTAINER: Flag = Flag::value("container", "NAME", "container of the pod").short('c');
-pub const JSON: Flag = Flag::switch("json", "same as -o json");
-/// Flag as kubectl spells it.
-pub const OUTPUT: Flag = Flag::value("output", "json", "print JSON").short('o');
 
 impl Flag {
     pub const fn switch(long: &'static str, about: &'static str) -> Self {
@@ -212,18 +209,6 @@ impl Given {
         T::Err: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         Ok(self.all(flag)?.pop())
-    }
-
-    /// Whether [`JSON`] or [`OUTPUT`] asks for JSON.
-    ///
-    /// # Errors
-    /// Another form is asked for.
-    pub fn wants_json(&self) -> Result<bool, CliError> {
-        match self.path(OUTPUT.long) {
-            None => Ok(self.has(JSON.long)),
-            Some(form) if form.as_os_str() == "json" => Ok(true),
-            Some(other) => Err(CliError::Usage(format!("-o {}: only json is known", other.display()))),
-        }
     }
 
     /// The first operand, as text.

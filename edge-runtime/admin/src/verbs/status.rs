@@ -1,7 +1,7 @@
 //! `edge-runtime status`: the node and its link, from the store and the link's file, while the daemon runs or not.
 
-use edge_runtime::cli::verb::{Given, JSON, OUTPUT, Operands, Verb};
-use edge_runtime::cli::{CliError, is_free, print};
+use edge_runtime::cli::verb::{Given, Operands, Verb};
+use edge_runtime::cli::{CliError, is_free};
 use edge_runtime::link::identity::Identity;
 use edge_runtime::link::status::{self, LinkStatus};
 use edge_runtime::paths::Paths;
@@ -9,17 +9,18 @@ use edge_runtime::store::Fact;
 use serde_json::{Value, json};
 
 use crate::find;
+use crate::output::{Form, JSON, OUTPUT};
 
 pub(super) const VERB: Verb = Verb {
     name: "status",
     about: "Show node, version, link to the bridge and queue",
     operands: Operands::None,
-    flags: &[JSON, OUTPUT],
+    flags: &[OUTPUT, JSON],
     run,
 };
 
 fn run(given: Given) -> Result<(), CliError> {
-    let (paths, json) = (given.paths()?, given.wants_json()?);
+    let (paths, form) = (given.paths()?, Form::of(&given)?);
     let store = find::store(&paths)?;
     let identity = Identity::load(&paths)?;
     let running = !is_free(&paths.run().join("daemon.lock"));
@@ -44,10 +45,7 @@ fn run(given: Given) -> Result<(), CliError> {
         "queuedBytes": bytes,
         "devices": devices(&paths),
     });
-    if json {
-        return print(&view.to_string());
-    }
-    print(rows(&view).trim_end())
+    form.print(&view, |_| rows(&view), || view["node"].as_str().map(str::to_owned).into_iter().collect())
 }
 
 /// The trial that another version or configuration is on, from the launcher's file; null without one.

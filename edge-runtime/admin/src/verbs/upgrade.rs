@@ -6,13 +6,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use edge_protocol::duration::Typed;
-use edge_runtime::cli::verb::{Flag, Given, JSON, Operands, Verb};
+use edge_runtime::cli::verb::{Flag, Given, Operands, Verb};
 use edge_runtime::cli::{CliError, print};
 use edge_runtime::config::ConfigFile;
 use edge_runtime::paths::Paths;
 use sampan_launcher::start::use_packaged;
 use sampan_launcher::versions::{Ended, State, Versions};
 
+use crate::output::{Form, JSON, OUTPUT};
 use crate::upgrade::begin::{What, begin, give_up, versions, wait};
 use crate::upgrade::{Installed, bundle, image, signature};
 
@@ -29,6 +30,7 @@ pub(super) const VERB: Verb = Verb {
         Flag::switch("back", "return to the version before; ends a trial"),
         Flag::switch("status", "show the version in force and the last trial"),
         Flag::switch("no-wait", "do not wait for the end of the trial"),
+        OUTPUT,
         JSON,
     ],
     run,
@@ -38,7 +40,7 @@ fn run(given: Given) -> Result<(), CliError> {
     let paths = given.paths()?;
     let versions = versions(&paths);
     if given.has("status") {
-        return status(&versions.read(), given.has(JSON.long));
+        return status(&versions.read(), Form::of(&given)?);
     }
     let config = ConfigFile::read(&paths.config_file())?.upgrade;
     let seconds = given.one::<Typed>("trial")?.map_or(*config.trial_seconds, |typed| typed.0.as_secs());
@@ -135,18 +137,25 @@ fn follow(versions: &Versions) -> Result<(), CliError> {
     }
 }
 
-fn status(state: &State, json: bool) -> Result<(), CliError> {
-    if json {
-        return print(&serde_json::to_string(state)?);
-    }
-    let shown = |version: &Option<String>| version.clone().unwrap_or_else(|| "of the package".to_owned());
-    print(&format!("in force    {}", shown(&state.current)))?;
+fn status(state: &State, form: Form) -> Result<(), CliError> {
+    form.print(state, |_| table(state), || vec![shown(state.current.as_deref()).to_owned()])
+}
+
+fn shown(version: Option<&str>) -> &str {
+    version.unwrap_or("of the package")
+}
+
+fn table(state: &State) -> String {
+    let mut out = format!("in force    {}\n", shown(state.current.as_deref()));
     if let Some(trial) = &state.trial {
-        print(&format!("on trial    for {} s, started {} times", trial.seconds, trial.starts))?;
+        out.push_str(&format!("on trial    for {} s, started {} times\n", trial.seconds, trial.starts));
     }
     match &state.last {
-        Some(last) if last.good => print(&format!("last trial  {} stayed", shown(&last.version))),
-        Some(last) => print(&format!("last trial  {} did not stay: {}", shown(&last.version), last.reason)),
-        None => Ok(()),
+        Some(last) if last.good => out.push_str(&format!("last trial  {} stayed\n", shown(last.version.as_deref()))),
+        Some(last) => {
+            out.push_str(&format!("last trial  {} did not stay: {}\n", shown(last.version.as_deref()), last.reason))
+        }
+        None => {}
     }
+    out
 }
