@@ -39,6 +39,7 @@ const EXAMPLES: &[(&str, Examples)] = &[
         &[
             ("reset", "end all containers and keep images, pods and identity"),
             ("reset --all", "uninstall: also delete images, volumes, logs and identity"),
+            ("reset --all --dry-run", "print what would be deleted"),
         ],
     ),
     ("status", &[("status", "node, version, link and queue"), ("status -o json", "the same for scripts")]),

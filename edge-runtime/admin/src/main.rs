@@ -18,6 +18,7 @@ mod program;
 mod top;
 mod upgrade;
 mod verbs;
+mod worker;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

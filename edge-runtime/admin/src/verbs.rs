@@ -17,6 +17,7 @@ mod order;
 mod pods;
 mod print_config;
 mod ps;
+mod reset;
 mod status;
 mod upgrade;
 
@@ -36,6 +37,7 @@ pub(crate) const VERBS: &[Verb] = &[
     completion::VERB,
     upgrade::VERB,
     confirm::VERB,
+    reset::VERB,
     first_boot::VERB,
     man::VERB,
     order::VERB,
