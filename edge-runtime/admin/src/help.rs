@@ -138,7 +138,7 @@ pub(crate) fn all() -> String {
         }
     }
     out + "\nedge-runtime VERB --help shows flags and examples. Every verb takes --root DIR, which is / by default.\n\
-        Exit codes: 0 success, 1 failure, 2 wrong usage. Manual page: edge-runtime(8)"
+        Exit codes: 0 success, 1 failure, 2 wrong usage; doctor: 3 warnings, 4 errors. Manual page: edge-runtime(8)"
 }
 
 /// Text of `VERB --help`.
