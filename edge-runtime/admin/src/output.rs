@@ -39,7 +39,7 @@ impl Form {
         }
     }
 
-    /// For programs, not for people.
+    /// Whether programs read it.
     pub(crate) fn is_data(self) -> bool {
         matches!(self, Self::Json | Self::Yaml)
     }

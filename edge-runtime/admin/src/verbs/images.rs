@@ -34,7 +34,7 @@ pub(super) const VERB: Verb = Verb {
     run,
 };
 
-/// What is to be done.
+/// Task that the command line asks for.
 #[derive(Debug, PartialEq, Eq)]
 enum Task {
     List,
@@ -92,7 +92,7 @@ fn run(given: Given) -> Result<(), CliError> {
 }
 
 fn list(paths: &Paths) -> Result<Vec<ImageRecord>, CliError> {
-    // Listing must not create a node's state where there is none.
+    // Listing creates no state on a machine without a node.
     match find::has_run(paths)? {
         true => Ok(Store::open_shared(&paths.store())?.images()?),
         false => Ok(Vec::new()),
