@@ -136,6 +136,12 @@ pub(crate) fn waiting(store: &Store) -> Vec<Value> {
     store.outbox().unwrap_or_default().into_iter().filter_map(|row| event(row.report)).collect()
 }
 
+/// Events of one pod, as [`all`] has them.
+pub(crate) fn of_pod(paths: &Paths, namespace: &str, name: &str) -> Vec<Value> {
+    let wanted = Wanted::new(Some(namespace.to_owned()), Some(format!("pod/{name}")));
+    all(paths, in_the_store(paths), &wanted)
+}
+
 fn in_the_store(paths: &Paths) -> Vec<Value> {
     if !paths.store().exists() {
         return Vec::new();
@@ -151,7 +157,8 @@ fn key(event: &Value) -> String {
     format!("{}/{}", event["metadata"]["name"], event["count"])
 }
 
-fn line(event: &Value) -> String {
+/// An event in columns.
+pub(crate) fn line(event: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let of = &event["involvedObject"];
     let object = match (of["kind"].as_str().unwrap_or_default(), of["namespace"].as_str()) {

@@ -9,9 +9,9 @@ use crate::verbs::shown;
 /// Groups of verbs, in the order of `--help`.
 pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ("Start", &["join", "upgrade", "confirm", "reset"]),
-    ("Look", &["status", "ps", "inspect", "top", "events", "logs", "doctor", "page"]),
-    ("Work", &["exec", "images", "pull", "import", "devices"]),
-    ("Service", &["run", "selftest", "completion", "version"]),
+    ("Look", &["status", "ps", "describe", "inspect", "top", "events", "logs", "doctor", "page"]),
+    ("Work", &["exec", "restart", "images", "pull", "import", "devices"]),
+    ("Service", &["run", "config", "selftest", "completion", "version"]),
 ];
 
 /// Examples of a verb: the words behind `edge-runtime`, and what they do.
@@ -52,6 +52,16 @@ const EXAMPLES: &[(&str, Examples)] = &[
         ],
     ),
     ("inspect", &[("inspect web", "the stored record"), ("inspect shop/web", "a pod of another namespace")]),
+    ("describe", &[("describe web", "state, last end and events of a pod")]),
+    ("restart", &[("restart web", "all containers of a pod"), ("restart shop/web -c app", "one container")]),
+    (
+        "config",
+        &[
+            ("config get", "the configuration with all defaults"),
+            ("config get images.pinned", "one key"),
+            ("config check new.yaml", "check a file before use"),
+        ],
+    ),
     ("top", &[("top", "refresh every 2 s; q ends"), ("top --once --sort memory", "print once")]),
     (
         "events",

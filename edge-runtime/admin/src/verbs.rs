@@ -5,7 +5,9 @@ use edge_runtime::cli::verb::{Shown, Verb};
 
 use crate::{completion, doctor, events, man, page, top};
 
+mod config;
 mod confirm;
+mod describe;
 mod devices;
 mod exec;
 mod first_boot;
@@ -18,6 +20,7 @@ mod pods;
 mod print_config;
 mod ps;
 mod reset;
+mod restart;
 mod status;
 mod upgrade;
 
@@ -27,7 +30,9 @@ pub(crate) const VERBS: &[Verb] = &[
     ps::VERB,
     logs::VERB,
     exec::VERB,
+    describe::VERB,
     inspect::VERB,
+    restart::VERB,
     devices::VERB,
     images::VERB,
     doctor::VERB,
@@ -37,6 +42,7 @@ pub(crate) const VERBS: &[Verb] = &[
     completion::VERB,
     upgrade::VERB,
     confirm::VERB,
+    config::VERB,
     reset::VERB,
     first_boot::VERB,
     man::VERB,

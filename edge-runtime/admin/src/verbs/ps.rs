@@ -28,7 +28,7 @@ pub(super) struct Row {
     namespace: String,
     pod: String,
     uid: String,
-    container: String,
+    pub(super) container: String,
     kind: ContainerKind,
     /// `Waiting`, `Pulling`, `Starting`, `Running`, `Stopping` or `Terminated`.
     pub(super) state: &'static str,
@@ -40,7 +40,7 @@ pub(super) struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) pid: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    started_at: Option<Timestamp>,
+    pub(super) started_at: Option<Timestamp>,
     id: String,
     image: String,
     image_id: String,
