@@ -120,7 +120,7 @@ const EXAMPLES: &[(&str, Examples)] = &[
     ("run", &[("run", "what the service runs"), ("run --print-config", "print the configuration in force")]),
     ("selftest", &[("selftest --root /tmp/empty", "test this program on a new board")]),
     ("completion", &[("completion bash", "for /etc/bash_completion.d/edge-runtime")]),
-    ("version", &[("version", "version and link protocol")]),
+    ("version", &[("version", "version and link protocol"), ("version -o json", "for scripts")]),
     ("first-boot", &[("first-boot", "called by edge-runtime-firstboot.service")]),
     ("shutdown", &[("shutdown", "called when the machine shuts down")]),
 ];

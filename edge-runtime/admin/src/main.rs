@@ -15,6 +15,7 @@ mod output;
 mod page;
 mod pods;
 mod program;
+mod progress;
 mod top;
 mod upgrade;
 mod verbs;

@@ -10,6 +10,7 @@ mod confirm;
 mod describe;
 mod devices;
 mod exec;
+mod fetch;
 mod first_boot;
 mod images;
 mod inspect;
@@ -18,11 +19,13 @@ mod logs;
 mod order;
 mod pods;
 mod print_config;
+mod progress;
 mod ps;
 mod reset;
 mod restart;
 mod status;
 mod upgrade;
+mod version;
 
 pub(crate) const VERBS: &[Verb] = &[
     join::VERB,
@@ -35,18 +38,22 @@ pub(crate) const VERBS: &[Verb] = &[
     restart::VERB,
     devices::VERB,
     images::VERB,
+    fetch::PULL,
+    fetch::IMPORT,
     doctor::VERB,
     top::VERB,
     events::VERB,
     page::VERB,
     completion::VERB,
     upgrade::VERB,
+    version::VERB,
     confirm::VERB,
     config::VERB,
     reset::VERB,
     first_boot::VERB,
     man::VERB,
     order::VERB,
+    progress::VERB,
     pods::VERB,
     print_config::VERB,
 ];

@@ -35,7 +35,7 @@ pub(super) const VERB: Verb = Verb {
     name: "reset",
     about: "End all containers",
     operands: Operands::None,
-    // `edge-admin` has the words of these, and asks.
+    // `edge-admin` has the words of these.
     flags: &[Flag::switch("all", ""), Flag::switch("yes", "")],
     run,
 };

@@ -1,0 +1,9 @@
+//! How far a pull or import is.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `look` | what its process has open and what is on the disk |
+//! | `show` | text, rate and pace (pure) |
+
+pub(crate) mod look;
+pub(crate) mod show;
