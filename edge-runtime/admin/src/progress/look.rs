@@ -30,12 +30,11 @@ pub(crate) struct Looker {
 }
 
 impl Looker {
-    /// For the process that has started this one.
-    pub(crate) fn of_parent(paths: &Paths) -> Self {
-        let parent = std::os::unix::process::parent_id();
+    /// Looks at a process of this node.
+    pub(crate) fn of(pid: u32, paths: &Paths) -> Self {
         let incoming = paths.incoming();
         Self {
-            descriptors: PathBuf::from(format!("/proc/{parent}/fd")),
+            descriptors: PathBuf::from(format!("/proc/{pid}/fd")),
             // As links of descriptors show it.
             incoming: incoming.canonicalize().unwrap_or(incoming),
             layers: Layers::new(paths),
@@ -75,8 +74,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let paths = Paths::new(root.path());
         fs::create_dir_all(paths.incoming()).unwrap();
-        let mut looker = Looker::of_parent(&paths);
-        looker.descriptors = PathBuf::from("/proc/self/fd");
+        let looker = Looker::of(std::process::id(), &paths);
         assert!(looker.look().is_none());
         let (note, download) = (paths.incoming().join("want-ab"), paths.incoming().join("blob-cd"));
         fs::write(&note, r#"{"layers":["sha256:01","sha256:02"],"brought":[],"access":{},"sizes":[10,30]}"#).unwrap();

@@ -12,7 +12,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         self.layers.iter().map(|(size, _)| size).sum()
     }
 
@@ -53,7 +53,7 @@ pub(crate) struct Rate {
 impl Rate {
     const OVER: Duration = Duration::from_secs(5);
 
-    /// With another look; unknown for the first second.
+    /// Adds a look and returns the rate; unknown for the first second.
     pub(crate) fn after(&mut self, at: Duration, bytes: u64) -> Option<u64> {
         self.looks.push((at, bytes));
         // One that is older than the span stays, so that the span is covered.

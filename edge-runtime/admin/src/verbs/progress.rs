@@ -23,7 +23,7 @@ fn run(given: Given) -> Result<(), CliError> {
     let (what, paths) = (given.operand()?, given.paths()?);
     let stderr = io::stderr();
     let is_terminal = stderr.is_terminal() && std::env::var_os("TERM").is_some_and(|term| term != "dumb");
-    let looker = Looker::of_parent(&paths);
+    let looker = Looker::of(std::os::unix::process::parent_id(), &paths);
     let (began, mut pace, mut rate) = (Instant::now(), Pace::new(is_terminal), Rate::default());
     let mut is_shown = false;
     while !has_ended(pace.look_every())? {
