@@ -47,7 +47,7 @@ const EXAMPLES: &[(&str, Examples)] = &[
         "ps",
         &[
             ("ps", "running containers"),
-            ("ps --all -o wide", "ended ones too, with image and node time"),
+            ("ps --all -o wide", "ended ones too, with address and image"),
             ("ps -o name", "pods as NAMESPACE/NAME"),
         ],
     ),

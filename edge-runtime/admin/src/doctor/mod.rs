@@ -93,8 +93,9 @@ fn run(given: Given) -> Result<(), CliError> {
         ));
     }
     let all = given.has("all");
-    let names = || findings.iter().filter(|one| all || one.severity > Severity::Ok).map(|one| one.check.to_owned());
-    form.print(&findings, |_| text(&findings, all), || names().collect())?;
+    let is_shown = |one: &&Finding| all || one.severity > Severity::Ok;
+    let names = || findings.iter().filter(is_shown).map(|one| one.check.to_owned()).collect::<Vec<_>>();
+    form.print(&findings, |_| text(&findings, all), names)?;
     match worst(&findings).code() {
         0 => Ok(()),
         code => Err(CliError::Exit(code)),
