@@ -33,7 +33,7 @@ fn fetched<'a>(words: &[&'a str], root: &str) -> Option<&'a str> {
     (is_node && of_root && matches!(rest.first(), Some(&("pull" | "import")))).then(|| rest[rest.len() - 1])
 }
 
-/// As `status -o json` has them.
+/// Fields of `status -o json`.
 pub(crate) fn values(pulls: &[(String, Seen)]) -> Value {
     let each = pulls.iter().map(|(what, seen)| {
         json!({"image": what, "layers": seen.layers.len(), "bytes": seen.bytes(), "totalBytes": seen.total()})

@@ -14,6 +14,7 @@ use sampan_launcher::start::use_packaged;
 use sampan_launcher::versions::{Ended, State, Versions};
 
 use crate::output::{Form, JSON, OUTPUT};
+use crate::progress::print::beside;
 use crate::upgrade::begin::{What, begin, give_up, versions, wait};
 use crate::upgrade::{Installed, bundle, image, signature};
 
@@ -88,7 +89,7 @@ fn arrive(
     } else if source.contains('@') {
         // Before anything is fetched.
         signature::verify(keys, image::digest_of(source)?, signed.as_deref())?;
-        image::fetch(source, PATIENCE, paths, versions)?
+        beside(paths, source, || image::fetch(source, PATIENCE, paths, versions))?
     } else {
         return Err(CliError::Failed(format!("{source}: no such file, and no image with a digest (NAME@sha256:...)")));
     };
