@@ -83,7 +83,7 @@ install_all() {
 remove_all() {
     [ -x "$root/usr/bin/edge-runtime" ] || fail "it is not installed"
     service stop
-    [ -n "$root" ] || edge-runtime reset ${1:+--all}
+    [ -n "$root" ] || edge-runtime reset ${1:+--all} </dev/null
     rm -f "$root/usr/bin/edge-runtime" "$root/etc/init.d/edge-runtime" "$root/etc/init.d/S95edge-runtime" \
         "$root/etc/systemd/system/edge-runtime.service" "$root/etc/systemd/system/edge-runtime-firstboot.service" \
         "$root/etc/logrotate.d/edge-runtime" "$root/usr/share/bash-completion/completions/edge-runtime" "$root/usr/share/man/man8/edge-runtime.8.gz" \

@@ -159,7 +159,7 @@ take_next_package() {
 # What `join` and the node have done is undone, and what came with the package is there.
 reset_board() {
     local began took; began=$(now)
-    board 120 "edge-runtime reset --all" || board_failed "it cannot be reset"
+    board 120 "edge-runtime reset --all --yes" || board_failed "it cannot be reset"
     took=$(elapsed "$began")
     figure reset_seconds "$took"
     snapshot reset

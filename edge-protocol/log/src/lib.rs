@@ -1,4 +1,4 @@
-//! The log of both programs: lines on stderr. Knows nothing of what is logged.
+//! The log of all programs: lines on stderr, with the time unless the journal adds it. Knows nothing of what is logged.
 //!
 //! `simple_logger` decides which lines are written. It cannot write them here: its macro panics when stderr is a full
 //! disk or a closed pipe, and waits forever if the reader of a pipe hangs. A line that cannot be written is dropped and
@@ -6,10 +6,12 @@
 
 mod line;
 pub mod printable;
+mod time;
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use log::{LevelFilter, Log, Metadata, Record, SetLoggerError};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -25,7 +27,7 @@ const PATIENCE: u8 = 100;
 /// It has one already.
 pub fn start(levels: SimpleLogger) -> Result<(), SetLoggerError> {
     let most: LevelFilter = levels.max_level();
-    log::set_boxed_logger(Box::new(StderrLog { levels, out: Lines::new(io::stderr()) }))?;
+    log::set_boxed_logger(Box::new(StderrLog { levels, out: Lines::new(io::stderr(), !time::stderr_is_journal()) }))?;
     log::set_max_level(most);
     Ok(())
 }
@@ -42,7 +44,7 @@ impl Log for StderrLog {
 
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
-            self.out.write(&line::of(record.level(), record.target(), record.args()));
+            self.out.write(&line::of(self.out.now(), record.level(), record.target(), record.args()));
         }
     }
 
@@ -52,6 +54,8 @@ impl Log for StderrLog {
 /// Lines on their way to a file, pipe or socket.
 struct Lines<W> {
     to: W,
+    /// Lines begin with the time.
+    dated: bool,
     dropped: AtomicU64,
     /// The last line found no room within [`PATIENCE`].
     stuck: AtomicBool,
@@ -61,8 +65,13 @@ impl<W: AsFd> Lines<W>
 where
     for<'a> &'a W: Write,
 {
-    const fn new(to: W) -> Self {
-        Self { to, dropped: AtomicU64::new(0), stuck: AtomicBool::new(false) }
+    const fn new(to: W, dated: bool) -> Self {
+        Self { to, dated, dropped: AtomicU64::new(0), stuck: AtomicBool::new(false) }
+    }
+
+    /// Time since 1970 for the next line, if lines have one.
+    fn now(&self) -> Option<Duration> {
+        self.dated.then(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
     }
 
     fn write(&self, line: &str) {
@@ -74,7 +83,12 @@ where
         let missing = if dropped == 0 {
             Ok(())
         } else {
-            let told = line::of(log::Level::Warn, module_path!(), &format_args!("{dropped} log lines were dropped"));
+            let told = line::of(
+                self.now(),
+                log::Level::Warn,
+                module_path!(),
+                &format_args!("{dropped} log lines were dropped"),
+            );
             (&self.to).write_all(told.as_bytes())
         };
         let written =
@@ -99,14 +113,14 @@ where
 #[cfg(test)]
 mod tests {
     use std::io::Read;
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     use super::*;
 
     #[test]
     fn a_reader_that_hangs_stops_nobody_and_learns_what_it_missed() {
         let (mut reader, writer) = io::pipe().unwrap();
-        let lines = Lines::new(writer);
+        let lines = Lines::new(writer, false);
         let start = Instant::now();
         let line = "x".repeat(1000) + "\n";
         for _ in 0..10_000 {
@@ -126,10 +140,10 @@ mod tests {
 
     #[test]
     fn a_full_disk_and_a_closed_pipe_are_counted() {
-        let full = Lines::new(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
+        let full = Lines::new(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap(), true);
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);
-        let closed = Lines::new(writer);
+        let closed = Lines::new(writer, true);
         for _ in 0..3 {
             full.write("a\n");
             closed.write("a\n");

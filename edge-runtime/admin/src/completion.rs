@@ -5,15 +5,21 @@ use std::fmt::Write;
 use edge_runtime::cli::verb::{Given, Operands, Shown, Verb};
 use edge_runtime::cli::{CliError, print};
 
-use crate::verbs::shown;
+use crate::help::GROUPS;
+use crate::verbs;
 
 pub(crate) const VERB: Verb = Verb {
     name: "completion",
-    about: "what makes a shell complete this command",
+    about: "Print the completion script of a shell",
     operands: Operands::One("bash|zsh|fish"),
     flags: &[],
     run,
 };
+
+/// Verbs in the order of `--help`, without those that only services call.
+fn shown() -> Vec<Shown> {
+    GROUPS.iter().flat_map(|(_, names)| names.iter()).filter_map(|name| verbs::find(name)).collect()
+}
 
 fn run(given: Given) -> Result<(), CliError> {
     let shown = shown();
@@ -120,10 +126,12 @@ mod tests {
 
     #[test]
     fn bash_completes_verbs_and_flags_but_no_helpers() {
-        assert_eq!(proposed(&["edge-runtime", "im"]), "import images");
+        assert_eq!(proposed(&["edge-runtime", "im"]), "images import");
         assert_eq!(proposed(&["edge-runtime", "doc"]), "doctor");
         assert_eq!(proposed(&["edge-runtime", "doctor", "--b"]), "--bundle");
-        assert_eq!(proposed(&["edge-runtime", "mon"]), "");
+        for hidden in ["mon", "shut", "first"] {
+            assert_eq!(proposed(&["edge-runtime", hidden]), "");
+        }
         assert_eq!(proposed(&["edge-runtime", "logs", "--t"]), "--tail --timestamps");
         assert_eq!(proposed(&["edge-runtime", "completion", "z"]), "zsh");
     }

@@ -7,13 +7,14 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use edge_protocol::message::Report;
-use edge_runtime::cli::verb::{Flag, Given, JSON, NAMESPACE, OUTPUT, Operands, Verb};
+use edge_runtime::cli::verb::{Flag, Given, NAMESPACE, Operands, Verb};
 use edge_runtime::cli::{CliError, print};
 use edge_runtime::paths::Paths;
 use edge_runtime::store::Store;
 use serde_json::Value;
 
 use crate::find;
+use crate::output::{Form, JSON, OUTPUT};
 
 /// Between two looks at what is new.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -22,15 +23,15 @@ const MOST: usize = 1000;
 
 pub(crate) const VERB: Verb = Verb {
     name: "events",
-    about: "what has happened here",
+    about: "List events of this node and its pods, newest last",
     operands: Operands::None,
     flags: &[
-        Flag::switch("follow", "show new ones as they come, until interrupted").short('f'),
-        Flag::value("tail", "N", "only the last N"),
+        Flag::switch("follow", "also print new events as they come").short('f'),
+        Flag::value("tail", "N", "only the last N events"),
         NAMESPACE,
         Flag::value("for", "[KIND/]NAME", "only events of this pod or node, as pod/web"),
-        JSON,
         OUTPUT,
+        JSON,
     ],
     run,
 };
@@ -70,7 +71,7 @@ impl Wanted {
 
 fn run(given: Given) -> Result<(), CliError> {
     let paths = given.paths()?;
-    let json = given.wants_json()?;
+    let form = Form::of(&given)?;
     let wanted = Wanted::new(given.one("namespace")?, given.one("for")?);
     // To others than root every folder looks empty.
     find::has_run(&paths)?;
@@ -79,12 +80,12 @@ fn run(given: Given) -> Result<(), CliError> {
     let first = all(&paths, in_the_store(&paths), &wanted);
     let skip = first.len().saturating_sub(tail);
     shown.extend(first.iter().take(skip).map(key));
-    if first.is_empty() && !given.has("follow") && !json {
+    if first.is_empty() && !given.has("follow") && !form.is_data() {
         let none = if wanted.is_any() { "no events are known" } else { "none of the known events match" };
         writeln!(std::io::stderr(), "{none}; the daemon keeps those of this boot")?;
         return Ok(());
     }
-    if !json && !first.is_empty() {
+    if matches!(form, Form::Table | Form::Wide) && !first.is_empty() {
         print("TIME                 TYPE     REASON                 OBJECT                         MESSAGE")?;
     }
     let mut next = first;
@@ -92,7 +93,7 @@ fn run(given: Given) -> Result<(), CliError> {
         for event in &next {
             // A repeated one is another one.
             if !shown.contains(&key(event)) {
-                print(&if json { event.to_string() } else { line(event) })?;
+                print(&shown_as(event, form)?)?;
                 shown.push(key(event));
             }
         }
@@ -103,6 +104,15 @@ fn run(given: Given) -> Result<(), CliError> {
         shown.drain(..excess);
         sleep(PAUSE);
         next = all(&paths, in_the_store(&paths), &wanted);
+    }
+}
+
+/// An event as a line, or as a document of its own: with `--follow` the list has no end.
+fn shown_as(event: &Value, form: Form) -> Result<String, CliError> {
+    match form {
+        Form::Table | Form::Wide => Ok(line(event)),
+        Form::Name => Ok(event["metadata"]["name"].as_str().unwrap_or_default().to_owned()),
+        Form::Json | Form::Yaml => form.next(event),
     }
 }
 
@@ -126,6 +136,12 @@ pub(crate) fn waiting(store: &Store) -> Vec<Value> {
     store.outbox().unwrap_or_default().into_iter().filter_map(|row| event(row.report)).collect()
 }
 
+/// Events of one pod, as [`all`] has them.
+pub(crate) fn of_pod(paths: &Paths, namespace: &str, name: &str) -> Vec<Value> {
+    let wanted = Wanted::new(Some(namespace.to_owned()), Some(format!("pod/{name}")));
+    all(paths, in_the_store(paths), &wanted)
+}
+
 fn in_the_store(paths: &Paths) -> Vec<Value> {
     if !paths.store().exists() {
         return Vec::new();
@@ -141,7 +157,8 @@ fn key(event: &Value) -> String {
     format!("{}/{}", event["metadata"]["name"], event["count"])
 }
 
-fn line(event: &Value) -> String {
+/// An event in columns.
+pub(crate) fn line(event: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let of = &event["involvedObject"];
     let object = match (of["kind"].as_str().unwrap_or_default(), of["namespace"].as_str()) {

@@ -41,26 +41,35 @@ pub(crate) fn stored_pods(paths: &Paths) -> Result<Vec<PodRecord>, CliError> {
     Ok(records)
 }
 
-/// The pod (`POD` or `NAMESPACE/POD`) and the name of its container, from the store. A part that is left out must be
-/// unambiguous.
+/// The pod and the name of its container, from the store. A part that is left out must be unambiguous.
 ///
 /// # Errors
 /// No pod or container matches, or more than one.
 pub(crate) fn container(given: &Given, paths: &Paths) -> Result<(PodRecord, String), CliError> {
+    let pod = pod(given, paths)?;
+    let name = name_of(&pod, given.one::<String>("container")?.as_deref())?;
+    Ok((pod, name))
+}
+
+/// The pod of the operand, from the store: `POD`, `NAMESPACE/POD` or its uid.
+///
+/// # Errors
+/// No pod matches, or more than one.
+pub(crate) fn pod(given: &Given, paths: &Paths) -> Result<PodRecord, CliError> {
     let (operand, namespace) = (given.operand()?, given.one::<String>("namespace")?);
     let (namespace, wanted) = match operand.split_once('/') {
         Some((namespace, pod)) => (Some(namespace), pod),
         None => (namespace.as_deref(), operand.as_str()),
     };
-    let is_it = |pod: &PodRecord| pod.name == wanted && namespace.is_none_or(|name| name == pod.namespace);
+    let is_named = |pod: &PodRecord| pod.name == wanted && namespace.is_none_or(|name| name == pod.namespace);
+    let is_it = |pod: &PodRecord| is_named(pod) || pod.uid == operand;
     let mut found = stored_pods(paths)?.into_iter().filter(is_it);
     let pod = found.next().ok_or_else(|| CliError::Failed(format!("pod {wanted} is not on this node")))?;
     if let Some(other) = found.next() {
         let text = format!("pod {wanted} is in namespaces {} and {}: -n NAMESPACE", pod.namespace, other.namespace);
         return Err(CliError::Failed(text));
     }
-    let name = name_of(&pod, given.one::<String>("container")?.as_deref())?;
-    Ok((pod, name))
+    Ok(pod)
 }
 
 fn name_of(pod: &PodRecord, wanted: Option<&str>) -> Result<String, CliError> {

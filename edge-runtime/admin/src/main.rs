@@ -1,26 +1,88 @@
-//! The `edge-admin` program: what a person runs on a node, and what no daemon needs. `edge-runtime VERB` becomes it for these
-//! verbs.
+//! The `edge-admin` program: the verbs for people, which no daemon needs, and the help of all verbs. `edge-runtime VERB`
+//! becomes it for these.
 
+mod ask;
 mod columns;
 mod completion;
 mod doctor;
 mod events;
 mod find;
+mod help;
 mod join;
 mod man;
 mod order;
+mod output;
 mod page;
 mod pods;
 mod program;
+mod progress;
 mod top;
 mod upgrade;
 mod verbs;
+mod worker;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use edge_runtime::cli::{dispatch_among, exit_code};
+use edge_runtime::cli::{CliError, exit_code, parse, perform, print, program};
+use sampan_sys::words::verb_first;
 
 fn main() -> ExitCode {
-    let args: Vec<_> = std::env::args_os().skip(1).collect();
-    exit_code(dispatch_among(verbs::VERBS, &args))
+    exit_code(dispatch(std::env::args_os().skip(1).collect()))
+}
+
+/// Runs the verb that `args` begins with, or prints a help.
+///
+/// # Errors
+/// An unknown verb or flag, or the verb's own failure.
+fn dispatch(args: Vec<OsString>) -> Result<(), CliError> {
+    let args = verb_first(args);
+    let see = |why: String| CliError::Usage(format!("{why}; see {} --help", program()));
+    let Some((name, rest)) = args.split_first() else { return Err(see("a verb is missing".into())) };
+    let (name, is_help) = match (name.to_str().unwrap_or_default(), rest.first()) {
+        ("help" | "--help" | "-h", None) => return print(&help::all()),
+        ("help" | "--help" | "-h", Some(verb)) => (verb.to_str().unwrap_or_default(), true),
+        ("--version" | "-V", _) => ("version", false),
+        (name, _) => (name, false),
+    };
+    let own = verbs::VERBS.iter().find(|verb| verb.name == name);
+    let Some(verb) = verbs::find(name) else { return Err(see(format!("unknown verb {name}"))) };
+    if is_help || help::is_asked(&verb, rest) {
+        return print(&help::of(&verb));
+    }
+    let given = parse(verb, rest)?;
+    match own {
+        Some(verb) => perform(verb, given),
+        None => Err(CliError::Failed(format!("{name} is a verb of edge-runtime: edge-runtime {name}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(words: &[&str]) -> String {
+        match dispatch(words.iter().map(OsString::from).collect()) {
+            Err(CliError::Usage(why)) => why,
+            other => panic!("{words:?}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn help_is_printed_for_verbs_of_both_programs() {
+        for words in
+            [&["--help"][..], &["help"], &["help", "run"], &["pull", "--help"], &["ps", "-h"], &["help", "logs"]]
+        {
+            dispatch(words.iter().map(OsString::from).collect()).unwrap();
+        }
+    }
+
+    #[test]
+    fn wrong_usage_names_the_help_that_explains_it() {
+        assert!(refused(&[]).contains("a verb is missing; see ") && refused(&[]).ends_with(" --help"));
+        assert!(refused(&["dance"]).starts_with("unknown verb dance; see "));
+        assert!(refused(&["help", "as-container"]).starts_with("unknown verb as-container"));
+        assert!(refused(&["ps", "--bogus"]).ends_with("; see edge-runtime ps --help"));
+        assert!(refused(&["run", "--bogus"]).ends_with("; see edge-runtime run --help"));
+    }
 }

@@ -1,13 +1,16 @@
-//! The verbs of this program, one file each. `edge-runtime` has their names for its help (`cli::ADMIN_VERBS`).
+//! The verbs of this program, one file each.
 
 use edge_runtime::cli::SHOWN as OF_THE_DAEMON;
 use edge_runtime::cli::verb::{Shown, Verb};
 
 use crate::{completion, doctor, events, man, page, top};
 
+mod config;
 mod confirm;
+mod describe;
 mod devices;
 mod exec;
+mod fetch;
 mod first_boot;
 mod images;
 mod inspect;
@@ -16,9 +19,13 @@ mod logs;
 mod order;
 mod pods;
 mod print_config;
+mod progress;
 mod ps;
+mod reset;
+mod restart;
 mod status;
 mod upgrade;
+mod version;
 
 pub(crate) const VERBS: &[Verb] = &[
     join::VERB,
@@ -26,39 +33,39 @@ pub(crate) const VERBS: &[Verb] = &[
     ps::VERB,
     logs::VERB,
     exec::VERB,
+    describe::VERB,
     inspect::VERB,
+    restart::VERB,
     devices::VERB,
     images::VERB,
+    fetch::PULL,
+    fetch::IMPORT,
     doctor::VERB,
     top::VERB,
     events::VERB,
     page::VERB,
     completion::VERB,
     upgrade::VERB,
+    version::VERB,
     confirm::VERB,
+    config::VERB,
+    reset::VERB,
     first_boot::VERB,
     man::VERB,
     order::VERB,
+    progress::VERB,
     pods::VERB,
     print_config::VERB,
 ];
 
-/// All that people are shown, of both programs, in the order of `--help`.
+/// All verbs for people, of both programs. One that both have is shown as this program has it.
 pub(crate) fn shown() -> Vec<Shown> {
-    OF_THE_DAEMON.into_iter().chain(VERBS.iter().map(Verb::shown)).filter(|verb| !verb.is_helper()).collect()
+    let of_the_daemon = OF_THE_DAEMON.into_iter().filter(|verb| VERBS.iter().all(|own| own.name != verb.name));
+    VERBS.iter().map(Verb::shown).chain(of_the_daemon).filter(|verb| !verb.is_helper()).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use edge_runtime::cli::ADMIN_VERBS;
-
-    use super::*;
-
-    #[test]
-    fn the_daemon_knows_the_name_of_each_and_says_the_same_of_it() {
-        for verb in VERBS.iter().filter(|verb| !verb.is_helper()) {
-            assert!(ADMIN_VERBS.contains(&(verb.name, verb.about)), "{} in cli/admin.rs", verb.name);
-            assert!(OF_THE_DAEMON.iter().all(|other| other.name != verb.name), "{} is there twice", verb.name);
-        }
-    }
+/// A verb of this program, or one for people of the daemon's.
+pub(crate) fn find(name: &str) -> Option<Shown> {
+    let own = VERBS.iter().find(|verb| verb.name == name).map(Verb::shown);
+    own.or_else(|| shown().into_iter().find(|verb| verb.name == name))
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::admin::Progress;
 use super::verb::{Flag, Given, Operands, Verb};
 use super::{CliError, print};
 use crate::image::archive::Source;
@@ -14,9 +15,10 @@ use crate::store::image_record::ImageRecord;
 
 pub(super) const VERB: Verb = Verb {
     name: "import",
-    about: "take in an OCI layout or docker archive, from a folder, a file or - for standard input",
+    about: "Import an image",
     operands: Operands::One("FILE"),
-    flags: &[Flag::value("reference", "NAME", "its name, in place of those that it has")],
+    // `edge-admin` has the words of these.
+    flags: &[Flag::value("reference", "NAME", ""), Flag::switch("quiet", "")],
     run,
 };
 
@@ -25,8 +27,10 @@ fn run(given: Given) -> Result<(), CliError> {
         (given.operands.first().map(PathBuf::from).unwrap_or_default(), given.one::<String>("reference")?);
     super::start_log();
     let paths = given.paths()?;
-    let records = import(&paths, &file, reference.as_deref())?;
-    for record in records {
+    let progress = (!given.has("quiet")).then(|| Progress::show(&paths, file.as_os_str()));
+    let records = import(&paths, &file, reference.as_deref());
+    drop(progress);
+    for record in records? {
         let name = record.references.iter().find(|name| !name.contains('@')).unwrap_or(&record.id);
         print(&format!("{name} {}", record.id))?;
     }

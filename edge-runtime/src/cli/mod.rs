@@ -21,21 +21,20 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde::de::DeserializeOwned;
-use verb::{Operands, Shown, Verb};
+use verb::{Given, Shown, Verb};
 
 use crate::sys::from_json::from_json;
 use crate::sys::oom;
 use crate::sys::words::verb_first;
 
 use admin::PROGRAM as ADMIN;
-pub use admin::VERBS as ADMIN_VERBS;
 pub use run::{Configured, config_file, configure};
 pub use shutdown::is_free;
 
 /// Most of what is read: a few pull secrets, the looks and questions of all pods.
 const LONGEST: u64 = 4 << 20;
 
-/// All verbs, in the order of `--help`; helpers last.
+/// All verbs; helpers last.
 pub const VERBS: &[Verb] = &[
     run::VERB,
     import::VERB,
@@ -57,7 +56,7 @@ pub const VERBS: &[Verb] = &[
     helpers::USERNS,
 ];
 
-/// What people are told of them, for a program that does none of it.
+/// Names and flags of them, for a program that runs none of them.
 pub const SHOWN: [Shown; VERBS.len()] = {
     let mut all = [VERBS[0].shown(); VERBS.len()];
     let mut at = 1;
@@ -67,26 +66,6 @@ pub const SHOWN: [Shown; VERBS.len()] = {
     }
     all
 };
-
-fn help() -> String {
-    let mut out = "usage: edge-runtime VERB [FLAG]...\n\nA Kubernetes node for small boards.\n\n".to_owned();
-    let own =
-        |verbs: &'static [Verb]| verbs.iter().filter(|verb| !verb.is_helper()).map(|verb| (verb.name, verb.about));
-    // The daemon, what is asked every day, and the rest.
-    let (daemon, rest) = VERBS.split_at(1);
-    for (name, about) in own(daemon).chain(admin::VERBS.iter().copied()).chain(own(rest)) {
-        out.push_str(&format!("  {name:<12} {about}\n"));
-    }
-    out + "\nEvery verb takes --root DIR (default /), below which all state, sockets and logs are, and --help."
-}
-
-fn help_among(verbs: &[Verb]) -> String {
-    let mut out = format!("usage: {ADMIN} VERB [FLAG]...\n\nThe verbs of edge-runtime that only people need.\n\n");
-    for verb in verbs.iter().filter(|verb| !verb.is_helper()) {
-        out.push_str(&format!("  {:<12} {}\n", verb.name, verb.about));
-    }
-    out + "\nedge-runtime VERB runs the same."
-}
 
 /// Why a verb could not do its job. No [`std::error::Error`], so that any of those can become one.
 #[derive(Debug)]
@@ -118,7 +97,7 @@ pub fn exit_code(done: Result<(), CliError>) -> ExitCode {
 }
 
 /// What this program was called as: `edge-runtime` also when it became `edge-admin` for a verb.
-fn program() -> &'static str {
+pub fn program() -> &'static str {
     let called = std::env::args_os().next().unwrap_or_default();
     if Path::new(&called).file_name().is_some_and(|name| name == ADMIN) { ADMIN } else { "edge-runtime" }
 }
@@ -178,61 +157,37 @@ fn name_process(verb: &Verb) {
     let _ = CString::new(name).map(|name| nix::sys::prctl::set_name(&name));
 }
 
-/// Runs the verb that `args` (without the program's name) begins with.
+/// Runs the verb that `args` (without the program's name) begins with. `edge-admin` runs all others, and answers mistakes and
+/// `--help` of these, too: it has all words of the help.
 ///
 /// # Errors
-/// An unknown verb or flag, or the verb's own failure.
+/// The verb's own failure, or there is no `edge-admin`.
 pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<(), CliError> {
     let args = verb_first(args.collect());
-    let see = |why: String| CliError::Usage(format!("{why}; see edge-runtime --help"));
-    let Some((verb, rest)) = args.split_first() else { return Err(see("a verb is missing".into())) };
-    let verb = verb.to_string_lossy();
-    let name = match verb.as_ref() {
-        "--version" | "-V" => "version",
-        "help" | "--help" | "-h" => match rest.first() {
-            Some(verb) => return print_help(&verb.to_string_lossy()),
-            None => return print(&help()),
-        },
-        other => other,
+    let name = match args.first().and_then(|name| name.to_str()) {
+        Some("--version" | "-V") => "version",
+        name => name.unwrap_or_default(),
     };
-    // JSON is printed by edge-admin, which has room for it.
-    if name == version::VERB.name && !rest.is_empty() {
-        return Err(admin::run(&args));
+    let Some(verb) = VERBS.iter().find(|verb| verb.name == name) else { return Err(admin::run(&args)) };
+    match parse(verb.shown(), &args[1..]) {
+        Err(_) if !verb.is_helper() => Err(admin::run(&args)),
+        given => perform(verb, given?),
     }
-    let Some(verb) = VERBS.iter().find(|verb| verb.name == name) else {
-        return Err(match admin::VERBS.iter().any(|(verb, _)| *verb == name) {
-            true => admin::run(&args),
-            false => see(format!("unknown verb {name}")),
-        });
-    };
-    run_verb(verb, rest)
 }
 
-/// Runs one of the verbs of a program beside this one, of which `args` begins with the name.
+/// What `words` give to a verb, whose name they do not have.
 ///
 /// # Errors
-/// Same as [`dispatch`].
-pub fn dispatch_among(verbs: &'static [Verb], args: &[OsString]) -> Result<(), CliError> {
-    let args = verb_first(args.to_vec());
-    let see = |why: String| CliError::Usage(format!("{why}; see {} --help", program()));
-    let Some((name, rest)) = args.split_first() else { return Err(see("a verb is missing".into())) };
-    match name.to_str().unwrap_or_default() {
-        "version" | "--version" | "-V" => return run_verb(&version::WITH_JSON, rest),
-        "help" | "--help" | "-h" => return print(&help_among(verbs)),
-        _ => {}
-    }
-    match verbs.iter().find(|verb| verb.name == name) {
-        Some(verb) => run_verb(verb, rest),
-        None => Err(see(format!("unknown verb {}", name.display()))),
-    }
+/// Same as [`Shown::parse`], with the command that shows the help.
+pub fn parse(verb: Shown, words: &[OsString]) -> Result<Given, CliError> {
+    verb.parse(lexopt::Parser::from_args(words)).map_err(|error| with_help(error, verb))
 }
 
-fn run_verb(verb: &'static Verb, rest: &[OsString]) -> Result<(), CliError> {
-    // Of a command, flags are its own.
-    let own = if matches!(verb.operands, Operands::Command(_)) { 1 } else { rest.len() };
-    if !verb.is_helper() && rest.iter().take(own).any(|word| word == "--help" || word == "-h") {
-        return print(&verb.shown().help());
-    }
+/// Runs a verb with what was given to it.
+///
+/// # Errors
+/// The verb's own failure.
+pub fn perform(verb: &Verb, given: Given) -> Result<(), CliError> {
     name_process(verb);
     // What becomes another program begins again there, and of a pod's user namespace its mapped ids have to be written.
     if !matches!(verb.name, "as-container" | "userns") {
@@ -245,19 +200,14 @@ fn run_verb(verb: &'static Verb, rest: &[OsString]) -> Result<(), CliError> {
         "dns" => oom::give_up_protection(),
         _ => {}
     }
-    let done = verb.parse(lexopt::Parser::from_args(rest)).and_then(verb.run);
-    done.map_err(|error| match error {
+    (verb.run)(given).map_err(|error| with_help(error, verb.shown()))
+}
+
+fn with_help(error: CliError, verb: Shown) -> CliError {
+    match error {
         CliError::Usage(why) if verb.is_helper() => CliError::Usage(format!("{why}; see edge-runtime --help")),
         CliError::Usage(why) => CliError::Usage(format!("{why}; see edge-runtime {} --help", verb.name)),
         other => other,
-    })
-}
-
-fn print_help(name: &str) -> Result<(), CliError> {
-    match VERBS.iter().find(|verb| verb.name == name && !verb.is_helper()) {
-        Some(verb) => print(&verb.shown().help()),
-        None if admin::VERBS.iter().any(|(verb, _)| *verb == name) => Err(admin::run(&[name.into(), "--help".into()])),
-        None => Err(CliError::Usage(format!("unknown verb {name}; see edge-runtime --help"))),
     }
 }
 
@@ -296,20 +246,6 @@ mod tests {
     }
 
     #[test]
-    fn admin_program_shows_its_verbs_and_names_itself_in_errors() {
-        let shown = help_among(&[pull::VERB, monitor::VERB]);
-        assert!(shown.starts_with("usage: edge-admin VERB") && shown.contains("\n  pull "), "{shown}");
-        assert!(!shown.contains("monitor"), "helpers are not for people: {shown}");
-        let run = |args: &[&str]| dispatch_among(VERBS, &args.iter().map(OsString::from).collect::<Vec<_>>());
-        for args in [&["--help"][..], &["--version"], &["-h"], &["version", "-o", "json"]] {
-            run(args).unwrap();
-        }
-        assert!(matches!(run(&["version", "-o", "yaml"]), Err(CliError::Usage(why)) if why.contains("only json")));
-        let Err(CliError::Usage(why)) = dispatch_among(VERBS, &[]) else { panic!("no verb is an error") };
-        assert!(why.contains("--help"), "{why}");
-    }
-
-    #[test]
     fn a_crash_writes_no_memory_to_disk() {
         set_dumpable(true).unwrap();
         // Fails at once for want of --root: what came before is what counts.
@@ -327,15 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn helpers_are_nobodys_business() {
-        let shown = help();
-        let at = |verb: &str| shown.find(&format!("\n  {verb} ")).unwrap_or_else(|| panic!("no {verb} in {shown}"));
-        assert!(at("run") < at("status") && at("status") < at("completion") && at("completion") < at("reset"));
-        assert!(!shown.contains("as-container") && !shown.contains("userns"), "{shown}");
-        print_help("monitor").unwrap_err();
-        let pull = pull::VERB.shown().help();
-        assert!(pull.contains("usage: edge-runtime pull [FLAG]... IMAGE") && pull.contains("--auth FILE "), "{pull}");
-        assert!(!pull.contains("--helper"), "only the daemon gives it: {pull}");
+    fn process_name_of_a_verb_is_short() {
         assert!(VERBS.iter().all(|verb| format!("edge-{}", verb.name).len() <= 17));
     }
 }

@@ -1,6 +1,7 @@
 //! `edge-runtime pull IMAGE`: fetches an image. Also the helper process of the daemon (`--helper`), which gets its
 //! request by standard input and answers with one line of JSON.
 
+use super::admin::Progress;
 use super::verb::{Flag, Given, Operands, Verb};
 use super::{CliError, print, read, read_json};
 use crate::config::ConfigFile;
@@ -16,10 +17,12 @@ use crate::store::image_record::ImageRecord;
 
 pub(super) const VERB: Verb = Verb {
     name: "pull",
-    about: "fetch an image from its registry",
+    about: "Pull an image",
+    // `edge-admin` has the words of these.
     operands: Operands::One("IMAGE"),
     flags: &[
-        Flag::value("auth", "FILE", "docker config with logins, or - for standard input"),
+        Flag::value("auth", "FILE", ""),
+        Flag::switch("quiet", ""),
         Flag::switch("helper", ""),
         Flag::switch("check", ""),
     ],
@@ -42,7 +45,10 @@ fn run(given: Given) -> Result<(), CliError> {
         auth_file: config.pull.auth_file,
         bytes_per_second: config.pull.bytes_per_second,
     };
-    let record = pull(&paths, &image, &request)?;
+    let progress = (!given.has("quiet")).then(|| Progress::show(&paths, image.as_ref()));
+    let record = pull(&paths, &image, &request);
+    drop(progress);
+    let record = record?;
     print(&format!("{image} {}", record.id))
 }
 

@@ -1,8 +1,10 @@
 //! `edge-runtime reset`: ends every container of this node and removes what it made on the host
-//! (mounts, namespaces, links, cgroups, firewall table). State on disk stays unless `--all` is given.
+//! (mounts, namespaces, links, cgroups, firewall table). State on disk stays unless `--all` is given. On a terminal
+//! `edge-admin` asks first.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::io::{IsTerminal, stdin};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +14,7 @@ use std::time::Duration;
 use smol::channel::bounded;
 
 use super::verb::{Flag, Given, Operands, Verb};
-use super::{CliError, print};
+use super::{CliError, admin, print};
 use crate::config::{Config, Overrides};
 use crate::launch::runtimes::Runtimes;
 use crate::launch::teardown::Teardown;
@@ -31,15 +33,21 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(super) const VERB: Verb = Verb {
     name: "reset",
-    about: "end all containers, leave nothing on the host",
+    about: "End all containers",
     operands: Operands::None,
-    flags: &[Flag::switch("all", "forget identity, pods and images of the node, too")],
+    // `edge-admin` has the words of these.
+    flags: &[Flag::switch("all", ""), Flag::switch("yes", "")],
     run,
 };
 
 fn run(given: Given) -> Result<(), CliError> {
-    super::start_log();
     let paths = given.paths()?;
+    if !given.has("yes") && stdin().is_terminal() {
+        let mut words: Vec<OsString> = vec!["reset".into(), "--root".into(), paths.root().into()];
+        words.extend(given.has("all").then(|| "--all".into()));
+        return Err(admin::run(&words));
+    }
+    super::start_log();
     if !paths.state().exists() && !paths.run().exists() {
         return print("nothing to reset");
     }

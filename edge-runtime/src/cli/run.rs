@@ -27,12 +27,12 @@ const SHORT: (Duration, bool) = (Duration::from_secs(1), false);
 
 pub(super) const VERB: Verb = Verb {
     name: "run",
-    about: "be the node, run its pods until told to stop",
+    about: "Run the node and its pods until stopped",
     operands: Operands::None,
     flags: &[
-        Flag::value("config", "FILE", "in place of etc/edge-runtime/config.yaml"),
-        Flag::value("node", "NAME", "name of the node, unless it has joined"),
-        Flag::switch("print-config", "print the configuration in force, as one that can be saved, and end"),
+        Flag::value("config", "FILE", "default etc/edge-runtime/config.yaml"),
+        Flag::value("node", "NAME", "name of a node that has not joined"),
+        Flag::switch("print-config", "print the configuration in force as YAML and exit"),
     ],
     run,
 };

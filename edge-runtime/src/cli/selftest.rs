@@ -16,7 +16,7 @@ use crate::sys::files::private_dir;
 
 pub(super) const VERB: Verb = Verb {
     name: "selftest",
-    about: "does this build work on this machine? needs --root, an empty folder",
+    about: "Test this program on this machine in an empty --root",
     operands: Operands::None,
     flags: &[],
     run,

@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 pub(super) const VERB: Verb = Verb {
     name: "shutdown",
-    about: "the machine goes down, stop the pods in order and end the daemon",
+    about: "Stop all pods in order and end the daemon (for the unit)",
     operands: Operands::None,
     flags: &[],
     run,

@@ -1,4 +1,4 @@
-//! What a verb of the command line is: name, operands and flags, said once for parsing, help and completion. Knows no
+//! What a verb of the command line is: name, operands and flags, in one table for parsing, help and completion. Knows no
 //! verb.
 
 use std::ffi::OsString;
@@ -20,7 +20,8 @@ pub struct Verb {
     pub run: fn(Given) -> Result<(), CliError>,
 }
 
-/// What people are told of a verb. A table of these alone, made when it is compiled, leaves out of a program what the verbs do.
+/// A verb without its code: parsing and help need no more. A table of these, made at compile time, does not link what the
+/// verbs do.
 #[derive(Clone, Copy)]
 pub struct Shown {
     pub name: &'static str,
@@ -52,12 +53,9 @@ pub struct Flag {
 }
 
 /// Flag of every verb.
-pub const ROOT: Flag = Flag::value("root", "DIR", "all state, sockets and logs are below it (/ unless given)");
-pub const NAMESPACE: Flag = Flag::value("namespace", "NAMESPACE", "of the pod").short('n');
-pub const CONTAINER: Flag = Flag::value("container", "NAME", "which container of the pod").short('c');
-pub const JSON: Flag = Flag::switch("json", "as JSON");
-/// Flag as kubectl spells it.
-pub const OUTPUT: Flag = Flag::value("output", "json", "as JSON, like --json").short('o');
+pub const ROOT: Flag = Flag::value("root", "DIR", "root of state, sockets and logs (default /)");
+pub const NAMESPACE: Flag = Flag::value("namespace", "NAMESPACE", "namespace of the pod").short('n');
+pub const CONTAINER: Flag = Flag::value("container", "NAME", "container of the pod").short('c');
 
 impl Flag {
     pub const fn switch(long: &'static str, about: &'static str) -> Self {
@@ -92,13 +90,21 @@ impl Verb {
         self.about.is_empty()
     }
 
-    fn all_flags(&self) -> impl Iterator<Item = &'static Flag> {
+    /// # Errors
+    /// Same as [`Shown::parse`].
+    pub fn parse(&self, parser: lexopt::Parser) -> Result<Given, CliError> {
+        self.shown().parse(parser)
+    }
+}
+
+impl Shown {
+    fn all_flags(self) -> impl Iterator<Item = &'static Flag> + use<> {
         self.flags.iter().chain([&ROOT])
     }
 
     /// # Errors
     /// An unknown flag, one without its value, an operand too many or too few.
-    pub fn parse(&'static self, parser: lexopt::Parser) -> Result<Given, CliError> {
+    pub fn parse(self, parser: lexopt::Parser) -> Result<Given, CliError> {
         let given = self.read(parser).map_err(|error| CliError::Usage(error.to_string()))?;
         let missing = match (self.operands, given.operands.len()) {
             (Operands::One(name) | Operands::Command(name), 0) => format!("{name} is missing"),
@@ -108,7 +114,7 @@ impl Verb {
         Err(CliError::Usage(format!("{}: {missing}", self.name)))
     }
 
-    fn read(&'static self, mut parser: lexopt::Parser) -> Result<Given, lexopt::Error> {
+    fn read(self, mut parser: lexopt::Parser) -> Result<Given, lexopt::Error> {
         let mut given = Given { flags: Vec::new(), operands: Vec::new() };
         if matches!(self.operands, Operands::Raw) {
             given.operands.extend(parser.raw_args()?);
@@ -138,9 +144,7 @@ impl Verb {
         }
         Ok(given)
     }
-}
 
-impl Shown {
     /// Started by the daemon, and not shown to people.
     pub fn is_helper(&self) -> bool {
         self.about.is_empty()
@@ -148,7 +152,7 @@ impl Shown {
 
     /// Those that people give.
     pub fn shown_flags(&self) -> impl Iterator<Item = &'static Flag> + use<> {
-        self.flags.iter().chain([&ROOT]).filter(|flag| !flag.about.is_empty())
+        self.all_flags().filter(|flag| !flag.about.is_empty())
     }
 
     /// `edge-runtime logs [FLAG]... POD`, without the program.
@@ -160,17 +164,6 @@ impl Shown {
             Operands::Raw => " ...".to_owned(),
         };
         format!("{} [FLAG]...{operands}", self.name)
-    }
-
-    /// What `--help` says.
-    pub fn help(&self) -> String {
-        let mut out = format!("usage: edge-runtime {}\n\n{}\n\n", self.synopsis(), self.about);
-        for flag in self.shown_flags() {
-            let short = flag.short.map_or("    ".to_owned(), |short| format!("-{short}, "));
-            let long = format!("--{} {}", flag.long, flag.value.unwrap_or_default());
-            out.push_str(&format!("  {short}{:<24} {}\n", long.trim_end(), flag.about));
-        }
-        out.trim_end().to_owned()
     }
 }
 
@@ -218,18 +211,6 @@ impl Given {
         Ok(self.all(flag)?.pop())
     }
 
-    /// Whether [`JSON`] or [`OUTPUT`] asks for JSON.
-    ///
-    /// # Errors
-    /// Another form is asked for.
-    pub fn wants_json(&self) -> Result<bool, CliError> {
-        match self.path(OUTPUT.long) {
-            None => Ok(self.has(JSON.long)),
-            Some(form) if form.as_os_str() == "json" => Ok(true),
-            Some(other) => Err(CliError::Usage(format!("-o {}: only json is known", other.display()))),
-        }
-    }
-
     /// The first operand, as text.
     ///
     /// # Errors
@@ -273,12 +254,5 @@ mod tests {
             let Err(CliError::Usage(refused)) = EXEC.parse(lexopt::Parser::from_args(words)) else { panic!("taken") };
             assert!(refused.contains(missing), "{refused}");
         }
-    }
-
-    #[test]
-    fn help_shows_the_flags_of_people() {
-        let help = EXEC.shown().help();
-        assert!(help.contains("usage: edge-runtime exec [FLAG]... POD -- COMMAND [ARGUMENT]..."), "{help}");
-        assert!(help.contains("  -t, --tty ") && !help.contains("--stdin"), "{help}");
     }
 }

@@ -1,23 +1,14 @@
-//! `edge-runtime version`.
+//! `edge-runtime version`; with `-o` it is `edge-admin`'s.
 
 use edge_protocol::build;
 
-use super::verb::{Given, JSON, OUTPUT, Operands, Verb};
-use super::{CliError, print, program};
+use super::print;
+use super::verb::{Operands, Verb};
 
-/// The daemon's verb, which leaves flags to `edge-admin`.
 pub(super) const VERB: Verb = Verb {
     name: "version",
     about: "Print version, commit and Kubernetes API level",
     operands: Operands::None,
-    flags: &[OUTPUT, JSON],
+    flags: &[],
     run: |_| print(&build::line("edge-runtime")),
 };
-
-/// The same verb of `edge-admin`, which prints JSON, too.
-pub(super) const WITH_JSON: Verb = Verb { run, ..VERB };
-
-fn run(given: Given) -> Result<(), CliError> {
-    let text = if given.wants_json()? { build::json(program()) } else { build::line(program()) };
-    print(&text)
-}

@@ -85,7 +85,7 @@ impl Import<'_> {
         let manifest = assemble::manifest(&document(&entry.digest)?, &entry.digest, self.wanted, &image, document)?;
         let configuration = parse_configuration(&self.document(source, &manifest.config.digest)?, &image)?;
         assemble::check(&configuration, manifest.layers.len(), self.wanted, self.limits, &image)?;
-        self.begin(&manifest.config.digest, &configuration)?;
+        self.begin(&manifest.config.digest, &configuration, manifest.layers.iter().map(|layer| layer.size).collect())?;
         for (layer, diff_id) in manifest.layers.iter().zip(&configuration.diff_ids) {
             if self.layers.has(diff_id) {
                 continue;
@@ -123,7 +123,7 @@ impl Import<'_> {
             let files = saved.layers.unwrap_or_default();
             assemble::check(&configuration, files.len(), self.wanted, self.limits, &image)?;
             let id = sha256(&bytes);
-            self.begin(&id, &configuration)?;
+            self.begin(&id, &configuration, files.iter().map(|file| source.size(file)).collect())?;
             // Layers have no digest of their own here: the diff id is checked while unpacking.
             for (file, diff_id) in files.iter().zip(&configuration.diff_ids) {
                 if !self.layers.has(diff_id) {
@@ -169,8 +169,8 @@ impl Import<'_> {
     }
 
     /// Until the record is there the image's layers are known by a note.
-    fn begin(&self, id: &str, configuration: &Configuration) -> Result<(), ImageError> {
-        self.wants.begin(self.layers.incoming(), id, &configuration.diff_ids, Access::new())
+    fn begin(&self, id: &str, configuration: &Configuration, sizes: Vec<u64>) -> Result<(), ImageError> {
+        self.wants.begin(self.layers.incoming(), id, &configuration.diff_ids, sizes, Access::new())
     }
 
     fn check_unpacked(&self, configuration: &Configuration, image: &str) -> Result<(), ImageError> {

@@ -119,7 +119,8 @@ impl Pull<'_> {
         }
         assemble::check(&configuration, manifest.layers.len(), self.wanted, self.limits, &image)?;
         let open_to = access::after_pull(None, &reference.name(), keys.clone());
-        self.wants.begin(self.layers.incoming(), &manifest.config.digest, &configuration.diff_ids, open_to)?;
+        let (id, sizes) = (&manifest.config.digest, manifest.layers.iter().map(|layer| layer.size).collect());
+        self.wants.begin(self.layers.incoming(), id, &configuration.diff_ids, sizes, open_to)?;
         let mut unpacked = 0_u64;
         for (layer, diff_id) in manifest.layers.iter().zip(&configuration.diff_ids) {
             self.layer(repository, layer, diff_id, &keys, &image)?;

@@ -25,6 +25,9 @@ pub struct Want {
     pub brought: Vec<String>,
     /// Logins that may use the fetched layers.
     pub access: Access,
+    /// Bytes of each layer as it is fetched or imported, for `edge-admin progress`.
+    #[serde(skip_deserializing)]
+    pub sizes: Vec<u64>,
 }
 
 /// The notes of this process.
@@ -37,11 +40,18 @@ impl Wants {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn begin(&self, incoming: &Incoming, id: &str, layers: &[String], access: Access) -> Result<(), ImageError> {
+    pub fn begin(
+        &self,
+        incoming: &Incoming,
+        id: &str,
+        layers: &[String],
+        sizes: Vec<u64>,
+        access: Access,
+    ) -> Result<(), ImageError> {
         let path = incoming.dir().join(format!("{WANT}{}", hex(id)));
         let earlier: Want = read_json(&path).unwrap_or_default();
         let brought = if earlier.access == access { earlier.brought } else { Vec::new() };
-        let want = Want { layers: layers.to_vec(), brought, access };
+        let want = Want { layers: layers.to_vec(), brought, access, sizes };
         let begin = || -> io::Result<Option<Claim>> {
             let _lock = incoming.lock()?;
             let file = fs::File::options().write(true).create(true).truncate(false).open(&path)?;

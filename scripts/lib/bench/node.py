@@ -48,7 +48,7 @@ class Node:
         self.bridge = subprocess.Popen([self.bridge_program, "standalone", "--state", STATE, "--listen", f"{self.host}:{self.link_port}", "--api-listen", f"127.0.0.1:{self.api_port}"], stdout=self.log, stderr=self.log)
 
     def run(self, *command):
-        return subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=self.log, text=True).stdout
+        return subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, text=True).stdout
 
     def configure(self, more=""):
         # What is measured is the node, not whether the host's disk is full.
@@ -104,7 +104,7 @@ class Node:
                 process.wait()
         try:
             if os.path.exists(f"{ROOT}/run"):
-                subprocess.run([*self.around, self.program, "reset", "--all", "--root", ROOT], check=True, stdout=self.log, stderr=self.log)
+                subprocess.run([*self.around, self.program, "reset", "--all", "--root", ROOT], check=True, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
         finally:
             subprocess.run(["umount", "--lazy", f"{ROOT}/run"], stderr=self.log)
             # The next node begins with nothing. Not deleted here: what is still mounted below would go with it.

@@ -24,12 +24,12 @@ impl Severity {
         }
     }
 
-    /// How `doctor` ends if nothing worse was found.
+    /// Exit code of `doctor` if nothing is worse. Neither 1 nor 2: those are a failure and wrong usage, as with every verb.
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Ok | Self::Info => 0,
-            Self::Warning => 1,
-            Self::Error => 2,
+            Self::Warning => 3,
+            Self::Error => 4,
         }
     }
 }

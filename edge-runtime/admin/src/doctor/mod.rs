@@ -14,7 +14,7 @@ pub(crate) mod host;
 
 use std::path::Path;
 
-use edge_runtime::cli::verb::{Flag, Given, JSON, OUTPUT, Operands, Verb};
+use edge_runtime::cli::verb::{Flag, Given, Operands, Verb};
 use edge_runtime::cli::{CliError, print};
 use edge_runtime::paths::Paths;
 
@@ -26,15 +26,17 @@ use areas::{board, cgroups, clock, config, daemon, disk, kernel, limits, link, n
 use finding::{Finding, Severity, worst};
 use host::Host;
 
+use crate::output::{Form, JSON, OUTPUT};
+
 pub(crate) const VERB: Verb = Verb {
     name: "doctor",
-    about: "what is wrong here, and what cures it",
+    about: "Find problems of this node and suggest fixes",
     operands: Operands::None,
     flags: &[
-        JSON,
         OUTPUT,
-        Flag::switch("all", "what is right, too").short('a'),
-        Flag::value("bundle", "FILE", "put all that helps to find a fault into FILE, a tar.gz without secrets"),
+        JSON,
+        Flag::switch("all", "also list passed checks").short('a'),
+        Flag::value("bundle", "FILE", "write a report for others to FILE, a tar.gz with secrets redacted"),
     ],
     run,
 };
@@ -80,7 +82,7 @@ fn rights(is_root: bool) -> Option<Finding> {
 
 fn run(given: Given) -> Result<(), CliError> {
     let paths = given.paths()?;
-    let json = given.wants_json()?;
+    let form = Form::of(&given)?;
     let findings = examine(&paths, Which::All);
     if let Some(file) = given.path("bundle") {
         bundle::write(&paths, &findings, &file)?;
@@ -90,11 +92,10 @@ fn run(given: Given) -> Result<(), CliError> {
             file.display()
         ));
     }
-    if json {
-        print(&serde_json::to_string_pretty(&findings)?)?;
-    } else {
-        print(text(&findings, given.has("all")).trim_end())?;
-    }
+    let all = given.has("all");
+    let is_shown = |one: &&Finding| all || one.severity > Severity::Ok;
+    let names = || findings.iter().filter(is_shown).map(|one| one.check.to_owned()).collect::<Vec<_>>();
+    form.print(&findings, |_| text(&findings, all), names)?;
     match worst(&findings).code() {
         0 => Ok(()),
         code => Err(CliError::Exit(code)),

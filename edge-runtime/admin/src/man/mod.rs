@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use edge_runtime::cli::verb::{Given, Operands, Shown, Verb};
 use edge_runtime::cli::{CliError, print};
 
+use crate::help::examples;
 use crate::verbs::shown;
 
 pub(crate) const VERB: Verb = Verb {
@@ -54,10 +55,14 @@ fn page(verbs: &[Shown]) -> String {
             let value = flag.value.map(|value| format!(" \" \" \"{}\"", plain(value))).unwrap_or_default();
             let _ = writeln!(out, ".TP\n.BI \"{short}\\-\\-{}\"{value}\n{}", plain(flag.long), line(flag.about));
         }
+        for (command, what) in examples(verb.name) {
+            let _ = writeln!(out, ".TP\n.B \"{}\"\n{}", plain(&command), line(what));
+        }
     }
     out.push_str(
-        ".SH \"EXIT STATUS\"\n0 if all went well, 1 if something failed, 2 if it was called wrongly.\n\
-         .B doctor\nends with 0 if nothing is wrong, 1 if there are warnings, 2 if there are errors.\n\
+        ".SH \"EXIT STATUS\"\n0: success. 1: failure. 2: wrong usage. 141: nobody reads standard output any more.\n\
+         .B doctor\nends with 3 if there are warnings and with 4 if there are errors,\n\
+         .B exec\nwith the exit code of the command.\n\
          .SH FILES\n\
          .TP\n.I /etc/edge\\-runtime/config.yaml\nThe configuration; none is needed.\n\
          .TP\n.I /etc/edge\\-runtime/manifests\nPods that run without a cluster.\n\

@@ -47,13 +47,9 @@ type News = Vec<(&'static str, String)>;
 
 pub(crate) const VERB: Verb = Verb {
     name: "page",
-    about: "show this node in a browser",
+    about: "Show this node in a browser",
     operands: Operands::None,
-    flags: &[Flag::value(
-        "listen",
-        "ADDRESS",
-        "at a loopback address and port, too, for whoever has the token that is printed",
-    )],
+    flags: &[Flag::value("listen", "ADDRESS", "also listen on this loopback address and port; prints a token")],
     run,
 };
 

@@ -16,12 +16,13 @@ use std::io::IsTerminal;
 use std::thread::sleep;
 use std::time::Duration;
 
-use edge_runtime::cli::verb::{Flag, Given, JSON, OUTPUT, Operands, Verb};
-use edge_runtime::cli::{CliError, print};
+use edge_runtime::cli::CliError;
+use edge_runtime::cli::verb::{Flag, Given, Operands, Verb};
 
 use self::look::Looker;
 use self::terminal::{Key, Screen};
-use self::view::{Order, View};
+use self::view::{Order, PodView, View};
+use crate::output::{Form, JSON, OUTPUT};
 
 /// Between two looks on a terminal, and where one answer is wanted.
 const PERIOD: Duration = Duration::from_secs(2);
@@ -29,19 +30,19 @@ const ONCE: Duration = Duration::from_secs(1);
 
 pub(crate) const VERB: Verb = Verb {
     name: "top",
-    about: "what the node, its pods and their containers use, again and again",
+    about: "Show CPU and memory of the node, its pods and containers, refreshed",
     operands: Operands::None,
     flags: &[
-        Flag::switch("once", "one look, also on a terminal"),
-        Flag::value("sort", "cpu|memory|name", "what comes first (keys c, m, n on a terminal)"),
-        JSON,
+        Flag::switch("once", "print once, also on a terminal"),
+        Flag::value("sort", "cpu|memory|name", "order (keys c, m, n on a terminal)"),
         OUTPUT,
+        JSON,
     ],
     run,
 };
 
 fn run(given: Given) -> Result<(), CliError> {
-    let json = given.wants_json()?;
+    let form = Form::of(&given)?;
     let mut order = match given.one::<String>("sort")?.as_deref() {
         None | Some("cpu") => Order::Cpu,
         Some("memory") => Order::Memory,
@@ -50,10 +51,12 @@ fn run(given: Given) -> Result<(), CliError> {
     };
     let looker = Looker::open(&given.paths()?)?;
     let mut last = looker.look()?;
-    if json || given.has("once") || !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+    let is_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    if form != Form::Table || given.has("once") || !is_terminal {
         sleep(ONCE);
         let view = View::of(&last, &looker.look()?, order);
-        return print(&if json { show::json(&view).to_string() } else { show::text(&view, None) });
+        let name = |one: &PodView| format!("{}/{}", one.pod.namespace, one.pod.name);
+        return form.print(&show::json(&view), |_| show::text(&view, None), || view.pods.iter().map(name).collect());
     }
     let screen = Screen::open()?;
     // Something to see at once.

@@ -93,7 +93,7 @@ fn is_file(path: &Path) -> bool {
 pub(crate) fn pull(image: &str, logins: Option<&str>, patience: Duration, paths: &Paths) -> Result<(), String> {
     let program = std::env::current_exe().unwrap_or_default().with_file_name(DAEMON);
     let mut command = Command::new(&program);
-    command.args(["pull", "--root"]).arg(paths.root());
+    command.args(["pull", "--quiet", "--root"]).arg(paths.root());
     let file = paths.run().join(format!("logins-{}", std::process::id()));
     if let Some(logins) = logins {
         // Below /run, which is not on a disk.

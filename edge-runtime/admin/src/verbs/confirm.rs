@@ -10,7 +10,7 @@ use crate::order::kept::Kept;
 
 pub(super) const VERB: Verb = Verb {
     name: "confirm",
-    about: "say yes to a job that waits for it",
+    about: "Approve a job that waits for confirmation",
     operands: Operands::Words("[JOB]"),
     flags: &[],
     run,

@@ -5,23 +5,24 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use edge_runtime::cli::verb::{Given, JSON, NAMESPACE, Operands, Verb};
+use edge_runtime::cli::verb::{Given, NAMESPACE, Operands, Verb};
 use edge_runtime::cli::{CliError, print};
 use sampan_devices_control::{FromHelper, MAX_LINE, Named, Question, ToHelper};
 use serde_json::Value;
 
 use crate::columns::columns;
+use crate::output::{Form, JSON, OUTPUT};
 
 pub(super) const VERB: Verb = Verb {
     name: "devices",
-    about: "devices behind this node and their values",
+    about: "List devices behind this node, or get and set their values",
     operands: Operands::Words("[get|watch|set|history|mappers] [NAMESPACE/DEVICE] [PROPERTY[=VALUE]]"),
-    flags: &[JSON, NAMESPACE],
+    flags: &[NAMESPACE, OUTPUT, JSON],
     run,
 };
 
 fn run(given: Given) -> Result<(), CliError> {
-    let words = words(&given)?;
+    let (words, form) = (words(&given)?, Form::of(&given)?);
     let namespace = given.one::<String>("namespace")?.unwrap_or_else(|| "default".to_owned());
     let question = question(&words.iter().map(String::as_str).collect::<Vec<_>>(), &namespace)?;
     let watch = matches!(question, Question::Watch { .. });
@@ -32,11 +33,13 @@ fn run(given: Given) -> Result<(), CliError> {
     };
     let mut answers = ask(&given.paths()?.devices(), question)?;
     loop {
-        let devices = answers.next()?;
-        let text = if given.has(JSON.long) { devices.to_string() } else { table(&devices) };
-        print(text.trim_end())?;
+        let answer = answers.next()?;
         if !watch {
-            return Ok(());
+            return form.print(&answer, |_| table(&answer), || names(&answer));
+        }
+        match form {
+            Form::Json | Form::Yaml => print(&form.next(&answer)?)?,
+            _ => form.print(&answer, |_| table(&answer), || names(&answer))?,
         }
     }
 }
@@ -106,6 +109,17 @@ impl Answers {
             }
         }
     }
+}
+
+/// `NAMESPACE/NAME` of each device, or the names of mappers. An answer about one device is no list.
+fn names(answer: &Value) -> Vec<String> {
+    let one = std::slice::from_ref(answer);
+    let all = answer.as_array().map_or(one, Vec::as_slice).iter();
+    all.filter_map(|object| match (object["namespace"].as_str(), object["name"].as_str()?) {
+        (Some(namespace), name) => Some(format!("{namespace}/{name}")),
+        (None, name) => Some(name.to_owned()),
+    })
+    .collect()
 }
 
 /// A line for each property.
@@ -218,6 +232,9 @@ mod tests {
                         default/t1   online   temp       -            2?1        yes\n\
                         default/t2   -        -          -            -          -\n";
         assert_eq!(table(&devices), expected);
+        assert_eq!(names(&devices), ["default/t1", "default/t2"]);
+        assert_eq!(names(&json!([{"name": "m", "protocol": "modbus"}])), ["m"]);
+        assert_eq!(names(&json!({"namespace": "dev", "name": "t1", "properties": []})), ["dev/t1"]);
     }
 
     #[test]

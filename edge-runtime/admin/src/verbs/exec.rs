@@ -15,13 +15,13 @@ use crate::find;
 
 pub(super) const VERB: Verb = Verb {
     name: "exec",
-    about: "a command in a running container; ends with its exit code",
+    about: "Run a command in a container and return its exit code",
     operands: Operands::Command("POD"),
     flags: &[
         NAMESPACE,
         CONTAINER,
-        Flag::switch("stdin", "give the command standard input").short('i'),
-        Flag::switch("tty", "and a terminal").short('t'),
+        Flag::switch("stdin", "pass standard input to the command").short('i'),
+        Flag::switch("tty", "with a terminal").short('t'),
     ],
     run,
 };

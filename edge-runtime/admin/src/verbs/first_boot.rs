@@ -17,7 +17,7 @@ const PAUSES: [u64; 5] = [1, 2, 5, 10, 30];
 
 pub(super) const VERB: Verb = Verb {
     name: "first-boot",
-    about: "join as a file on the boot partition says",
+    about: "Join with the file on the boot partition (for the unit)",
     operands: Operands::None,
     flags: &[],
     run,

@@ -1,58 +1,98 @@
 //! `edge-runtime images`: the images on this node, and what an administrator does to them.
 
-use std::collections::BTreeSet;
+mod remove;
 
-use edge_runtime::cli::verb::{Flag, Given, JSON, Operands, Verb};
+use edge_runtime::cli::verb::{Flag, Given, Operands, Verb};
 use edge_runtime::cli::{CliError, print};
+use edge_runtime::image::ImageError;
 use edge_runtime::image::digest::hex;
 use edge_runtime::image::gc::{Sweep, select_broken};
 use edge_runtime::image::helper::Helper;
-use edge_runtime::image::{ImageError, Reference};
 use edge_runtime::paths::Paths;
+use edge_runtime::store::Store;
 use edge_runtime::store::image_record::ImageRecord;
-use edge_runtime::store::{Store, StoreError};
 use jiff::Timestamp;
-use sampan_pod::record::ContainerState;
 
+use crate::ask::{DRY_RUN, YES};
 use crate::columns::columns;
 use crate::find;
+use crate::output::{Form, JSON, OUTPUT};
 
 pub(super) const VERB: Verb = Verb {
     name: "images",
-    about: "images on this node",
-    operands: Operands::None,
+    about: "List, check and remove images of this node",
+    operands: Operands::Words("[ls|check|rm IMAGE...|prune]"),
     flags: &[
+        OUTPUT,
         JSON,
-        Flag::switch("verify", "read every layer again and remove what is damaged"),
-        Flag::value("remove", "IMAGE", "remove it, unless a container uses it"),
+        Flag::switch("repair", "with check, remove damaged images, which are then pulled again"),
+        YES,
+        DRY_RUN,
+        Flag::switch("verify", "same as check --repair"),
+        Flag::value("remove", "IMAGE", "same as rm IMAGE (repeatable)"),
     ],
     run,
 };
 
-fn run(given: Given) -> Result<(), CliError> {
+/// Task that the command line asks for.
+#[derive(Debug, PartialEq, Eq)]
+enum Task {
+    List,
+    Check {
+        repair: bool,
+    },
+    Remove(Vec<String>),
+    /// Remove what nothing uses.
+    Prune,
+}
+
+fn task(given: &Given) -> Result<Task, CliError> {
+    let words: Vec<String> = given.operands.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let remove: Vec<String> = given.all("remove")?;
+    match words.split_first().map(|(word, rest)| (word.as_str(), rest)) {
+        None if given.has("verify") => Ok(Task::Check { repair: true }),
+        None if !remove.is_empty() => Ok(Task::Remove(remove)),
+        None | Some(("ls", [])) => Ok(Task::List),
+        Some(("check", [])) => Ok(Task::Check { repair: given.has("repair") }),
+        Some(("rm", [])) => Err(CliError::Usage("images rm: IMAGE is missing".to_owned())),
+        Some(("rm", names)) => Ok(Task::Remove(names.to_vec())),
+        Some(("prune", [])) => Ok(Task::Prune),
+        Some((word, _)) => Err(CliError::Usage(format!("images {word}: ls, check, rm IMAGE... or prune"))),
+    }
+}
+
+fn run(given: Given) -> Result<(), CliError> {
+    let (task, form) = (task(&given)?, Form::of(&given)?);
     edge_runtime::cli::start_log();
     let paths = given.paths()?;
-    if given.has("verify") {
-        let broken = verify_all(&paths)?;
-        return print(&match broken.as_slice() {
-            [] => "every layer is whole".to_owned(),
-            ids => format!("removed, to be pulled again: {}", ids.join(" ")),
-        });
+    match task {
+        Task::List => {
+            let images = list(&paths)?;
+            let now = Timestamp::now().as_second();
+            let all_names = || images.iter().flat_map(names).map(str::to_owned).collect::<Vec<String>>();
+            form.print(&images, |wide| table(&images, now, wide), all_names)
+        }
+        Task::Check { repair: true } => match verify_all(&paths)?.as_slice() {
+            [] => print("every layer is whole"),
+            ids => print(&format!("removed, to be pulled again: {}", ids.join(" "))),
+        },
+        Task::Check { repair: false } => {
+            let helper = Helper::open(&paths)?;
+            match select_broken(&helper.images()?, |layer| helper.layers.verify(layer)).as_slice() {
+                [] => print("every layer is whole"),
+                ids => Err(CliError::Failed(format!(
+                    "damaged: {}; edge-runtime images check --repair removes them, to be pulled again",
+                    ids.join(" ")
+                ))),
+            }
+        }
+        Task::Remove(names) => Ok(remove::by_name(&paths, &names)?),
+        Task::Prune => remove::unused(&given, &paths),
     }
-    if !remove.is_empty() {
-        return Ok(remove_all(&paths, &remove)?);
-    }
-    let images = list(&paths)?;
-    let text = match given.has(JSON.long) {
-        true => serde_json::to_string_pretty(&images)?,
-        false => table(&images, Timestamp::now().as_second()),
-    };
-    print(text.trim_end())
 }
 
 fn list(paths: &Paths) -> Result<Vec<ImageRecord>, CliError> {
-    // Listing must not create a node's state where there is none.
+    // Listing creates no state on a machine without a node.
     match find::has_run(paths)? {
         true => Ok(Store::open_shared(&paths.store())?.images()?),
         false => Ok(Vec::new()),
@@ -76,50 +116,33 @@ fn verify_all(paths: &Paths) -> Result<Vec<String>, ImageError> {
     Ok(broken)
 }
 
-fn remove_all(paths: &Paths, names: &[String]) -> Result<(), ImageError> {
-    let mut helper = Helper::begin(paths)?;
-    let used = used_images(paths)?;
-    let mut ids = Vec::new();
-    for name in names {
-        let fail = |why: &str| ImageError::Broken { image: name.clone(), what: "image".into(), why: why.into() };
-        let by_name = || helper.known(&Reference::parse(name).ok()?.to_string());
-        let image = helper.known(name).or_else(by_name).ok_or_else(|| fail("is not on this node"))?;
-        if used.contains(&image.id) || used.contains(image.image_id()) {
-            return Err(fail("is in use by a container"));
-        }
-        ids.push(image.id);
+/// Names of an image as pods give them; the one with a digest, or none, if it has no other.
+fn names(image: &ImageRecord) -> Vec<&str> {
+    let tagged: Vec<&str> = image.references.iter().map(String::as_str).filter(|name| !name.contains('@')).collect();
+    match (tagged.is_empty(), image.references.first()) {
+        (false, _) => tagged,
+        (true, Some(first)) => vec![first],
+        (true, None) => vec!["<none>"],
     }
-    helper.remove(&ids)
 }
 
-/// What this node's pods are made from, as their records name it.
-fn used_images(paths: &Paths) -> Result<BTreeSet<String>, ImageError> {
-    let broken = |error: StoreError| ImageError::Broken {
-        image: "all images".into(),
-        what: "pods that may use them".into(),
-        why: error.to_string(),
-    };
-    let (pods, _) = Store::open_shared(&paths.store()).and_then(|store| store.pods()).map_err(broken)?;
-    let containers = pods.into_iter().flat_map(|pod| pod.record.containers.into_values());
-    let present = containers.filter(|container| !matches!(container.state, ContainerState::Terminated(_)));
-    Ok(present.map(|container| container.image_id).collect())
-}
-
-/// Columns as `docker images` has them; one line per name.
-fn table(images: &[ImageRecord], now: i64) -> String {
-    let mut rows = vec![["REFERENCE", "IMAGE ID", "SIZE", "CREATED"].map(str::to_owned)];
+/// Columns as `docker images` has them, one line per name. A wide one has whole ids and the number of layers.
+fn table(images: &[ImageRecord], now: i64, wide: bool) -> String {
+    let mut rows = vec![["REFERENCE", "IMAGE ID", "SIZE", "CREATED", "LAYERS"].map(str::to_owned)];
     for image in images {
-        let id: String = hex(&image.id).chars().take(12).collect();
-        let created = created(image, now);
-        let mut names: Vec<&str> =
-            image.references.iter().map(String::as_str).filter(|name| !name.contains('@')).collect();
-        if names.is_empty() {
-            names.push(image.references.first().map_or("<none>", String::as_str));
-        }
-        rows.extend(names.into_iter().map(|name| [name.to_owned(), id.clone(), size(image.size), created.clone()]));
+        let id: String = hex(&image.id).chars().take(if wide { 64 } else { 12 }).collect();
+        let row = |name: &str| {
+            let layers = image.layers.len().to_string();
+            [name.to_owned(), id.clone(), size(image.size), created(image, now), layers]
+        };
+        rows.extend(names(image).into_iter().map(row));
     }
     rows[1..].sort();
-    columns(&rows, "   ")
+    if wide {
+        return columns(&rows, "   ");
+    }
+    let narrow: Vec<[String; 4]> = rows.iter().map(|row| std::array::from_fn(|column| row[column].clone())).collect();
+    columns(&narrow, "   ")
 }
 
 /// Decimal units, as image tools count.
@@ -158,6 +181,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn words_and_older_flags_are_a_task() {
+        let of = |words: &[&str]| task(&VERB.parse(lexopt::Parser::from_args(words)).unwrap());
+        for (words, wanted) in [
+            (&[][..], Task::List),
+            (&["ls"], Task::List),
+            (&["check"], Task::Check { repair: false }),
+            (&["check", "--repair"], Task::Check { repair: true }),
+            (&["--verify"], Task::Check { repair: true }),
+            (&["rm", "a", "b"], Task::Remove(vec!["a".into(), "b".into()])),
+            (&["--remove", "a"], Task::Remove(vec!["a".into()])),
+            (&["prune", "--dry-run"], Task::Prune),
+        ] {
+            assert_eq!(of(words).unwrap(), wanted, "{words:?}");
+        }
+        for wrong in [&["rm"][..], &["prune", "a"], &["busybox"]] {
+            assert!(matches!(of(wrong), Err(CliError::Usage(_))), "{wrong:?}");
+        }
+    }
+
+    #[test]
     fn the_table_has_a_line_per_name() {
         let record = |id: &str, created: Option<&str>, names: &[&str]| ImageRecord {
             id: format!("sha256:{}", id.repeat(32)),
@@ -176,13 +219,16 @@ mod tests {
         ];
         let now = "2026-01-04T00:00:01Z".parse::<Timestamp>().unwrap().as_second();
         assert_eq!(
-            table(&images, now),
+            table(&images, now, false),
             "REFERENCE               IMAGE ID       SIZE     CREATED\n\
              a:2                     abababababab   2.14MB   3 days ago\n\
              c:1                     cdcdcdcdcdcd   2.14MB   3 days ago (taken in)\n\
              d:1                     efefefefefef   2.14MB   3 days ago (taken in)\n\
              docker.io/library/b:1   abababababab   2.14MB   3 days ago\n"
         );
+        let wide = table(&images, now, true);
+        assert!(wide.contains(&"ab".repeat(32)) && wide.lines().all(|line| !line.ends_with(' ')), "{wide}");
+        assert_eq!(names(&images[0]), ["docker.io/library/b:1", "a:2"]);
         assert_eq!((size(999), size(1500)), ("999B".into(), "1.50kB".into()));
     }
 }

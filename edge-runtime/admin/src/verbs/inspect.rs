@@ -1,29 +1,24 @@
-//! `edge-runtime inspect POD`: all that is known of a pod, as JSON.
+//! `edge-runtime inspect POD`: the stored record of a pod.
 
-use edge_runtime::cli::verb::{Given, Operands, Verb};
-use edge_runtime::cli::{CliError, print};
-use sampan_pod::record::PodRecord;
+use edge_runtime::cli::CliError;
+use edge_runtime::cli::verb::{Given, NAMESPACE, Operands, Verb};
 
-use crate::find::stored_pods;
+use crate::find;
+use crate::output::{Form, JSON, OUTPUT};
 
 pub(super) const VERB: Verb = Verb {
     name: "inspect",
-    about: "all that is known of a pod (NAME, NAMESPACE/NAME or its uid), as JSON",
+    about: "Print the stored record of a pod (NAME, NAMESPACE/NAME or uid) as JSON",
     operands: Operands::One("POD"),
-    flags: &[],
+    flags: &[NAMESPACE, OUTPUT, JSON],
     run,
 };
 
 fn run(given: Given) -> Result<(), CliError> {
-    let wanted = given.operand()?;
-    let pods = stored_pods(&given.paths()?)?;
-    let matches = |record: &&PodRecord| {
-        record.uid == wanted || record.name == wanted || format!("{}/{}", record.namespace, record.name) == wanted
+    let pod = find::pod(&given, &given.paths()?)?;
+    let form = match Form::of(&given)? {
+        Form::Table | Form::Wide => Form::Json,
+        other => other,
     };
-    let found: Vec<_> = pods.iter().filter(matches).collect();
-    match found.as_slice() {
-        [] => Err(CliError::Failed(format!("no pod {wanted} on this node"))),
-        [one] => print(&serde_json::to_string_pretty(one)?),
-        many => Err(CliError::Failed(format!("{} pods are called {wanted}: give NAMESPACE/NAME", many.len()))),
-    }
+    form.print(&pod, |_| String::new(), || vec![format!("{}/{}", pod.namespace, pod.name)])
 }

@@ -21,17 +21,17 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(super) const VERB: Verb = Verb {
     name: "join",
-    about: "become a node of a cluster with a single-use token",
+    about: "Become a node of a cluster with a single-use token",
     operands: Operands::Words("[TOKEN|-]"),
     flags: &[
         Flag::value("token-file", "FILE", "read the token from a file, or from standard input with -"),
         Flag::value("token", "TOKEN", "same as the argument TOKEN"),
-        Flag::value("bridge", "URL", "of the bridge, with its port (repeatable; those in the token unless given)"),
-        Flag::value("node", "NAME", "the name that the token was made for (the one in the token unless given)"),
-        Flag::value("label", "KEY=VALUE", "a label of the Node object, into config.yaml (repeatable)"),
-        Flag::value("wait", "DURATION", "how long to wait for the node to be up (2m unless given)"),
-        Flag::switch("no-start", "leave the service as it is"),
-        Flag::switch("no-checks", "do not look first whether this machine can be a node"),
+        Flag::value("bridge", "URL", "bridge with its port (repeatable; default: those in the token)"),
+        Flag::value("node", "NAME", "name that the token was created for (default: the one in the token)"),
+        Flag::value("label", "KEY=VALUE", "label of the Node object, stored in config.yaml (repeatable)"),
+        Flag::value("wait", "DURATION", "how long to wait until the node is up (default 2m)"),
+        Flag::switch("no-start", "do not start the service"),
+        Flag::switch("no-checks", "skip the preflight checks"),
     ],
     run,
 };

@@ -21,16 +21,16 @@ const LOOK: Duration = Duration::from_secs(1);
 
 pub(super) const VERB: Verb = Verb {
     name: "logs",
-    about: "what a container printed",
+    about: "Print the log of a container",
     operands: Operands::One("POD"),
     flags: &[
         NAMESPACE,
         CONTAINER,
-        Flag::switch("follow", "and what it prints from now on").short('f'),
-        Flag::switch("previous", "of the attempt before this one").short('p'),
-        Flag::value("tail", "N", "only the last lines"),
-        Flag::value("since", "DURATION", "only lines newer than this, as 5m; a number alone is seconds"),
-        Flag::switch("timestamps", "each line with its time"),
+        Flag::switch("follow", "also print new lines as they come").short('f'),
+        Flag::switch("previous", "log of the attempt before this one").short('p'),
+        Flag::value("tail", "N", "only the last N lines"),
+        Flag::value("since", "DURATION", "only lines newer than this, such as 5m"),
+        Flag::switch("timestamps", "print the time of each line"),
     ],
     run,
 };
@@ -65,8 +65,7 @@ async fn print(reader: &mut LogReader, still_runs: impl Fn() -> Result<bool, Cli
     loop {
         match reader.next_chunk(CHUNK)? {
             Chunk::Data(data) => {
-                // `logs | head` has seen enough.
-                if out.write_all(&data).and_then(|()| out.flush()).is_err() {
+                if !write(&mut out, &data)? {
                     return Ok(());
                 }
             }
@@ -80,6 +79,18 @@ async fn print(reader: &mut LogReader, still_runs: impl Fn() -> Result<bool, Cli
     }
 }
 
+/// Whether there is a reader: `logs | head` has seen enough at some point.
+///
+/// # Errors
+/// It cannot be written for another reason, such as a full disk.
+fn write(out: &mut impl Write, data: &[u8]) -> Result<bool, CliError> {
+    match out.write_all(data).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(CliError::Failed(format!("cannot write the log to standard output: {error}"))),
+        Ok(()) => Ok(true),
+    }
+}
+
 fn options(given: &Given) -> Result<LogOptions, CliError> {
     // Nothing is older than the oldest time there is.
     let since = |Typed(age): Typed| Timestamp::now().checked_sub(age).unwrap_or(Timestamp::MIN);
@@ -90,4 +101,19 @@ fn options(given: &Given) -> Result<LogOptions, CliError> {
         since: given.one::<Typed>("since")?.map(since),
         ..LogOptions::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_disk_is_a_failure_and_closed_pipe_is_not() {
+        let mut full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        assert!(matches!(write(&mut full, b"x"), Err(CliError::Failed(why)) if why.contains("No space left")));
+        let (reader, mut closed) = io::pipe().unwrap();
+        drop(reader);
+        assert!(!write(&mut closed, b"x").unwrap());
+        assert!(write(&mut Vec::new(), b"x").unwrap());
+    }
 }

@@ -1,4 +1,4 @@
-//! `edge-runtime run --print-config`: the configuration in force, as one that can be saved.
+//! `edge-runtime run --print-config` and `config`: the configuration in force, as one that can be saved.
 
 use std::path::Path;
 
@@ -13,15 +13,20 @@ pub(super) const VERB: Verb = Verb::helper("print-config", Operands::None, FLAGS
 const FLAGS: &[Flag] = &[Flag::value("config", "FILE", ""), Flag::value("node", "NAME", "")];
 
 fn run(given: Given) -> Result<(), CliError> {
-    let file = config_file(&given)?;
-    // A wrong key is an error, while a node runs without it.
-    let mut typed = ConfigFile::read(&file)?;
-    let Configured { config, .. } = configure(&given, typed.clone(), &file)?;
+    print(in_force(&given, &config_file(&given)?)?.trim_end())
+}
+
+/// The configuration that `file` gives this node, as YAML with its defaults.
+///
+/// # Errors
+/// A wrong key or value, also one that a node runs without.
+pub(super) fn in_force(given: &Given, file: &Path) -> Result<String, CliError> {
+    let mut typed = ConfigFile::read(file)?;
+    let Configured { config, .. } = configure(given, typed.clone(), file)?;
     if let Some(section) = &mut typed.device_twin {
-        *section = filled(section, &file)?;
+        *section = filled(section, file)?;
     }
-    let yaml = config.to_yaml(&typed, &std::fs::read_to_string(&file).unwrap_or_default())?;
-    print(yaml.trim_end())
+    Ok(config.to_yaml(&typed, &std::fs::read_to_string(file).unwrap_or_default())?)
 }
 
 /// The section with its defaults, as the helper's program fills it.

@@ -1,7 +1,7 @@
 //! `edge-runtime status`: the node and its link, from the store and the link's file, while the daemon runs or not.
 
-use edge_runtime::cli::verb::{Given, JSON, OUTPUT, Operands, Verb};
-use edge_runtime::cli::{CliError, is_free, print};
+use edge_runtime::cli::verb::{Given, Operands, Verb};
+use edge_runtime::cli::{CliError, is_free};
 use edge_runtime::link::identity::Identity;
 use edge_runtime::link::status::{self, LinkStatus};
 use edge_runtime::paths::Paths;
@@ -9,17 +9,19 @@ use edge_runtime::store::Fact;
 use serde_json::{Value, json};
 
 use crate::find;
+use crate::output::{Form, JSON, OUTPUT};
+use crate::progress::pulls;
 
 pub(super) const VERB: Verb = Verb {
     name: "status",
-    about: "this node and its link, when it was last seen, epoch, queue, round trip",
+    about: "Show node, version, link to the bridge and queue",
     operands: Operands::None,
-    flags: &[JSON, OUTPUT],
+    flags: &[OUTPUT, JSON],
     run,
 };
 
 fn run(given: Given) -> Result<(), CliError> {
-    let (paths, json) = (given.paths()?, given.wants_json()?);
+    let (paths, form) = (given.paths()?, Form::of(&given)?);
     let store = find::store(&paths)?;
     let identity = Identity::load(&paths)?;
     let running = !is_free(&paths.run().join("daemon.lock"));
@@ -29,6 +31,7 @@ fn run(given: Given) -> Result<(), CliError> {
         link.why = "edge-runtime does not run".to_owned();
     }
     let (reports, bytes) = store.outbox_size()?;
+    let pulls = pulls::all(&paths);
     let view = json!({
         "node": identity.as_ref().map(|identity| identity.node.as_str()),
         "cluster": store.fact(Fact::Cluster)?,
@@ -42,12 +45,14 @@ fn run(given: Given) -> Result<(), CliError> {
         "pods": store.pods()?.0.len(),
         "queuedReports": reports,
         "queuedBytes": bytes,
+        "pulls": pulls::values(&pulls),
         "devices": devices(&paths),
     });
-    if json {
-        return print(&view.to_string());
-    }
-    print(rows(&view).trim_end())
+    form.print(
+        &view,
+        |_| rows(&view, &pulls::lines(&pulls)),
+        || view["node"].as_str().map(str::to_owned).into_iter().collect(),
+    )
 }
 
 /// The trial that another version or configuration is on, from the launcher's file; null without one.
@@ -72,7 +77,7 @@ fn on_trial(trial: &Value) -> &'static str {
     }
 }
 
-fn rows(view: &Value) -> String {
+fn rows(view: &Value, pulls: &[String]) -> String {
     let link = &view["link"];
     let text = |value: &Value| match value {
         Value::Null => "-".to_owned(),
@@ -100,7 +105,8 @@ fn rows(view: &Value) -> String {
         ("pods", text(&view["pods"])),
         ("queue", format!("{} reports, {} bytes", view["queuedReports"], view["queuedBytes"])),
     ];
-    let text = rows.map(|(name, value)| format!("{name:<11} {value}\n")).concat();
+    let pulls = pulls.iter().map(|line| format!("{:<11} {line}\n", "pulling"));
+    let text = rows.map(|(name, value)| format!("{name:<11} {value}\n")).into_iter().chain(pulls).collect::<String>();
     match view["devices"]["text"].as_str() {
         Some(devices) => format!("{text}{:<11} {devices}\n", "devices"),
         None => text,
@@ -114,8 +120,12 @@ mod tests {
     #[test]
     fn status_names_version_and_trial() {
         let mut view = json!({"node": "n", "version": "0.1.0", "trial": null});
-        assert!(rows(&view).contains("\nversion     0.1.0\n"), "{}", rows(&view));
+        assert!(rows(&view, &[]).contains("\nversion     0.1.0\n"), "{}", rows(&view, &[]));
         view["trial"] = json!({"subject": "programs"});
-        assert!(rows(&view).contains("\nversion     0.1.0 (on trial"), "{}", rows(&view));
+        let shown = rows(&view, &["web:1: layer 1 of 2".to_owned()]);
+        assert!(
+            shown.contains("\nversion     0.1.0 (on trial") && shown.ends_with("\npulling     web:1: layer 1 of 2\n"),
+            "{shown}"
+        );
     }
 }

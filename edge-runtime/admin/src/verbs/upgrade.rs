@@ -6,13 +6,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use edge_protocol::duration::Typed;
-use edge_runtime::cli::verb::{Flag, Given, JSON, Operands, Verb};
+use edge_runtime::cli::verb::{Flag, Given, Operands, Verb};
 use edge_runtime::cli::{CliError, print};
 use edge_runtime::config::ConfigFile;
 use edge_runtime::paths::Paths;
 use sampan_launcher::start::use_packaged;
 use sampan_launcher::versions::{Ended, State, Versions};
 
+use crate::output::{Form, JSON, OUTPUT};
+use crate::progress::print::beside;
 use crate::upgrade::begin::{What, begin, give_up, versions, wait};
 use crate::upgrade::{Installed, bundle, image, signature};
 
@@ -21,14 +23,15 @@ const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 pub(super) const VERB: Verb = Verb {
     name: "upgrade",
-    about: "run another version of these programs, on trial",
+    about: "Run another version of these programs on trial",
     operands: Operands::Words("[FILE|IMAGE@DIGEST]"),
     flags: &[
-        Flag::value("signature", "FILE", "base64 of an Ed25519 signature over the digest (FILE.sig unless given)"),
-        Flag::value("trial", "DURATION", "how long the trial lasts (upgrade.trial-seconds unless given)"),
-        Flag::switch("back", "run the version before this one again; ends a trial"),
-        Flag::switch("status", "which version is in force, and how the last trial went"),
+        Flag::value("signature", "FILE", "base64 of an Ed25519 signature over the digest (default FILE.sig)"),
+        Flag::value("trial", "DURATION", "duration of the trial (default upgrade.trial-seconds)"),
+        Flag::switch("back", "return to the version before; ends a trial"),
+        Flag::switch("status", "show the version in force and the last trial"),
         Flag::switch("no-wait", "do not wait for the end of the trial"),
+        OUTPUT,
         JSON,
     ],
     run,
@@ -38,7 +41,7 @@ fn run(given: Given) -> Result<(), CliError> {
     let paths = given.paths()?;
     let versions = versions(&paths);
     if given.has("status") {
-        return status(&versions.read(), given.has(JSON.long));
+        return status(&versions.read(), Form::of(&given)?);
     }
     let config = ConfigFile::read(&paths.config_file())?.upgrade;
     let seconds = given.one::<Typed>("trial")?.map_or(*config.trial_seconds, |typed| typed.0.as_secs());
@@ -86,7 +89,7 @@ fn arrive(
     } else if source.contains('@') {
         // Before anything is fetched.
         signature::verify(keys, image::digest_of(source)?, signed.as_deref())?;
-        image::fetch(source, PATIENCE, paths, versions)?
+        beside(paths, source, || image::fetch(source, PATIENCE, paths, versions))?
     } else {
         return Err(CliError::Failed(format!("{source}: no such file, and no image with a digest (NAME@sha256:...)")));
     };
@@ -135,18 +138,25 @@ fn follow(versions: &Versions) -> Result<(), CliError> {
     }
 }
 
-fn status(state: &State, json: bool) -> Result<(), CliError> {
-    if json {
-        return print(&serde_json::to_string(state)?);
-    }
-    let shown = |version: &Option<String>| version.clone().unwrap_or_else(|| "of the package".to_owned());
-    print(&format!("in force    {}", shown(&state.current)))?;
+fn status(state: &State, form: Form) -> Result<(), CliError> {
+    form.print(state, |_| table(state), || vec![shown(state.current.as_deref()).to_owned()])
+}
+
+fn shown(version: Option<&str>) -> &str {
+    version.unwrap_or("of the package")
+}
+
+fn table(state: &State) -> String {
+    let mut out = format!("in force    {}\n", shown(state.current.as_deref()));
     if let Some(trial) = &state.trial {
-        print(&format!("on trial    for {} s, started {} times", trial.seconds, trial.starts))?;
+        out.push_str(&format!("on trial    for {} s, started {} times\n", trial.seconds, trial.starts));
     }
     match &state.last {
-        Some(last) if last.good => print(&format!("last trial  {} stayed", shown(&last.version))),
-        Some(last) => print(&format!("last trial  {} did not stay: {}", shown(&last.version), last.reason)),
-        None => Ok(()),
+        Some(last) if last.good => out.push_str(&format!("last trial  {} stayed\n", shown(last.version.as_deref()))),
+        Some(last) => {
+            out.push_str(&format!("last trial  {} did not stay: {}\n", shown(last.version.as_deref()), last.reason))
+        }
+        None => {}
     }
+    out
 }

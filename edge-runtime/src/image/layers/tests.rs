@@ -98,7 +98,7 @@ fn a_layer_goes_only_when_nobody_may_want_it() {
     let gone = image(2, "reg/removed:1", &[removed, used]);
     layers.put_record(&gone, true).unwrap();
     let wants = Wants::default();
-    wants.begin(&layers.incoming, &image(3, "", &[]).id, &[wanted.to_owned()], Access::new()).unwrap();
+    wants.begin(&layers.incoming, &image(3, "", &[]).id, &[wanted.to_owned()], vec![1], Access::new()).unwrap();
     wants.brought(wanted);
     let left = || ids.iter().map(|id| layers.has(id)).collect::<Vec<_>>();
     // Old, by a correct clock and by one that was not yet set: without a shortage only deleted images go.

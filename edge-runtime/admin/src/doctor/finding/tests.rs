@@ -19,7 +19,9 @@ pub(crate) fn assert_fine(findings: &[Finding]) {
 #[test]
 fn the_worst_decides_how_it_ends() {
     let all = [Finding::ok("a", ""), Finding::error("b", "x", "y", "z"), Finding::info("c", "")];
-    assert_eq!((worst(&all).code(), worst(&all[..1]).code(), worst(&[]).code()), (2, 0, 0));
+    assert_eq!((worst(&all).code(), worst(&all[..1]).code(), worst(&[]).code()), (4, 0, 0));
+    let warning = [Finding::warning("c", "x", "y", "z")];
+    assert_eq!(worst(&warning).code(), 3);
     let text = serde_json::to_value(&all[1]).unwrap();
     assert_eq!(text, serde_json::json!({"check": "b", "severity": "error", "what": "x", "why": "y", "cure": "z"}));
 }

@@ -1,0 +1,163 @@
+//! `edge-runtime describe POD`: a pod, its containers and its events as text, as far as this node knows them.
+
+use std::fmt::Write;
+
+use edge_runtime::cli::CliError;
+use edge_runtime::cli::verb::{Given, NAMESPACE, Operands, Verb};
+use sampan_pod::record::{PodRecord, PodSource, SandboxState, Terminated};
+use serde_json::{Value, json};
+
+use super::ps;
+use crate::output::{Form, JSON, OUTPUT};
+use crate::{events, find};
+
+pub(super) const VERB: Verb = Verb {
+    name: "describe",
+    about: "Show a pod, its containers and its events",
+    operands: Operands::One("POD"),
+    flags: &[NAMESPACE, OUTPUT, JSON],
+    run,
+};
+
+fn run(given: Given) -> Result<(), CliError> {
+    let (paths, form) = (given.paths()?, Form::of(&given)?);
+    let pod = find::pod(&given, &paths)?;
+    let events = events::of_pod(&paths, &pod.namespace, &pod.name);
+    let value = json!({"pod": pod, "containers": ps::rows(&pod).collect::<Vec<_>>(), "events": events});
+    form.print(&value, |_| text(&pod, &events), || vec![format!("{}/{}", pod.namespace, pod.name)])
+}
+
+/// Phase as the node would report it, in words of kubectl.
+fn phase(pod: &PodRecord) -> &'static str {
+    let is_any = |state: &str| ps::rows(pod).any(|row| row.state == state);
+    match (&pod.terminal, &pod.deletion) {
+        (Some(end), _) if end.succeeded => "Succeeded",
+        (Some(_), _) => "Failed",
+        (None, Some(_)) => "Terminating",
+        (None, None) if is_any("Running") => "Running",
+        (None, None) => "Pending",
+    }
+}
+
+/// Reason and message of what keeps the pod from running.
+fn trouble(pod: &PodRecord) -> Option<(&str, &str)> {
+    let (reason, message) = match (&pod.terminal, &pod.sandbox.state) {
+        (Some(end), _) => (end.reason.as_str(), end.message.as_str()),
+        (None, SandboxState::Failed { reason, message, .. }) => (reason.as_str(), message.as_str()),
+        _ => return None,
+    };
+    (!reason.is_empty() || !message.is_empty()).then_some((reason, message))
+}
+
+fn text(pod: &PodRecord, events: &[Value]) -> String {
+    let mut out = String::new();
+    let ips = pod.ips.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let started_at = pod.started_at.to_string();
+    let source = match pod.source {
+        PodSource::Api => "API",
+        PodSource::Static => "manifest on this node",
+    };
+    for (name, value) in [
+        ("Name", pod.name.as_str()),
+        ("Namespace", &pod.namespace),
+        ("UID", &pod.uid),
+        ("Source", source),
+        ("Start Time", &started_at),
+        ("Status", phase(pod)),
+        ("IP", &ips),
+    ] {
+        if !value.is_empty() {
+            let _ = writeln!(out, "{:<13}{value}", name.to_owned() + ":");
+        }
+    }
+    if let Some((reason, message)) = trouble(pod) {
+        let _ = writeln!(out, "Reason:      {reason}: {}", one_line(message));
+    }
+    out.push_str("Containers:\n");
+    for (row, container) in ps::rows(pod).zip(pod.containers.values()) {
+        let _ = writeln!(
+            out,
+            "  {}:\n    Kind:      {:?}\n    Image:     {}",
+            row.container, container.kind, container.image
+        );
+        let since = row.started_at.map(|at| format!(" since {at}")).unwrap_or_default();
+        let _ = writeln!(out, "    State:     {}{since}", ps::state(&row));
+        let message = container.state.shown().1;
+        if !message.is_empty() {
+            let _ = writeln!(out, "    Message:   {}", one_line(message));
+        }
+        if let Some(last) = &container.last {
+            let _ = writeln!(out, "    Last end:  {}", ended(last));
+        }
+        let _ = writeln!(
+            out,
+            "    Ready:     {}",
+            container.probes.readiness.map_or("-", |is| if is { "True" } else { "False" })
+        );
+        let _ = writeln!(out, "    Restarts:  {}", row.restarts);
+    }
+    out.push_str("Conditions:\n");
+    for (name, mark) in &pod.conditions {
+        let _ = writeln!(out, "  {name:<28} {:<8} since {}", mark.status, mark.since);
+    }
+    out.push_str(if events.is_empty() { "Events: none of this boot\n" } else { "Events:\n" });
+    for event in events {
+        let _ = writeln!(out, "  {}", events::line(event));
+    }
+    out
+}
+
+fn ended(end: &Terminated) -> String {
+    let signal = end.signal.map(|signal| format!(", signal {signal}")).unwrap_or_default();
+    format!("{} (exit code {}{signal}) at {}", end.reason, end.exit_code, end.finished_at)
+}
+
+/// Messages may hold text of images and registries.
+fn one_line(text: &str) -> String {
+    text.chars().map(|one| if one.is_control() { ' ' } else { one }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use sampan_pod::clock::Mono;
+    use sampan_pod::record::{ContainerKind, ContainerRecord, ContainerState, Terminal};
+
+    use super::*;
+
+    fn pod() -> PodRecord {
+        let mut pod = PodRecord { namespace: "shop".into(), name: "web".into(), ..Default::default() };
+        let mut app = ContainerRecord::new(ContainerKind::App);
+        app.state = ContainerState::Waiting {
+            reason: "ImagePullBackOff".into(),
+            message: "registry\n\u{1b}[2J is away".into(),
+            retry_at: None,
+        };
+        pod.containers.insert("app".into(), app);
+        pod
+    }
+
+    #[test]
+    fn waiting_container_shows_reason_and_message_in_one_line() {
+        let shown = text(&pod(), &[]);
+        assert!(shown.starts_with("Name:        web\nNamespace:   shop\n"), "{shown}");
+        assert!(shown.contains("    State:     ImagePullBackOff\n    Message:   registry  [2J is away\n"), "{shown}");
+        assert!(shown.contains("\nStatus:      Pending\n") && shown.contains("\nEvents: none"), "{shown}");
+    }
+
+    #[test]
+    fn phase_follows_containers_and_end_of_the_pod() {
+        let mut pod = pod();
+        let app = pod.containers.get_mut("app").unwrap();
+        app.state = ContainerState::Running {
+            id: "x".into(),
+            pid: 7,
+            started_at: Timestamp::UNIX_EPOCH,
+            since: Mono::default(),
+        };
+        assert_eq!((phase(&pod), trouble(&pod)), ("Running", None));
+        pod.terminal = Some(Terminal { succeeded: false, reason: "Evicted".into(), message: "no memory".into() });
+        assert_eq!((phase(&pod), trouble(&pod)), ("Failed", Some(("Evicted", "no memory"))));
+        assert!(text(&pod, &[]).contains("\nReason:      Evicted: no memory\n"));
+    }
+}

@@ -1,0 +1,235 @@
+//! `edge-runtime restart`: ends the containers of a pod by their stop signal. The daemon starts them again, with or without a
+//! cloud, as after any end; the pod and its volumes stay.
+
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use edge_runtime::cli::verb::{CONTAINER, Given, NAMESPACE, Operands, Verb};
+use edge_runtime::cli::{CliError, is_free, print};
+use edge_runtime::config::{Config, Overrides};
+use edge_runtime::intake;
+use edge_runtime::launch::runtimes::Runtimes;
+use edge_runtime::paths::Paths;
+use edge_runtime::store::Store;
+use k8s_openapi::api::core::v1::{Container, PodSpec};
+use sampan_pod::record::{ContainerKind, ContainerRecord, ContainerState, PodRecord};
+use sampan_pod::restart_policy::restarts_after;
+use sampan_pod::spec::{containers, termination_grace_s};
+use sampan_pod::stop_signal;
+use sampan_sys::program;
+
+use crate::find;
+
+/// Between two looks at the store.
+const LOOK: Duration = Duration::from_millis(200);
+/// From the end of a container to its next start, without a back-off.
+const START: Duration = Duration::from_secs(60);
+/// Timeout for the OCI runtime to send a signal.
+const PATIENCE: Duration = Duration::from_secs(20);
+const KILL: &str = "9";
+
+pub(super) const VERB: Verb = Verb {
+    name: "restart",
+    about: "Restart the containers of a pod, also without a cloud",
+    operands: Operands::One("POD"),
+    flags: &[NAMESPACE, CONTAINER],
+    run,
+};
+
+/// A container to end.
+#[derive(Debug, PartialEq, Eq)]
+struct Target {
+    name: String,
+    id: String,
+    /// `lifecycle.stopSignal`; the image or SIGTERM decides without one.
+    signal: Option<i32>,
+}
+
+fn run(given: Given) -> Result<(), CliError> {
+    let paths = given.paths()?;
+    if is_free(&paths.run().join("daemon.lock")) {
+        let why = "edge-runtime does not run and would not start the containers again: systemctl start edge-runtime";
+        return Err(CliError::Failed(why.to_owned()));
+    }
+    let (record, wanted) = (find::pod(&given, &paths)?, given.one::<String>("container")?);
+    let store = find::store(&paths)?;
+    let stored = intake::restore(&store)?.recorded.into_iter().find(|one| one.record.uid == record.uid);
+    let pod = stored.map(|one| one.pod).unwrap_or_default();
+    let spec = pod.spec.clone().unwrap_or_default();
+    let targets = targets(&record, &spec, wanted.as_deref()).map_err(CliError::Failed)?;
+    let signaller = Signaller::new(&paths)?;
+    for target in &targets {
+        signaller.send(target, &signal(target, &record, &store)?.to_string())?;
+    }
+    let grace = Duration::from_secs(termination_grace_s(&pod).into());
+    let (began, mut killed) = (Instant::now(), false);
+    loop {
+        let now = store.pod_record(&record.uid)?.unwrap_or_default();
+        let left: Vec<&Target> = targets.iter().filter(|one| phase(&now, one) == Phase::Ends).collect();
+        if targets.iter().all(|one| matches!(phase(&now, one), Phase::Runs | Phase::Waits(_))) {
+            return targets.iter().try_for_each(|one| print(&told(&one.name, &phase(&now, one))));
+        }
+        if began.elapsed() >= grace && !killed {
+            left.iter().try_for_each(|one| signaller.send(one, KILL))?;
+            killed = true;
+        }
+        if began.elapsed() >= grace + START {
+            let names: Vec<&str> = targets.iter().map(|one| one.name.as_str()).collect();
+            let why =
+                format!("containers {} do not run again yet: edge-runtime describe {}", names.join(", "), record.name);
+            return Err(CliError::Failed(why));
+        }
+        sleep(LOOK);
+    }
+}
+
+/// The running containers that another start follows, whatever their exit code.
+fn targets(record: &PodRecord, spec: &PodSpec, wanted: Option<&str>) -> Result<Vec<Target>, String> {
+    let mut found = Vec::new();
+    for (name, container) in record.containers.iter().filter(|(name, _)| wanted.is_none_or(|wanted| wanted == *name)) {
+        let is_long = matches!(container.kind, ContainerKind::App | ContainerKind::Sidecar);
+        let ContainerState::Running { id, .. } = &container.state else { continue };
+        let Some(definition) = containers(spec).find(|one| one.name == *name).filter(|_| is_long) else { continue };
+        if container.kind == ContainerKind::App && !restarts_after(spec, definition, 0) {
+            let policy = definition.restart_policy.as_ref().or(spec.restart_policy.as_ref());
+            let policy = policy.map_or("Never", String::as_str);
+            return Err(format!("container {name} would not start again after success: its restartPolicy is {policy}"));
+        }
+        found.push(Target { name: name.clone(), id: id.clone(), signal: own_signal(definition) });
+    }
+    match (found.is_empty(), wanted) {
+        (false, _) => Ok(found),
+        (true, Some(name)) => Err(format!("container {name} of pod {} does not run", record.name)),
+        (true, None) => Err(format!("no container of pod {} runs", record.name)),
+    }
+}
+
+fn own_signal(definition: &Container) -> Option<i32> {
+    stop_signal::number(definition.lifecycle.as_ref()?.stop_signal.as_deref()?)
+}
+
+/// Signal of the pod, else of the image, else SIGTERM.
+fn signal(target: &Target, record: &PodRecord, store: &Store) -> Result<i32, CliError> {
+    let id = record.containers.get(&target.name).map(|one| one.image_id.as_str()).unwrap_or_default();
+    let image = store.image_by_reference(id)?;
+    let of_image = image.and_then(|image| stop_signal::number(&image.config.stop_signal?));
+    Ok(target.signal.or(of_image).unwrap_or(nix::sys::signal::Signal::SIGTERM as i32))
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Phase {
+    /// The container that was told to end still runs.
+    Ends,
+    /// It has ended and is about to start.
+    Starts,
+    /// It starts after a back-off, for this reason.
+    Waits(String),
+    Runs,
+}
+
+fn phase(record: &PodRecord, target: &Target) -> Phase {
+    match record.containers.get(&target.name) {
+        Some(ContainerRecord { state: ContainerState::Running { id, .. }, .. }) if *id != target.id => Phase::Runs,
+        Some(ContainerRecord { state: ContainerState::Waiting { reason, .. }, .. }) if !reason.is_empty() => {
+            Phase::Waits(reason.clone())
+        }
+        Some(one) if one.state.live_id() == Some(target.id.as_str()) => Phase::Ends,
+        _ => Phase::Starts,
+    }
+}
+
+fn told(name: &str, phase: &Phase) -> String {
+    match phase {
+        Phase::Waits(reason) => format!("container {name} has ended and starts again by itself ({reason})"),
+        _ => format!("container {name} restarted"),
+    }
+}
+
+/// Sends signals by the OCI runtime, which knows whether a process is still the container's.
+struct Signaller {
+    runtimes: Runtimes,
+    paths: Paths,
+}
+
+impl Signaller {
+    fn new(paths: &Paths) -> Result<Self, CliError> {
+        let named = Overrides { node_name: Some("node".into()), joined: None };
+        let config = Config::load_lenient(&paths.config_file(), paths.root(), &named)?.0;
+        Ok(Self { runtimes: Runtimes::new(&config), paths: paths.clone() })
+    }
+
+    fn send(&self, target: &Target, signal: &str) -> Result<(), CliError> {
+        let runtime = self.runtimes.of_container(&target.id, &self.paths);
+        let mut command = Command::new(&runtime.program);
+        command.arg("--root").arg(&runtime.root).args(&runtime.args).args(["kill", &target.id, signal]);
+        let failed = |why: String| {
+            CliError::Failed(format!("{} cannot end container {}: {why}", runtime.program.display(), target.name))
+        };
+        let done = program::ask(command, 4096, PATIENCE).map_err(|error| failed(error.to_string()))?;
+        if done.status.success() { Ok(()) } else { Err(failed(done.status.to_string())) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use sampan_pod::clock::Mono;
+    use serde_json::json;
+
+    use super::*;
+
+    fn running(id: &str) -> ContainerState {
+        ContainerState::Running { id: id.into(), pid: 7, started_at: Timestamp::UNIX_EPOCH, since: Mono::default() }
+    }
+
+    fn pod(policy: &str) -> (PodRecord, PodSpec) {
+        let mut record = PodRecord { name: "web".into(), ..Default::default() };
+        for (name, kind) in [
+            ("app", ContainerKind::App),
+            ("side", ContainerKind::Sidecar),
+            ("setup", ContainerKind::Init),
+            ("pause", ContainerKind::Pause),
+        ] {
+            let container = ContainerRecord { state: running(name), ..ContainerRecord::new(kind) };
+            record.containers.insert(name.into(), container);
+        }
+        let spec = json!({"restartPolicy": policy, "initContainers": [{"name": "setup"}, {"name": "side", "restartPolicy": "Always"}],
+            "containers": [{"name": "app", "lifecycle": {"stopSignal": "SIGUSR1"}}]});
+        (record, serde_json::from_value(spec).unwrap())
+    }
+
+    #[test]
+    fn only_containers_that_start_again_are_ended() {
+        let (mut record, spec) = pod("Always");
+        let names = |found: &[Target]| found.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
+        let found = targets(&record, &spec, None).unwrap();
+        assert_eq!(names(&found), ["app", "side"]);
+        assert_eq!((found[0].signal, found[1].signal), (stop_signal::number("USR1"), None));
+        assert_eq!(names(&targets(&record, &spec, Some("side")).unwrap()), ["side"]);
+        assert!(targets(&record, &spec, Some("setup")).unwrap_err().contains("setup of pod web does not run"));
+        for policy in ["Never", "OnFailure"] {
+            let (record, spec) = pod(policy);
+            assert!(targets(&record, &spec, None).unwrap_err().contains(policy));
+            assert_eq!(names(&targets(&record, &spec, Some("side")).unwrap()), ["side"]);
+        }
+        record.containers.values_mut().for_each(|one| one.state = ContainerState::waiting());
+        assert!(targets(&record, &spec, None).unwrap_err().contains("no container"));
+    }
+
+    #[test]
+    fn restart_is_done_when_another_attempt_runs_or_waits() {
+        let (mut record, spec) = pod("Always");
+        let all = targets(&record, &spec, Some("app")).unwrap();
+        let mut now = |state: ContainerState| {
+            record.containers.get_mut("app").unwrap().state = state;
+            phase(&record, &all[0])
+        };
+        assert_eq!(now(running("app")), Phase::Ends);
+        assert_eq!(now(ContainerState::waiting()), Phase::Starts);
+        let back_off =
+            ContainerState::Waiting { reason: "CrashLoopBackOff".into(), message: String::new(), retry_at: None };
+        assert_eq!(now(back_off), Phase::Waits("CrashLoopBackOff".into()));
+        assert_eq!(now(running("other")), Phase::Runs);
+    }
+}
