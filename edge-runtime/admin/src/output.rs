@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn form_is_chosen_by_output_or_json() {
         for (words, wanted) in [
-            (&[][..], Form::Table),
+            (&[] as &[&str], Form::Table),
             (&["--json"], Form::Json),
             (&["-o", "json"], Form::Json),
             (&["-oyaml"], Form::Yaml),

@@ -184,7 +184,7 @@ mod tests {
     fn words_and_older_flags_are_a_task() {
         let of = |words: &[&str]| task(&VERB.parse(lexopt::Parser::from_args(words)).unwrap());
         for (words, wanted) in [
-            (&[][..], Task::List),
+            (&[] as &[&str], Task::List),
             (&["ls"], Task::List),
             (&["check"], Task::Check { repair: false }),
             (&["check", "--repair"], Task::Check { repair: true }),
