@@ -56,7 +56,7 @@ enum Verb {
   sudo cloud-bridge kubeconfig --server 192.168.1.10             # with another address of this machine
   sudo cloud-bridge kubeconfig --user ann --ttl 30d              # of a person, who has the rights of bindings")]
     Kubeconfig(kubeconfig::Options),
-    /// Find what is wrong with a bridge, and what fixes it. Exit code 0: no warnings; 1: warnings; 2: errors.
+    /// Find what is wrong with a bridge, and what fixes it. Exit code 0: no warnings; 3: warnings; 4: errors.
     #[command(after_help = "Examples:
   sudo cloud-bridge doctor
   sudo cloud-bridge doctor --all

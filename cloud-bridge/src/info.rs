@@ -51,7 +51,7 @@ pub async fn write(client: &Client, info: &Info) -> Result<(), InfoError> {
     let failed = |e| InfoError::Api(Box::new(e));
     keep::ensure_namespace(client).await.map_err(failed)?;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
-    let data = json!({"url": info.url, "authority": info.authority, "page": info.page, "api": info.api});
+    let mut data = json!({"url": info.url, "authority": info.authority, "page": info.page, "api": info.api});
     let patch = Patch::Merge(json!({"data": data}));
     match maps.patch(NAME, &PatchParams::default(), &patch).await {
         Err(kube::Error::Api(status)) if status.is_not_found() => {

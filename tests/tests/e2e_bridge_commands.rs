@@ -63,5 +63,5 @@ fn tokens_kubeconfigs_and_findings_of_a_standalone_bridge() {
     assert_eq!(severities(&running, &["api"]), ["info"], "it listens on loopback: {running}");
     cluster.kill_bridge();
     let (code, text) = bridge(&cluster, &["doctor", "-o", "json"]);
-    assert_eq!((code, severities(&json(&text), &["api", "database"])), (Some(2), vec!["error", "ok"]), "{text}");
+    assert_eq!((code, severities(&json(&text), &["api", "database"])), (Some(4), vec!["error", "ok"]), "{text}");
 }

@@ -56,12 +56,12 @@ impl Finding {
     }
 }
 
-/// The exit code: 0 without warnings, 1 with warnings, 2 with errors.
+/// The exit code: 0 without warnings, 3 with warnings, 4 with errors; 1 and 2 are those of a failure and of a wrong usage.
 pub(super) fn code(findings: &[Finding]) -> u8 {
     match findings.iter().map(|one| one.severity).max() {
         None | Some(Severity::Ok | Severity::Info) => 0,
-        Some(Severity::Warning) => 1,
-        Some(Severity::Error) => 2,
+        Some(Severity::Warning) => 3,
+        Some(Severity::Error) => 4,
     }
 }
 
@@ -115,7 +115,7 @@ pub(super) mod tests {
         assert!(text(&all, true).starts_with("ok       a: fine\n"));
         assert_eq!(text(&all[1..], false), "info     c: so\nall is well (2 checks)\n");
         let warning = Finding::warning("d", "", "", "");
-        assert_eq!((code(&all), code(&all[1..]), code(&[warning])), (2, 0, 1));
+        assert_eq!((code(&all), code(&all[1..]), code(&[warning])), (4, 0, 3));
         let json = serde_json::to_value(&all[2]).unwrap();
         assert_eq!(json, serde_json::json!({"check": "c", "severity": "info", "what": "so"}));
     }

@@ -5,7 +5,7 @@ use crate::doctor::finding::Severity;
 use crate::doctor::finding::tests::assert_found;
 
 fn info(api: &str) -> Info {
-    Info { url: "https://b:7443".into(), authority: "a".into(), api: Some(api.into()) }
+    Info { url: "https://b:7443".into(), authority: "a".into(), page: None, api: Some(api.into()) }
 }
 
 fn link(name: &str, connected: bool, seen: Option<&str>) -> NodeView {

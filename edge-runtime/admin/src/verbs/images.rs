@@ -211,9 +211,9 @@ mod tests {
             pulled_at: 1_767_225_600,
             access: Default::default(),
         };
-        let names = ["docker.io/library/b:1", "docker.io/library/b@sha256:1", "a:2"];
+        let stored = ["docker.io/library/b:1", "docker.io/library/b@sha256:1", "a:2"];
         let images = [
-            record("ab", Some("2026-01-01T00:00:00Z"), &names),
+            record("ab", Some("2026-01-01T00:00:00Z"), &stored),
             record("cd", Some("1970-01-01T00:00:00Z"), &["c:1"]),
             record("ef", None, &["d:1"]),
         ];
