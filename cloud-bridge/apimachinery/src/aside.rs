@@ -15,7 +15,7 @@ use crate::panics;
 
 /// Between two times that memory is given back: it is a walk over the heaps of all threads, for which they wait. At least so
 /// long, and so many times what the last one took.
-const PAUSE: (Duration, u32) = (Duration::from_millis(500), 100);
+const PAUSE: (Duration, u32) = (Duration::from_millis(100), 30);
 
 /// Maximum number of trees that wait to be dropped. Behind a long piece of work requests would leave more and more of them.
 const TREES: usize = 2;
