@@ -30,10 +30,10 @@ pub struct Options {
     #[command(flatten)]
     reach: Reach,
     /// Lifetime of the link, at least 10m: 30m, 8h, 1d.
-    #[arg(long, value_parser = duration, default_value = "8h")]
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "8h")]
     ttl: Duration,
     /// Address of the page in the link, such as https://bridge.example.com:8443; absent: as the bridge advertises it.
-    #[arg(long)]
+    #[arg(long, value_name = "URL")]
     url: Option<String>,
 }
 

@@ -28,7 +28,7 @@ const EXAMPLES: &[(&str, Examples)] = &[
     (
         "upgrade",
         &[
-            ("upgrade edge-runtime-0.2.0-arm64.tar", "run another version on trial"),
+            ("upgrade edge-runtime_0.2.0_arm64.tar", "run another version on trial"),
             ("upgrade --back", "return to the version before"),
             ("upgrade --status -o json", "show the version in force"),
         ],

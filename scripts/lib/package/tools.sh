@@ -16,15 +16,20 @@ triple_of() {
 cross_of() { case "$1" in amd64) echo x86_64 ;; arm64) echo aarch64 ;; armhf) echo armv7 ;; esac; }
 go_of() { case "$1" in armhf) echo arm ;; *) echo "$1" ;; esac; }
 
+# What runs programs of that architecture here; nothing if this host does.
+emulator_of() {
+    case "$1-$(dpkg --print-architecture)" in
+        amd64-amd64 | arm64-arm64 | armhf-armhf) ;;
+        arm64-*) echo qemu-aarch64-static ;;
+        armhf-*) echo qemu-arm-static ;;
+        amd64-*) echo qemu-x86_64-static ;;
+    esac
+}
+
 # A program of that architecture, here.
 emulated() {
-    local arch=$1; shift
-    case "$arch-$(dpkg --print-architecture)" in
-        amd64-amd64 | arm64-arm64 | armhf-armhf) "$@" ;;
-        arm64-*) qemu-aarch64-static "$@" ;;
-        armhf-*) qemu-arm-static "$@" ;;
-        amd64-*) qemu-x86_64-static "$@" ;;
-    esac
+    local emulator; emulator=$(emulator_of "$1"); shift
+    $emulator "$@"
 }
 
 # equal_tar FILE FOLDER [NAME...]: the same bytes for the same files.
