@@ -20,7 +20,7 @@ use crate::{kubeconfig, standalone};
 #[command(
     name = "cloud-bridge",
     version,
-    about = "Speaks for many small nodes to a Kubernetes API, or is that API itself",
+    about = "Connects many small nodes to a Kubernetes API, its own or that of a cluster",
     after_help = "Examples:
   cloud-bridge standalone --state /var/lib/cloud-bridge    # the bridge with an API of its own
   sudo cloud-bridge token create pi-1                      # the command with which pi-1 joins

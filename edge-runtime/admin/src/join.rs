@@ -33,7 +33,7 @@ pub(crate) struct Joined {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BecomeError {
-    #[error("this device is node {0} already; edge-runtime reset --all makes it nobody again")]
+    #[error("this device is node {0} already; edge-runtime reset --all deletes its identity, pods and volumes")]
     Another(String),
     #[error(transparent)]
     Labels(#[from] labels::LabelError),

@@ -48,7 +48,7 @@ fn run(given: Given) -> Result<(), CliError> {
     match joined.refused {
         None => log::info!("joined cluster {} as node {node}", joined.cluster),
         Some(why) => {
-            log::info!("this device is node {node} of cluster {} already, and stays it: {why}", joined.cluster)
+            log::info!("this device is node {node} of cluster {} already and keeps its identity: {why}", joined.cluster)
         }
     }
     file::remove(&place)?;

@@ -59,16 +59,18 @@ fn run(given: Given) -> Result<(), CliError> {
     };
     print(&match &joined.refused {
         None => format!("joined cluster {} as node {node}", joined.cluster),
-        Some(why) => format!("this device is node {node} of cluster {} already, and stays it: {why}", joined.cluster),
+        Some(why) => {
+            format!("this device is node {node} of cluster {} already and keeps its identity: {why}", joined.cluster)
+        }
     })?;
     service.enable_and_start(joined.restart)?;
     print(&format!("{} starts the node, now and at every boot; waiting until it is up", service.name()))?;
     match ready::wait(&paths, patience) {
         Ok(()) => print(&what_next(node)),
         Err(why) => Err(CliError::Failed(format!(
-            "node {node} is not up after {} s: {why}; it goes on trying: edge-runtime status{}",
+            "node {node} is not up after {} s: {why}; it keeps trying, see edge-runtime status{}",
             patience.as_secs(),
-            joined.refused.map(|why| format!("; the token was not taken: {why}")).unwrap_or_default()
+            joined.refused.map(|why| format!("; the token was refused: {why}")).unwrap_or_default()
         ))),
     }
 }
@@ -133,7 +135,8 @@ fn start_command(given: &Given, paths: &Paths) -> String {
 fn what_next(node: &str) -> String {
     format!(
         "node {node} is up\n\n  kubectl get node {node}     on the cluster\n  edge-runtime status        here: the node and its \
-         link\n  edge-runtime ps            here: its pods\n  edge-runtime reset --all   here: the way back"
+         link\n  edge-runtime ps            here: its pods\n  edge-runtime reset --all   here: leave the cluster, \
+         delete pods and volumes"
     )
 }
 
