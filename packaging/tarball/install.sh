@@ -11,6 +11,10 @@ say() { printf '%s\n' "$*"; }
 fail() { printf 'install.sh: %s\n' "$*" >&2; exit 1; }
 
 [ -n "$root" ] || [ "$(id -u)" = 0 ] || fail "needs root"
+# With DESTDIR the programs run on another board.
+case "$root$(uname -m)" in
+    armv6*) fail "this board has an ARMv6 processor, and the programs need ARMv7 (Raspberry Pi 2 or newer)" ;;
+esac
 
 # What runs here; with DESTDIR, what is there.
 if [ -d "$root/run/systemd/system" ] || { [ -n "$root" ] && [ -e "$root/lib/systemd/systemd" ]; }; then
@@ -53,7 +57,7 @@ enable_script() {
     elif ls /etc/init.d/S* >/dev/null 2>&1; then
         ln -sf edge-runtime /etc/init.d/S95edge-runtime
     else
-        say "/etc/init.d/edge-runtime start has to be called at boot: this board has no place for it that is known here"
+        say "call /etc/init.d/edge-runtime start at boot: this installer does not know the init system of this board"
     fi
 }
 
@@ -75,7 +79,7 @@ install_all() {
     if [ -z "$root" ] && [ -e /var/lib/edge-runtime/versions/state.json ]; then edge-runtime use-packaged || true; fi
     service restart
     for need in runc nft; do
-        [ -n "$root" ] || command -v "$need" >/dev/null 2>&1 || say "missing here: $need (the node says so, too: edge-runtime doctor)"
+        [ -n "$root" ] || command -v "$need" >/dev/null 2>&1 || say "missing: $need; install it (edge-runtime doctor lists what a node needs)"
     done
     say "installed $(cat VERSION); next: edge-runtime join (cloud-bridge token create prints the command)"
 }
