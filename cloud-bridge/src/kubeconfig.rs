@@ -52,7 +52,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         .context("only a standalone bridge has an API of its own: beside a cluster, use a kubeconfig of the cluster")?;
     let api = info::read(&client).await.context("asking the API about its bridge (has it ever run?)")?.api;
     let server = server(options.server.as_deref(), api.as_deref())?;
-    let authority = keep::in_folder(&state)?;
+    let authority = keep::of_folder(&state)?;
     let person = options.user.filter(|_| !options.admin);
     let (user, group) = person.as_deref().map_or((ADMIN.0, Some(ADMIN.1)), |person| (person, None));
     let signed = authority.user(user, group, options.ttl)?;
