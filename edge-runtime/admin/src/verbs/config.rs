@@ -52,9 +52,10 @@ fn check(given: &Given, file: PathBuf) -> Result<(), CliError> {
     print(&format!("{} is valid", file.display()))
 }
 
-/// The value behind `images.pinned`.
+/// The value behind `images.pinned`. Keys of labels have dots themselves: `labels.example.com/site`.
 fn find<'a>(all: &'a Value, key: &str) -> Option<&'a Value> {
-    key.split('.').try_fold(all, |value, part| value.get(part))
+    let parts = || key.match_indices('.').find_map(|(dot, _)| find(all.get(&key[..dot])?, &key[dot + 1..]));
+    all.get(key).or_else(parts)
 }
 
 /// A text or a number stands alone; all else is YAML, unless another form is asked for.
@@ -87,6 +88,9 @@ mod tests {
         assert_eq!(find(&all, "max-pods"), Some(&json!(7)));
         assert_eq!((find(&all, "images.pinned.a"), find(&all, "max-pods.x"), find(&all, "")), (None, None, None));
         assert_eq!(keys(&all), ["images", "max-pods"]);
+        let labels = json!({"labels": {"example.com/site": "north", "a.b": "c"}});
+        assert_eq!(find(&labels, "labels.example.com/site"), Some(&json!("north")));
+        assert_eq!((find(&labels, "labels.a.b"), find(&labels, "labels.a")), (Some(&json!("c")), None));
     }
 
     #[test]

@@ -60,7 +60,7 @@ fn task(given: &Given) -> Result<Task, CliError> {
         Some((word, _)) => Err(CliError::Usage(format!("images {word}: ls, check, rm IMAGE... or prune"))),
     }?;
     match task {
-        // Whoever gives it expects that nothing is removed.
+        // Ignored, it would remove what the user only wants to see.
         Task::Check { repair: true } | Task::Remove(_) if given.has(DRY_RUN.long) => {
             Err(CliError::Usage("images: only prune takes --dry-run".to_owned()))
         }
