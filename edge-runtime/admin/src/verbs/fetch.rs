@@ -49,7 +49,9 @@ fn fetch(given: &Given, verb: &str, flags: &[&str]) -> Result<(), CliError> {
 fn failed(verb: &str, status: ExitStatus) -> CliError {
     match status.code() {
         Some(code) => CliError::Exit(u8::try_from(code).unwrap_or(1)),
-        None => CliError::Failed(format!("{verb} was killed ({status}), perhaps because memory was short; run it again")),
+        None => {
+            CliError::Failed(format!("{verb} was killed ({status}), perhaps because memory was short; run it again"))
+        }
     }
 }
 

@@ -49,6 +49,9 @@ enum Task {
 fn task(given: &Given) -> Result<Task, CliError> {
     let words: Vec<String> = given.operands.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let remove: Vec<String> = given.all("remove")?;
+    if usize::from(!words.is_empty()) + usize::from(given.has("verify")) + usize::from(!remove.is_empty()) > 1 {
+        return Err(CliError::Usage("images takes one of ls, check, rm, prune, --verify and --remove".to_owned()));
+    }
     let task = match words.split_first().map(|(word, rest)| (word.as_str(), rest)) {
         None if given.has("verify") => Ok(Task::Check { repair: true }),
         None if !remove.is_empty() => Ok(Task::Remove(remove)),
@@ -206,8 +209,9 @@ mod tests {
         ] {
             assert_eq!(of(words).unwrap(), wanted, "{words:?}");
         }
+        let two = [&["rm", "a", "--remove", "b"][..], &["--verify", "--remove", "b"]];
         let dry = [&["rm", "a", "--dry-run"][..], &["--remove", "a", "--dry-run"], &["check", "--repair", "--dry-run"]];
-        for wrong in [&["rm"][..], &["prune", "a"], &["busybox"]].into_iter().chain(dry) {
+        for wrong in [&["rm"][..], &["prune", "a"], &["busybox"]].into_iter().chain(dry).chain(two) {
             assert!(matches!(of(wrong), Err(CliError::Usage(_))), "{wrong:?}");
         }
     }
