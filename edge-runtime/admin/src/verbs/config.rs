@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use edge_runtime::cli::verb::{Flag, Given, Operands, Verb};
 use edge_runtime::cli::{CliError, config_file, print};
+use sampan_sys::files::named;
 use serde_json::Value;
 
 use super::print_config::in_force;
@@ -45,7 +46,7 @@ fn run(given: Given) -> Result<(), CliError> {
 /// Whether a node would run with all of it.
 fn check(given: &Given, file: PathBuf) -> Result<(), CliError> {
     // A missing file is an empty configuration to the daemon, and a slip of the pen here.
-    if !file.try_exists()? {
+    if !file.try_exists().map_err(named(&file))? {
         return Err(CliError::Failed(format!("{} does not exist", file.display())));
     }
     in_force(given, &file)?;
@@ -110,5 +111,8 @@ mod tests {
             assert!(matches!(given(&words), Err(CliError::Failed(_))), "{words:?}");
         }
         assert!(matches!(given(&["set"]), Err(CliError::Usage(_))));
+        let below = format!("{good}/x");
+        let refused = given(&["check", &below, "--root", &root]);
+        assert!(matches!(refused, Err(CliError::Failed(why)) if why.starts_with(&below)), "a file is no folder");
     }
 }

@@ -1,5 +1,7 @@
 //! `edge-runtime reset`: says what it ends and deletes, asks on a terminal, and lets the daemon's program do it.
 
+use std::path::Path;
+
 use edge_runtime::cli::CliError;
 use edge_runtime::cli::verb::{Flag, Given, Operands, Verb};
 use edge_runtime::link::identity::Identity;
@@ -21,8 +23,8 @@ fn run(given: Given) -> Result<(), CliError> {
     let paths = given.paths()?;
     // Fails if this user may not see what there is to lose.
     find::has_run(&paths)?;
-    // Nothing is asked where nothing is.
-    let is_any = paths.state().try_exists()? || paths.run().try_exists()?;
+    // Nothing is asked where nothing is. A dry run never goes on.
+    let is_any = given.has(DRY_RUN.long) || paths.state().try_exists()? || paths.run().try_exists()?;
     if is_any && !ask::may_go_on(&given, &plan(&Node::read(&paths), &paths, given.has("all")))? {
         return Ok(());
     }
@@ -58,8 +60,9 @@ fn plan(node: &Node, paths: &Paths, all: bool) -> String {
         Some((containers, pods)) => format!("{containers} containers of {pods} pods"),
         None => "all containers (the store cannot be read, so their number is not known)".to_owned(),
     };
-    let mut out =
-        format!("Node {name}: stops the service, ends {ended}, and removes their mounts, networks and cgroups.\n");
+    // The daemon of another root is no service, and keeps a reset from working while it runs.
+    let service = if paths.root() == Path::new("/") { "stops the service, " } else { "" };
+    let mut out = format!("Node {name}: {service}ends {ended}, and removes their mounts, networks and cgroups.\n");
     out.push_str(&match all {
         true => format!(
             "Deletes the identity, all volumes, images and logs: {}, {}. Only a new token brings the node back.\n",
@@ -73,8 +76,6 @@ fn plan(node: &Node, paths: &Paths, all: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     #[test]
@@ -82,9 +83,19 @@ mod tests {
         let paths = Paths::new(Path::new("/"));
         let node = Node { name: Some("pi-1".into()), running: Some((3, 2)) };
         let (some, all) = (plan(&node, &paths, false), plan(&node, &paths, true));
-        assert!(some.starts_with("Node pi-1: ") && some.contains("3 containers of 2 pods"), "{some}");
+        assert!(
+            some.starts_with("Node pi-1: stops the service, ends ") && some.contains("3 containers of 2 pods"),
+            "{some}"
+        );
         assert!(some.contains("Keeps") && !some.contains("/var/lib"), "{some}");
         assert!(all.contains("/var/lib/edge-runtime, /var/log/pods") && !all.contains("Keeps"), "{all}");
+    }
+
+    #[test]
+    fn dry_run_does_not_start_a_reset_of_an_empty_root() {
+        let root = tempfile::tempdir().unwrap();
+        let words = ["--all", "--dry-run", "--root", root.path().to_str().unwrap()];
+        run(VERB.parse(lexopt::Parser::from_args(words)).unwrap()).unwrap();
     }
 
     #[test]
@@ -95,6 +106,6 @@ mod tests {
         std::fs::create_dir_all(paths.state()).unwrap();
         std::fs::write(paths.store(), "no database".repeat(1000)).unwrap();
         let shown = plan(&Node::read(&paths), &paths, false);
-        assert!(shown.contains("ends all containers (the store cannot be read"), "{shown}");
+        assert!(shown.contains(": ends all containers (the store cannot be read"), "another root, no service: {shown}");
     }
 }
