@@ -52,7 +52,7 @@ enum Verb {
     /// Print a kubeconfig of a standalone bridge, for kubectl on another machine.
     #[cfg(feature = "standalone")]
     #[command(after_help = "Examples:
-  sudo cloud-bridge kubeconfig > sampan.kubeconfig               # the administrator's
+  (umask 077; sudo cloud-bridge kubeconfig > admin.kubeconfig)   # the administrator's
   sudo cloud-bridge kubeconfig --server 192.168.1.10             # with another address of this machine
   sudo cloud-bridge kubeconfig --user ann --ttl 30d              # of a person, who has the rights of bindings")]
     Kubeconfig(kubeconfig::Options),

@@ -78,9 +78,13 @@ fn named(mut request: Request<Body>) -> Request<Body> {
 
 /// Checks the address of a bridge as nodes take it: `https://HOST:PORT`.
 pub(crate) fn bridge_url(text: &str) -> anyhow::Result<String> {
-    let whole = text.parse::<http::Uri>().ok().filter(|url| url.scheme_str() == Some("https") && url.path() == "/");
-    match whole.and_then(|url| url.port_u16()) {
-        Some(port) if port != 0 => Ok(text.trim_end_matches('/').to_owned()),
+    let typed = text.strip_suffix('/').unwrap_or(text);
+    let url = typed.parse::<http::Uri>().ok();
+    let place = url.as_ref().and_then(http::Uri::authority).filter(|place| !place.host().is_empty());
+    let place = place.filter(|place| place.port_u16().is_some_and(|port| port != 0) && !place.as_str().contains('@'));
+    // A parsed URL has lost its fragment: what is typed is nothing but these parts.
+    match place {
+        Some(place) if format!("https://{place}") == typed => Ok(typed.to_owned()),
         _ => bail!("want https://HOST:PORT"),
     }
 }
@@ -139,6 +143,10 @@ mod tests {
         for bad in ["b:7443", "http://b:7443", "https://b", "https://b:0", "https://b:7443/x", "https://b:7443 c", ""] {
             bridge_url(bad).unwrap_err();
         }
+        for more in ["?x", "/?x", "#x", "/#x", "//"] {
+            bridge_url(&format!("https://b:7443{more}")).unwrap_err();
+        }
+        assert!(bridge_url("https://u@b:7443").is_err() && bridge_url("https://:7443").is_err());
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! Kubeconfigs of the embedded API: the administrator's, which the state folder has, and those that `cloud-bridge kubeconfig`
 //! prints for other machines and people.
 
+use std::fs::{File, Metadata};
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -52,11 +55,15 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         .context("only a standalone bridge has an API of its own: beside a cluster, use a kubeconfig of the cluster")?;
     let api = info::read(&client).await.context("asking the API about its bridge (has it ever run?)")?.api;
     let server = server(options.server.as_deref(), api.as_deref())?;
-    let authority = keep::in_folder(&state)?;
+    let authority = keep::of_folder(&state)?;
     let person = options.user.filter(|_| !options.admin);
     let (user, group) = person.as_deref().map_or((ADMIN.0, Some(ADMIN.1)), |person| (person, None));
     let signed = authority.user(user, group, options.ttl)?;
     print(&Structured::Yaml.text(&document(&authority, &server, user, &signed))?)?;
+    let printed_to = std::io::stdout().as_fd().try_clone_to_owned().map(File::from).and_then(|file| file.metadata());
+    if printed_to.is_ok_and(|file| is_open_to_others(&file)) {
+        log::warn!("other users of this machine can read the file, which holds a key: chmod 600 it");
+    }
     if info::is_loopback(&server) {
         log::warn!(
             "only this machine reaches {server}: for others start the bridge with --api-listen 0.0.0.0:{PORT} --advertise \
@@ -69,6 +76,11 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+/// Whether these are of a file, not of a terminal or pipe, that other users may read.
+fn is_open_to_others(file: &Metadata) -> bool {
+    file.is_file() && file.mode() & 0o044 != 0
 }
 
 /// Names with this prefix are those of nodes and components.
@@ -164,6 +176,18 @@ mod tests {
         for bad in ["http://a:1", "a b", "a:1/x", "https://a/x"] {
             server(Some(bad), api).unwrap_err();
         }
+    }
+
+    #[test]
+    fn only_files_of_others_are_warned_of() {
+        use std::os::unix::fs::PermissionsExt;
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let is_open = |mode: u32| {
+            std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+            is_open_to_others(&file.as_file().metadata().unwrap())
+        };
+        assert_eq!((is_open(0o600), is_open(0o640), is_open(0o644)), (false, true, true));
+        assert!(!is_open_to_others(&std::fs::metadata("/dev/null").unwrap()));
     }
 
     #[test]

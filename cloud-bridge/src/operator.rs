@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// It cannot be read.
 pub(crate) async fn authority(client: &kube::Client, state: Option<&Path>) -> Result<Authority, PkiError> {
     match state {
-        Some(state) => keep::in_folder(state),
+        Some(state) => keep::of_folder(state),
         None => keep::in_cluster(client).await,
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::ValueEnum;
+use sampan_log::printable::printable;
 use serde::Serialize;
 
 /// Forms of a list.
@@ -43,8 +44,11 @@ fn yaml(value: &impl Serialize) -> anyhow::Result<String> {
     Ok(String::from_utf8(json)? + "\n")
 }
 
-/// Rows with their columns aligned; the first row is the head.
+/// Rows with their columns aligned; the first row is the head. A node says some of the texts about itself, such as its version:
+/// they are cut, and speak to no terminal.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
+    let rows: Vec<Vec<String>> =
+        rows.iter().map(|row| row.iter().map(|cell| printable(cell).to_string()).collect()).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
@@ -80,6 +84,14 @@ mod tests {
         let rows = [["NAME", "NODE"], ["join-1", "ä"], ["j", ""]].map(|row| row.map(str::to_owned).to_vec());
         assert_eq!(table(&rows), "NAME     NODE\njoin-1   ä\nj\n");
         assert_eq!(table(&[]), "");
+    }
+
+    #[test]
+    fn text_of_a_node_forges_no_row_and_speaks_to_no_terminal() {
+        let rows = [vec!["0.1.0\nedge-2   True\u{1b}[2J".to_owned(), "x".repeat(1 << 20)]];
+        let text = table(&rows);
+        assert!(text.starts_with("0.1.0\\nedge-2   True\\u{1b}[2J   xxx"), "{text}");
+        assert!(text.lines().count() == 1 && text.len() < 400, "{}", text.len());
     }
 
     #[test]

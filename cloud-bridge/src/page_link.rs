@@ -15,9 +15,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::flags::{duration, words};
+use crate::flags::duration;
 use crate::info;
-use crate::pki::NAMESPACE;
+use crate::pki::{NAMESPACE, token};
 use crate::reach::Reach;
 
 /// Name of the service account, of its role, which may list nodes, and of the binding of both.
@@ -32,7 +32,7 @@ pub struct Options {
     /// Lifetime of the link, at least 10m: 30m, 8h, 1d.
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "8h")]
     ttl: Duration,
-    /// Address of the page in the link, such as https://bridge.example.com:8443; absent: as the bridge advertises it.
+    /// Address of the page in the link, such as https://bridge.example.com:8443 [default: as the bridge advertises it].
     #[arg(long, value_name = "URL")]
     url: Option<String>,
 }
@@ -58,8 +58,10 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let request: TokenRequest = serde_json::from_value(json!({"spec": {"expirationSeconds": options.ttl.as_secs()}}))?;
     let answer = accounts.create_token_request(NAME, &PostParams::default(), &request).await;
     let answer = answer.with_context(|| format!("creating a token of serviceaccount {NAMESPACE}/{NAME}"))?;
-    let token = answer.status.and_then(|status| status.token).context("the API answered without a token")?;
-    let text = printed(&url, &token, &about.authority, options.ttl);
+    // The API may give it a shorter life than was asked for.
+    let given = answer.status.and_then(|status| status.token.zip(status.expiration_timestamp));
+    let (token, end) = given.context("the API answered without a token and its end")?;
+    let text = printed(&url, &token, &about.authority, &token::shown(end.0));
     std::io::stdout().write_all(text.as_bytes()).context("stdout")
 }
 
@@ -74,13 +76,12 @@ where
     }
 }
 
-/// The link stands alone in the first line, for scripts.
-fn printed(url: &str, token: &str, authority: &str, ttl: Duration) -> String {
+/// The link stands alone in the first line, for scripts. `end`: when its token expires.
+fn printed(url: &str, token: &str, authority: &str, end: &str) -> String {
     format!(
-        "{}/#token={token}\n\nOpen it in a browser within {}: it shows all nodes to anyone who has it.\n\
+        "{}/#token={token}\n\nOpen it in a browser until {end}: it shows all nodes to anyone who has it.\n\
          SHA-256 of the certificate authority: {authority}\n",
-        url.trim_end_matches('/'),
-        words(ttl)
+        url.trim_end_matches('/')
     )
 }
 
@@ -91,9 +92,9 @@ mod tests {
     #[test]
     fn link_is_the_first_line() {
         for url in ["https://a:1", "https://a:1/"] {
-            let text = printed(url, "t.o-k_en", "ab12", Duration::from_secs(8 * 3600));
+            let text = printed(url, "t.o-k_en", "ab12", "2030-01-01T00:00:00Z");
             assert_eq!(text.lines().next(), Some("https://a:1/#token=t.o-k_en"));
-            assert!(text.contains("within 8 h") && text.contains("ab12"), "{text}");
+            assert!(text.contains("until 2030-01-01T00:00:00Z") && text.contains("ab12"), "{text}");
         }
     }
 }

@@ -37,9 +37,10 @@ pub(super) struct Facts {
     pub(super) ready: Option<Result<(), Refused>>,
     /// Its metrics.
     pub(super) metrics: Option<String>,
-    /// Links of the nodes, and status of the condition Ready of each node that is not revoked.
-    pub(super) links: Vec<NodeView>,
-    pub(super) nodes: HashMap<String, String>,
+    /// Links of the nodes.
+    pub(super) links: Option<Vec<NodeView>>,
+    /// Status of the condition Ready of each node that is not revoked.
+    pub(super) nodes: Option<HashMap<String, String>>,
 }
 
 /// Why `/readyz` was not 200.
@@ -74,7 +75,7 @@ pub(super) async fn look(
             }
         });
         if let Ok(Ok(())) = timeout(PATIENCE, listed).await {
-            facts.nodes = nodes;
+            facts.nodes = Some(nodes);
         }
     }
     facts.info = Some(info);
@@ -100,7 +101,7 @@ async fn ask(facts: &mut Facts, authority: &Authority, url: &str) {
     });
     facts.metrics = operator.get("/metrics").await.ok();
     let links = operator.get("/v1/nodes").await.ok();
-    facts.links = links.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    facts.links = links.and_then(|text| serde_json::from_str(&text).ok());
 }
 
 /// An error with its causes: the outer one often says only that there was one.
@@ -200,25 +201,30 @@ fn process(metrics: &str) -> Vec<Finding> {
 
 /// A node that is connected to another bridge is ready, so it counts as present.
 fn nodes(facts: &Facts) -> Vec<Finding> {
+    let (Some(links), Some(nodes)) = (&facts.links, &facts.nodes) else {
+        let who = if facts.links.is_none() { "the bridge" } else { "the API" };
+        let what = format!("{who} does not list the nodes");
+        let cure = format!("kubectl get nodes with the same kubeconfig; {LOG}");
+        return vec![Finding::warning("nodes", what, "nodes may be offline unnoticed", cure)];
+    };
     let seen = |link: &NodeView| {
         let then: Option<Timestamp> = link.last_seen.as_deref().and_then(|time| time.parse().ok());
         let seconds = then.map(|then| u64::try_from(facts.now.as_second() - then.as_second()).unwrap_or(0));
         seconds.map_or("never seen".to_owned(), |seconds| format!("seen {} ago", rough(Duration::from_secs(seconds))))
     };
-    let not_ready = |link: &&NodeView| facts.nodes.get(&link.node).is_some_and(|ready| ready != "True");
-    let (on, off): (Vec<&NodeView>, Vec<&NodeView>) =
-        facts.links.iter().filter(not_ready).partition(|link| link.connected);
+    let not_ready = |link: &&NodeView| nodes.get(&link.node).is_some_and(|ready| ready != "True");
+    let (on, off): (Vec<&NodeView>, Vec<&NodeView>) = links.iter().filter(not_ready).partition(|link| link.connected);
     let mut found = Vec::new();
     if !off.is_empty() {
         let names = some(off.iter().map(|link| format!("{} ({})", link.node, seen(link))));
-        let what = format!("{} of {} nodes are offline: {names}", off.len(), facts.nodes.len());
+        let what = format!("{} of {} nodes are offline: {names}", off.len(), nodes.len());
         let why = "nothing new reaches them; their pods go on";
         let cure = "on the device: edge-runtime doctor. A device that is gone for good: kubectl delete node NAME";
         found.push(Finding::warning("nodes", what, why, cure));
     }
     if !on.is_empty() {
         let names = some(on.iter().map(|link| link.node.clone()));
-        let what = format!("{} of {} nodes are connected and not ready: {names}", on.len(), facts.nodes.len());
+        let what = format!("{} of {} nodes are connected and not ready: {names}", on.len(), nodes.len());
         let why = "they get no new pods";
         found.push(Finding::warning(
             "nodes",
@@ -228,7 +234,7 @@ fn nodes(facts: &Facts) -> Vec<Finding> {
         ));
     }
     if found.is_empty() {
-        found.push(Finding::ok("nodes", format!("all {} are ready", facts.nodes.len())));
+        found.push(Finding::ok("nodes", format!("all {} are ready", nodes.len())));
     }
     found
 }

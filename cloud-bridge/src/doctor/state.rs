@@ -50,7 +50,7 @@ pub(super) struct Facts {
 }
 
 pub(super) fn look(folder: &Path) -> (Facts, Option<Authority>) {
-    let authority = read_authority(folder);
+    let authority = keep::of_folder(folder).map_err(|error| error.to_string());
     let space = statvfs(folder).ok();
     // These are 32 bits wide on 32-bit ARM.
     #[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
@@ -75,18 +75,10 @@ pub(super) fn look(folder: &Path) -> (Facts, Option<Authority>) {
     (facts, authority.ok())
 }
 
-/// Reads both files or neither: `keep` would make what is missing.
-fn read_authority(folder: &Path) -> Result<Authority, String> {
-    for name in ["pki/ca.crt", "pki/ca.key"] {
-        let path = folder.join(name);
-        File::open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    }
-    keep::in_folder(folder).map_err(|error| error.to_string())
-}
-
 fn write(folder: &Path) -> io::Result<()> {
     let path = folder.join(format!(".doctor-{}", std::process::id()));
-    let written = File::create(&path).and_then(|mut file| {
+    // Root may run this in a folder of the service's user: a link there leads to no other file.
+    let written = File::create_new(&path).and_then(|mut file| {
         file.write_all(&[b' '; 4096])?;
         file.sync_all()
     });

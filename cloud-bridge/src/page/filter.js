@@ -32,8 +32,8 @@ export const split = (text) => text.split(/\s+/).filter(Boolean);
 
 // Test of one word: `is:STATE`, `KEY=VALUE` and `KEY!=VALUE` of a whole label as kubectl has them, or a part of a name, label or version.
 function tester(word) {
-  const state = word.startsWith('is:') && STATES[word.slice(3)];
-  if (state) return state.test;
+  // Every object has a `constructor`: only own names are states.
+  if (word.startsWith('is:') && Object.hasOwn(STATES, word.slice(3))) return STATES[word.slice(3)].test;
   const label = /^([^=!]+)(!=|==?)(.*)$/.exec(word);
   if (label) {
     const [whole, wanted] = [` ${label[1]}=${label[3]} `, label[2] !== '!='];

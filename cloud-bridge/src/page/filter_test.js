@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { nodeCommands, podCommands } from './copy.js';
 import { choose, filterHref, nodeHref, place, select, severity, status } from './filter.js';
+import { PHASES } from './jobs.js';
 import { stateAt } from './timeline.js';
 import * as w from './words.js';
 
@@ -33,6 +34,16 @@ test('the worst node comes first', () => {
   assert.deepEqual(names(rows, '', (one) => one[w.NAME], -1)[0], 'pods', 'a column overrides it');
   assert.equal(severity(row('a')), 0);
   assert.ok(severity(row('a', { [w.LINK]: 0 })) > severity(row('a', { [w.READY]: 2, [w.STORAGE]: 2, [w.PODS]: 0, [w.HELD]: 3 })));
+});
+
+test('a state that does not exist is a part of a name', () => {
+  for (const word of ['is:', 'is:none', 'is:constructor', 'is:__proto__', 'is:toString']) {
+    assert.deepEqual(names([row('a'), row(`x${word.toLowerCase()}`)], word), [`x${word.toLowerCase()}`], word);
+  }
+});
+
+test('a phase that does not exist has no words of its own', () => {
+  for (const name of ['constructor', '__proto__', 'toString', '']) assert.equal(PHASES[name], undefined, name);
 });
 
 test('readiness of a node that is down is the last known', () => {

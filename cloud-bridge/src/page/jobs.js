@@ -9,7 +9,8 @@ const ANEW = 5000;
 const COUNTED = ['pending', 'in progress', 'successful', 'failed', 'unknown'];
 // Parts of the bar from the left: which count, and its class. Pending nodes are the rest.
 const PARTS = [[2, 'done'], [3, 'failed'], [4, 'unknown'], [1, 'begun']];
-const PHASES = { Completed: ['●', 'completed', 'quiet'], Failure: ['▲', 'failed', 'bad'], InProgress: ['◐', 'in progress', ''],
+// Without a prototype: `constructor` is no phase.
+export const PHASES = { __proto__: null, Completed: ['●', 'completed', 'quiet'], Failure: ['▲', 'failed', 'bad'], InProgress: ['◐', 'in progress', ''],
   Pending: ['○', 'pending', 'quiet'], Unknown: ['○', 'unknown', 'warn'] };
 
 function bar(name, counts, total) {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
@@ -26,6 +26,21 @@ pub fn in_folder(state: &Path) -> Result<Authority, PkiError> {
     read_or_make(state).inspect(warn_of_end)
 }
 
+/// Reads the authority from `DIR/pki`, and makes nothing: for commands. Root may run them, and the bridge could not read what
+/// root has made there.
+///
+/// # Errors
+/// A file is missing, or is damaged.
+pub fn of_folder(state: &Path) -> Result<Authority, PkiError> {
+    let folder = state.join("pki");
+    read(&folder.join("ca.crt"), &folder.join("ca.key")).inspect(warn_of_end)
+}
+
+fn read(certificate: &Path, key: &Path) -> Result<Authority, PkiError> {
+    let text = |path: &Path| fs::read_to_string(path).map_err(at(path));
+    Authority::from_pem(&certificate.display().to_string(), &text(certificate)?, &text(key)?)
+}
+
 /// Nodes look at the end of the authority's certificate no more than rustls does, but kubectl does. By a clock that is
 /// years ahead it has ended, too: so nothing is made again, and nothing refused.
 fn warn_of_end(authority: &Authority) {
@@ -44,10 +59,7 @@ fn read_or_make(state: &Path) -> Result<Authority, PkiError> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(at(&folder))?;
     let (certificate, key) = (folder.join("ca.crt"), folder.join("ca.key"));
     match (certificate.exists(), key.exists()) {
-        (true, true) => {
-            let text = |path: &PathBuf| fs::read_to_string(path).map_err(at(path));
-            Authority::from_pem(&certificate.display().to_string(), &text(&certificate)?, &text(&key)?)
-        }
+        (true, true) => read(&certificate, &key),
         (false, false) => {
             let authority = Authority::create(NAME)?;
             write_private(&key, authority.key_pem().as_bytes())?;
@@ -200,6 +212,18 @@ mod tests {
         fs::remove_file(folder.path().join("pki/ca.key")).unwrap();
         let error = in_folder(folder.path()).err().expect("refused").to_string();
         assert!(error.contains("ca.key"), "{error}");
+    }
+
+    #[test]
+    fn command_makes_no_authority() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = of_folder(folder.path()).err().expect("none is there").to_string();
+        assert!(error.contains("ca.crt") && fs::read_dir(folder.path()).unwrap().next().is_none(), "{error}");
+        let made = in_folder(folder.path()).unwrap();
+        assert_eq!(of_folder(folder.path()).unwrap().certificate(), made.certificate());
+        let certificate = folder.path().join("pki/ca.crt");
+        fs::remove_file(&certificate).unwrap();
+        assert!(of_folder(folder.path()).is_err() && !certificate.exists());
     }
 
     #[test]

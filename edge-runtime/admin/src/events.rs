@@ -13,6 +13,7 @@ use edge_runtime::paths::Paths;
 use edge_runtime::store::Store;
 use serde_json::Value;
 
+use crate::columns::one_line;
 use crate::find;
 use crate::output::{Form, JSON, OUTPUT};
 
@@ -168,7 +169,7 @@ pub(crate) fn line(event: &Value) -> String {
     let count =
         event["count"].as_u64().filter(|count| *count > 1).map(|count| format!(" (x{count})")).unwrap_or_default();
     // What a stranger's program printed may be in there.
-    let message: String = text(&event["message"]).chars().map(|one| if one.is_control() { ' ' } else { one }).collect();
+    let message = one_line(event["message"].as_str().unwrap_or_default());
     let time = time(event);
     format!(
         "{:<20} {:<8} {:<22} {object:<30} {message}{count}",

@@ -39,9 +39,10 @@ fn dispatch(args: Vec<OsString>) -> Result<(), CliError> {
     let args = verb_first(args);
     let see = |why: String| CliError::Usage(format!("{why}; see {} --help", program()));
     let Some((name, rest)) = args.split_first() else { return Err(see("a verb is missing".into())) };
-    let (name, is_help) = match (name.to_str().unwrap_or_default(), rest.first()) {
-        ("help" | "--help" | "-h", None) => return print(&help::all()),
-        ("help" | "--help" | "-h", Some(verb)) => (verb.to_str().unwrap_or_default(), true),
+    let word = rest.first().map(|word| word.to_str().unwrap_or_default());
+    let (name, is_help) = match (name.to_str().unwrap_or_default(), word) {
+        ("help" | "--help" | "-h", Some(verb)) if !verb.starts_with('-') => (verb, true),
+        ("help" | "--help" | "-h", _) => return print(&help::all()),
         ("--version" | "-V", _) => ("version", false),
         (name, _) => (name, false),
     };
@@ -70,9 +71,16 @@ mod tests {
 
     #[test]
     fn help_is_printed_for_verbs_of_both_programs() {
-        for words in
-            [&["--help"][..], &["help"], &["help", "run"], &["pull", "--help"], &["ps", "-h"], &["help", "logs"]]
-        {
+        for words in [
+            &["--help"][..],
+            &["help"],
+            &["help", "run"],
+            &["pull", "--help"],
+            &["ps", "-h"],
+            &["help", "logs"],
+            &["--root", "/srv/n", "--help"],
+            &["help", "--help"],
+        ] {
             dispatch(words.iter().map(OsString::from).collect()).unwrap();
         }
     }

@@ -81,6 +81,16 @@ impl Entry {
         self.waits_for_confirmation() || self.waits_for_turn()
     }
 
+    /// Leaves the phase and little of its reason. One that waits stays so: without that its time would run.
+    fn shorten(&mut self) {
+        let waits = self.is_under_way() && self.waits_for_others();
+        let last = self.action_flow.pop().filter(|_| waits);
+        self.reason = if waits { "".into() } else { shortened(&self.reason).into() };
+        self.action_flow =
+            last.map(|step| ActionStep { action: step.action, ..ActionStep::default() }).into_iter().collect();
+        self.image_status = Vec::new();
+    }
+
     fn size(&self) -> usize {
         let steps = self.action_flow.iter().map(|step| step.action.len() + step.reason.len() + step.time.len() + 60);
         let images = self.image_status.iter().map(|image| image.image.len() + image.reason.len() + 50);
@@ -191,8 +201,7 @@ impl Status {
                     return;
                 }
                 size -= entry.size();
-                (entry.action_flow, entry.image_status) = Default::default();
-                entry.reason = shortened(&entry.reason).into();
+                entry.shorten();
                 size += entry.size();
             }
         }
@@ -277,6 +286,12 @@ mod tests {
             let bytes = status.patch("1").to_string().len();
             assert!(bytes < 1_400_000, "{bytes}");
         }
+        let waits = ActionStep { action: "WaitingTurn".into(), ..ActionStep::default() };
+        let waiting = |number| Entry { action_flow: vec![waits.clone(); 16], ..entry(number, OrderPhase::InProgress) };
+        let mut status = Status { nodes: (0..10_000).map(waiting).collect(), ..Status::default() };
+        status.fit();
+        assert!(status.nodes.iter().all(Entry::waits_for_turn), "their time does not run");
+        assert!(status.patch("1").to_string().len() < 1_400_000, "{}", status.patch("1").to_string().len());
         let many = (0..10_000).map(|number| (format!("{number}{}", "n".repeat(60)), true)).collect();
         assert!(has_room(&many).unwrap_err().contains("several jobs"));
     }

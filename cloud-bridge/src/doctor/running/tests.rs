@@ -39,8 +39,8 @@ fn well() -> Facts {
         url: "https://b:7443".into(),
         ready: Some(Ok(())),
         metrics: Some(metrics(env!("CARGO_PKG_VERSION"), 0, 10)),
-        links: vec![link("a", true, None)],
-        nodes: [("a".to_owned(), "True".to_owned())].into(),
+        links: Some(vec![link("a", true, None)]),
+        nodes: Some([("a".to_owned(), "True".to_owned())].into()),
     }
 }
 
@@ -77,15 +77,23 @@ fn offline_and_unready_nodes_are_named() {
     let nodes =
         ["a", "b", "c", "d"].map(|name| (name.to_owned(), if name == "a" { "True" } else { "Unknown" }.to_owned()));
     let links = vec![link("a", false, None), link("b", false, Some("2026-03-01T09:30:00Z")), link("c", false, None)];
-    let off = judge(&Facts { nodes: nodes.clone().into(), links, ..well() });
+    let off = judge(&Facts { nodes: Some(nodes.clone().into()), links: Some(links), ..well() });
     assert_found(&off, "nodes", Severity::Warning, "edge-runtime doctor");
     let what = off.iter().find(|one| one.check == "nodes").map(|one| one.what.as_str());
     assert_eq!(what, Some("2 of 4 nodes are offline: b (seen 30m ago), c (never seen)"));
-    let on = judge(&Facts { nodes: nodes.into(), links: vec![link("d", true, None)], ..well() });
+    let on = judge(&Facts { nodes: Some(nodes.into()), links: Some(vec![link("d", true, None)]), ..well() });
     assert_found(&on, "nodes", Severity::Warning, "kubectl describe node");
     // A revoked node is left out of the list of nodes.
-    let revoked = judge(&Facts { links: vec![link("r", false, None)], ..well() });
+    let revoked = judge(&Facts { links: Some(vec![link("r", false, None)]), ..well() });
     assert!(revoked.iter().all(|one| one.severity == Severity::Ok), "{revoked:#?}");
+}
+
+#[test]
+fn unlisted_nodes_are_not_called_ready() {
+    assert_found(&judge(&Facts { nodes: None, ..well() }), "nodes", Severity::Warning, "kubectl get nodes");
+    let unlisted = judge(&Facts { links: None, ..well() });
+    assert_found(&unlisted, "nodes", Severity::Warning, "journalctl");
+    assert!(unlisted.iter().any(|one| one.what == "the bridge does not list the nodes"), "{unlisted:#?}");
 }
 
 #[test]

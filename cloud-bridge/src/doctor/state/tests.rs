@@ -87,6 +87,17 @@ fn folder_is_read_and_left_as_it_is() {
     assert!(look(folder.path()).0.database.unwrap_err().contains("cut off"));
 }
 
+#[test]
+fn test_file_follows_no_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = folder.path().join("other");
+    fs::write(&other, "kept").unwrap();
+    let link = folder.path().join(format!(".doctor-{}", std::process::id()));
+    std::os::unix::fs::symlink(&other, &link).unwrap();
+    assert!(look(folder.path()).0.refused.is_some());
+    assert_eq!(fs::read_to_string(&other).unwrap(), "kept");
+}
+
 #[cfg(feature = "standalone")]
 #[test]
 fn end_of_the_kubeconfig_is_that_of_its_certificate() {

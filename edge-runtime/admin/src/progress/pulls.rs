@@ -1,8 +1,13 @@
 //! The pulls and imports of this node that are in progress, the daemon's too: found by the arguments of their processes.
 
+use std::ffi::OsString;
 use std::fs;
+use std::path::Path;
 
+use edge_runtime::cli::verb::Shown;
+use edge_runtime::cli::{SHOWN, parse};
 use edge_runtime::paths::Paths;
+use sampan_sys::words::verb_first;
 use serde_json::{Value, json};
 
 use super::look::Looker;
@@ -10,27 +15,25 @@ use super::show::{Seen, line};
 
 /// Each with what it fetches.
 pub(crate) fn all(paths: &Paths) -> Vec<(String, Seen)> {
-    let root = paths.root().to_string_lossy();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let found = pids.filter_map(|pid| {
         let words = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         let words: Vec<&str> = std::str::from_utf8(&words).ok()?.split_terminator('\0').collect();
-        let what = fetched(&words, &root)?;
-        Some((what.to_owned(), Looker::of(pid, paths).look()?))
+        Some((fetched(&words, paths.root())?, Looker::of(pid, paths).look()?))
     });
     found.collect()
 }
 
 /// What a process with these arguments fetches for the node of this root.
-fn fetched<'a>(words: &[&'a str], root: &str) -> Option<&'a str> {
-    let (program, rest) = words.split_first()?;
+fn fetched(words: &[&str], root: &Path) -> Option<String> {
+    let (program, words) = words.split_first()?;
+    let words = verb_first(words.iter().map(OsString::from).collect());
+    let (name, words) = words.split_first()?;
     let is_node = program.ends_with("edge-runtime") || *program == "/proc/self/exe";
-    let of_root = match rest.iter().position(|word| *word == "--root") {
-        Some(at) => rest.get(at + 1).is_some_and(|given| given.trim_end_matches('/') == root.trim_end_matches('/')),
-        None => root == "/",
-    };
-    (is_node && of_root && matches!(rest.first(), Some(&("pull" | "import")))).then(|| rest[rest.len() - 1])
+    let is_it = |verb: &Shown| is_node && matches!(verb.name, "pull" | "import") && name == verb.name;
+    let given = parse(SHOWN.into_iter().find(is_it)?, words).ok()?;
+    (given.paths().ok()?.root() == root).then(|| given.operand().ok())?
 }
 
 /// Fields of `status -o json`.
@@ -52,17 +55,20 @@ mod tests {
 
     #[test]
     fn pull_is_known_by_its_arguments() {
-        let of = |line: &str, root: &str| fetched(&line.split(' ').collect::<Vec<_>>(), root).map(str::to_owned);
+        let of = |line: &str, root: &str| fetched(&line.split(' ').collect::<Vec<_>>(), Path::new(root));
         for line in [
-            "/proc/self/exe pull --root /srv/n --helper -- web:1",
+            "/proc/self/exe pull --root /srv/n --helper --check -- web:1",
             "/usr/bin/edge-runtime pull --root /srv/n/ web:1",
-            "edge-runtime import --root /srv/n --quiet -- web:1",
+            "edge-runtime import --quiet web:1 --root=/srv/n",
+            "edge-runtime --root /srv/n pull web:1 --auth /root/config.json",
         ] {
             assert_eq!(of(line, "/srv/n").as_deref(), Some("web:1"), "{line}");
             assert_eq!(of(line, "/"), None, "{line}");
         }
-        assert_eq!(of("edge-runtime pull web:1", "/").as_deref(), Some("web:1"));
-        for other in ["edge-runtime run", "vi pull web:1", "edge-runtime", "edge-admin progress -- web:1"] {
+        assert_eq!(of("edge-runtime pull web:1 --quiet", "/").as_deref(), Some("web:1"));
+        for other in
+            ["edge-runtime run", "vi pull web:1", "edge-runtime", "edge-runtime pull", "edge-admin progress -- web:1"]
+        {
             assert_eq!(of(other, "/"), None, "{other}");
         }
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::columns::one_line;
+
 /// What one look has seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
@@ -13,14 +15,18 @@ pub(crate) struct Seen {
 
 impl Seen {
     pub(crate) fn total(&self) -> u64 {
-        self.layers.iter().map(|(size, _)| size).sum()
+        sum(self.layers.iter())
     }
 
     /// Bytes that are here.
     pub(crate) fn bytes(&self) -> u64 {
-        let done: u64 = self.layers.iter().filter(|(_, is_here)| *is_here).map(|(size, _)| size).sum();
-        done.saturating_add(self.partial).min(self.total())
+        sum(self.layers.iter().filter(|(_, is_here)| *is_here)).saturating_add(self.partial).min(self.total())
     }
+}
+
+/// An archive may give its layers any size.
+fn sum<'a>(layers: impl Iterator<Item = &'a (u64, bool)>) -> u64 {
+    layers.fold(0_u64, |sum, (size, _)| sum.saturating_add(*size))
 }
 
 /// `web:1: layer 2 of 3, 42 %, 2.1 MB of 5.0 MB, 310 kB/s`
@@ -30,6 +36,7 @@ pub(crate) fn line(what: &str, seen: &Seen, rate: Option<u64>) -> String {
     let layer = (here + 1).min(seen.layers.len());
     let percent = bytes.saturating_mul(100).checked_div(total).unwrap_or(0);
     let rate = rate.map(|rate| format!(", {}/s", size(rate))).unwrap_or_default();
+    let what = one_line(what);
     format!("{what}: layer {layer} of {}, {percent} %, {} of {}{rate}", seen.layers.len(), size(bytes), size(total))
 }
 
@@ -107,6 +114,14 @@ mod tests {
         assert_eq!(line("a", &done, None), "a: layer 1 of 1, 100 %, 999 B of 999 B");
         assert_eq!(line("a", &Seen::default(), None), "a: layer 0 of 0, 0 %, 0 B of 0 B");
         assert_eq!(size(2_340_000_000), "2.34 GB");
+    }
+
+    #[test]
+    fn hostile_name_and_sizes_make_one_harmless_line() {
+        let seen = Seen { layers: vec![(u64::MAX, true), (u64::MAX, true)], partial: 7 };
+        assert_eq!((seen.bytes(), seen.total()), (u64::MAX, u64::MAX));
+        let shown = line("a\n\u{1b}[2J", &seen, None);
+        assert!(shown.starts_with("a  [2J: layer 2 of 2, "), "{shown}");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use edge_runtime::cli::verb::{Flag, Given, Operands, Verb};
 use edge_runtime::cli::{CliError, config_file, print};
+use sampan_sys::files::named;
 use serde_json::Value;
 
 use super::print_config::in_force;
@@ -45,16 +46,17 @@ fn run(given: Given) -> Result<(), CliError> {
 /// Whether a node would run with all of it.
 fn check(given: &Given, file: PathBuf) -> Result<(), CliError> {
     // A missing file is an empty configuration to the daemon, and a slip of the pen here.
-    if !file.try_exists()? {
+    if !file.try_exists().map_err(named(&file))? {
         return Err(CliError::Failed(format!("{} does not exist", file.display())));
     }
     in_force(given, &file)?;
     print(&format!("{} is valid", file.display()))
 }
 
-/// The value behind `images.pinned`.
+/// The value behind `images.pinned`. Keys of labels have dots themselves: `labels.example.com/site`.
 fn find<'a>(all: &'a Value, key: &str) -> Option<&'a Value> {
-    key.split('.').try_fold(all, |value, part| value.get(part))
+    let parts = || key.match_indices('.').find_map(|(dot, _)| find(all.get(&key[..dot])?, &key[dot + 1..]));
+    all.get(key).or_else(parts)
 }
 
 /// A text or a number stands alone; all else is YAML, unless another form is asked for.
@@ -87,6 +89,9 @@ mod tests {
         assert_eq!(find(&all, "max-pods"), Some(&json!(7)));
         assert_eq!((find(&all, "images.pinned.a"), find(&all, "max-pods.x"), find(&all, "")), (None, None, None));
         assert_eq!(keys(&all), ["images", "max-pods"]);
+        let labels = json!({"labels": {"example.com/site": "north", "a.b": "c"}});
+        assert_eq!(find(&labels, "labels.example.com/site"), Some(&json!("north")));
+        assert_eq!((find(&labels, "labels.a.b"), find(&labels, "labels.a")), (Some(&json!("c")), None));
     }
 
     #[test]
@@ -106,5 +111,8 @@ mod tests {
             assert!(matches!(given(&words), Err(CliError::Failed(_))), "{words:?}");
         }
         assert!(matches!(given(&["set"]), Err(CliError::Usage(_))));
+        let below = format!("{good}/x");
+        let refused = given(&["check", &below, "--root", &root]);
+        assert!(matches!(refused, Err(CliError::Failed(why)) if why.starts_with(&below)), "a file is no folder");
     }
 }

@@ -17,6 +17,9 @@ pub(super) const VERB: Verb = Verb {
 };
 
 fn run(given: Given) -> Result<(), CliError> {
+    if given.operands.len() > 1 {
+        return Err(CliError::Usage("confirm takes one JOB".to_owned()));
+    }
     let paths = given.paths()?;
     let waiting = waiting(Kept::all(&paths)?, &find::store(&paths)?)?;
     let wanted = given.operands.first().map(|name| name.to_string_lossy().into_owned());
@@ -51,6 +54,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn second_job_is_not_ignored() {
+        let root = tempfile::tempdir().unwrap();
+        let words = ["a", "b", "--root", root.path().to_str().unwrap()];
+        assert!(matches!(run(VERB.parse(lexopt::Parser::from_args(words)).unwrap()), Err(CliError::Usage(_))));
+    }
 
     #[test]
     fn deleted_job_waits_for_no_confirmation() {

@@ -8,6 +8,7 @@ use sampan_pod::record::{PodRecord, PodSource, SandboxState, Terminated};
 use serde_json::{Value, json};
 
 use super::ps;
+use crate::columns::one_line;
 use crate::output::{Form, JSON, OUTPUT};
 use crate::{events, find};
 
@@ -78,7 +79,9 @@ fn text(pod: &PodRecord, events: &[Value]) -> String {
         let _ = writeln!(
             out,
             "  {}:\n    Kind:      {:?}\n    Image:     {}",
-            row.container, container.kind, container.image
+            row.container,
+            container.kind,
+            one_line(&container.image)
         );
         let since = row.started_at.map(|at| format!(" since {at}")).unwrap_or_default();
         let _ = writeln!(out, "    State:     {}{since}", ps::state(&row));
@@ -112,11 +115,6 @@ fn ended(end: &Terminated) -> String {
     format!("{} (exit code {}{signal}) at {}", end.reason, end.exit_code, end.finished_at)
 }
 
-/// Messages may hold text of images and registries.
-fn one_line(text: &str) -> String {
-    text.chars().map(|one| if one.is_control() { ' ' } else { one }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
@@ -128,6 +126,8 @@ mod tests {
     fn pod() -> PodRecord {
         let mut pod = PodRecord { namespace: "shop".into(), name: "web".into(), ..Default::default() };
         let mut app = ContainerRecord::new(ContainerKind::App);
+        // The API takes any text.
+        app.image = "a\u{1b}[2J:1".into();
         app.state = ContainerState::Waiting {
             reason: "ImagePullBackOff".into(),
             message: "registry\n\u{1b}[2J is away".into(),
@@ -142,6 +142,7 @@ mod tests {
         let shown = text(&pod(), &[]);
         assert!(shown.starts_with("Name:        web\nNamespace:   shop\n"), "{shown}");
         assert!(shown.contains("    State:     ImagePullBackOff\n    Message:   registry  [2J is away\n"), "{shown}");
+        assert!(shown.contains("\n    Image:     a [2J:1\n"), "{shown}");
         assert!(shown.contains("\nStatus:      Pending\n") && shown.contains("\nEvents: none"), "{shown}");
     }
 

@@ -49,7 +49,10 @@ enum Task {
 fn task(given: &Given) -> Result<Task, CliError> {
     let words: Vec<String> = given.operands.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let remove: Vec<String> = given.all("remove")?;
-    match words.split_first().map(|(word, rest)| (word.as_str(), rest)) {
+    if usize::from(!words.is_empty()) + usize::from(given.has("verify")) + usize::from(!remove.is_empty()) > 1 {
+        return Err(CliError::Usage("images takes one of ls, check, rm, prune, --verify and --remove".to_owned()));
+    }
+    let task = match words.split_first().map(|(word, rest)| (word.as_str(), rest)) {
         None if given.has("verify") => Ok(Task::Check { repair: true }),
         None if !remove.is_empty() => Ok(Task::Remove(remove)),
         None | Some(("ls", [])) => Ok(Task::List),
@@ -58,6 +61,13 @@ fn task(given: &Given) -> Result<Task, CliError> {
         Some(("rm", names)) => Ok(Task::Remove(names.to_vec())),
         Some(("prune", [])) => Ok(Task::Prune),
         Some((word, _)) => Err(CliError::Usage(format!("images {word}: ls, check, rm IMAGE... or prune"))),
+    }?;
+    match task {
+        // Ignored, it would remove what the user only wants to see.
+        Task::Check { repair: true } | Task::Remove(_) if given.has(DRY_RUN.long) => {
+            Err(CliError::Usage("images: only prune takes --dry-run".to_owned()))
+        }
+        task => Ok(task),
     }
 }
 
@@ -65,6 +75,10 @@ fn run(given: Given) -> Result<(), CliError> {
     let (task, form) = (task(&given)?, Form::of(&given)?);
     edge_runtime::cli::start_log();
     let paths = given.paths()?;
+    if task != Task::List {
+        // Fails where no node has run: a check creates no state either.
+        find::store(&paths)?;
+    }
     match task {
         Task::List => {
             let images = list(&paths)?;
@@ -195,9 +209,22 @@ mod tests {
         ] {
             assert_eq!(of(words).unwrap(), wanted, "{words:?}");
         }
-        for wrong in [&["rm"][..], &["prune", "a"], &["busybox"]] {
+        let two = [&["rm", "a", "--remove", "b"][..], &["--verify", "--remove", "b"]];
+        let dry = [&["rm", "a", "--dry-run"][..], &["--remove", "a", "--dry-run"], &["check", "--repair", "--dry-run"]];
+        for wrong in [&["rm"][..], &["prune", "a"], &["busybox"]].into_iter().chain(dry).chain(two) {
             assert!(matches!(of(wrong), Err(CliError::Usage(_))), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn check_creates_no_state_without_a_node() {
+        let root = tempfile::tempdir().unwrap();
+        for words in [&["check"][..], &["rm", "a"], &["prune"]] {
+            let words = words.iter().copied().chain(["--root", root.path().to_str().unwrap()]);
+            let done = run(VERB.parse(lexopt::Parser::from_args(words)).unwrap());
+            assert!(matches!(done, Err(CliError::Failed(why)) if why.contains("no node has run here")));
+        }
+        assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
     }
 
     #[test]

@@ -15,7 +15,9 @@ use crate::progress::print::Printer;
 pub(super) const VERB: Verb = Verb::helper("progress", Operands::One("WHAT"), &[], run);
 
 fn run(given: Given) -> Result<(), CliError> {
-    let (what, paths) = (given.operand()?, given.paths()?);
+    // The name of a file need not be UTF-8.
+    let what = given.operands.first().map(|word| word.to_string_lossy()).unwrap_or_default();
+    let paths = given.paths()?;
     let looker = Looker::of(std::os::unix::process::parent_id(), &paths);
     let mut printer = Printer::new();
     while !has_ended(printer.look_every())? {

@@ -48,7 +48,8 @@ struct Target {
 
 fn run(given: Given) -> Result<(), CliError> {
     let paths = given.paths()?;
-    if is_free(&paths.run().join("daemon.lock")) {
+    let lock = paths.run().join("daemon.lock");
+    if is_free(&lock) {
         let why = "edge-runtime does not run and would not start the containers again: systemctl start edge-runtime";
         return Err(CliError::Failed(why.to_owned()));
     }
@@ -67,18 +68,17 @@ fn run(given: Given) -> Result<(), CliError> {
     loop {
         let now = store.pod_record(&record.uid)?.unwrap_or_default();
         let left: Vec<&Target> = targets.iter().filter(|one| phase(&now, one) == Phase::Ends).collect();
-        if targets.iter().all(|one| matches!(phase(&now, one), Phase::Runs | Phase::Waits(_))) {
+        if targets.iter().all(|one| is_done(&phase(&now, one))) {
             return targets.iter().try_for_each(|one| print(&told(&one.name, &phase(&now, one))));
         }
         if began.elapsed() >= grace && !killed {
-            left.iter().try_for_each(|one| signaller.send(one, KILL))?;
+            // One that ends at this moment takes no signal, and the store says so a little later.
+            left.iter().for_each(|one| drop(signaller.send(one, KILL)));
             killed = true;
         }
         if began.elapsed() >= grace + START {
-            let names: Vec<&str> = targets.iter().map(|one| one.name.as_str()).collect();
-            let why =
-                format!("containers {} do not run again yet: edge-runtime describe {}", names.join(", "), record.name);
-            return Err(CliError::Failed(why));
+            let missing = targets.iter().filter(|one| !is_done(&phase(&now, one))).map(|one| one.name.as_str());
+            return Err(CliError::Failed(late(&missing.collect::<Vec<_>>(), &record, is_free(&lock))));
         }
         sleep(LOOK);
     }
@@ -136,6 +136,21 @@ fn phase(record: &PodRecord, target: &Target) -> Phase {
         }
         Some(one) if one.state.live_id() == Some(target.id.as_str()) => Phase::Ends,
         _ => Phase::Starts,
+    }
+}
+
+fn is_done(phase: &Phase) -> bool {
+    matches!(phase, Phase::Runs | Phase::Waits(_))
+}
+
+/// Why the wait ends without these containers.
+fn late(names: &[&str], pod: &PodRecord, has_daemon_ended: bool) -> String {
+    let names = names.join(", ");
+    match has_daemon_ended {
+        true => format!("edge-runtime has ended meanwhile; it starts these containers when it runs again: {names}"),
+        false => {
+            format!("containers {names} do not run again yet: edge-runtime describe {}/{}", pod.namespace, pod.name)
+        }
     }
 }
 
@@ -231,5 +246,15 @@ mod tests {
             ContainerState::Waiting { reason: "CrashLoopBackOff".into(), message: String::new(), retry_at: None };
         assert_eq!(now(back_off), Phase::Waits("CrashLoopBackOff".into()));
         assert_eq!(now(running("other")), Phase::Runs);
+    }
+
+    #[test]
+    fn missing_container_is_named_with_what_to_do() {
+        let pod = PodRecord { namespace: "shop".into(), name: "web".into(), ..Default::default() };
+        assert!(
+            late(&["app"], &pod, false)
+                .ends_with("containers app do not run again yet: edge-runtime describe shop/web")
+        );
+        assert!(late(&["app"], &pod, true).starts_with("edge-runtime has ended"));
     }
 }

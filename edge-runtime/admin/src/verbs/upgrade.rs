@@ -38,6 +38,9 @@ pub(super) const VERB: Verb = Verb {
 };
 
 fn run(given: Given) -> Result<(), CliError> {
+    if given.operands.len() + usize::from(given.has("back")) + usize::from(given.has("status")) > 1 {
+        return Err(CliError::Usage("upgrade takes one of FILE, IMAGE@DIGEST, --back and --status".to_owned()));
+    }
     let paths = given.paths()?;
     let versions = versions(&paths);
     if given.has("status") {
@@ -159,4 +162,20 @@ fn table(state: &State) -> String {
         None => {}
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_thing_is_asked_at_once() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().to_str().unwrap();
+        for words in [["a.tar", "b.tar"], ["a.tar", "--back"], ["--status", "--back"]] {
+            let words = words.into_iter().chain(["--root", root]);
+            let refused = run(VERB.parse(lexopt::Parser::from_args(words)).unwrap());
+            assert!(matches!(refused, Err(CliError::Usage(why)) if why.contains("one of")));
+        }
+    }
 }

@@ -6,7 +6,7 @@ use edge_runtime::cli::verb::Given;
 use edge_runtime::cli::{CliError, print};
 use edge_runtime::image::helper::Helper;
 use edge_runtime::image::{ImageError, Reference};
-use edge_runtime::intake::{self, Recorded};
+use edge_runtime::intake::{self, Recorded, Restored};
 use edge_runtime::paths::Paths;
 use edge_runtime::store::image_record::ImageRecord;
 use edge_runtime::store::{Store, StoreError};
@@ -51,23 +51,35 @@ fn of_containers(paths: &Paths) -> Result<BTreeSet<String>, ImageError> {
 
 /// Removes the images that no pod of this node names and that are not pinned, after a question.
 pub(super) fn unused(given: &Given, paths: &Paths) -> Result<(), CliError> {
-    let names = names_in_use(paths)?;
     let images = find::store(paths)?.images()?;
-    let unused = select(&images, &names);
+    let Some(unused) = choose(&images, || names_in_use(paths), |plan| ask::may_go_on(given, plan))? else {
+        return Ok(());
+    };
     if unused.is_empty() {
         return print("no image is unused");
-    }
-    let lines = unused.iter().map(|image| format!("  {}  {}\n", title(image), size(image.size)));
-    let plan =
-        format!("Removes images that no pod here uses, also those pulled in advance:\n{}", lines.collect::<String>());
-    if !ask::may_go_on(given, &plan)? {
-        return Ok(());
     }
     let mut helper = Helper::begin(paths)?;
     let ids: Vec<String> = unused.iter().map(|image| image.id.clone()).collect();
     helper.remove(&ids)?;
-    let bytes = unused.iter().map(|image| image.size).sum();
+    let bytes = unused.iter().fold(0_u64, |sum, image| sum.saturating_add(image.size));
     print(&format!("removed {} images of {} (compressed)", ids.len(), size(bytes)))
+}
+
+/// The unused images, if `may` agrees to the plan. A pod may come while a question is open: its images stay.
+fn choose<'a>(
+    images: &'a [ImageRecord],
+    names: impl Fn() -> Result<BTreeSet<String>, CliError>,
+    may: impl FnOnce(&str) -> Result<bool, CliError>,
+) -> Result<Option<Vec<&'a ImageRecord>>, CliError> {
+    let unused = select(images, &names()?);
+    if unused.is_empty() {
+        return Ok(Some(unused));
+    }
+    let lines: String = unused.iter().map(|image| format!("  {}  {}\n", title(image), size(image.size))).collect();
+    match may(&format!("Removes images that no pod here uses, also those pulled in advance:\n{lines}"))? {
+        true => Ok(Some(select(unused, &names()?))),
+        false => Ok(None),
+    }
 }
 
 fn title(image: &ImageRecord) -> &str {
@@ -81,7 +93,20 @@ fn names_in_use(paths: &Paths) -> Result<BTreeSet<String>, CliError> {
     if let Some(error) = host.config_error {
         return Err(error.into());
     }
-    let mut names: BTreeSet<String> = host.config.into_iter().flat_map(|config| config.images.pinned).collect();
+    let mut names = names_of_pods(&pods)?;
+    names.extend(host.config.into_iter().flat_map(|config| config.images.pinned));
+    Ok(names)
+}
+
+/// # Errors
+/// A pod cannot be read: it may run, and which images it uses is not known.
+fn names_of_pods(pods: &Restored) -> Result<BTreeSet<String>, CliError> {
+    if let Some((uid, why)) = pods.kept.first_key_value() {
+        return Err(CliError::Failed(format!(
+            "nothing is removed, because the images of pod {uid} are not known: {why}; images rm IMAGE removes one"
+        )));
+    }
+    let mut names = BTreeSet::new();
     for Recorded { pod, record, .. } in &pods.recorded {
         names.extend(of_spec(pod));
         names.extend(record.containers.values().flat_map(|one| [one.image.clone(), one.image_id.clone()]));
@@ -99,23 +124,24 @@ fn of_spec(pod: &Pod) -> Vec<String> {
 }
 
 /// The images that none of the names leads to: ids, references with a digest, and names as pods spell them.
-fn select<'a>(images: &'a [ImageRecord], names: &BTreeSet<String>) -> Vec<&'a ImageRecord> {
+fn select<'a>(images: impl IntoIterator<Item = &'a ImageRecord>, names: &BTreeSet<String>) -> Vec<&'a ImageRecord> {
     let full = names.iter().filter_map(|name| Reference::parse(name).ok()).map(|name| name.to_string());
     let full: BTreeSet<String> = full.chain(names.iter().cloned()).collect();
     let is_used =
         |image: &ImageRecord| full.contains(&image.id) || image.references.iter().any(|name| full.contains(name));
-    images.iter().filter(|image| !is_used(image)).collect()
+    images.into_iter().filter(|image| !is_used(image)).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use edge_runtime::store::image_record::ImageConfig;
 
     use super::*;
 
-    #[test]
-    fn image_is_unused_if_no_pod_names_it_in_any_way() {
-        let image = |id: &str, names: &[&str]| ImageRecord {
+    fn image(id: &str, names: &[&str]) -> ImageRecord {
+        ImageRecord {
             id: id.to_owned(),
             references: names.iter().map(|name| (*name).to_owned()).collect(),
             config: ImageConfig::default(),
@@ -123,7 +149,37 @@ mod tests {
             size: 1,
             pulled_at: 0,
             access: Default::default(),
+        }
+    }
+
+    #[test]
+    fn image_that_a_pod_takes_during_the_question_stays() {
+        let images = [image("sha256:1", &["docker.io/library/a:1"]), image("sha256:2", &["docker.io/library/b:1"])];
+        let is_answered = Cell::new(false);
+        let names = || -> Result<BTreeSet<String>, CliError> {
+            Ok(is_answered.get().then(|| "b:1".to_owned()).into_iter().collect())
         };
+        let chosen = choose(&images, names, |plan| {
+            assert!(plan.contains("  docker.io/library/a:1  1B\n  docker.io/library/b:1  1B\n"), "{plan}");
+            is_answered.set(true);
+            Ok(true)
+        });
+        let ids: Vec<&str> = chosen.unwrap().unwrap().iter().map(|image| image.id.as_str()).collect();
+        assert_eq!(ids, ["sha256:1"]);
+        assert!(choose(&images, names, |_| Ok(false)).unwrap().is_none());
+    }
+
+    #[test]
+    fn nothing_is_unused_while_a_pod_cannot_be_read() {
+        let mut pods = Restored::default();
+        assert!(names_of_pods(&pods).unwrap().is_empty());
+        pods.kept.insert("0d9e".into(), "row is damaged".into());
+        let refused = names_of_pods(&pods);
+        assert!(matches!(refused, Err(CliError::Failed(why)) if why.contains("pod 0d9e") && why.contains("damaged")));
+    }
+
+    #[test]
+    fn image_is_unused_if_no_pod_names_it_in_any_way() {
         let digest = format!("r:5000/c@sha256:{}", "ab".repeat(32));
         let images = [
             image("sha256:1", &["docker.io/library/a:latest"]),
