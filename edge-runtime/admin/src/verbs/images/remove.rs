@@ -66,11 +66,11 @@ pub(super) fn unused(given: &Given, paths: &Paths) -> Result<(), CliError> {
 }
 
 /// The unused images, if `may` agrees to the plan. A pod may come while a question is open: its images stay.
-fn choose<'a>(
-    images: &'a [ImageRecord],
+fn choose(
+    images: &[ImageRecord],
     names: impl Fn() -> Result<BTreeSet<String>, CliError>,
     may: impl FnOnce(&str) -> Result<bool, CliError>,
-) -> Result<Option<Vec<&'a ImageRecord>>, CliError> {
+) -> Result<Option<Vec<&ImageRecord>>, CliError> {
     let unused = select(images, &names()?);
     if unused.is_empty() {
         return Ok(Some(unused));
