@@ -200,6 +200,8 @@ mod tests {
             }
             command.get_subcommands().for_each(check);
         }
-        check(&Arguments::command());
+        let mut command = Arguments::command();
+        command.build();
+        check(&command);
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use edge_runtime::cli::verb::{Given, Operands, Shown, Verb};
 use edge_runtime::cli::{CliError, print};
 
-use crate::help::GROUPS;
+use crate::groups::GROUPS;
 use crate::verbs;
 
 pub(crate) const VERB: Verb = Verb {

@@ -7,6 +7,7 @@ mod completion;
 mod doctor;
 mod events;
 mod find;
+mod groups;
 mod help;
 mod join;
 mod man;

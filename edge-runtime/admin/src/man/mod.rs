@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use edge_runtime::cli::verb::{Given, Operands, Shown, Verb};
 use edge_runtime::cli::{CliError, print};
 
-use crate::help::examples;
+use crate::groups::examples;
 use crate::verbs::shown;
 
 pub(crate) const VERB: Verb = Verb {

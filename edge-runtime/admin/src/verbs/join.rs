@@ -26,8 +26,8 @@ pub(super) const VERB: Verb = Verb {
     flags: &[
         Flag::value("token-file", "FILE", "read the token from a file, or from standard input with -"),
         Flag::value("token", "TOKEN", "same as the argument TOKEN"),
-        Flag::value("bridge", "URL", "bridge with its port (repeatable; default: those in the token)"),
-        Flag::value("node", "NAME", "name that the token was created for (default: the one in the token)"),
+        Flag::value("bridge", "URL", "bridge with its port (repeatable; those in the token unless given)"),
+        Flag::value("node", "NAME", "name that the token was created for (the one in the token unless given)"),
         Flag::value("label", "KEY=VALUE", "label of the Node object, stored in config.yaml (repeatable)"),
         Flag::value("wait", "DURATION", "how long to wait until the node is up (default 2m)"),
         Flag::switch("no-start", "do not start the service"),
