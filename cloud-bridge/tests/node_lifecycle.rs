@@ -116,7 +116,7 @@ async fn taints_follow_a_node_and_silence_evicts_nobody() {
 }
 
 #[tokio::test]
-async fn pods_go_for_the_taint_of_a_person_and_of_silence_where_that_is_asked_for() {
+async fn manual_taint_evicts_pods_and_so_does_silence_where_enabled() {
     let site = Site::new(Settings { evicts: true, ..Settings::default() }).await;
     site.pod("p", "n1", json!([])).await;
     site.pod("tolerant", "n1", json!([{"operator": "Exists"}])).await;

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscriber_of_ipv6_is_one_source_and_a_mapped_address_is_what_it_maps() {
+    fn ipv6_prefix_is_one_source_and_mapped_address_is_ipv4() {
         let of = |text: &str| Source::of(text.parse().unwrap());
         assert_eq!(of("2001:db8:1:2::3"), of("2001:db8:1:2:ffff::9"));
         assert_ne!(of("2001:db8:1:2::3"), of("2001:db8:1:3::3"));

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_the_same_at_the_other_bridge_and_says_that_it_was_passed_on() {
+    fn forwarded_request_is_unchanged_and_marked_as_forwarded() {
         let asked = Request::put("/n/ns/a?b=c").header("authorization", "Bearer t").header("connection", "close");
         let (parts, ()) = asked.header("host", "here").header("x-own", "1").body(()).unwrap().into_parts();
         let made = request("10.0.0.2:9443", &parts, Bytes::from_static(b"x")).unwrap();

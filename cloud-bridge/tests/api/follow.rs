@@ -286,7 +286,7 @@ async fn a_definition_of_the_cluster_takes_what_its_objects_own_along() {
 }
 
 #[tokio::test]
-async fn a_definition_that_has_lost_its_objects_serves_nothing_whatever_it_waits_for() {
+async fn deleted_definition_without_objects_serves_nothing() {
     let api = Api::embedded(|_| {});
     let mut definition = things("Namespaced");
     definition["metadata"]["finalizers"] = json!(["example.com/hold"]);

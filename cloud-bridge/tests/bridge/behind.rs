@@ -46,7 +46,7 @@ fn held(edge: &Edge) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn g12_a_bridge_whose_watches_hang_undoes_nothing_of_what_another_has_told() {
+async fn g12_bridge_with_hung_watches_undoes_nothing() {
     let cluster = Cluster::open().await;
     let (first, second) = twins();
     let (hang, hung) = watch::channel(false);

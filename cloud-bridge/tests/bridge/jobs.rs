@@ -277,7 +277,7 @@ async fn an_older_program_and_one_that_cannot_take_an_order_have_failed() {
 }
 
 #[tokio::test]
-async fn s17_one_at_a_time_is_one_over_both_bridges_and_a_node_that_moves_goes_on() {
+async fn s17_concurrency_of_one_holds_over_two_bridges() {
     let lab = Lab::open().await;
     let (first, second) = twins();
     let (a, b) = (TestBridge::with(&lab.cluster, first).await, TestBridge::with(&lab.cluster, second).await);
@@ -316,7 +316,7 @@ async fn s17_one_at_a_time_is_one_over_both_bridges_and_a_node_that_moves_goes_o
 }
 
 #[tokio::test]
-async fn s17_a_bridge_that_begins_again_takes_no_order_away_and_gives_none_twice() {
+async fn s17_restarted_bridge_withdraws_and_repeats_no_order() {
     let lab = Lab::open().await;
     let (first, second) = twins();
     let a = TestBridge::with(&lab.cluster, first).await;

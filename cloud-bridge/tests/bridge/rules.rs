@@ -222,7 +222,7 @@ fn request(rule: &str, body: &str) -> Value {
 }
 
 #[tokio::test]
-async fn d15_a_program_on_a_node_is_told_what_the_target_says_and_asks_by_its_nodes_rules_only() {
+async fn d15_program_on_a_node_gets_answers_by_its_nodes_rules_only() {
     let lab = Lab::open().await;
     let bridge = TestBridge::start(&lab.cluster).await;
     let (evil, victim) = (unique("evil"), unique("victim"));

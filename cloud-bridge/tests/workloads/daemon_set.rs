@@ -124,7 +124,7 @@ async fn a_daemon_set_has_a_pod_on_each_node_rolls_and_goes_back() {
 
 /// Pods of each node of many, while the controllers end and start.
 #[tokio::test]
-async fn s15_a_daemon_set_whose_controllers_end_at_any_time_has_no_two_pods_on_a_node() {
+async fn s15_killed_controllers_never_put_two_daemon_pods_on_a_node() {
     let site = Site::open();
     for number in 0..40 {
         add_node(&site, &format!("n{number}")).await;

@@ -51,7 +51,7 @@ fn d01_values_meet_in_the_middle() {
 
 /// D3.
 #[test]
-fn d03_a_device_that_is_deleted_and_made_again_shows_nothing_of_the_old_one() {
+fn d03_recreated_device_shows_nothing_of_the_old_one() {
     if !can_run() {
         return;
     }

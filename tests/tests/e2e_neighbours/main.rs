@@ -72,7 +72,7 @@ fn answered_by(node: &EdgeNode, pod: &str, url: &str, wanted: &[&str]) {
 }
 
 #[test]
-fn s04_pods_of_two_nodes_reach_each_other_as_they_are_and_a_service_leads_to_both() {
+fn s04_pods_of_two_nodes_reach_each_other_and_share_a_service() {
     if !can_run() {
         return;
     }

@@ -21,7 +21,7 @@ fn without(findings: &[Value], checks: &[&str]) {
 }
 
 #[test]
-fn on_a_node_in_good_health_nothing_of_its_own_is_found_and_then_each_thing_that_breaks() {
+fn healthy_node_has_no_findings_and_each_fault_has_one() {
     if !can_run() {
         return;
     }

@@ -44,7 +44,7 @@ fn s01_a_service_leads_to_its_ready_pods_and_no_longer_than_it_is_there() {
 }
 
 #[test]
-fn s02_s05_readiness_decides_at_once_and_neither_cloud_nor_daemon_is_needed() {
+fn s02_s05_readiness_acts_at_once_without_cloud_or_daemon() {
     if !can_run() {
         return;
     }
@@ -121,7 +121,7 @@ fn s11_a_node_whose_services_are_off_has_no_table() {
 }
 
 #[test]
-fn s03_after_a_power_on_without_a_cloud_services_lead_to_the_pods_as_they_are_now() {
+fn s03_after_an_offline_boot_services_lead_to_current_pods() {
     if !can_run() {
         return;
     }

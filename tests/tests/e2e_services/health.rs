@@ -26,7 +26,7 @@ fn says(port: u16, wanted: &str) {
 }
 
 #[test]
-fn s02_load_balancers_are_told_whether_ready_pods_are_here_with_the_cloud_and_without() {
+fn s02_health_check_port_reports_ready_pods_also_offline() {
     if !can_run() {
         return;
     }

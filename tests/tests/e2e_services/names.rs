@@ -76,7 +76,7 @@ fn s13_s14_names_lead_to_services_and_pods_with_the_cloud_and_without() {
 }
 
 #[test]
-fn s14_the_clusters_dns_is_answered_on_the_node_for_pods_and_for_the_node_itself() {
+fn s14_node_answers_cluster_dns_for_pods_and_for_itself() {
     if !can_run() {
         return;
     }

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_volume_of_ours_that_nobody_claims_is_deleted_and_its_data_as_its_policy_says() {
+    fn only_our_unclaimed_volume_is_deleted_by_its_policy() {
         let of = |phase: &str, change: Value| {
             let mut volume = made(&json!({}), &json!({})).unwrap();
             json_patch::merge(&mut volume, &json!({"metadata": {"uid": "v1"}, "status": {"phase": phase}}));

@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn another_pod_of_the_name_begins_anew_and_one_that_asks_for_less_is_looked_at() {
+    fn replaced_pod_starts_over_and_smaller_request_is_retried() {
         let mut queue = Queue::default();
         queue.put(pod("a", 0));
         pop(&mut queue, 0);

@@ -293,7 +293,7 @@ fn a_pod_goes_where_its_volume_is() {
 }
 
 #[test]
-fn a_claim_that_waits_for_its_pod_is_told_the_node_and_the_pod_waits_for_the_volume() {
+fn waiting_claim_gets_the_node_and_the_pod_waits_for_the_volume() {
     let mut site = Site::default();
     site.labelled("a", json!({"zone": "x"}), json!({}));
     site.labelled("b", json!({"zone": "y"}), json!({}));

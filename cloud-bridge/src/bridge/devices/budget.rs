@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn d07_a_bridge_writes_two_hundred_times_a_second_and_each_node_has_its_share() {
+    fn d07_bridge_writes_200_times_a_second_and_nodes_share_that() {
         let mut budgets = Budgets::default();
         let mut waiting: Vec<(Duration, usize)> = (0..100).map(|node| (Duration::ZERO, node)).collect();
         let mut counts = [0_u32; 100];

@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_told_which_urls_its_programs_may_name_and_the_oldest_rule_has_one() {
+    fn node_receives_allowed_urls_and_each_is_of_the_oldest_rule() {
         let url = |node: &str, created| Rule {
             created,
             ..rule("web", &[("target_url", "http://x"), ("node_name", node)], "rest", &[("resource", "http://a")])

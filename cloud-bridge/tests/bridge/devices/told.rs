@@ -166,7 +166,7 @@ async fn d02_what_happened_meanwhile_is_made_up_for() {
 }
 
 #[tokio::test]
-async fn d13_nothing_is_asked_while_no_node_wants_to_know_and_other_nodes_get_nothing() {
+async fn d13_bridge_watches_only_for_nodes_that_ask_and_tells_no_other() {
     let lab = Lab::open().await;
     let asked = Arc::new(AtomicUsize::new(0));
     let (inner, counted) = (lab.cluster.clients.clone(), Arc::clone(&asked));

@@ -144,7 +144,7 @@ async fn d15_a_fenced_connection_writes_nothing() {
 
 /// A batch takes the time that its writes may take; what changes nothing takes none of it.
 #[tokio::test]
-async fn d07_a_flood_is_written_at_ten_a_second_and_a_repetition_once_for_each_connection() {
+async fn d07_flood_is_limited_and_repetition_written_once_a_connection() {
     let lab = Lab::open().await;
     let tries = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&tries);
@@ -209,7 +209,7 @@ async fn d02_a_bridge_that_may_not_read_devices_keeps_no_node_waiting() {
 
 /// The definitions are replaced while nodes report: by some with the subresource, and by some without.
 #[tokio::test]
-async fn statuses_that_come_to_be_a_subresource_or_none_are_written_all_the_same() {
+async fn status_is_written_also_when_it_becomes_a_subresource_or_not() {
     if is_shared() {
         return;
     }

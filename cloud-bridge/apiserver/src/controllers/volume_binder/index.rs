@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_gets_what_is_kept_for_it_or_the_smallest_that_is_large_enough() {
+    fn claim_gets_its_reserved_volume_or_the_smallest_sufficient() {
         let mut index = Index::default();
         for (name, size, claim) in
             [("small", "1Gi", None), ("large", "4Gi", None), ("middle", "2Gi", None), ("kept", "8Gi", Some("mine"))]
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_goes_to_the_first_that_it_meets_and_nothing_is_left_of_what_has_gone() {
+    fn volume_binds_to_first_match_and_removed_ones_leave_nothing() {
         let mut index = Index::default();
         for (name, size, volume) in [("b", "1Gi", ""), ("c", "1Gi", "v"), ("a", "9Gi", "")] {
             index.set_claim(&key(name), Some(&claim(name, size, volume)), None);

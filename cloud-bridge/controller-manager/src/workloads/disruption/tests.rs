@@ -91,7 +91,7 @@ fn a_pod_that_is_not_ready_takes_from_the_budget_and_says_so() {
 }
 
 #[test]
-fn an_eviction_that_was_allowed_counts_until_the_pod_is_gone_or_for_two_minutes() {
+fn allowed_eviction_counts_until_pod_is_gone_or_for_two_minutes() {
     let mut course = course(&json!({"maxUnavailable": 1}));
     let pod = course.model.names(Kind::Pod)[0].clone();
     let time = course.model.clock().to_string();

@@ -119,7 +119,7 @@ fn a_node_that_comes_back_in_time_keeps_its_pods() {
 }
 
 #[test]
-fn what_is_deleted_goes_from_a_node_that_is_out_of_service_and_nothing_else_does() {
+fn deleted_pods_leave_an_out_of_service_node_and_no_others_do() {
     let mut course = Course::new(1, |_, _| {});
     course.calm = true;
     let mut gone = node("a", "Unknown");

@@ -205,7 +205,7 @@ fn those_that_serve_nobody_go_first() {
 }
 
 #[test]
-fn a_pod_is_available_once_it_has_been_ready_for_long_enough_by_our_clock_too() {
+fn pod_is_available_after_min_ready_seconds_by_our_clock_too() {
     let mut course = course(1);
     course.model.change(Kind::ReplicaSet, &key("web"), |set| set["spec"]["minReadySeconds"] = 30.into());
     course.step(1);

@@ -258,7 +258,7 @@ fn pods_come_one_after_the_other_or_all_at_once() {
 }
 
 #[test]
-fn a_roll_out_goes_from_the_last_to_the_partition_and_a_roll_back_takes_the_old_revision_again() {
+fn rollout_stops_at_the_partition_and_rollback_reuses_revision() {
     let mut course = settled(stateful_set(4, "OrderedReady"));
     let first = status(&course.model)["currentRevision"].clone();
     let untouched = course.model.get(Kind::Pod, "db-1")["metadata"]["uid"].clone();
@@ -294,7 +294,7 @@ fn a_roll_out_goes_from_the_last_to_the_partition_and_a_roll_back_takes_the_old_
 }
 
 #[test]
-fn a_roll_out_of_pods_that_come_all_at_once_takes_them_away_one_by_one_all_the_same() {
+fn rollout_of_parallel_pods_replaces_them_one_by_one() {
     let mut course = settled(stateful_set(3, "Parallel"));
     set_image(&mut course, "two");
     for _ in 0..20 {
@@ -396,7 +396,7 @@ fn the_next_pod_comes_when_the_one_before_has_been_ready_for_long_enough() {
 }
 
 #[test]
-fn a_set_that_goes_makes_nothing_more_and_a_stranger_with_its_labels_stays_one() {
+fn deleted_set_creates_nothing_and_adopts_no_foreign_pod() {
     let mut course = settled(stateful_set(2, "OrderedReady"));
     let stranger = json!({"metadata": {"name": "stranger-0", "labels": {"app": "db"}}, "spec": {"containers": []}});
     course.model.put(Kind::Pod, stranger);

@@ -135,7 +135,7 @@ fn d04_nothing_older_replaces_what_is_there() {
 
 /// Sessions of two nodes say nothing of each other.
 #[test]
-fn what_another_node_wrote_is_replaced_when_the_device_is_known_to_have_moved() {
+fn status_of_another_node_is_replaced_after_the_device_moved() {
     let device = device("u", &["a"]);
     let object = written(None, &device, &report(3, vec![twin("a", "3", 3)]));
     let other = Speaker { node: "m", session: 1, ..SPEAKER };

@@ -34,7 +34,7 @@ fn d13_who_wants_no_devices_is_told_none_and_nothing_is_watched() {
 
 /// Services are others on another site; devices are the same.
 #[test]
-fn devices_stay_while_a_node_moves_to_another_site_or_changes_its_mind_about_services() {
+fn devices_stay_when_site_or_service_scope_changes() {
     let mut world = world(&["a"]);
     let _ = world.wants("a", DEVICES, None);
     let device = Group::from([(key("Device", "d"), Told::new(object("Device", "d", "1")))]);

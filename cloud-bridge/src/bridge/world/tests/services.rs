@@ -101,7 +101,7 @@ fn who_moves_to_another_site_has_the_endpoints_of_that_one_alone() {
 }
 
 #[test]
-fn who_leads_to_a_neighbours_pods_is_told_all_services_without_pods_of_its_own() {
+fn node_with_routes_gets_all_services_without_own_pods() {
     let mut world = World::new(ServiceScope::All);
     ["a", "b"].into_iter().for_each(|node| world.add_node(node));
     let all = service_views("", ServiceScope::All, Some("hall"))[0].clone();
@@ -115,7 +115,7 @@ fn who_leads_to_a_neighbours_pods_is_told_all_services_without_pods_of_its_own()
 }
 
 #[test]
-fn what_a_node_holds_of_services_is_taken_back_unless_it_has_been_told_since() {
+fn held_services_are_withdrawn_unless_sent_since() {
     let mut world = world(&["a"]);
     let _ = world.wants("a", SERVICES, None);
     let view = key("ServiceView", "web");
