@@ -23,7 +23,7 @@ fn policies_hold_offline_and_before_the_first_packet_of_a_boot() {
     kubectl.apply_all(&[policy("friends", "web", &friends), service]);
     let address = kubectl.ok(&["get", "service", "web", "-o", "jsonpath={.spec.clusterIP}"]);
     let url = format!("http://{address}/");
-    // It tries all the time, also in the first moments after a reboot.
+    // It tries to connect all the time, also in the first moments after a reboot.
     let script =
         format!("while true; do echo tried; timeout 1 wget -qO- {url} >/dev/null 2>&1 && echo LEAKED; sleep 0.1; done");
     let mut stranger = client("stranger", &on, "stranger");

@@ -68,7 +68,7 @@ fn s02_s05_readiness_acts_at_once_without_cloud_or_daemon() {
     node.edge_ok(&["exec", "b", "--", "touch", "/tmp/ready"]);
     answered_by(&node, "client", &url, &["a", "b"]);
 
-    // A daemon that comes back finds that there is nothing to be said, and goes on.
+    // A restarted daemon finds that there is nothing to change, and continues.
     let before = tables(&node);
     node.kill();
     answered_by(&node, "client", &url, &["a", "b"]);
@@ -179,7 +179,7 @@ fn s08_a_sender_of_datagrams_that_never_pauses_finds_the_next_pod() {
     let on = node.name.clone();
     let ports = json!({"ports": [{"port": 80, "targetPort": 8080, "protocol": "UDP"}]});
     kubectl.apply_all(&[service("echo", "echo", &ports), server("a", &on, "echo")]);
-    // Answers each datagram with a name, in the pod's network.
+    // Answers each datagram with its name, in the pod's network.
     let echo = |pod: &'static str| {
         let id = container_id(&kubectl.wait_ready(pod)["status"]["containerStatuses"][0]);
         let network = format!("/proc/{}/ns/net", node.container_pids()[&id]);
