@@ -8,7 +8,7 @@ use sampan_floors::{behind_wall, circles};
 const WALLS: [(&str, &[&str]); 4] = [
     // Below everything else.
     ("sampan-apimachinery", &["sampan-kubelet-api", "sampan-apiserver", "kube", "hyper"]),
-    // The code that answers for a node knows neither the bridge nor the embedded API.
+    // The code that serves the kubelet API of a node is independent of the bridge and of the embedded API.
     ("sampan-kubelet-api", &["sampan-apiserver", "cloud-bridge", "kube", "rusqlite"]),
     // What runs strangers' rules has nothing to lose.
     ("sampan-cel", &["sampan-apiserver", "sampan-apimachinery", "cloud-bridge", "kube", "tokio", "rusqlite", "rustls"]),

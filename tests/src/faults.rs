@@ -22,7 +22,7 @@ pub struct Faults {
     pub refuse: bool,
     /// Whether nothing arrives at the bridge, without an error: half-open.
     pub silent_up: bool,
-    /// The same towards the node.
+    /// Whether nothing arrives at the node, without an error.
     pub silent_down: bool,
     /// Delay of every byte.
     pub delay: Duration,

@@ -142,7 +142,7 @@ impl Kubectl {
     /// Waits for an event with this reason about this object, in any namespace; returns its message.
     ///
     /// # Panics
-    /// There is no such event within 40 s.
+    /// The event does not appear within 40 s.
     #[allow(clippy::must_use_candidate)]
     pub fn wait_event(&self, object: &str, reason: &str) -> String {
         until(Duration::from_secs(40), &format!("event {reason} about {object}"), || {

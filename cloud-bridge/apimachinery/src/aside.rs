@@ -13,8 +13,8 @@ use tokio::sync::oneshot;
 
 use crate::panics;
 
-/// Between two times that memory is given back: it is a walk over the heaps of all threads, for which they wait. At least so
-/// long, and so many times what the last one took.
+/// Minimum pause between two trims of the heap, and the same as a multiple of the last trim's time: a trim walks over
+/// the heaps of all threads, which wait meanwhile.
 const PAUSE: (Duration, u32) = (Duration::from_millis(500), 100);
 
 /// Maximum number of trees that wait to be dropped. Behind a long piece of work requests would leave more and more of them.
@@ -121,7 +121,7 @@ struct Memory {
 }
 
 impl Memory {
-    /// How long until memory is given back, if it is to be.
+    /// Time until the next trim; `None` if it is not needed.
     fn due(&self, now: Instant) -> Option<Duration> {
         let left = self.given.map_or(Duration::ZERO, |(given, took)| {
             (took * PAUSE.1).max(PAUSE.0).saturating_sub(now.saturating_duration_since(given))

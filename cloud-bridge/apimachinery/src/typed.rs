@@ -21,7 +21,7 @@ pub fn read<T: DeserializeOwned>(value: &Value) -> Result<T, Misfit> {
 /// Reads a list that a client may have written as null, as `deserialize_with` of a field.
 ///
 /// # Errors
-/// It is no list, or an element does not fit.
+/// The value is not a list, or an element does not fit.
 pub fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }

@@ -189,14 +189,14 @@ impl<T: Named> News<T> {
 /// Which part of the watch the entries of a queue are of.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// None: the first list has not begun.
+    /// The first list has not started yet.
     #[default]
     Nothing,
-    /// None any more: the follower was too far behind.
+    /// The queue was dropped, because the follower was too far behind.
     GivenUp,
     /// The list under way.
     List,
-    /// The list that has ended: so many of them.
+    /// The list that has ended, with the number of its remaining entries.
     EndOfList(usize),
     Changes,
 }
@@ -283,7 +283,7 @@ impl<T: Named> Queue<T> {
         Some(match news {
             News::Gone(object) => Event::Delete(object),
             News::Is(object) if self.part == Part::Changes => Event::Apply(object),
-            // Also if it changed meanwhile: what a list does not name is taken for gone at its end.
+            // The same for an object that changed meanwhile: at the end of a list, missing objects count as deleted.
             News::Is(object) => Event::InitApply(object),
         })
     }

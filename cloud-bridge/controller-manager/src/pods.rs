@@ -28,9 +28,9 @@ pub struct Pods {
 /// A pod, read for all that follow.
 #[derive(Debug, Clone)]
 pub(crate) struct Pod {
-    /// As the controllers of workloads look at it.
+    /// The pod as the controllers of workloads use it.
     pub(crate) working: Working,
-    /// As far as placing it goes.
+    /// The fields that affect scheduling.
     pub(crate) placing: Arc<Placing>,
     /// Length of its JSON without the managers of its fields, which are not kept.
     bytes: usize,

@@ -25,8 +25,8 @@ pub(crate) static REPORTS_WRITTEN: Counter = Counter::new();
 pub(crate) static REPORTS_REFUSED: Counter = Counter::new();
 pub(crate) static REPORTS_AGAIN: Counter = Counter::new();
 
-/// Requests to the API, and those without success: with a client's error (also a conflict or a missing object, which
-/// are no fault), with a server's error, without an answer.
+/// Requests to the API, and those without success: with a client's error (including usual ones, such as a conflict or a
+/// missing object), with a server's error, without an answer.
 pub(crate) static API_REQUESTS: Counter = Counter::new();
 pub(crate) static API_CLIENT_ERRORS: Counter = Counter::new();
 pub(crate) static API_SERVER_ERRORS: Counter = Counter::new();

@@ -7,7 +7,7 @@
 //!
 //! A node whose last changes came from another bridge may hold newer states than this bridge has received. Its list is
 //! incomplete again then, until its pods and their objects have been read again. Readings are counted in rounds: a
-//! reading that started in a round is no older than what the node held before it.
+//! reading that started in a round is at least as new as the node's state before it.
 
 mod admission;
 mod interests;

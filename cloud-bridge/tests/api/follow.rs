@@ -1,5 +1,5 @@
-//! Controllers that react to writes: they keep up with many writes, delay no client, and neither an error nor a crash
-//! between two of their writes leaves anything undone.
+//! Controllers that react to writes: they keep up with many writes, delay no client, and complete their work after an
+//! error or a crash between two of their writes.
 
 use std::time::{Duration, Instant};
 
@@ -190,7 +190,7 @@ async fn a_write_does_not_fail_with_what_follows_it() {
     api.until("/api/v1/namespaces/late/serviceaccounts/default", |answer| answer.code == 200).await;
 }
 
-/// As in the ServiceAccount admission of Kubernetes.
+/// The ServiceAccount admission of Kubernetes refuses a pod until its account exists, and so does this one.
 #[tokio::test]
 async fn a_pod_waits_for_the_account_of_its_namespace() {
     let api = Api::embedded(|_| {});
@@ -265,7 +265,7 @@ async fn a_definition_takes_what_its_objects_own_along() {
     gone(&api, &api.path("configmaps")).await;
 }
 
-/// Neither they nor what they own have a namespace; when they are looked up their kind is no longer served.
+/// The objects and their dependents are cluster-scoped; when they are looked up their kind is no longer served.
 #[tokio::test]
 async fn a_definition_of_the_cluster_takes_what_its_objects_own_along() {
     const CLASSES: &str = "/apis/node.k8s.io/v1/runtimeclasses";

@@ -7,7 +7,7 @@ use crate::harness::{Answer, Api, MERGE, TABLE};
 
 const CLASSES: &str = "/apis/networking.k8s.io/v1/ingressclasses";
 
-/// On a real cluster a controller may enforce it.
+/// Checks the warning that nothing enforces the object. On a real cluster a controller may enforce it.
 fn told(api: &Api, answer: &Answer, kind: &str) {
     let warning = format!("\"{kind} is stored; nothing enforces it here\"");
     assert!(api.real || answer.warnings.contains(&warning), "{:?}", answer.warnings);

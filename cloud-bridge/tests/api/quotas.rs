@@ -91,7 +91,7 @@ async fn a_pod_that_has_ended_makes_room() {
     wrong.fails_with(422, "must be a standard resource for quota");
 }
 
-/// As in Kubernetes' controller every five minutes.
+/// The quota is recounted periodically, as by Kubernetes' controller every five minutes.
 #[tokio::test]
 async fn a_pod_that_should_be_gone_makes_room_without_a_write() {
     let api = Api::embedded(|config| config.quota_resync = std::time::Duration::from_millis(500));

@@ -182,7 +182,7 @@ async fn events_of_four_objects_are_written_at_once() {
     }
 }
 
-/// A name that exists: one's own event was written before, and another's stays unchanged.
+/// The name of an event exists: the node's own event was written before, and another node's stays unchanged.
 #[tokio::test]
 async fn g27_events_whose_name_is_taken_replace_nobodys() {
     let cluster = Cluster::open().await;

@@ -73,7 +73,7 @@ pub struct Api {
     /// Whether no request is answered.
     pub down: bool,
     pub nacks: u64,
-    /// Scope of the Services that a bridge sends to nodes; `None`: there are no Services.
+    /// Scope of the Services that a bridge sends to nodes; `None`: without Services.
     pub scope: Option<ServiceScope>,
     pub devices: Devices,
     counter: u64,

@@ -50,7 +50,7 @@ fn write(shared: &Shared, mut to: &TcpStream, pieces: &Receiver<Piece>, up: bool
     for Piece { due, bytes } in pieces {
         let faults = shared.faults();
         let silent = |faults: &mut Faults| !shared.is_over() && if up { faults.silent_up } else { faults.silent_down };
-        // A silent line passes neither bytes nor the end of a connection.
+        // A silent line passes no bytes and no end of a connection.
         let faults = *shared.changed.wait_while(faults, silent).unwrap_or_else(PoisonError::into_inner);
         if bytes.is_empty() {
             return;

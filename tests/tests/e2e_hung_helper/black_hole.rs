@@ -1,4 +1,4 @@
-//! A network that drops everything: names do not resolve, registries are unreachable, and there are no errors.
+//! A network that drops everything: names do not resolve, registries are unreachable, and no error is returned.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};

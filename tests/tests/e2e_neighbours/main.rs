@@ -116,7 +116,7 @@ fn s04_pods_of_two_nodes_reach_each_other_and_share_a_service() {
     a.start();
     until(Duration::from_secs(20), "the daemon knows its pods", || a.edge(&["ps"]));
     answered_by(&a, "on-a", &url, &["on-a", "on-b"]);
-    // A node knows its own pods sooner than the cloud does.
+    // A node knows the state of its own pods before the cloud does.
     a.edge_ok(&["exec", "on-a", "--", "rm", "/tmp/ready"]);
     answered_by(&b, "on-b", &format!("http://{ip_a}:8080/"), &["on-a"]);
     answered_by(&a, "on-a", &url, &["on-b"]);

@@ -51,7 +51,7 @@ fn logs_are_kept_followed_and_cut() {
     kubectl.wait_phase("long", "Succeeded");
     let log = kubectl.ok(&["logs", "long"]);
     assert_eq!(log.lines().count(), 20001);
-    // A last line without a newline has none in the log either.
+    // A last line without a newline is stored without one.
     assert!(log.ends_with("20000\nno newline"), "{}", &log[log.len() - 40..]);
 
     kubectl.wait_pod("twice", 20, "runs again", |pod| {

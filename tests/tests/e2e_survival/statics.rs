@@ -53,7 +53,7 @@ fn static_pods_outlive_their_folder() {
     unharmed(&node, "a file that does not parse, and a new daemon");
     std::fs::write(file("a"), manifest("a", &namespace)).expect("written");
 
-    // Its partition was not mounted, and there is no error.
+    // Its partition was not mounted, and no error shows that.
     run("mount", &["-t", "tmpfs", "none"], &folder);
     said(&node, "is another folder than before, and empty");
     unharmed(&node, "a folder that is hidden");

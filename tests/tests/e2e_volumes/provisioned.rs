@@ -81,7 +81,7 @@ fn a_volume_is_made_where_its_pod_is_and_goes_with_its_claim() {
         assert!(!object["metadata"]["deletionTimestamp"].is_null(), "{object}");
     }
     let folder = nodes[of].root().join("var/lib/edge-runtime/volumes").join(&volume);
-    // So many files that the deletion takes several steps.
+    // The deletion of this number of files takes several steps.
     (0..600).for_each(|i| std::fs::write(folder.join(i.to_string()), "x").expect("written"));
 
     // The deletion waits for a node that is offline.

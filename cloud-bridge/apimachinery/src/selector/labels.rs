@@ -30,7 +30,7 @@ impl Operator {
         })
     }
 
-    /// Whether this value, if there is one, meets the operator. Values that are not numbers are neither greater nor
+    /// Whether this value, if there is one, meets the operator. A value that is not a number is not greater and not
     /// less.
     fn holds<'a>(self, mut wanted: impl Iterator<Item = &'a str>, value: Option<&str>) -> bool {
         let numbers = |wanted: Option<&str>| Some((value?.parse::<i64>().ok()?, wanted?.parse::<i64>().ok()?));

@@ -1,6 +1,6 @@
-//! Evaluates validation rules in the helper process (`sampan_cel`), which starts with the first question: without rules
-//! there is no process. A rule may use all time and memory of the helper, and no more; other requests continue
-//! meanwhile.
+//! Evaluates validation rules in the helper process (`sampan_cel`), which starts with the first evaluation: without
+//! rules the process does not run. A rule may use all time and memory of the helper, and no more; other requests
+//! continue meanwhile.
 
 mod process;
 mod turns;

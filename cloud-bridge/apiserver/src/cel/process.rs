@@ -27,7 +27,7 @@ const END: Duration = Duration::from_secs(5);
 /// How often is looked whether it has.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Reason why there is no answer.
+/// Reason why the helper gave no answer.
 pub(super) enum Fate {
     /// The rule used up what it may: how, and which one was under way.
     Rule(String, String),

@@ -1,5 +1,5 @@
 //! Work queue of a controller: keys, each at most once, in order of arrival; failed ones return with back-off (K8s
-//! client-go util/workqueue). Knows neither the storage nor what a key means.
+//! client-go util/workqueue). Independent of the storage and of the meaning of a key.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -93,7 +93,7 @@ pub(crate) fn change(
         return Err(ApiError::conflict(resource, name, &precondition(resource, current, uid)));
     }
     check_version(resource, current, &mut new, name)?;
-    // Nothing looks at them before they are worked out anew.
+    // Removed until they are computed again, because nothing reads them before that.
     let sent = new.get_mut("metadata").and_then(|metadata| remove(metadata, "managedFields"));
     let sent = sent.filter(|_| managed.is_none()).unwrap_or_default();
     resource.strategy().default(&mut new);

@@ -1,7 +1,7 @@
-//! When each node last gave a sign of life. Pure; times are of a monotonic clock.
+//! Time of the last sign of life of each node. Pure; times are of a monotonic clock.
 //!
-//! Like the node lifecycle controller, it measures with its own clock from the moment at which it saw a Lease change,
-//! so that neither a wrong clock nor a restart makes a live node look dead.
+//! Like the node lifecycle controller, it measures with its own clock from the moment at which it saw a Lease change.
+//! So a wrong clock or a restart does not make a live node look dead.
 
 use std::collections::HashMap;
 use std::time::Duration;

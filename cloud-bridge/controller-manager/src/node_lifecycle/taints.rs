@@ -24,7 +24,7 @@ const CONDITIONS: [(&str, &str, &str); 6] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Evict {
     Yes,
-    /// Only as a replacement of one that it has: its turn has not come.
+    /// Only as a replacement of an existing one: the rate limit delays a new one.
     Held,
     No,
 }
@@ -75,7 +75,7 @@ fn is(taint: &Value, key: &str, effect: &str) -> bool {
     text(taint, "key") == key && text(taint, "effect") == effect
 }
 
-/// Whether the taint follows from the state of a node, whoever set it.
+/// Whether the taint follows from the state of a node, independent of its author.
 fn is_ours(taint: &Value) -> bool {
     let key = text(taint, "key");
     match text(taint, "effect") {

@@ -122,7 +122,7 @@ fn binary(mut number: i64) -> String {
     format!("{number}{}", UNITS.get(unit).unwrap_or(&""))
 }
 
-/// The error for a metric that is not served here: there are neither custom nor external metrics.
+/// The error for an unsupported metric: custom and external metrics are not supported.
 fn unserved(metric: &MetricSpec, seen: &Seen) -> Unknown {
     const NO_CUSTOM: &str =
         "unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered";

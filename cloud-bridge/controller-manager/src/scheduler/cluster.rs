@@ -282,7 +282,7 @@ struct Place {
     next: Option<String>,
 }
 
-/// Reason why there is no node for a pod.
+/// Reason why a pod fits on no node.
 enum NoPlace {
     /// Its volume is being made. Kubernetes says nothing of this, either.
     Yet,

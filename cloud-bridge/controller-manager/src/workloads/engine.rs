@@ -209,7 +209,7 @@ pub(crate) enum End {
     Done,
     /// There may be more; others have their turn first.
     More,
-    /// It has needed so many steps that it may never end.
+    /// The key has needed more steps than the limit, and may never end.
     Restless,
     Failed,
     /// The write changed nothing: it would be repeated forever.

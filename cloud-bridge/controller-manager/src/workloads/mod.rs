@@ -1,10 +1,11 @@
-//! The controllers of workloads: one task, one set of watches. A change enqueues the keys that it concerns; for each
-//! key in turn its controller, a pure function of the known objects, returns the next step, until there is none. All
-//! lasting state is in the API's objects, so the program may stop and start again between any two writes.
+//! The controllers of workloads: one task, one set of watches. A change enqueues the keys that it concerns. For each
+//! key in turn its controller, a pure function of the known objects, returns the next step, until nothing is left to
+//! do. All lasting state is in the API's objects, so the program may stop and start again between any two writes.
 //!
-//! Pod templates are not kept: a plan that makes something of one first reads the object once more ([`held`]).
+//! Pod templates are not kept: a plan that uses one first reads the object again ([`held`]).
 //!
-//! To add a controller: its kinds in the table of [`world`], its folder with a `plan`, its line in [`engine`] and in [`wake`].
+//! To add a controller: its kinds in the table of [`world`], its folder with a `plan`, its line in [`engine`] and in
+//! [`wake`].
 
 mod amount;
 mod annotations;

@@ -1,5 +1,5 @@
 //! Problems of Devices that a user should know: each problem is reported once, when it has lasted, and not too many of
-//! one Device. Pure: knows neither who reports them nor when to check.
+//! one Device. Pure: independent of the reporting and of the time of checks.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};

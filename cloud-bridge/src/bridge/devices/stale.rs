@@ -47,7 +47,7 @@ pub(super) fn mark(object: &Value, node: &str, session: u64, unknown: bool) -> O
     Some(patch(object, state.map(|_| UNKNOWN.into()), ours))
 }
 
-/// The patch that removes the mark; `None` if there is no mark of this node.
+/// The patch that removes the mark; `None` without a mark of this node.
 pub(super) fn clear(object: &Value, node: &str) -> Option<Value> {
     let said = ours(object);
     let was = said[STATE_WAS].as_str();

@@ -51,7 +51,7 @@ impl<I: Index> Known<I> {
         }
     }
 
-    /// Tells subscribers that there are no objects: the API serves none, or the bridge may not read them.
+    /// Tells subscribers that they have no objects: the API serves none, or the bridge may not read them.
     pub(super) fn none(&mut self, round: u64) {
         self.index.take_one(News::All(BTreeMap::new()));
         self.index.take_other(News::All(BTreeMap::new()));

@@ -57,7 +57,7 @@ impl Kept {
         key
     }
 
-    /// Adds the peers of a policy whose view has `view` bytes. False if there is no room for it.
+    /// Adds the peers of a policy whose view has `view` bytes. False if they exceed the limit.
     pub(super) fn viewed(&mut self, name: &Name, view: usize, peers: PolicyPeers) -> bool {
         let Some(mut policy) = self.remove(name) else { return false };
         policy.size = policy.text.len() + ENTRY + view + peers.values().map(|peer| peer.size).sum::<usize>();

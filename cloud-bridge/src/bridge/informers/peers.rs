@@ -68,7 +68,7 @@ impl Shared {
     }
 
     fn tell(&self, change: Change) {
-        // Without a follower there is no receiver.
+        // Without a follower the channel has no receiver.
         let _ = self.changes.send(change);
     }
 }

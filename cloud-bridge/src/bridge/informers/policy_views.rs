@@ -1,6 +1,6 @@
 //! The NetworkPolicies of a namespace, or of all, as nodes see them. The bridge reads them in its own name, since nodes
-//! may read neither policies nor other nodes' pods. There is one watch of policies for all nodes and, while a policy
-//! selects pods by labels, the one of all [`Peers`].
+//! may not read policies or other nodes' pods. There is one watch of policies for all nodes and, while a policy selects
+//! pods by labels, the one of all [`Peers`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;

@@ -84,7 +84,7 @@ impl Drop for ServiceWatch {
 pub(super) struct ServiceWatches(HashMap<Name, Weak<ServiceWatch>>);
 
 impl ServiceWatches {
-    /// The watch for a group, started in this round or later: its answers are no older than that.
+    /// The watch for a group, started in this round or later, so that its answers are of this round or later.
     pub(super) fn get(&mut self, client: &Client, key: &ObjectKey, round: u64) -> Arc<ServiceWatch> {
         self.0.retain(|_, watch| watch.strong_count() > 0);
         let name = (key.namespace.clone(), group_and_site(&key.name).0.to_owned());

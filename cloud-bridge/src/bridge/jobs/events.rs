@@ -43,7 +43,7 @@ fn between(before: &Status, after: &Status) -> Vec<Said> {
     said
 }
 
-/// Creates the events. A lost event is no problem: the status has the same information.
+/// Creates the events. A lost event does no harm: the status has the same information.
 pub(super) async fn tell(requests: &Requests, job: &Job, before: &Status, after: &Status) {
     for (number, said) in between(before, after).into_iter().enumerate() {
         let (reason, message) = (said.1, said.2.clone());

@@ -161,7 +161,7 @@ impl Reports {
     }
 }
 
-/// The fencing number in the value of [`SESSION_ANNOTATION`]; 0 if it has none.
+/// The fencing number in the value of [`SESSION_ANNOTATION`]; 0 without one.
 fn session_of(value: &Value) -> u64 {
     value.as_str().and_then(|text| text.parse().ok()).unwrap_or_default()
 }

@@ -24,7 +24,7 @@ impl World {
         effects
     }
 
-    /// Sets the orders of these nodes; others keep theirs. `round`: everything was read for that round.
+    /// Sets the orders of these nodes, without changing others. `round`: everything was read for that round.
     pub fn orders(&mut self, round: Option<u64>, changed: Vec<(String, Group)>) -> Vec<Effect> {
         let mut effects = Vec::new();
         for (node, group) in changed {

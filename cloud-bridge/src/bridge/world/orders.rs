@@ -18,7 +18,7 @@ pub(super) struct Orders {
 }
 
 impl Orders {
-    /// Whether they are no older than the state of a node that connected in this round.
+    /// Whether they are at least as new as the state of a node that connected in this round.
     pub(super) fn are_of(&self, round: u64) -> bool {
         self.told >= round
     }

@@ -19,7 +19,7 @@ pub(super) struct Shared {
     pub(super) reader: String,
     /// The round in which its present watch was started.
     pub(super) started: u64,
-    /// The round of the watch that delivered the value, which is no older than that.
+    /// The round of the watch that delivered the value, which is of that round or later.
     pub(super) told: u64,
 }
 

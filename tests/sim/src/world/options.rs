@@ -18,7 +18,7 @@ pub struct Options {
     pub foreign: bool,
     pub rollbacks: bool,
     pub clock_jumps: bool,
-    /// Scope of the Services that a node receives; `None`: there are no Services.
+    /// Scope of the Services that a node receives; `None`: without Services.
     pub services: Option<ServiceScope>,
     /// Whether the node has devices.
     pub devices: bool,

@@ -1,5 +1,5 @@
-//! The PodSecurity admission: pods keep the Pod Security Standard that the labels of their namespace name
-//! (K8s pod-security-admission admission/admission.go). There are no exemptions.
+//! The PodSecurity admission: pods must meet the Pod Security Standard in the labels of their namespace (K8s
+//! pod-security-admission admission/admission.go). Exemptions are not supported.
 
 mod checks;
 mod existing;

@@ -32,7 +32,7 @@ fn owner_state(
     let text = |field: &str| reference[field].as_str().unwrap_or_default();
     let kind = inner.registry.by_kind(text("apiVersion"), text("kind"));
     let gone = gone.filter(|gone| gone.uid == text("uid"));
-    // Such a reference has no namespace in which to look for the owner, so it can be neither kept nor followed (K8s
+    // Such a reference does not have a namespace in which to look for the owner, so the collector ignores it (K8s
     // garbagecollector.go isDangling): the object stays.
     let nowhere = match &kind {
         Some(kind) => kind.namespaced,

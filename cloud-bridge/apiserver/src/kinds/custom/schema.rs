@@ -34,7 +34,7 @@ fn prune_in(value: &mut Value, schema: &Value, kept: bool, path: &mut String, un
                 } else if let Some(schema) = properties.and_then(|p| p.get(key)) {
                     prune_in(inner, schema, false, path, unknown);
                 } else if additional.is_object() || *additional == true {
-                    // A true names no fields: objects below it lose theirs.
+                    // The value true names no fields, so unknown fields of objects below it are removed.
                     prune_in(inner, additional, false, path, unknown);
                 } else if !preserve {
                     if unknown.len() < COMPLAINTS_MAX {

@@ -16,7 +16,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// The first time after `after`; `None` if there is none within some years.
+    /// The first time after `after`; `None` without one within some years.
     pub(super) fn next(&self, after: Timestamp) -> Option<Timestamp> {
         let whole = Timestamp::from_second(after.as_second()).ok()?;
         match &self.schedule {

@@ -53,7 +53,7 @@ fn tied_to(pod: &Value) -> &str {
     required["nodeSelectorTerms"][0]["matchFields"][0]["values"][0].as_str().unwrap()
 }
 
-/// The pods of the set on a node that are neither terminated nor being deleted.
+/// The pods of the set on a node, without terminated pods and those being deleted.
 fn active<'a>(model: &'a Model, node: &str) -> Vec<&'a Value> {
     let pods = owned(model, Kind::Pod, &model.get(Kind::DaemonSet, "agent")["metadata"]["uid"]);
     let here = pods.filter(|pod| tied_to(pod) == node && pod["metadata"]["deletionTimestamp"].is_null());

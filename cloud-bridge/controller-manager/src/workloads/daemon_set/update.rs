@@ -56,8 +56,8 @@ fn amount(
     usize::try_from(scaled(rolling.and_then(field), total, true)).unwrap_or_default()
 }
 
-/// The nodes of a roll-out: those with a pod, or that need one. Excludes silent nodes if they must not block it: their
-/// pods are neither counted nor touched until they are back.
+/// The nodes of a rollout: those with a pod, or that need one. Excludes silent nodes if they must not block it: until
+/// they are back, their pods are not counted and not changed.
 fn nodes<'a>(context: &Context<'a>) -> BTreeSet<&'a str> {
     let annotations = context.set.metadata.annotations.as_ref();
     let ignores = annotations.and_then(|all| all.get(IGNORE_OFFLINE)).is_some_and(|value| value == "true");

@@ -57,7 +57,7 @@ pub(super) fn changes<'a>(world: &'a World, key: &'a ObjectKey, endpoints: Optio
     for ((family, _), slices) in left {
         spare.entry(family).or_default().extend(slices);
     }
-    // Reuses slices that would be deleted, so that there is no gap in between. The family of a slice cannot change.
+    // Reuses slices that would be deleted, to avoid a gap in between. The family of a slice cannot change.
     for new in more {
         match spare.get_mut(&new.address_type).and_then(Vec::pop) {
             Some(old) => {

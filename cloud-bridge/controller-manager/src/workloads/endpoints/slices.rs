@@ -132,7 +132,7 @@ fn keep_one(changes: &mut Changes<'_>, empty: EndpointSlice) {
     }
 }
 
-/// Reuses slices that would be deleted, so that there is no gap in between.
+/// Reuses slices that would be deleted, to avoid a gap in between.
 fn reuse(changes: &mut Changes<'_>, service: &Service) {
     let mut going = Vec::new();
     for old in std::mem::take(&mut changes.delete) {

@@ -275,7 +275,7 @@ fn who_needs_no_endpoints_gets_none_and_what_people_wrote_stays() {
         course.step(5);
         assert_eq!(slices(&course.model).len(), 1 + mirrors, "{more}");
         assert_eq!(addresses(&course.model), [vec!["192.0.2.1"], vec![]], "{more}");
-        // Endpoints are deleted with their Service, whoever wrote them.
+        // Endpoints are deleted with their Service, also those that a user wrote.
         course.model.remove(Kind::Service, &key("web"));
         course.step(2);
         assert_eq!(course.model.names(Kind::Endpoints), [key("of-nobody")]);

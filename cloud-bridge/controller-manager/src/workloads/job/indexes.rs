@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Sorted intervals of indexes, first and last of each, which neither overlap nor touch.
+/// Sorted intervals of indexes, first and last of each, without overlapping or adjacent ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Indexes(Vec<(i32, i32)>);
 
