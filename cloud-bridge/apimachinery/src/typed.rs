@@ -145,7 +145,7 @@ fn left(length: usize, expected: &dyn Expected) -> Misfit {
     Error::invalid_length(length, expected)
 }
 
-/// Methods that take one form of JSON and call one function with what is in it.
+/// Methods that accept one form of JSON and call one function with its content.
 macro_rules! only {
     ($form:ident($inner:ident) => $call:expr; $($method:ident)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {

@@ -6,7 +6,7 @@ use super::SIZE_MAX;
 use crate::json::{items, text, text_entries};
 use crate::names;
 
-/// What is asked of the value of a label.
+/// Operator of a requirement for a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operator {
     In,

@@ -1,5 +1,5 @@
-//! Claims and the volumes they are bound to, as far as they say where a pod can be, and claims whose volume is made where
-//! their pod will be: kube-scheduler's VolumeBinding. Who makes the volume is not known here. Pure.
+//! Claims and their volumes, as far as they restrict nodes, and claims whose volume is created where their pod will
+//! run: kube-scheduler's VolumeBinding. Does not know who creates the volume. Pure.
 
 use std::collections::HashMap;
 
@@ -12,14 +12,14 @@ use apimachinery::json::{items, text};
 /// Annotation of a claim: the node where its volume must be made.
 pub(super) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
-/// What is known of them.
+/// The known claims, volumes and classes.
 #[derive(Debug, Default)]
 pub(super) struct Volumes {
     claims: HashMap<PodKey, Claim>,
     /// Terms of each volume's node affinity; null if it is reachable from every node.
     volumes: HashMap<String, Value>,
-    /// Classes that wait for a pod before a volume is made, and the terms of the nodes where they make some; null if
-    /// everywhere.
+    /// Classes that wait for a pod before a volume is created, and the terms of the nodes on which they create volumes;
+    /// null for all nodes.
     waiting: HashMap<String, Value>,
 }
 
@@ -54,7 +54,7 @@ pub(super) enum Blocked {
     Because(String),
 }
 
-/// What the volumes of a pod ask of a node.
+/// Requirements of a pod's volumes for a node.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Wanted<'a> {
     pub(super) terms: Vec<&'a Value>,
