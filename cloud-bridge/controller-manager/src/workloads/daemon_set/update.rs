@@ -23,7 +23,7 @@ struct Here<'a> {
     crowded: bool,
 }
 
-/// The next step of a roll-out: what goes, then what comes.
+/// The next step of a rollout: deletions, then creations.
 pub(super) fn plan(context: &Context<'_>) -> Plan {
     let strategy = context.spec.update_strategy.as_ref().and_then(|strategy| strategy.type_.as_deref());
     if strategy.is_some_and(|strategy| strategy != "RollingUpdate") {
@@ -118,7 +118,7 @@ fn surging(context: &Context<'_>, most: usize, desired: usize) -> Plan {
             (Some(old), None, Some(_)) => going.push(old),
         }
     }
-    // Where a pod no longer belongs it goes only once as many as are wanted are available.
+    // A pod that no longer belongs on its node is deleted only if enough others are available.
     going.extend(elsewhere.into_iter().take(available.saturating_sub(desired)));
     if !going.is_empty() {
         return context.delete(&going);

@@ -1,4 +1,4 @@
-//! What stands behind a Service, in the model of the API.
+//! Endpoints of Services, in the model of the API.
 
 mod courses;
 mod mirror;
@@ -49,7 +49,7 @@ fn slices(model: &Model) -> Vec<&Value> {
     model.of(Kind::EndpointSlice).collect()
 }
 
-/// What the slices say of each pod: ready, serving, terminating.
+/// The conditions of each pod in the slices: ready, serving, terminating.
 fn conditions(model: &Model) -> BTreeMap<String, [bool; 3]> {
     let endpoints = slices(model).into_iter().flat_map(|slice| slice["endpoints"].as_array().unwrap());
     let one = |endpoint: &Value| {

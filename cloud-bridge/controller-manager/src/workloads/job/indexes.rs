@@ -7,7 +7,7 @@ use std::fmt;
 pub(super) struct Indexes(Vec<(i32, i32)>);
 
 impl Indexes {
-    /// Reads a list. What is damaged in it is passed over, and what is not below `completions` left out.
+    /// Parses a list. Ignores malformed parts, and indexes that are not below `completions`.
     pub(super) fn parse(text: &str, completions: i32) -> Self {
         let interval = |part: &str| -> Option<(i32, i32)> {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
