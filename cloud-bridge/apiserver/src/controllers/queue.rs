@@ -14,7 +14,7 @@ const RETRY_MAX: Duration = Duration::from_secs(300);
 
 struct Items<K> {
     order: VecDeque<K>,
-    /// The same keys: there are no more of them than objects, whatever is written.
+    /// The same keys: at most as many as objects, for any number of writes.
     waiting: BTreeSet<K>,
     /// Keys to process later, by due time: any number of quotas wait here, and each change of a counted object asks for
     /// one.
@@ -117,7 +117,7 @@ impl<K: Ord + Clone> Queue<K> {
         self.0.wake.notify_one();
     }
 
-    /// The next key that is there already.
+    /// The next key, if one is queued.
     pub(super) fn try_next(&self) -> Option<K> {
         self.items().pop()
     }

@@ -25,7 +25,7 @@ pub(super) struct Index {
     asking: BTreeMap<String, BTreeSet<ObjectKey>>,
 }
 
-/// Takes a member out of a set of a map, and the set with its last member.
+/// Removes a member from a set of a map, and the set with its last member.
 fn take<K: Ord, V: Ord>(map: &mut BTreeMap<K, BTreeSet<V>>, key: &K, member: &V) {
     if let Some(set) = map.get_mut(key) {
         set.remove(member);
@@ -36,7 +36,7 @@ fn take<K: Ord, V: Ord>(map: &mut BTreeMap<K, BTreeSet<V>>, key: &K, member: &V)
 }
 
 impl Index {
-    /// This is how a volume is now; `None` when it is gone.
+    /// Sets the state of a volume; `None` if it was deleted.
     pub(super) fn set_volume(&mut self, name: &str, volume: Option<&Value>) {
         if let Some(old) = self.offers.remove(name) {
             take(&mut self.free, &old.class, &(old.size, old.name));
@@ -62,7 +62,7 @@ impl Index {
         }
     }
 
-    /// This is how a claim is now; `None` when it is gone. What it asks for, if it waits.
+    /// Sets the state of a claim; `None` if it was deleted. Returns its request, if it waits.
     pub(super) fn set_claim(
         &mut self,
         key: &ObjectKey,
