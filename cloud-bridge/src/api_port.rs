@@ -61,7 +61,7 @@ pub async fn serve(server: Server, listener: TcpListener, config: Arc<ServerConf
     .await
 }
 
-/// The user of a request: by its certificate, or else by its bearer token.
+/// The user of a request: by its certificate, otherwise by its bearer token.
 fn identify(server: &Server, certified: Option<&Certified>, headers: &HeaderMap) -> Result<UserInfo, ApiError> {
     match certified {
         Some(certified) if certified.holds(clock::now()) => Ok(certified.user.clone()),

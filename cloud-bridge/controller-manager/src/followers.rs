@@ -202,7 +202,7 @@ enum Part {
     Changes,
 }
 
-/// Changes that a follower has not read yet.
+/// Unread changes of a follower.
 #[derive(Debug)]
 struct Queue<T> {
     /// A list begins.

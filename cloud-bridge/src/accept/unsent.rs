@@ -1,4 +1,4 @@
-//! Answers that their client has not completely read yet, and when it last read a part.
+//! Answers with parts that their client still has to read, and the time when it last read a part.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;

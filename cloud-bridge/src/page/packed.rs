@@ -28,7 +28,7 @@ pub(super) fn accepted(headers: &HeaderMap) -> bool {
 /// Compresses a complete answer.
 ///
 /// # Errors
-/// None: writing to memory succeeds.
+/// Never: writing to memory succeeds.
 pub(super) fn whole(text: &[u8]) -> io::Result<Bytes> {
     let mut packer = packer(text);
     packer.write_all(text)?;

@@ -14,7 +14,7 @@ const RETRY_MAX: Duration = Duration::from_secs(300);
 
 struct Items<K> {
     order: VecDeque<K>,
-    /// The same keys: at most as many as objects, for any number of writes.
+    /// The same keys. Their number is limited by that of the objects, for any number of writes.
     waiting: BTreeSet<K>,
     /// Keys to process later, by due time: any number of quotas wait here, and each change of a counted object asks for
     /// one.

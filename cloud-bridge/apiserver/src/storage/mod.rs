@@ -216,7 +216,7 @@ impl Store {
         self.trim_now_and_then(Instant::now())
     }
 
-    /// With few writes, only time ages the history, and events expire.
+    /// Trims the history by age, which writes do not do if there are few of them, and deletes expired events.
     fn trim_now_and_then(&mut self, now: Instant) -> bool {
         if now.saturating_duration_since(self.trimmed) < TRIM_AFTER {
             return false;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::cidr_set::{Cidr, CidrSet};
 
-/// By default nodes get a /24 of IPv4 and a /64 of IPv6.
+/// Default sizes of a node's ranges: a /24 of IPv4 and a /64 of IPv6.
 const MASK_IPV4: u32 = 24;
 const MASK_IPV6: u32 = 64;
 

@@ -1,4 +1,4 @@
-//! A bridge in this process, on the API of TEST_KUBECONFIG, or else on the embedded one.
+//! A bridge in this process, on the API of TEST_KUBECONFIG, otherwise on the embedded one.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
