@@ -14,7 +14,7 @@ use super::{SOON, device, install, model, twin};
 const TIME: u64 = 15;
 /// Maximum memory of the helper, as it is built for tests.
 const MEMORY_KB: u64 = 48 << 10;
-/// Maximum calls to a mapper that fails each one: once a second at first, and once for each change meanwhile.
+/// Maximum calls to a mapper that fails each one: once a second while it is young, plus those under way.
 const CALLS: u64 = 3 * TIME;
 
 /// Peak memory of the process, in KiB.
@@ -89,7 +89,7 @@ fn a_hostile_mapper_in_a_container_harms_itself() {
         assert!(counts[what].as_u64() > Some(0), "{what}: {counts}");
     }
     assert!(counts["called"].as_u64() < Some(CALLS), "{counts}");
-    // The helper calls only sockets in the folder, and lists no call without a registered mapper.
+    // Calls go only to sockets in the folder, and a socket without a registered mapper is not listed.
     let listed = node.edge_ok(&["devices", "mappers"]);
     let uid = kubectl.get("pod", "evil").expect("it is there")["metadata"]["uid"].clone();
     let sockets: Vec<&str> = listed.lines().skip(1).filter_map(|line| line.split_whitespace().nth(2)).collect();

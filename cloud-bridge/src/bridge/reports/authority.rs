@@ -74,7 +74,7 @@ impl Reports {
         }
     }
 
-    /// Whether this connection has sent the pod to the node, or created its mirror.
+    /// Whether this connection has reported about the pod, or created its mirror.
     fn had(&self, pod: &ObjectKey) -> bool {
         self.told_of().contains(pod) || self.mirrors().contains(&place(&pod.namespace, &pod.name))
     }

@@ -65,7 +65,7 @@ pub(super) struct Reports {
     newest_node: Mutex<Option<Box<str>>>,
     /// Mirrors that this connection has created, by namespace and name. The watch may not have shown them yet.
     mirrors: Mutex<HashSet<String>>,
-    /// Pods that this connection has sent to the node, the oldest first. Events about them may arrive after their end.
+    /// Pods about which this connection has reported, the oldest first. Events about them may arrive after their end.
     told_of: Mutex<VecDeque<ObjectKey>>,
 }
 

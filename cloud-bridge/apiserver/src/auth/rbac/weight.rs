@@ -21,8 +21,8 @@ pub(crate) fn weight(object: &Value) -> usize {
     1 + rules + items(object, "subjects").len()
 }
 
-/// The reason why an object may not get this weight in a namespace that has `has`; its weight `old` before the write is
-/// included.
+/// The reason why an object may not get the weight `new` in a namespace with the weight `has`, which includes the
+/// object's weight before the write, `old`.
 pub(crate) fn refusal(namespace: &str, has: usize, new: usize, old: usize) -> Option<String> {
     let (max, of) = if namespace.is_empty() {
         (CLUSTER_MAX, "ClusterRoles and ClusterRoleBindings".to_owned())

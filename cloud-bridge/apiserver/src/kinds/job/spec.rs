@@ -58,7 +58,7 @@ pub(crate) fn spec(errors: &mut Errors, path: &str, spec: &Value) {
     restart_policy(errors, &at("template.spec.restartPolicy"), spec);
 }
 
-/// Each index has a pod until it has completed.
+/// Validates the limits of an Indexed Job.
 fn indexed(errors: &mut Errors, path: &str, spec: &Value) {
     let at = |field: &str| format!("{path}.{field}");
     let number = |field: &str| integer(spec, field);
