@@ -1,5 +1,5 @@
-//! Where the Service of the API itself leads: an EndpointSlice and its Endpoints in `default`, as each API server of a
-//! cluster keeps them (K8s pkg/controlplane/reconcilers).
+//! Endpoints of the API's own Service: an EndpointSlice and its Endpoints in `default`, as each API server of a cluster
+//! writes them (K8s pkg/controlplane/reconcilers).
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ const NAMESPACE: &str = "default";
 /// Kubernetes).
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// Keeps the endpoints up to date while it runs. There are none while `host` is not an address that pods can reach:
+/// Keeps the endpoints up to date while it runs. Removes them while `host` is not an address that pods can reach:
 /// Kubernetes allows no loopback there.
 pub async fn publish(client: Client, host: String, port: u16) -> Infallible {
     let mut said = None;
@@ -26,7 +26,7 @@ pub async fn publish(client: Client, host: String, port: u16) -> Infallible {
         if address.is_none() && said != Some(None) {
             log::info!("the Service {NAMESPACE}/{NAME} leads nowhere: pods cannot reach {host}; see --advertise");
         }
-        // Asked of the store every time, and written only where it differs: the same apply changes nothing.
+        // The store is read each time, and written only if it differs.
         if let Some(ip) = address
             && let Err(error) = apply(&client, ip, port).await
         {

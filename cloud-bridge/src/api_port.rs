@@ -1,4 +1,4 @@
-//! The port of the embedded API: identify by client certificate or bearer token, have it answered.
+//! The port of the embedded API: authenticates by client certificate or bearer token, and passes requests on.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use apimachinery::user::{NODE_PREFIX, NODES, UserInfo};
 use apiserver::http::failure;
 use apiserver::{ApiBody, ApiError, Overdrawn, Server};
 
-/// User of a connection's certificate, and its end of validity: a connection may last longer.
+/// User of a connection's certificate, and the end of its validity: a connection may last longer.
 #[derive(Clone)]
 struct Certified {
     user: UserInfo,
@@ -34,14 +34,15 @@ impl Certified {
         (!subject.user.is_empty()).then(|| Self { user: UserInfo::new(&subject.user, subject.groups), expires })
     }
 
-    /// Nodes are of the same authority but come by the link, where a deletion or a revocation counts at once.
+    /// Nodes have certificates of the same authority but connect through the link, where a deletion or revocation takes
+    /// effect at once.
     fn holds(&self, now: SystemTime) -> bool {
         now < self.expires && !self.user.in_group(NODES) && !self.user.name.starts_with(NODE_PREFIX)
     }
 }
 
-/// Serves until dropped. `config` must verify client certificates against the cluster's CA (offering, not
-/// requiring them: tokens are the other way in).
+/// Serves until dropped. `config` must verify client certificates against the cluster's CA, but must not require them,
+/// because tokens are the alternative.
 pub async fn serve(server: Server, listener: TcpListener, config: Arc<ServerConfig>, gate: Arc<Gate>) -> Infallible {
     let tls = TlsAcceptor::from(config);
     let (counted, port) = (Arc::clone(&gate), "API");
@@ -60,7 +61,7 @@ pub async fn serve(server: Server, listener: TcpListener, config: Arc<ServerConf
     .await
 }
 
-/// The user of a request: of the certificate, else of the bearer token.
+/// The user of a request: by its certificate, otherwise by its bearer token.
 fn identify(server: &Server, certified: Option<&Certified>, headers: &HeaderMap) -> Result<UserInfo, ApiError> {
     match certified {
         Some(certified) if certified.holds(clock::now()) => Ok(certified.user.clone()),

@@ -20,14 +20,14 @@ use crate::pki::authority::Authority;
 use apimachinery::pace::{in_slices, sleep_until};
 use apimachinery::well_known::PAGE;
 
-/// The signer that this is.
+/// Name of this signer.
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
-/// How long a certificate is good for, unless something shorter is asked for.
+/// Validity of a certificate, unless a shorter one is requested.
 const LIFE: Duration = Duration::from_secs(365 * 24 * 3600);
-/// What its certificates may be used for.
+/// Allowed usages of its certificates.
 const USAGES: [&str; 3] = ["client auth", "digital signature", "key encipherment"];
 
-/// How long a decided request stays, and an undecided one.
+/// Time after which a decided request is deleted, and an undecided one.
 const DECIDED: Duration = Duration::from_secs(3600);
 const PENDING: Duration = Duration::from_secs(24 * 3600);
 
@@ -36,7 +36,8 @@ pub async fn run(client: Client, authority: Arc<Authority>) {
     let api: Api<CertificateSigningRequest> = Api::all(client);
     let mut requests =
         pin!(in_slices(watcher(api.clone(), watcher::Config::default().page_size(PAGE)).default_backoff()));
-    // When each is to go, and its uid. By the clock that runs: those of before the start have their time again.
+    // Deadline of each request, and its uid. By the monotonic clock: requests from before the start get the full time
+    // again.
     let mut ends: BTreeMap<String, (Instant, String)> = BTreeMap::new();
     loop {
         let next = ends.values().map(|(at, _)| *at).min();
@@ -58,7 +59,7 @@ pub async fn run(client: Client, authority: Arc<Authority>) {
     }
 }
 
-/// Removes those whose time has passed. What cannot be removed has its time again at the next start.
+/// Deletes expired requests. One that cannot be deleted gets its time again at the next start.
 async fn remove(api: &Api<CertificateSigningRequest>, ends: &mut BTreeMap<String, (Instant, String)>) {
     let now = Instant::now();
     let over: Vec<String> = ends.iter().filter(|(_, (at, _))| *at <= now).map(|(name, _)| name.clone()).collect();
@@ -118,7 +119,7 @@ async fn answer(api: &Api<CertificateSigningRequest>, authority: &Authority, req
     }
 }
 
-/// The certificate as PEM, or why there can be none.
+/// Returns the certificate as PEM, or the reason of a refusal.
 fn sign(authority: &Authority, request: &CertificateSigningRequest) -> Result<String, String> {
     let spec = &request.spec;
     let usages = spec.usages.clone().unwrap_or_default();

@@ -1,23 +1,23 @@
-//! What this process asks of the kernel for itself when it starts to serve.
+//! Settings of this process in the kernel, made when it starts to serve.
 
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Fewer than this are few: a thousand nodes, their kubelet ports and their users.
+/// Number of descriptors below which a warning is logged: a thousand nodes, their kubelet ports and their users.
 const FEW: u64 = 4_096;
 
-/// Once, before anything is opened or read.
+/// Call it once, before anything is opened or read.
 pub fn set() {
     raise_descriptors();
-    // No core dump, which would hold keys and Secrets (proc(5): this also keeps other processes of this user from
-    // reading our memory).
+    // No core dump, which would contain keys and Secrets (proc(5): this also prevents other processes of this user from
+    // reading this process's memory).
     if let Err(error) = prctl::set_dumpable(false) {
         log::warn!("a crash may write this process's memory to disk: {error}");
     }
 }
 
-/// A connection is a file. The soft limit of most systems is 1024, for programs that use select(2), and any program may
-/// raise it to the hard limit.
+/// Each connection needs a descriptor. The soft limit of most systems is 1024, for programs that use select(2), and any
+/// program may raise it to the hard limit.
 fn raise_descriptors() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(soft, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map(|()| hard).or(Ok(soft)));

@@ -1,25 +1,25 @@
-//! When the bridge gives memory back to the kernel: after a storm (thousands of nodes that come at once need room for
-//! their greetings, and the allocator keeps what lies between what has stayed), and when nothing happens. Knows nothing
-//! of what the memory was for.
+//! Decides when the bridge returns memory to the kernel: after thousands of nodes have connected at once, because the
+//! allocator keeps free memory between blocks in use, and when the process is idle. Does not know what the memory was
+//! for.
 #![allow(unsafe_code)]
 
 use std::time::Duration;
 
-/// Between looks.
+/// Interval of checks.
 const LOOK: Duration = Duration::from_secs(2);
-/// Growth since the last walk over the heap that is worth another one, which cannot be interrupted (30 ms for a
-/// gigabyte): bytes, or a fraction of what was left, whichever is more.
+/// Growth since the last trim of the heap that makes another one worthwhile; a trim cannot be interrupted (30 ms for a
+/// gigabyte). In bytes, or as a fraction of the size after the last trim, whichever is more.
 const GROWN: (u64, u64) = (8 << 20, 8);
-/// From here on a walk is a step that others notice (20 ms): it waits for a rest, and for growth by a fourth.
+/// Size from which a trim delays others noticeably (20 ms): it waits for an idle time, and for growth by a fourth.
 const LARGE: u64 = 640 << 20;
-/// Growth that is worth one at rest, [`REST`] looks after the last.
+/// Growth that makes a trim worthwhile when idle, [`REST`] checks after the last.
 const GROWN_AT_REST: (u64, u64) = (4 << 20, 64);
-/// Looks after which the little that came is asked for as well: what is used each minute stays.
+/// Number of checks after which little growth is trimmed too: memory that is used each minute stays.
 const REST: u32 = 30;
 /// Growth between two checks above which the process is not at rest.
 const STEADY: u64 = 1 << 20;
 
-/// Looks for as long as the program runs.
+/// Checks as long as the program runs.
 pub async fn watch() {
     let mut size = Size::at_start();
     loop {
@@ -33,28 +33,28 @@ pub async fn watch() {
     }
 }
 
-/// What the process takes, in bytes.
+/// Memory of the process, in bytes.
 #[derive(Debug, Default)]
 struct Size {
     after_trim: u64,
     last: u64,
-    /// Looks since the last walk.
+    /// Number of checks since the last trim.
     looks: u32,
 }
 
 impl Size {
-    /// Starting up runs much code once: the first rest is worth a walk.
+    /// The start runs much code only once, so the first idle time is used for a trim.
     fn at_start() -> Self {
         Self { looks: REST, ..Self::default() }
     }
 
-    /// Whether it has grown and grows no more, or has grown by twice as much already: what has come by then lies between
-    /// what was needed for it to come, and would stay there for as long as more comes.
+    /// Whether the heap has grown and grows no more, or has already grown by twice as much: later, the free memory
+    /// would lie between blocks that stay in use.
     fn is_worth_a_walk(&mut self, now: u64) -> bool {
         let steady = now < self.last.saturating_add(STEADY);
         self.last = now;
         self.looks = self.looks.saturating_add(1);
-        // Memory that was given back otherwise does not count as room to grow in.
+        // Memory that was returned otherwise does not count as room to grow.
         self.after_trim = self.after_trim.min(now);
         let worth = |(least, part): (u64, u64)| least.max(self.after_trim / part);
         let grown = match steady {
@@ -79,12 +79,12 @@ fn resident() -> Option<u64> {
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Blocks of 128 KiB and more always come from the kernel and go back to it. glibc begins so, too, but raises the size to that
-/// of each such block that is freed (mallopt(3), M_MMAP_THRESHOLD): after the first object of a megabyte all later ones
-/// would lie among the small blocks that stay.
+/// Blocks of 128 KiB and more always come from the kernel and return to it. glibc starts with that threshold, but
+/// raises it to the size of each such block that is freed (mallopt(3), M_MMAP_THRESHOLD): after the first object of a
+/// megabyte, all later ones would lie between small blocks that stay.
 pub fn set_up() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: no condition; a value that the allocator does not take changes nothing.
+    // SAFETY: no condition; a value that the allocator refuses changes nothing.
     unsafe {
         nix::libc::mallopt(nix::libc::M_MMAP_THRESHOLD, 128 << 10);
     }

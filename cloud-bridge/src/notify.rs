@@ -1,5 +1,5 @@
-//! Tells a supervisor that the bridge is up and that its one thread goes round (sd_notify(3)). Without a socket in the environment
-//! it does nothing.
+//! Tells a supervisor that the bridge is up and that its thread is not blocked (sd_notify(3)). Without a socket in the
+//! environment it does nothing.
 
 use std::convert::Infallible;
 use std::ffi::OsStr;
@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// The supervisor, and how often it wants to hear of the bridge.
+/// The supervisor, and its watchdog interval.
 pub struct Notify {
     to: Option<(UnixDatagram, SocketAddr)>,
     every: Option<Duration>,
@@ -19,7 +19,7 @@ impl Notify {
     #[must_use]
     pub fn from_env() -> Self {
         let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
-        // Inherited by a process that it is not meant for.
+        // Inherited by a process for which it is not meant.
         let mine = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
         let watchdog = number("WATCHDOG_USEC").filter(|usec| mine && *usec > 0).map(Duration::from_micros);
         match std::env::var_os("NOTIFY_SOCKET") {
@@ -37,7 +37,7 @@ impl Notify {
         Self { to: socket.ok().zip(address.ok()), every: watchdog.map(|time| time / 2) }
     }
 
-    /// All is up. From then on says that the thread goes round, until dropped.
+    /// Reports that all is up, and then periodically that the thread is not blocked, until dropped.
     pub async fn run(self) -> Infallible {
         self.send("READY=1");
         let Some(every) = self.every.filter(|_| self.to.is_some()) else { return std::future::pending().await };

@@ -1,8 +1,8 @@
-//! Lengths of the steps of the bridge's one thread, for `tests/scale`: what is done from one time that others could have their
-//! turn to the next. Only in builds with `--cfg tokio_unstable` (tokio's task hooks); in all others nothing of it is there.
+//! Lengths of the steps of the bridge's one thread, for `tests/scale`: the time from one point at which other tasks
+//! could run to the next. Only in builds with `--cfg tokio_unstable` (tokio's task hooks); others do not contain it.
 //!
-//! The file that `SAMPAN_STEPS` names is written about once a second: how many steps there were by length, in all and by place
-//! (where a task was spawned, or the name of a part of the main task), and the longest ones.
+//! The file that `SAMPAN_STEPS` names is written about once a second: the number of steps by length, in total and by
+//! place (where a task was spawned, or the name of a part of the main task), and the longest ones.
 #![allow(unexpected_cfgs, reason = "the flag is tokio's")]
 
 #[cfg(tokio_unstable)]

@@ -1,16 +1,16 @@
-//! What the bridge's crates may depend on, and that no circle of their files is large.
+//! Allowed dependencies of the bridge's crates, and a limit of cyclic imports of their files.
 
 use std::path::Path;
 
 use sampan_floors::{behind_wall, circles};
 
-/// Crates of ours and what may not be found among all that they depend on.
+/// Crates, and those that must not be among all of their dependencies.
 const WALLS: [(&str, &[&str]); 4] = [
-    // Below everything else.
+    // The lowest layer.
     ("sampan-apimachinery", &["sampan-kubelet-api", "sampan-apiserver", "kube", "hyper"]),
-    // The code that answers for a node knows neither the bridge nor the embedded API.
+    // The code that serves the kubelet API of a node is independent of the bridge and of the embedded API.
     ("sampan-kubelet-api", &["sampan-apiserver", "cloud-bridge", "kube", "rusqlite"]),
-    // What runs strangers' rules has nothing to lose.
+    // The process that evaluates rules of any user has no access to anything.
     ("sampan-cel", &["sampan-apiserver", "sampan-apimachinery", "cloud-bridge", "kube", "tokio", "rusqlite", "rustls"]),
     // A controller works on any cluster, through a client.
     ("sampan-controller-manager", &["sampan-apiserver", "cloud-bridge", "rusqlite"]),

@@ -1,4 +1,4 @@
-//! The node lifecycle on the embedded API: taints follow from how nodes are, and pods go for taints.
+//! The node lifecycle on the embedded API: taints follow from the state of nodes, and taints evict pods.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-/// Longer than a busy machine takes; the condition is usually met in milliseconds.
+/// Timeout for a busy machine; the condition is usually met in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Site {
@@ -103,7 +103,7 @@ async fn taints_follow_a_node_and_silence_evicts_nobody() {
     site.ready("n1", "Unknown").await;
     let silent = ["node.kubernetes.io/unreachable:NoSchedule", "node.kubernetes.io/unreachable:NoExecute"];
     site.tainted("n1", &silent).await;
-    // No node is ready: then the nodes are not at fault.
+    // If no node is ready, the cause is not the nodes.
     site.ready("n2", "False").await;
     site.tainted("n1", &silent[..1]).await;
     site.tainted("n2", &["node.kubernetes.io/not-ready:NoSchedule"]).await;
@@ -116,7 +116,7 @@ async fn taints_follow_a_node_and_silence_evicts_nobody() {
 }
 
 #[tokio::test]
-async fn pods_go_for_the_taint_of_a_person_and_of_silence_where_that_is_asked_for() {
+async fn manual_taint_evicts_pods_and_so_does_silence_where_enabled() {
     let site = Site::new(Settings { evicts: true, ..Settings::default() }).await;
     site.pod("p", "n1", json!([])).await;
     site.pod("tolerant", "n1", json!([{"operator": "Exists"}])).await;
@@ -137,7 +137,7 @@ async fn pods_go_for_the_taint_of_a_person_and_of_silence_where_that_is_asked_fo
     assert_eq!(pod.metadata.deletion_grace_period_seconds, Some(30), "never by force");
     site.leaves("later").await;
     assert!(site.stays("tolerant").await && site.stays("away").await);
-    // One that comes to the node goes as well.
+    // A new pod on the node is evicted too.
     site.pod("new", "n1", json!([])).await;
     site.leaves("new").await;
     site.ready("n2", "Unknown").await;
@@ -176,7 +176,7 @@ async fn nodes_get_subnets_where_a_range_is_given() {
     let mut both = [subnets("n1").await, subnets("n2").await];
     both.sort();
     assert_eq!(both, [["10.0.0.0/24", "fd00::/64"], ["10.0.1.0/24", "fd00:0:0:1::/64"]]);
-    // Nothing is left: it is told, and the next one gets what a node had that is gone.
+    // The range is used up: that is reported, and the next node gets the range of a deleted one.
     let third: Node = serde_json::from_value(json!({"metadata": {"name": "n3"}})).expect("a node");
     site.nodes.create(&PostParams::default(), &third).await.expect("created");
     let events: Api<Event> = Api::namespaced(site.client.clone(), "default");

@@ -12,7 +12,7 @@ use apiserver::resource::object_meta::{validate_object_meta, validate_object_met
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// What admission plugins and the address allocator add, which are not the business of the kinds.
+/// Fields that admission plugins and the address allocator add, outside the code of the kinds.
 const ADMITTED: &[&str] = &[
     "/spec/tolerations",
     "/spec/priority",
@@ -58,7 +58,7 @@ fn found(errors: &[FieldError]) -> BTreeSet<String> {
     errors.iter().map(|e| line(&e.field, e.kind.reason(), &e.message)).collect()
 }
 
-/// Removes empty and null members: the API server leaves some out that it takes as meant.
+/// Removes empty and null members: the API server omits some of them.
 fn pruned(value: &Value) -> Value {
     match value {
         Value::Object(map) => map
@@ -82,7 +82,7 @@ fn without(mut obj: Value, pointers: &[&str]) -> Value {
     obj
 }
 
-/// Where two values differ.
+/// Lists the differences between two values.
 fn differences(report: &mut String, path: &str, ours: &Value, theirs: &Value) {
     match (ours, theirs) {
         (Value::Object(a), Value::Object(b)) => {
@@ -116,7 +116,7 @@ fn compare_objects(report: &mut String, name: &str, ours: Value, answer: &Value)
     if let Some(theirs) = answer.get("object") {
         let mut text = String::new();
         let clean = |mut obj: Value| {
-            // Volumes in use are kept by a finalizer that needs controllers of a full cluster to go again.
+            // A finalizer protects volumes in use, and only controllers of a full cluster remove it.
             if let Some(finalizers) = obj["metadata"]["finalizers"].as_array_mut() {
                 finalizers.retain(|f| !f.as_str().unwrap_or_default().ends_with("-protection"));
             }
@@ -218,7 +218,7 @@ fn strategic_merge_patches() {
     assert_same(&report);
 }
 
-/// `2s` and the like: the age of an object made just before it was printed.
+/// `2s` and the like: the age of an object that was created just before.
 fn is_young(cell: &Value) -> bool {
     cell.as_str().and_then(|text| text.strip_suffix('s')).is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()))
 }

@@ -1,4 +1,4 @@
-//! The scheduler on the embedded API: pods get nodes, or learn why not.
+//! The scheduler on the embedded API: pods get nodes, or the reason why not.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::json;
 
-/// Longer than a busy machine takes; the condition is usually met in milliseconds.
+/// Timeout for a busy machine; the condition is usually met in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn pod_until(pods: &Api<Pod>, name: &str, met: impl Fn(&Pod) -> bool) -> Pod {

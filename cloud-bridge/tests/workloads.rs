@@ -1,5 +1,5 @@
-//! The controllers of workloads on the embedded API, without nodes: what they make, and what they make of it after an end at
-//! any time.
+//! The controllers of workloads on the embedded API, without nodes: what they create, and how they continue after an
+//! end at any time.
 
 #[path = "workloads/autoscaler.rs"]
 mod autoscaler;
@@ -28,7 +28,7 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 
-/// Longer than a busy machine takes; what is waited for usually comes in milliseconds.
+/// Timeout for a busy machine; conditions are usually met in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Site {
@@ -62,11 +62,11 @@ impl Site {
         pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()).count()
     }
 
-    /// Says of all pods that they run and are ready, as a node would.
+    /// Reports all pods as running and ready, as a node would.
     async fn run_pods(&self) {
         let status = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
         for pod in self.pods().list(&ListParams::default()).await.expect("a list") {
-            // It may be gone meanwhile.
+            // It may be deleted meanwhile.
             let _ = self.pods().patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Merge(&status)).await;
         }
     }
@@ -145,7 +145,7 @@ async fn a_deployment_becomes_pods_rolls_and_goes() {
     controllers.abort();
 }
 
-/// S15: an end at any time leaves what the next start completes, with no pod too many.
+/// S15: after an end at any time the next start completes the work, without extra pods.
 #[tokio::test]
 async fn s15_controllers_that_end_at_any_time_make_no_pod_twice() {
     let site = Site::open();
@@ -166,7 +166,7 @@ async fn s15_controllers_that_end_at_any_time_make_no_pod_twice() {
     controllers.abort();
 }
 
-/// What a quota or an admission refuses is told in the ReplicaSet and in the Deployment.
+/// A refusal by a quota or admission is shown in the ReplicaSet and the Deployment.
 #[tokio::test]
 async fn pods_that_cannot_be_made_are_told_of() {
     let site = Site::open();
@@ -190,7 +190,7 @@ async fn pods_that_cannot_be_made_are_told_of() {
     controllers.abort();
 }
 
-/// The one way of removing a pod at once that needs no long wait: the writes are the same for all.
+/// The only way of removing a pod at once without a long wait: the writes are the same for all.
 #[tokio::test]
 async fn a_deleted_pod_goes_from_a_node_that_is_out_of_service() {
     let site = Site::open();

@@ -44,7 +44,7 @@ board_disk() {
     for applet in init modprobe reboot; do ln -sf ../bin/busybox "$root/usr/sbin/$applet"; done
     cp -R "$repo/scripts/lib/arm-rootfs/etc" "$root/"
     cp "$repo/scripts/lib/arm-rootfs/sbin/control" "$root/usr/sbin/control"
-    # No node here: the tests start theirs.
+    # No node here: the tests start their own nodes.
     printf '::sysinit:/etc/init.d/rcS\n::respawn:/sbin/control\n' >"$root/etc/inittab"
     echo 'root:x:0:0:root:/root:/bin/sh' >"$root/etc/passwd"
     echo 'root:x:0:' >"$root/etc/group"

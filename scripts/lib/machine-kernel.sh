@@ -5,7 +5,7 @@
 # another version than the release's own that Debian has a package of (6.12), MACHINE_SUITE another release (bullseye: 5.10).
 board_kernel() {
     local dir=$1/kernel arch=$2 meta package part flavour=cloud-$2 foreign_suite=${MACHINE_SUITE:-}
-    # There is no cloud flavour for armhf.
+    # Debian does not have the cloud flavour for armhf.
     [ "$arch" != armhf ] || flavour=armmp
     meta=$(foreign_deb "$arch" "linux-image-${MACHINE_KERNEL:+$MACHINE_KERNEL-}$flavour")
     package=$(dpkg-deb -f "$meta" Depends | grep -o -m 1 'linux-image-[^ ,]*' | head -n 1)

@@ -1,11 +1,11 @@
-//! A wall clock that is wrong by as much as a test wants, for one program: a library that changes what the program is told.
+//! A wall clock for one program, wrong by as much as a test needs: a preloaded library changes what the program reads.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Adds the seconds in the file named by FAKE_CLOCK to CLOCK_REALTIME; every other clock stays. FAKE_CLOCK_STATE is what
-/// adjtimex(2) returns.
+/// Adds the seconds in the file named by FAKE_CLOCK to CLOCK_REALTIME; other clocks are unchanged. FAKE_CLOCK_STATE is
+/// the return value of adjtimex(2).
 const LIBRARY: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -31,17 +31,17 @@ int adjtimex(struct timex *asked) {
 }
 "#;
 
-/// A clock that a program is started under, by [`FakeClock::env`].
+/// A clock for a program, which is started with [`FakeClock::env`].
 pub struct FakeClock {
     library: PathBuf,
     offset: PathBuf,
 }
 
 impl FakeClock {
-    /// Its library is built in `folder`.
+    /// Builds its library in `folder`.
     ///
     /// # Panics
-    /// There is no C compiler.
+    /// The C compiler is missing.
     #[must_use]
     pub fn new(folder: &Path) -> Self {
         let (source, library) = (folder.join("clock.c"), folder.join("clock.so"));
@@ -51,7 +51,7 @@ impl FakeClock {
         Self { library, offset: folder.join("clock.offset") }
     }
 
-    /// Seconds ahead from now on. Whole at every moment: programs read it all the time.
+    /// Sets the clock this many seconds ahead. The write is atomic, because programs read the file at any time.
     ///
     /// # Panics
     /// The folder is gone.

@@ -1,9 +1,9 @@
-//! A relay between a node and its bridge that does to their connection what real networks do. Owns the faults and
-//! when they happen; knows nothing of what is said.
+//! A relay between a node and its bridge with the faults of real networks. Owns the faults and their times; does not
+//! read the data.
 //!
-//! It ends TCP on both sides, so no packet is lost permanently here: for the two ends of a TCP connection a lossy
-//! network means that bytes come late, in order, or that the connection breaks. Real packet loss is simulated by
-//! [`crate::uplink`].
+//! It ends TCP on both sides, so packets are never lost permanently: for the two ends of a TCP connection, a lossy
+//! network means that bytes arrive late and in order, or that the connection breaks. [`crate::uplink`] simulates real
+//! packet loss.
 
 mod pipe;
 mod schedule;
@@ -15,23 +15,22 @@ use std::time::Duration;
 
 pub use schedule::Cuts;
 
-/// What is done to every byte.
+/// Faults that apply to every byte.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// New connections are closed at once.
+    /// Whether new connections are closed at once.
     pub refuse: bool,
-    /// Towards the bridge nothing arrives any more, without an error: half-open.
+    /// Whether nothing arrives at the bridge, without an error: half-open.
     pub silent_up: bool,
-    /// Towards the node.
+    /// Whether nothing arrives at the node, without an error.
     pub silent_down: bool,
-    /// Every byte is so much later.
+    /// Delay of every byte.
     pub delay: Duration,
-    /// Bytes per second and direction.
+    /// Limit in bytes per second, in each direction.
     pub rate: Option<u32>,
-    /// One of a hundred pieces that are as good as lost: it comes late, as TCP repeats it, and holds up what is
-    /// behind it.
+    /// Percentage of pieces that are lost once: they arrive late, as TCP retransmits them, and delay those behind.
     pub late_percent: u64,
-    /// One of a thousand pieces that break the connection.
+    /// Pieces of a thousand that break the connection.
     pub break_permille: u64,
 }
 
@@ -43,7 +42,7 @@ impl Faults {
     }
 }
 
-/// Bytes that passed, and pieces they came in.
+/// Bytes that passed, and the number of their pieces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
     pub bytes: u64,
@@ -82,7 +81,7 @@ struct Shared {
     accepted: AtomicU64,
     up: Counter,
     down: Counter,
-    /// Held by a schedule while it makes trouble, and by a test that wants none.
+    /// Held by a schedule while it causes faults, and by a test that must not see any.
     calm: Mutex<()>,
 }
 
@@ -111,35 +110,35 @@ impl FaultProxy {
         Self { address, shared }
     }
 
-    /// The URL that a join command uses.
+    /// The URL for a join command.
     #[must_use]
     pub fn url(&self) -> String {
         format!("https://{}", self.address)
     }
 
-    /// Sets the faults from now on.
+    /// Sets the faults.
     pub fn set(&self, faults: Faults) {
         self.shared.set(faults);
     }
 
-    /// Closes every connection, in good order as far as TCP is concerned.
+    /// Closes every connection in the regular way of TCP.
     pub fn cut(&self) {
         self.shared.cut();
     }
 
-    /// Connections taken so far.
+    /// Number of accepted connections so far.
     #[must_use]
     pub fn accepted(&self) -> u64 {
         self.shared.accepted.load(Ordering::Relaxed)
     }
 
-    /// What passed towards the bridge, and towards the node.
+    /// Traffic towards the bridge, and towards the node.
     #[must_use]
     pub fn passed(&self) -> (Passed, Passed) {
         (self.shared.up.read(), self.shared.down.read())
     }
 
-    /// Waits until no schedule makes trouble, and keeps it from doing so while the guard lives.
+    /// Waits until no schedule causes faults, and prevents them while the guard lives.
     #[must_use]
     pub fn calm(&self) -> impl Drop + '_ {
         self.shared.calm.lock().unwrap_or_else(PoisonError::into_inner)
@@ -182,7 +181,7 @@ impl Shared {
 
     fn cut(&self) {
         for socket in self.sockets().drain(..) {
-            // One that has ended already is cut, too.
+            // A connection that was just accepted is cut too.
             let _ = socket.shutdown(Shutdown::Both);
         }
         self.changed.notify_all();
@@ -197,7 +196,7 @@ impl Shared {
                 continue;
             }
             self.accepted.fetch_add(1, Ordering::Relaxed);
-            // A bridge that is down refuses for itself.
+            // A bridge that is down refuses on its own.
             let Ok(far) = TcpStream::connect(self.target) else { continue };
             let clone = |socket: &TcpStream| socket.try_clone().expect("a descriptor");
             let _ = (near.set_nodelay(true), far.set_nodelay(true));

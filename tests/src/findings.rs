@@ -1,5 +1,5 @@
-//! Whether every finding of `doctor` is told to users (docs/operation.md) and provoked (`e2e_operation`). Reads sources and the
-//! document as text.
+//! Checks that every finding of `doctor` is documented (docs/operation.md) and provoked (`e2e_operation`). Reads
+//! sources and the document as text.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn quoted(text: &str) -> Option<&str> {
     text.trim_start().strip_prefix('"')?.split('"').next()
 }
 
-/// Every place that makes one.
+/// Counts the places that create findings.
 fn made() -> Count {
     let mut count = Count::new();
     for (file, text) in sampan_floors::sources::product_code(&root().join("edge-runtime/admin/src/doctor")) {
@@ -62,7 +62,7 @@ fn each_is_provoked() {
     }
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for ((check, severity), wanted) in made() {
-        // With the words that tell it from others.
+        // Its words distinguish it from others with the same check and severity.
         let begin = format!("\"{check}\", \"{severity}\", ");
         let mut words: Vec<&str> =
             text.split(&begin).skip(1).filter_map(|rest| rest.split([',', ')']).next()).collect();

@@ -1,4 +1,4 @@
-//! FUSE file systems that go wrong: one that never answers, and one whose only file makes a block device that fails or is
+//! FUSE file systems with faults: one that never answers, and one whose only file backs a block device that fails or is
 //! slow on command. Owns their server and their mount; ends both when dropped.
 
 use std::fs::File;
@@ -17,7 +17,7 @@ pub struct Fuse {
 }
 
 impl Fuse {
-    /// One that takes every question and answers none, at `folder/NAME`.
+    /// Mounts one that accepts every request and answers none, at `folder/NAME`.
     ///
     /// # Panics
     /// It cannot be built or mounted.
@@ -50,20 +50,20 @@ impl Fuse {
 
 impl Drop for Fuse {
     fn drop(&mut self) {
-        // The end of the server ends all questions.
+        // The end of the server ends all requests.
         self.server.kill();
         let _ = Command::new("umount").arg("-l").arg(&self.at).status();
     }
 }
 
-/// A file for a loop device, well at first.
+/// A file for a loop device, healthy at first.
 pub struct SickFile {
     fuse: Fuse,
     control: File,
 }
 
 impl SickFile {
-    /// Its bytes are in the sparse file `folder/NAME.backing`.
+    /// Mounts one whose bytes are in the sparse file `folder/NAME.backing`.
     ///
     /// # Panics
     /// It cannot be made or mounted.
@@ -80,18 +80,18 @@ impl SickFile {
         Self { fuse: Fuse::mount(folder, name, "device", &[&backing, &control]), control: of_server }
     }
 
-    /// What a loop device is made of.
+    /// Path of the file for a loop device.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.fuse.path().join("disk")
     }
 
-    /// From now on every read and write is answered with EIO, or no more.
+    /// Answers every read and write with EIO, or no longer.
     pub fn fail(&self, fails: bool) {
         self.set(0, i32::from(fails));
     }
 
-    /// Makes every write take this long from now on.
+    /// Makes every write take this long.
     pub fn slow(&self, milliseconds: i32) {
         self.set(1, milliseconds);
     }

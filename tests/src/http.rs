@@ -4,10 +4,10 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Body of `GET /` at an address.
+/// Returns the body of `GET /` at an address.
 ///
 /// # Errors
-/// Nothing answers in time, or not by HTTP.
+/// Nothing answers in time, or not with HTTP.
 pub fn get(to: SocketAddr) -> Result<String, String> {
     let text = |error: std::io::Error| format!("{to}: {error}");
     let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(2)).map_err(text)?;

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::wait::until;
 
-/// One kubectl with one kubeconfig.
+/// kubectl with a kubeconfig.
 #[derive(Clone, Debug)]
 pub struct Kubectl {
     pub program: PathBuf,
@@ -18,7 +18,7 @@ pub struct Kubectl {
 }
 
 impl Kubectl {
-    /// The kubectl of `SAMPAN_KUBECTL_NEW`, else the one on the path.
+    /// The kubectl of `SAMPAN_KUBECTL_NEW`, or the one on the path.
     #[must_use]
     pub fn new(kubeconfig: &Path, namespace: &str) -> Self {
         let program = std::env::var_os("SAMPAN_KUBECTL_NEW").map_or_else(|| "kubectl".into(), PathBuf::from);
@@ -34,10 +34,10 @@ impl Kubectl {
         command
     }
 
-    /// Runs it; standard output, or standard error as the error.
+    /// Runs kubectl; returns standard output, or standard error as the error.
     ///
     /// # Errors
-    /// It ends with another code than 0.
+    /// Its exit code is not 0.
     ///
     /// # Panics
     /// It cannot be started.
@@ -45,7 +45,7 @@ impl Kubectl {
         finish(self.command(args).stdin(Stdio::null()).output().expect("kubectl starts"))
     }
 
-    /// Same as [`Kubectl::run`], but the test ends if it fails.
+    /// Same as [`Kubectl::run`], but the test fails if it fails.
     ///
     /// # Panics
     /// It fails.
@@ -87,7 +87,7 @@ impl Kubectl {
         self.apply(&serde_json::json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string());
     }
 
-    /// Waits until the pod's log (`kubectl logs`) contains `text`; gives the log.
+    /// Waits until the pod's log (`kubectl logs`) contains `text`; returns the log.
     ///
     /// # Panics
     /// It does not within 20 s.
@@ -109,7 +109,7 @@ impl Kubectl {
         })
     }
 
-    /// An object as JSON.
+    /// Returns an object as JSON.
     ///
     /// # Errors
     /// Same as [`Kubectl::run`].
@@ -118,7 +118,7 @@ impl Kubectl {
         serde_json::from_str(&text).map_err(|error| error.to_string())
     }
 
-    /// Waits until `accept` likes the pod; gives the pod.
+    /// Waits until `accept` returns true for the pod; returns the pod.
     ///
     /// # Panics
     /// It does not within `seconds`; the pod's status is in the message.
@@ -139,10 +139,10 @@ impl Kubectl {
         self.wait_pod(name, 60, phase, |pod| pod["status"]["phase"] == phase)
     }
 
-    /// Waits for an event with this reason about this object, whatever namespace; gives its message.
+    /// Waits for an event with this reason about this object, in any namespace; returns its message.
     ///
     /// # Panics
-    /// No such event within 40 s.
+    /// The event does not appear within 40 s.
     #[allow(clippy::must_use_candidate)]
     pub fn wait_event(&self, object: &str, reason: &str) -> String {
         until(Duration::from_secs(40), &format!("event {reason} about {object}"), || {
@@ -154,10 +154,10 @@ impl Kubectl {
         })
     }
 
-    /// Waits until the object is no more.
+    /// Waits until the object is deleted.
     ///
     /// # Panics
-    /// It is still there after `seconds`.
+    /// It still exists after `seconds`.
     pub fn wait_gone(&self, kind: &str, name: &str, seconds: u64) {
         until(Duration::from_secs(seconds), &format!("{kind} {name} is gone"), || match self.get(kind, name) {
             Err(error) if error.contains("NotFound") => Ok(()),

@@ -1,5 +1,5 @@
-//! A LAN of several nodes: a switch on this host, each node in a network namespace of its own at it. The host is the LAN's
-//! router, and where the bridge runs. Owns the switch; the nodes' ends are [`Uplink`]s.
+//! A LAN of several nodes: a switch on this host, and each node in its own network namespace. The host is the LAN's
+//! router, and runs the bridge. Owns the switch; the nodes' ends are [`Uplink`]s.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::Command;
@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::uplink::{Uplink, ip};
 
-/// LANs of this process so far.
+/// Number of LANs of this process so far.
 static COUNT: AtomicU8 = AtomicU8::new(0);
 
-/// Gone with all its links when it is dropped.
+/// Removed with all its links when it is dropped.
 pub struct Lan {
     switch: String,
     net: u8,
@@ -19,7 +19,7 @@ pub struct Lan {
 
 impl Lan {
     /// # Panics
-    /// This host lets no link be made.
+    /// This host does not allow creating links.
     #[must_use]
     pub fn new() -> Self {
         let pid = std::process::id();
@@ -32,13 +32,13 @@ impl Lan {
         lan
     }
 
-    /// The router, and where the bridge is to listen.
+    /// Address of the router, at which the bridge listens.
     #[must_use]
     pub fn router(&self) -> IpAddr {
         self.address(1).into()
     }
 
-    /// A place for a node, at the address that ends with this number.
+    /// Connects a node at the address that ends with this number.
     #[must_use]
     pub fn place(&self, number: u8) -> Rc<Uplink> {
         Rc::new(Uplink::on_a_lan(&self.switch, self.address(number), self.address(1)))

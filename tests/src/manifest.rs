@@ -1,4 +1,4 @@
-//! Manifests of test pods, as JSON. Owns their usual parts; knows nothing of what a test makes of them.
+//! Manifests of test pods, as JSON. Owns their common parts; does not know what a test does with them.
 
 use std::path::Path;
 

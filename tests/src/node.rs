@@ -19,7 +19,7 @@ pub fn oci_runtime() -> String {
     std::env::var("TEST_OCI_RUNTIME").unwrap_or_else(|_| "runc".into())
 }
 
-/// Whether systemd makes the nodes' cgroups: `TEST_CGROUP_DRIVER` is `systemd`.
+/// Whether systemd manages the nodes' cgroups: `TEST_CGROUP_DRIVER` is `systemd`.
 #[must_use]
 pub fn with_systemd() -> bool {
     std::env::var("TEST_CGROUP_DRIVER").is_ok_and(|driver| driver == "systemd")
@@ -33,20 +33,21 @@ pub struct EdgeNode {
     pub name: String,
     /// `None` while it is stopped or killed.
     pub daemon: Option<Process>,
-    /// A command that runs the daemon in mounts of its own, its program and arguments at the end.
+    /// Command that runs the daemon, for example in its own mount namespace; the program and its arguments are
+    /// appended.
     pub wrapper: Vec<String>,
     /// More environment for the daemon.
     pub env: Vec<(String, String)>,
     root: PathBuf,
     kubectl: Kubectl,
-    /// The network it lives in, if not the host's.
+    /// The network in which it runs, if not the host's.
     pub uplink: Option<Rc<Uplink>>,
-    /// Bytes of the daemon's log that are of daemons before this one.
+    /// Length of the daemon's log at its last start, in bytes.
     log_before: usize,
 }
 
 impl EdgeNode {
-    /// Joined, with the image imported, but not started.
+    /// Creates a node that has joined and imported the image, but is not started.
     ///
     /// # Panics
     /// Joining or importing fails.
@@ -54,7 +55,7 @@ impl EdgeNode {
     pub fn prepare(cluster: &Cluster, name: &str) -> Self {
         match &cluster.proxy {
             Some(proxy) => {
-                // A token is good once: a join that is cut off in the middle would be the test's end.
+                // A token works once: a join that is interrupted would end the test.
                 let _calm = proxy.calm();
                 Self::prepare_behind(cluster, name, &proxy.url(), None)
             }
@@ -62,7 +63,7 @@ impl EdgeNode {
         }
     }
 
-    /// Same as [`EdgeNode::prepare`], with a bridge at this address and perhaps a separate network.
+    /// Same as [`EdgeNode::prepare`], with a bridge at this address and optionally a separate network.
     ///
     /// # Panics
     /// Joining or importing fails.
@@ -75,14 +76,14 @@ impl EdgeNode {
         node
     }
 
-    /// A node that has neither joined nor started.
+    /// Creates a node that has not joined or started.
     ///
     /// # Panics
-    /// Its root folder cannot be made.
+    /// Its root folder cannot be created.
     #[must_use]
     pub fn bare(cluster: &Cluster, name: &str) -> Self {
         let root = cluster.folder().join(name);
-        // Not left to the daemon, which would make it root's alone: on a device everyone passes `/run`.
+        // The daemon would create it accessible to root only: on a device every user may pass through `/run`.
         std::fs::create_dir_all(root.join("run")).expect("a root folder");
         let kubectl = cluster.kubectl.clone();
         Self {
@@ -112,7 +113,7 @@ impl EdgeNode {
     /// Runs a verb of edge-runtime on this node's root.
     ///
     /// # Errors
-    /// It ends with another code than 0: both its outputs.
+    /// Its exit code is not 0; the error has both its outputs.
     ///
     /// # Panics
     /// It cannot be started.
@@ -138,7 +139,7 @@ impl EdgeNode {
         self.uplink.as_ref().map_or_else(|| Command::new(&program), |uplink| uplink.command(&program))
     }
 
-    /// The monitor whose mounts are not the host's: with it live those of the containers.
+    /// The monitor, if its mounts are not the host's: its mount namespace has those of the containers.
     fn monitor_apart(&self) -> Option<u32> {
         (!self.wrapper.is_empty()).then(|| self.monitor_pid())?
     }
@@ -201,7 +202,7 @@ impl EdgeNode {
         self.daemon = Some(Process::start(&mut command, &self.root.join("daemon.log")));
     }
 
-    /// SIGKILL to the daemon.
+    /// Sends SIGKILL to the daemon.
     pub fn kill(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
             daemon.kill();
@@ -222,7 +223,7 @@ impl EdgeNode {
         })
     }
 
-    /// Waits until the bridge has this node's session again: a change of a label reaches the node by it.
+    /// Waits until the bridge has this node's session again, so that a change of a label reaches the node.
     ///
     /// # Panics
     /// It does not within 40 s.
@@ -230,12 +231,12 @@ impl EdgeNode {
         let line = format!("node {}: connected", self.name);
         let ended = format!("node {}: connection", self.name);
         until(Duration::from_secs(40), &format!("node {} is connected", self.name), || {
-            // The bridge may not have seen yet that the daemon before this one died.
+            // The bridge may not have noticed yet that the previous daemon died.
             if !self.log().get(self.log_before..).is_some_and(|log| log.contains("connected to the bridge")) {
                 return Err(self.log());
             }
             let log = cluster.log();
-            // The bridge's log is appended to across its restarts; a start begins a new chapter.
+            // The bridge's log is appended to across its restarts; this line marks a start.
             let chapter = log.rfind("nodes connect to").map_or(&log[..], |at| &log[at..]);
             match (chapter.rfind(&line), chapter.rfind(&ended)) {
                 (Some(connected), Some(gone)) if gone > connected => Err("it was, and is no more".to_owned()),
@@ -293,11 +294,11 @@ impl EdgeNode {
         containers
     }
 
-    /// What a power cut leaves: the disk, but nothing that ran and nothing of `/run`. The next start sees another boot id,
-    /// from a file in `folder`.
+    /// Simulates a power cut: the disk stays, and nothing that ran and nothing of `/run`. The next start sees another
+    /// boot id, from a file in `folder`.
     ///
     /// # Panics
-    /// The host does not let it.
+    /// The host does not allow it.
     pub fn cut_power(&mut self, folder: &Path) {
         self.kill();
         let helpers = self.monitor_pid().into_iter().chain(self.dns_pid());
@@ -318,7 +319,7 @@ impl EdgeNode {
         self.wrapper = ["unshare", "--mount", "sh", "-c", &script].map(str::to_owned).into();
     }
 
-    /// The process that answers for names, if one does.
+    /// Pid of the DNS helper, if it runs.
     #[must_use]
     pub fn dns_pid(&self) -> Option<u32> {
         let root = self.root.display().to_string();
@@ -336,7 +337,7 @@ impl EdgeNode {
         let root = self.root.join("run/edge-runtime/runc");
         let ids = std::fs::read_dir(&root).into_iter().flatten().flatten().map(|entry| entry.file_name());
         let pid = |id: &std::ffi::OsStr| {
-            // `list` is runc's and crun's, `state` every OCI runtime's.
+            // `list` exists in runc and crun, `state` in every OCI runtime.
             let output = Command::new(oci_runtime()).arg("--root").arg(&root).arg("state").arg(id).output().ok()?;
             let state: Value = serde_json::from_slice(&output.stdout).ok()?;
             (state["status"] == "running").then(|| u32::try_from(state["pid"].as_u64()?).ok())?
@@ -353,9 +354,9 @@ impl Drop for EdgeNode {
         if std::thread::panicking() {
             let log = self.log();
             let tail: Vec<&str> = log.lines().rev().take(60).collect();
-            // Only for the reader of a failure.
+            // Helps to find the cause of a failure.
             let _ = writeln!(std::io::stderr(), "node log, newest first:\n{}\nreset: {reset:?}", tail.join("\n"));
-            // Where the test has left what cannot be reset.
+            // If the node could not be reset.
             if let Some(pid) = self.monitor_pid() {
                 crate::process::signal(pid, "KILL");
             }

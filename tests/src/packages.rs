@@ -1,5 +1,5 @@
-//! Whether the packages keep what the documents promise of them: services are supervised, a first boot delays nothing, logs are
-//! bounded, and a power cut leaves no empty program. Reads the files as text.
+//! Checks that the packages keep what the documents promise: services are supervised, a first boot is not delayed, logs
+//! are bounded, and a power cut leaves no empty program. Reads the files as text.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! A program under test: started in the background, its log kept, ended when dropped.
+//! A program under test: started in the background, with a log, stopped when dropped.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::wait::until;
 
-/// A running program of ours.
+/// A running program of the tests.
 pub struct Process {
     child: Child,
     log: PathBuf,
@@ -37,12 +37,12 @@ impl Process {
 
     /// SIGKILL, as a crash or the kernel's out-of-memory killer would.
     pub fn kill(&mut self) {
-        // Already ended is as good.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// SIGTERM, then waits.
+    /// Sends SIGTERM, then waits.
     ///
     /// # Panics
     /// It does not end within ten seconds.
@@ -59,7 +59,7 @@ impl Process {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// What it logged so far.
+    /// Its log so far.
     #[must_use]
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
@@ -89,7 +89,7 @@ pub fn start_time(pid: u32) -> Option<u64> {
     text.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// Path of one of our binaries.
+/// Path of one of the project's binaries.
 #[must_use]
 pub fn binary(name: &str) -> PathBuf {
     let default = || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/debug"));

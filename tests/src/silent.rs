@@ -1,5 +1,5 @@
-//! Peers that take a connection or a question and say nothing. Owns the sockets; what connects to them has to give up
-//! by itself.
+//! Peers that accept a connection or a datagram and send nothing. Owns the sockets; clients have to give up on their
+//! own.
 
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use std::time::Duration;
 pub struct Silent {
     pub address: SocketAddr,
     heard: Arc<AtomicUsize>,
-    /// Dropped first: its thread then ends with the next look.
+    /// Dropped first: its thread then ends at its next check.
     alive: Arc<()>,
 }
 
@@ -18,7 +18,7 @@ pub struct Silent {
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Silent {
-    /// Takes every TCP connection, reads nothing, keeps it open.
+    /// Accepts every TCP connection, reads nothing, keeps it open.
     ///
     /// # Panics
     /// The address is not free.
@@ -43,7 +43,7 @@ impl Silent {
         silent
     }
 
-    /// Takes every datagram.
+    /// Accepts every datagram.
     ///
     /// # Panics
     /// The address is not free.
@@ -68,7 +68,7 @@ impl Silent {
         Self { address, heard: Arc::default(), alive: Arc::new(()) }
     }
 
-    /// Connections or datagrams so far.
+    /// Number of connections or datagrams so far.
     #[must_use]
     pub fn heard(&self) -> usize {
         self.heard.load(Ordering::Relaxed)

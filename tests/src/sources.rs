@@ -1,12 +1,12 @@
-//! What may not stand in the sources of the programs, because a stranger's message could make a panic of it. Reads the
-//! sources as text; test code is left out.
+//! Checks the sources of the programs for code in which a message of any peer could cause a panic. Reads the sources as
+//! text, without test code.
 
 use std::path::{Path, PathBuf};
 
 /// Folders of the programs; the crates within them count, too.
 const PROGRAMS: [&str; 3] = ["cloud-bridge", "edge-protocol", "edge-runtime"];
 
-/// A line of product code and where it stands.
+/// A line of product code and its place.
 struct Line {
     file: PathBuf,
     number: usize,
@@ -19,7 +19,7 @@ impl std::fmt::Display for Line {
     }
 }
 
-/// All lines of product code but comments.
+/// All lines of product code, without comments.
 fn lines() -> Vec<Line> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
     let mut lines = Vec::new();
@@ -31,8 +31,8 @@ fn lines() -> Vec<Line> {
     lines
 }
 
-/// Whether a line changes JSON through an index by key, which panics where the value is of another type:
-/// `value["a"] = x`, `value["a"].take()`, `value["a"].as_object_mut()`, `&mut value["a"]`.
+/// Whether a line changes JSON through an index by key, which panics if the value is of another type: `value["a"] = x`,
+/// `value["a"].take()`, `value["a"].as_object_mut()`, `&mut value["a"]`.
 fn changes_by_key(line: &str) -> bool {
     let by_name = |place: &str| place.contains("[\"") && !place.starts_with("let ");
     let assigned = line.split_once("] = ").is_some_and(|(place, _)| by_name(place.trim_start()));
@@ -44,14 +44,14 @@ fn changes_by_key(line: &str) -> bool {
     assigned || borrowed || taken.clone().any(|way| line.contains(way))
 }
 
-/// Whether a line adds a time that is neither a constant nor cut by `min` to the clock: a peer's number ends the
-/// program there. (The sum of an `Instant` and a `Duration` panics when it overflows.)
+/// Whether a line adds a time to the clock that is not constant and not bounded by `min`. (The sum of an `Instant` and
+/// a `Duration` panics when it overflows, so a number of a peer could end the program.)
 fn adds_to_the_clock(line: &str) -> bool {
     let unbounded = |rest: &str| rest.starts_with(|first: char| first.is_ascii_lowercase()) && !rest.contains(".min(");
     line.split("Instant::now() + ").skip(1).any(unbounded)
 }
 
-/// Same for a number that becomes a time in that place.
+/// Same for a number that is converted to a time in that line.
 fn adds_a_number_to_the_clock(line: &str) -> bool {
     let made = |rest: &str| {
         rest.split_once('(').is_some_and(|(_, number)| number.starts_with(|c: char| c.is_ascii_lowercase()))
@@ -59,7 +59,7 @@ fn adds_a_number_to_the_clock(line: &str) -> bool {
     line.split("Instant::now() + Duration::from_").skip(1).any(|rest| made(rest) && !rest.contains(".min("))
 }
 
-/// Whether a line makes a duration of a number in a way that panics for negative and huge ones.
+/// Whether a line converts a number to a duration in a way that panics for negative and huge ones.
 fn makes_an_unchecked_duration(line: &str) -> bool {
     line.contains("Duration::from_secs_f64(") || line.contains("Duration::from_secs_f32(")
 }

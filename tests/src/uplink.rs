@@ -1,20 +1,20 @@
-//! A node's own network: a namespace with two uplinks to this host (call them Wi-Fi and cable), where packets are
-//! lost for real. Owns the namespace and its links; both are gone when it is dropped.
+//! A node's own network: a namespace with two uplinks to this host (for example Wi-Fi and cable), with real packet
+//! loss. Owns the namespace and its links; removes both when it is dropped.
 //!
-//! The bridge is reached at the same address over either uplink. Loss is made with nftables, because netem is a module
-//! that many kernels lack; delay and narrow lines are the business of [`crate::faults`].
+//! The bridge is reached at the same address over either uplink. nftables drops the packets, because netem is a module
+//! that many kernels lack; [`crate::faults`] makes delays and narrow lines.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::Command;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Namespaces of this process so far.
+/// Number of namespaces of this process so far.
 static COUNT: AtomicU8 = AtomicU8::new(0);
 
-/// The namespace; a program is put into it by [`Uplink::command`].
+/// The namespace; [`Uplink::command`] runs a program in it.
 pub struct Uplink {
     name: String,
-    /// `10.213.NET.0/24` is shared out among the two uplinks.
+    /// `10.213.NET.0/24` is divided between the two uplinks.
     net: u8,
 }
 
@@ -22,7 +22,7 @@ impl Uplink {
     /// Creates the namespace with the first uplink up.
     ///
     /// # Panics
-    /// This host lets no namespace or link be made.
+    /// This host does not allow creating namespaces or links.
     #[must_use]
     pub fn new() -> Self {
         let pid = std::process::id();
@@ -64,7 +64,7 @@ impl Uplink {
         &self.name
     }
 
-    /// What a command prints inside.
+    /// Returns the output of a command that runs inside.
     ///
     /// # Panics
     /// It fails.
@@ -76,13 +76,13 @@ impl Uplink {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Where the bridge is, as seen from inside.
+    /// Address of the bridge, as seen from inside.
     #[must_use]
     pub fn bridge_ip(&self) -> IpAddr {
         self.host_side(0).into()
     }
 
-    /// A command that runs `program` inside. Mounts and all else are the host's, as they would be on a device.
+    /// A command that runs `program` inside. Only the network differs from the host's, as on a device.
     #[must_use]
     pub fn command(&self, program: &std::path::Path) -> Command {
         let mut command = Command::new("nsenter");
@@ -100,14 +100,14 @@ impl Uplink {
         self.inside(&["ip", "route", "replace", "default", "via", &host.to_string(), "dev", &link]);
     }
 
-    /// Takes an uplink down, with its address and routes. Connections over it are not told.
+    /// Takes an uplink down, with its address and routes. Connections over it get no error.
     pub fn down(&self, which: u8) {
         let link = format!("up{which}");
         self.inside(&["ip", "link", "set", &link, "down"]);
         self.inside(&["ip", "addr", "flush", "dev", &link]);
     }
 
-    /// Drops this percentage of packets from now on, each way.
+    /// Drops this percentage of packets in each direction.
     pub fn lose(&self, percent_in: u8, percent_out: u8) {
         for (chain, links, percent) in [("in", "iifname", percent_in), ("out", "oifname", percent_out)] {
             self.inside(&["nft", &format!("flush chain inet faults {chain}")]);
@@ -120,10 +120,10 @@ impl Uplink {
         }
     }
 
-    /// Bytes that crossed the uplinks since they were made, with all headers: into the node, out of it.
+    /// Bytes that crossed the uplinks since they were created, with all headers: into the node, out of it.
     ///
     /// # Panics
-    /// The kernel does not say.
+    /// The kernel does not have the counters.
     #[must_use]
     pub fn bytes(&self) -> (u64, u64) {
         let read = |which, what| {
@@ -163,7 +163,7 @@ impl Default for Uplink {
 
 impl Drop for Uplink {
     fn drop(&mut self) {
-        // Links of a namespace go with it, but only once its last process has gone: take ours first.
+        // Links are removed with their namespace, but only after its last process has ended: remove them first.
         for which in [0, 1] {
             let _ = Command::new("ip").args(["link", "del", &self.near(which)]).output();
         }

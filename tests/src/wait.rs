@@ -1,4 +1,4 @@
-//! Waiting for something to become true, with the last reason in the message when it does not.
+//! Waits for a condition; on timeout the last error is in the message.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ pub fn patient(limit: Duration) -> Duration {
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
-/// Asks `check` until it succeeds.
+/// Calls `check` until it succeeds.
 ///
 /// # Panics
 /// It has not succeeded within the [`patient`] `limit`; the last error is in the message.
@@ -23,7 +23,8 @@ pub fn until<T>(limit: Duration, what: &str, mut check: impl FnMut() -> Result<T
         match check() {
             Ok(value) => return value,
             Err(last) if start.elapsed() > limit => panic!("not within {limit:?}: {what}; last: {last}"),
-            // Most checks start a kubectl, a tenth of a second of a processor: a long wait is not to be spent on them.
+            // Most checks start a kubectl, which takes a tenth of a second of CPU: do not poll too often during a long
+            // wait.
             Err(_) => std::thread::sleep((start.elapsed() / 10).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)),
         }
     }

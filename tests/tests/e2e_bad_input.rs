@@ -1,4 +1,4 @@
-//! Wrong input at every door: each gives an error that names the thing, and nothing else suffers.
+//! Invalid input at every interface: each gives an error that names the object, and nothing else is affected.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use sampan_tests::process::binary;
 use sampan_tests::{Cluster, EdgeNode, can_run, until};
 use serde_json::json;
 
-/// The changed configuration `$c` gets the name of its digest, and all is packed as another image.
+/// Renames the changed configuration `$c` to its digest, and packs everything as another image.
 const RENAME: &str = "id=$(sha256sum $c | cut -d' ' -f1); mv $c $id.json; \
     sed -i \"s/\\\"Config\\\":\\\"[^\\\"]*/\\\"Config\\\":\\\"$id.json/; s/busybox:latest/other:latest/\" manifest.json; \
     tar -cf ../bad.tar .";
@@ -51,14 +51,14 @@ fn wrong_manifests_archives_and_verbs_are_named() {
     let import = |node: &EdgeNode| node.edge(&["import", &bad.display().to_string()]).expect_err("a bad archive");
     let error = import(&node);
     assert!(!error.contains("panicked") && error.contains("bad.tar"), "{error}");
-    // A layer that is not what the configuration announces.
+    // A layer that differs from the one that the configuration names.
     make(&format!(
         "new={}; c=$(ls *.json | grep -v manifest); sed -i s/sha256:[0-9a-f]*/sha256:$new/ $c; {RENAME}",
         "0".repeat(64)
     ));
     let error = import(&node);
     assert!(error.contains("sha256:"), "{error}");
-    // A layer that climbs out of its root, announced honestly.
+    // A layer with a path outside its root, with the right digest.
     make(&format!(
         "l=$(ls */layer.tar); echo x >../climbed; tar -P -cf $l ../climbed; rm ../climbed; \
         new=$(sha256sum $l | cut -d' ' -f1); c=$(ls *.json | grep -v manifest); \
@@ -86,7 +86,7 @@ fn wrong_manifests_archives_and_verbs_are_named() {
         let error = node.edge(&["run", "--print-config"]).expect_err("the section is wrong");
         assert!(error.contains("config.yaml") && error.contains(said), "{error}");
     }
-    // A key of another version keeps no node from running.
+    // An unknown key of another version does not prevent a start.
     std::fs::write(&config, "max-pots: 3\ndevice-twin: {color: 1}\n").expect("written");
     node.start();
     kubectl.wait_ready("good");
@@ -128,7 +128,7 @@ fn a_token_serves_once_and_a_name_belongs_to_its_certificate() {
     let error = join("t", "second", &token).expect_err("the second use");
     assert!(error.contains("the join token") && error.contains("used already"), "{error}");
 
-    // The other's identity with this node's name in it: the certificate decides.
+    // Another node's identity with this node's name in it: the certificate decides.
     let thief = cluster.folder().join("s/var/lib/edge-runtime/identity/identity.json");
     let text = std::fs::read_to_string(&thief).expect("an identity");
     std::fs::write(&thief, text.replace("\"second\"", &format!("\"{}\"", node.name))).expect("written");
@@ -152,7 +152,7 @@ fn a_token_serves_once_and_a_name_belongs_to_its_certificate() {
         .output();
     assert!(reset.is_ok_and(|output| output.status.success()));
 
-    // Garbage on the port of the link.
+    // Garbage at the port of the link.
     for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0x16, 3, 1, 0xff, 0xff, 0, 0][..], &[0; 4096][..]] {
         let mut socket = TcpStream::connect(cluster.listen).expect("connects");
         socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");

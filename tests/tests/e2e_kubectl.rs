@@ -1,4 +1,4 @@
-//! kubectl as its users know it, an old and a current one (`SAMPAN_KUBECTL_OLD`, `SAMPAN_KUBECTL_NEW`).
+//! kubectl in an old and a current version (`SAMPAN_KUBECTL_OLD`, `SAMPAN_KUBECTL_NEW`).
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -70,7 +70,7 @@ fn everyday_use(kubectl: &Kubectl, node: &str) {
     }
     let about = kubectl.ok(&["describe", "node", node]);
     assert!(about.contains("Allocatable:") && about.contains("MemoryPressure"), "{about}");
-    // They are written behind the status.
+    // Events are written after the status.
     for reason in ["Created", "Started"] {
         kubectl.wait_event("p", reason);
     }
@@ -104,7 +104,7 @@ fn everyday_use(kubectl: &Kubectl, node: &str) {
     let _ = kubectl.ok(&["delete", "namespace", &space]);
 }
 
-/// A Deployment as an object: its image is nowhere, so that its pods never run.
+/// A Deployment as an object: its image does not exist, so its pods never run.
 fn deployments(kubectl: &Kubectl) {
     let made = kubectl.ok(&["create", "deployment", "web", "--image=busybox:1"]);
     assert_eq!(made, "deployment.apps/web created\n");

@@ -1,5 +1,5 @@
-//! Nodes whose cgroups systemd makes (`TEST_CGROUP_DRIVER=systemd`, on a machine that systemd has started:
-//! `INIT=systemd scripts/cgroup2-machine`). That values are systemd's own, and that no unit outlives its pod.
+//! Nodes whose cgroups are managed by systemd (`TEST_CGROUP_DRIVER=systemd`, on a machine started by systemd:
+//! `INIT=systemd scripts/cgroup2-machine`). Values must be systemd's own, and no unit may outlive its pod.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 fn can_run_here() -> bool {
     if !with_systemd() {
-        // Only a notice: nothing to do when stderr is gone.
+        // There is nothing to do if stderr is closed.
         let _ = writeln!(std::io::stderr(), "skipped: TEST_CGROUP_DRIVER is not systemd");
         return false;
     }
@@ -26,7 +26,7 @@ fn systemctl(args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Units whose names contain `part`, whatever their state.
+/// Units whose names contain `part`, in any state.
 fn units(part: &str) -> Vec<String> {
     let all = systemctl(&["list-units", "--all", "--plain", "--no-legend", "--no-pager"]);
     all.lines()
@@ -36,7 +36,7 @@ fn units(part: &str) -> Vec<String> {
         .collect()
 }
 
-/// The uid in the form of a slice's name.
+/// The uid as in the name of a slice.
 fn slice_uid(pod: &Value) -> String {
     pod["metadata"]["uid"].as_str().expect("a uid").replace('-', "_")
 }
@@ -101,7 +101,7 @@ fn limits_outlive_a_reload_of_systemd_and_no_unit_its_pod() {
     let weight = || std::fs::read_to_string(besteffort.join("cpu.weight")).expect("the class").trim().to_owned();
     assert_eq!(weight(), "1");
 
-    // Writes the values of all its units again, as they were asked of it.
+    // systemd then writes the values of all its units again, as they were set through it.
     systemctl(&["daemon-reload"]);
     until(Duration::from_secs(30), "all values are what they were", || {
         let now = values(&scope);
@@ -109,7 +109,7 @@ fn limits_outlive_a_reload_of_systemd_and_no_unit_its_pod() {
         for (file, value) in others {
             assert_eq!(now.get(file), Some(value), "{file} after the reload");
         }
-        // systemd 252 has no property for this one: the node writes it again with its next look.
+        // systemd 252 has no property for this one: the node writes it again at its next check.
         if now == asked { Ok(()) } else { Err(format!("{now:?}")) }
     });
     assert_eq!(weight(), "1");
@@ -160,7 +160,7 @@ fn a_new_daemon_takes_units_over_and_ends_those_of_no_pod() {
     until(Duration::from_secs(10), "a unit of a pod that nobody knows", || {
         if units("0_gone").is_empty() { Err("not yet".to_owned()) } else { Ok(()) }
     });
-    // A change that an administrator may make by hand.
+    // A change that an administrator may make manually.
     systemctl(&["set-property", "--runtime", slice, "MemoryMax=1G"]);
     node.start();
     let _ = left.wait();

@@ -1,4 +1,5 @@
-//! Workloads on a site of its own: manifests that a user of Kubernetes writes, followed with kubectl, on a real node.
+//! Workloads on a standalone site: manifests as a user of Kubernetes writes them, followed with kubectl, on a real
+//! node.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +32,7 @@ fn roll_out(kubectl: &Kubectl) {
     assert!(said.contains("deployment \"web\" successfully rolled out"), "{said}");
 }
 
-/// The pods that are not on their way out.
+/// The pods that are not being deleted.
 fn pods(kubectl: &Kubectl) -> Vec<Value> {
     let list = kubectl.ok(&["get", "pods", "-l", "app=web", "-o", "json"]);
     let list: Value = serde_json::from_str(&list).expect("JSON");
@@ -39,7 +40,7 @@ fn pods(kubectl: &Kubectl) -> Vec<Value> {
     all.into_iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null()).collect()
 }
 
-/// Waits until nothing is left of the Deployment.
+/// Waits until all objects of the Deployment are deleted.
 fn wait_none(kubectl: &Kubectl) {
     until(Duration::from_secs(60), "all of it is gone", || {
         let left = kubectl.run(&["get", "deployments,replicasets,pods", "-l", "app=web", "-o", "name"])?;
@@ -61,7 +62,7 @@ fn a_deployment_rolls_out_scales_and_rolls_back() {
     let table = kubectl.ok(&["get", "deployments", "--no-headers"]);
     assert_eq!(table.split_whitespace().take(4).collect::<Vec<_>>(), ["web", "3/3", "3", "3"], "{table}");
 
-    // An honest roll-out never has fewer ready pods than are wanted.
+    // A rollout that respects `maxUnavailable: 0` always has enough ready pods.
     kubectl.apply(&web(3, &SERVE.replace("one", "two")).to_string());
     let mut least = usize::MAX;
     let started = Instant::now();
@@ -105,7 +106,7 @@ fn a_deployment_rolls_out_scales_and_rolls_back() {
     wait_none(kubectl);
 }
 
-/// S15: the bridge dies while a Deployment grows; afterwards there are as many pods as are wanted, and none twice.
+/// S15: the bridge is killed while a Deployment scales up; afterwards the number of pods is right, without duplicates.
 #[test]
 fn s15_a_killed_bridge_ends_what_it_began() {
     if !can_run() {
@@ -125,7 +126,7 @@ fn s15_a_killed_bridge_ends_what_it_began() {
     wait_none(&cluster.kubectl);
 }
 
-/// S15: fifty Deployments roll, and the bridge is killed again and again at random moments.
+/// S15: fifty Deployments roll out, and the bridge is killed repeatedly at random moments.
 #[test]
 fn s15_fifty_deployments_roll_whenever_the_bridge_is_killed() {
     if !can_run() {
@@ -149,7 +150,7 @@ fn s15_fifty_deployments_roll_whenever_the_bridge_is_killed() {
         })
     };
     let all = |version: &str| (0..50).map(|number| deployment(number, version)).collect::<Vec<_>>();
-    // By Deployment: the versions of its pods that are not on their way out.
+    // Versions of the pods that are not being deleted, by Deployment.
     let pods = |kubectl: &Kubectl| {
         let list: Value =
             serde_json::from_str(&kubectl.run(&["get", "pods", "-l", "app=many", "-o", "json"])?).expect("JSON");
@@ -206,7 +207,7 @@ fn a_pod_that_burns_is_given_company() {
         json!({"requests": {"cpu": "50m"}, "limits": {"cpu": "200m"}});
     kubectl.apply(&web.to_string());
     roll_out(kubectl);
-    // Older clients know autoscaling/v1 alone.
+    // Older clients know only autoscaling/v1.
     let said = kubectl.ok(&["autoscale", "deployment/web", "--min=1", "--max=3", "--cpu-percent=50"]);
     assert!(said.contains("web autoscaled"), "{said}");
     let scaled = || {
@@ -221,7 +222,7 @@ fn a_pod_that_burns_is_given_company() {
     });
     let row = kubectl.ok(&["get", "hpa", "web", "--no-headers"]);
     assert!(row.contains("Deployment/web") && row.contains("%/50%"), "{row}");
-    // An offline node measures nothing, which causes no scaling.
+    // An offline node sends no measurements, which causes no scaling.
     drop(node);
     until(Duration::from_secs(60), "its silence is told", || {
         let of = "jsonpath={.status.conditions[?(@.type=='ScalingActive')].reason}";

@@ -1,7 +1,7 @@
-//! Threads beside the one that has all requests and all links: they do what is pure and long, as reading and comparing a
-//! large object, one piece at a time. One has the work of requests, one that of controllers, which would wait behind the
-//! requests of one user otherwise. All the memory that such work needs lies in the heap of its thread (malloc(3) gives each
-//! one its own) and serves the next piece. Freed memory goes back to the kernel.
+//! Threads beside the one with all requests and links: they execute long pure work, such as parsing and comparing a
+//! large object, one piece at a time. One thread works for requests and one for controllers, which would otherwise wait
+//! behind the requests of one user. The memory of such work is in the heap of its thread (malloc(3) gives each its own)
+//! and is reused by the next piece. Freed memory is returned to the kernel.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,8 +13,8 @@ use tokio::sync::oneshot;
 
 use crate::panics;
 
-/// Between two times that memory is given back: it is a walk over the heaps of all threads, for which they wait. At least so
-/// long, and so many times what the last one took.
+/// Minimum pause between two trims of the heap, and the same as a multiple of the last trim's time: a trim walks over
+/// the heaps of all threads, which wait meanwhile.
 const PAUSE: (Duration, u32) = (Duration::from_millis(100), 30);
 
 /// Maximum number of trees that wait to be dropped. Behind a long piece of work requests would leave more and more of them.
@@ -46,7 +46,7 @@ impl Aside {
         Self { name, queue: OnceLock::new(), trees: AtomicUsize::new(0) }
     }
 
-    /// Does the work and returns its result. It is done though its caller goes away.
+    /// Executes the work and returns its result. The work is completed even if its caller is dropped.
     ///
     /// # Errors
     /// It panics.
@@ -58,11 +58,11 @@ impl Aside {
         told.await.map_err(|_| Panicked)
     }
 
-    /// Has the work done, whatever its result. A panic is told with the name that the caller's work has.
+    /// Executes the work later and ignores its result. A panic is logged with the name of the caller's work.
     pub fn later(&self, work: impl FnOnce() + Send + 'static) {
         let queue = self.queue.get_or_init(|| {
             let (queue, work) = channel();
-            // As for other threads of the process: without it nothing goes on.
+            // As for other threads of the process: without it the process cannot work.
             thread::Builder::new().name(self.name.to_owned()).spawn(move || run(&work)).expect("a thread");
             queue
         });
@@ -73,8 +73,8 @@ impl Aside {
         }));
     }
 
-    /// Drops a large tree beside the thread: it is many small blocks, and freeing them takes milliseconds. Drops it at once
-    /// if others wait already.
+    /// Drops a large tree on the thread, because freeing its many small blocks takes milliseconds. Drops it at once if
+    /// others wait already.
     pub fn discard<T: Send + 'static>(&'static self, tree: T) {
         if self.trees.fetch_add(1, Ordering::Relaxed) >= TREES {
             self.trees.fetch_sub(1, Ordering::Relaxed);
@@ -111,7 +111,7 @@ fn run(queue: &Receiver<Work>) {
     }
 }
 
-/// What the allocator keeps of freed memory.
+/// State of the allocator's freed memory.
 #[derive(Debug, Default)]
 struct Memory {
     /// There was work since it was given back.
@@ -121,7 +121,7 @@ struct Memory {
 }
 
 impl Memory {
-    /// How long until memory is given back, if it is to be.
+    /// Time until the next trim; `None` if it is not needed.
     fn due(&self, now: Instant) -> Option<Duration> {
         let left = self.given.map_or(Duration::ZERO, |(given, took)| {
             (took * PAUSE.1).max(PAUSE.0).saturating_sub(now.saturating_duration_since(given))

@@ -1,5 +1,5 @@
-//! The time of day, where the machine's clock may stand in 1970: no earlier than when this source was built, plus how long
-//! this process has run.
+//! The time of day, for machines whose clock may be in 1970: at least the build time of this source, plus the uptime of
+//! this process.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 /// Seconds of the Unix epoch before which this source did not exist: 2026-01-01.
 const SOURCE_EPOCH: u64 = 1_767_225_600;
 
-/// The time now. Two times of one process are in order even where the clock stands in 1970.
+/// The time now. Two times of one process are in order even if the clock is in 1970.
 pub fn now() -> SystemTime {
     static BEGUN: OnceLock<Instant> = OnceLock::new();
     floored(SystemTime::now(), BEGUN.get_or_init(Instant::now).elapsed())

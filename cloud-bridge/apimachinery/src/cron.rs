@@ -25,13 +25,13 @@ pub struct Calendar {
     pub day_of_month: u64,
     pub month: u64,
     pub day_of_week: u64,
-    /// Days of the month were not restricted: those of the week alone count, and the other way round. Else either is
-    /// enough.
+    /// Whether the days of the month are not restricted: then only the days of the week count, and vice versa.
+    /// Otherwise either is enough.
     pub any_day_of_month: bool,
     pub any_day_of_week: bool,
 }
 
-/// What numbers a field takes, and names for them.
+/// Range of a field's numbers, and their names.
 struct Bounds {
     min: u64,
     max: u64,
@@ -52,11 +52,11 @@ const WEEKDAYS: Bounds = Bounds { min: 0, max: 6, names: &["sun", "mon", "tue", 
 const STAR: u64 = 1 << 63;
 
 impl Schedule {
-    /// Reads `*/5 * * * *`, `@daily`, `@every 1h30m`. A time zone before it is read and left out: no schedule of
-    /// Kubernetes has one.
+    /// Parses `*/5 * * * *`, `@daily`, `@every 1h30m`. A leading time zone is parsed and ignored: schedules of
+    /// Kubernetes do not have one.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why it is invalid.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("empty spec string".to_owned());
@@ -64,7 +64,7 @@ impl Schedule {
         let mut rest = text;
         if text.starts_with("TZ=") || text.starts_with("CRON_TZ=") {
             let Some((zone, schedule)) = text.split_once(' ') else {
-                // The library panics, and the panic is what a client is told.
+                // The library panics, and clients see the text of that panic.
                 return Err("invalid schedule format: runtime error: slice bounds out of range [:-1]".to_owned());
             };
             let zone = zone.split_once('=').map_or("", |(_, zone)| zone);
@@ -127,7 +127,7 @@ fn range(text: &str, bounds: &Bounds) -> Result<u64, String> {
     let (limits, step) = match text.split_once('/') {
         None => (text, None),
         Some((_, rest)) if rest.contains('/') => {
-            // What stands before them is read first.
+            // The part before the step is parsed first.
             first_and_last(text.split('/').next().unwrap_or_default(), text, bounds)?;
             return Err(format!("too many slashes: {text}"));
         }
@@ -137,7 +137,7 @@ fn range(text: &str, bounds: &Bounds) -> Result<u64, String> {
     let step = match step {
         None => 1,
         Some(step) => {
-            // `N/step` goes on to the end.
+            // `N/step` continues to the end.
             if !limits.contains('-') {
                 end = bounds.max;
             }

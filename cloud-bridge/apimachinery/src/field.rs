@@ -1,4 +1,4 @@
-//! What is wrong with a field of an object, in the API server's words (K8s apimachinery util/validation/field).
+//! Errors of an object's fields, in the API server's words (K8s apimachinery util/validation/field).
 
 use serde_json::Value;
 

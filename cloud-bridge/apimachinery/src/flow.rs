@@ -7,8 +7,8 @@ use crate::user::{MASTERS, UserInfo};
 const ACCOUNTS: &str = "system:serviceaccount:";
 const SYSTEM_ACCOUNTS: &str = "system:serviceaccount:kube-system";
 
-/// The client that an amount is counted for. Service accounts of a namespace are one: a user who may create one may
-/// create many.
+/// The client for which an amount is counted. The service accounts of a namespace count as one, because a user who may
+/// create one may create many.
 #[derive(Debug, Clone)]
 pub struct Flow {
     /// `None` for a client without limits.

@@ -18,7 +18,7 @@ pub fn text<'a>(value: &'a Value, key: &str) -> &'a str {
 
 /// The elements of a list by the text in one of their fields, the first of each.
 pub fn by_text<'a>(list: &'a [Value], key: &str) -> HashMap<&'a str, &'a Value> {
-    // A later one takes the place of what is there: so from behind.
+    // A later one replaces an earlier one, so the order is reversed.
     list.iter().rev().map(|one| (text(one, key), one)).collect()
 }
 
@@ -42,7 +42,7 @@ pub fn text_entries<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = (&'
     entries(value, key).map(|(k, v)| (k.as_str(), v.as_str().unwrap_or_default()))
 }
 
-/// A field that is there and not null.
+/// A field that exists and is not null.
 pub fn present<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
     value.get(key).filter(|v| !v.is_null())
 }
@@ -52,7 +52,7 @@ pub fn items_mut<'a>(value: &'a mut Value, key: &str) -> impl Iterator<Item = &'
     value.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten()
 }
 
-/// Sets a field of an object that lacks it or has it null; anything but an object is left alone.
+/// Sets a field of an object that lacks it or has null; ignores values that are not objects.
 pub fn set_default(value: &mut Value, key: &str, default: impl Into<Value>) {
     if let Some(map) = value.as_object_mut()
         && map.get(key).is_none_or(Value::is_null)

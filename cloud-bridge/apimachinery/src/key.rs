@@ -16,7 +16,7 @@ impl ObjectKey {
         Self { namespace: String::new(), name: name.to_owned() }
     }
 
-    /// The key of an object as its metadata says.
+    /// The key of an object, from its metadata.
     pub fn of(obj: &Value) -> Self {
         let text = |field: &str| obj["metadata"][field].as_str().unwrap_or_default().to_owned();
         Self { namespace: text("namespace"), name: text("name") }

@@ -1,23 +1,23 @@
-//! What every part of the bridge knows of Kubernetes objects: how they are read, named, selected, measured and complained
-//! about. Named after the module of Kubernetes. Nothing here knows a kind, a store, a link or a request.
+//! Common code for Kubernetes objects: reading, names, selectors, quantities and error messages. Named after the module
+//! of Kubernetes. Must not know kinds, stores, links or requests.
 //!
 //! | module | owns |
 //! |---|---|
 //! | [`json`], [`meta`], [`key`] | fields of an object, its metadata, its name |
 //! | [`names`] | the syntax of names, labels, ports |
-//! | [`field`] | what is wrong with a field |
+//! | [`field`] | errors of fields |
 //! | [`quantity`] | amounts |
 //! | [`selector`] | label and field selectors |
-//! | [`user`] | who asks |
-//! | [`well_known`] | words that several parts know |
-//! | [`clock`] | the time of day, for what expires |
+//! | [`user`] | the user of a request |
+//! | [`well_known`] | names that several parts use |
+//! | [`clock`] | the time of day, for expiry |
 //! | [`cron`] | schedules and time zones |
 //! | [`read_as`] | objects of which only a part is read |
 //! | [`pace`] | time slices of the one thread, and waiting |
 //! | [`aside`] | threads beside it, for work on large objects |
-//! | [`flow`], [`shares`], [`turns`] | whom something is counted for, how much each may have, and whose turn it is |
+//! | [`flow`], [`shares`], [`turns`] | the client for which something is counted, its share, and fair queues |
 //! | [`typed`] | JSON read as a type |
-//! | [`panics`] | what a panic ends and how it is told |
+//! | [`panics`] | the scope of a panic and its log line |
 
 pub mod aside;
 pub mod clock;

@@ -1,4 +1,4 @@
-//! ObjectMeta: what the server fills in, what it keeps from clients, and the rules it validates for every kind.
+//! ObjectMeta: fields that the server sets, fields that clients may not set, and the validation for every kind.
 
 use edge_protocol::json::SetField;
 use jiff::{Timestamp, Unit};
@@ -40,7 +40,7 @@ pub fn set(object: &mut Value, field: &str, value: Value) {
     }
 }
 
-/// True once a deletion was asked for.
+/// Whether the object is being deleted.
 pub fn deleting(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }
@@ -89,7 +89,7 @@ pub fn generate_name(base: &str) -> String {
     base + &suffix
 }
 
-/// What the server sets on every new object.
+/// Fields that the server sets on every new object.
 pub fn fill_new(object: &mut Value, now: Timestamp) {
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion", "generation"] {
         set(object, field, Value::Null);

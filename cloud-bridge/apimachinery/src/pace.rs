@@ -1,5 +1,5 @@
-//! Time slices of those who have much to do at once, as controllers and watches: they share one thread with the links of all
-//! nodes.
+//! Time slices for tasks with much work at once, such as controllers and watches: they share one thread with the links
+//! of all nodes.
 
 use std::pin::pin;
 use std::task::{Context, Poll};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures::{Stream, stream};
 use tokio::task::coop;
 
-/// From this size of JSON on, work leaves the thread. With the shortest values, 3,000 of them, it takes some 10 ms; a
+/// Size of JSON from which work is moved to another thread. With 3,000 of the shortest values it takes some 10 ms; a
 /// usual object is smaller.
 pub const LARGE: usize = 16 << 10;
 
@@ -28,8 +28,8 @@ pub async fn sleep_until(due: Option<tokio::time::Instant>) {
 /// Length of one slice.
 const SLICE: Duration = Duration::from_millis(2);
 
-/// Measures the current slice. What is known of the cluster does not change between two slices of one attempt: news wait
-/// in their watches, as kube-scheduler decides on a snapshot.
+/// Measures the current slice. The known state of the cluster does not change between two slices of one attempt:
+/// changes wait in their watches, as kube-scheduler decides on a snapshot.
 #[derive(Debug)]
 pub struct Pace {
     slice: Duration,
@@ -93,14 +93,15 @@ fn slices_of<S: Stream>(slice: Duration, items: S) -> impl Stream<Item = S::Item
     })
 }
 
-/// How long requests may take of one step: the last of them, and what else the step does, come on top.
+/// Time of requests within one step; the last of them, and other work of the step, are added to it.
 const REQUESTS: Duration = Duration::from_millis(1);
-/// Units of tokio's budget for one step of a task (tokio::task::coop), each of which stands for as much of that time.
+/// Units of tokio's budget for one step of a task (tokio::task::coop), each of which stands for an equal part of that
+/// time.
 const BUDGET: u32 = 128;
 
-/// Counts the time of `work` against the budget that each step of a task has. When [`REQUESTS`] is used up, the next
-/// work in the same step waits for another step, as it does behind a busy socket: a hundred requests that need not wait
-/// take a hundred steps, even if one task has started all of them.
+/// Counts the time of `work` against the budget of a task's step. When [`REQUESTS`] is used up, the next work in the
+/// same step waits for another step, as behind a busy socket: a hundred requests that need not wait take a hundred
+/// steps, even if one task has started all of them.
 pub async fn counted<F: Future>(work: F) -> F::Output {
     coop::consume_budget().await;
     let mut work = pin!(work);
@@ -138,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    /// What is told of a stream in such slices, and of another task that is ready all the time.
+    /// Events of a stream in such slices, and of another task that is always ready.
     async fn told(slice: Duration) -> Vec<&'static str> {
         let told = RefCell::new(Vec::new());
         let items = slices_of(slice, stream::iter(["0", "1", "2"])).for_each(|item| {

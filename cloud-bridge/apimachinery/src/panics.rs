@@ -1,5 +1,5 @@
-//! Panics: each is counted and told with whose work it was, and ends that work alone. The bridge speaks for thousands of
-//! nodes on one thread; a mistake in what is done for one of them must be no end for the others.
+//! Panics: each is counted and logged with the work in which it occurred, and ends only that work. The bridge serves
+//! thousands of nodes on one thread; a bug in the work for one of them must not affect the others.
 //!
 //! Owns the hook, the count and the places where unwinding stops. Needs a build that unwinds (profile `bridge`).
 
@@ -31,8 +31,7 @@ pub fn count() -> u64 {
     COUNT.load(Ordering::Relaxed)
 }
 
-/// From now on every panic is counted, and told in the log instead of on standard error. Once per process; more do
-/// nothing.
+/// Installs the hook that counts every panic and logs it instead of printing it. Further calls have no effect.
 pub fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -67,8 +66,8 @@ fn words(payload: &(dyn Any + Send)) -> &str {
 /// Does this work to its end or to its panic, which gives `None`. `work` is for the log: whose it is. Not an `async fn`: that
 /// would have room for the future twice, once as its argument and once where it waits for it.
 pub fn isolate<F: Future>(work: impl Into<String>, future: F) -> impl Future<Output = Option<F::Output>> {
-    // Whatever the work shares is behind locks that are taken over when they are poisoned, and each of those is left
-    // whole after every statement, or read again.
+    // Shared state is behind locks that are recovered when poisoned, and each of them is consistent after every
+    // statement, or read again.
     WORK.scope(work.into(), AssertUnwindSafe(future).catch_unwind()).map(Result::ok)
 }
 
@@ -82,7 +81,7 @@ pub async fn keep<F: Future>(work: &str, mut begin: impl FnMut() -> F) -> F::Out
     let mut pause = AGAIN.0;
     loop {
         let started = Instant::now();
-        // Also the step that makes the future may panic.
+        // The step that creates the future may panic too.
         if let Some(output) = isolate(work, async { begin().await }).await {
             return output;
         }

@@ -139,7 +139,7 @@ enum Scale {
 /// `whole.fraction` times the scale in nano units, rounded up; capped at the largest 64-bit number of units.
 fn scaled(whole: &str, fraction: &str, scale: Scale) -> Option<i128> {
     const CAP: i128 = i64::MAX as i128 * NANO;
-    // Nine digits after the point are kept exactly; what lies beyond only says that something is there.
+    // Nine digits after the point are kept exactly; of further ones only matters whether they are all zero.
     let (kept, beyond) = fraction.split_at(fraction.len().min(18));
     let digits = format!("{whole}{kept}");
     let digits = digits.trim_start_matches('0');

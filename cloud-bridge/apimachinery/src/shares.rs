@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::flow::Flow;
 
-/// An amount of something. A quarter of it is for components of the cluster alone.
+/// A limited amount. A quarter of it is reserved for components of the cluster.
 #[derive(Debug)]
 pub struct Shares {
     most: usize,
@@ -29,8 +29,8 @@ impl Shares {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a share; `None` when the flow or all flows have too much. A flow that has nothing may take more than its part
-    /// at once, because some answers are larger than that.
+    /// Takes a share; `None` if the flow or all flows have too much. A flow without a share may exceed its part at
+    /// once, because some answers are larger than that.
     pub fn take(self: &Arc<Self>, flow: &Flow, amount: usize) -> Option<Share> {
         let mut share = Share { shares: Arc::clone(self), flow: flow.clone(), amount: 0 };
         share.grow(amount).then_some(share)
@@ -71,7 +71,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Takes more; false when there is no more.
+    /// Takes more; false if the limit is reached.
     #[must_use]
     pub fn grow(&mut self, amount: usize) -> bool {
         let added = self.shares.add(&self.flow, self.amount, amount);

@@ -1,4 +1,4 @@
-//! Objects of which only a part is read. Knows neither kinds nor clients: their users define them.
+//! Objects of which only a part is read. Independent of kinds and clients, which the users of this module define.
 
 /// Declares that `$slim`, which has a field `metadata` (`ObjectMeta`), is read from the endpoint of `$full`, a kind of
 /// `kube`: watches of many objects need not hold unused fields. Without `$full` the kind is one that is named at run time

@@ -1,8 +1,8 @@
-//! Fair queue: waiting clients take turns, however many requests one of them has.
+//! Fair queue: waiting clients take turns, independent of the number of requests of each.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// What waits, by who it is of.
+/// Waiting entries by client.
 #[derive(Debug)]
 pub struct Turns<K, T> {
     waiting: BTreeMap<K, VecDeque<T>>,

@@ -21,7 +21,7 @@ pub fn read<T: DeserializeOwned>(value: &Value) -> Result<T, Misfit> {
 /// Reads a list that a client may have written as null, as `deserialize_with` of a field.
 ///
 /// # Errors
-/// It is no list, or an element does not fit.
+/// The value is not a list, or an element does not fit.
 pub fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
@@ -145,7 +145,7 @@ fn left(length: usize, expected: &dyn Expected) -> Misfit {
     Error::invalid_length(length, expected)
 }
 
-/// Methods that take one form of JSON and call one function with what is in it.
+/// Methods that accept one form of JSON and call one function with its content.
 macro_rules! only {
     ($form:ident($inner:ident) => $call:expr; $($method:ident)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {

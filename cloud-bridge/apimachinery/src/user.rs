@@ -13,10 +13,10 @@ pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 pub const ANONYMOUS: &str = "system:anonymous";
 /// The group of node identities.
 pub const NODES: &str = "system:nodes";
-/// What the name of a node identity begins with.
+/// Prefix of the user name of a node.
 pub const NODE_PREFIX: &str = "system:node:";
 
-/// What the name of a service account's identity begins with.
+/// Prefix of the user name of a service account.
 pub const ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
 /// The name of a service account's identity.
@@ -42,7 +42,7 @@ pub struct UserInfo {
     pub name: String,
     pub uid: String,
     pub groups: Vec<String>,
-    /// What else the authenticator tells, such as the pod that a token is bound to.
+    /// Further data from the authenticator, such as the pod to which a token is bound.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 

@@ -10,7 +10,7 @@ use crate::functions::{Functions, NAMESPACES, Overload};
 use crate::optional::{MAPS, SELECT};
 use crate::types::Type;
 
-/// What a check found.
+/// Result of a check.
 pub(crate) struct Checked {
     pub(crate) result: Type,
     pub(crate) errors: Vec<String>,
@@ -33,7 +33,7 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    /// Adds an error about what stands where `word` first does.
+    /// Adds an error at the first position of `word`.
     fn wrong(&mut self, word: &str, text: &str) -> Type {
         self.wrong_at(find_word(self.source, word), text)
     }
@@ -209,7 +209,7 @@ impl Checker<'_> {
         let given: Vec<String> = given.iter().map(Type::to_string).collect();
         let receiver = receiver.map(|one| format!("{one}.")).unwrap_or_default();
         let text = format!("found no matching overload for '{name}' applied to '{receiver}({})'", given.join(", "));
-        // An operator stands where its sign does.
+        // The position of an operator is that of its sign.
         if name.contains(['_', '@']) { self.wrong(word, &text) } else { self.wrong_call(word, &text) }
     }
 
@@ -317,7 +317,7 @@ fn arithmetic(name: &str, a: &Type, b: &Type) -> Option<Type> {
     })
 }
 
-/// Where a word stands by itself; the CEL library keeps no places of what it has parsed.
+/// First position of a word on its own; the CEL library does not keep positions.
 fn find_word(source: &str, word: &str) -> Option<usize> {
     let part = |c: char| c.is_alphanumeric() || c == '_';
     let named = word.starts_with(part);

@@ -1,5 +1,5 @@
-//! What a rule costs: a step for each thing it looks at, as the API server counts, loops counted as they run. The CEL
-//! library counts nothing itself, so each loop's condition is made to count the steps of one round.
+//! Cost of a rule: a step for each value that it reads, as the API server counts, with loops counted as they run. The
+//! CEL library does not count, so each loop's condition is extended to count the steps of one round.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +34,7 @@ impl Counter {
     }
 }
 
-/// Has every loop within count its rounds. Returns the steps of what is run once.
+/// Extends every loop to count its rounds. Returns the steps of the parts that run once.
 pub(crate) fn meter(expr: &mut IdedExpr) -> u64 {
     let id = expr.id;
     match &mut expr.expr {

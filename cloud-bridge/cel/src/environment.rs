@@ -1,4 +1,4 @@
-//! What all rules share: the functions they may call, the counter of their steps, and the note of what is under way.
+//! Common state of all rules: their functions, the counter of their steps, and the note about the current rule.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -41,7 +41,7 @@ impl Environment {
         Self { functions: functions::table(), context, counter, note }
     }
 
-    /// Says what is done next.
+    /// Writes the next rule into the note.
     pub(crate) fn note(&self, place: &str, rule: &Value) {
         if let Some(file) = &self.note {
             let text = format!("{place}\n{}", rule["rule"].as_str().unwrap_or_default());

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 
 use serde::Serialize;
 
-/// The largest question: two objects and a schema, each as large as the API takes a body.
+/// Maximum size of a question in bytes: two objects and a schema, each of the maximum size of a body.
 pub const QUESTION_MAX: u32 = 16 << 20;
 /// The largest answer.
 pub const ANSWER_MAX: u32 = 1 << 20;

@@ -76,7 +76,7 @@ const SIGNATURES: &[&str] = &[
     "T optional(T).value()",
     "T optional(T).orValue(T)",
     "optional(T) optional(T).or(optional(T))",
-    // Strings, in the version that Kubernetes takes.
+    // Strings, in the version of Kubernetes.
     "string string.charAt(int)",
     "int string.indexOf(string)",
     "int string.indexOf(string,int)",
@@ -212,7 +212,7 @@ pub(crate) fn table() -> Functions {
     functions
 }
 
-/// `optional`, `format` and `ip` are types, too: their methods are told from their functions by name.
+/// `optional`, `format` and `ip` are types too: their methods are distinguished from their functions by name.
 fn namespaced(space: &str, method: &str) -> bool {
     match space {
         "sets" | "strings" => true,
@@ -223,14 +223,14 @@ fn namespaced(space: &str, method: &str) -> bool {
     }
 }
 
-/// Name and arguments of `name(arguments`, where the name may have brackets of its own: `list(string).join(`.
+/// Name and arguments of `name(arguments`; the name may contain parentheses: `list(string).join(`.
 fn split_call(text: &str) -> Option<(&str, &str)> {
     let start = text.find(").").map_or(0, |at| at + 1);
     let at = start + text.get(start..)?.find('(')?;
     Some((text.get(..at)?, text.get(at + 1..)?))
 }
 
-/// Arguments between commas that stand in no brackets.
+/// Arguments between commas outside parentheses.
 fn arguments_of(text: &str) -> Vec<&str> {
     let (mut depth, mut from, mut found) = (0_i32, 0, Vec::new());
     for (at, c) in text.char_indices() {

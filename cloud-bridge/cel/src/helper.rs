@@ -16,19 +16,19 @@ use crate::question::{Answer, Question};
 use crate::schema::Node;
 use crate::validate::validate;
 
-/// Processor time, in seconds, that a question about an object may take, and one about a schema.
+/// Maximum CPU time in seconds for a question about an object, and for one about a schema.
 pub const OBJECT_SECONDS: u64 = 2;
 pub const SCHEMA_SECONDS: u64 = 10;
 /// Memory that the helper may have.
 const MEMORY: u64 = 384 << 20;
 /// Descriptors: pipes and the note.
 const FILES: u64 = 16;
-/// What the note says while a question is read, before the first rule is run.
+/// Content of the note while a question is read, before the first rule runs.
 const UNDER_WAY: &str = "the question";
 /// Schemas kept compiled.
 const SCHEMAS: usize = 64;
 
-/// How much processor time a question may take, in seconds.
+/// Maximum CPU time of a question, in seconds.
 fn seconds(question: &Question) -> u64 {
     match question {
         Question::Validate { .. } => OBJECT_SECONDS,
@@ -36,10 +36,10 @@ fn seconds(question: &Question) -> u64 {
     }
 }
 
-/// Answers questions on stdin until it ends. Stderr is a file that says which rule is under way.
+/// Answers questions from stdin until it ends. Stderr is a file with the name of the current rule.
 ///
 /// # Errors
-/// The process cannot bound itself, or its socket fails.
+/// The process cannot set its limits, or its socket fails.
 pub fn run() -> io::Result<()> {
     nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
     for (resource, limit) in [
@@ -48,16 +48,16 @@ pub fn run() -> io::Result<()> {
         (Resource::RLIMIT_NOFILE, FILES),
         (Resource::RLIMIT_FSIZE, 1 << 20),
     ] {
-        // Who started this process may have bounded it more narrowly.
+        // The parent process may have set a lower limit.
         let (_, hard) = getrlimit(resource)?;
         let limit = limit.min(hard);
         setrlimit(resource, limit, limit)?;
     }
     nix::sys::prctl::set_name(c"bridge-rules")?;
-    // When memory runs short, this process goes first. Where that is not to be had, the limits are enough.
+    // When memory runs short, the kernel kills this process first. If this cannot be set, the limits are enough.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     let mut note = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-    // What the process says at its end stands behind the note.
+    // Messages of the process at its end are written behind the note.
     note.seek(SeekFrom::Start(NOTE as u64))?;
     let note = Some(note);
     let mut helper = Helper::new(note);
@@ -72,7 +72,7 @@ pub fn run() -> io::Result<()> {
         let question: Question = serde_json::from_slice(&question)?;
         allow_seconds(seconds(&question))?;
         let answer = helper.answer(question);
-        // Before the answer: who ends the process that has answered interrupts nothing.
+        // Before the answer: ending the process after its answer must not look like an interruption.
         helper.environment.note("", &serde_json::Value::Null);
         frame::write(&mut answers, &answer, ANSWER_MAX)?;
     }
@@ -83,7 +83,7 @@ fn allow_seconds(seconds: u64) -> io::Result<()> {
     let usage = getrusage(UsageWho::RUSAGE_SELF)?;
     let used = u64::try_from((usage.user_time() + usage.system_time()).num_seconds()).unwrap_or(0);
     let (_, hard) = getrlimit(Resource::RLIMIT_CPU)?;
-    // The limit counts whole seconds: what was begun is given away.
+    // The limit counts whole seconds, so the started one is added.
     Ok(setrlimit(Resource::RLIMIT_CPU, (used + seconds + 1).min(hard), hard)?)
 }
 
@@ -155,7 +155,7 @@ fn bounded(mut findings: Vec<crate::question::Finding>, mut warnings: Vec<String
     Answer::Judged { findings, warnings }
 }
 
-/// How long a text is in JSON at most, with what stands around it.
+/// Maximum length of a text in JSON, including quotes and separators.
 fn encoded(text: &str) -> usize {
     const AROUND: usize = 64;
     let escaped = |byte: u8| match byte {

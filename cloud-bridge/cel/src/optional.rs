@@ -1,5 +1,5 @@
-//! Optional values where the CEL library falls short of the language: `optMap` and `optFlatMap`, which it lacks, and
-//! selection of what is missing, which it refuses.
+//! Optional values that the CEL library does not support: `optMap` and `optFlatMap`, and the selection of missing
+//! fields.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use kube_cel::cel::{Context, ExecutionError, FunctionContext, ResolveResult, Val
 
 /// The library runs its own selection for the operator's name, so the operator gets another.
 pub(crate) const SELECT: &str = "@optional_select";
-/// Evaluates its second argument with its first as the value that is there.
+/// Evaluates its second argument with the value of its first, if it has one.
 pub(crate) const MAPS: [&str; 2] = ["optMap", "optFlatMap"];
 
 /// Adds the functions.

@@ -1,4 +1,4 @@
-//! What is asked of the helper, and what it answers.
+//! Questions to the helper, and its answers.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use serde_json::Value;
 pub enum Question<V = Value> {
     /// Whether the rules of these schemas can be compiled, each with the path under which findings are reported.
     Compile { schemas: Vec<(String, V)> },
-    /// Remembers a schema under a name that stands for its content.
+    /// Stores a schema under a name that stands for its content.
     Learn { name: String, schema: V },
     /// Whether an object obeys the rules of the schema with this name.
     Validate { name: String, new: V, old: Option<V> },
@@ -17,7 +17,7 @@ pub enum Question<V = Value> {
 /// The answer to one question.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Answer {
-    /// What is wrong. What is wrong but was so before comes as warnings.
+    /// Errors of the object. Errors that existed before are warnings.
     Judged {
         findings: Vec<Finding>,
         warnings: Vec<String>,
@@ -42,7 +42,7 @@ pub enum Reason {
 pub struct Finding {
     pub field: String,
     pub reason: Reason,
-    /// All that stands behind the path: `Invalid value: "x": must be ...`.
+    /// The text after the path: `Invalid value: "x": must be ...`.
     pub text: String,
 }
 

@@ -1,4 +1,4 @@
-//! One rule of a schema, compiled: what is wrong with it as it stands, or a program.
+//! One rule of a schema, compiled: its errors, or a program.
 
 use kube_cel::cel::common::ast::IdedExpr;
 use kube_cel::cel::parser::{ParseErrors, Parser};
@@ -17,7 +17,7 @@ const REASONS: [&str; 4] = ["FieldValueDuplicate", "FieldValueForbidden", "Field
 /// An expression that can be run.
 pub(crate) struct Program {
     pub(crate) expr: IdedExpr,
-    /// Steps of what is run once.
+    /// Steps of the parts that run once.
     pub(crate) steps: u64,
     uses_old: bool,
 }
@@ -31,11 +31,11 @@ pub(crate) struct Rule {
     pub(crate) field_path: String,
     pub(crate) optional_old: bool,
     pub(crate) uses_old: bool,
-    /// Absent when the rule cannot be run, for what `error` says.
+    /// Absent if the rule cannot run; `error` has the reason.
     pub(crate) program: Option<Program>,
     pub(crate) message_program: Option<Program>,
     pub(crate) error: Option<String>,
-    /// What is wrong with it: the field below the rule's place, and what about it.
+    /// Errors of the rule: the field below the rule's position, and the error.
     complaints: Vec<(&'static str, Finding)>,
 }
 
@@ -62,7 +62,7 @@ impl Rule {
         made
     }
 
-    /// What is wrong with the rule, as errors of a definition.
+    /// Errors of the rule, for the definition.
     pub(crate) fn findings(&self, path: &str, index: usize, uncorrelatable: Option<&str>) -> Vec<Finding> {
         let place = format!("{path}.x-kubernetes-validations[{index}]");
         let put = |(field, finding): &(&str, Finding)| Finding { field: format!("{place}.{field}"), ..finding.clone() };

@@ -36,7 +36,7 @@ fn found(schema: &Value, spec: &Value, old: Option<&Value>) -> Vec<String> {
     judged(schema, &object(spec), old.map(object).as_ref()).0
 }
 
-/// Whether a rule on the spec compiles, and what it says of the spec.
+/// Whether a rule on the spec compiles, and its result for the spec.
 #[track_caller]
 fn holds(properties: &Value, rule: &str, spec: &Value) -> bool {
     let schema = schema(properties, &json!([{"rule": rule, "message": "broken"}]));
@@ -90,7 +90,7 @@ fn rules_that_do_not_compile_are_refused_with_their_place() {
             "openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule: Invalid value: {\"Rule\":\"self.sise \\u003e 1\",\"Message\":\"\",\"MessageExpression\":\"\",\"Reason\":null,\"FieldPath\":\"\",\"OptionalOldSelf\":null}: compilation failed: ERROR: <input>:1:5: undefined field 'sise'\n | self.sise > 1\n | ....^"
         ],
     );
-    // The places are those that a real API server told.
+    // The positions are those of a real API server.
     for (wrong, why) in [
         ("self.text.frobnicate()", "<input>:1:21: undeclared reference to 'frobnicate'"),
         ("sortBy(self.text)", "<input>:1:7: undeclared reference to 'sortBy'"),

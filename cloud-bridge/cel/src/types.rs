@@ -22,9 +22,9 @@ pub(crate) enum Type {
     Map(Rc<Type>, Rc<Type>),
     Object(Rc<BTreeMap<String, Type>>),
     Optional(Rc<Type>),
-    /// What a library of Kubernetes brings: `quantity`, `ip`...
+    /// Type of a Kubernetes library: `quantity`, `ip`...
     Library(&'static str),
-    /// Stands for any one type in a signature.
+    /// Type parameter of a signature.
     Parameter,
 }
 
@@ -78,7 +78,7 @@ impl Type {
         }
     }
 
-    /// Whether a value of type `given` fits here; `bound` is what `T` stands for, as far as it is known.
+    /// Whether a value of type `given` fits here; `bound` is the type of `T`, if it is known.
     pub(crate) fn takes(&self, given: &Self, bound: &mut Option<Type>) -> bool {
         match (self, given) {
             (Self::Parameter, given) => match bound {

@@ -18,7 +18,7 @@ const MESSAGE_MAX: usize = 5 * 1024;
 /// Maximum number of findings: more do not help.
 const FINDINGS_MAX: usize = 100;
 
-/// What the rules say of an object.
+/// Verdict of the rules on an object.
 #[derive(Default)]
 pub(crate) struct Verdict {
     pub(crate) findings: Vec<Finding>,
@@ -38,7 +38,7 @@ struct Place<'a> {
     new: &'a Value,
     /// What `oldSelf` is: in lists only of items with keys.
     old: Option<&'a Value>,
-    /// What it is held against to tell whether it has changed; without any, `above` counts.
+    /// The old value, to detect a change; without any, `above` decides.
     before: Option<&'a Value>,
     /// Whether the nearest value around it that can be held against an older one has not changed.
     above: bool,
@@ -213,7 +213,7 @@ impl Run<'_> {
         });
         let finding = broken(path, place.new, &detail, &rule.reason);
         if !rule.uses_old && place.unchanged() {
-            // What was so before may stay so: the client is told, no more.
+            // An existing error may stay: the client only gets a warning.
             self.verdict.warnings.push(finding.to_string());
             return Ok(());
         }

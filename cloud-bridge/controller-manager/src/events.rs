@@ -17,7 +17,7 @@ use correlator::{Correlator, Observed};
 /// Events not yet written; beyond this the oldest are dropped, as they are only for people.
 const WAITING_MAX: usize = 1024;
 
-/// What is told of an object.
+/// An event about an object.
 #[derive(Debug, Clone)]
 pub(crate) struct Event {
     pub(crate) about: ObjectReference,

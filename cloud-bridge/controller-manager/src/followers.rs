@@ -1,10 +1,10 @@
-//! One watch for several controllers. Each follower has a queue of its own, in which news of an object replace older ones: a slow
-//! controller misses no object. One whose queue is full is waited for a moment; then the queue is dropped, and once the
-//! controller goes on it has all listed again.
+//! One watch for several controllers. Each follower has a queue, in which a newer state of an object replaces an older
+//! one: a slow controller misses no object. The watch waits a moment for a full queue; then the queue is dropped, and
+//! the controller gets a new list when it continues.
 //!
-//! A list begins for all followers at once, and the API is asked for it when each of them knows: a controller writes nothing
-//! while a list lasts, because the list would leave out what it makes. One that does not hear of it in time gets another list.
-//! Knows no kind, and keeps no objects: a new follower has all of them listed again.
+//! A list starts for all followers at once, and it is requested only when each of them knows: a controller writes
+//! nothing during a list, because the list would lack its writes. A follower that does not respond in time gets another
+//! list. Knows no kind, and stores no objects: for a new follower everything is listed again.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::pin::{Pin, pin};
@@ -49,7 +49,7 @@ pub(crate) struct Followers<T> {
     hold: Duration,
     patience: Duration,
     state: Mutex<State<T>>,
-    /// Tells the watch that a follower came, went, knows that a list begins or has room in its queue.
+    /// Notifies the watch that a follower joined, left, knows of a new list, or has room in its queue.
     changed: Notify,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Followers<T> {
 struct State<T> {
     queues: BTreeMap<u64, Queue<T>>,
     next: u64,
-    /// Since the watch began a follower came, or goes on without its queue.
+    /// Whether a follower joined since the watch started, or continues without its queue.
     joined: bool,
     /// Bytes of the last object that needed room.
     wanted: usize,
@@ -99,7 +99,7 @@ impl<T> Followers<T> {
         }
     }
 
-    /// A new follower. It is told a list first.
+    /// Adds a follower, which first gets a list.
     pub(crate) fn join(self: &Arc<Self>) -> Follower<T> {
         let mut state = self.state();
         let id = state.next;
@@ -141,7 +141,8 @@ impl<T: Named> Followers<T> {
                         "a controller has not read its news for {} s: it lists all again",
                         self.patience.as_secs()
                     );
-                    // What it writes now the list may leave out, and at its end that would be taken for gone.
+                    // The list may lack a write of the follower from now on, and at its end the object would count as
+                    // deleted.
                     self.each(|queue| {
                         if queue.begins {
                             queue.give_up();
@@ -189,19 +190,19 @@ impl<T: Named> News<T> {
 /// Which part of the watch the entries of a queue are of.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// None: the first list has not begun.
+    /// The first list has not started yet.
     #[default]
     Nothing,
-    /// None any more: the follower was too far behind.
+    /// The queue was dropped, because the follower was too far behind.
     GivenUp,
     /// The list under way.
     List,
-    /// The list that has ended: so many of them.
+    /// The list that has ended, with the number of its remaining entries.
     EndOfList(usize),
     Changes,
 }
 
-/// What a follower has yet to be told.
+/// Unread changes of a follower.
 #[derive(Debug)]
 struct Queue<T> {
     /// A list begins.
@@ -210,7 +211,7 @@ struct Queue<T> {
     /// The names of objects with news, in the order of their oldest.
     order: VecDeque<Arc<ObjectKey>>,
     news: HashMap<Arc<ObjectKey>, News<T>>,
-    /// What the news cost.
+    /// Total cost of the changes.
     bytes: usize,
     waker: Option<Waker>,
 }
@@ -223,7 +224,7 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// Whether an object of this cost has room. One alone always has: another list would bring it again.
+    /// Whether there is room for an object of this cost. A single one always fits: another list would bring it again.
     fn has_room(&self, most: Most, cost: usize) -> bool {
         self.order.is_empty() || (self.order.len() < most.objects && self.bytes.saturating_add(cost) <= most.bytes)
     }
@@ -234,7 +235,7 @@ impl<T> Queue<T> {
 }
 
 impl<T: Named> Queue<T> {
-    /// A list begins: it tells again what is not told yet.
+    /// Starts a list, which repeats all unread changes.
     fn begin(&mut self) {
         *self = Self { begins: true, part: Part::List, waker: self.waker.take(), ..Self::default() };
     }
@@ -261,7 +262,7 @@ impl<T: Named> Queue<T> {
         }
     }
 
-    /// Drops what is not told. The follower has all listed again when it goes on.
+    /// Drops the unread changes. The follower gets a new list when it continues.
     fn give_up(&mut self) {
         *self = Self { part: Part::GivenUp, waker: self.waker.take(), ..Self::default() };
     }
@@ -283,13 +284,13 @@ impl<T: Named> Queue<T> {
         Some(match news {
             News::Gone(object) => Event::Delete(object),
             News::Is(object) if self.part == Part::Changes => Event::Apply(object),
-            // Also if it changed meanwhile: what a list does not name is taken for gone at its end.
+            // The same for an object that changed meanwhile: at the end of a list, missing objects count as deleted.
             News::Is(object) => Event::InitApply(object),
         })
     }
 }
 
-/// What a watch tells one controller. Dropping it ends that, and frees its queue.
+/// The events for one controller. Dropping it removes the follower and its queue.
 #[derive(Debug)]
 pub(crate) struct Follower<T> {
     followers: Arc<Followers<T>>,

@@ -1,4 +1,4 @@
-//! The pods of a cluster, watched and read once for the controllers of a process that look at all of them all the time.
+//! The pods of a cluster, watched and read once for all controllers of a process that need all of them.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -28,9 +28,9 @@ pub struct Pods {
 /// A pod, read for all that follow.
 #[derive(Debug, Clone)]
 pub(crate) struct Pod {
-    /// As the controllers of workloads look at it.
+    /// The pod as the controllers of workloads use it.
     pub(crate) working: Working,
-    /// As far as placing it goes.
+    /// The fields that affect scheduling.
     pub(crate) placing: Arc<Placing>,
     /// Length of its JSON without the managers of its fields, which are not kept.
     bytes: usize,
@@ -81,7 +81,7 @@ impl Named for Pod {
 }
 
 impl Pods {
-    /// Watches in a task of its own, while any controller follows.
+    /// Watches in a separate task, while any controller follows.
     pub fn start(client: &Client) -> Self {
         let followers = Arc::<Followers<Pod>>::default();
         let (client, told) = (client.clone(), Arc::clone(&followers));

@@ -1,5 +1,5 @@
-//! The watch of one kind, for all controllers. Objects come as JSON and become their type afterwards: a watch is much code for
-//! each type that it is made for, and these are two dozen. Large ones become it beside the thread. Knows no kind.
+//! The watch of one kind, for all controllers. Objects are read as JSON and converted to their type afterwards: a watch
+//! needs much code for each type, and these are two dozen. Large ones are converted on another thread. Knows no kind.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 /// After an object of a list that could not be read all is listed again.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// An object as it came. Of its metadata the watch needs the version alone.
+/// An object as it arrived. Of its metadata the watch needs only the version.
 #[derive(Debug, Clone)]
 pub(crate) struct Unread {
     metadata: ObjectMeta,
@@ -44,7 +44,7 @@ impl Came {
     fn value(self) -> Value {
         match self {
             Self::Parsed(value) => value,
-            // It was JSON when it came.
+            // It was valid JSON when it arrived.
             Self::Text(text) => serde_json::from_str(&text).unwrap_or_default(),
         }
     }
@@ -85,7 +85,7 @@ pub(crate) fn without_managers(mut object: Value) -> Value {
     object
 }
 
-/// The event with what `read` makes of its object.
+/// The event with the result of `read` for its object.
 ///
 /// # Errors
 /// Those of `read`.

@@ -1,4 +1,4 @@
-//! One connection until it is proven: whose turn it is, and how long its peer has let us wait.
+//! One connection until it is proven: its permits, and the time that its peer has made the bridge wait.
 
 use std::future::Future;
 use std::io;
@@ -23,14 +23,14 @@ pub struct Arrival {
 
 #[derive(Debug)]
 struct State {
-    /// Until it is proven.
+    /// Place of the connection until it is proven.
     seat: Option<Seat>,
     turn: Option<(OwnedSemaphorePermit, OwnedSemaphorePermit)>,
     slow: Option<Seat>,
     /// Number of its requests in progress. At 0 the connection waits for the peer.
     work: usize,
     since: Instant,
-    /// How long we waited for the peer before that.
+    /// Time of waiting for the peer before that.
     waited: Duration,
 }
 
@@ -41,9 +41,9 @@ impl State {
     }
 }
 
-/// How to handle a peer that is slow.
+/// How to wait for a slow peer.
 enum Wait {
-    /// It is not waited for.
+    /// Not at all.
     None,
     Until(Instant, Option<Arc<Notify>>),
     Over(&'static str),
@@ -61,20 +61,20 @@ impl Arrival {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a turn to do what costs something: at most some are under way at a time, in order of arrival. It is
-    /// given back when the peer lets us wait, and when it is proven.
+    /// Waits for a permit for expensive work: their number is limited, and they are given in order of arrival. The
+    /// permit is released when the peer makes the bridge wait, and when the connection is proven.
     pub async fn turn(&self) {
         let work = self.work();
         let own = self.gate.sources().get(&self.source).map(|source| Arc::clone(&source.turns));
         let Some(own) = own else { return };
-        // Neither is ever closed.
+        // Both semaphores are never closed.
         if let (Ok(own), Ok(all)) = (own.acquire_owned().await, Arc::clone(&self.gate.turns).acquire_owned().await) {
             self.state().turn = Some((own, all));
         }
         drop(work);
     }
 
-    /// We are at work until this is dropped: the peer need do nothing.
+    /// Marks the bridge as working until this is dropped: the peer need not send anything.
     pub fn work(&self) -> Work<'_> {
         let mut state = self.state();
         if state.work == 0 {
@@ -87,7 +87,7 @@ impl Arrival {
         Work(self)
     }
 
-    /// It need not be watched any longer, and makes room for others.
+    /// The connection is proven: it is no longer watched, and releases its place.
     pub fn proven(&self) {
         let mut state = self.state();
         (state.seat, state.slow, state.turn) = (None, None, None);
@@ -95,20 +95,20 @@ impl Arrival {
         self.changed.notify_one();
     }
 
-    /// Others may do what costs something; it still counts as arriving.
+    /// Releases the permit for expensive work; the connection still counts as arriving.
     pub fn rest(&self) {
         self.state().turn = None;
     }
 
-    /// Does this, as long as the peer does not let us wait for too long. To be asked by one task.
+    /// Executes `work` as long as the peer does not make the bridge wait for too long. Call it from one task only.
     ///
     /// # Errors
-    /// Those of `work`; `TimedOut` when the peer is too slow.
+    /// Those of `work`; `TimedOut` if the peer is too slow.
     pub async fn within<T>(&self, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
         tokio::select! {
             biased;
             done = work => done,
-            // Work may use up each step of the task: the time is looked at all the same.
+            // The timer is checked even if work uses up each step of the task.
             why = coop::unconstrained(self.overdue()) => Err(io::Error::new(io::ErrorKind::TimedOut, why)),
         }
     }

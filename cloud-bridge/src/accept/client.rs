@@ -1,5 +1,5 @@
-//! One connection of a client of an API: TLS, then HTTP/1.1 or HTTP/2, with an end to everything. Knows requests and
-//! answers as such, not what is asked.
+//! One connection of a client of an API: TLS, then HTTP/1.1 or HTTP/2, with a timeout for everything. Does not
+//! interpret requests and answers.
 
 use std::future::Future;
 use std::io;
@@ -29,27 +29,27 @@ use super::unsent::{Followed, Unsent};
 use super::{Arrival, Busy, Gate, Kept, Source};
 use apimachinery::flow::Flow;
 
-/// Requests at one time on one connection of HTTP/2. A burst of them is work that others wait for; clients in Go open another
-/// connection for more (golang.org/x/net/http2, `StrictMaxConcurrentStreams`).
+/// Maximum number of concurrent requests on one HTTP/2 connection. A burst of them delays others; clients in Go open
+/// another connection for more (golang.org/x/net/http2, `StrictMaxConcurrentStreams`).
 ///
-/// Before our SETTINGS arrive, these clients assume 100 (`initialMaxConcurrentStreams`), which is why an API server allows 100
-/// (K8s apiserver `SecureServingInfo.Serve`). h2 refuses those above the limit with REFUSED_STREAM: nothing was done, and the
-/// request may be repeated (RFC 9113, section 8.7). Our SETTINGS are ahead of every refusal, so clients in Go repeat it at
-/// once, on another connection (`canRetryError`). They repeat no body that they cannot read again (`GetBody`); client-go's
-/// bodies are bytes, which they can. A client that ignores the limit is disconnected after 1,024 refusals
-/// (h2 `max_local_error_reset_streams`).
+/// Before they receive the SETTINGS, these clients assume 100 (`initialMaxConcurrentStreams`), which is why an API
+/// server allows 100 (K8s apiserver `SecureServingInfo.Serve`). h2 refuses those above the limit with REFUSED_STREAM:
+/// nothing was done, and the request may be repeated (RFC 9113, section 8.7). The SETTINGS are sent before every
+/// refusal, so clients in Go repeat it at once, on another connection (`canRetryError`). They cannot repeat a body that
+/// they cannot read again (`GetBody`), but client-go's bodies are bytes, which they can. A client that ignores the
+/// limit is disconnected after 1,024 refusals (h2 `max_local_error_reset_streams`).
 const STREAMS: u32 = 50;
 
-/// What may wait of request bodies of one stream and of all streams of a connection, in bytes.
+/// Limits of buffered request bodies of one stream, and of all streams of a connection, in bytes.
 const WINDOWS: (u32, u32) = (128 << 10, 256 << 10);
-/// What may wait of one answer for the socket, and of one request of HTTP/1.1 for us, in bytes.
+/// Limits of one answer that waits for the socket, and of one buffered HTTP/1.1 request, in bytes.
 const BUFFERS: (usize, usize) = (64 << 10, 128 << 10);
-/// How often a peer of HTTP/2 is asked whether it lives, and how long it may take to say so (as Go's clients ask).
+/// Interval of pings to an HTTP/2 peer, and the timeout of its answer (as in Go's clients).
 const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(15));
 /// Timeout for the last answer of a connection that is being closed.
 const ENDING: Duration = Duration::from_secs(5);
 
-/// What the requests of one connection have in common.
+/// Common state of the requests of one connection.
 #[derive(Debug)]
 pub struct Client {
     arrival: Arc<Arrival>,
@@ -68,8 +68,8 @@ impl Client {
         Arc::new(Self { arrival, gate, peer, kept: OnceLock::new(), unsent: Arc::default(), proven, ending, ends })
     }
 
-    /// The sender of this request is known, and the connection counts as this user's. What is returned goes with the [answer](held); `None` when more such
-    /// connections are busy than there may be: the connection then ends with the answer.
+    /// The sender of this request is authenticated, and the connection counts for this user. The returned value belongs
+    /// to the [answer](held); `None` if too many such connections are busy: the connection then ends with the answer.
     pub fn proven(&self, flow: &Flow) -> Option<Busy> {
         if let Some(kept) = self.kept.get() {
             return Some(kept.busy());
@@ -78,21 +78,21 @@ impl Client {
             self.end();
             return None;
         };
-        // Two first requests of HTTP/2 at once: the other's place is given back.
+        // Two first requests of HTTP/2 at once: the place of the other is released.
         let kept = self.kept.get_or_init(|| kept);
         self.arrival.proven();
         self.proven.notify_one();
         Some(kept.busy())
     }
 
-    /// Where it comes from.
+    /// Source address of the connection.
     pub(crate) fn source(&self) -> Source {
         Source::of(self.peer)
     }
 
-    /// Ends the connection after the answers that are under way (as an API server does with whom it does not know).
+    /// Ends the connection after the answers under way (as an API server does for unauthenticated clients).
     pub fn end(&self) {
-        // The peer may take its time to read the answers: meanwhile others have their turn.
+        // The peer may read the answers slowly: meanwhile others get the permit.
         self.arrival.rest();
         self.ends.store(true, Ordering::Relaxed);
         self.ending.notify_one();
@@ -110,18 +110,18 @@ impl Client {
         };
         tokio::select! {
             () = self.ending.notified() => true,
-            // Another connection has its place: it counts no longer.
+            // The place was given to another connection.
             () = kept => false,
             () = self.unsent.stalled(self.gate.patience.unread) => false,
         }
     }
 }
 
-/// Serves requests until the connection ends. `handler` is made for the client's certificate, which the TLS layer has
-/// verified, and answers each request.
+/// Serves requests until the connection ends. `handler` is created for the client's certificate, which the TLS layer
+/// has verified, and answers each request.
 ///
 /// # Errors
-/// What the connection ended of; `TimedOut` when the peer was too slow.
+/// The reason of the end; `TimedOut` if the peer was too slow.
 pub async fn serve<M, H, F, B>(socket: TcpStream, tls: TlsAcceptor, client: Arc<Client>, make: M) -> io::Result<()>
 where
     M: FnOnce(Option<&CertificateDer<'_>>) -> H,
@@ -139,11 +139,12 @@ where
     let tls = arrival.within(tls.accept(socket)).await?;
     let handler = make(tls.get_ref().1.peer_certificates().and_then(|chain| chain.first()));
     let service = service_fn(|request: Request<Incoming>| {
-        // Requests may follow each other without waiting for answers: HTTP/1.1 must be told to read no more of them.
+        // Pipelined requests must not be read after the last one: HTTP/1.1 has to be told so.
         let closes = request.version() <= Version::HTTP_11;
         let head = request.method() == Method::HEAD;
         let (client, at_once) = (Arc::clone(&client), at_once.clone());
-        // In a box of its own, which goes with the answer: what is left unread keeps no room for how it was made.
+        // In a separate box, which is freed after the answer was created: an unread answer keeps no memory for its
+        // creation.
         let answer = if has_host(&request) { Some(Box::pin(handler(request))) } else { None };
         async move {
             let _work = client.arrival.work();
@@ -157,7 +158,7 @@ where
                 answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
             if head {
-                // HTTP/2 sends what there is.
+                // HTTP/2 also sends bodies without a known length.
                 if let Some(length) = answer.body().size_hint().exact() {
                     answer.headers_mut().entry(CONTENT_LENGTH).or_insert(HeaderValue::from(length));
                 }
@@ -196,7 +197,7 @@ where
     arrival.within(served).await
 }
 
-/// Whether a request says for which host it is, once: RFC 9112 section 3.2. HTTP/1.0 need not.
+/// Whether a request names its host exactly once (RFC 9112, section 3.2). HTTP/1.0 need not.
 fn has_host<B>(request: &Request<B>) -> bool {
     request.version() != Version::HTTP_11 || request.headers().get_all(HOST).iter().count() == 1
 }
@@ -208,7 +209,7 @@ fn no_host<B>() -> Response<Followed<B>> {
     answer
 }
 
-/// An answer with something that is dropped after its last byte.
+/// An answer with a guard that is dropped after its last byte.
 pub fn held<B, G>(answer: Response<B>, guard: G) -> Response<Held<B, G>> {
     answer.map(|body| Held { body, _guard: guard })
 }

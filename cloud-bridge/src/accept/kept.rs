@@ -1,5 +1,5 @@
-//! One connection that has been proven and goes on by request and answer: ended when it has been idle for long, or when
-//! another needs its place.
+//! One proven connection with requests and answers: closed when it has been idle for too long, or when another
+//! connection needs its place.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use super::room::Seat;
 
 #[derive(Debug)]
 pub struct Kept {
-    /// One for the address, one for the user.
+    /// One seat for the address, and one for the user.
     seats: Vec<Seat>,
     idle: Duration,
     state: Mutex<State>,
@@ -45,13 +45,13 @@ impl Kept {
     async fn lost(&self) {
         let lost: Vec<_> = self.seats.iter().map(Seat::lost).collect();
         let mut any: FuturesUnordered<_> = lost.iter().map(|lost| lost.notified()).collect();
-        // Without a seat none can be lost.
+        // A connection without seats cannot lose one.
         if any.next().await.is_none() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// A request is under way until this is dropped, with its answer's last byte.
+    /// Marks a request as under way until this is dropped, with its answer's last byte.
     pub fn busy(self: &Arc<Self>) -> Busy {
         self.state().busy += 1;
         self.spare(false);

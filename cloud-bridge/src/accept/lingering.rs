@@ -1,6 +1,7 @@
-//! A socket whose end loses no answer. The kernel resets a connection that is closed while bytes of its peer are unread, and drops what
-//! it has yet to send: the peer of a refused body would lose the refusal. So a server sends its end, and reads and drops until
-//! its peer ends, too (RFC 9112, section 9.6; `closeWriteAndWait` of Go's server). Knows nothing of what is sent.
+//! A socket that closes without losing the last answer. The kernel resets a connection that is closed while bytes of
+//! its peer are unread, and drops data that it has yet to send: the sender of a refused body would not get the refusal.
+//! So a server sends its end, and reads and drops until its peer ends too (RFC 9112, section 9.6; `closeWriteAndWait`
+//! of Go's server). Does not interpret the data.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -13,16 +14,16 @@ use http::{Response, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// How long a peer may take to end after us, and how many bytes it may send meanwhile: more than the largest body that
-/// an API takes.
+/// Time for the peer to end after us, and the maximum of bytes that it may send meanwhile: more than the largest body
+/// that an API accepts.
 const MOST: (Duration, usize) = (Duration::from_secs(5), 4 << 20);
 
-/// Whether the connection ends at once: it has been upgraded, and its halves end one by one, or it has no answer to lose.
+/// Whether the connection may end at once: it was upgraded, so its halves end one by one, or it has no answer to lose.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AtOnce(Arc<AtomicBool>);
 
 impl AtOnce {
-    /// It ends at once.
+    /// Lets it end at once.
     pub(crate) fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -35,7 +36,7 @@ impl AtOnce {
     }
 }
 
-/// A socket that, after our end, is read until its peer's end.
+/// A socket that is read until its peer's end, after our own end was sent.
 #[derive(Debug)]
 pub(crate) struct Lingering<S> {
     socket: S,
@@ -47,9 +48,9 @@ pub(crate) struct Lingering<S> {
 #[derive(Debug)]
 enum State {
     Open,
-    /// The peer sends nothing more, or what it sends is dropped no longer.
+    /// The peer has ended, or the limits are reached.
     Over,
-    /// Our end is sent: until when, and how many bytes more.
+    /// Our end is sent; the deadline, and the bytes that may still be dropped.
     Ending(Pin<Box<Sleep>>, usize),
 }
 
@@ -58,14 +59,14 @@ impl<S> Lingering<S> {
         Self { socket, at_once: AtOnce::default(), most: MOST, state: State::Open }
     }
 
-    /// To be told of each answer.
+    /// Returns the handle that [notes](AtOnce::note) each answer.
     pub(crate) fn at_once(&self) -> AtOnce {
         self.at_once.clone()
     }
 }
 
 impl<S: AsyncRead + Unpin> Lingering<S> {
-    /// Drops what comes, until the peer's end or a limit.
+    /// Drops received bytes, until the peer's end or a limit.
     fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let State::Ending(until, left) = &mut self.state else { return Poll::Ready(()) };
         while *left > 0 && until.as_mut().poll(cx).is_pending() {

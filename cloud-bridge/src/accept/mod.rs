@@ -1,9 +1,9 @@
-//! Connections of strangers: how many may be under way, for how long, and how many from one address. One gate for all
+//! Limits of connections from anyone: their number, their duration, and their number per address. One gate for all
 //! ports of the process.
 //!
 //! A connection *arrives* until its server says that it is [proven](Arrival::proven), or drops it. Meanwhile it waits
 //! either for its peer or for the bridge. Waiting for the peer is bounded by its [`Patience`]; waiting for the bridge
-//! does not count against the peer, and goes in order of arrival. Must not know what is asked, or of nodes.
+//! does not count against the peer, and goes in order of arrival. Must not know requests or nodes.
 
 mod arrival;
 pub mod client;
@@ -29,10 +29,10 @@ pub use kept::{Busy, Kept};
 pub(crate) use lingering::Lingering;
 use room::Room;
 
-/// How long peers may let us wait.
+/// Timeouts for peers.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// Time after which a slow peer gives up its turn to the next, and counts as slow.
+    /// Time after which a slow peer loses its permit to the next, and counts as slow.
     pub grace: Duration,
     /// Total time for handshake and first request.
     pub arrival: Duration,
@@ -46,9 +46,9 @@ impl Default for Patience {
     fn default() -> Self {
         Self {
             grace: Duration::from_millis(250),
-            // A device on a slow line needs as long for both.
+            // A device on a slow line needs this long for both.
             arrival: ARRIVAL,
-            // As long as an API server keeps a connection (K8s `IdleTimeout` of its HTTP server).
+            // As for an API server's connections (K8s `IdleTimeout` of its HTTP server).
             idle: Duration::from_secs(90),
             unread: Duration::from_secs(30),
         }
@@ -58,29 +58,31 @@ impl Default for Patience {
 /// See [`Patience::arrival`].
 pub(crate) const ARRIVAL: Duration = Duration::from_secs(20);
 
-/// Connections that arrive, in total and from one address: all nodes of a large site may come back through one NAT. A
-/// connection costs a descriptor and a kibibyte until its first byte.
+/// Maximum number of arriving connections, in total and from one address: all nodes of a large site may reconnect
+/// through one NAT. A connection costs a descriptor and a kibibyte until its first byte.
 const ARRIVING: (usize, usize) = (16_384, 8_192);
-/// Slow ones, and of them from one address. One more drops the slowest of the address, or of the worst address.
+/// Maximum number of slow ones, in total and from one address. One more drops the slowest of the address, or of the
+/// worst address.
 const SLOW: (usize, usize) = (1_024, 256);
-/// Handshakes under way, and of them from one address.
+/// Maximum number of concurrent handshakes, in total and from one address.
 const TURNS: (usize, usize) = (256, 128);
-/// Connections that have been proven and go on by request and answer, and of them from one address. One more drops the
+/// Maximum number of proven connections with requests and answers, in total and from one address. One more drops the
 /// one that has been idle for longest.
 const KEPT: (usize, usize) = (1_024, 512);
-/// The same connections by user: one token, from however many addresses, has no more.
+/// The same connections, in total and by user: one token has no more, from any number of addresses.
 const OF_USERS: (usize, usize) = (1_024, 64);
-/// Connections of administrators and of components of the cluster, and of them from one address. No other user takes these.
+/// Maximum number of connections of administrators and of components of the cluster, in total and from one address.
+/// Other users cannot take these.
 const OF_SYSTEM: (usize, usize) = (512, 256);
 
 /// Written data that stays unacknowledged this long ends the connection (tcp(7), TCP_USER_TIMEOUT).
 const USER_TIMEOUT: Duration = Duration::from_secs(30);
-/// After an error of accept(2).
+/// Pause after an error of accept(2).
 const PAUSE: Duration = Duration::from_millis(100);
 /// Interval between two log lines about errors of accept(2).
 const TOLD: Duration = Duration::from_secs(60);
 
-/// An address as far as it tells sources apart: a network of 64 bits is one subscriber's (RFC 6177).
+/// A source of connections: an IPv4 address or a /64 network of IPv6, which is one subscriber's (RFC 6177).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Source(IpAddr);
 
@@ -93,7 +95,7 @@ impl Source {
     }
 }
 
-/// Where connections are counted. One for all listeners of a process.
+/// Counters of connections, shared by all listeners of a process.
 #[derive(Debug)]
 pub struct Gate {
     patience: Patience,
@@ -106,7 +108,7 @@ pub struct Gate {
     sources: Mutex<HashMap<Source, Turns>>,
 }
 
-/// The turns of one address.
+/// The permits of one address.
 #[derive(Debug)]
 struct Turns {
     arrivals: usize,
@@ -135,14 +137,14 @@ impl Gate {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection from there begins to arrive; `None` when there are too many.
+    /// Admits a connection from this address; `None` if there are too many.
     pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Arc<Arrival>> {
         let source = Source::of(peer);
         let seat = self.arriving.enter(source)?;
         Some(Arrival::new(Arc::clone(self), source, seat))
     }
 
-    /// A proven connection of this user from there goes on; `None` when all are busy.
+    /// Keeps a proven connection of this user from this address; `None` if all are busy.
     pub fn keep(&self, peer: IpAddr, flow: &Flow) -> Option<Arc<Kept>> {
         let source = Source::of(peer);
         let seats = match flow.name() {
@@ -179,7 +181,8 @@ where
         let (socket, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Out of descriptors or memory, or the connection's own (accept(2) names a dozen): the next may be good.
+                // No descriptors or memory, or an error of the connection (accept(2) lists a dozen): the next one may
+                // work.
                 tell(format!("accepting a connection: {error}"));
                 tokio::time::sleep(PAUSE).await;
                 continue;

@@ -1,5 +1,5 @@
-//! Seats, and of them a share for one holder: an address or a user. A newcomer to a full room takes a seat that can be
-//! spared, if there is one. Pure but for the word that a seat is lost.
+//! A limited number of seats, with a limit for each holder: an address or a user. A newcomer to a full room takes a
+//! seat that can be spared, if there is one. Pure, except for the notification about a lost seat.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,11 +36,11 @@ pub(super) struct Room {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// Numbers are never used again.
+    /// Numbers are never reused.
     next: u64,
     taken: HashMap<u64, Taken>,
     holders: HashMap<Holder, usize>,
-    /// Seats that can be spared, in the order in which they came to be that.
+    /// Seats that can be spared, ordered by the time since when.
     spare: BTreeMap<u64, u64>,
 }
 
@@ -61,8 +61,8 @@ impl Room {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A seat that cannot be spared yet. A holder that has its share takes from itself, and in a full room everybody
-    /// from the holder that could spare most.
+    /// Takes a seat that cannot be spared yet. A holder at its limit replaces one of its own seats; in a full room one
+    /// of the holder with the most seats to spare is replaced.
     pub(super) fn enter(self: &Arc<Self>, holder: impl Into<Holder>) -> Option<Seat> {
         let holder = holder.into();
         let mut table = self.table();
@@ -94,8 +94,8 @@ impl Table {
         self.next
     }
 
-    /// The seat of this holder that could be spared for longest. As long as the room is large, and asked only when it is
-    /// full.
+    /// The seat of this holder that could be spared for longest. Linear in the size of the room, but only called if it
+    /// is full.
     fn longest(&self, holder: &Holder) -> Option<u64> {
         let own = |number: &&u64| self.taken.get(number).is_some_and(|taken| taken.holder == *holder);
         self.spare.values().find(own).copied()
@@ -131,7 +131,7 @@ impl Table {
     }
 }
 
-/// Given back when dropped.
+/// A seat, released when dropped.
 #[derive(Debug)]
 pub(super) struct Seat {
     room: Arc<Room>,
@@ -158,7 +158,7 @@ impl Seat {
         }
     }
 
-    /// Told once when it is lost.
+    /// Notified once when the seat is lost.
     pub(super) fn lost(&self) -> Arc<Notify> {
         Arc::clone(&self.lost)
     }
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscriber_of_ipv6_is_one_source_and_a_mapped_address_is_what_it_maps() {
+    fn ipv6_prefix_is_one_source_and_mapped_address_is_ipv4() {
         let of = |text: &str| Source::of(text.parse().unwrap());
         assert_eq!(of("2001:db8:1:2::3"), of("2001:db8:1:2:ffff::9"));
         assert_ne!(of("2001:db8:1:2::3"), of("2001:db8:1:3::3"));

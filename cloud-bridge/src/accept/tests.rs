@@ -1,4 +1,4 @@
-//! What strangers get of the gate.
+//! Limits of the gate for unauthenticated peers.
 
 use apimachinery::user::UserInfo;
 use futures::FutureExt;
@@ -43,7 +43,7 @@ async fn who_lets_us_wait_is_out_after_a_while_whatever_is_done_in_between() {
 async fn busy_connection_is_out_in_time_all_the_same() {
     let gate = Gate::with(Patience { grace: GRACE, arrival: GRACE * 2, ..Patience::default() });
     let arrival = gate.admit(from(1)).unwrap();
-    // As a socket that always has more: each step of the task is used up.
+    // As a socket that always has data: each step of the task is used up.
     let busy = std::future::poll_fn(|context| {
         while let std::task::Poll::Ready(one) = tokio::task::coop::poll_proceed(context) {
             one.made_progress();
@@ -76,7 +76,7 @@ async fn slow_ones_keep_nobody_from_a_turn() {
     assert!(other.turn().now_or_never().is_some(), "another address need not wait");
     let (neighbour, asked) = (gate.admit(from(1)).unwrap(), tokio::time::Instant::now());
     neighbour.turn().await;
-    // All turns of the address were given away twice before; the host may be busy.
+    // All permits of the address were used twice before; the host may be busy.
     assert!(asked.elapsed() < GRACE * 10, "{:?}", asked.elapsed());
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
 }

@@ -1,4 +1,4 @@
-//! Answers with an end that their client has not taken yet, and when it last took a part of one.
+//! Answers with parts that their client still has to read, and the time when it last read a part.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ pub(super) struct Unsent {
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    /// Answers by number: the time when the last part was taken, or asked for.
+    /// Answers by number: the time when the last part was taken or requested.
     answers: BTreeMap<u64, Instant>,
 }
 
@@ -30,8 +30,8 @@ impl Unsent {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Follows a body until its last byte is written to the socket. One that may be empty, as a watch, has no end to wait for,
-    /// and is not followed.
+    /// Follows a body until its last byte is written to the socket. A body that may stay empty, such as a watch, is not
+    /// followed, because its end is unknown.
     pub(super) fn follow<B: Body>(self: &Arc<Self>, body: B) -> Followed<B> {
         let answer = (body.size_hint().lower() > 0).then(|| {
             let mut state = self.state();
@@ -77,7 +77,7 @@ impl Drop for Answer {
     }
 }
 
-/// Part of a body. Wherever it waits, it is dropped when it has been written.
+/// Part of a body; it is dropped when it has been written.
 struct Part(Bytes, Arc<Answer>);
 
 impl AsRef<[u8]> for Part {
@@ -99,7 +99,7 @@ pub(super) struct Followed<B> {
 }
 
 impl<B> Followed<B> {
-    /// No body.
+    /// A missing body.
     pub(super) fn empty() -> Self {
         Self { body: None, answer: None }
     }
@@ -113,7 +113,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Followed<B> {
         let Self { body, answer } = &mut *self;
         let Some(body) = body else { return Poll::Ready(None) };
         let Some(answer) = answer else { return Pin::new(body).poll_frame(cx) };
-        // Its client has room for more: a delay is then not the client's fault.
+        // The client has room for more: a delay is then not the client's fault.
         answer.moves();
         let followed = |bytes| Bytes::from_owner(Part(bytes, Arc::clone(answer)));
         Pin::new(body).poll_frame(cx).map(|frame| frame.map(|frame| frame.map(|frame| frame.map_data(followed))))
@@ -136,7 +136,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_millis(200);
 
-    /// A part, and then nothing yet.
+    /// A body with one part, and then nothing yet.
     struct Endless(u64, Option<Bytes>);
 
     impl Body for Endless {

@@ -1,10 +1,10 @@
 //! How long the pods of a silent node stay: the value of `sampan.dev/autonomy` on a Node, applied as tolerations of its
 //! pods. Owns that decision; the patch is sent by `informers`.
 //!
-//! A cluster evicts the pods of a node that it calls unreachable after the `tolerationSeconds` of each pod, to which
-//! admission gives 300 (K8s plugin/pkg/admission/defaulttolerationseconds). These seconds may be changed in a pod that
-//! exists (K8s pkg/apis/core/validation, `validateOnlyAddedTolerations`), and the eviction controller follows them, so
-//! no webhook is needed. Seconds that a user chose are never touched.
+//! A cluster evicts the pods of an unreachable node after the `tolerationSeconds` of each pod, which admission sets to
+//! 300 (K8s plugin/pkg/admission/defaulttolerationseconds). The seconds of an existing pod may be changed (K8s
+//! pkg/apis/core/validation, `validateOnlyAddedTolerations`), and the eviction controller obeys them, so no webhook is
+//! needed. Seconds that a user chose are never changed.
 
 use edge_protocol::json::SetField;
 use std::collections::HashMap;
@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 
 use super::slim::{SlimNode, SlimPod};
 
-/// On a Node: how long its pods stay when it is silent (`90s`, `30m`, `24h`, `7d`, `forever`). On a pod: what the
-/// bridge has made of that.
+/// Annotation. On a Node: how long its pods stay if it is silent (`90s`, `30m`, `24h`, `7d`, `forever`). On a pod: the
+/// value that the bridge has applied.
 pub(super) const AUTONOMY: &str = "sampan.dev/autonomy";
 
-/// Taints that mean that nothing is heard of the node.
+/// Taints of a silent node.
 const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
-/// How long.
+/// How long pods stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Span {
     Seconds(u64),
@@ -58,17 +58,17 @@ impl Span {
     }
 }
 
-/// What the Nodes say.
+/// The annotations of all Nodes.
 #[derive(Debug)]
 pub(super) struct Autonomy {
     nodes: Mutex<Nodes>,
-    /// What admission gives to pods that say nothing.
+    /// Seconds that admission sets in pods without an own value.
     default: u64,
 }
 
 #[derive(Debug, Default)]
 struct Nodes {
-    /// All Nodes were seen: one that is not in the map says nothing.
+    /// Whether all Nodes were seen: a node that is not in the map then has no annotation.
     listed: bool,
     spans: HashMap<String, Span>,
 }
@@ -82,7 +82,7 @@ impl Autonomy {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what a Node says. True if that is news for its pods.
+    /// Stores the annotation of a Node. True if it changed, so its pods must be checked.
     pub(super) fn node(&self, node: &SlimNode) -> bool {
         let said = node.metadata.annotations.as_ref().and_then(|all| all.get(AUTONOMY));
         let span = said.and_then(|text| Span::parse(text));
@@ -108,7 +108,7 @@ impl Autonomy {
         self.nodes().spans.remove(node);
     }
 
-    /// The merge patch that gives a pod what its Node says; `None` when it has that, or it cannot be known yet.
+    /// The merge patch that applies a pod's Node's annotation; `None` if it is applied, or not known yet.
     pub(super) fn patch(&self, pod: &SlimPod) -> Option<Value> {
         let nodes = self.nodes();
         let span = nodes.spans.get(pod.node()).copied();
@@ -131,7 +131,7 @@ fn patch(pod: &SlimPod, span: Option<Span>, default: u64) -> Option<Value> {
     for one in &mut tolerations {
         let about = one["key"].as_str().is_some_and(|key| TAINTS.contains(&key)) && one["effect"] == "NoExecute";
         let seconds = one["tolerationSeconds"].as_u64();
-        // Either admission's, or from an earlier day's annotation.
+        // Set by admission, or by the bridge from an earlier annotation.
         let ours = seconds == Some(default) || noted.is_some_and(|noted| noted.seconds() == seconds);
         if about && ours && seconds != wanted.seconds() {
             match wanted.seconds() {
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(seconds(&back), [300, 300, 300]);
         assert_eq!(back["metadata"]["annotations"][AUTONOMY], Value::Null, "a merge patch removes it");
         assert_eq!(patch(&pod(&json!(300), &Value::Null), None), None);
-        // Where admission gives other seconds, those are the default.
+        // If admission sets other seconds, those are the default.
         assert_eq!(super::patch(&pod(&json!(300), &Value::Null), day, 60), None);
         let given = super::patch(&pod(&json!(60), &Value::Null), day, 60).unwrap();
         assert_eq!(seconds(&given), [300, 86_400, 86_400]);

@@ -14,9 +14,9 @@ use super::node::Node;
 use super::streams::{self, NodeStream};
 use super::{Bridge, requests};
 
-/// Bytes of one node's measurements: 110 pods of ten containers are a tenth of this.
+/// Maximum size of one node's measurements, in bytes: those of 110 pods of ten containers are a tenth of this.
 const MAX_STATS: usize = 4 << 20;
-/// What they take in memory, parsed: those are half of this.
+/// Maximum size of parsed measurements in memory, in bytes; those of 110 pods of ten containers are half of this.
 const MAX_STATS_WEIGHT: usize = 16 << 20;
 
 impl Bridge {
@@ -44,10 +44,10 @@ impl Bridge {
         Ok(Box::pin(stream))
     }
 
-    /// Has a node forget a volume that it has provisioned. Without an error it is gone.
+    /// Tells a node to delete a volume that it has provisioned. After success the volume is gone.
     ///
     /// # Errors
-    /// The node is not connected, is too old to know of such volumes, or cannot delete it.
+    /// The node is not connected, is too old to know such volumes, or cannot delete it.
     pub async fn delete_volume(&self, node: &str, volume: &str) -> Result<(), BackendError> {
         let request = StreamRequest::DeleteVolume { volume: volume.to_owned() };
         let mut stream = NodeStream::open(&*self.node(node)?, request, false).await?;

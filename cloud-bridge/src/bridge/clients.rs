@@ -15,10 +15,10 @@ use crate::pki::authority::{NODE_GROUP, node_user};
 
 type AsNode = dyn Fn(&str) -> Client + Send + Sync;
 
-/// Renews the Lease of the node of this name, as of this time; false when it cannot.
+/// Renews the Lease of the node with this name to this time; false if it cannot.
 type Renew = dyn Fn(&str, &str) -> bool + Send + Sync;
 
-/// Where clients come from. Cheap to clone.
+/// Creates clients. Cheap to clone.
 #[derive(Clone)]
 pub struct Clients {
     own: Client,
@@ -27,23 +27,23 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// `as_node` gives a client that the API takes for this node.
+    /// `as_node` creates a client that the API authenticates as this node.
     pub fn new(own: Client, as_node: impl Fn(&str) -> Client + Send + Sync + 'static) -> Self {
         Self { own, as_node: Arc::new(as_node), renew: None }
     }
 
-    /// A shorter way to renew Leases than by requests, where the API is in this process.
+    /// Sets a direct function for renewing Leases without requests, if the API is in this process.
     #[must_use]
     pub fn with_renewal(self, renew: impl Fn(&str, &str) -> bool + Send + Sync + 'static) -> Self {
         Self { renew: Some(Arc::new(renew)), ..self }
     }
 
-    /// Whether the Lease was renewed by the short way.
+    /// Whether the Lease was renewed by the direct function.
     pub(super) fn renew(&self, node: &str, time: &str) -> bool {
         self.renew.as_ref().is_some_and(|renew| renew(node, time))
     }
 
-    /// Over any API server: nodes by impersonation, for which `own` needs the right.
+    /// Creates clients for any API server: for nodes by impersonation, for which `own` needs the right.
     pub fn impersonating(own: Client) -> Self {
         let base = own.clone();
         Self::new(own, move |node| impersonate(&base, node))
@@ -57,14 +57,14 @@ impl Clients {
         (self.as_node)(node)
     }
 
-    /// Single requests in the name of a node, by impersonation.
+    /// Creates single requests in the name of a node, by impersonation.
     pub(super) fn requests_as(&self, node: &str) -> Requests {
         Requests::impersonating(self.own.clone(), user(node))
     }
 }
 
 fn user(node: &str) -> HeaderValue {
-    // Names of nodes are checked when the certificate is read; nothing else gets here.
+    // The name was checked when the certificate was read, so it is a valid header value.
     HeaderValue::from_str(&node_user(node)).unwrap_or(HeaderValue::from_static("system:anonymous"))
 }
 

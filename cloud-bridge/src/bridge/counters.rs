@@ -1,8 +1,8 @@
-//! What a bridge counts while it runs, for its metrics: plain numbers that nothing decides by.
+//! Counters of a bridge for its metrics. No decision depends on them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One number.
+/// A counter.
 #[derive(Debug)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -20,17 +20,17 @@ impl Counter {
     }
 }
 
-/// Attempts to write a report of a node: it is in the API, will never be, is tried again.
+/// Attempts to write a report of a node, by result: written, refused, retried.
 pub(crate) static REPORTS_WRITTEN: Counter = Counter::new();
 pub(crate) static REPORTS_REFUSED: Counter = Counter::new();
 pub(crate) static REPORTS_AGAIN: Counter = Counter::new();
 
-/// Requests to the API, and those that it did not answer with a success: with a client's error (a conflict or an object that is
-/// gone is one, and no fault), with its own, not at all.
+/// Requests to the API, and those without success: with a client's error (including usual ones, such as a conflict or a
+/// missing object), with a server's error, without an answer.
 pub(crate) static API_REQUESTS: Counter = Counter::new();
 pub(crate) static API_CLIENT_ERRORS: Counter = Counter::new();
 pub(crate) static API_SERVER_ERRORS: Counter = Counter::new();
 pub(crate) static API_UNREACHED: Counter = Counter::new();
 
-/// Sessions of nodes that have begun.
+/// Started sessions of nodes.
 pub(crate) static SESSIONS: Counter = Counter::new();

@@ -1,4 +1,4 @@
-//! The certificate that a connection was made with: how long it is good, and who signs its successor.
+//! The certificate of a connection: its validity, and the authority that signs its successor.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,7 +19,7 @@ pub struct Credential {
 }
 
 impl Credential {
-    /// How long it is still good.
+    /// How long the certificate is still valid.
     pub(super) fn left(&self, now: SystemTime) -> Duration {
         self.expires.duration_since(now).unwrap_or_default()
     }
@@ -29,7 +29,7 @@ impl Credential {
     pub(super) fn terms(&self, now: SystemTime) -> IdentityTerms {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let life = self.expires.duration_since(self.issued).unwrap_or_default();
-        // A join may date it a little ahead of this clock.
+        // A join may have issued it a little ahead of this clock.
         let left = if self.issued == UNIX_EPOCH { Duration::ZERO } else { self.left(now).min(life) };
         IdentityTerms {
             now_ms: millis(now.duration_since(UNIX_EPOCH).unwrap_or_default()),
@@ -40,7 +40,7 @@ impl Credential {
 
     /// Signs a certificate for a new key of the node that this connection has proven to be.
     pub(super) fn renew(&self, node: &str, request: &[u8]) -> RenewAnswer {
-        // Never older than this connection's own: a join may have set a time that this clock has not reached.
+        // Not issued before this connection's own: a join may have used a time that this clock has not reached.
         match self.authority.node_at(node, request, clock::now().max(self.issued)) {
             Ok(certificate) => {
                 log::info!("node {node}: its certificate was renewed");

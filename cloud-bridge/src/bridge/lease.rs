@@ -1,7 +1,7 @@
-//! The node's Lease: proof, for everybody who reads the API, that the node lives.
+//! The node's Lease, which shows every client of the API that the node is alive.
 //!
-//! Renewed only for a frame that has arrived, once, and within five seconds of it: a link that is dead renews nothing.
-//! The time in it is when that frame came.
+//! It is renewed only for a frame that has arrived, once, and within five seconds of it: a dead link renews nothing.
+//! Its time is that of the frame.
 
 use std::time::Duration;
 
@@ -10,39 +10,40 @@ use serde_json::{Value, json};
 
 use super::requests::{Patch, Requests, Written};
 
-/// How long a renewal counts (`nodeLeaseDurationSeconds` of the kubelet).
+/// Validity of a renewal (`nodeLeaseDurationSeconds` of the kubelet).
 pub(super) const LEASE: Duration = Duration::from_secs(40);
-/// Renewals are not closer than this, as a kubelet's.
+/// Minimum interval of renewals, as a kubelet's.
 pub(super) const RENEW: Duration = Duration::from_secs(10);
 
 const NAMESPACE: &str = "kube-node-lease";
 
-/// A frame that came too soon after a renewal counts after this at the latest.
+/// A frame that arrived too soon after a renewal is counted after this time at the latest.
 const SOON: Duration = Duration::from_secs(5);
-/// A renewal that failed is tried again after this.
+/// Pause before a failed renewal is repeated.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// When to renew. Pure; times are of a monotonic clock.
+/// Decides when to renew. Pure; times are of a monotonic clock.
 ///
-/// A frame that comes too soon after a renewal is not forgotten: it counts a little later. So a node that falls silent
-/// has a Lease that is as old as its last word.
+/// A frame that arrives too soon after a renewal is counted a little later. So the Lease of a node that falls silent
+/// has the time of its last frame.
 #[derive(Debug, Default)]
 pub(super) struct Renewal {
     last: Option<Duration>,
-    /// The newest frame that no renewal has told of.
+    /// The newest frame without a renewal.
     heard: Option<Duration>,
     not_before: Duration,
     running: bool,
 }
 
 impl Renewal {
-    /// A frame has arrived: whether to renew now. Each renewal must be ended by [`done`](Self::done).
+    /// Handles the arrival of a frame: returns whether to renew now. Each renewal must be ended by
+    /// [`done`](Self::done).
     pub(super) fn due(&mut self, now: Duration) -> bool {
         self.heard = Some(now);
         self.late(now).is_some()
     }
 
-    /// Time has passed: whether to renew now for a frame that came before, and how long ago that was.
+    /// Handles the passage of time: returns how long ago an earlier frame arrived, if it needs a renewal now.
     pub(super) fn late(&mut self, now: Duration) -> Option<Duration> {
         if self.deadline()? > now {
             return None;
@@ -51,7 +52,7 @@ impl Renewal {
         self.heard.take().map(|heard| now.saturating_sub(heard))
     }
 
-    /// When to ask [`late`](Self::late).
+    /// When to call [`late`](Self::late).
     pub(super) fn deadline(&self) -> Option<Duration> {
         let heard = self.heard.filter(|_| !self.running)?;
         let apart = self.last.map_or(Duration::ZERO, |last| (last + RENEW).min(heard + SOON));
@@ -63,8 +64,7 @@ impl Renewal {
         self.last.is_none() && self.due(now)
     }
 
-    /// The renewal for a frame of `heard` has ended. After a failure it is tried again soon, while that frame still
-    /// proves something.
+    /// Ends the renewal for a frame of `heard`. A failed one is repeated soon, while that frame is recent enough.
     pub(super) fn done(&mut self, now: Duration, heard: Duration, renewed: bool) {
         self.running = false;
         if renewed {
@@ -76,8 +76,8 @@ impl Renewal {
     }
 }
 
-/// Renews the Lease of a node, creating it when it is not there. It belongs to the Node, so that it goes with it: it
-/// is not created before the Node, and one without an owner is given it (K8s component-helpers/apimachinery/lease).
+/// Renews the Lease of a node, or creates it. It is owned by the Node, so that it is deleted with it: it is not created
+/// before the Node, and one without an owner gets it (K8s component-helpers/apimachinery/lease).
 pub(super) async fn renew(requests: &Requests, node: &str, now: Timestamp) -> kube::Result<()> {
     let list = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases");
     let spec = spec(node, now);
@@ -110,7 +110,7 @@ async fn owner(requests: &Requests, node: &str) -> kube::Result<Value> {
     Ok(json!({"apiVersion": "v1", "kind": "Node", "name": node, "uid": owner.metadata.uid}))
 }
 
-/// MicroTime: six digits, always.
+/// MicroTime: always six digits.
 pub(super) fn micro_time(now: Timestamp) -> String {
     now.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }

@@ -1,4 +1,4 @@
-//! What the bridge knows of one node, connected or not, and the way to its present connection.
+//! State of one node at the bridge, connected or not, and the channel to its present connection.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -20,59 +20,59 @@ pub(super) type Chunks = mpsc::UnboundedReceiver<Result<Bytes, BackendError>>;
 pub(super) struct OpenStream {
     pub id: StreamId,
     pub chunks: Chunks,
-    /// A permit for each byte that may wait for the node's credit; closed when the stream is over.
+    /// A permit for each byte that may wait for the node's credit; closed when the stream has ended.
     pub room: Arc<Semaphore>,
 }
 
-/// What others ask of a connection.
+/// Commands to a connection.
 #[derive(Debug)]
 pub(super) enum Command {
-    /// A newer connection of the node is here.
+    /// A newer connection of the node exists.
     Superseded,
-    /// The node may not be connected any more.
+    /// The node may no longer be connected.
     Disconnect(String),
-    /// The bridge ends: close in good order.
+    /// The bridge ends: close regularly.
     Close,
     /// Another client changed or deleted the node's object.
     RewriteNode,
-    /// In a box: a queue of these is made for every connection, in the size of the largest.
+    /// In a box, because the queue of every connection has the size of the largest command.
     Open(Box<Open>),
-    /// What a rule wants done there. In a box as above.
+    /// A request of a rule to the node. In a box as above.
     Ask(Box<Asked>),
-    /// Bytes for the node, as many as permits of the stream's room were taken.
+    /// Bytes for the node, for which permits of the stream's room were taken.
     Send { stream: StreamId, data: Vec<u8> },
-    /// Bytes that the reader of a stream has taken.
+    /// Number of bytes that the reader of a stream has consumed.
     Consumed { stream: StreamId, bytes: usize },
-    /// The reader of a stream has gone.
+    /// The reader of a stream is gone.
     EndStream { stream: StreamId },
 }
 
-/// A stream to be opened.
+/// Request to open a stream.
 #[derive(Debug)]
 pub(super) struct Open {
     pub request: StreamRequest,
     pub answer: oneshot::Sender<Result<OpenStream, BackendError>>,
 }
 
-/// What a rule wants done on the node.
+/// A request of a rule to the node.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub call: Call,
     pub answer: oneshot::Sender<CallResult>,
 }
 
-/// How the present connection goes, for people and their monitoring.
+/// State of the present connection, for users and monitoring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LinkStats {
-    /// A frame arrived last.
+    /// When a frame arrived last.
     pub heard: Option<SystemTime>,
     /// Last change that the node has committed on this connection.
     pub acked: Option<u64>,
-    /// Bytes of changes sent and not acknowledged.
+    /// Bytes of changes that were sent and not acknowledged.
     pub down_bytes: usize,
     /// Bytes of reports that are not in the API yet.
     pub up_bytes: usize,
-    /// Round trip as the node measured it.
+    /// Round trip time, as the node measured it.
     pub rtt_ms: Option<u32>,
 }
 
@@ -83,7 +83,8 @@ pub(super) struct Link {
     pub session: u64,
     /// When its certificate was issued.
     pub issued: SystemTime,
-    /// Not tokio's, whose queues take room for 32 entries each from the start. Unbounded, but what is in it is bounded: by readers of streams, and by the credit and room of their bytes.
+    /// Not tokio's, whose queues reserve 32 entries each from the start. Unbounded, but readers of streams, credit and
+    /// room limit its content.
     pub commands: UnboundedSender<Command>,
 }
 
@@ -92,7 +93,7 @@ pub(super) struct Link {
 pub(super) struct Node {
     pub name: String,
     state: Mutex<NodeState>,
-    /// The state has changed.
+    /// Notifies of a changed state.
     pub changed: Notify,
     presence: Mutex<Presence>,
 }
@@ -106,9 +107,9 @@ struct Presence {
     link_stats: LinkStats,
     /// Fencing number of the newest connection to this bridge.
     own: u64,
-    /// Whether it takes Devices, as it has said on its present connection.
+    /// Whether it takes Devices, as sent on its present connection.
     takes_devices: Option<bool>,
-    /// Whether it takes orders of jobs, as it has said on its present connection.
+    /// Whether it takes orders of jobs, as sent on its present connection.
     takes_orders: Option<bool>,
 }
 
@@ -123,7 +124,7 @@ impl Node {
         }
     }
 
-    /// What it should hold.
+    /// The objects that the node should hold.
     pub(super) fn state(&self) -> MutexGuard<'_, NodeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -137,13 +138,13 @@ impl Node {
         self.presence().link.clone()
     }
 
-    /// When a frame of it last arrived at this bridge, for one that is not connected now.
+    /// When a frame last arrived at this bridge, for a node that is not connected now.
     pub(super) fn last_seen(&self) -> Option<SystemTime> {
         self.presence().last_seen
     }
 
-    /// A new connection takes over from any other. The fencing number grows with the clock, so that it does
-    /// over replicas and restarts, too; `elsewhere` is the highest that other bridges are known to have given.
+    /// A new connection replaces any other. The fencing number grows with the clock, so that it also grows over
+    /// replicas and restarts; `elsewhere` is the highest number that other bridges are known to have given.
     pub(super) fn attach(
         &self,
         commands: UnboundedSender<Command>,
@@ -157,7 +158,7 @@ impl Node {
         presence.newest = u64::try_from(millis).unwrap_or(u64::MAX - 1).max(presence.newest + 1);
         let link = Link { session: presence.newest, issued, commands };
         if let Some(old) = presence.link.replace(link.clone()) {
-            // A connection that is just ending need not be told.
+            // The connection may be ending already.
             let _ = old.commands.unbounded_send(Command::Superseded);
         }
         presence.own = presence.newest;
@@ -168,7 +169,7 @@ impl Node {
         link
     }
 
-    /// This connection has said whether the node takes Devices, and whether orders of jobs.
+    /// Stores whether the node takes Devices and orders, as sent on this connection.
     pub(super) fn set_takes(&self, session: u64, devices: bool, orders: bool) {
         let mut presence = self.presence();
         if presence.link.as_ref().is_some_and(|link| link.session == session) {
@@ -182,13 +183,13 @@ impl Node {
         presence.takes_orders.filter(|_| presence.link.is_some())
     }
 
-    /// Whether it takes Devices; none if it is not connected.
+    /// Whether it takes Devices; `None` if it is not connected.
     pub(super) fn takes_devices(&self) -> Option<bool> {
         let presence = self.presence();
         presence.takes_devices.filter(|_| presence.link.is_some())
     }
 
-    /// How this connection goes.
+    /// Stores the state of this connection.
     pub(super) fn note(&self, session: u64, link_stats: LinkStats) {
         let mut presence = self.presence();
         if presence.link.as_ref().is_some_and(|link| link.session == session) {
@@ -197,35 +198,35 @@ impl Node {
         }
     }
 
-    /// Fencing number of the newest connection, when it is connected since when, and how the connection goes.
+    /// Fencing number of the newest connection, the time since which it is connected, and the state of the connection.
     pub(super) fn look(&self) -> (u64, Option<SystemTime>, LinkStats) {
         let presence = self.presence();
         let since = presence.since.filter(|_| presence.link.is_some());
         (presence.newest, since, presence.link_stats)
     }
 
-    /// Since when it is connected, when a frame last arrived, and whether another bridge has connected it since.
+    /// Time since which it is connected, time of the last frame, and whether another bridge has connected it since.
     pub(super) fn glance(&self) -> (Option<SystemTime>, Option<SystemTime>, bool) {
         let presence = self.presence();
         let since = presence.since.filter(|_| presence.link.is_some());
         (since, presence.last_seen, presence.newest > presence.own)
     }
 
-    /// Another bridge has given the node this fencing number: an older connection here is void.
+    /// Another bridge has given the node this fencing number: an older connection here is invalid.
     pub(super) fn superseded(&self, session: u64) {
         let mut presence = self.presence();
         let old = presence.link.as_ref().filter(|link| link.session < session);
         if let Some(old) = old {
-            // A connection that is just ending need not be told.
+            // The connection may be ending already.
             let _ = old.commands.unbounded_send(Command::Superseded);
         }
         presence.newest = presence.newest.max(session);
         drop(presence);
-        // From this moment nothing that still comes on it is taken.
+        // From now on nothing is accepted on the old connection.
         self.state().fence(session);
     }
 
-    /// This connection has ended.
+    /// Notes the end of this connection.
     pub(super) fn detach(&self, session: u64, now: SystemTime) {
         let mut presence = self.presence();
         if presence.link.as_ref().is_some_and(|link| link.session == session) {
@@ -237,12 +238,12 @@ impl Node {
     /// Ends the node's connection, if there is one, with this reason.
     pub(super) fn disconnect(&self, reason: &NotAdmitted) {
         if let Some(link) = self.link() {
-            // A connection that has just ended is gone already.
+            // The connection may have ended already.
             let _ = link.commands.unbounded_send(Command::Disconnect(reason.to_string()));
         }
     }
 
-    /// Has the node's object written again, if the node is connected. False if it is not.
+    /// Requests that the node's object is written again, if the node is connected. False if it is not.
     pub(super) fn rewrite(&self) -> bool {
         self.link().is_some_and(|link| link.commands.unbounded_send(Command::RewriteNode).is_ok())
     }

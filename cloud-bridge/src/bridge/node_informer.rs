@@ -1,6 +1,6 @@
 //! Follows the Node objects of bridged nodes. Deleting one revokes the node. While a node is connected its object is
-//! kept as it reported last: if a controller has marked it as dead, it is marked ready again. Also reads how long a
-//! silent node's pods must not be evicted.
+//! kept as it reported last: if a controller has marked it as dead, it is marked ready again. Also reads how long pods
+//! of a silent node stay.
 
 use std::collections::HashSet;
 use std::pin::pin;
@@ -21,17 +21,17 @@ use super::slim::SlimNode;
 use apimachinery::pace::in_slices;
 use apimachinery::well_known::PAGE;
 
-/// Before a question that the API did not answer is asked again: what is revoked is out within ten seconds.
+/// Pause before an unanswered question is repeated: a revoked node must be disconnected within ten seconds.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Follows until the bridge is gone.
+/// Follows until the bridge ends.
 pub(super) async fn run(shared: Weak<Shared>, client: Client) {
     let nodes: Api<SlimNode> = Api::all(client);
     let config = watcher::Config::default().page_size(PAGE).labels(BRIDGED_LABEL);
     let mut events = pin!(in_slices(watcher(nodes, config).default_backoff()));
-    // Names of a list that is being read.
+    // Names in the list that is being read.
     let mut listed = HashSet::new();
-    // Questions about nodes that are shown no more; each is asked until it is answered, and holds up no other.
+    // Questions about nodes that the watch no longer shows; each is repeated until it is answered, and delays no other.
     let mut questions = FuturesUnordered::new();
     loop {
         let event = tokio::select! {
@@ -50,7 +50,7 @@ pub(super) async fn run(shared: Weak<Shared>, client: Client) {
                 listed.insert(node.name().to_owned());
                 apply(&shared, &node);
             }
-            // A deletion that no event told: the watch was interrupted.
+            // A deletion without an event: the watch was interrupted.
             Ok(Event::InitDone) => {
                 for name in shared.node_access.names() {
                     if !listed.contains(&name) {
@@ -90,8 +90,8 @@ fn apply(shared: &Arc<Shared>, node: &SlimNode) {
     }
 }
 
-/// The watch shows a node no more. One that only lost its label is there all the same, and what cannot be asked is not
-/// concluded but asked again: a node that was sent away must not stay because the API was busy.
+/// The watch no longer shows a node. It may only have lost its label, so the API is asked until it answers: a revoked
+/// node must not stay connected because the API was busy.
 async fn gone(shared: Weak<Shared>, name: String) {
     loop {
         let Some(shared) = shared.upgrade() else { return };

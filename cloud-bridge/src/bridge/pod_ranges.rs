@@ -1,7 +1,8 @@
-//! Which node's pods have an address: by `spec.podCIDRs` of the Nodes, which the cluster gives. A node tells the addresses of its
-//! pods itself, and Services and NetworkPolicies of all others go by them; so none may tell one from the range of another.
+//! Which node's pods have an address: by `spec.podCIDRs` of the Nodes, which the cluster assigns. A node reports the
+//! addresses of its pods, which Services and NetworkPolicies of all others use; so a node must not report an address
+//! from the range of another.
 //!
-//! A node may use ranges that the cluster knows nothing of (`network.subnet`): addresses outside all ranges are taken as told.
+//! A node may use ranges that the cluster does not know (`network.subnet`): addresses outside all ranges are accepted.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -9,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-/// A range: whether of IPv6, how many bits count, and those.
+/// A range: whether it is IPv6, its prefix length, and its leading bits.
 type Range = (bool, u8, u128);
 
 /// The ranges of all nodes.
@@ -20,7 +21,7 @@ pub(super) struct PodRanges(Mutex<Known>);
 struct Known {
     of_node: HashMap<Box<str>, Vec<Range>>,
     owners: BTreeMap<Range, BTreeSet<Box<str>>>,
-    /// Lengths that there are, with the number of their ranges.
+    /// Prefix lengths in use, with the number of their ranges.
     lengths: BTreeMap<(bool, u8), usize>,
 }
 
@@ -29,7 +30,7 @@ impl PodRanges {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The node has these ranges now; none of a node that is gone.
+    /// Sets the ranges of the node; empty for a deleted node.
     pub(super) fn set(&self, node: &str, ranges: &[String]) {
         let ranges: Vec<Range> = ranges.iter().filter_map(|text| parse(text)).collect();
         let mut known = self.known();
@@ -46,14 +47,14 @@ impl PodRanges {
         }
     }
 
-    /// All nodes are known, and no others are there.
+    /// Removes all nodes except these.
     pub(super) fn retain(&self, is: impl Fn(&str) -> bool) {
         let mut known = self.known();
         let gone: Vec<Box<str>> = known.of_node.keys().filter(|name| !is(name)).cloned().collect();
         gone.iter().for_each(|name| known.remove(name));
     }
 
-    /// The node in whose range an address lies, if this node has it not in its own.
+    /// The node in whose range an address lies, if it is not in a range of this node.
     pub(super) fn of_another(&self, node: &str, address: IpAddr) -> Option<String> {
         let known = self.known();
         let (v6, bits) = bits(address);
@@ -68,7 +69,7 @@ impl PodRanges {
         another.map(ToString::to_string)
     }
 
-    /// A pod's status without addresses that are another node's, and what was taken out of it; `None` if nothing was.
+    /// A pod's status without addresses of other nodes, and the removed ones in words; `None` if there were none.
     pub(super) fn without_foreign(&self, node: &str, status: &Value) -> Option<(Value, String)> {
         let wrong = |text: &str| match text.parse::<IpAddr>() {
             Ok(address) => {
@@ -85,7 +86,7 @@ impl PodRanges {
             .find_map(|ip| wrong(&ip))?;
         let mut right = status.clone();
         let fields = right.as_object_mut()?;
-        // The first of the list is the single one.
+        // `podIP` is the first of `podIPs`.
         fields.remove("podIP");
         fields.remove("podIPs");
         Some((right, why))
@@ -111,7 +112,7 @@ impl Known {
     }
 }
 
-/// The bits of an address from the left, and whether it is one of IPv6.
+/// The leading bits of an address, and whether it is IPv6.
 fn bits(address: IpAddr) -> (bool, u128) {
     match address {
         IpAddr::V4(address) => (false, u128::from(address.to_bits()) << 96),

@@ -1,7 +1,7 @@
 //! Which ConfigMaps, Secrets, claims and runtime class a pod names, and whose Services its environment shows. Pure.
 //!
-//! The same places that the API server's node authorizer visits, as far as a node here can use them: volumes
-//! (projected ones, too), environment of every kind of container, and pull secrets.
+//! These are the fields that the API server's node authorizer reads, as far as a node here can use them: volumes
+//! (projected ones too), environment of every kind of container, and pull secrets.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use edge_protocol::message::ObjectKey;
 use serde_json::Value;
 
-/// Kind of the object made of Services; its name is [`ALL_SERVICES`] or [`API_SERVICE`].
+/// Kind of the object that lists Services; its name is [`ALL_SERVICES`] or [`API_SERVICE`].
 pub(super) const SERVICE_LINKS: &str = "ServiceLinks";
 /// Every Service of the namespace.
 pub(super) const ALL_SERVICES: &str = "all";
@@ -17,9 +17,10 @@ pub(super) const ALL_SERVICES: &str = "all";
 pub(super) const API_SERVICE: &str = "kubernetes";
 /// The namespace of [`API_SERVICE`].
 pub(super) const API_NAMESPACE: &str = "default";
-/// Kind of a group: the Services of a namespace as nodes see them, a [`SERVICE_VIEW`] for each and an [`ENDPOINT_VIEW`] for
-/// those that have endpoints other than a node's own pods. Its name is [`ALL_SERVICES`], or one of the two Services that
-/// every pod may use, which are not in that one. After an `@` the site whose pods are among the endpoints.
+/// Kind of a group: the Services of a namespace as nodes see them, a [`SERVICE_VIEW`] for each, and an
+/// [`ENDPOINT_VIEW`] for those that have endpoints other than a node's own pods. Its name is [`ALL_SERVICES`], which
+/// excludes the two Services that every pod may use, or one of these two. After an `@` follows the site whose pods are
+/// among the endpoints.
 pub(super) const SERVICE_VIEWS: &str = "ServiceViews";
 pub(super) const SERVICE_VIEW: &str = "ServiceView";
 pub(super) const ENDPOINT_VIEW: &str = "EndpointView";
@@ -29,36 +30,36 @@ pub(super) const POLICY_VIEWS: &str = "PolicyViews";
 pub(super) const POLICY_VIEW: &str = "PolicyView";
 pub(super) const POLICY_PEERS: &str = "PolicyPeers";
 const ALL_POLICIES: &str = "all";
-/// Kind of what says in a group of all Services of a namespace, or of the cluster, that it is told: what is not in it does
-/// not exist.
+/// Kind of the object that marks a group of all Services of a namespace, or of the cluster, as complete: other Services
+/// do not exist.
 pub(super) const SERVICE_NAMESPACE: &str = "ServiceNamespace";
-/// Kind of a group: the Devices that are bound to a node, whose name it has, and the models that they name. Both as nodes see
-/// them, under their own kinds.
+/// Kind of a group: the Devices that are bound to the node of this name, and their models. Both as nodes see them,
+/// under their own kinds.
 pub(super) const DEVICE_VIEWS: &str = "DeviceViews";
 pub(super) const DEVICE: &str = "Device";
 pub(super) const DEVICE_MODEL: &str = "DeviceModel";
 /// Group and version of both in the API.
 pub(super) const DEVICES_API: &str = "devices.kubeedge.io/v1beta1";
-/// Kind of a group: the rules whose source is the broker of a node, whose name it has; a [`RULE`] says which topic it wants.
+/// Kind of a group: the rules whose source is the broker of the node of this name; each [`RULE`] has its topic.
 pub(super) const RULE_VIEWS: &str = "RuleViews";
 pub(super) const RULE: &str = "Rule";
 /// Group and version of rules and their ends in the API.
 pub(super) const RULES_API: &str = "rules.kubeedge.io/v1";
-/// Label and namespace of the cluster's DNS, by which it is known everywhere.
+/// Label and namespace by which the cluster's DNS is recognized.
 pub(super) const DNS_LABEL: (&str, &str) = ("k8s-app", DNS_SERVICE);
 pub(super) const DNS_SERVICE: &str = "kube-dns";
 pub(super) const DNS_NAMESPACE: &str = "kube-system";
 
-/// Kind of claims, which travel with their volumes.
+/// Kind of claims, which are sent with their volumes.
 pub(super) const CLAIM: &str = "PersistentVolumeClaim";
 
-/// Kind of what says which OCI runtime a pod wants; it lies in no namespace.
+/// Kind of the cluster-scoped object that names the OCI runtime of a pod.
 pub(super) const RUNTIME_CLASS: &str = "RuntimeClass";
 
-/// Kind of the object made of a node's labels for one pod, whose uid is its name.
+/// Kind of the object with a node's labels for one pod, whose uid is its name.
 pub(super) const NODE_LABELS: &str = "NodeLabels";
 
-/// The labels of its node, if the pod asks for some. What a DaemonSet's pod asks for is a name.
+/// The labels of its node, if the pod selects by labels. A DaemonSet's pod selects by name.
 pub(super) fn node_labels(namespace: &str, uid: &str, spec: &Value) -> Option<ObjectKey> {
     let required = &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
     let by_label = |term: &Value| items(&term["matchExpressions"]).next().is_some();
@@ -68,8 +69,8 @@ pub(super) fn node_labels(namespace: &str, uid: &str, spec: &Value) -> Option<Ob
     asks.then(|| ObjectKey { kind: NODE_LABELS.to_owned(), namespace, name })
 }
 
-/// The Services that a pod's environment shows: those of its namespace unless it declines, and the API's own
-/// (K8s pkg/kubelet/kubelet_pods.go, `getServiceEnvVarMap`).
+/// The Services that a pod's environment shows: those of its namespace unless it disables them, and the API's own (K8s
+/// pkg/kubelet/kubelet_pods.go, `getServiceEnvVarMap`).
 pub(super) fn service_links(namespace: &str, spec: &Value) -> BTreeSet<ObjectKey> {
     let key = |namespace: &str, name: &str| ObjectKey {
         kind: SERVICE_LINKS.to_owned(),
@@ -98,7 +99,7 @@ pub enum ServiceScope {
     Site,
 }
 
-/// The groups of Services that a node with a pod in this namespace is told of, with the endpoints of a site's pods.
+/// The groups of Services for a node with a pod in this namespace, with the endpoints of a site's pods.
 pub(super) fn service_views(namespace: &str, scope: ServiceScope, site: Option<&str>) -> Vec<ObjectKey> {
     let key = |namespace: &str, name: &str| ObjectKey {
         kind: SERVICE_VIEWS.to_owned(),
@@ -113,12 +114,12 @@ pub(super) fn service_views(namespace: &str, scope: ServiceScope, site: Option<&
     }
 }
 
-/// Which Services a group is of, and of which site it has the pods.
+/// Splits the name of a group into the name of its Services, and the site of its pods.
 pub(super) fn group_and_site(name: &str) -> (&str, Option<&str>) {
     name.split_once('@').map_or((name, None), |(group, site)| (group, Some(site)))
 }
 
-/// The group of NetworkPolicies that a node with a pod in this namespace is told of.
+/// The group of NetworkPolicies for a node with a pod in this namespace.
 pub(super) fn policy_views(namespace: &str, scope: ServiceScope) -> ObjectKey {
     let namespace = if scope == ServiceScope::Site { "" } else { namespace };
     ObjectKey { kind: POLICY_VIEWS.to_owned(), namespace: namespace.to_owned(), name: ALL_POLICIES.to_owned() }
@@ -166,7 +167,7 @@ pub(super) fn references(namespace: &str, spec: &Value) -> BTreeSet<ObjectKey> {
     keys
 }
 
-/// The plural of a resource in the API that a pod with this `spec` needs, if any: what a mirror pod may not name (K8s
+/// The plural of a resource in the API that a pod with this `spec` needs, if any: a mirror pod must not name one (K8s
 /// pkg/api/pod, `HasAPIObjectReference`). Unknown kinds of volumes count as such.
 pub(super) fn names_objects(spec: &Value) -> Option<&'static str> {
     const ALONE: [&str; 6] = ["name", "emptyDir", "hostPath", "downwardAPI", "image", "nfs"];

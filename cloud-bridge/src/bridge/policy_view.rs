@@ -1,12 +1,12 @@
-//! A NetworkPolicy as a node sees it, and the pods that its peers may mean. Pure.
+//! A NetworkPolicy as a node sees it, and the pods that its peers may select. Pure.
 //!
-//! A node resolves its own pods by itself, so what it needs of a peer made of selectors is the selector of pods, the
-//! namespaces that match, and the addresses of pods of other nodes. All nodes are told the same: policies without any
-//! address, and pods in portions by their nodes, each with the peers that it is. So a pod that comes or goes changes one
-//! portion, whatever the number of policies and nodes.
+//! A node resolves its own pods. For a peer with selectors it therefore needs the selector of pods, the matching
+//! namespaces, and the addresses of pods of other nodes. All nodes get the same: policies without any address, and pods
+//! in portions by their nodes, each with the peers that select it. So a new or deleted pod changes one portion, for any
+//! number of policies and nodes.
 //!
-//! In Kubernetes what a policy does not say is often "all". So here what is not understood makes the whole policy
-//! unreadable, and a node isolates its pods (K8s staging/src/k8s.io/api/networking/v1/types.go).
+//! In Kubernetes, a missing field of a policy often means "all". So a field that is not understood makes the whole
+//! policy unreadable, and a node isolates its pods (K8s staging/src/k8s.io/api/networking/v1/types.go).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,30 +22,30 @@ use super::pod_references::{POLICY_PEERS, POLICY_VIEW};
 use super::slim::made_object;
 use crate::pki::authority::hex;
 
-/// A policy's text is no longer than this; the API takes objects of 1.5 MiB.
+/// Maximum length of a policy's text, in bytes; the API accepts objects of 1.5 MiB.
 const TEXT: usize = 1 << 20;
 const TOO_LARGE: &str = "it is larger than a node takes";
-/// Pods of one portion, on the average, and portions at most.
+/// Average number of pods in a portion, and maximum number of portions.
 const PORTION: usize = 64;
 const PORTIONS: usize = 256;
 
-/// What becomes of a policy.
+/// The view of a policy.
 #[derive(Default)]
 pub(super) struct PolicyText {
     pub(super) view: Option<Object>,
-    /// The peers it means, by their ids.
+    /// Its peers, by their ids.
     pub(super) peers: BTreeMap<String, PeerSelector>,
 }
 
-/// Pods by their labels and those of their namespaces.
+/// A selection of pods by their labels and those of their namespaces.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PeerSelector {
     /// `None` means all.
     namespaces: Option<BTreeSet<String>>,
     pods: Value,
-    /// Numbers of its pods' named ports are asked for.
+    /// Whether the numbers of its pods' named ports are needed.
     pub(super) named: bool,
-    /// Bytes that it takes.
+    /// Size in bytes.
     pub(super) size: usize,
 }
 
@@ -123,7 +123,7 @@ struct Reader<'a> {
     own: &'a str,
     namespaces: &'a BTreeMap<String, Value>,
     peers: BTreeMap<String, PeerSelector>,
-    /// Bytes of peers that may still come: each may name all namespaces there are.
+    /// Bytes left for further peers: each may name all namespaces.
     room: usize,
 }
 
@@ -178,7 +178,7 @@ impl Reader<'_> {
             put(ports, peers);
             return Ok(());
         }
-        // Only pods have names for ports: all pods, if the rule names no peers.
+        // Only pods have named ports: all pods, if the rule has no peers.
         let (named, numbers): (Vec<Value>, Vec<Value>) = ports.into_iter().flatten().partition(named);
         let all = self.pods(None, json!({}), true)?;
         put(Some(named), Some(vec![all]));
@@ -230,8 +230,8 @@ impl Reader<'_> {
     }
 }
 
-/// Pods as nodes are told them, in portions by their nodes; each with the ids of the peers that it is. One portion after
-/// another is made.
+/// Pods as nodes get them, in portions by their nodes; each with the ids of the peers that select it. The portions are
+/// computed lazily.
 pub(super) fn peer_views<'a, S: AsRef<str> + 'a>(
     namespace: &str,
     pods: impl ExactSizeIterator<Item = (&'a PeerPod, &'a [S])>,
@@ -276,7 +276,7 @@ fn selector(from: &Value) -> Result<Option<Value>, String> {
     }
 }
 
-/// Whether all that it says is understood: what is passed over would select more.
+/// Whether all of its fields are understood: an ignored field would select more pods.
 fn is_selector(from: &Value) -> bool {
     let texts = |value: &Value| value.as_array().is_some_and(|values| values.iter().all(Value::is_string));
     let expression = |one: &Value| {
@@ -313,7 +313,7 @@ fn known(value: &Value, fields: &[&str]) -> Result<(), String> {
     }
 }
 
-/// `None` if it is empty or absent: for rules' ports and peers both mean the same.
+/// `None` if it is empty or absent: for rules' ports and peers both have the same meaning.
 fn array(value: &Value) -> Result<Option<&Vec<Value>>, String> {
     match value {
         Value::Null => Ok(None),

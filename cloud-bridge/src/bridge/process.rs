@@ -1,4 +1,4 @@
-//! What this process uses, by the names of client_golang's process collector. Reads `/proc`.
+//! Resource usage of this process, with the names of client_golang's process collector. Reads `/proc`.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
 use nix::sys::time::TimeValLike;
 
-/// Name, kind, what it tells, value.
+/// Name, kind, help text, value.
 pub(super) type Sample = (&'static str, &'static str, &'static str, f64);
 
 pub(super) fn samples() -> Vec<Sample> {
@@ -38,7 +38,7 @@ pub(super) fn samples() -> Vec<Sample> {
     all
 }
 
-/// The folder of a process is as old as the process.
+/// The folder of a process has the time of its start.
 fn started() -> Option<f64> {
     let made = fs::metadata("/proc/self").ok()?.modified().ok()?;
     Some(Timestamp::try_from(made).ok()?.as_second() as f64)

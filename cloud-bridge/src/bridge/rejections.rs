@@ -1,5 +1,5 @@
-//! How often a node's refusals are told in the API: each once, not all of them at once, and again after a while. A node
-//! that refuses the same object with every list, or that only wants to make work, writes no more events than this. Pure.
+//! Limits how often a node's refusals are reported in the API: each once, with a limited rate, and again after a while.
+//! So a node that refuses the same object with every list, or that only wants to cause load, creates few events. Pure.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -7,23 +7,23 @@ use std::time::Duration;
 
 /// Time after which the same refusal of the same object is reported again.
 const AGAIN: Duration = Duration::from_secs(600);
-/// Events at once, and how long each then takes to be allowed again (the kubelet's: 25, one in five minutes; here a
-/// node has many objects that one upgrade may make unreadable, and few connections).
+/// Maximum number of events at once, and interval after which each becomes available again (the kubelet's: 25, and one
+/// in five minutes; here one upgrade may make many objects of a node unreadable, and there are few connections).
 const BURST: u32 = 25;
 const REFILL: Duration = Duration::from_secs(20);
-/// Objects remembered; beyond them only the burst limits.
+/// Maximum number of remembered objects; for further ones only the burst is limited.
 const REMEMBERED: usize = 512;
 
 /// Refusals of one connection. Times are of a monotonic clock.
 #[derive(Debug, Default)]
 pub(super) struct Rejections {
-    /// Hashes of uids, and of the reasons told last: texts of a node are not kept. The hash is of one process and not
-    /// known to the node; two that meet cost it a line.
+    /// Hashes of uids, and of the reasons that were reported last: texts of a node are not stored. The hash is seeded
+    /// for the process, so a node cannot predict it; a collision costs one line.
     told: HashMap<u64, (u64, Duration)>,
     hasher: RandomState,
     spent: u32,
     since: Duration,
-    /// Refusals not told since the last that was.
+    /// Refusals since the last report.
     quiet: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Raw requests to the API: JSON values in, as little as needed parsed out.
+//! Raw requests to the API: JSON values in, and only the needed fields of the answer are parsed.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub const KUBELET: &str = "kubelet";
 pub(super) enum Patch {
     /// RFC 7386.
     Merge,
-    /// Kubernetes' own: lists merge by key.
+    /// Kubernetes' strategic merge: lists merge by key.
     Strategic,
 }
 
@@ -36,7 +36,7 @@ impl Patch {
     }
 }
 
-/// What is read of an answer that is not needed otherwise.
+/// The parsed part of an answer that is not needed otherwise.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Written {
     #[serde(default)]
@@ -57,7 +57,7 @@ pub(super) struct WrittenMeta {
     pub owner_references: Vec<Value>,
 }
 
-/// Sends as one identity.
+/// Sends requests as one identity.
 #[derive(Clone)]
 pub(super) struct Requests {
     client: Client,
@@ -70,8 +70,8 @@ impl Requests {
         Self { client, node: None }
     }
 
-    /// Sends requests as the node with this user name. Cheaper than a separate client, which is a task and a queue; a
-    /// bridge has one of these for every node.
+    /// Sends requests as the node with this user name. Cheaper than a separate client, which needs a task and a queue;
+    /// a bridge has one of these for every node.
     pub(super) fn impersonating(client: Client, user: HeaderValue) -> Self {
         Self { client, node: Some(user) }
     }
@@ -103,7 +103,7 @@ impl Requests {
         self.send(Method::PATCH, path, kind.media_type(), Some(body)).await
     }
 
-    /// Deletes at once, if the object still has this uid.
+    /// Deletes without a grace period, if the object still has this uid.
     pub(super) async fn delete_now(&self, path: &str, uid: &str) -> kube::Result<Written> {
         let options = serde_json::json!({
             "apiVersion": "v1",
@@ -153,8 +153,8 @@ pub(super) fn code(error: &kube::Error) -> Option<u16> {
     if let kube::Error::Api(status) = error { Some(status.code) } else { None }
 }
 
-/// Whether a text from a node may stand in a request's path: names of Kubernetes objects need no escaping, and
-/// nothing else is let through.
+/// Whether a text from a node is safe in a request's path: names of Kubernetes objects need no escaping, and nothing
+/// else is accepted.
 pub(super) fn is_path_segment(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= 253

@@ -1,5 +1,5 @@
-//! A Service and its endpoints as a node sees them: the fields that matter on the way of a packet or in an answer of DNS,
-//! by their own names. Pure.
+//! A Service and its endpoints as a node sees them: the fields that affect packets or DNS answers, with their own
+//! names. Pure.
 
 use edge_protocol::json::SetField;
 use edge_protocol::message::{Object, ObjectKey};
@@ -10,11 +10,11 @@ use super::pod_references::{DNS_LABEL, DNS_NAMESPACE, ENDPOINT_VIEW, SERVICE_VIE
 use super::sites::Members;
 use super::slim::made_object;
 
-/// Names another proxy that serves the Service (K8s pkg/proxy/apis/well_known_labels.go).
+/// Label with the name of another proxy that serves the Service (K8s pkg/proxy/apis/well_known_labels.go).
 const PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// The Service this is about: itself, or that of a slice.
+/// Name of the Service: of the object itself, or of a slice.
 pub(super) fn service_of(object: &DynamicObject) -> Option<String> {
     let labels = object.metadata.labels.as_ref();
     match object.data.get("endpoints").is_some() || object.data.get("addressType").is_some() {
@@ -82,12 +82,12 @@ pub(super) fn service_view(service: &DynamicObject) -> Option<Object> {
     made(SERVICE_VIEW, service, json!({ "kind": SERVICE_VIEW, "spec": spec }))
 }
 
-/// Whether it has addresses that others may ask for, too: the oldest has them.
+/// Whether it has addresses that other Services may claim too: the oldest Service gets them.
 fn asks_for_outside(spec: &Value) -> bool {
     spec.get("externalIPs").is_some() || spec.get("ingressIPs").is_some()
 }
 
-/// Whether it is the cluster's DNS, which nodes answer themselves.
+/// Whether it is the cluster's DNS, which nodes serve themselves.
 pub(super) fn is_dns(service: &DynamicObject) -> bool {
     let label = service.metadata.labels.as_ref().and_then(|labels| labels.get(DNS_LABEL.0));
     service.metadata.namespace.as_deref() == Some(DNS_NAMESPACE) && label.is_some_and(|app| app == DNS_LABEL.1)
@@ -103,8 +103,7 @@ fn port(from: &Value) -> Value {
     port
 }
 
-/// Endpoints that are not pods, and the pods of these nodes: a node knows its own pods better. `None` without
-/// endpoints.
+/// Endpoints that are not pods, and pods of these nodes: a node knows its own pods better. `None` without endpoints.
 pub(super) fn endpoint_view<'a>(
     service: &Object,
     slices: impl Iterator<Item = &'a DynamicObject>,

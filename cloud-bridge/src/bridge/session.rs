@@ -1,5 +1,5 @@
-//! One task per connected node: moves frames between the websocket and the session value, and carries out what
-//! the session says. No decisions of its own about order, resume or refusal: those are the session's.
+//! One task per connected node: moves frames between the websocket and the session, and executes the session's events.
+//! The session decides about order, resume and refusal.
 
 mod budget;
 mod devices;
@@ -44,15 +44,17 @@ pub use socket::Socket;
 use socket::{Frame, next_frame, outgoing, write};
 use work::{Done, Work};
 
-/// Requests of one node under way at the API at the same time.
+/// Limit of concurrent requests of one node to the API.
 const CONCURRENCY: usize = 8;
-/// Fewer for events, which must not delay urgent requests. Those of different objects share a sync of the API's disk.
+/// Fewer for events, which must not delay urgent requests. Concurrent events of different objects share a sync of the
+/// API's disk.
 const EVENTS_CONCURRENCY: usize = 4;
-/// Frames that wait for the socket, and one more; the rest waits in the session, where newer replaces older.
+/// Frames that may wait for the socket, plus one. Further ones wait in the session, where newer ones replace older
+/// ones.
 const OUT: usize = 3;
 /// Maximum time for which a node in its initial exchange may block others.
 const COMING_IN: Duration = Duration::from_secs(5);
-/// How often the clock is asked whether the certificate of a connection has ended.
+/// Interval of checks whether the certificate of a connection has expired.
 const CLOCK_LOOK: Duration = Duration::from_secs(600);
 /// Time for the last frame of a connection that is being closed.
 const FLUSH: Duration = Duration::from_secs(2);
@@ -82,7 +84,7 @@ pub(super) async fn run<S>(
     jobs.stir();
 }
 
-/// The next frame, not before it is this node's turn. Nothing is lost when it is dropped.
+/// The next frame, not before the node's budget allows it. It is safe to drop the future.
 async fn read<S>(not_before: Instant, receiver: &mut WebSocketReceiver<S>) -> Result<Frame, SocketError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -111,14 +113,15 @@ struct Connection {
     stake: Stake,
     requests: Requests,
     streams: Serving,
-    /// Held while the node comes in.
+    /// Permit of the initial exchange.
     place: Option<OwnedSemaphorePermit>,
     large: Large,
     rules: rules::Rules,
 }
 
-/// In what time this many nodes tell the statuses of their pods again after a restart of the bridge. Each is a request to the
-/// API that changes nothing, of about a millisecond of CPU, and a node has ten pods or more: so a sixth of a core.
+/// Time in which this number of nodes repeat the statuses of their pods after a restart of the bridge. Each is a
+/// request to the API without a change, about a millisecond of CPU, and a node has ten pods or more: so a sixth of a
+/// core.
 fn repeat_within(nodes: usize) -> Duration {
     const EACH: Duration = Duration::from_millis(60);
     const LEAST: Duration = Duration::from_secs(10);
@@ -169,7 +172,7 @@ impl Connection {
         self.start.elapsed()
     }
 
-    /// When to look again whether its certificate has ended: the clock may be set meanwhile.
+    /// Time until the next check whether the certificate has expired: the clock may be set meanwhile.
     fn expires_in(&self) -> Duration {
         self.credential.left(clock::now()).min(CLOCK_LOOK)
     }
@@ -194,16 +197,16 @@ impl Connection {
             pending = pending.or_else(|| self.next_frame());
             let deadline = tokio::time::Instant::from_std(self.start + self.deadline());
             let step = tokio::select! {
-                // Frames are taken last: what has arrived is worked off before more is let in.
+                // Frames are read last: received messages are processed before new ones are accepted.
                 biased;
                 written = &mut writer => Err(written.map_or_else(|e| e.to_string(), |()| "closed".to_owned())),
                 room = poll_fn(|cx| out.poll_ready(cx)), if pending.is_some() => {
                     if let (Ok(()), Some(frame)) = (room, pending.take()) {
                         let started = self.now();
-                        // There is room, and a writer that has ended says so by itself.
+                        // There is room; if the writer has ended, its own result reports it.
                         let _ = out.start_send(outgoing(frame));
                         if self.now() >= started + TURN {
-                            // It was packed: others have waited.
+                            // Compressing took time for which other tasks have waited.
                             tokio::task::yield_now().await;
                         }
                     }
@@ -218,7 +221,7 @@ impl Connection {
                         let started = self.now();
                         let taken = self.take(&frame);
                         if self.budget.spend(started, self.now()) {
-                            // Others have waited.
+                            // Other tasks have waited.
                             tokio::task::yield_now().await;
                         }
                         taken
@@ -226,8 +229,8 @@ impl Connection {
                     Err(error) => Err(error.to_string()),
                 },
                 () = tokio::time::sleep(COMING_IN), if self.place.is_some() => Ok(()),
-                // The next connection is made with its successor, or not at all. Work may use up each step of the task: times
-                // are looked at all the same.
+                // The next connection uses the successor of the certificate, or fails. Timers are checked even if work
+                // uses up each step of the task.
                 () = coop::unconstrained(expiry.as_mut()) => match self.expires_in() {
                     Duration::ZERO => Err("its certificate has come to its end".to_owned()),
                     left => {
@@ -248,13 +251,13 @@ impl Connection {
         };
         if !writer.is_terminated() {
             let flushed = async { tokio::join!(self.flush(pending, out), writer.as_mut().map(drop)) };
-            // Whether the peer still listens is its affair.
+            // It does not matter whether the peer still reads.
             let _ = tokio::time::timeout(FLUSH, flushed).await;
         }
         ended
     }
 
-    /// The next frame to send. A waiting large object comes only after everything else.
+    /// The next frame to send. A waiting large object comes after everything else.
     fn next_frame(&mut self) -> Option<edge_protocol::wire::Frame> {
         let frame = self.session.poll_frame(&self.node.state(), self.start.elapsed());
         self.take_turns();
@@ -269,7 +272,7 @@ impl Connection {
         deadline.min(self.large.deadline())
     }
 
-    /// Sends what is left: a refusal is of use only when it arrives.
+    /// Sends the remaining frames: a refusal is only useful if it arrives.
     async fn flush(&mut self, mut pending: Option<edge_protocol::wire::Frame>, mut out: mpsc::Sender<Message>) {
         let node = Arc::clone(&self.node);
         while let Some(frame) = pending.take().or_else(|| self.session.poll_frame(&node.state(), Duration::ZERO)) {
@@ -285,8 +288,7 @@ impl Connection {
         taken.map_err(|error| error.to_string())
     }
 
-    /// Makes room for the next one when this node has acknowledged its list and has nothing more to report, or takes
-    /// too long over it.
+    /// Ends the initial exchange when this node has acknowledged its list and has no more reports, or takes too long.
     fn come_in(&mut self) {
         if self.place.is_none() {
             return;
@@ -297,7 +299,7 @@ impl Connection {
         }
     }
 
-    /// Asks for a turn to send large objects, and gives it back when the node has them or is too slow.
+    /// Requests a permit to send large objects, and releases it when the node has them or is too slow.
     fn take_turns(&mut self) {
         let wants = self.session.wants_large();
         if self.large.is_over(wants || self.session.sends_large(), self.now()) {
@@ -309,7 +311,7 @@ impl Connection {
                 self.work.push(turn.map(|turn| turn.map_or(Done::Quiet, Done::Large)).boxed());
                 self.large = Large::Asked;
             }
-            // Its window keeps it from more than one at a time.
+            // The window allows only one at a time.
             Large::Held { .. } if wants => self.session.allow_large(),
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! What can be chosen of a bridge.
+//! Settings of a bridge.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,51 +10,54 @@ use super::pod_references::ServiceScope;
 use super::reports::KubeletEndpoint;
 use super::slim::SlimPod;
 
-/// Says where the kubelet API of a node is served, if it is.
+/// Returns the address at which the kubelet API of a node is served, if it is.
 pub type EndpointOf = dyn Fn(&str) -> Option<KubeletEndpoint> + Send + Sync;
 
-/// Is told the name of a node.
+/// Called with the name of a deleted node.
 pub type Gone = dyn Fn(&str) + Send + Sync;
 
-/// Is shown each event of the watch of all pods, before the bridge does anything about it. Must be quick.
+/// Called for each event of the watch of all pods, before the bridge handles it. Must be fast.
 pub type PodsSeen = dyn Fn(&Event<SlimPod>) + Send + Sync;
 
-/// What can be chosen.
+/// Settings of a bridge.
 #[derive(Clone)]
 pub struct Settings {
-    /// How often a node says that it lives.
+    /// Interval of a node's heartbeats.
     pub heartbeat: Duration,
     pub kubelet: Option<Arc<EndpointOf>>,
-    /// Requests of all nodes that are at the API at the same time, of leases and of reports each. An API on another host is waited
-    /// for; one in this process does them one after the other, and they compete with those who follow what they write.
+    /// Limit of concurrent requests of all nodes to the API, separately for Leases and reports. An API in this process
+    /// executes them one after the other, and they compete with the watches of what they write.
     pub api_turns: usize,
     /// Notified when a node is deleted.
     pub gone: Option<Arc<Gone>>,
     /// Address at which pods reach the API, for an API whose cluster addresses are not routed.
     pub api: Option<ApiAddress>,
-    /// Which Services nodes are told of.
+    /// Services that nodes receive.
     pub service_scope: ServiceScope,
-    /// Other bridges may serve the same nodes over the same API: what must stay in order is written only after a look
-    /// at whose the node is.
+    /// Whether other bridges may serve the same nodes on the same API: writes that must stay in order then need a check
+    /// which bridge has the node.
     pub replicated: bool,
-    /// Nodes are told of objects, but no list as complete, so nothing ends for being absent: the API may lack what it had.
+    /// Whether nodes get objects but no complete lists, so that nothing is deleted for being absent: the API may have
+    /// lost objects.
     pub lists_withheld: bool,
-    /// A node whose Node object was deleted registers again instead of being sent away: for clusters in which a
+    /// Whether a node whose Node object was deleted registers again instead of being revoked: for clusters in which a
     /// controller deletes the Nodes of machines that it cannot find.
     pub deleted_nodes_return: bool,
-    /// The seconds for which admission lets pods stay on a silent node that say nothing themselves.
+    /// Seconds that admission sets for pods on silent nodes, if the pods have no own value.
     pub toleration_seconds: u64,
-    /// Where other bridges find the listener for rules: `IP:PORT`. It is said of each node that is connected here.
+    /// Address (`IP:PORT`) of the listener for rules, for other bridges. It is written to each node that is connected
+    /// here.
     pub rules_place: Option<String>,
-    /// Until the devices of a node that the API calls silent (Ready is Unknown) are called stale.
+    /// Time after which the devices of a silent node (Ready is Unknown) are marked as stale.
     pub devices_stale_after: Duration,
-    /// Their state then becomes `unknown`.
+    /// Whether their state then becomes `unknown`.
     pub devices_unknown_when_silent: bool,
-    /// Authorities that targets of rules may have their certificates from, besides those that the system believes.
+    /// Certificate authorities for targets of rules, in addition to the system's.
     pub rule_authorities: Vec<CertificateDer<'static>>,
-    /// The bridge's own client may do everything: before it reads for others it asks what its service account on a cluster may.
+    /// Whether the bridge's own client may do everything: before it reads for others it checks the rights of its
+    /// service account on a cluster.
     pub is_master: bool,
-    /// Namespaces in which nodes may have mirror pods; none named: all.
+    /// Namespaces in which nodes may have mirror pods; empty: all.
     pub mirror_namespaces: Arc<[String]>,
     /// The page, which shows users their pods.
     pub pods_seen: Option<Arc<PodsSeen>>,

@@ -1,4 +1,4 @@
-//! What the tasks of a bridge share: the nodes, who may connect, and whose connection is the newest.
+//! Shared state of a bridge's tasks: the nodes, their right to connect, and their newest connections.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,15 +34,16 @@ pub(super) struct Shared {
     pub(super) cluster: String,
     pub(super) settings: Settings,
     pub(super) nodes: Mutex<HashMap<String, Arc<Node>>>,
-    /// Fencing numbers of all nodes of all bridges, as their objects tell.
+    /// Fencing numbers of the nodes of all bridges, from their Node objects.
     pub(super) sessions: Mutex<HashMap<Box<str>, u64>>,
-    /// Turns at the API: when ten thousand nodes come back at once, each request is a connection.
+    /// Limits of concurrent requests to the API: when ten thousand nodes reconnect at once, each request is a
+    /// connection.
     pub(super) leases: Arc<Semaphore>,
     pub(super) writes: Arc<Semaphore>,
     pub(super) large: Arc<Semaphore>,
     /// Memory for reports that are not in the API yet.
     pub(super) report_pool: Arc<Pool>,
-    /// Where the pods of each node have their addresses.
+    /// The ranges of pod addresses of each node.
     pub(super) pod_ranges: Arc<PodRanges>,
     pub(super) autonomy: Autonomy,
     pub(super) informers: mpsc::UnboundedSender<Command>,
@@ -66,7 +67,7 @@ impl Shared {
         self.nodes().get(name).cloned()
     }
 
-    /// The node of this name; a new one is followed from now on.
+    /// The node of this name; the informers follow a new one.
     pub(super) fn node(&self, name: &str) -> Result<Arc<Node>, ring::error::Unspecified> {
         if let Some(node) = self.known(name) {
             return Ok(node);
@@ -75,12 +76,12 @@ impl Shared {
         SystemRandom::new().fill(&mut bytes)?;
         let node = Arc::new(Node::new(name, hex(&bytes)));
         let node = Arc::clone(self.nodes().entry(name.to_owned()).or_insert(node));
-        // The informers outlives every connection. It reads the pods when the node has said hello.
+        // The informers outlive every connection. They read the pods when the node has said hello.
         let _ = self.informers.send(Command::Add(name.to_owned()));
         Ok(node)
     }
 
-    /// Asks the API whether an object that a node holds is really gone.
+    /// Asks the API whether an object that a node holds is deleted.
     pub(super) fn look_up(&self, node: &str, session: u64, key: ObjectKey, uid: String) {
         let _ = self.informers.send(Command::LookUp { node: node.to_owned(), session, key, uid });
     }
@@ -90,8 +91,8 @@ impl Shared {
         self.known(node).and_then(|node| node.link()).is_some_and(|link| link.session == session)
     }
 
-    /// Signs a successor of a connection's certificate, if the API says after that that the connection is still good:
-    /// another device may be joining under this name.
+    /// Signs a successor of a connection's certificate, if the API answers afterwards that the connection is still
+    /// valid: another device may be joining with this name.
     pub(super) async fn renew_certificate(&self, node: &str, credential: &Credential, request: &[u8]) -> RenewAnswer {
         let signed = credential.renew(node, request);
         let refused = match node_access::look_up(self.clients.own(), node).await {
@@ -115,12 +116,12 @@ impl Shared {
         self.jobs.stir();
     }
 
-    /// The node of this session wants to be told of the Services of these namespaces, too.
+    /// Requests the Services of these namespaces for the node of this session.
     pub(super) fn interested(&self, node: &str, session: u64, interests: Vec<String>) {
         let _ = self.informers.send(Command::Interested { node: node.to_owned(), session, interests });
     }
 
-    /// The node's object was deleted: it is sent away, and nothing is kept of it.
+    /// Handles the deletion of a Node object: disconnects the node and removes its state.
     pub(super) fn deleted(&self, name: &str) {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
         self.node_access.remove(name);
@@ -138,7 +139,7 @@ impl Shared {
         }
     }
 
-    /// The newest that the API says of a node's right to be connected.
+    /// Stores whether the node may be connected, from the newest state in the API.
     pub(super) fn access_changed(&self, name: &str, access: node_access::Access) {
         if let Some(node) = self.known(name)
             && let Some(link) = node.link()
@@ -149,7 +150,7 @@ impl Shared {
         self.node_access.set(name, access);
     }
 
-    /// A node's object says which connection is its newest.
+    /// Stores the fencing number of a Node object.
     pub(super) fn session_seen(&self, name: &str, session: u64) {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         match sessions.get_mut(name) {
@@ -162,14 +163,14 @@ impl Shared {
         }
     }
 
-    /// A node's object says where it is: on which LAN, and with which pods behind it.
+    /// Stores the LAN and the pod ranges of a Node object.
     pub(super) fn located(&self, name: &str, neighbour: Option<Neighbour>) {
         if self.sites.send_if_modified(|sites| sites.set(name, neighbour)) {
             let _ = self.informers.send(Command::Located(Some(name.to_owned())));
         }
     }
 
-    /// All Node objects have been read, and no others are there.
+    /// All Node objects have been read: others are removed.
     pub(super) fn all_located(&self, names: impl Fn(&str) -> bool) {
         let mut gone = Vec::new();
         self.sites.send_modify(|sites| gone = sites.listed(names));
@@ -184,7 +185,7 @@ impl Shared {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied().unwrap_or_default()
     }
 
-    /// What the node's object says of its autonomy is news: its pods are to have it.
+    /// Applies a changed autonomy of the node's object to its pods.
     pub(super) fn reconcile_tolerations(&self, node: &str) {
         let _ = self.informers.send(Command::ReconcileTolerations(node.to_owned()));
     }

@@ -1,8 +1,8 @@
-//! Which nodes share a LAN, at which addresses they reach each other there, and which pods are behind each. Pure: read from
-//! Node objects alone, so that every bridge says the same. Knows no connection.
+//! Which nodes share a LAN, their addresses there, and the pod ranges of each. Pure: computed only from Node objects,
+//! so that every bridge gets the same result. Knows no connection.
 //!
-//! A node's own statements are trusted only where they harm no other node: its pods' ranges are those that the cluster
-//! has assigned (`spec.podCIDRs`), never what it says, and an address leads to those alone.
+//! A node's own statements are trusted only if they cannot harm other nodes: the ranges of its pods are those that the
+//! cluster has assigned (`spec.podCIDRs`), never its own, and an address is used only as the gateway to these.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -14,18 +14,19 @@ use serde_json::{Value, json};
 
 use super::slim::made_object;
 
-/// Kind of the object that tells nodes of their neighbours; its name is that of the site.
+/// Kind of the object that lists the neighbours of a node; its name is that of the site.
 pub(super) const SITE_VIEW: &str = "SiteView";
-/// On a Node, by its administrator: nodes of one value share a LAN.
+/// Label of a Node, set by its administrator: nodes with the same value share a LAN.
 pub(super) const SITE_LABEL: &str = "sampan.dev/site";
 /// Label of a Node, set by its administrator or its own configuration.
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
-/// On a Node, by the bridge: at which addresses its neighbours reach it. Only on one that wants routes.
+/// Annotation of a Node, set by the bridge: its addresses for neighbours. Only on a node that asks for routes.
 pub(super) const LAN_ADDRESSES: &str = "sampan.dev/lan-addresses";
-/// On a Node, by the bridge: from where it has connected. Nodes behind one address share a LAN, unless a label says otherwise.
+/// Annotation of a Node, set by the bridge: the address from which it connected. Nodes behind the same address share a
+/// LAN, unless a label says otherwise.
 pub(super) const PEER_ADDRESS: &str = "sampan.dev/peer-address";
 
-/// One network; more nodes have no routes to each other.
+/// Maximum number of nodes of a LAN; a larger one has no routes.
 const MAX_NEIGHBOURS: usize = 512;
 /// Maximum number of addresses of each family.
 const MAX_ADDRESSES: usize = 2;
@@ -34,15 +35,15 @@ const MAX_ADDRESSES: usize = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Neighbour {
     site: String,
-    /// The first to claim an address keeps it.
+    /// Creation time of the Node: the first to claim an address keeps it.
     since: String,
     addresses: Vec<IpAddr>,
     pod_cidrs: Vec<String>,
-    /// What hints of endpoints name.
+    /// Zone, for the hints of endpoints.
     zone: Option<String>,
 }
 
-/// All nodes that have routes.
+/// All nodes with routes.
 #[derive(Debug, Default)]
 pub(super) struct Sites {
     /// Every Node object has been read once.
@@ -51,7 +52,7 @@ pub(super) struct Sites {
 }
 
 impl Neighbour {
-    /// `None` for a node that wants no routes, or does not belong to a site.
+    /// `None` for a node that asks for no routes, or does not belong to a site.
     pub(super) fn of(meta: &ObjectMeta, pod_cidrs: &[String]) -> Option<Self> {
         let annotation = |name| meta.annotations.as_ref().and_then(|all| all.get(name));
         let addresses: Vec<IpAddr> = annotation(LAN_ADDRESSES)?.split(',').filter_map(|ip| ip.parse().ok()).collect();
@@ -59,7 +60,7 @@ impl Neighbour {
         let peer: Option<IpAddr> = annotation(PEER_ADDRESS).and_then(|ip| ip.parse().ok());
         let site = match (label(SITE_LABEL), peer) {
             (Some(site), _) => site.clone(),
-            // It is on the bridge's own network, or on one that is routed there: who else is, its links tell.
+            // The node is on the bridge's own network, or on one that is routed to it: its links show its neighbours.
             (None, Some(peer)) if addresses.contains(&peer) => "direct".to_owned(),
             (None, Some(peer)) => format!("behind-{}", peer.to_string().replace(':', "-")),
             (None, None) => return None,
@@ -86,14 +87,14 @@ impl Members {
 
 #[cfg(test)]
 impl Neighbour {
-    /// One of this site, without addresses.
+    /// A node of this site, without addresses.
     pub(super) fn at(site: &str) -> Self {
         Self { site: site.to_owned(), since: String::new(), addresses: Vec::new(), pod_cidrs: Vec::new(), zone: None }
     }
 }
 
 impl Sites {
-    /// Whether that was news.
+    /// Returns whether it changed.
     pub(super) fn set(&mut self, node: &str, neighbour: Option<Neighbour>) -> bool {
         if self.nodes.get(node) == neighbour.as_ref() {
             return false;
@@ -105,7 +106,7 @@ impl Sites {
         true
     }
 
-    /// A complete list was read; those it does not name are gone. Their names.
+    /// A complete list was read: removes other nodes, and returns their names.
     pub(super) fn listed(&mut self, names: impl Fn(&str) -> bool) -> Vec<String> {
         self.listed = true;
         let gone: Vec<String> = self.nodes.keys().filter(|name| !names(name)).cloned().collect();
@@ -113,17 +114,17 @@ impl Sites {
         gone
     }
 
-    /// The site of a node that has routes.
+    /// The site of a node with routes.
     pub(super) fn of(&self, node: &str) -> Option<&str> {
         self.nodes.get(node).map(|node| &*node.site)
     }
 
-    /// Its nodes.
+    /// The nodes of a site.
     pub(super) fn members(&self, site: &str) -> BTreeSet<&str> {
         self.nodes.iter().filter(|(_, node)| node.site == site).take(MAX_NEIGHBOURS).map(|(name, _)| &**name).collect()
     }
 
-    /// What the nodes of a site are told of each other.
+    /// The view of a site, as its nodes receive it.
     pub(super) fn view(&self, site: &str) -> Object {
         let members: Vec<(&String, &Neighbour)> = self.nodes.iter().filter(|(_, node)| node.site == site).collect();
         if members.len() > MAX_NEIGHBOURS {

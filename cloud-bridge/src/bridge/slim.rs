@@ -1,7 +1,7 @@
-//! Objects as the watches deliver them, and how they look to a node. Pure.
+//! Objects as the watches deliver them, and as nodes receive them. Pure.
 //!
-//! What changes without concern to a node (status, resourceVersion, managed fields) is left out, so that it
-//! changes no digest and costs nothing on the link.
+//! Fields that change without an effect on a node (status, resourceVersion, managed fields) are omitted, so that they
+//! change no digest and cause no traffic on the link.
 
 use edge_protocol::json::SetField;
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ use super::reports::SESSION_ANNOTATION;
 use crate::pki::authority::hex;
 use apimachinery::well_known::MIRROR_ANNOTATION;
 
-/// A pod as read from the API. Spec and status stay JSON, so that fields of newer API servers travel on.
+/// A pod as read from the API. Spec and status stay JSON, so that fields of newer API servers are passed on.
 #[derive(Clone, Debug, Deserialize)]
 pub struct SlimPod {
     pub metadata: ObjectMeta,
@@ -46,7 +46,7 @@ struct WatchedCondition {
 apimachinery::read_as!(SlimPod, Pod);
 apimachinery::read_as!(SlimNode, Node);
 
-/// A node as read from the API: no more than tells whether it is there and believed alive.
+/// A node as read from the API: only its existence and its state.
 #[derive(Clone, Debug, Deserialize)]
 pub struct SlimNode {
     pub metadata: ObjectMeta,
@@ -72,12 +72,12 @@ impl SlimNode {
         self.metadata.annotations.as_ref()?.get(SESSION_ANNOTATION)?.parse().ok()
     }
 
-    /// Statuses of its devices were called stale.
+    /// Whether statuses of its devices are marked as stale.
     pub(super) fn has_stale_devices(&self) -> bool {
         self.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(STALE_DEVICES))
     }
 
-    /// Ranges of its pods' addresses, as the cluster has given them to it.
+    /// Ranges of its pods' addresses, as the cluster has assigned them.
     pub(super) fn pod_cidrs(&self) -> &[String] {
         &self.spec.pod_cidrs
     }
@@ -95,12 +95,12 @@ pub struct BoundPod {
     pub object: Object,
     pub refs: BTreeSet<ObjectKey>,
     pub generation: i64,
-    /// Its resource version, where that is a number: of pods the higher one is newer (KEP-5504).
+    /// Its resource version, if that is a number: a pod with a higher one is newer (KEP-5504).
     pub version: Option<u64>,
     pub terminating: bool,
     /// Uid of the static pod that this one mirrors.
     pub mirror_of: Option<String>,
-    /// Its containers are ready and it is not: what a node lifecycle controller writes when the node is silent.
+    /// Its containers are ready and the pod is not: a node lifecycle controller writes this when the node is silent.
     pub falsely_unready: bool,
 }
 
@@ -124,7 +124,7 @@ impl SlimPod {
         self.metadata.uid.as_deref().unwrap_or_default()
     }
 
-    /// Succeeded or Failed: nothing of it runs or will.
+    /// Succeeded or Failed: no container runs or will run.
     pub fn has_ended(&self) -> bool {
         matches!(self.status["phase"].as_str(), Some("Succeeded" | "Failed"))
     }
@@ -151,7 +151,8 @@ impl SlimPod {
         let terminating = self.metadata.deletion_timestamp.is_some();
         let mut refs = references(&key.namespace, &self.spec);
         if mirror_of.is_some() {
-            // The node made it up: what it names gives no right to anything. Runtime classes are for all to read.
+            // The node made it up, so the objects that it names give no rights. Runtime classes are readable by all
+            // nodes.
             refs.retain(|key| key.kind == RUNTIME_CLASS);
         } else {
             refs.append(&mut service_links(&key.namespace, &self.spec));
@@ -176,14 +177,14 @@ impl SlimPod {
         Some(BoundPod { node, object, refs, generation, version, terminating, mirror_of, falsely_unready })
     }
 
-    /// Without readiness gates a pod is ready when its containers are. Only a controller that has not heard of the node
-    /// says otherwise, and a node that comes back unchanged reports nothing.
+    /// Without readiness gates a pod is ready when its containers are. Only the controller of silent nodes writes
+    /// another value, and a node that reconnects without changes reports nothing.
     fn falsely_unready(&self) -> bool {
         let is = |kind: &str, status: &str| self.conditions().any(|c| c["type"] == kind && c["status"] == status);
         is("ContainersReady", "True") && is("Ready", "False") && self.spec["readinessGates"].is_null()
     }
 
-    /// Conditions that others set and that readiness depends on (`spec.readinessGates`).
+    /// Conditions of other controllers on which readiness depends (`spec.readinessGates`).
     fn gates(&self) -> Vec<Value> {
         let wanted: Vec<&str> = self.spec["readinessGates"]
             .as_array()
@@ -195,8 +196,8 @@ impl SlimPod {
         conditions.map(|c| json!({"type": c["type"], "status": c["status"]})).collect()
     }
 
-    /// What a node that has never had the pod, or has lost its memory, must know of its past: that it has ended, and so
-    /// never runs again, and since when it is scheduled. No part of the digest: a node that has the pod knows.
+    /// The past of a pod for a node that never had it, or has lost its state: that it has ended, and so never runs
+    /// again, and since when it is scheduled. Not part of the digest: a node that has the pod knows it.
     fn past(&mut self, mut conditions: Vec<Value>) -> Option<Value> {
         let scheduled = self.conditions().find(|c| c["type"] == "PodScheduled" && c["status"] == "True");
         conditions.extend(scheduled.cloned());
@@ -244,7 +245,7 @@ fn trimmed(mut metadata: ObjectMeta) -> Value {
     metadata.resource_version = None;
     metadata.self_link = None;
     if let Some(annotations) = &mut metadata.annotations {
-        // The whole manifest once more, for kubectl's own use.
+        // A copy of the manifest, which only kubectl uses.
         annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
     }
     serde_json::to_value(metadata).unwrap_or_default()

@@ -29,8 +29,8 @@ pub(super) struct NodeStream {
 }
 
 impl NodeStream {
-    /// Asks the node and waits for its first words, so that a refusal can still become an answer of its own.
-    /// With `patient` it waits as long as it takes: a log that is followed may be silent for days.
+    /// Requests a stream and waits for the node's first answer, so that a refusal can still become an HTTP error. With
+    /// `patient` it waits without a limit: a log that is followed may be silent for days.
     ///
     /// # Errors
     /// The node is not connected, or refuses.
@@ -68,7 +68,7 @@ impl Stream for NodeStream {
         };
         if let Some(Ok(bytes)) = &item {
             let consumed = Command::Consumed { stream: self.id, bytes: bytes.len() };
-            // A connection that has ended needs no credit.
+            // The connection may have ended, and needs no credit then.
             let _ = self.commands.unbounded_send(consumed);
         }
         Poll::Ready(item)
@@ -84,7 +84,7 @@ impl Drop for NodeStream {
 /// Opens a stream of records and waits for its `OPENED`.
 ///
 /// # Errors
-/// The node is not connected, refuses, or speaks otherwise.
+/// The node is not connected, refuses, or violates the protocol.
 pub(super) async fn open_channels(node: &Node, request: StreamRequest) -> Result<Channels, BackendError> {
     let stream = NodeStream::open(node, request, false).await?;
     let sender = Sender { id: stream.id, room: Arc::clone(&stream.room), commands: stream.commands.clone() };
@@ -142,7 +142,7 @@ impl RecordSender for Sender {
     }
 }
 
-/// What is said of a node that is not connected.
+/// The error for a node that is not connected.
 pub(super) fn offline(node: &str, last_seen: Option<SystemTime>) -> BackendError {
     let seen = last_seen.and_then(|at| Timestamp::try_from(at).ok());
     let seen = seen.map_or_else(
@@ -152,7 +152,7 @@ pub(super) fn offline(node: &str, last_seen: Option<SystemTime>) -> BackendError
     BackendError::Unavailable(format!("node {node} is not connected ({seen})"))
 }
 
-/// The kind of a failure that a node ended a stream with, by the first words of its text.
+/// The kind of error with which a node ended a stream, by the first words of its text.
 pub(super) fn error_of(text: String) -> BackendError {
     match text.split_once(": ") {
         Some(("not found", rest)) => BackendError::NotFound(rest.to_owned()),

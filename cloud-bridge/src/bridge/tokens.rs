@@ -1,8 +1,8 @@
-//! Service account tokens for the pods of a node: asked for in the node's name, so that the API server's own rules
-//! for nodes (node authorizer, NodeRestriction) are the second lock behind the checks here.
+//! Service account tokens for the pods of a node, requested in the node's name, so that the API server's own rules for
+//! nodes (node authorizer, NodeRestriction) apply after the checks here.
 //!
-//! A node names only the pod. Its service account and the audiences it may have come from the pod's spec as the API
-//! has it, never from the node (K8s pkg/kubelet/token/token_manager.go asks the same from its own memory).
+//! A node names only the pod. Its service account and the allowed audiences come from the pod's spec in the API, never
+//! from the node (K8s pkg/kubelet/token/token_manager.go reads the same from its own memory).
 
 use edge_protocol::message::{TokenAnswer, TokenRequest};
 use serde_json::{Value, json};
@@ -11,10 +11,10 @@ use super::requests::{Requests, is_path_segment};
 use apimachinery::well_known::MIRROR_ANNOTATION;
 use sampan_log::printable::printable;
 
-/// What `expirationSeconds` of a volume is when it does not say (`DefaultTokenExpiration` of the API's defaulting).
+/// Default of `expirationSeconds` of a volume (`DefaultTokenExpiration` of the API's defaulting).
 const DEFAULT_SECONDS: i64 = 3600;
 
-/// Asks the API for the token; every outcome is an answer.
+/// Requests the token from the API; every outcome is an answer.
 pub(super) async fn answer(requests: &Requests, node: &str, request: &TokenRequest) -> TokenAnswer {
     match ask(requests, node, request).await {
         Ok(answer) => answer,
@@ -49,7 +49,7 @@ async fn ask(requests: &Requests, node: &str, request: &TokenRequest) -> Result<
     issued(&review, request.expiration_seconds)
 }
 
-/// The service account of a pod that is this node's and asks for such a token.
+/// The service account of a pod, if the pod belongs to this node and may request such a token.
 fn permitted(pod: &Value, node: &str, uid: &str, audience: &str, seconds: i64) -> Result<String, String> {
     if pod["metadata"]["uid"] != uid {
         return Err("the pod of this name is another one by now".to_owned());

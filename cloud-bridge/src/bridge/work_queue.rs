@@ -1,5 +1,5 @@
-//! In which order a node's reports are written: those of one object one after the other, those of different
-//! objects at the same time; a status that waits is replaced by a newer one. Pure.
+//! Order in which a node's reports are written: those of one object one after the other, those of different objects at
+//! the same time; a newer status replaces one that waits. Pure.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -13,10 +13,11 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const MAX_PAUSE: Duration = Duration::from_secs(20);
 /// Pause after the API refused for a reason that an administrator may fix, doubled up to the second value.
 const REFUSED_PAUSE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(300));
-/// Reports of one node that wait so. They take room of its window; of more the refusal is final.
+/// Maximum number of reports of one node that are retried after a refusal. They take room of its window; beyond it a
+/// refusal is final.
 const MOST_REFUSED: usize = 16;
 
-/// What reports have in common that must stay in order.
+/// Key of reports that must stay in order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Lane {
     /// Status and end of a pod, by uid.
@@ -25,9 +26,9 @@ pub enum Lane {
     Node,
     /// Events about one object, by its uid.
     Events(String),
-    /// The copy of a static pod, by its name.
+    /// The mirror of a static pod, by its name.
     Mirror(String),
-    /// What has come of a job, by its uid.
+    /// The result of a job, by its uid.
     Order(String),
 }
 
@@ -47,16 +48,16 @@ impl Lane {
     }
 }
 
-/// How an attempt went.
+/// Result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is in the API, or a newer truth is.
+    /// The report, or a newer state, is in the API.
     Written,
-    /// It will never be: the reason is for people.
+    /// It is refused permanently: the reason is for users.
     Refused(String),
-    /// The API could not be asked, or had no time.
+    /// The API did not answer, or is overloaded.
     Retry(String),
-    /// The API said no, which may be a policy or a right that is being mended.
+    /// The API refused it because of a policy or a right that an administrator may fix.
     Later(String),
 }
 
@@ -68,7 +69,7 @@ pub struct Attempt {
     pub pause: Duration,
 }
 
-/// What to tell the node.
+/// Answer to the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     Reported(u64),
@@ -84,16 +85,16 @@ pub struct WorkQueue {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    /// Ids that the attempt under way answers.
+    /// Ids of the reports that the attempt under way writes.
     running: Option<Vec<u64>>,
     queue: VecDeque<(Vec<u64>, Report)>,
     failures: u32,
-    /// How often in a row the API said no.
+    /// Number of successive refusals.
     refusals: u32,
 }
 
 impl WorkQueue {
-    /// A report has arrived.
+    /// Adds a report.
     pub fn push(&mut self, id: u64, report: Report) {
         let lane = Lane::of(&report);
         let waiting = self.work_queue.entry(lane.clone()).or_default();
@@ -109,7 +110,7 @@ impl WorkQueue {
         }
     }
 
-    /// The next attempt to begin. Each must be answered by [`finish`](Self::finish).
+    /// The next attempt to start. Each must be ended by [`finish`](Self::finish).
     pub fn begin(&mut self) -> Option<Attempt> {
         let lane = self.ready.pop_front()?;
         let waiting = self.work_queue.get_mut(&lane)?;
@@ -124,7 +125,7 @@ impl WorkQueue {
         Some(Attempt { lane, report, pause })
     }
 
-    /// An attempt has ended.
+    /// Ends an attempt.
     pub fn finish(&mut self, attempt: Attempt, outcome: Outcome) -> Vec<Answer> {
         let Attempt { lane, report, .. } = attempt;
         let refused = self.work_queue.values().filter(|waiting| waiting.refusals > 0).count();
@@ -156,7 +157,7 @@ impl WorkQueue {
         if waiting.queue.is_empty() {
             self.work_queue.remove(&lane);
             if self.work_queue.is_empty() {
-                // An idle node needs no room for them.
+                // An idle node keeps no capacity for them.
                 (self.work_queue, self.ready) = Default::default();
             }
         } else {
@@ -166,7 +167,7 @@ impl WorkQueue {
     }
 }
 
-/// Whether the newer report makes the older one of the same lane needless.
+/// Whether the newer report makes the older one with the same key unnecessary.
 fn replaces(newer: &Report, older: &Report) -> bool {
     matches!(
         (newer, older),
@@ -264,7 +265,7 @@ mod tests {
         assert_eq!(work_queue.finish(attempt, Outcome::Refused("no".into())).len(), 2);
     }
 
-    /// A policy or a right may be mended: the newest status is written then, without the node.
+    /// A policy or a right may be fixed: then the newest status is written, without the node.
     #[test]
     fn what_the_api_refuses_is_tried_again_in_a_while() {
         let mut work_queue = WorkQueue::default();
@@ -280,7 +281,7 @@ mod tests {
         let attempt = work_queue.begin().unwrap();
         assert_eq!(attempt.report, status("a", "Failed"));
         assert_eq!(work_queue.finish(attempt, Outcome::Written), [Answer::Reported(1), Answer::Reported(2)]);
-        // Few of a node wait so: its window is for what can be written.
+        // Only few reports of a node wait like this: its window is for reports that can be written.
         let mut answers = Vec::new();
         for id in 0..100 {
             work_queue.push(id, status(&id.to_string(), "Running"));

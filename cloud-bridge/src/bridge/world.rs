@@ -1,14 +1,13 @@
-//! Which node should hold what: pods of our nodes, and the ConfigMaps and Secrets those pods name. Pure: watch
-//! events in, effects out.
+//! Which node should hold what: pods of connected nodes, and the ConfigMaps and Secrets that those pods name. Pure:
+//! watch events in, effects out.
 //!
-//! A node's list is not complete before its pods have been listed and every object they name was found or found
-//! missing; until then the node is told nothing, because what is absent from a complete list is deleted there.
-//! After that, a pod waits for the objects it names, so that it never starts towards a missing ConfigMap that is
-//! only late.
+//! A node's list is complete when its pods have been listed and every object that they name was found or is known to be
+//! missing. The node gets nothing before that, because it deletes what a complete list lacks. After that, a pod waits
+//! for the objects it names, so that it does not start without a ConfigMap that is only late.
 //!
 //! A node whose last changes came from another bridge may hold newer states than this bridge has received. Its list is
 //! incomplete again then, until its pods and their objects have been read again. Readings are counted in rounds: a
-//! reading that started in a round is no older than what the node held before it.
+//! reading that started in a round is at least as new as the node's state before it.
 
 mod admission;
 mod interests;
@@ -36,36 +35,36 @@ use room::Rooms;
 use shared::Shared;
 pub use told::{Group, Told};
 
-/// What must be done after an event, in order.
+/// An effect of an event; effects are executed in order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// The node should hold this.
+    /// The node should hold this object.
     Set { node: String, object: Arc<Told> },
     /// The object was deleted.
     Remove { node: String, key: ObjectKey, uid: String },
-    /// The object lives on, but this node has no use for it any more.
+    /// The object still exists, but this node does not need it any more.
     Withdraw { node: String, key: ObjectKey, uid: String },
-    /// Everything this node should hold has been said, as of a time after the hello of this session.
+    /// Everything that this node should hold was sent, as of a time after the hello of this session.
     Listed { node: String, session: u64 },
-    /// Begin to follow a ConfigMap or Secret, in the name of this node; ends an earlier watch of the same key.
+    /// Start to watch a ConfigMap or Secret, in the name of this node; ends an earlier watch of the same key.
     Watch { key: ObjectKey, node: String },
     /// Read all jobs again. Answer with [`orders`](World::orders).
     ReadJobs,
     /// Ask the API whether this node may read the object, in the name of the node. Answer with
     /// [`admitted`](World::admitted) or [`not_admitted`](World::not_admitted).
     Admit { key: ObjectKey, node: String },
-    /// Two pods of one name: a list and a watch have seen the API at different times. Ask for this one by name, and take
-    /// what is found; until then the other is not believed.
+    /// There are two pods with one name, because a list and a watch have seen the API at different times. Ask for this
+    /// one by name, and use the result; until then the other is not used.
     Ask { node: String, key: ObjectKey, uid: String },
     /// No node needs it any more.
     Unwatch { key: ObjectKey },
-    /// A controller that had not heard of the node wrote that this pod is not ready. If the node lives, undo it.
+    /// The controller of silent nodes wrote that this pod is not ready. If the node is alive, undo it.
     RestoreReady { node: String, key: ObjectKey, uid: String },
     /// A client deleted the API's copy of a static pod: nothing has to be stopped for it, so finish the deletion.
     FinishMirror { node: String, key: ObjectKey, uid: String },
 }
 
-/// Everything our nodes should hold.
+/// Everything that the nodes of this bridge should hold.
 #[derive(Debug, Default)]
 pub struct World {
     nodes: HashMap<String, Node>,
@@ -74,10 +73,10 @@ pub struct World {
     /// Number of the newest round of readings.
     round: u64,
     service_scope: ServiceScope,
-    /// It is known of every node of which site it is.
+    /// Whether the site of every node is known.
     located: bool,
     orders: Orders,
-    /// No list is told as complete.
+    /// Whether lists are withheld: none is sent as complete.
     withheld: bool,
 }
 
@@ -85,47 +84,49 @@ pub struct World {
 struct Node {
     /// By uid. In boxes: most nodes have few, and a leaf of the map has room for eleven.
     pods: BTreeMap<String, Box<Pod>>,
-    /// The session of the connection that must be sent everything.
+    /// Session of the connection that must get everything.
     session: u64,
-    /// What it wants to be told of beside its pods.
+    /// Objects that it asks for in addition to its pods.
     wants: Wants,
-    /// It takes orders of jobs.
+    /// Whether it takes orders of jobs.
     takes_orders: bool,
-    /// Where it is, if it wants routes.
+    /// Its site, if it asks for routes.
     site: Option<Box<str>>,
     interests: Interests,
-    /// What it is told of because of both, in order.
+    /// Groups that it receives because of both, in order.
     own: Box<[Arc<ObjectKey>]>,
-    /// The groups of what is behind it, as far as it wants to be told of that: devices, rules. In order.
+    /// Groups of its devices and rules, if it asks for them, in order.
     behind: Box<[Arc<ObjectKey>]>,
-    /// What is older than this round may be older than what the node holds.
+    /// Data older than this round may be older than what the node holds.
     round: u64,
-    /// Its pods have been read in that round or later.
+    /// Whether its pods have been read in that round or later.
     seeded: bool,
-    /// Resource version of the list they were read by. What the watch still tells from before it may be gone by it.
+    /// Resource version of the list with which they were read. Pods that the watch delivers from before it may be
+    /// deleted since.
     seeded_at: Option<u64>,
     listed: bool,
-    /// Deleted since its list was asked for: the list may still show them.
+    /// Pods that were deleted since their list was requested: the list may still show them.
     gone: HashSet<String>,
-    /// The API said of these, asked by name, that they are gone: the watch may still tell of them, from before. At most
-    /// [`MAX_TOMBSTONES`]: a node may ask about whatever it makes up. With whether the list of all pods has yet to name it.
+    /// Pods that are deleted according to a request by name, though the watch may still deliver older states of them.
+    /// At most [`MAX_TOMBSTONES`], because a node may ask about invented names. The value says whether the list of all
+    /// pods has yet to name the pod.
     buried: HashMap<String, bool>,
-    /// Asked for by name; the list is not complete before it is known which pod has the name.
+    /// Pods that are being requested by name; the list is not complete before it is known which pod has the name.
     asked: HashSet<String>,
 }
 
 #[derive(Debug)]
 struct Pod {
     key: ObjectKey,
-    /// In order. The same text for all pods that name the same.
+    /// In order. Pods that name the same objects share the text.
     refs: Box<[Arc<ObjectKey>]>,
     generation: i64,
     version: Option<u64>,
     terminating: bool,
     falsely_unready: bool,
-    /// The list of all pods has yet to name it.
+    /// Whether the list of all pods has yet to name it.
     unlisted: bool,
-    /// Not said yet, because an object it names is not known yet.
+    /// Not sent yet, because an object that it names is not known.
     held: Option<Arc<Told>>,
 }
 
@@ -143,12 +144,12 @@ impl World {
         self.nodes.contains_key(node)
     }
 
-    /// From now on this node's pods are kept. Follow with [`refresh`](Self::refresh).
+    /// Starts to keep this node's pods. Follow with [`refresh`](Self::refresh).
     pub fn add_node(&mut self, node: &str) {
         self.nodes.entry(node.to_owned()).or_default();
     }
 
-    /// Forgets a node and all it used.
+    /// Removes a node and everything that only it used.
     pub fn drop_node(&mut self, node: &str) -> Vec<Effect> {
         let mut effects = Vec::new();
         let view = self.nodes.remove(node).unwrap_or_default();
@@ -160,8 +161,8 @@ impl World {
         effects
     }
 
-    /// The node has said hello in this session, and comes from elsewhere: it is told nothing before everything has been
-    /// read again. Follow with a [`round`](Self::round) of readings and [`seed`](Self::seed).
+    /// The node has said hello in this session, and comes from another bridge: it gets nothing before everything has
+    /// been read again. Follow with a [`round`](Self::round) of readings and [`seed`](Self::seed).
     pub fn refresh(&mut self, node: &str, session: u64) {
         if let Some(view) = self.nodes.get_mut(node) {
             (view.session, view.round) = (session, self.round + 1);
@@ -175,14 +176,14 @@ impl World {
         self.round
     }
 
-    /// Nodes are about to be asked for; the number goes with the answer.
+    /// Starts a round for requests about nodes; the number belongs to the answer.
     pub fn round(&mut self) -> u64 {
         self.round += 1;
         self.round
     }
 
-    /// The pods of a node by a list of version `at`, asked for in this round. The watch may be ahead of that list or
-    /// behind.
+    /// The pods of a node, from a list of version `at` that was requested in this round. The watch may be ahead of that
+    /// list or behind.
     pub fn seed(&mut self, node: &str, round: u64, pods: Vec<BoundPod>, at: Option<u64>) -> Vec<Effect> {
         let mut effects = Vec::new();
         let Some(view) = self.nodes.get_mut(node).filter(|view| round >= view.round) else { return effects };
@@ -202,12 +203,14 @@ impl World {
         effects
     }
 
-    /// Names of all nodes. What a list of all pods begins and ends with is done node by node: all at once takes too long.
+    /// Names of all nodes. The beginning and end of a list of all pods are handled node by node: all at once takes too
+    /// long.
     pub fn nodes(&self) -> Vec<String> {
         self.nodes.keys().cloned().collect()
     }
 
-    /// A new list of all pods begins, newer than every one before, whatever its version: the API may have been put back.
+    /// A new list of all pods begins. It counts as newer than every earlier one, whatever its version: the API may have
+    /// been restored.
     pub fn relisted(&mut self, node: &str) {
         let Some(view) = self.nodes.get_mut(node) else { return };
         view.seeded_at = None;
@@ -228,12 +231,12 @@ impl World {
         }
     }
 
-    /// The watch says that a pod was added or changed.
+    /// The watch has delivered an added or changed pod.
     pub fn pod_applied(&mut self, pod: BoundPod) -> Vec<Effect> {
         self.doubt(&pod).unwrap_or_else(|| self.pod_found(pod))
     }
 
-    /// A pod from before the list that did not contain it: it is asked for by name before it is accepted.
+    /// A pod from before the list that lacks it: it is requested by name before it is used.
     fn doubt(&mut self, pod: &BoundPod) -> Option<Vec<Effect>> {
         let view = self.nodes.get_mut(&pod.node)?;
         let old = pod.version? <= view.seeded_at?;
@@ -243,7 +246,7 @@ impl World {
         Some(ask(&mut view.asked, &pod.node, &pod.object.digest.key, pod.uid()).into_iter().collect())
     }
 
-    /// The API, asked for a pod by name, has it.
+    /// The API has the pod that was requested by name.
     pub fn pod_found(&mut self, pod: BoundPod) -> Vec<Effect> {
         let mut effects = Vec::new();
         let node = pod.node.clone();
@@ -274,13 +277,13 @@ impl World {
         effects
     }
 
-    /// The API, asked for a pod by name, has it no more. What the watch has still to tell of it is old.
+    /// The API does not have the pod that was requested by name. Later events of the watch about it are outdated.
     pub fn pod_gone(&mut self, node: &str, key: &ObjectKey, uid: &str) -> Vec<Effect> {
         let pod = self.nodes.get(node).and_then(|view| view.pods.get(uid));
         let unlisted = pod.is_some_and(|pod| pod.unlisted);
         let effects = self.pod_deleted(node, key, uid);
         if let Some(view) = self.nodes.get_mut(node) {
-            // Beyond the bound the tombstones of the node's state hold it back.
+            // Beyond the limit the tombstones of the node's state prevent its return.
             if view.buried.len() < MAX_TOMBSTONES {
                 view.buried.insert(uid.to_owned(), unlisted);
             }
@@ -292,13 +295,13 @@ impl World {
     /// before it counts as deleted.
     pub fn missing(&mut self, node: &str) -> Vec<(ObjectKey, String)> {
         let Some(view) = self.nodes.get_mut(node) else { return Vec::new() };
-        // Of what is not in the list the watch has nothing more to tell.
+        // The watch delivers nothing more about pods that are not in the list.
         view.buried.retain(|_, unlisted| !*unlisted);
         let missing = view.pods.iter().filter(|(_, pod)| pod.unlisted);
         missing.map(|(uid, pod)| (pod.key.clone(), uid.clone())).collect()
     }
 
-    /// The node has connected: what was written about its pods while it was silent.
+    /// The node has connected: undoes what was written about its pods while it was silent.
     pub fn connected(&self, node: &str) -> Vec<Effect> {
         let pods = self.nodes.get(node).into_iter().flat_map(|view| &view.pods);
         pods.filter(|(_, pod)| pod.falsely_unready)
@@ -313,8 +316,8 @@ impl World {
         if view.buried.contains_key(&uid) {
             return;
         }
-        // A watch tells of a deletion before it tells of a successor. What comes under a name that is taken is older
-        // than its present holder, or newer: the state would lose one of them permanently.
+        // A watch delivers a deletion before its successor. So a pod with a name in use is either older or newer than
+        // the present one: applying it directly would lose one of them permanently.
         let taken = view.pods.iter().find(|(other, pod)| **other != uid && pod.key == key);
         if let Some((other, _)) = taken {
             effects.extend(ask(&mut view.asked, &node, &key, other));
@@ -322,7 +325,7 @@ impl World {
         }
         view.asked.remove(&uid);
         let old = view.pods.get(&uid);
-        // A list may have shown a newer state than the watch has reached, or the other way round.
+        // A list may have shown a newer state than the watch has delivered, or vice versa.
         if old.is_some_and(|old| old.is_newer(generation, version, terminating)) {
             return;
         }
@@ -352,7 +355,7 @@ impl World {
         }
     }
 
-    /// Says the pods that need not wait any longer, and that the list is complete if it now is.
+    /// Sends the pods that need not wait any longer, and marks the list as complete if it is.
     fn settle(&mut self, node: &str, effects: &mut Vec<Effect>) {
         let Some(view) = self.nodes.get_mut(node) else { return };
         let shared = &self.shared;
@@ -379,8 +382,8 @@ impl World {
 }
 
 impl Pod {
-    /// Whether this is a newer state of the pod than one with these. What changes no generation, as a label does, still
-    /// changes the version.
+    /// Whether this is a newer state of the pod than one with these. A change without a new generation, such as a
+    /// label, still changes the version.
     fn is_newer(&self, generation: i64, version: Option<u64>, terminating: bool) -> bool {
         let later = self.version.zip(version).is_some_and(|(ours, theirs)| ours > theirs);
         generation < self.generation || (self.terminating && !terminating) || (generation == self.generation && later)
@@ -392,7 +395,7 @@ fn without(one: &[Arc<ObjectKey>], other: &[Arc<ObjectKey>]) -> Vec<Arc<ObjectKe
     one.iter().filter(|name| other.binary_search(name).is_err()).cloned().collect()
 }
 
-/// The question for a pod by name, unless it is under way.
+/// The effect that requests a pod by name, unless the request is under way.
 fn ask(asked: &mut HashSet<String>, node: &str, key: &ObjectKey, uid: &str) -> Option<Effect> {
     let first = asked.insert(uid.to_owned());
     first.then(|| Effect::Ask { node: node.to_owned(), key: key.clone(), uid: uid.to_owned() })

@@ -1,8 +1,8 @@
 //! Authentication and authorization for the kubelet API of a node, and for the targets of rules: like a kubelet with
 //! webhook authentication and authorization.
 //!
-//! The caller shows a client certificate that the TLS layer has verified, or a bearer token that the API knows; then
-//! the API is asked whether this user may use the node. A local caller gets no extra trust.
+//! The client has a certificate that the TLS layer has verified, or a bearer token that the API knows. Then the API is
+//! asked whether this user may access the node. A local client gets no extra trust.
 
 use std::time::{Duration, Instant};
 
@@ -38,13 +38,13 @@ pub(crate) enum Denied {
 const KNOWN: Duration = Duration::from_secs(120);
 const ALLOWED: Duration = Duration::from_secs(300);
 const DENIED: Duration = Duration::from_secs(30);
-/// How long a token counts as one that was good, whose holder does not wait among strangers.
+/// How long a token counts as known, so that its holder does not queue with unknown clients.
 const FAMILIAR: Duration = Duration::from_secs(24 * 3600);
-/// Questions to the API at a time: about whom the API has known, and about tokens of strangers, for one address of these after
-/// another.
+/// Maximum number of concurrent questions to the API: about known users, and about unknown tokens, for whose addresses
+/// they take turns.
 const QUESTIONS: (usize, usize) = (8, 8);
 
-/// What is asked about; rules are of a group of their own.
+/// Resources of the questions; rules have their own API group.
 const NODES: &str = "nodes";
 const RULES: &str = "rules";
 const RULES_GROUP: &str = "rules.kubeedge.io";
@@ -62,13 +62,13 @@ struct Deed {
     subresource: &'static str,
 }
 
-/// Asks the API about users, and remembers.
+/// Asks the API about users, and caches the answers.
 pub(crate) struct Reviewer {
     client: Client,
     /// Users by the hash of the token; `None` for an unknown token.
     tokens: Cache<[u8; 32], Option<Subject>>,
     deeds: Cache<Deed, bool>,
-    /// Hashes of tokens that were good.
+    /// Hashes of tokens that were valid.
     familiar: Cache<[u8; 32], ()>,
     questions: Semaphore,
     strangers: Places<Source>,
@@ -81,7 +81,7 @@ impl Reviewer {
         Self { client, tokens, deeds, familiar, questions, strangers }
     }
 
-    /// Lets through who may do this to the node.
+    /// Succeeds if the user may do this with the node.
     pub(super) async fn check(
         &self,
         node: &str,
@@ -90,7 +90,7 @@ impl Reviewer {
         from: Source,
     ) -> Result<(), Denied> {
         let subject = match certificate {
-            // A connection may last longer than the certificate that it was made with.
+            // A connection may outlive its certificate.
             Some(holder) if holder.expires <= clock::now() => return Err(Denied::Unauthorized),
             Some(holder) => holder.subject.clone(),
             None => self.of_token(bearer(&parts.headers).ok_or(Denied::Unauthorized)?, from).await?,
@@ -111,7 +111,7 @@ impl Reviewer {
         self.of_token(bearer(headers).ok_or(Denied::Unauthorized)?, from).await
     }
 
-    /// Lets through who may `create` `rules/proxy` of this name.
+    /// Succeeds if the user may `create` `rules/proxy` of this name.
     pub(crate) async fn check_rule(&self, subject: Subject, namespace: &str, rule: &str) -> Result<(), Denied> {
         let (resource, verb, subresource) = (RULES, "create", "proxy");
         let Subject { user, groups } = subject;
@@ -123,7 +123,7 @@ impl Reviewer {
         }
     }
 
-    /// Lets through whose token may `list` `nodes`: all of them.
+    /// Succeeds if the user of the token may `list` `nodes`: all of them.
     pub(crate) async fn check_list_nodes(&self, token: &str, from: Source) -> Result<Subject, Denied> {
         let subject = self.of_token(token, from).await?;
         let (resource, verb, subresource) = (NODES, "list", "");
@@ -139,7 +139,7 @@ impl Reviewer {
         if let Some(allowed) = self.deeds.get(&deed, Instant::now()) {
             return Ok(allowed);
         }
-        // Never closed.
+        // The semaphore is never closed.
         let _turn = self.questions.acquire().await;
         let reviews = Api::<SubjectAccessReview>::all(self.client.clone());
         let reviewed = reviews.create(&PostParams::default(), &review(&deed)).await?;
@@ -154,7 +154,7 @@ impl Reviewer {
             return known.ok_or(Denied::Unauthorized);
         }
         let is_familiar = self.familiar.get(&hash, Instant::now()).is_some();
-        // Never closed.
+        // The semaphore is never closed.
         let _turn = if is_familiar { Some(self.questions.acquire().await) } else { None };
         let _place = if is_familiar { None } else { Some(self.strangers.take(from).await) };
         let subject = of_review(&self.client, token).await?;
@@ -185,8 +185,8 @@ fn verb(method: &Method) -> &'static str {
     }
 }
 
-/// What of `nodes` a path is, finest first; to be allowed one of them is enough. Container logs are `proxy` (`log`
-/// is the node's own log), and so is everything that is not named here.
+/// Subresources of `nodes` to which a path belongs, the finest first; one that is allowed is enough. Container logs are
+/// `proxy` (`log` is the node's own log), and so is everything else.
 fn subresources(path: &str) -> Vec<&'static str> {
     let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
     match first {
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!((verb(&Method::POST), verb(&Method::GET), verb(&Method::HEAD)), ("create", "get", ""));
     }
 
-    /// An API that knows the token `good`, whose user may do everything to node `a`; and how often it was asked.
+    /// An API that knows the token `good`, whose user may do everything to node `a`; and the number of questions.
     fn api() -> (Client, Arc<AtomicUsize>) {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);
@@ -332,7 +332,7 @@ mod tests {
         let mut newcomer = Box::pin(reviewer.of_token("new", from(1)));
         assert!(newcomer.as_mut().now_or_never().is_none());
         drop(strangers);
-        // The pending guesses keep their places: nothing polls them.
+        // The pending guesses keep their places, because they are not polled.
         let answered = tokio::time::timeout(wait, newcomer).await.unwrap();
         assert!(matches!(answered, Err(Denied::Unauthorized)), "all but one of another address wait longer");
         assert!(futures::future::join_all(guesses).await.iter().all(|good| !good));

@@ -5,7 +5,7 @@ use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Answers that are kept. A stranger can make as many questions as he likes.
+/// Maximum number of answers: an unauthenticated client can cause any number of questions.
 const MOST: usize = 4_096;
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
         self.answers().get(question).filter(|(_, until)| now < *until).map(|(answer, _)| answer.clone())
     }
 
-    /// Stores an answer. If there are too many, those that expire soonest go: a refusal before a permission.
+    /// Stores an answer. If there are too many, those that expire soonest are removed: a refusal before a permission.
     pub(super) fn put(&self, question: K, answer: V, now: Instant, life: Duration) {
         let mut answers = self.answers();
         if answers.len() >= MOST {

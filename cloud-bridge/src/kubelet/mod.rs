@@ -1,7 +1,7 @@
 //! The kubelet API of each node, served by the bridge because nodes are not reachable: one port per node, so that an
 //! unmodified API server finds the right one by the Node object's address and port.
 //!
-//! Owns those ports and who may use them. What is asked goes to the node over its connection.
+//! Owns those ports and the access to them. Requests are sent to the node over its connection.
 
 pub(crate) mod auth;
 mod cache;
@@ -21,7 +21,7 @@ use crate::accept::Gate;
 use crate::bridge::{AddressType, Bridge, KubeletEndpoint};
 use auth::Reviewer;
 
-/// The port of a node. Dropped: its listener and its connections end.
+/// The port of a node. When it is dropped, its listener and its connections end.
 #[derive(Debug)]
 struct Open {
     port: u16,
@@ -54,14 +54,14 @@ impl Ports {
         Arc::new(Self { kind, address, range, tls, bridge: OnceLock::new(), gate, reviewer, open })
     }
 
-    /// Says who has the connections. Before this, no port opens.
+    /// Sets the bridge that has the connections. Before this, no port opens.
     pub fn set_bridge(&self, bridge: Bridge) {
         if self.bridge.set(bridge).is_err() {
             log::warn!("the bridge of the kubelet ports was set twice; the first stays");
         }
     }
 
-    /// Where the kubelet API of this node is; its port opens now if it is not open. None when no port is free.
+    /// Address of the kubelet API of this node; opens its port if needed. `None` if no port is free.
     pub fn endpoint(&self, node: &str) -> Option<KubeletEndpoint> {
         let bridge = self.bridge.get()?;
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,7 +86,7 @@ impl Ports {
         KubeletEndpoint { kind: self.kind, address: self.address, port }
     }
 
-    /// The node is deleted: another may get its port.
+    /// Closes the port of a deleted node: another node may get it.
     pub fn close(&self, node: &str) {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(node);
     }
@@ -95,7 +95,7 @@ impl Ports {
         let any: IpAddr =
             if self.address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let listener = match TcpListener::bind(SocketAddr::new(self.address, port)) {
-            // The address is that of a service or a router before us.
+            // The address belongs to a service or a router in front of the bridge.
             Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
                 TcpListener::bind(SocketAddr::new(any, port))
             }
@@ -106,8 +106,8 @@ impl Ports {
     }
 }
 
-/// Ports to try for a node, all of the range, beginning at one that follows from its name: so a node has the
-/// same port after a restart, mostly, and no memory is needed for that.
+/// All ports of the range in the order in which to try them for a node, beginning at one that is derived from its name.
+/// So a node usually has the same port after a restart, without stored state.
 fn candidates(node: &str, (first, last): (u16, u16)) -> impl Iterator<Item = u16> {
     let count = u32::from(last - first) + 1;
     // FNV-1a: stable over builds, unlike the standard library's hash.

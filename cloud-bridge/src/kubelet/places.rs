@@ -1,11 +1,11 @@
-//! Places that those who wait get in turns, one source after another, however many of one wait.
+//! A limited number of places that waiters get in turns, by source: a source with many waiters does not delay others.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use apimachinery::turns::Turns;
 use tokio::sync::oneshot;
 
-/// A fixed number of places. The callers bound the number of waiters: each has a connection.
+/// A fixed number of places. The callers limit the number of waiters: each has a connection.
 #[derive(Debug)]
 pub(super) struct Places<K: Clone + Ord>(Arc<Mutex<State<K>>>);
 
@@ -15,7 +15,7 @@ struct State<K: Clone + Ord> {
     waiting: Turns<K, oneshot::Sender<Place<K>>>,
 }
 
-/// Given on when dropped.
+/// A place, passed on when dropped.
 #[derive(Debug)]
 pub(super) struct Place<K: Clone + Ord>(Arc<Mutex<State<K>>>);
 
@@ -79,7 +79,7 @@ mod tests {
         drop(second);
         let third = bob.as_mut().now_or_never().unwrap();
         assert!(eve[1].as_mut().now_or_never().is_none());
-        // Those who wait no more, and one who had been given it but did not take it.
+        // Those that no longer wait, and one that was given the place but did not take it.
         drop(eve.split_off(2));
         drop(third);
         drop(eve.remove(1));

@@ -37,7 +37,7 @@ pub(super) struct Served {
     pub(super) reviewer: Arc<Reviewer>,
 }
 
-/// Accepts until the port is closed, which ends its connections, too: another node may be behind it next.
+/// Accepts until the port is closed, which also ends its connections: the port may belong to another node next.
 pub(super) async fn accept(
     listener: TcpListener,
     tls: Arc<ServerConfig>,
@@ -59,7 +59,7 @@ pub(super) async fn accept(
             };
             tokio::select! {
                 done = client::serve(socket, tls, client, handler) => done,
-                // Nothing is ever sent: it is dropped.
+                // Nothing is ever sent: the sender is dropped.
                 _ = closed.changed() => Ok(()),
             }
         }
@@ -113,7 +113,7 @@ async fn asked(served: &Served, parts: &Parts) -> Response<Body> {
 }
 
 async fn reply(served: &Served, asked: KubeletRequest, parts: &Parts) -> Result<Response<Body>, ErrorResponse> {
-    // A kubelet is asked by name, mostly; the node knows which pod has it now.
+    // Requests usually name the pod; the node knows which pod has the name now.
     let place = |namespace, pod, uid| PodOnNode { node: served.node.clone(), namespace, pod, uid };
     match asked {
         KubeletRequest::Logs { namespace, pod, options } => {
@@ -123,7 +123,7 @@ async fn reply(served: &Served, asked: KubeletRequest, parts: &Parts) -> Result<
         }
         KubeletRequest::Connect { namespace, pod, uid, work } => {
             let backend = Arc::new(served.bridge.clone());
-            // Whom the API server asks for is not known here: what waits of all of them counts together.
+            // The user of the API server's request is not known here, so all of them share one limit.
             let flow = Flow::of(&UserInfo::new("system:kubelet-ports", [""; 0]));
             let switched = streaming::upgrade(backend, place(namespace, pod, uid), work, parts, flow, ()).await?;
             Ok(switched.map(|()| full(Bytes::new())))

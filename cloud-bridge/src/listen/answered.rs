@@ -1,5 +1,5 @@
-//! Answers to joins that may not have arrived. Pure: a request with the same token, name and key has the same answer for a while, so an
-//! answer that a bad line swallows does not cost the token.
+//! Answers to joins that may not have arrived. Pure: a request with the same token, name and key gets the same answer
+//! for a while, so an answer that is lost on a bad line does not use up the token.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
 
-/// How long a node may ask again.
+/// Time for which a node may repeat its request.
 const KEPT: Duration = Duration::from_secs(600);
-/// Answers of some kilobytes each. The oldest goes first.
+/// Maximum number of answers, of some kilobytes each. The oldest is removed first.
 const MOST: usize = 1024;
 
-/// Digest of everything that a request to join says.
+/// Digest of all fields of a request to join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Said([u8; 32]);
 
 impl Said {
     pub(super) fn of(token: &str, node: &str, csr: &str) -> Self {
-        // None of the three has a line feed in it where it is right.
+        // Valid values of these three contain no line feed.
         let digest = digest(&SHA256, format!("{token}\n{node}\n{csr}").as_bytes());
         let mut bytes = [0; 32];
         bytes.copy_from_slice(digest.as_ref());
@@ -26,7 +26,7 @@ impl Said {
     }
 }
 
-/// How far a join has come.
+/// Progress of a join.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Joined {
     /// Its token is used up.

@@ -1,4 +1,5 @@
-//! One connection that speaks HTTP/1.1, with TLS or without. Knows the limits of a stranger, and nothing of what is asked for.
+//! One HTTP/1.1 connection, with TLS or without. Knows the limits of an unauthenticated client, and does not interpret
+//! requests.
 
 use std::convert::Infallible;
 use std::io;
@@ -16,7 +17,7 @@ use super::status::Refusal;
 use crate::accept::{ARRIVAL, Arrival};
 use apimachinery::panics;
 
-/// Answers until the client goes, says nothing for too long, or has been answered all it may ask. A panic ends one request.
+/// Answers until the client disconnects, is idle for too long, or has used up its requests. A panic ends one request.
 ///
 /// # Errors
 /// The connection broke, or took longer than an arrival may.
@@ -35,7 +36,7 @@ where
         async move {
             let mistake = || Refusal::internal("the bridge has made a mistake").into_response();
             let answer = answer.await.unwrap_or_else(mistake);
-            // The peer may take its time to read it: meanwhile others have their turn.
+            // The peer may read it slowly: meanwhile others get the permit.
             arrival.rest();
             Ok::<_, Infallible>(answer)
         }

@@ -1,5 +1,5 @@
-//! A stream whose small writes go out as one when it is flushed: a TLS record and a system call for each are dear. Holds
-//! room for them only while something waits. Knows nothing of what is written.
+//! A stream that collects small writes until it is flushed: a TLS record and a system call for each are expensive. Has
+//! a buffer only while something waits. Does not interpret the data.
 
 use std::io;
 use std::pin::Pin;
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
     use futures::AsyncWriteExt;
 
-    /// Takes a few bytes at a time, and says every other time that it cannot.
+    /// Accepts a few bytes at a time, and returns `Pending` every other time.
     #[derive(Default)]
     struct Narrow {
         bytes: Vec<u8>,

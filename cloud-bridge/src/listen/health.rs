@@ -1,4 +1,5 @@
-//! `GET /livez`, `/healthz` and `/readyz`: for supervisors and load balancers, who show no certificate and learn nothing else.
+//! `GET /livez`, `/healthz` and `/readyz`: for supervisors and load balancers, which have no certificate and get no
+//! other data.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
@@ -16,7 +17,7 @@ pub(super) async fn ready(bridge: &Bridge) -> Response<Full<Bytes>> {
     match bridge.api_answers().await {
         Ok(()) => answer(StatusCode::OK, "[+]listener ok\n[+]api ok\nreadyz check passed\n".to_owned()),
         Err(why) => {
-            // The text of the error names hosts of the cloud's side, which the client must not see.
+            // The error names hosts of the cloud, which the client must not see.
             log::warn!("not ready: the API does not answer: {why}");
             let body = "[+]listener ok\n[-]api failed: the API server does not answer\nreadyz check failed\n";
             answer(StatusCode::SERVICE_UNAVAILABLE, body.to_owned())

@@ -1,5 +1,5 @@
-//! Identity of a node: from the certificate of a connection to the name of a node that may be served. Also serves
-//! `POST /v1/identity`, with which a node proves a new certificate before it gives up the old one.
+//! Identity of a node: from the certificate of a connection to the name of a node that may be served. Also serves `POST
+//! /v1/identity`, with which a node tests a new certificate before it deletes the old one.
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -21,8 +21,8 @@ pub(super) async fn answer(
     Ok(respond(StatusCode::OK, &json!({ "node": node })))
 }
 
-/// The node of this certificate, if it may be served now. A resumed TLS session brings an old certificate along without
-/// looking at it again: so its end is looked at here.
+/// The node of this certificate, if it may be served now. A resumed TLS session uses an old certificate without
+/// checking it again, so its end is checked here.
 pub(super) async fn proven(
     context: &ListenerContext,
     holder: Option<&Holder>,

@@ -17,7 +17,7 @@ use super::identity::proven;
 use super::status::Refusal;
 use crate::pki::identity::Holder;
 
-/// Answers 101 and hands the connection to the bridge once hyper has let go of it.
+/// Answers 101 and passes the connection to the bridge after hyper has released it.
 pub(super) async fn upgrade(
     mut request: Request<Incoming>,
     arrived: &Arrived,
@@ -26,7 +26,7 @@ pub(super) async fn upgrade(
     let Arrived { peer, arrival, context, coming_in } = arrived.clone();
     let (node, credential) = proven(&context, holder).await?;
     let handshake = websocket::handshake(request.headers()).map_err(Refusal::bad_request)?;
-    // Others may begin while this one waits for those before it.
+    // Others may start while this one waits for those before it.
     arrival.rest();
     let place = coming_in.acquire_owned().await.ok();
     let upgrading = hyper::upgrade::on(&mut request);

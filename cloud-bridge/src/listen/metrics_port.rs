@@ -14,7 +14,7 @@ use super::{connection, health, overview};
 use crate::accept::{self, Gate, Lingering};
 use crate::bridge::Bridge;
 
-/// Ports without TLS; each is there only if it is asked for.
+/// Ports without TLS; each is optional.
 #[derive(Debug)]
 pub struct PlainPorts {
     pub(crate) metrics: Option<TcpListener>,
@@ -31,7 +31,7 @@ pub async fn serve(ports: PlainPorts, bridge: Bridge) -> Infallible {
 
 async fn port(listener: Option<TcpListener>, bridge: Bridge, with_metrics: bool) -> Infallible {
     let Some(listener) = listener else { return std::future::pending().await };
-    // Of its own: who may come here takes no place from nodes.
+    // A separate gate, so that these clients take no places from nodes.
     accept::each(
         listener,
         Gate::new(),

@@ -1,8 +1,8 @@
-//! The one port that nodes know: TLS, then `POST /v1/join` with a token, or with a certificate `GET /v1/link` and
-//! `POST /v1/identity`, which only says whether the certificate is good; for operators `GET /v1/nodes` and
-//! `GET /metrics`; for everybody `GET /livez`, `/healthz` and `/readyz`.
+//! The only port that nodes use: TLS, then `POST /v1/join` with a token, or with a certificate `GET /v1/link` and `POST
+//! /v1/identity`, which only checks the certificate; for operators `GET /v1/nodes` and `GET /metrics`; for everyone
+//! `GET /livez`, `/healthz` and `/readyz`.
 //!
-//! Owns connections up to the moment when a session takes over. Must not know what a session says.
+//! Owns connections until a session takes over. Must not know the content of a session.
 
 mod answered;
 mod connection;
@@ -40,13 +40,13 @@ use status::Refusal;
 
 pub use answered::Answered;
 
-/// Maximum number of nodes that may be sending their initial state. When ten thousand come back at once, this protects
-/// those that are already in, and bounds the memory for the initial exchange.
+/// Maximum number of nodes in their initial exchange. When ten thousand reconnect at once, this protects those that are
+/// already connected, and limits the memory for the exchange.
 const MAX_COMING_IN: usize = 256;
-/// Bytes that wait in a socket, and in TLS, for a slow line: they are ahead of whatever becomes urgent.
+/// Maximum number of unsent bytes in a socket, and in TLS, for a slow line: urgent data has to wait behind them.
 const UNSENT: u16 = 16 << 10;
 
-/// What the listener needs to answer.
+/// Context of the listener's answers.
 pub struct ListenerContext {
     pub bridge: Bridge,
     pub authority: Arc<Authority>,
@@ -65,7 +65,7 @@ impl ListenerContext {
 /// Opens the port.
 ///
 /// # Errors
-/// The address is taken, or does not belong to this machine.
+/// The address is in use, or does not belong to this machine.
 pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("listening on {address}: {error}"));
     TcpListener::bind(address).await.map_err(named)
@@ -87,7 +87,7 @@ pub async fn accept(
     .await
 }
 
-/// A connection to answer.
+/// Context of one connection.
 #[derive(Clone)]
 struct Arrived {
     peer: SocketAddr,
@@ -107,7 +107,7 @@ async fn serve(socket: TcpStream, acceptor: TlsAcceptor, arrived: Arrived) -> io
     tls.get_mut().1.set_buffer_limit(Some(UNSENT.into()));
     let certificate = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     let holder = certificate.and_then(Holder::of);
-    // One request: every answer but that of a link says `Connection: close`.
+    // One request: every answer except that of a link says `Connection: close`.
     connection::serve(tls, arrived.peer, &arrival, |request| {
         let (arrived, holder, at_once) = (&arrived, holder.as_ref(), &at_once);
         async move {

@@ -14,7 +14,7 @@ use crate::pki::identity::Holder;
 /// Groups whose certificates are accepted: of the standalone administrator, and of `cloud-bridge nodes`.
 const GROUPS: [&str; 2] = ["system:masters", OPERATORS];
 
-/// The group that may look and nothing else.
+/// A group with read access and no other.
 pub(crate) const OPERATORS: &str = "sampan:operators";
 
 pub(super) fn nodes(context: &ListenerContext, holder: Option<&Holder>) -> Result<Response<Full<Bytes>>, Refusal> {

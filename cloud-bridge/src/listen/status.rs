@@ -1,11 +1,11 @@
-//! Refusals, as Kubernetes `Status` objects: the form that everybody's tools know.
+//! Refusals, as Kubernetes `Status` objects, which all clients understand.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
 use serde_json::json;
 
-/// Why a request is not answered.
+/// Reason of a refusal.
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) code: StatusCode,
@@ -26,7 +26,7 @@ impl Refusal {
         Self { code: StatusCode::FORBIDDEN, reason: "Forbidden", message: message.into() }
     }
 
-    /// The API could not be asked: another attempt may help.
+    /// The API did not answer: a retry may help.
     pub(super) fn unavailable(message: impl Into<String>) -> Self {
         Self { code: StatusCode::SERVICE_UNAVAILABLE, reason: "ServiceUnavailable", message: message.into() }
     }

@@ -15,7 +15,7 @@ use crate::pki::authority::hex;
 use crate::pki::clock;
 use crate::pki::identity::Holder;
 
-/// Prefix of names of cookies that a browser takes over TLS alone, for this host alone (RFC 6265bis, 4.1.3.2).
+/// Prefix of names of cookies that a browser accepts only over TLS and for this host (RFC 6265bis, 4.1.3.2).
 const COOKIE: &str = "__Host-sampan";
 
 /// A user who may see the page.
@@ -89,10 +89,10 @@ impl Access {
         }
     }
 
-    /// The cookie for a token.
+    /// Returns the cookie for a token.
     pub(super) async fn log_in(&self, token: &str, from: Source) -> Result<String, Denied> {
         let token = token.trim();
-        // Only what a header can carry may be a token; the API is not asked about other text.
+        // A token must fit into a header; the API is not asked about other text.
         if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(Denied::Unauthorized);
         }
@@ -104,7 +104,7 @@ impl Access {
         Ok(set_cookie(&id, LIFE.as_secs()))
     }
 
-    /// Ends the session of a browser: the cookie that takes its own away.
+    /// Ends the session of a browser; returns the cookie that deletes its own.
     pub(super) fn log_out(&self, headers: &HeaderMap) -> String {
         cookie(headers).inspect(|id| self.sessions().close(id));
         set_cookie("", 0)
@@ -132,7 +132,7 @@ pub(super) mod tests {
     use super::*;
     use crate::pki::identity::Subject;
 
-    /// An API that knows the token `good`, whose user may list nodes, `other`, whose user may not, and no other.
+    /// An API with the token `good`, whose user may list nodes, and `other`, whose user may not.
     pub(in crate::page) fn api() -> Client {
         let service = tower::service_fn(|request: http::Request<kube::client::Body>| async move {
             let bytes = http_body_util::BodyExt::collect(request.into_body()).await.unwrap().to_bytes();

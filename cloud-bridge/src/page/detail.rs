@@ -1,4 +1,4 @@
-//! One node as its page shows it: read from the API on request, with what the board has seen of it.
+//! One node as its page shows it: read from the API on request, with the data of the board.
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::ListParams;
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use super::board::cut;
 use crate::bridge::overview::NodeView;
 
-/// Pods that are listed of a node; a node may have a few hundred.
+/// Maximum number of listed pods of a node; a node may have a few hundred.
 const PODS: u32 = 500;
-/// Conditions, labels and addresses of a node that are shown.
+/// Maximum number of conditions, labels and addresses.
 const MANY: usize = 64;
-/// Bytes of any text.
+/// Maximum length of a text, in bytes.
 const TEXT: usize = 500;
 
-/// Reads the node; `None` if neither the API nor the bridge knows it.
+/// Reads the node; `None` if both the API and the bridge do not know it.
 ///
 /// # Errors
 /// The API does not answer.
@@ -68,7 +68,7 @@ fn object(node: &Node) -> Value {
     })
 }
 
-/// Namespace, name, phase, whether it is ready, restarts, since when, and why it is not what it should be.
+/// Namespace, name, phase, whether it is ready, restarts, start time, and the reason of a problem.
 fn pod(pod: &Pod) -> Value {
     let status = pod.status.clone().unwrap_or_default();
     let containers = status.container_statuses.unwrap_or_default();

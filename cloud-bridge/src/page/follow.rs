@@ -1,5 +1,5 @@
-//! Feeds the board: Node objects by a watch of its own, pods as the bridge sees them, links by a look twice a second; and
-//! tells streams what has changed.
+//! Feeds the board: Node objects from a separate watch, pods from the bridge's watch, links from a check twice a
+//! second; and sends changes to streams.
 
 use std::collections::HashSet;
 use std::pin::pin;
@@ -25,7 +25,7 @@ const LOOKS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 /// Batches of changes that may wait for a slow stream.
 const BATCHES: usize = 8;
 
-/// The board, and who is told of its changes.
+/// The board, and the subscribers to its changes.
 pub(super) struct Live {
     board: Mutex<Board>,
     news: Sender<Bytes>,
@@ -40,13 +40,13 @@ impl Live {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Everything, and what changes from then on.
+    /// The whole board, and a receiver of later changes.
     pub(super) fn subscribe(&self) -> (Bytes, Receiver<Bytes>) {
         let board = self.board();
         (event("all", &board.all(SystemTime::now())), self.news.subscribe())
     }
 
-    /// What the watch of all pods says.
+    /// Handles an event of the watch of all pods.
     pub(super) fn pods(&self, event: &Event<SlimPod>) {
         let (mut board, now) = (self.board(), SystemTime::now());
         match event {
@@ -66,7 +66,7 @@ impl Live {
             return board.skip();
         }
         if let Some(text) = board.take(now) {
-            // A receiver that has gone needs nothing.
+            // The receiver may be gone.
             let _ = self.news.send(event("rows", &text));
         }
     }

@@ -1,4 +1,4 @@
-//! Answers made smaller (gzip, RFC 1952) for browsers that take them so. Knows nothing of what is in them.
+//! Compresses answers (gzip, RFC 1952) for browsers that accept that. Does not interpret them.
 
 use std::io::{self, Write};
 
@@ -7,14 +7,14 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::{HeaderMap, header};
 
-/// Shorter ones fit into a packet anyway.
+/// Minimum length: shorter answers fit into a packet anyway.
 pub(super) const LEAST: usize = 1400;
-/// Rows are much alike: what a higher level saves is little, and takes several times as long.
+/// Rows are similar: a higher level saves little, and takes several times as long.
 const LEVEL: u32 = 3;
 /// Maximum length of an uncompressed block (RFC 1951, 3.2.4).
 const STORED: usize = 0xffff;
 
-/// Whether an answer may be packed (RFC 9110, 12.5.3).
+/// Whether the client accepts gzip (RFC 9110, 12.5.3).
 pub(super) fn accepted(headers: &HeaderMap) -> bool {
     let all = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     let mut codings = all.flat_map(|value| value.split(',')).map(|one| one.split(';').map(str::trim));
@@ -25,17 +25,18 @@ pub(super) fn accepted(headers: &HeaderMap) -> bool {
     })
 }
 
-/// The whole of an answer.
+/// Compresses a complete answer.
 ///
 /// # Errors
-/// Never: memory takes it.
+/// Never: writing to memory succeeds.
 pub(super) fn whole(text: &[u8]) -> io::Result<Bytes> {
     let mut packer = packer(text);
     packer.write_all(text)?;
     Ok(packer.finish()?.into())
 }
 
-/// The beginning of an answer that goes on with [`more`]: up to the end of a byte, so that nothing of it is held back.
+/// Compresses the beginning of an answer that continues with [`more`]: up to a byte boundary, so that the client can
+/// read all of it.
 ///
 /// # Errors
 /// Same as [`whole`].
@@ -46,11 +47,12 @@ pub(super) fn begun(text: &[u8]) -> io::Result<Bytes> {
     Ok(std::mem::take(packer.get_mut()).into())
 }
 
-/// What comes later, as it is: to compress it would cost 300 KB of memory for each reader all the time, for a few hundred bytes.
+/// A later part, uncompressed: compression would need 300 KB of memory for each reader all the time, for a few hundred
+/// bytes.
 pub(super) fn more(bytes: &Bytes) -> Bytes {
     let mut out = Vec::with_capacity(bytes.len() + 5 * (bytes.len() / STORED + 1));
     for part in bytes.chunks(STORED) {
-        // A chunk is no longer than that.
+        // The length of a chunk is limited to that.
         let length = u16::try_from(part.len()).unwrap_or(u16::MAX);
         out.push(0);
         out.extend(length.to_le_bytes());

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Logged in at one time. One more ends the one that would end first.
+/// Maximum number of logins. One more ends the one that would expire first.
 const MOST: usize = 256;
-/// After that a token has to be shown again.
+/// Lifetime of a login; afterwards the token is needed again.
 pub(super) const LIFE: Duration = Duration::from_secs(8 * 3600);
 
 #[derive(Default)]

@@ -1,5 +1,5 @@
-//! Server-sent events: everything first, then changes. Their number is bounded, and a stream ends when its reader falls
-//! behind or loses access.
+//! Server-sent events: the whole board first, then changes. The number of streams is limited, and a stream ends when
+//! its reader falls behind or loses access.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -13,16 +13,16 @@ use http_body::Frame;
 use tokio::sync::broadcast::Receiver;
 use tokio::time::Instant;
 
-/// Streams in all, and of one user.
+/// Maximum number of streams, in total and of one user.
 const MOST: (usize, usize) = (64, 8);
-/// Between two signs of life, before each of which it is asked whether the reader may still look.
+/// Interval of keep-alive events; before each, the access of the reader is checked.
 pub(super) const TICK: Duration = Duration::from_secs(10);
 
-/// Users that have a stream.
+/// Users with streams.
 #[derive(Debug, Default)]
 pub(super) struct Seats(Mutex<HashMap<String, usize>>);
 
-/// A place; dropped, it is free.
+/// A place for a stream, released when dropped.
 #[derive(Debug)]
 pub(super) struct Seat {
     seats: Arc<Seats>,
@@ -63,17 +63,17 @@ pub(super) fn event(name: &str, text: &str) -> Bytes {
     format!("event: {name}\ndata: {text}\n\n").into()
 }
 
-/// What a stream tells.
+/// Content of a stream.
 pub(super) struct News {
     /// The first event, encoded.
     pub(super) first: Bytes,
     pub(super) news: Receiver<Bytes>,
-    /// How later ones go out.
+    /// Encodes later events.
     pub(super) shape: fn(&Bytes) -> Bytes,
 }
 
-/// The body of a stream. A reader that falls behind is sent away, and comes back for everything: what
-/// waits for it costs memory. `holds` is asked whether it may go on, before each sign of life.
+/// The body of a stream. A reader that falls behind is disconnected, and reconnects for the whole board, because queued
+/// changes cost memory. `holds` checks the access before each keep-alive event.
 pub(super) fn body<F>(
     News { first, news, shape }: News,
     seat: Seat,
@@ -97,7 +97,7 @@ where
                     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
                     event("tick", &now.to_string())
                 }
-                // Too slow, or the page ends.
+                // The reader is too slow, or the page ends.
                 next = news.recv() => next.ok()?,
             }),
         };

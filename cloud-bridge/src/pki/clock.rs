@@ -1,6 +1,6 @@
-//! The time by which certificates are made and checked: the host's clock, but never before this program was built. A
-//! board without a battery boots in 1970, and a certificate by that clock has expired before its first use. The age of
-//! a certificate also goes by this clock, which may jump, and not by the uptime of this process.
+//! The time for issuing and checking certificates: the host's clock, but never before the build of this program. A
+//! board without a battery boots in 1970, and a certificate by that clock would expire before its first use. The age of
+//! a certificate also uses this clock, which may jump, and not the uptime of this process.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,15 +10,15 @@ use rustls_pki_types::UnixTime;
 
 /// Interval of renewing the bridge's own certificates. Each is valid for a year or more.
 pub const ANEW: Duration = Duration::from_secs(30 * 24 * 3600);
-/// How often the clock is looked at.
+/// Interval of checking the clock.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// Whether what was made then is due to be made again: also when the clock was set, and its end came nearer by years.
+/// Whether a certificate of this time must be renewed: also if the clock was set, and its end came nearer by years.
 fn is_due(made: SystemTime, now: SystemTime) -> bool {
     now.duration_since(made).is_ok_and(|age| age >= ANEW)
 }
 
-/// Returns when what was made then is due.
+/// Returns when a certificate of this time must be renewed.
 pub async fn due(made: SystemTime) {
     while !is_due(made, now()) {
         tokio::time::sleep(LOOK).await;
@@ -44,7 +44,7 @@ mod tests {
         let made = believable(UNIX_EPOCH);
         assert!(!is_due(made, made) && !is_due(made, made + ANEW / 2));
         assert!(is_due(made, made + ANEW) && is_due(made, made + 100 * ANEW));
-        // One that was ahead: what was made then is good for longer than it should be, and no trouble.
+        // The clock was ahead: the certificate is valid for longer than intended, which does no harm.
         assert!(!is_due(made, made - ANEW));
     }
 }

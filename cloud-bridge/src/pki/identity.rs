@@ -1,6 +1,6 @@
 //! From a client certificate to the name it proves. Pure.
 //!
-//! The TLS layer has checked signature and validity before; here only the subject is read.
+//! The TLS layer has checked signature and validity; this only reads the subject.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,7 +19,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// `None` when the certificate has no readable subject.
+    /// `None` if the certificate has no readable subject.
     pub fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
         let user = parsed.subject().iter_common_name().next()?.as_str().ok()?.to_owned();
@@ -27,7 +27,7 @@ impl Subject {
         Some(Self { user, groups })
     }
 
-    /// The node's name, when this is a node's identity.
+    /// The node's name, if this is a node's identity.
     pub fn node(&self) -> Option<&str> {
         if !self.groups.iter().any(|group| group == NODE_GROUP) {
             return None;
@@ -40,13 +40,13 @@ impl Subject {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     pub subject: Subject,
-    /// 1970 for a certificate that does not say, as this authority's others than nodes' do not.
+    /// Time of issue; 1970 for a certificate without one, as this authority issues for users.
     pub issued: SystemTime,
     pub expires: SystemTime,
 }
 
 impl Holder {
-    /// `None` when the certificate cannot be read.
+    /// `None` if the certificate cannot be read.
     pub fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
         let expires = u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or_default();
@@ -58,7 +58,7 @@ impl Holder {
     }
 }
 
-/// Whether this is a name a Node object may have (RFC 1123 subdomain). It goes into URLs and user names.
+/// Whether this is a valid name of a Node object (RFC 1123 subdomain). It is used in URLs and user names.
 pub fn is_node_name(name: &str) -> bool {
     names::dns_subdomain(name).is_empty()
 }

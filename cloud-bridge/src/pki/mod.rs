@@ -1,7 +1,7 @@
-//! Certificates, keys and join tokens: who may speak, and for whom.
+//! Certificates, keys and join tokens: identities and their proofs.
 //!
-//! Owns the certificate authority, what it signs, how both are kept, and the single-use tokens that let a
-//! node ask for its first certificate. Must not know of sessions, watches or HTTP paths.
+//! Owns the certificate authority, its certificates, the storage of both, and the single-use tokens with which a node
+//! requests its first certificate. Must not know of sessions, watches or HTTP paths.
 
 pub mod authority;
 pub mod clock;
@@ -13,17 +13,17 @@ pub mod token;
 
 use std::path::PathBuf;
 
-/// Namespace of everything that bridges share through the API: the authority and the join tokens.
+/// Namespace of the state that bridges share through the API: the authority and the join tokens.
 pub const NAMESPACE: &str = "sampan-system";
 
-/// What can go wrong with certificates and their files.
+/// Errors of certificates and their files.
 #[derive(Debug, thiserror::Error)]
 pub enum PkiError {
     #[error("{}: {source}", path.display())]
     File { path: PathBuf, source: std::io::Error },
     #[error("{what}: {source}")]
     Certificate { what: &'static str, source: rcgen::Error },
-    /// A key without its certificate or the reverse: one was removed, and a new pair would lock all nodes out.
+    /// A key without its certificate or vice versa: one was removed, and a new pair would lock all nodes out.
     #[error("{} is there without {}: restore it, or remove both to begin with a new authority", found.display(), missing.display())]
     HalfPair { found: PathBuf, missing: PathBuf },
     #[error("{what} is no PEM file with a {wanted}")]

@@ -1,4 +1,4 @@
-//! The bridge's own server certificate: signed again and again while the bridge runs, so that none ever ends.
+//! The bridge's own server certificate, which is renewed while the bridge runs, so that it never expires.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
@@ -9,10 +9,10 @@ use rustls::sign::CertifiedKey;
 use super::authority::Authority;
 use super::{PkiError, clock};
 
-/// After a renewal that failed.
+/// Pause after a failed renewal.
 const AGAIN: Duration = Duration::from_secs(3600);
 
-/// What a listener shows. New connections get the newest; those that are open go on.
+/// The certificate of a listener. New connections get the newest; open ones continue.
 pub struct Serving {
     authority: Arc<Authority>,
     addresses: Vec<String>,
@@ -37,7 +37,7 @@ impl Serving {
     /// Signs another certificate, for another key.
     ///
     /// # Errors
-    /// Missing randomness: any other error would have kept the first certificate from being made. The present
+    /// The system has no randomness: any other error would have prevented the first certificate. The present
     /// certificate stays.
     pub fn renew(&self) -> Result<(), PkiError> {
         let signed = sign(&self.authority, &self.addresses)?;
@@ -77,7 +77,7 @@ fn sign(authority: &Authority, addresses: &[String]) -> Result<Shown, PkiError> 
     Ok(Shown { key, made })
 }
 
-/// Not derived: the authority's key must not reach a log.
+/// Not derived, because the authority's key must not be logged.
 impl std::fmt::Debug for Serving {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Serving").field("addresses", &self.addresses).finish_non_exhaustive()

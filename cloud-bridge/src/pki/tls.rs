@@ -10,14 +10,14 @@ use super::authority::{Authority, Signed};
 use super::serving::Serving;
 use super::{PkiError, clock};
 
-/// Makes ring the process's crypto provider. Harmless when repeated.
+/// Installs ring as the process's crypto provider. It may be called again.
 pub fn install_provider() {
-    // An error means that one is installed already, which is what we want.
+    // An error means that one is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// A listener that sends `server` with the authority in its chain (so that a joining node can pin it) and
-/// asks for a client certificate of one of `client_cas`, without insisting on it. No `client_cas`: none asked.
+/// A listener that sends `server` with the authority in its chain (so that a joining node can pin it), and requests an
+/// optional client certificate of one of `client_cas`. Without `client_cas` it requests none.
 pub fn server_config(
     authority: &CertificateDer<'static>,
     server: Signed,
@@ -48,7 +48,7 @@ pub fn link_config(authority: &Arc<Authority>, serving: &Arc<Serving>) -> Result
     lasting_config(serving, std::slice::from_ref(authority.certificate()), &[b"http/1.1"])
 }
 
-/// Certificates are judged by the bridge's time.
+/// Certificates are checked with the bridge's clock.
 fn builder() -> Result<ConfigBuilder<ServerConfig, WantsVerifier>, PkiError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_details(provider, Arc::new(clock::Floored));

@@ -1,6 +1,7 @@
 //! Requests for nodes that are connected to another bridge of the cluster: forwarded unchanged, including the caller's
-//! token, which the other bridge checks itself. A bridge gets no extra trust. The other end proves that it is one by a
-//! server certificate of the authority that all bridges of a cluster share; only bridges get those. One hop at most.
+//! token, which the other bridge checks itself. A bridge gets no extra trust. The other side proves that it is a bridge
+//! by a server certificate of the authority that all bridges of a cluster share; only bridges get those. One hop at
+//! most.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,13 +26,13 @@ use crate::pki::clock;
 
 /// Timeout for the other bridge, which gives its node 30 s.
 const PATIENCE: Duration = Duration::from_secs(40);
-/// Until the other bridge is there, or not.
+/// Timeout of connecting to the other bridge.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Says that a request has been passed on: it goes no further.
+/// Header of a forwarded request, which is not forwarded again.
 pub(super) const FORWARDED: HeaderName = HeaderName::from_static("x-sampan-forwarded");
 
-/// The way to the other bridges.
+/// Client for the other bridges.
 pub(super) struct Forwarder(Client<HttpsConnector<HttpConnector>, Full<Bytes>>);
 
 impl Forwarder {
@@ -46,11 +47,11 @@ impl Forwarder {
         http.set_connect_timeout(Some(CONNECT));
         let connector = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(config);
         let connector = connector.https_only().enable_http1().wrap_connector(http);
-        // No connection is kept: what it would save is little beside what the node does.
+        // Connections are not kept: that would save little, compared with the node's work.
         Ok(Self(Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector)))
     }
 
-    /// What the bridge at this place (`HOST:PORT`) answers.
+    /// The answer of the bridge at this address (`HOST:PORT`).
     pub(super) async fn pass_on(&self, place: &str, parts: &Parts, body: Bytes) -> Answer {
         let Some(request) = request(place, parts, body) else {
             return later("the node is not connected to this bridge, and where it is leads nowhere");
@@ -74,7 +75,7 @@ impl Forwarder {
     }
 }
 
-/// Returns the request for another place.
+/// Returns the request for another address.
 fn request(place: &str, parts: &Parts, body: Bytes) -> Option<Request<Full<Bytes>>> {
     let mut uri = http::uri::Parts::default();
     (uri.scheme, uri.authority) = (Some(Scheme::HTTPS), Some(place.parse::<Place>().ok()?));
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_the_same_at_the_other_bridge_and_says_that_it_was_passed_on() {
+    fn forwarded_request_is_unchanged_and_marked_as_forwarded() {
         let asked = Request::put("/n/ns/a?b=c").header("authorization", "Bearer t").header("connection", "close");
         let (parts, ()) = asked.header("host", "here").header("x-own", "1").body(()).unwrap().into_parts();
         let made = request("10.0.0.2:9443", &parts, Bytes::from_static(b"x")).unwrap();

@@ -1,4 +1,4 @@
-//! Requests as calls on nodes, and what comes of them as answers. Pure.
+//! Converts requests to calls on nodes, and their results to answers. Pure.
 
 use bytes::Bytes;
 use edge_protocol::message::{Call, CallFailure, CallResult};
@@ -11,22 +11,22 @@ use super::forward::FORWARDED;
 use super::{Answer, text};
 use crate::bridge::rules::Target;
 
-/// Bytes of headers that a server on a node is told.
+/// Maximum length of the headers for a server on a node, in bytes.
 const HEADERS: usize = 16 << 10;
-/// When to ask again for a node that is not here, in seconds.
+/// Value of `Retry-After` for a node that is not connected, in seconds.
 const RETRY_AFTER: u16 = 5;
 
-/// Where a request wants to go.
+/// Destination of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) node: String,
     pub(super) namespace: String,
-    /// Path of the rule and what follows it, with its slash.
+    /// Path of the rule and the rest, with the leading slash.
     pub(super) path: String,
     pub(super) query: Option<String>,
 }
 
-/// Why a request is not carried.
+/// Reason of a refusal.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     Denied(StatusCode, String),
@@ -61,7 +61,7 @@ pub(super) fn later(why: &str) -> Answer {
     response
 }
 
-/// Splits the path into levels; nothing is unescaped.
+/// Splits the path into segments, without unescaping.
 pub(super) fn place(uri: &Uri) -> Result<Place, Refusal> {
     let mut levels = uri.path().strip_prefix('/').ok_or(Refusal::BadPath)?.splitn(3, '/');
     match (levels.next(), levels.next(), levels.next()) {
@@ -111,12 +111,12 @@ pub(super) fn call(
             let namespace = namespace.to_owned();
             Ok(Call::Http { namespace, port, method, path, headers, body })
         }
-        // Of a rule that begins at a node: it has no path.
+        // A rule whose source is a node does not have a path.
         Target::Url(_) => Err(Refusal::NoRule),
     }
 }
 
-/// Headers for the target of the rule: not those of the connection, and not the sender's identity here.
+/// Headers for the target of the rule, without those of the connection and of the client's authentication.
 fn passed_on(headers: &HeaderMap) -> Vec<(String, String)> {
     let listed = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let listed: Vec<String> =
@@ -133,7 +133,7 @@ fn passed_on(headers: &HeaderMap) -> Vec<(String, String)> {
     passed.filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned()))).collect()
 }
 
-/// Headers of the connection (RFC 9110, section 7.6.1); the length is set again.
+/// Whether it is a header of the connection (RFC 9110, section 7.6.1); the length is set again.
 pub(super) fn is_of_connection(name: &HeaderName) -> bool {
     const ALL: [HeaderName; 7] = [
         header::CONNECTION,

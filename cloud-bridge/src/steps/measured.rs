@@ -1,4 +1,4 @@
-//! The clock and the book of steps.
+//! Clock and records of steps.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 use nix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
-/// Upper ends of the lengths that are counted together, in microseconds; longer ones come last.
+/// Upper bounds of the counted lengths, in microseconds; longer ones are counted last.
 const ENDS: [u64; 15] =
     [50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 5_000_000];
 /// Steps of at least this CPU time are recorded one by one, up to this number.
 const LONG: Duration = Duration::from_millis(5);
 const LONG_MAX: usize = 4096;
-/// Between two writes of the file.
+/// Interval of writing the file.
 const WRITE: Duration = Duration::from_secs(1);
-/// The place of the whole main task.
+/// Name of the whole main task.
 const MAIN: &str = "main";
 
 /// Passed time and CPU time of the thread.
@@ -27,7 +27,7 @@ struct Clock(Instant, Duration);
 
 impl Clock {
     fn now() -> Self {
-        // Fails on no Linux that tokio runs on.
+        // It works on every Linux that tokio supports.
         let cpu = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default();
         Self(Instant::now(), cpu)
     }

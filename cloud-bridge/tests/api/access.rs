@@ -89,7 +89,7 @@ async fn who_may_act_as_somebody_has_what_that_one_has() {
     if api.real {
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     }
-    // Eve herself: an administrator who acts as she does cannot be asked to act as yet another.
+    // Requests of Eve herself: a user who impersonates Eve cannot impersonate another user with Eve's rights.
     let Some(server) = api.server.clone() else { return };
     let user = apimachinery::user::UserInfo::new(&eve, ["x"]);
     let client = kube::Client::new(server.service(user), "default");
@@ -114,7 +114,7 @@ async fn who_may_act_as_somebody_has_what_that_one_has() {
     post_as(&eves, review, &[("impersonate-group", "people")])
         .await
         .fails_with(400, "without impersonating a user name");
-    // Bob's rights, not Eve's.
+    // Bob's rights apply, not Eve's.
     let pods = eves.send("GET", &api.path("pods"), &[("impersonate-user", bob.as_str())], Vec::new()).await;
     pods.fails_with(403, &format!("User {bob:?} cannot list resource"));
 }

@@ -1,4 +1,4 @@
-//! Service accounts: tokens, whom they stand for, and what pods and namespaces get for them; addresses and ports of Services.
+//! Service accounts: tokens, their users, and what pods and namespaces get for them; addresses and ports of Services.
 
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ async fn a_pod_gets_an_account_and_its_token_dies_with_it() {
     assert_eq!(review(&api, &token, json!(["vault"])).await["authenticated"], Value::Null);
     assert_eq!(review(&api, &format!("{token}x"), json!([])).await["authenticated"], Value::Null);
 
-    // What a node may not have.
+    // Requests that a node may not make.
     as_node(&api, &path, json!({"spec": {}})).await.fails_with(403, "node requested token not bound to a pod");
     as_node(&api, &path, request(&declined)).await.fails_with(403, "scheduled on a different node");
     let mut other = request(&made);
@@ -88,7 +88,7 @@ async fn a_pod_gets_an_account_and_its_token_dies_with_it() {
     wrong["spec"]["boundObjectRef"]["uid"] = json!("u");
     api.post(&path, wrong).await.fails_with(409, "does not match the UID in record");
 
-    // One of an audience that the pod names holds for that audience only.
+    // A token for an audience that the pod names is valid only for that audience.
     let mut vault = pod("v");
     vault["spec"]["nodeName"] = json!("n1");
     vault["spec"]["volumes"] = json!([{"name": "t", "projected": {"sources": [
@@ -119,7 +119,7 @@ async fn services_get_addresses_of_the_range_once() {
     let address = web["spec"]["clusterIP"].as_str().unwrap().to_owned();
     assert!(address.starts_with("10.96.0."), "{address}");
     assert_eq!(web["spec"]["clusterIPs"], json!([address]));
-    // It stays with what it has, whichever of the two fields says otherwise.
+    // The Service keeps its address, whichever of the two fields differs.
     for (changed, why) in [
         (
             json!({"clusterIPs": ["10.96.0.1"]}),
@@ -155,7 +155,7 @@ async fn services_get_addresses_of_the_range_once() {
     let replaced = api.put(&format!("{path}/same"), replaced).await.ok();
     assert_eq!(replaced["spec"]["clusterIP"], address, "`kubectl replace` of a manifest that names none");
     assert_eq!(replaced["spec"]["ports"][0]["port"], 81);
-    // A name for something outside needs no address, and gets one with its next type.
+    // A Service of type ExternalName has no address, and gets one with its next type.
     let change = json!({"spec": {"type": "ExternalName", "externalName": "a.b"}});
     let named = api.patch(&format!("{path}/same"), MERGE, change).await.ok();
     assert!(named["spec"]["clusterIP"].is_null() && named["spec"]["ipFamilies"].is_null(), "{named}");
@@ -179,7 +179,7 @@ async fn node_ports_are_given_kept_refused_and_given_back() {
     let of = |service: &Value, index: usize| service["spec"]["ports"][index]["nodePort"].as_i64();
     let (first, second) = (of(&made, 0).unwrap(), of(&made, 1).unwrap());
     assert!([first, second].iter().all(|port| (30_000..=32_767).contains(port)) && first != second, "{made}");
-    // What a manifest leaves out stays.
+    // Fields that a manifest omits stay.
     let version = &made["metadata"]["resourceVersion"];
     let mut again = service("given", "NodePort", json!([{"name": "a", "port": 80}]));
     again["metadata"]["resourceVersion"] = version.clone();

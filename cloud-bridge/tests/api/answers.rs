@@ -1,4 +1,4 @@
-//! What answers say beside their objects: warnings, and who wrote.
+//! Additional parts of answers: warnings, and the managers of fields.
 
 use serde_json::{Value, json};
 

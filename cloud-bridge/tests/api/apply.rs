@@ -96,7 +96,7 @@ async fn fields_that_a_kind_does_not_have_are_refused_whatever_is_asked() {
     let api = Api::open().await;
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "bogus": 1},
         "spec": {"containers": [{"name": "c", "image": "i", "imagee": "x"}]}});
-    // Kubernetes tells of them in no order.
+    // Kubernetes lists them in no fixed order.
     let mut told = [
         "failed to create typed patch object (/p; /v1, Kind=Pod): errors:",
         "  .metadata.bogus: field not declared in schema",
@@ -198,7 +198,7 @@ async fn client_side_apply_is_taken_over() {
     assert_eq!(changed["data"], json!({"a": "2", "b": "1"}), "its own fields are no conflict for kubectl");
     let last = format!("{}\n", config(json!({"a": "2", "b": "1"})));
     assert_eq!(changed["metadata"]["annotations"][annotation], last.as_str());
-    // What kubectl sends then: the entry of client-side apply becomes part of its own.
+    // kubectl then sends this: the entry of client-side apply becomes part of its own.
     let mut entries = changed["metadata"]["managedFields"].as_array().unwrap().clone();
     let at = entries.iter().position(|e| e["manager"] == "kubectl-client-side-apply").unwrap();
     let old = entries.remove(at);
@@ -315,7 +315,7 @@ async fn deep_objects_are_refused_before_they_cost_memory() {
         let refused = api.send("PATCH", &apply, &headers, object(leaves).into()).await;
         refused.fails_with(413, "for server-side apply: write it with create or update");
     }
-    // Its creator has it untracked; later writers pay nothing for it.
+    // The creator disabled its tracking, so later writers have no cost for it.
     api.send("POST", &path, &[("content-type", "application/json")], object(60_000).into()).await.ok();
     let label =
         api.patch(&format!("{path}/d?fieldManager=y"), MERGE, json!({"metadata": {"labels": {"a": "b"}}})).await;

@@ -41,7 +41,7 @@ async fn one_object_is_served_in_two_versions() {
     let told = seen.next().await.unwrap()["object"].clone();
     let others: Value = serde_json::from_str(told["metadata"]["annotations"][METRICS].as_str().unwrap()).unwrap();
     assert_eq!(others[0]["resource"], json!({"name": "memory", "targetAverageValue": "1M"}));
-    // What the older version does not show stays as it is.
+    // Fields that the older version does not show stay unchanged.
     api.patch(&old, MERGE, json!({"spec": {"maxReplicas": 9}})).await.ok();
     let put = with(api.get(&old).await.ok(), &["spec", "minReplicas"], json!(2));
     api.put(&old, put).await.ok();

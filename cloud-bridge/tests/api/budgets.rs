@@ -1,4 +1,4 @@
-//! Disruption budgets, and evictions that must ask them.
+//! Disruption budgets, and evictions that depend on them.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ fn of(api: &Api, name: &str) -> String {
     api.group_path("policy/v1", &format!("poddisruptionbudgets/{name}"))
 }
 
-/// Says in the status what a controller would.
+/// Writes a status like the controller.
 async fn count(api: &Api, name: &str, allowed: i64, healthy: i64) {
     let generation = api.get(&of(api, name)).await.ok()["metadata"]["generation"].clone();
     let status = json!({"status": {"observedGeneration": generation, "disruptionsAllowed": allowed,
@@ -34,19 +34,19 @@ async fn evict(api: &Api, name: &str, options: Value) -> Answer {
     api.post(&api.path(&format!("pods/{name}/eviction")), eviction).await
 }
 
-/// What is known of the budget: how many may go, and who went.
+/// State of the budget: the number of allowed disruptions, and the disrupted pods.
 async fn left(api: &Api, name: &str) -> (i64, Vec<String>) {
     let status = api.get(&of(api, name)).await.ok()["status"].clone();
     let gone = status["disruptedPods"].as_object().map(|pods| pods.keys().cloned().collect()).unwrap_or_default();
     (status["disruptionsAllowed"].as_i64().unwrap(), gone)
 }
 
-/// Evictions read budgets while everybody else waits.
+/// Evictions read budgets while other requests wait.
 #[tokio::test]
 async fn eviction_looks_at_a_bounded_size_of_budgets() {
     let api = Api::open().await;
     if api.real {
-        // It looks at all of them.
+        // A real API server reads all of them.
         return;
     }
     running(&api, "p", "True").await;
@@ -67,7 +67,7 @@ async fn eviction_looks_at_a_bounded_size_of_budgets() {
 async fn an_eviction_takes_from_the_budget_until_nothing_is_left() {
     let api = Api::open().await;
     if api.real {
-        // Its controller counts, too.
+        // The controller of a real cluster writes it too.
         return;
     }
     let selector = json!({"selector": {"matchLabels": {"app": "web"}}, "minAvailable": 1});
@@ -103,7 +103,7 @@ async fn an_eviction_takes_from_the_budget_until_nothing_is_left() {
     assert_eq!(refused["reason"], "TooManyRequests");
     assert_eq!(refused["details"]["retryAfterSeconds"], Value::Null);
     assert!(api.get(&api.path("pods/p2")).await.ok()["metadata"]["deletionTimestamp"].is_null());
-    // It goes already: that costs nothing more.
+    // The pod is being deleted already, so its eviction costs nothing.
     assert_eq!(evict(&api, "p1", json!({"gracePeriodSeconds": 1})).await.code, 201);
     assert_eq!(left(&api, "b").await.0, 0);
 }
@@ -119,7 +119,7 @@ async fn whom_no_budget_holds() {
         api.post(&of(&api, ""), budget(name, spec)).await.ok();
     }
     running(&api, "p", "False").await;
-    // Its HTTP code is a success there; clients look into the Status.
+    // Its HTTP code is a success; clients read the Status.
     let several = evict(&api, "p", json!({})).await.body;
     assert_eq!((&several["status"], &several["code"]), (&json!("Failure"), &json!(500)), "{several}");
     api.delete(&of(&api, "b"), Value::Null).await.ok();

@@ -1,4 +1,4 @@
-//! Objects that own each other in a circle.
+//! Objects that own each other in a cycle.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Classes by which pods get their priority and claims their volumes.
+//! Classes of priorities for pods, and of storage for claims.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ const STORAGES: &str = "/apis/storage.k8s.io/v1/storageclasses";
 #[tokio::test]
 async fn a_pod_has_the_priority_of_its_class() {
     let api = Api::open().await;
-    // The cluster's own, so with the namespace's name.
+    // Cluster-scoped, so its name contains the namespace.
     let name = format!("{}-low", api.ns);
     let class = json!({"metadata": {"name": name}, "value": -5, "preemptionPolicy": "Never"});
     let made = api.post(PRIORITIES, class).await.ok();
@@ -36,7 +36,7 @@ async fn a_pod_has_the_priority_of_its_class() {
         );
         api.post(&api.path("pods"), wrong).await.fails(403, &why);
     }
-    // Who knows nothing of priorities keeps them.
+    // A client that does not know priorities keeps them.
     let mut old = given;
     if let Some(spec) = old["spec"].as_object_mut() {
         spec.remove("priority");
@@ -76,7 +76,7 @@ async fn classes_of_the_system_are_there_and_stay() {
 async fn one_class_is_for_pods_that_name_none() {
     let api = Api::open().await;
     if api.real {
-        // Everybody's pods would get it meanwhile.
+        // All pods of a shared cluster would get it.
         return;
     }
     let class = |name: &str, default: bool| json!({"metadata": {"name": name}, "value": 10, "globalDefault": default});

@@ -69,7 +69,7 @@ impl Widgets {
     }
 }
 
-/// No webhook is called here, and objects must not be served in a version without conversion.
+/// Webhooks are not called here, and objects must not be served in a version without conversion.
 #[tokio::test]
 async fn a_definition_whose_objects_a_webhook_converts_is_refused() {
     let api = Api::embedded(|_| {});
@@ -209,7 +209,7 @@ async fn definitions_are_validated_and_survive_a_restart() {
     assert_eq!(thing["any"]["x"], 1);
 }
 
-/// Objects of a kind that is scaled have numbers and a selector where its paths lead, whatever their schema says.
+/// Objects of a kind with `scale` have numbers and a selector at its paths, whatever their schema says.
 #[tokio::test]
 async fn what_scales_is_a_number() {
     let api = Api::open().await;

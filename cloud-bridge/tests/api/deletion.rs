@@ -216,7 +216,7 @@ async fn pods_go_before_what_they_may_still_use() {
     let used = api.get(&api.path("configmaps/used")).await.ok();
     assert!(used["metadata"]["deletionTimestamp"].is_null());
     api.patch(&api.path("pods/held"), MERGE, json!({"metadata": {"finalizers": null}})).await.ok();
-    // One that was on its way already holds up no other.
+    // An object that is being deleted already blocks no other.
     api.until(&api.path("configmaps/used"), |a| a.code == 404).await;
     let last =
         |a: &Answer| a.body["status"]["conditions"].to_string().contains("example.com/hold in 1 resource instances");
@@ -225,7 +225,7 @@ async fn pods_go_before_what_they_may_still_use() {
     api.until(&path, |a| a.code == 404).await;
 }
 
-/// A second connection to the state file, as an accident of the disk would work on it.
+/// Runs SQL on a second connection to the state file, to simulate damage of the disk.
 fn accident(api: &Api, sql: &str) {
     let state = rusqlite::Connection::open(api.folder().join("api.db")).unwrap();
     state.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
@@ -288,11 +288,11 @@ async fn make_many(api: &Api, path: &str, owner: Option<&Value>) {
     }
 }
 
-/// How many of them others see, one look after the other until none is left.
+/// The numbers of objects in repeated lists until none is left.
 async fn looks(api: &Api, path: &str) -> Vec<usize> {
     let mut left = Vec::new();
     while left.last() != Some(&0) {
-        // At once: a long list without a limit is read in turns itself.
+        // With a limit, because a long list without one is read in several steps itself.
         let list = api.get(&format!("{path}?limit=500")).await.ok();
         let names = list["items"].as_array().unwrap().iter().map(|c| c["metadata"]["name"].as_str().unwrap());
         left.push(names.filter(|name| name.starts_with('c')).count());
@@ -305,7 +305,7 @@ async fn others_have_their_turn_while_many_are_deleted() {
     let api = Api::embedded(|_| {});
     let path = api.path("configmaps");
     make_many(&api, &path, None).await;
-    // This one lets each of them be first in turns, as in tasks of their own.
+    // `join!` alternates which future is polled first, like separate tasks.
     let (all, left) = tokio::join!(api.delete(&path, Value::Null), looks(&api, &path));
     assert_eq!(all.ok()["status"], "Success", "too many to be shown");
     assert!(left.iter().any(|left| (1..MANY).contains(left)), "{left:?}");
@@ -380,8 +380,7 @@ async fn others_have_their_turn_while_a_definition_goes() {
     assert!(left.iter().any(|left| (1..MANY).contains(left)), "{left:?}");
 }
 
-/// As in Kubernetes' collector: a dependent that another owner keeps does not block the owner that waits for its
-/// dependents.
+/// As in Kubernetes' collector: a dependent with another owner does not block the owner that waits for its dependents.
 #[tokio::test]
 async fn a_dependent_of_two_owners_does_not_block_the_one_that_waits() {
     let api = Api::open().await;
@@ -401,7 +400,7 @@ async fn a_dependent_of_two_owners_does_not_block_the_one_that_waits() {
     assert_eq!(shared["metadata"]["ownerReferences"], json!([reference(&two)]));
 }
 
-/// Some of them at a time, and what is too large to be shown is not.
+/// Some of them at a time; one that is too large to be returned is omitted.
 #[tokio::test]
 async fn a_large_collection_is_deleted_whole_and_selected_ones_alone() {
     let api = Api::open().await;

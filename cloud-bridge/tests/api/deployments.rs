@@ -1,5 +1,5 @@
-//! Deployments as objects: what is filled in, what is refused, and how they are shown. On a real cluster their controller
-//! acts on them meanwhile; nothing here depends on it.
+//! Deployments as objects: defaults, refusals, and tables. On a real cluster their controller acts on them meanwhile;
+//! nothing here depends on that.
 
 use edge_protocol::json::SetField;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ async fn what_raises_a_generation() {
     let containers = patched["spec"]["template"]["spec"]["containers"].as_array().map(Vec::as_slice);
     assert!(matches!(containers, Some([one]) if one["image"] == "busybox:2"), "{patched}");
     assert_eq!(patched["metadata"]["generation"], 2);
-    // Its ReplicaSets take over annotations, not labels.
+    // Its ReplicaSets copy annotations, not labels.
     let annotated = api.patch(&path, MERGE, json!({"metadata": {"annotations": {"a": "1"}}})).await.ok();
     assert_eq!(annotated["metadata"]["generation"], 3);
     let labelled = api.patch(&path, MERGE, json!({"metadata": {"labels": {"a": "1"}}})).await.ok();
@@ -61,7 +61,7 @@ async fn a_deployment_is_scaled() {
     api.patch(&path, MERGE, json!({"spec": {"replicas": -1}}))
         .await
         .fails_with(422, "must be greater than or equal to 0");
-    // As every patch: typed clients send strategic ones, and none to custom kinds.
+    // Like every patch: typed clients send strategic ones, but not to custom kinds.
     let scaled_by = api.patch(&path, STRATEGIC, json!({"spec": {"replicas": 4}})).await.ok();
     assert_eq!(scaled_by["spec"]["replicas"], 4);
     let replaced = json!([{"op": "test", "path": "/spec/replicas", "value": 4}, {"op": "replace", "path": "/spec/replicas", "value": 2}]);
@@ -90,7 +90,7 @@ async fn a_deployment_that_cannot_work_is_refused() {
     api.patch(&format!("{all}/d"), MERGE, other).await.fails_with(422, "spec.selector: Invalid value: ");
     let named = api.post(&all, deployment("a.b")).await;
     let warned = named.warnings.iter().any(|warning| warning.contains("a DNS label is recommended"));
-    // The warning about a dot goes to the client that names the object.
+    // Only the client that names the object gets the warning about a dot.
     assert!(named.code == 201 && warned, "{named:?}");
 }
 
@@ -123,7 +123,7 @@ async fn a_table_has_the_columns_of_kubectl() {
     assert_eq!(cells[5..], [json!("c"), json!("busybox:1"), json!("app=d")]);
 }
 
-/// `kubectl create deployment` sends this form without asking.
+/// `kubectl create deployment` sends this form without discovery.
 #[tokio::test]
 async fn a_body_in_protobuf_is_one_too() {
     fn field(number: u8, content: impl AsRef<[u8]>) -> Vec<u8> {

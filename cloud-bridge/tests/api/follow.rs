@@ -1,5 +1,5 @@
-//! Controllers that react to writes: they keep up with many writes, delay no client, and neither an error nor a crash
-//! between two of their writes leaves anything undone.
+//! Controllers that react to writes: they keep up with many writes, delay no client, and complete their work after an
+//! error or a crash between two of their writes.
 
 use std::time::{Duration, Instant};
 
@@ -9,14 +9,14 @@ use crate::harness::{Api, MERGE, config, pod};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// Runs SQL on the state file, as no request would.
+/// Runs SQL on the state file, for a change that no request can make.
 fn sql(api: &Api, text: &str) {
     let state = rusqlite::Connection::open(api.folder().join("api.db")).unwrap();
     state.busy_timeout(Duration::from_secs(5)).unwrap();
     state.execute_batch(text).unwrap();
 }
 
-/// Makes many of a ConfigMap `c0`: `c1`, `c2` and so on, with its owners.
+/// Creates many copies of a ConfigMap `c0`: `c1`, `c2` and so on, with its owners.
 fn multiply(api: &Api, namespace: &str, count: usize) {
     sql(
         api,
@@ -35,7 +35,7 @@ fn multiply(api: &Api, namespace: &str, count: usize) {
     );
 }
 
-/// An owner and as many dependents, and the API as after a restart.
+/// Creates an owner with this number of dependents, and returns the API after a restart.
 async fn with_dependents(api: Api, count: usize) -> Api {
     let path = api.path("configmaps");
     let owner = api.post(&path, config("owner", json!({}))).await.ok();
@@ -47,7 +47,7 @@ async fn with_dependents(api: Api, count: usize) -> Api {
     api.reopen().await
 }
 
-/// How many ConfigMaps of these names there are.
+/// Number of ConfigMaps with these names.
 async fn count(api: &Api, path: &str) -> usize {
     let list = api.get(&format!("{path}?limit=100")).await;
     let rest = list.body["metadata"]["remainingItemCount"].as_u64().unwrap_or(0);
@@ -56,7 +56,7 @@ async fn count(api: &Api, path: &str) -> usize {
     names.filter(|one| one["metadata"]["name"].as_str().is_some_and(|name| name.starts_with('c'))).count() + rest
 }
 
-/// Waits until none is left, and tells how long the slowest answer took.
+/// Waits until none is left, and returns the time of the slowest answer.
 async fn gone(api: &Api, path: &str) -> Duration {
     let (end, mut slowest) = (Instant::now() + Duration::from_secs(120), Duration::ZERO);
     loop {
@@ -146,14 +146,15 @@ async fn claims_are_bound_one_to_one() {
     let gone = "c7";
     let claim = api.get(&api.path(&format!("persistentvolumeclaims/{gone}"))).await.ok();
     api.delete(&api.path(&format!("persistentvolumeclaims/{gone}")), Value::Null).await.ok();
-    // A controller releases it when no pod uses it; this API has no such controller.
+    // A controller removes the finalizer when no pod uses the object; this API does not have it.
     let free = json!({"metadata": {"finalizers": null}});
     api.patch(&api.path(&format!("persistentvolumeclaims/{gone}")), MERGE, free).await.ok();
     let volume = format!("/api/v1/persistentvolumes/{}", claim["spec"]["volumeName"].as_str().unwrap());
     api.until(&volume, |answer| answer.body["status"]["phase"] == "Released").await;
 }
 
-/// Made for a claim that was deleted before they were bound: no other claim gets it, and its provisioner deletes it.
+/// Created for a claim that was deleted before they were bound: no other claim gets the volume, and its provisioner
+/// deletes it.
 #[tokio::test]
 async fn a_volume_for_a_claim_that_is_no_more_is_released() {
     let api = Api::embedded(|_| {});
@@ -163,7 +164,7 @@ async fn a_volume_for_a_claim_that_is_no_more_is_released() {
     api.until("/api/v1/persistentvolumes/left", |answer| answer.body["status"]["phase"] == "Released").await;
 }
 
-/// The account is made after the answer, as in Kubernetes, but while it is on its way.
+/// The account is created after the answer, as in Kubernetes, but while the client receives the answer.
 #[tokio::test]
 async fn a_new_namespace_takes_pods_at_once() {
     let api = Api::embedded(|_| {});
@@ -190,7 +191,7 @@ async fn a_write_does_not_fail_with_what_follows_it() {
     api.until("/api/v1/namespaces/late/serviceaccounts/default", |answer| answer.code == 200).await;
 }
 
-/// As in the ServiceAccount admission of Kubernetes.
+/// The ServiceAccount admission of Kubernetes refuses a pod until its account exists, and so does this one.
 #[tokio::test]
 async fn a_pod_waits_for_the_account_of_its_namespace() {
     let api = Api::embedded(|_| {});
@@ -203,7 +204,7 @@ async fn a_pod_waits_for_the_account_of_its_namespace() {
     let account = async {
         tokio::time::sleep(Duration::from_millis(300)).await;
         sql(&api, "DROP TRIGGER fails");
-        // The controller may have made it in this moment.
+        // The controller may have created it at this moment.
         api.post("/api/v1/namespaces/late/serviceaccounts", json!({"metadata": {"name": "default"}})).await
     };
     let (made, _) = futures::join!(api.post("/api/v1/namespaces/late/pods", pod("p")), account);
@@ -246,7 +247,7 @@ fn thing(name: &str) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name}})
 }
 
-/// The owners go with their definition: whether one existed can no longer be decided by its kind.
+/// The owners are deleted with their definition: their kind no longer shows whether one existed.
 #[tokio::test]
 async fn a_definition_takes_what_its_objects_own_along() {
     let api = Api::embedded(|_| {});
@@ -265,7 +266,7 @@ async fn a_definition_takes_what_its_objects_own_along() {
     gone(&api, &api.path("configmaps")).await;
 }
 
-/// Neither they nor what they own have a namespace; when they are looked up their kind is no longer served.
+/// The objects and their dependents are cluster-scoped; when they are looked up their kind is no longer served.
 #[tokio::test]
 async fn a_definition_of_the_cluster_takes_what_its_objects_own_along() {
     const CLASSES: &str = "/apis/node.k8s.io/v1/runtimeclasses";
@@ -286,7 +287,7 @@ async fn a_definition_of_the_cluster_takes_what_its_objects_own_along() {
 }
 
 #[tokio::test]
-async fn a_definition_that_has_lost_its_objects_serves_nothing_whatever_it_waits_for() {
+async fn deleted_definition_without_objects_serves_nothing() {
     let api = Api::embedded(|_| {});
     let mut definition = things("Namespaced");
     definition["metadata"]["finalizers"] = json!(["example.com/hold"]);
@@ -314,7 +315,7 @@ async fn a_definition_that_has_lost_its_objects_serves_nothing_whatever_it_waits
     api.until(&at, |answer| answer.code == 404).await;
 }
 
-/// The next tenant of the name would find them when their kind is served again.
+/// Otherwise the next tenant with this name would find them when their kind is served again.
 #[tokio::test]
 async fn a_namespace_does_not_go_before_what_is_not_served() {
     let api = Api::embedded(|_| {});
@@ -340,7 +341,7 @@ async fn a_namespace_does_not_go_before_what_is_not_served() {
     api.delete("/api/v1/namespaces/tenant", Value::Null).await.ok();
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(api.get("/api/v1/namespaces/tenant").await.ok()["status"]["phase"], "Terminating");
-    // What is known of the other one is enough to delete it.
+    // The known part of the other one is enough to delete it.
     definition["metadata"]["name"] = json!("unknown.example.com");
     definition["spec"]["names"] = json!({"plural": "unknown", "kind": "Unknown"});
     api.post(DEFINITIONS, definition).await.ok();

@@ -63,7 +63,7 @@ pub(crate) struct Api {
     pub(crate) ns: String,
     /// True when this is a real API server.
     pub(crate) real: bool,
-    /// The embedded one, when it is that.
+    /// The embedded API, if it is used.
     pub(crate) server: Option<Server>,
     pub(crate) dir: Option<tempfile::TempDir>,
 }
@@ -76,7 +76,7 @@ impl Api {
                 let file = Kubeconfig::read_from(path).unwrap();
                 let options = KubeConfigOptions::default();
                 let mut config = kube::Config::from_custom_kubeconfig(file, &options).await.unwrap();
-                // A 504 is an answer here, not a reason to try again.
+                // A 504 is an answer here, and must not be retried.
                 config.default_retry = false;
                 Self {
                     client: Client::try_from(config).unwrap(),
@@ -90,7 +90,7 @@ impl Api {
         };
         let made = api.post("/api/v1/namespaces", json!({"metadata": {"generateName": "api-test-"}})).await.ok();
         api.ns = made["metadata"]["name"].as_str().unwrap().to_owned();
-        // A real cluster makes the account a moment later.
+        // A real cluster creates the account a moment later.
         api.until(&api.path("serviceaccounts/default"), |a| a.code == 200).await;
         api
     }
@@ -110,7 +110,7 @@ impl Api {
         let Self { client, ns, dir, server, .. } = self;
         drop((client, server));
         let folder = dir.as_ref().unwrap().path().to_owned();
-        // The last users of the old one end when the runtime gets to them.
+        // The last users of the old one end when the runtime polls them.
         let server = loop {
             match Server::open(settings(&folder)) {
                 Ok(server) => break server,
@@ -122,7 +122,7 @@ impl Api {
         Self { client, ns, real: false, server: Some(server), dir }
     }
 
-    /// Where the embedded API keeps its state.
+    /// Folder with the state of the embedded API.
     pub(crate) fn folder(&self) -> &std::path::Path {
         self.dir.as_ref().unwrap().path()
     }
@@ -137,7 +137,7 @@ impl Api {
         format!("/apis/{group_version}/namespaces/{}/{rest}", self.ns)
     }
 
-    /// Any request. `headers` may name `accept` and others.
+    /// Sends any request. `headers` may name `accept` and others.
     pub(crate) async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Answer {
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers {
@@ -196,7 +196,7 @@ impl Api {
         self.send("DELETE", path, &[("content-type", JSON)], body).await
     }
 
-    /// Asks until the answer is as wished; fails after half a minute.
+    /// Repeats a request until the answer is accepted; fails after half a minute.
     pub(crate) async fn until(&self, path: &str, wish: impl Fn(&Answer) -> bool) -> Answer {
         let end = tokio::time::Instant::now() + Duration::from_secs(30);
         loop {

@@ -1,5 +1,5 @@
-//! Objects as large as they may be, whose parts are all alike or all different: no request takes a second, wherever in an
-//! object the many are.
+//! Objects of the maximum size with many equal or many different parts: no request takes a second, wherever in an
+//! object the parts are.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 
 use crate::harness::{Answer, Api, JSON, MERGE, pod};
 
-/// How long lists of typed objects may be.
+/// Length of the long lists in typed objects.
 const MANY: usize = 4096;
 
-/// The time that a processor has given to this thread, on which the server runs, too: others may be busy beside it.
+/// CPU time of this thread, on which the server runs too: other processes do not affect it.
 pub(crate) fn spent() -> Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(stat.split_whitespace().next().unwrap().parse().unwrap())
@@ -62,7 +62,7 @@ async fn large_deployments_of_a_namespace_have_a_bounded_room() {
 #[tokio::test]
 async fn what_an_update_may_keep_is_looked_up() {
     let api = Api::embedded(|_| {});
-    // Ranges in the spelling of another time may stay. There are more of them than one list may have.
+    // Ranges in the spelling of earlier releases may stay. There are more of them than one list may have.
     let wide = |at: usize| {
         json!({"from": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": many(MANY, |n| {
             format!("10.{at}.{}.{}/32", n / 256, n % 256).into()
@@ -120,7 +120,7 @@ async fn pods_and_their_templates_of_thousands_of_parts() {
     one["spec"]["resourceClaims"] = many(MANY, |n| json!({"name": format!("claim-{n}"), "resourceClaimName": "r"}));
     quick(&api, "POST", &path, JSON, &one).await;
 
-    // As many as an object has values for.
+    // The maximum that fits into an object.
     let volumes = many(MANY / 2, |n| json!({"name": format!("v{n}"), "emptyDir": {}}));
     let claim = |n: usize| {
         let wanted = json!({"requests": {"storage": "1Gi"}});
@@ -153,12 +153,12 @@ async fn ranges_of_limits_are_held_against_what_they_can_be() {
     api.delete(&api.path("limitranges/l"), Value::Null).await.ok();
     let range = json!({"metadata": {"name": "m"}, "spec": {"limits": [{"type": "Container", "min": {"cpu": "1"}}]}});
     api.post(&api.path("limitranges"), range).await.ok();
-    // Each says something else, and all of it is told once.
+    // Each differs, and the warnings are not repeated.
     let asks = |n: usize| json!({"name": format!("c{n}"), "image": "i", "resources": {"requests": {"cpu": format!("{}m", n % 999 + 1)}}});
     one["spec"]["containers"] = many(MANY * 3 / 4, asks);
     let told = quick(&api, "POST", &api.path("pods"), JSON, &one).await.fails_with(403, "but request is 999m");
     assert_eq!(told["message"].as_str().unwrap().matches("but request is").count(), 999);
-    // What is wrong by itself is told first, and a node is refused before either.
+    // Errors of the object itself are listed first, and a node is refused before both.
     one["spec"]["containers"][0]["name"] = "A".into();
     quick(&api, "POST", &api.path("pods"), JSON, &one).await.fails_with(422, "containers[0].name");
     let node = [("impersonate-user", "system:node:n"), ("impersonate-group", "system:nodes"), ("content-type", JSON)];

@@ -1,4 +1,5 @@
-//! Jobs and CronJobs as objects over HTTP. A Job is suspended, so that a real cluster's controller makes nothing of it.
+//! Jobs and CronJobs as objects over HTTP. Jobs are suspended, so that a real cluster's controller does not act on
+//! them.
 
 use edge_protocol::json::SetField;
 use serde_json::{Value, json};
@@ -32,8 +33,8 @@ async fn a_job_gets_a_selector_of_its_own() {
     assert_eq!(made["spec"]["selector"], json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}));
     assert_eq!((&made["spec"]["backoffLimit"], &made["metadata"]["generation"]), (&json!(6), &json!(1)));
     let path = format!("{all}/j");
-    // What was made of it is not lost to who sends the manifest again. A real API server takes who created it for the
-    // owner of its defaults, too, so this one insists.
+    // A client that sends the manifest again does not remove the defaults. A real API server treats the creator as
+    // owner of the defaults too, so this one insists.
     let mut applied = job("j");
     applied.set_at(&["spec", "parallelism"], json!(2));
     let applied = api.patch(&format!("{path}?fieldManager=a&force=true"), APPLY, applied).await.ok();
@@ -76,7 +77,7 @@ async fn who_deletes_a_job_is_told_of_its_pods() {
 async fn the_status_of_a_job_tells_one_story() {
     let api = Api::open().await;
     let all = api.group_path("batch/v1", "jobs");
-    // No other controller writes the status of this one.
+    // No controller writes the status of this one.
     api.post(&all, with(job("j"), &["spec", "managedBy"], "x.example/nobody".into())).await.ok();
     let path = format!("{all}/j/status");
     let say = |status: Value| api.patch(&path, MERGE, json!({ "status": status }));
@@ -149,7 +150,7 @@ async fn a_cron_job_is_kept_shown_and_refused() {
     assert_eq!((&made["spec"]["concurrencyPolicy"], &made["metadata"]["generation"]), (&json!("Allow"), &json!(1)));
     assert_eq!((&made["status"], &made["spec"]["jobTemplate"]["spec"]["selector"]), (&json!({}), &Value::Null));
     let path = format!("{all}/c");
-    // Of a Job that is there: the controller of a real cluster takes others off the list.
+    // A Job that exists: the controller of a real cluster removes others from the list.
     let active = api.post(&api.group_path("batch/v1", "jobs"), job("c-1")).await.ok()["metadata"].clone();
     let active = json!({"kind": "Job", "name": "c-1", "namespace": api.ns, "uid": active["uid"]});
     let told = json!({"status": {"lastScheduleTime": START, "active": [active]}});

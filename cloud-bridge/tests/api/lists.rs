@@ -114,8 +114,8 @@ async fn a_forgotten_snapshot_can_be_gone_on_with() {
     assert_eq!(names(&rest), ["m2", "m3", "m4"]);
 }
 
-/// A list that is not ready is read while it is sent. One step of the thread reads neither all of a list nor many large
-/// objects.
+/// A list that is not cached is read while it is sent. One step of the thread reads only a part of a list, and few
+/// large objects.
 #[tokio::test]
 async fn large_lists_are_no_one_step_in_protobuf_or_with_a_limit() {
     let api = Api::open().await;

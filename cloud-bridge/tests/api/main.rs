@@ -1,6 +1,6 @@
-//! The API as its clients see it. Every test is written from what a real API server answers, and the whole
-//! suite runs on one when `TEST_KUBECONFIG` names a kubeconfig with cluster-admin rights; otherwise on the
-//! embedded API in this process.
+//! The API as its clients see it. Every test expects the answers of a real API server. If `TEST_KUBECONFIG` names a
+//! kubeconfig with cluster-admin rights, the whole suite runs on that server; otherwise on the embedded API in this
+//! process.
 
 mod access;
 mod accounts;

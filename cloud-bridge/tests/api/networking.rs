@@ -7,7 +7,7 @@ use crate::harness::{Answer, Api, MERGE, TABLE};
 
 const CLASSES: &str = "/apis/networking.k8s.io/v1/ingressclasses";
 
-/// On a real cluster a controller may enforce it.
+/// Checks the warning that nothing enforces the object. On a real cluster a controller may enforce it.
 fn told(api: &Api, answer: &Answer, kind: &str) {
     let warning = format!("\"{kind} is stored; nothing enforces it here\"");
     assert!(api.real || answer.warnings.contains(&warning), "{:?}", answer.warnings);
@@ -82,7 +82,7 @@ async fn an_ingress_is_kept_and_its_writers_are_warned() {
 const RANGES: &str = "/apis/networking.k8s.io/v1/servicecidrs";
 const ADDRESSES: &str = "/apis/networking.k8s.io/v1/ipaddresses";
 
-/// The embedded API with a range of its own for Services.
+/// The embedded API with a range for Services.
 fn with_services() -> Api {
     Api::embedded(|config| config.services = Some(apiserver::ServiceRange::parse("10.96.0.0/29").unwrap()))
 }
@@ -106,7 +106,7 @@ async fn services_get_addresses_of_every_range_that_stays() {
     let more = api.post(RANGES, more).await.ok();
     assert_eq!(more["status"]["conditions"][0]["status"], "True", "{more}");
     api.post(&services, service("a", "203.0.113.10")).await.ok();
-    // What the first range cannot give comes of the second.
+    // Addresses that the first range does not have come from the second.
     for name in ["b", "c", "d", "e", "f"] {
         api.post(&services, service(name, "")).await.ok();
     }

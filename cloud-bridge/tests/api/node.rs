@@ -1,4 +1,4 @@
-//! What a node's identity may do.
+//! Rights of a node's identity.
 
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ async fn a_node_sees_only_what_its_pods_name() {
     let none = format!("no relationship found between node '{}' and this object", node.name);
     node.get(&api.path("secrets/used")).await.fails_with(403, &none);
     api.post(&api.path("pods"), bound("p", &node.name)).await.ok();
-    // A real authorizer's graph follows its watch.
+    // The graph of a real authorizer is updated by its watch.
     for _ in 0..50 {
         if node.get(&api.path("secrets/used")).await.code == 200 {
             break;

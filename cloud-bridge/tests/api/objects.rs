@@ -1,4 +1,4 @@
-//! Create, read, replace: what the server fills in, and what it refuses.
+//! Create, read, replace: fields that the server sets, and refusals.
 
 use serde_json::{Value, json};
 
@@ -254,7 +254,7 @@ async fn formats_that_are_not_served() {
         let answer = api.send("POST", reviews, &headers, review.to_string().into()).await;
         assert_eq!(answer.code, code, "{accept}: {}", answer.body);
     }
-    // An unserved kind is not found, whatever the body is: typed clients learn that way that a kind is missing.
+    // An unserved kind is not found, whatever the body is: typed clients detect a missing kind by that.
     let mut body = b"k8s\0".to_vec();
     body.extend(b"\x0a\x14\x0a\x0aexample/v1\x12\x06Widget\x12\x00");
     let typed = [("content-type", "application/vnd.kubernetes.protobuf")];
@@ -296,7 +296,7 @@ async fn reviews_are_found_and_can_only_be_asked() {
     }
 }
 
-/// Made once, when the object is stored.
+/// Computed once, when the object is stored.
 #[tokio::test]
 async fn writes_answer_with_the_bytes_that_a_get_gives() {
     let api = Api::open().await;
@@ -320,7 +320,7 @@ async fn writes_answer_with_the_bytes_that_a_get_gives() {
     }
 }
 
-/// What was got in protobuf and is put in protobuf changes nothing: both ways tell all of an object.
+/// An object that was read and written in protobuf is unchanged: both directions encode all fields.
 #[tokio::test]
 async fn who_takes_protobuf_alone_gets_it() {
     const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";

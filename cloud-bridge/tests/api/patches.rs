@@ -1,4 +1,4 @@
-//! PATCH in its kinds, and the status subresource.
+//! All kinds of PATCH, and the status subresource.
 
 use futures::future::join_all;
 use serde_json::json;
@@ -34,7 +34,7 @@ async fn merge_and_json_patches() {
     assert_eq!(api.patch(&api.path("configmaps/none"), MERGE, json!({})).await.code, 404);
 }
 
-/// Each is made for the object that the one before has left, though they are worked out beside the thread.
+/// Each patch applies to the result of the one before, though they are computed on other threads.
 #[tokio::test]
 async fn patches_of_a_large_object_at_one_time_all_count() {
     let api = Api::open().await;

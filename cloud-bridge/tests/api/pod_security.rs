@@ -33,7 +33,7 @@ async fn an_enforced_level_refuses_pods() {
     let why = "pods \"x\" is forbidden: violates PodSecurity \"baseline:latest\": host namespaces (hostPID=true)";
     api.post(&api.path("pods"), host_pod("x")).await.fails(403, why);
     api.post(&api.path("pods"), pod("y")).await.ok();
-    // What is there may change in what the standards are not about.
+    // Existing pods may change in fields that the standards do not check.
     let annotate = json!({"metadata": {"annotations": {"a": "b"}}});
     api.patch(&api.path("pods/before"), MERGE, annotate).await.ok();
     let mut changed = api.get(&api.path("pods/before")).await.ok();

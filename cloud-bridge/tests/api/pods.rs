@@ -90,7 +90,7 @@ async fn a_pod_is_asked_through_the_api() {
     for wrong in ["ftp:p:80", "::80"] {
         api.get(&path(wrong)).await.fails_with(400, &format!("invalid pod request \"{wrong}\""));
     }
-    // What comes of it otherwise is a matter of the network that the API server is in.
+    // Other results depend on the network of the API server.
     if api.real {
         return;
     }
@@ -99,7 +99,7 @@ async fn a_pod_is_asked_through_the_api() {
     }
     api.get(&path("https:p:443")).await.fails_with(503, "no node is connected");
     for method in ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
-        // The body is for the pod, whatever its content type; no pod receives it here.
+        // The body is for the pod, with any content type; no pod receives it here.
         let called = [("content-type", "application/vnd.kubernetes.protobuf")];
         let answer = api.send(method, &path("http:p:8080"), &called, b"{".to_vec()).await;
         assert_eq!(answer.code, 503, "{method}: {}", answer.body);

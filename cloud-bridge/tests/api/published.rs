@@ -1,4 +1,4 @@
-//! What is published of definitions: OpenAPI, defaults of objects that were stored before, and definitions in protobuf.
+//! Published parts of definitions: OpenAPI, defaults of objects that were stored before, and definitions in protobuf.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ fn definition(group: &str, schema: &Value) -> Value {
     })
 }
 
-/// The definition of this kind in `/openapi/v2`, when it is as wished.
+/// The definition of this kind in `/openapi/v2`, when it is accepted.
 async fn published(api: &Api, name: &str, wish: impl Fn(&Value) -> bool) -> Value {
     let wished = |answer: &crate::harness::Answer| wish(&answer.body["definitions"][name]);
     api.until("/openapi/v2", wished).await.body["definitions"][name].clone()
@@ -52,7 +52,7 @@ async fn definitions_are_published_in_both_versions_of_openapi() {
     let reference = &second["properties"]["metadata"]["$ref"];
     assert_eq!(*reference, "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta");
 
-    // A real API server publishes one after the other.
+    // A real API server publishes them one after the other.
     let third = api.until(&format!("/openapi/v3/apis/{group}/v1"), |answer| answer.code == 200).await.body;
     let lamp = &third["components"]["schemas"][name("v1")];
     assert_eq!(lamp["properties"]["spec"]["properties"]["colour"]["nullable"], true);
@@ -60,7 +60,7 @@ async fn definitions_are_published_in_both_versions_of_openapi() {
     let metadata = &third["components"]["schemas"][reference.trim_start_matches("#/components/schemas/")];
     assert_eq!(metadata["properties"]["labels"]["additionalProperties"]["type"], "string");
 
-    // A version that is renamed, and one that is served no longer.
+    // A version that is renamed, and one that is no longer served.
     let rename = json!([{"op": "replace", "path": "/spec/versions/1/name", "value": "v3"}]);
     api.patch(&path, JSON_PATCH, rename).await.ok();
     published(&api, &name("v3"), Value::is_object).await;
@@ -103,7 +103,7 @@ async fn objects_are_read_with_the_defaults_of_now() {
     assert_eq!((&touched["metadata"]["generation"], &touched["a"]), (&json!(1), &json!("A")), "a default is no change");
     api.post(&lamps, lamp("second")).await.ok();
 
-    // What was stored stays when its default goes; what is no longer in the schema is not shown.
+    // Stored values stay when the default is removed; fields that are no longer in the schema are not shown.
     change(schema(text, defaults_to("B"))).await;
     let read = api.until(&format!("{lamps}/second"), |answer| answer.body["b"] == "B").await.body;
     assert_eq!(read["a"], "A");

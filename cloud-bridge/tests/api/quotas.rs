@@ -1,4 +1,4 @@
-//! LimitRanges and ResourceQuotas: what objects get and may take in a namespace.
+//! LimitRanges and ResourceQuotas: defaults and limits of objects in a namespace.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ fn quota(name: &str, spec: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name}, "spec": spec})
 }
 
-/// Waits until the status of the quota tells this of what is used.
+/// Waits until the status of the quota shows this usage.
 async fn used(api: &Api, name: &str, used: Value) {
     let path = api.path(&format!("resourcequotas/{name}"));
     api.until(&path, |answer| answer.body["status"]["used"] == used).await;
@@ -62,7 +62,7 @@ async fn a_quota_is_used_up_and_freed() {
     let table = api.send("GET", &api.path("resourcequotas/q"), &[("accept", TABLE)], Vec::new()).await.ok();
     let cells = table["rows"][0]["cells"].as_array().unwrap();
     assert!(cells[1].as_str().unwrap().contains("pods: 0/2, requests.cpu: 0/1"), "{cells:?}");
-    // What its limits are now is known a moment later.
+    // The new limits take effect a moment later.
     api.patch(&api.path("resourcequotas/q"), MERGE, json!({"spec": {"hard": {"pods": "5"}}})).await.ok();
     api.until(&api.path("resourcequotas/q"), |answer| answer.body["status"]["hard"]["pods"] == "5").await;
 }
@@ -91,7 +91,7 @@ async fn a_pod_that_has_ended_makes_room() {
     wrong.fails_with(422, "must be a standard resource for quota");
 }
 
-/// As in Kubernetes' controller every five minutes.
+/// The quota is recounted periodically, as by Kubernetes' controller every five minutes.
 #[tokio::test]
 async fn a_pod_that_should_be_gone_makes_room_without_a_write() {
     let api = Api::embedded(|config| config.quota_resync = std::time::Duration::from_millis(500));
@@ -109,7 +109,7 @@ async fn a_pod_that_should_be_gone_makes_room_without_a_write() {
     api.post(&api.path("pods"), pod("b")).await.ok();
 }
 
-/// What is made while it is counted counts once.
+/// An object that is created during a count is counted once.
 #[tokio::test]
 async fn nobody_waits_while_a_large_namespace_is_counted() {
     let api = Api::embedded(|_| {});
@@ -152,7 +152,7 @@ async fn a_limit_range_fills_and_bounds() {
     let range = json!({"metadata": {"name": "r"}, "spec": {"limits": limits}});
     let made = api.post(&api.path("limitranges"), range.clone()).await.ok();
     assert_eq!(made["spec"]["limits"][0]["max"], json!({"cpu": "2"}));
-    // A real one reads its ranges from a cache.
+    // A real API server reads its ranges from a cache.
     tokio::time::sleep(std::time::Duration::from_millis(if api.real { 1000 } else { 0 })).await;
     let filled = api.post(&api.path("pods"), pod("filled")).await.ok();
     let resources = json!({"limits": {"cpu": "500m"}, "requests": {"cpu": "200m"}});

@@ -1,4 +1,4 @@
-//! Rights by roles and bindings: what they give, to whom, from when on, and who may write them.
+//! Rights by roles and bindings: what they grant, to whom, from when on, and who may write them.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ fn there(api: &Api, rest: &str) -> String {
     api.group_path("rbac.authorization.k8s.io/v1", rest)
 }
 
-/// Asks until the answer has this code: a real API server learns of roles by a watch.
+/// Repeats a request until the answer has this code: a real API server gets roles from a watch.
 async fn becomes(api: &Api, user: &str, path: &str, code: u16) -> Answer {
     for _ in 0..200 {
         let answer = ask(api, user, "GET", path, Value::Null).await;
@@ -54,7 +54,7 @@ async fn becomes(api: &Api, user: &str, path: &str, code: u16) -> Answer {
     panic!("{path} never gave {code}");
 }
 
-/// The API as the bearer of this token has it.
+/// The API for the bearer of this token.
 fn by_token(api: &Api, token: &str) -> Api {
     let server: &Server = api.server.as_ref().unwrap();
     let mut headers = HeaderMap::new();
@@ -114,7 +114,7 @@ async fn an_operator_does_what_its_role_says_by_its_token_and_nothing_else() {
         operator.send(method, &path, &headers, b"{}".to_vec()).await.fails(403, &refusal(what, verb, resource, place));
     }
 
-    // A watch that stands goes on when the binding goes, as in Kubernetes: the next request is refused.
+    // A running watch continues after the binding is deleted, as in Kubernetes: the next request is refused.
     let mut watch = operator.watch(&format!("{}?watch=1&resourceVersion=0", api.path("configmaps"))).await;
     while watch.line().await.1 != "a" {}
     api.delete(&there(&api, "rolebindings/operator"), Value::Null).await.ok();
@@ -134,7 +134,7 @@ async fn a_role_counts_where_it_is_bound() {
     assert_eq!(ask(&api, &eve, "GET", "/api/v1/nodes", Value::Null).await.code, 403);
     api.post(&format!("{RBAC}/clusterrolebindings"), to_role(&name, "ClusterRole", &name, user(&eve))).await.ok();
     assert_eq!(becomes(&api, &eve, "/api/v1/nodes", 200).await.code, 200);
-    // The role changes, and with it what it gives.
+    // The role changes, and with it the granted rights.
     api.put(&format!("{roles}/{name}"), role(&name, &["get"], &[""], &["pods"])).await.ok();
     becomes(&api, &eve, "/api/v1/nodes", 403).await.fails(
         403,
@@ -142,7 +142,7 @@ async fn a_role_counts_where_it_is_bound() {
             "nodes is forbidden: User \"{eve}\" cannot list resource \"nodes\" in API group \"\" at the cluster scope"
         ),
     );
-    // Without the role there is a word more.
+    // Without the role, the message has another word.
     api.delete(&format!("{roles}/{name}"), Value::Null).await.ok();
     let why = format!(
         "nodes is forbidden: User \"{eve}\" cannot list resource \"nodes\" in API group \"\" at the cluster scope: RBAC: clusterrole.rbac.authorization.k8s.io \"{name}\" not found"
@@ -202,7 +202,7 @@ async fn nobody_gives_what_they_do_not_have() {
     let bindings = there(&api, "rolebindings");
     let group = ["rbac.authorization.k8s.io"];
     api.post(&roles, role("writer", &["*"], &group, &["roles", "rolebindings"])).await.ok();
-    // `*` holds `escalate` and `bind`: this one names verbs.
+    // `*` includes `escalate` and `bind`, so this one names verbs.
     let verbs = ["get", "list", "create", "update", "patch", "delete"];
     api.put(&there(&api, "roles/writer"), role("writer", &verbs, &group, &["roles", "rolebindings"])).await.ok();
     api.post(&roles, role("reader", &["get", "list"], &[""], &["configmaps"])).await.ok();
@@ -224,7 +224,7 @@ async fn nobody_gives_what_they_do_not_have() {
     ask(&api, &eve, "PUT", &there(&api, "roles/more"), more.clone()).await.fails(403, &text("roles", "more"));
     let patch = json!({"rules": more["rules"]});
     ask(&api, &eve, "PATCH", &there(&api, "roles/same"), patch).await.fails(403, &text("roles", "same"));
-    // The rest of a role with too many rights may not be changed by them either, except by the garbage collector.
+    // Other fields of a role with too many rights may not be changed by them either, except by the garbage collector.
     api.post(&roles, more.clone()).await.ok();
     let label = json!({"metadata": {"labels": {"a": "b"}}});
     ask(&api, &eve, "PATCH", &there(&api, "roles/more"), label).await.fails(403, &text("roles", "more"));
@@ -243,7 +243,7 @@ async fn nobody_gives_what_they_do_not_have() {
     ask(&api, &eve, "POST", &bindings, to_role("d", "Role", "gone", user(&eve)))
         .await
         .fails(404, "rolebindings.rbac.authorization.k8s.io \"gone\" not found");
-    // Not even by way of a role of the cluster, which they may not write.
+    // Not even through a role of the cluster, which they may not write.
     ask(&api, &eve, "POST", &format!("{RBAC}/clusterroles"), role(&robe, &["get"], &[""], &["configmaps"]))
         .await
         .fails_with(403, "cannot create resource \"clusterroles\"");
@@ -270,7 +270,7 @@ async fn roles_gather_the_rules_of_others() {
     let (all, part, label) = (own(&api, "all"), own(&api, "part"), own(&api, "is"));
     let roles = format!("{RBAC}/clusterroles");
     let selector = json!({"matchLabels": {&label: "true"}});
-    // It names itself, too: of itself it gathers nothing.
+    // It selects itself too, but does not aggregate its own rules.
     let gathering = json!({"metadata": {"name": all, "labels": {&label: "true"}},
         "aggregationRule": {"clusterRoleSelectors": [selector]}, "rules": []});
     api.post(&roles, gathering).await.ok();
@@ -279,13 +279,13 @@ async fn roles_gather_the_rules_of_others() {
     api.post(&roles, one.clone()).await.ok();
     let gathered = |answer: &Answer| answer.body["rules"] == one["rules"];
     api.until(&format!("{roles}/{all}"), gathered).await;
-    // What is written into it by hand goes again.
+    // Rules that are written manually are removed again.
     api.patch(&format!("{roles}/{all}"), MERGE, json!({"rules": role("", &["*"], &["*"], &["*"])["rules"]})).await.ok();
     api.until(&format!("{roles}/{all}"), gathered).await;
     api.delete(&format!("{roles}/{part}"), Value::Null).await.ok();
     api.until(&format!("{roles}/{all}"), |a| a.body["rules"].as_array().is_none_or(Vec::is_empty)).await;
 
-    // To gather is to take anything: that takes an administrator.
+    // Aggregation can grant any right, so only an administrator may configure it.
     let eve = own(&api, "eve");
     let mut writer =
         role(&own(&api, "writer"), &["create", "update", "get"], &["rbac.authorization.k8s.io"], &["clusterroles"]);
@@ -300,7 +300,7 @@ async fn roles_gather_the_rules_of_others() {
         403,
         &format!("clusterroles.rbac.authorization.k8s.io {:?} is forbidden: must have cluster-admin privileges to use the aggregationRule", own(&api, "new")),
     );
-    // They may not take it away from one that has it either.
+    // They may not remove it from a role either.
     ask(&api, &eve, "PUT", &format!("{roles}/{all}"), json!({"metadata": {"name": all}, "rules": []}))
         .await
         .fails_with(403, "must have cluster-admin privileges to use the aggregationRule");
@@ -351,7 +351,7 @@ async fn default_roles_are_there_and_complete_at_each_start() {
     api.get(&format!("{roles}/system:basic-user")).await.ok();
     api.get(&path("system:basic-user")).await.ok();
     assert_eq!(api.get(&format!("{roles}/system:kube-dns")).await.ok()["rules"], Value::Null);
-    // What was bound before the restart is bound, and a start that finds all as it should be writes nothing.
+    // Bindings survive the restart, and a start that finds everything up to date writes nothing.
     ask(&api, &eve, "GET", &api.path("configmaps/a"), Value::Null).await.ok();
     let before = api.get(&format!("{roles}/admin")).await.ok();
     let api = api.reopen().await;
@@ -430,7 +430,7 @@ async fn thousands_of_bindings_hold_nobody_up() {
         assert_eq!(ask(&api, "bob", "GET", &api.path("pods"), Value::Null).await.code, 403);
     }
     assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
-    // An answer names some of the roles that are not there.
+    // An answer names some of the missing roles.
     let body = ask(&api, "eve", "GET", &api.path("pods"), Value::Null).await.fails_with(403, ": RBAC: [role.rbac.");
     assert!(body.to_string().len() < 16 * 1024, "{}", body.to_string().len());
 }
@@ -462,7 +462,7 @@ async fn selectors_in_reviews_are_checked_and_what_cannot_be_read_is_told() {
     assert!(told.to_string().contains("labelSelector.requirements[0].key: Invalid value"), "{told}");
 }
 
-/// Kubernetes has no such bound.
+/// Kubernetes does not have this limit.
 #[tokio::test]
 async fn what_decisions_look_at_is_bounded_in_each_namespace() {
     let api = Api::embedded(|_| {});
@@ -487,7 +487,7 @@ async fn what_decisions_look_at_is_bounded_in_each_namespace() {
     let mut binding = to_role("many", "Role", "r0", Value::Null);
     binding["subjects"] = users.into();
     write("POST", "rolebindings", binding).await.fails_with(403, "may have no more than");
-    // What is there may be written again, and become less; then there is room.
+    // Existing ones may be written again, and shrink; then there is room.
     write("PUT", "roles/r0", heavy("r0")).await.ok();
     write("PUT", "roles/r0", role("r0", &["get"], &[""], &["pods"])).await.ok();
     write("POST", "roles", heavy("r3")).await.ok();
@@ -532,7 +532,7 @@ async fn what_is_changed_into_being_needs_the_right_to_create() {
     let refused = ask(&api, &changer, "PUT", &api.path("endpoints/new"), endpoints).await;
     refused.fails_with(403, "cannot create resource \"endpoints\" in API group \"\" in the namespace");
     api.get(&api.path("configmaps/new")).await.fails_with(404, "not found");
-    // What is there it may change.
+    // It may change existing objects.
     api.post(&api.path("configmaps"), json!({"metadata": {"name": "new"}})).await.ok();
     let path = format!("{}?fieldManager=t", api.path("configmaps/new"));
     api.send("PATCH", &path, &headers, applied).await.ok();

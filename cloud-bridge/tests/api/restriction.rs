@@ -1,4 +1,4 @@
-//! NodeRestriction, row by row as Kubernetes' own tests of it have them.
+//! NodeRestriction, row by row as in Kubernetes' own tests.
 
 use serde_json::{Value, json};
 
@@ -194,7 +194,7 @@ async fn mirror_pods() {
         ("read", "GET", path.clone(), Value::Null, 200, String::new()),
     ]);
     run(&api, &node, rows).await;
-    // An administrator cannot take the annotation away either.
+    // An administrator cannot remove the annotation either.
     let unmask = json!({"metadata": {"annotations": null}});
     api.patch(&path, MERGE, unmask).await.fails_with(422, "may not remove or update mirror pod annotation");
     run(&api, &node, vec![("delete", DELETE, path, json!({"gracePeriodSeconds": 0}), 200, String::new())]).await;
@@ -407,7 +407,7 @@ async fn its_node_and_lease() {
         ("its lease gone", DELETE, format!("{leases}/{node}"), Value::Null, 200, String::new()),
     ];
     if api.real {
-        // These annotations say something to the embedded API alone.
+        // Only the embedded API uses these annotations.
         rows.retain(|row| !row.5.contains("annotations of sampan.dev/"));
     }
     run(&api, &node, rows).await;

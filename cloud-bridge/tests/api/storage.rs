@@ -61,7 +61,7 @@ async fn what_a_power_cut_left_half_done_is_done_at_the_next_start() {
         api.post(&api.path("persistentvolumeclaims"), claim(name)).await.ok();
         api.until(&api.path(&format!("persistentvolumeclaims/{name}")), |a| a.body["status"]["phase"] == "Bound").await;
     }
-    // As if the power had gone between an object and what follows from it.
+    // As after a power cut between an object and the write that follows it.
     let state = rusqlite::Connection::open(api.folder().join("api.db")).unwrap();
     state
         .execute_batch(

@@ -1,4 +1,4 @@
-//! Requests of strange shapes: each is refused, and the server goes on.
+//! Malformed requests: each is refused, and the server continues.
 
 use serde_json::{Value, json};
 
@@ -49,10 +49,10 @@ async fn bodies_too_deep_or_with_too_many_values() {
         }
     }
     if api.real {
-        // It tells of them all, in more bytes of headers than a client takes.
+        // A real API server reports all of them, in more bytes of headers than a client accepts.
         return;
     }
-    // Unknown fields without number cost no more than their reading, and are not all told.
+    // Any number of unknown fields costs only their reading, and not all of them are reported.
     let fields: serde_json::Map<_, _> = (0..100_000).map(|n| (format!("x{n}"), json!(1))).collect();
     let mut object = config("many", json!({}));
     object.as_object_mut().unwrap().extend(fields);
@@ -126,7 +126,7 @@ async fn odd_queries() {
         let mut watch = api.watch(&path).await;
         let name = format!("w{}", seconds.len());
         api.post(&pods, pod(&name)).await;
-        // Kubernetes takes some of them for the past, and ends the watch.
+        // Kubernetes treats some of them as past, and ends the watch.
         assert!(watch.next().await.is_some() || api.real, "{seconds}");
         api.delete(&api.path(&format!("pods/{name}")), json!({"gracePeriodSeconds": 0})).await;
     }

@@ -1,4 +1,4 @@
-//! Validation rules of custom resources, judged by the real helper.
+//! Validation rules of custom resources, evaluated by the real helper.
 
 use std::time::{Duration, Instant};
 
@@ -113,7 +113,7 @@ async fn every_way_to_write_is_judged() {
     let mut named = g.object("", &json!({"size": 2}));
     named["metadata"] = json!({"generateName": "some-"});
     api.post(&g.path(""), named).await.ok();
-    // Of an object that its schema refuses, rules are not asked.
+    // Rules are not evaluated for an object that violates its schema.
     let wrong = g.create("d", json!({"size": "x"})).await;
     let unchecked = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
     wrong.fails(422, &invalid("d", &format!(
@@ -196,7 +196,7 @@ async fn definitions_with_broken_rules_are_refused() {
         let body = define(rule).await.fails_with(422, why);
         assert!(body["message"].as_str().unwrap().contains(place), "{body}");
     }
-    // Whatever a parser may not survive ends the helper alone.
+    // Input that crashes a parser ends only the helper.
     for rule in [
         "(".repeat(5_000) + "true" + &")".repeat(5_000),
         "!".repeat(100_001) + "true",
@@ -237,7 +237,7 @@ async fn without_rules_there_is_no_helper() {
     assert_eq!(helper(&api), Some(first), "it is kept");
     let name = std::fs::read_to_string(format!("/proc/{first}/comm")).unwrap();
     assert_eq!(name.trim(), "bridge-rules");
-    // Objects of an earlier run are read without one.
+    // Objects of an earlier run are read without a helper.
     let path = ruled.path("");
     let api = api.reopen().await;
     api.get(&path).await.ok();
@@ -257,7 +257,7 @@ async fn a_helper_that_is_ended_is_replaced() {
         g.create(&format!("a{round}"), json!({"size": 2})).await.ok();
         assert_ne!(helper(&api), Some(before));
     }
-    // In the middle of a question, too.
+    // Also during an evaluation.
     let before = helper(&api).unwrap();
     kill(before, Signal::SIGSTOP).unwrap();
     let (answer, ()) = tokio::join!(g.create("b", json!({"size": 1})), async {
@@ -331,7 +331,7 @@ async fn a_rule_uses_up_itself_alone() {
         assert!(others < Duration::from_secs(2), "{others:?}");
         good.create(name, json!({"size": 2})).await.ok();
     }
-    // What has used up the helper rests for a while; others do not wait for it.
+    // A kind that has used up the helper waits for a while; others do not.
     let rests = Ruled { api: &api, group: format!("time.{}.example.com", api.ns) };
     rests.create("b", json!({"size": 1})).await.fails_with(503, "are run again in");
     let other = [("impersonate-user", "other"), ("impersonate-group", "system:masters"), ("content-type", JSON)];
@@ -348,7 +348,7 @@ async fn many_writes_at_once_are_all_judged() {
     for (size, answer) in answers.into_iter().enumerate() {
         assert_eq!(answer.code, if size % 2 == 0 { 201 } else { 422 }, "{size}: {}", answer.body);
     }
-    // Changes of one object at once: each is judged on what is stored when it is written.
+    // Concurrent changes of one object: each is evaluated on the object that is stored when it is written.
     let path = g.path("/g0");
     let patches =
         (1..=8).map(|size| api.patch(&path, MERGE, json!({"spec": {"size": size * 2, "text": format!("{size}")}})));

@@ -1,4 +1,4 @@
-//! Watches: where they start, what they show, how they end.
+//! Watches: start, events and end.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Kinds that run pods, as objects over HTTP: what is filled in, kept and refused, how they are scaled and shown. On a real
-//! cluster their controllers act on them meanwhile; nothing here depends on it.
+//! Kinds that run pods, as objects over HTTP: defaults, kept and refused fields, scaling and tables. On a real cluster
+//! their controllers act on them meanwhile; nothing here depends on that.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(crate) fn with(mut object: Value, path: &[&str], value: Value) -> Value {
     object
 }
 
-/// Each of these in the place of the field named before it is of the wrong type.
+/// Replaces each named field by a value of the wrong type.
 pub(crate) async fn refuses_wrong_types(api: &Api, all: &str, object: &Value, fields: &[(&str, Value)]) {
     for (path, wrong) in fields {
         let path: Vec<&str> = path.split('.').collect();
@@ -32,8 +32,8 @@ pub(crate) async fn refuses_wrong_types(api: &Api, all: &str, object: &Value, fi
     assert!(api.get(all).await.ok()["items"].as_array().is_some_and(Vec::is_empty));
 }
 
-/// The object as it is, on a real cluster once its controller has nothing more to write: it has made these pods, and
-/// they wait for a scheduler that there is not.
+/// The object as it is; on a real cluster after its controller has no more to write: it has created these pods, and
+/// they wait for a scheduler that does not exist.
 async fn settled(api: &Api, path: &str, replicas: i64) -> Value {
     let seen = |object: &Value| {
         object["status"]["replicas"] == replicas
@@ -120,7 +120,7 @@ async fn a_replica_set_is_shown_found_and_applied() {
     let cells = table["rows"][0]["cells"].as_array().unwrap();
     assert_eq!(cells[..4], [json!("r"), json!(0), json!(0), json!(0)]);
     assert_eq!(cells[5..], [json!("c,d"), json!("busybox:1,busybox:2"), json!("app=r")]);
-    // Kubernetes selects them by nothing else than their names, whatever its source says of replicas.
+    // Kubernetes selects them only by their names, though its source names replicas.
     assert_eq!(api.get(&format!("{all}?fieldSelector=status.replicas%3D0")).await.code, 400);
     assert_eq!(api.delete(&format!("{all}/r"), Value::Null).await.ok()["details"]["kind"], "replicasets");
 }
@@ -132,7 +132,7 @@ async fn a_daemon_set_counts_changes_of_its_template() {
     let all = api.group_path("apps/v1", "daemonsets");
     let mut set = replica_set("d");
     set.set("kind", "DaemonSet".into());
-    // On a real cluster no node has it, so nothing is made of the template.
+    // No node of a real cluster has this label, so no pods are created.
     set.set_at(
         &["spec"],
         json!({"selector": {"matchLabels": {"app": "d"}}, "template": {
@@ -148,7 +148,7 @@ async fn a_daemon_set_counts_changes_of_its_template() {
     let image = json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "busybox:2"}]}}}});
     let changed = api.patch(&path, STRATEGIC, image).await.ok();
     assert_eq!((changed.pointer(COUNT), &changed["metadata"]["generation"]), (Some(&json!("2")), &json!(3)));
-    // What a client leaves out of a status is put back.
+    // Fields that a client omits from a status are restored.
     let mut status = changed.clone();
     for field in ["annotations", "resourceVersion"] {
         status.set_at(&["metadata", field], Value::Null);
@@ -254,7 +254,7 @@ async fn a_replication_controller_has_labels_for_a_selector() {
     api.get(&found("spec.replicas%3D0")).await.fails_with(400, why);
     let table = api.send("GET", &all, &[("accept", TABLE)], Vec::new()).await.ok();
     assert_eq!(table["rows"][0]["cells"].as_array().unwrap().last(), Some(&json!("app=r,tier=a")));
-    // Its pods are left unless the request says otherwise.
+    // Its pods stay unless the request says otherwise.
     let held = api.patch(&path, MERGE, json!({"metadata": {"finalizers": ["x.example/hold"]}})).await.ok();
     assert_eq!(held["metadata"]["finalizers"], json!(["x.example/hold"]));
     let marked = api.delete(&format!("{path}?dryRun=All"), Value::Null).await.ok();

@@ -1,4 +1,4 @@
-//! A hostile node: it has a valid certificate, speaks the protocol, and asks for what is not its own.
+//! A hostile node: it has a valid certificate, speaks the protocol, and requests objects of others.
 
 use async_tungstenite::tungstenite::Message;
 use cloud_bridge::pki::authority::Authority;
@@ -37,7 +37,7 @@ async fn g27_a_hostile_node_gets_and_writes_only_its_own() {
     owner.until("the secret of its pod", |edge| edge.object("Secret", "default", &secret).is_some()).await;
 
     let (identity, mut edge) = bridge.edge(&cluster, &evil).await;
-    // Writing about others: each is refused with a reason, and nothing of it is in the API.
+    // Reports about others: each is refused with a reason, and nothing of it is in the API.
     let mut other_node = node_object(&victim);
     other_node["status"]["conditions"] = json!([]);
     let mut restricted = node_object(&evil);
@@ -74,7 +74,7 @@ async fn g27_a_hostile_node_gets_and_writes_only_its_own() {
     ];
     for (what, report) in matrix {
         let refused = edge.report_and_wait(report).await;
-        // A mirror always gets the speaker's own name.
+        // A mirror always gets the name of the reporting node.
         if what != "mirror on another node" {
             assert!(refused.is_err(), "{what} was accepted");
         }
@@ -133,7 +133,7 @@ async fn g27_a_hostile_node_gets_and_writes_only_its_own() {
     // Another's name in the hello.
     let mut liar = Edge::connect(bridge.address, &identity, &victim, Store::default()).await.unwrap();
     assert!(liar.until_ended().await.contains("WrongNode"));
-    // The victim was not disturbed.
+    // The victim was not affected.
     owner.linger(Duration::from_millis(100)).await;
     force_delete(&cluster.pods(), &pod_name).await;
     for node in [evil, victim] {
@@ -141,7 +141,7 @@ async fn g27_a_hostile_node_gets_and_writes_only_its_own() {
     }
 }
 
-/// A mirror pod is of the node's own making: naming an object in it gives no right to that object.
+/// The node made up a mirror pod, so naming an object in it gives no right to that object.
 #[tokio::test]
 async fn g27_a_mirror_pod_is_no_way_to_what_other_pods_name() {
     let cluster = Cluster::open().await;
@@ -163,7 +163,7 @@ async fn g27_a_mirror_pod_is_no_way_to_what_other_pods_name() {
     assert!(refused.as_ref().is_err_and(|why| why.contains("may not reference secrets")), "{refused:?}");
     let of_account = json!({"containers": [container], "serviceAccountName": "default"});
     assert!(edge.report_and_wait(mirror(of_account)).await.is_err());
-    // One that names nothing is taken.
+    // A mirror that names no objects is accepted.
     edge.report_and_wait(mirror(json!({"containers": [container]}))).await.unwrap();
     edge.until("its mirror", |edge| edge.object("Pod", "default", &name).is_some()).await;
     edge.linger(Duration::from_millis(200)).await;
@@ -200,7 +200,7 @@ async fn g27_reports_of_any_shape_end_nothing() {
             Report::Event { event: json!({"metadata": {"name": "e"}, "involvedObject": odd, "source": odd}) },
             Report::PodStatus { namespace: "default".into(), name: "p".into(), uid: "u".into(), status: odd.clone() },
         ] {
-            // Most are refused, and some say nothing wrong.
+            // Most are refused, and some are valid.
             let _ = edge.report_and_wait(report).await;
         }
     }
@@ -212,7 +212,7 @@ async fn g27_reports_of_any_shape_end_nothing() {
     }
 }
 
-/// The second lock: the API's own rules for nodes, for whatever would get past the bridge's.
+/// The API's own rules for nodes, if a request passes the bridge's checks.
 #[tokio::test]
 async fn g27_the_api_gives_a_node_nothing_of_another_either() {
     let cluster = Cluster::open().await;
@@ -282,13 +282,13 @@ async fn g28_the_port_of_the_nodes_tells_strangers_nothing() {
     assert_eq!(get(address, &ca, None, "/v1/join", "").await.0, 405);
     assert_eq!(ask("POST", address, &ca, None, "/v1/identity", "Content-Length: 0\r\n").await.0, 401);
     assert_eq!(ask("POST", address, &ca, None, "/v1/join", "Content-Length: 0\r\n").await.0, 400);
-    // A body that never comes is not waited for: who asks is looked at first.
+    // A body that never arrives is not waited for: the client is authorized first.
     assert_eq!(ask("POST", address, &ca, None, "/v1/identity", "Content-Length: 1000000\r\n").await.0, 401);
     assert_eq!(ask("POST", address, &ca, Some(&admin), "/v1/identity", "Content-Length: 1000000\r\n").await.0, 403);
-    // A good certificate, but of no node.
+    // A valid certificate, but not of a node.
     assert_eq!(get(address, &ca, Some(&admin), "/v1/link", "").await.0, 403);
     assert_eq!(ask("POST", address, &ca, Some(&admin), "/v1/identity", "Content-Length: 0\r\n").await.0, 403);
-    // A node of another authority: its handshake fails, at the latest with the first answer.
+    // A node of another authority: its handshake fails, with the first answer at the latest.
     let other = Authority::create("other").unwrap();
     let stranger = Identity::of_user(&other, "system:node:x", "system:nodes");
     if let Ok(mut stream) = tls(address, &ca, Some(&stranger)).await {

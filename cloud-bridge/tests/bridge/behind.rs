@@ -1,4 +1,4 @@
-//! A bridge whose watches hang: what it tells a node that comes to it from another one.
+//! A bridge whose watches hang: what it sends to a node that connects after another bridge.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use crate::support::fixture::{Cluster, TestBridge, force_delete, twins, unique};
 use crate::support::{Edge, Store};
 
-/// The client; while `hung`, nothing comes over any of its watches, and nothing is lost.
+/// A client whose watches deliver nothing while `hung` is true; events are delayed, not lost.
 fn hanging(client: kube::Client, hung: watch::Receiver<bool>) -> kube::Client {
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
         let (client, hung) = (client.clone(), hung.clone());
@@ -46,7 +46,7 @@ fn held(edge: &Edge) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn g12_a_bridge_whose_watches_hang_undoes_nothing_of_what_another_has_told() {
+async fn g12_bridge_with_hung_watches_undoes_nothing() {
     let cluster = Cluster::open().await;
     let (first, second) = twins();
     let (hang, hung) = watch::channel(false);
@@ -65,7 +65,7 @@ async fn g12_a_bridge_whose_watches_hang_undoes_nothing_of_what_another_has_told
     cluster.create_pod(&names[1], &node, json!({})).await;
     edge.until("two pods and a ConfigMap", |edge| edge.held() == 3).await;
 
-    // The node goes to the other bridge, and what it should hold changes.
+    // The node connects to the other bridge, and its objects change.
     hang.send(true).unwrap();
     let store = std::mem::take(&mut edge.store);
     drop(edge);
@@ -87,14 +87,14 @@ async fn g12_a_bridge_whose_watches_hang_undoes_nothing_of_what_another_has_told
     .await;
     let wanted = held(&edge);
 
-    // Back at the first, which has heard of none of it.
+    // Back at the first bridge, which has received none of it.
     let store = Store { position: edge.store.position.clone(), held: std::mem::take(&mut edge.store.held) };
     let mut back = a.connect(&identity, store).await;
     back.until("the list", |edge| edge.synced).await;
     let undone = |edge: &Edge| (edge.puts, edge.deleted.clone(), held(edge) == wanted);
     assert_eq!(undone(&back), (0, vec![], true));
 
-    // Its watches tell all of it in the end.
+    // Its watches deliver everything in the end.
     hang.send(false).unwrap();
     back.linger(Duration::from_millis(500)).await;
     assert_eq!((back.deleted.clone(), held(&back) == wanted), (vec![], true));

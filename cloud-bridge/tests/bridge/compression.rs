@@ -19,7 +19,7 @@ async fn g20_large_frames_shrink_for_nodes_that_can_read_them_and_others_get_tex
     let cluster = Cluster::open().await;
     let bridge = TestBridge::start(&cluster).await;
     let node = unique("packed");
-    // An older node: it knows nothing of compression, and all works.
+    // An older node without compression works.
     let (identity, mut old) = bridge.edge(&cluster, &node).await;
     let names: Vec<_> = (0..20).map(|_| unique("packed-pod")).collect();
     let mut pods = Vec::new();
@@ -34,7 +34,7 @@ async fn g20_large_frames_shrink_for_nodes_that_can_read_them_and_others_get_tex
     edge.until("all pods", |edge| edge.held() == 20 && edge.synced).await;
     let (frames, bytes) = edge.packed;
     assert!(frames >= 20 && bytes * 3 < edge.texts, "{frames} frames, {bytes} of {} bytes", edge.texts);
-    // And upwards.
+    // Also upwards.
     edge.report_and_wait(status(&pods[0], running())).await.unwrap();
     let pod = cluster.pods().get(&names[0]).await.unwrap();
     assert_eq!(pod.status.unwrap().phase.as_deref(), Some("Running"));

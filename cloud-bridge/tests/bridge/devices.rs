@@ -1,4 +1,4 @@
-//! Devices: told to the node that has them, and what it says of them in the API.
+//! Devices: sent to their node, and the node's reports of them in the API.
 
 mod definitions;
 mod events;
@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::support::fixture::{TestBridge, unique};
 use lab::{Lab, MODEL, report, reported};
 
-/// The whole road: a Device down, a report up, and what comes of it.
+/// The whole path: a Device down, a report up, and its result.
 #[tokio::test]
 async fn d01_a_device_is_told_and_what_it_reports_is_in_the_api() {
     let lab = Lab::open().await;
@@ -48,7 +48,7 @@ async fn d01_a_device_is_told_and_what_it_reports_is_in_the_api() {
     let after = lab.status(&name).await.unwrap();
     assert_eq!(after["metadata"]["resourceVersion"], status["metadata"]["resourceVersion"]);
 
-    // What is written of it moves nothing on the link; and it goes with its Device.
+    // Writing it sends nothing over the link; and it is deleted with its Device.
     let puts = edge.puts;
     assert!(edge.report_devices(vec![report(&name, &device, 3, &[("temp", "22")])]).await.is_empty());
     let status = lab.status(&name).await.unwrap();

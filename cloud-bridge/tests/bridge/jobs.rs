@@ -1,4 +1,4 @@
-//! Fleet jobs over a scripted node: the road of an order and of what comes of it, and what a hostile node gets from it.
+//! Fleet jobs with a scripted node: the path of an order and its result, and the limits of a hostile node.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ impl Lab {
         Api::all_with(self.cluster.client.clone(), &resource)
     }
 
-    /// Gives its uid.
+    /// Creates a job; returns its uid.
     async fn job(&self, kind: (&str, &str), name: &str, spec: Value) -> String {
         let body = json!({"apiVersion": "operations.kubeedge.io/v1alpha2", "kind": kind.0, "metadata": {"name": name}, "spec": spec});
         let made = self.jobs(kind).create(&PostParams::default(), &serde_json::from_value(body).unwrap()).await;
@@ -95,7 +95,7 @@ impl Lab {
     }
 }
 
-/// What the node is to do for this job, once it has been told.
+/// The order of the node for this job, after it has arrived.
 async fn order(edge: &mut Edge, uid: &str) -> Order {
     edge.until("an order", |edge| edge.object("Order", "", uid).is_some()).await;
     serde_json::from_value(edge.object("Order", "", uid).unwrap().body.clone()).unwrap()
@@ -277,7 +277,7 @@ async fn an_older_program_and_one_that_cannot_take_an_order_have_failed() {
 }
 
 #[tokio::test]
-async fn s17_one_at_a_time_is_one_over_both_bridges_and_a_node_that_moves_goes_on() {
+async fn s17_concurrency_of_one_holds_over_two_bridges() {
     let lab = Lab::open().await;
     let (first, second) = twins();
     let (a, b) = (TestBridge::with(&lab.cluster, first).await, TestBridge::with(&lab.cluster, second).await);
@@ -316,7 +316,7 @@ async fn s17_one_at_a_time_is_one_over_both_bridges_and_a_node_that_moves_goes_o
 }
 
 #[tokio::test]
-async fn s17_a_bridge_that_begins_again_takes_no_order_away_and_gives_none_twice() {
+async fn s17_restarted_bridge_withdraws_and_repeats_no_order() {
     let lab = Lab::open().await;
     let (first, second) = twins();
     let a = TestBridge::with(&lab.cluster, first).await;
@@ -332,7 +332,7 @@ async fn s17_a_bridge_that_begins_again_takes_no_order_away_and_gives_none_twice
     let store = std::mem::take(&mut edge.store);
     drop(edge);
     a.kill();
-    // It knows of no job when the node is there.
+    // This bridge does not know the job when the node connects.
     let b = TestBridge::with(&lab.cluster, second).await;
     let mut edge = b.connect(&identity, store).await;
     edge.report_and_wait(Report::Node { node: node_object(&node) }).await.unwrap();
@@ -407,7 +407,7 @@ async fn jobs_that_cannot_be_right_are_refused_by_the_definitions() {
         .await
         .unwrap_err();
     assert!(error.contains("images"), "{error}");
-    // What a job does stays as it was made; how fast does not.
+    // The work of a job cannot be changed, but its concurrency can.
     refused(UPGRADE, "v1alpha2", upgrade(json!({"arm64": digest()}))).await.unwrap();
     let patch = |spec: Value| {
         let (jobs, name) = (lab.jobs(UPGRADE), name.clone());
@@ -429,7 +429,7 @@ async fn jobs_of_the_older_version_are_taken_as_they_are() {
     let bridge = TestBridge::start(&lab.cluster).await;
     let node = unique("older");
     let mut edge = lab.edge(&bridge, &node).await;
-    // As KubeEdge's own samples are written.
+    // The same form as KubeEdge's own samples.
     let (upgrade, prepull) = (unique("upgrade-example"), unique("imageprepull-example"));
     let mut spec = json!({"version": "v1.16.0", "checkItems": ["cpu", "mem", "disk"], "failureTolerate": "0.3", "concurrency": 2,
         "timeoutSeconds": 180, "labelSelector": {"matchLabels": {"kubernetes.io/hostname": node}}});
@@ -455,7 +455,7 @@ async fn jobs_of_the_older_version_are_taken_as_they_are() {
     }
 }
 
-/// The same, where the definitions are KubeEdge's: they say less, and their status has no numbers.
+/// The same with KubeEdge's definitions: they check less, and their status has no numbers.
 #[tokio::test]
 async fn looser_definitions_do_and_the_job_says_what_it_lacks() {
     let lab = Lab { cluster: Cluster::open().await };

@@ -1,4 +1,4 @@
-//! The kubelet API that the bridge serves for its nodes: who is let in, and that logs come through.
+//! The kubelet API that the bridge serves for its nodes: authorization, and logs.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ async fn only_who_may_read_the_node_reads_its_logs() {
     let node = unique("kubelet");
     let (_, mut edge) = bridge.edge(&cluster, &node).await;
 
-    // The Node object says where.
+    // The Node object has the address.
     let status = cluster.nodes().get(&node).await.unwrap().status.unwrap();
     let internal: Vec<_> = status.addresses.into_iter().flatten().filter(|a| a.type_ == "InternalIP").collect();
     assert_eq!(internal.len(), 1);
@@ -53,7 +53,7 @@ async fn only_who_may_read_the_node_reads_its_logs() {
     let path = "/containerLogs/default/pod/c?tailLines=5";
     assert_eq!(get(address, &ca, None, path, "").await.0, 401);
     assert_eq!(get(address, &ca, None, path, "Authorization: Bearer nonsense\r\n").await.0, 401);
-    // A body that never comes is not waited for: who asks is looked at first.
+    // A body that never arrives is not waited for: the client is authorized first.
     let body = "Content-Length: 1000000\r\n";
     assert_eq!(ask("POST", address, &ca, None, "/exec/default/pod/c?command=ls", body).await.0, 401);
     let stranger = Identity::of_user(&callers, "nobody", "nothing");
@@ -86,7 +86,7 @@ async fn only_who_may_read_the_node_reads_its_logs() {
     let (code, body) = get(address, &ca, Some(&master), "/containerLogs/default/pod/c", "").await;
     assert!(code == 503 && body.contains("last seen"), "{code} {body}");
 
-    // Another node may have the port when this one is gone, and then none of the connections to it.
+    // The port may belong to another node after this one is deleted, so all connections to it must end.
     let kept = tls_connection(address, &ca, Some(&master)).await.unwrap();
     cluster.nodes().delete(&node, &DeleteParams::default()).await.unwrap();
     eventually("the port to be closed", || async { TcpStream::connect(address).await.is_err() }).await;

@@ -1,4 +1,4 @@
-//! What operators see of the nodes, and that only operators do.
+//! State of the nodes for operators, and only for them.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ async fn g30_operators_see_every_node_and_its_link() {
     let pod = unique("seen-pod");
     cluster.create_pod(&pod, &node, serde_json::json!({})).await;
     edge.until("the pod", |edge| edge.held() == 1).await;
-    // Two heartbeats: the first is measured, the second tells.
+    // Two heartbeats: the first measures the time, the second reports it.
     edge.linger(Duration::from_millis(2500)).await;
     let view = look().await;
     assert!(view.connected && view.since.is_some() && view.last_seen.is_some(), "{view:?}");

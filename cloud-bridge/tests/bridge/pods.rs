@@ -1,4 +1,4 @@
-//! Pods and what they name, down and up.
+//! Pods and the objects that they name, down and up.
 
 use kube::ResourceExt;
 use kube::api::DeleteParams;
@@ -24,7 +24,7 @@ async fn a_pod_and_what_it_names_go_down_and_its_status_comes_up() {
     let body = &edge.object("Pod", "default", &name).unwrap().body;
     assert_eq!((&body["metadata"]["managedFields"], &body["status"]), (&Value::Null, &Value::Null));
 
-    // Status up; a condition of another controller stays; nothing comes down for it.
+    // A status up; a condition of another controller stays; nothing is sent down for it.
     let other = json!({"status": {"conditions": [{"type": "example.com/gate", "status": "True"}]}});
     let params = PatchParams::default();
     cluster.pods().patch_status(&name, &params, &Patch::Strategic(other)).await.unwrap();
@@ -39,7 +39,7 @@ async fn a_pod_and_what_it_names_go_down_and_its_status_comes_up() {
     moved["podIP"] = "10.1.0.3".into();
     moved["podIPs"] = json!([{"ip": "10.1.0.3"}]);
     moved["message"] = "hello".into();
-    // As after another lease of a DHCP server.
+    // As after a new address from DHCP.
     moved["hostIP"] = "192.0.2.8".into();
     moved["hostIPs"] = json!([{"ip": "192.0.2.8"}, {"ip": "2001:db8::8"}]);
     edge.report_and_wait(status(&pod, moved)).await.unwrap();
@@ -51,7 +51,7 @@ async fn a_pod_and_what_it_names_go_down_and_its_status_comes_up() {
     edge.linger(Duration::from_millis(200)).await;
     assert_eq!(edge.puts, puts, "a change of status costs nothing on the way down");
 
-    // Changed, deleted and made again.
+    // Changed, deleted and created again.
     let change = Patch::Merge(json!({"data": {"key": "two"}}));
     cluster.maps().patch(&map, &params, &change).await.unwrap();
     edge.until("the change", |edge| {
@@ -63,7 +63,7 @@ async fn a_pod_and_what_it_names_go_down_and_its_status_comes_up() {
     cluster.create_map(&map, "three").await;
     edge.until("its successor", |edge| edge.object("ConfigMap", "default", &map).is_some()).await;
 
-    // Graceful end.
+    // Graceful deletion.
     cluster.pods().delete(&name, &DeleteParams::default().grace_period(5)).await.unwrap();
     edge.until("the request to end", |edge| {
         edge.object("Pod", "default", &name).is_some_and(|pod| !pod.body["metadata"]["deletionTimestamp"].is_null())
@@ -123,7 +123,7 @@ async fn a_pod_called_unready_in_the_absence_of_its_node_is_called_ready_again()
     force_delete(&cluster.pods(), &name).await;
 }
 
-/// Not a bound that fails, because hosts differ: the figures are printed.
+/// Prints the figures instead of checking a limit, because hosts differ.
 #[tokio::test]
 async fn fifty_pods_at_once() {
     let cluster = Cluster::open().await;

@@ -1,5 +1,5 @@
-//! What two do at the same time: renewing and joining at two bridges, completing a node and changing it, events of one
-//! name, a deletion and an API that does not answer.
+//! Races: renewal and join at two bridges, completion and change of a node, events with one name, a deletion and an API
+//! that does not answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -21,7 +21,7 @@ use crate::support::fixture::{Cluster, TestBridge, force_delete, node_object, tw
 use crate::support::interpose::{Instead, Seen, interpose};
 use crate::support::{Store, ask};
 
-/// A bridge whose own requests are looked at first.
+/// A bridge whose own requests the test sees first.
 async fn bridge(
     cluster: &Cluster,
     authority: Authority,
@@ -33,15 +33,15 @@ async fn bridge(
     TestBridge::over(clients, &own, authority, settings).await
 }
 
-/// A stolen device renews at one bridge, which is slow to hear of anything, while its replacement joins at another:
-/// whatever the stolen one gets is void, and then it gets nothing more.
+/// A stolen device renews its certificate at one bridge, whose watch is slow, while its replacement joins at another:
+/// the renewed certificate is invalid, and further renewals are refused.
 #[tokio::test]
 async fn g28_a_renewal_beside_a_join_is_void() {
     let cluster = Cluster::open().await;
     let (one, two) = twins();
     let node = unique("renewing");
     let path = format!("/api/v1/nodes/{node}");
-    // Its watch tells nothing after the first list.
+    // Its watch delivers nothing after the first list.
     let first = bridge(&cluster, one, |seen| {
         let silent = seen.path == "/api/v1/nodes" && seen.query.contains("watch=");
         async move { if silent { std::future::pending().await } else { None } }.boxed()
@@ -70,7 +70,7 @@ async fn g28_a_renewal_beside_a_join_is_void() {
         (new, Instant::now())
     };
     let renewing = async {
-        // The join has started and not been written yet.
+        // The join has started and is not written yet.
         asked.notified().await;
         let (answer, key) = edge.renew("x").await;
         go.notify_one();
@@ -87,13 +87,13 @@ async fn g28_a_renewal_beside_a_join_is_void() {
         assert!(code == 403 && text.contains("before the node joined again"), "{code} {text}");
     }
     assert_eq!(standing(&new).await.0, 200);
-    // The first bridge has heard nothing, and asks before it signs away anything more.
+    // The first bridge does not know of the join, and checks before it signs another certificate.
     let (answer, _) = edge.renew("x").await;
     assert!(matches!(&answer, RenewAnswer::Refused { reason } if reason.contains("joined again")), "{answer:?}");
     drop(cluster.nodes().delete(&node, &DeleteParams::default()).await);
 }
 
-/// An administrator taints a node in the moment in which the bridge completes it: both are there afterwards.
+/// An administrator taints a node at the moment when the bridge completes it: both changes stay.
 #[tokio::test]
 async fn taints_that_come_while_a_node_is_completed_stay() {
     let cluster = Cluster::open().await;
@@ -182,7 +182,7 @@ async fn events_of_four_objects_are_written_at_once() {
     }
 }
 
-/// A name that exists: one's own event was written before, and another's stays unchanged.
+/// The name of an event exists: the node's own event was written before, and another node's stays unchanged.
 #[tokio::test]
 async fn g27_events_whose_name_is_taken_replace_nobodys() {
     let cluster = Cluster::open().await;
@@ -203,13 +203,13 @@ async fn g27_events_whose_name_is_taken_replace_nobodys() {
     let after = events.get(&foreign).await.unwrap();
     assert_eq!((after.message, after.metadata.resource_version), (before.message, before.metadata.resource_version));
 
-    // Written before a connection broke off, it comes again over the next, which remembers nothing.
+    // An event that was written before a connection broke off is sent again over the next one, which does not know it.
     let report = Report::Event { event: event(&node, &uid, &own, "once") };
     edge.report_and_wait(report.clone()).await.unwrap();
     let mut next = bridge.connect(&identity, std::mem::take(&mut edge.store)).await;
     next.report_and_wait(report).await.unwrap();
     assert_eq!(events.get(&own).await.unwrap().count, Some(1));
-    // Counted up by name and uid: another event in its place is not.
+    // Counted by name and uid: another event with its name is not changed.
     events.delete(&own, &DeleteParams::default()).await.unwrap();
     let usurper: Event = serde_json::from_value(event("somebody", "else", &own, "theirs")).unwrap();
     events.create(&PostParams::default(), &usurper).await.unwrap();
@@ -220,7 +220,7 @@ async fn g27_events_whose_name_is_taken_replace_nobodys() {
     cluster.nodes().delete(&node, &DeleteParams::default()).await.unwrap();
 }
 
-/// A node is deleted and the API does not say so at once: it is asked until it does.
+/// A node is deleted and the API does not answer at once: the question is repeated.
 #[tokio::test]
 async fn g28_a_deletion_counts_though_the_api_does_not_answer_at_first() {
     let cluster = Cluster::open().await;

@@ -1,4 +1,4 @@
-//! The node's own object, and the proof that it lives.
+//! The node's own object, and its Lease.
 
 use cloud_bridge::bridge::Settings;
 use cloud_bridge::pki::authority::Authority;
@@ -30,7 +30,7 @@ async fn a_node_registers_and_proves_that_it_lives() {
     let leases: Api<Lease> = Api::namespaced(cluster.client.clone(), "kube-node-lease");
     edge.linger(Duration::from_millis(300)).await;
     let lease = leases.get(&name).await.unwrap();
-    // It goes with the node.
+    // It is deleted with the node.
     let owner = &lease.owner_references()[0];
     assert_eq!((owner.api_version.as_str(), owner.kind.as_str()), ("v1", "Node"));
     assert_eq!((Some(&owner.uid), lease.owner_references().len()), (node.uid().as_ref(), 1));
@@ -54,7 +54,7 @@ async fn a_node_registers_and_proves_that_it_lives() {
     let error = edge.report_and_wait(Report::Node { node: node_object("someone-else") }).await.unwrap_err();
     assert!(error.contains("someone-else"), "{error}");
 
-    // Deleted by a user: with this setting it registers again while it lives.
+    // Deleted by a user: with this setting the node registers again while it is alive.
     cluster.nodes().delete(&name, &DeleteParams::default()).await.unwrap();
     for _ in 0..100 {
         edge.linger(Duration::from_millis(50)).await;

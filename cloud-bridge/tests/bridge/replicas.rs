@@ -1,4 +1,4 @@
-//! Several bridges over one API, and what a bridge does about objects that it may not ask for.
+//! Several bridges on one API, and objects that a bridge may not read.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ async fn message(cluster: &Cluster, pod: &str) -> Option<String> {
     cluster.pods().get(pod).await.unwrap().status.and_then(|status| status.message)
 }
 
-/// The node has gone to another bridge, and the first still believes in its connection: what comes over that one is
-/// not written any more, and it ends. Then the node comes back.
+/// The node has moved to another bridge, and the first still has its connection: reports over that one are no longer
+/// written, and it ends. Then the node returns.
 #[tokio::test]
 async fn g11_a_node_may_go_to_another_bridge_and_the_first_writes_nothing_old() {
     let cluster = Cluster::open().await;
@@ -44,7 +44,7 @@ async fn g11_a_node_may_go_to_another_bridge_and_the_first_writes_nothing_old() 
     new.report_and_wait(status(&pod, saying("three"))).await.unwrap();
     assert_eq!(message(&cluster, &name).await.as_deref(), Some("three"));
 
-    // Back to the first: nothing that it remembers of the node is in the way.
+    // Back to the first bridge, whose old state of the node does no harm.
     let mut back = first.connect(&identity, std::mem::take(&mut new.store)).await;
     back.report_and_wait(status(&pod, saying("four"))).await.unwrap();
     assert_eq!(message(&cluster, &name).await.as_deref(), Some("four"));

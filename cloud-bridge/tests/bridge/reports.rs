@@ -72,7 +72,7 @@ async fn a_static_pod_has_a_mirror_that_comes_back() {
     let newer = cluster.pods().get(&name).await.unwrap();
     assert_eq!(newer.annotations()["kubernetes.io/config.mirror"], "h2");
 
-    // A user deletes it: nothing has to stop for that, and the node is notified.
+    // A user deletes it: no container has to stop, and the node is notified.
     cluster.pods().delete(&name, &DeleteParams::default()).await.unwrap();
     edge.until("the end of the mirror", |edge| edge.object("Pod", "default", &name).is_none()).await;
     edge.report_and_wait(Report::MirrorPod { pod: manifest("h2") }).await.unwrap();
@@ -121,7 +121,7 @@ async fn logs_come_over_the_link_and_an_absent_node_is_said_to_be_absent() {
     edge.linger(Duration::from_millis(200)).await;
     assert_eq!(reader.await.unwrap(), total);
 
-    // A refusal of the node, and a connection that breaks in the middle.
+    // A refusal of the node, and a connection that breaks during a stream.
     let refused = tokio::spawn({
         let (bridge, at, options) = (bridge.bridge.clone(), at.clone(), options.clone());
         async move { bridge.logs(at, options).await.err().unwrap().to_string() }

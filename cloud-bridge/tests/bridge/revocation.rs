@@ -1,4 +1,4 @@
-//! Certificates over time: who is let in again, who is sent away, and how fast.
+//! Certificates over time: which nodes are admitted again, which are disconnected, and how fast.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::support::fixture::{Cluster, TestBridge, eventually, node_object, unique};
 use crate::support::{Edge, Identity, Store, ask};
 
-/// What the bridge answers when asked whether this certificate is good.
+/// The bridge's answer to whether this certificate is valid.
 async fn standing(bridge: &TestBridge, identity: &Identity) -> (u16, String) {
     ask("POST", bridge.address, &bridge.ca, Some(identity), "/v1/identity", "Content-Length: 0\r\n").await
 }
@@ -44,14 +44,14 @@ async fn g28_a_deleted_node_is_sent_away_and_only_a_fresh_token_brings_it_back()
     assert!(refused(&bridge, &old).await.contains("fresh token"));
     assert!(cluster.nodes().get_opt(&name).await.unwrap().is_none(), "it did not register again");
 
-    // A bridge that has seen nothing of it says the same.
+    // A bridge that has seen none of it gives the same answer.
     bridge.kill();
     let bridge = TestBridge::with(&cluster, again).await;
     assert!(refused(&bridge, &old).await.contains("fresh token"));
 
     let (new, edge) = bridge.edge(&cluster, &name).await;
     assert_eq!(standing(&bridge, &new).await.0, 200);
-    // The device that was sent away does not come back with the new one.
+    // The revoked device is not admitted with the new one.
     assert!(refused(&bridge, &old).await.contains("before the node joined again"));
     drop(edge);
     cluster.nodes().delete(&name, &DeleteParams::default()).await.unwrap();
@@ -75,7 +75,7 @@ async fn g28_an_annotation_sends_a_node_away_until_it_joins_again() {
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     assert!(refused(&bridge, &old).await.contains("revoked"));
 
-    // A node cannot set for itself what decides about it.
+    // A node cannot set the annotations that control it.
     let (new, mut edge) = bridge.edge(&cluster, &name).await;
     let node = cluster.nodes().get(&name).await.unwrap();
     assert!(!node.annotations().contains_key(REVOKED) && node.annotations().contains_key(ISSUED_FROM));
@@ -85,7 +85,7 @@ async fn g28_an_annotation_sends_a_node_away_until_it_joins_again() {
         let error = edge.report_and_wait(Report::Node { node: object }).await.unwrap_err();
         assert!(error.contains(annotation), "{error}");
     }
-    // Revoked and taken back by hand: the certificate is good again.
+    // Revoked and restored manually: the certificate is valid again.
     annotate(true.to_string().into()).await;
     edge.until_ended().await;
     annotate(serde_json::Value::Null).await;
@@ -103,7 +103,7 @@ async fn g24_a_certificate_is_renewed_over_the_link_and_ends_with_its_connection
     let terms = edge.terms.expect("the bridge renews");
     assert!(terms.left_ms <= 8_000 && (7_000..=8_000).contains(&terms.life_ms), "{terms:?}");
 
-    // G23: the names are the connection's, whatever is asked.
+    // G23: the certificate has the connection's name, whatever the request asks for.
     let (answer, _) = edge.renew("system:node:somebody-else").await;
     assert!(matches!(&answer, RenewAnswer::Refused { reason } if reason.contains("somebody-else")), "{answer:?}");
     let (answer, key) = edge.renew("admin").await;
@@ -112,7 +112,7 @@ async fn g24_a_certificate_is_renewed_over_the_link_and_ends_with_its_connection
     let second = first.renewed(certificate.0, key);
     assert_eq!(standing(&bridge, &second).await, (200, json!({ "node": name }).to_string()));
 
-    // The old connection ends with its certificate, and no other can be made with it.
+    // The old connection ends with its certificate, and a new one is refused.
     let why = edge.until_ended().await;
     assert!(!why.contains("Forbidden"), "the node may come again: {why}");
     let late = Edge::connect(bridge.address, &first, &name, Store::default()).await.err().expect("refused");

@@ -1,4 +1,4 @@
-//! Rules: what nodes are told of them, messages of nodes at a real HTTP server, and what a hostile node gets from it.
+//! Rules: what nodes receive of them, messages of nodes at a real HTTP server, and the limits of a hostile node.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -60,12 +60,12 @@ impl Lab {
         self.api("Rule", "rules")
     }
 
-    /// Gives its uid.
+    /// Creates a rule; returns its uid.
     async fn rule(&self, name: &str, node: &str, topic: &str, url: &str) -> String {
         self.made(name, "bus", &json!({"topic": topic, "node_name": node}), url).await
     }
 
-    /// One for programs on the node.
+    /// Creates a rule for programs on the node.
     async fn requests(&self, name: &str, node: &str, asked: &str, url: &str) -> String {
         self.made(name, "web", &json!({"target_url": asked, "node_name": node}), url).await
     }
@@ -86,7 +86,7 @@ impl Lab {
     }
 }
 
-/// An HTTP server that answers so; what it was sent, whole.
+/// An HTTP server with this answer, and the requests that it received.
 async fn server(answer: Option<&'static str>) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, heard) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<String>>>::default());
@@ -96,7 +96,7 @@ async fn server(answer: Option<&'static str>) -> (SocketAddr, Arc<Mutex<Vec<Stri
             let all = Arc::clone(&all);
             tokio::spawn(async move {
                 let (mut text, mut chunk) = (Vec::new(), [0; 4096]);
-                // A body of one of these tests ends so.
+                // The bodies of these tests end with a dot.
                 while !text.ends_with(b".") {
                     match socket.read(&mut chunk).await {
                         Ok(read) if read > 0 => text.extend_from_slice(&chunk[..read]),
@@ -210,7 +210,7 @@ async fn d15_a_node_speaks_for_its_own_rules_only_and_harms_nobody() {
     lab.rules().delete(&theirs, &DeleteParams::default()).await.unwrap();
 }
 
-/// What comes of a request.
+/// The result of a request.
 async fn ask(edge: &mut Edge, id: u64, request: Value) -> CallResult {
     assert!(edge.session.request(id, request));
     edge.until("an answer", |edge| edge.responses.contains_key(&id)).await;
@@ -222,7 +222,7 @@ fn request(rule: &str, body: &str) -> Value {
 }
 
 #[tokio::test]
-async fn d15_a_program_on_a_node_is_told_what_the_target_says_and_asks_by_its_nodes_rules_only() {
+async fn d15_program_on_a_node_gets_answers_by_its_nodes_rules_only() {
     let lab = Lab::open().await;
     let bridge = TestBridge::start(&lab.cluster).await;
     let (evil, victim) = (unique("evil"), unique("victim"));
@@ -265,7 +265,7 @@ async fn d15_a_program_on_a_node_is_told_what_the_target_says_and_asks_by_its_no
     assert_eq!(heard.lock().unwrap().len(), 1);
     assert!(lab.rules().get(&theirs).await.unwrap().data["status"].is_null(), "nothing is counted there");
 
-    // No program accepts connections there: nothing was done.
+    // No program accepts connections there: the request had no effect.
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let nobody = unique("nobody");
     let gone = lab.requests(&nobody, &evil, "http://example.com/b", &format!("http://{closed}/")).await;

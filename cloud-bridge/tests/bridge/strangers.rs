@@ -1,4 +1,4 @@
-//! Unauthenticated clients at the link's port: slow ones keep no node out.
+//! Unauthenticated clients at the link's port: slow ones do not keep nodes out.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -14,13 +14,13 @@ use crate::support::{Store, tls};
 /// The number of places for handshakes.
 const SLOW: usize = 256;
 
-/// Enough that p99 is not the slowest.
+/// A number for which p99 is not the slowest.
 const VISITS: usize = 200;
 
 /// What a TLS 1.2 or 1.3 client sends first: five bytes of a record that announces more.
 const HALF_A_HELLO: &[u8] = &[22, 3, 1, 2, 0, 1];
 
-/// Joins and connections of new nodes one after the other: how long each took, sorted.
+/// Joins and connects new nodes one after the other; returns the sorted times.
 async fn visits(cluster: &Cluster, bridge: &TestBridge, count: usize) -> Vec<Duration> {
     let mut times = Vec::new();
     for _ in 0..count {
@@ -40,7 +40,7 @@ async fn visits(cluster: &Cluster, bridge: &TestBridge, count: usize) -> Vec<Dur
 async fn slow_connections_keep_no_node_waiting() {
     let cluster = Cluster::open().await;
     let bridge = TestBridge::start(&cluster).await;
-    // Time on this host without the attack: the host may be busy with other things.
+    // Time on this host without the attack: the host may be busy.
     let alone = visits(&cluster, &bridge, 10).await[9];
     let (mut silent, mut talking) = (Vec::new(), Vec::new());
     for number in 0..SLOW {
@@ -58,10 +58,10 @@ async fn slow_connections_keep_no_node_waiting() {
             }
         }
     }
-    // Joining and coming back from the same address, at the worst moment and later.
+    // Joining and reconnecting from the same address, at the worst moment and later.
     let times = visits(&cluster, &bridge, VISITS).await;
-    // On a quiet host p99 is a tenth of this. Who waits for a slow connection waits for twenty seconds, and without its
-    // share of the turns this address would be kept out by the silent ones for as long.
+    // On an idle host p99 is a tenth of this. Waiting for a slow connection takes twenty seconds, and without its share
+    // of the permits this address would be blocked by the silent connections for as long.
     let (p99, limit) = (times[VISITS * 99 / 100], Duration::from_secs(1).max(alone * 5));
     let said =
         format!("joining and coming back beside {SLOW} slow connections: p50 {:?}, p99 {p99:?}", times[VISITS / 2]);

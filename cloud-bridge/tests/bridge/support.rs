@@ -33,12 +33,12 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Nothing here may take longer.
+/// Timeout of every wait.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 type Socket = WebSocketStream<TokioAdapter<TlsStream<TcpStream>>>;
 
-/// What a node has after joining.
+/// Identity of a node after joining.
 #[derive(Clone)]
 pub struct Identity {
     pub node: String,
@@ -158,7 +158,7 @@ pub async fn join(
     })
 }
 
-/// What lasts over connections.
+/// State that survives connections.
 #[derive(Default)]
 pub struct Store {
     pub held: BTreeMap<ObjectKey, Object>,
@@ -174,20 +174,20 @@ pub struct Edge {
     pub refused: HashMap<u64, String>,
     pub streams: Vec<(StreamId, StreamRequest)>,
     pub closed: HashSet<StreamId>,
-    /// Bytes that came on streams, not taken yet.
+    /// Bytes that arrived on streams and were not taken yet.
     pub data: Vec<(StreamId, Vec<u8>)>,
     pub deleted: Vec<ObjectKey>,
-    /// Puts received, also those that changed nothing.
+    /// Number of received puts, including those without a change.
     pub puts: usize,
     pub renewed: Option<RenewAnswer>,
     pub terms: Option<IdentityTerms>,
     pub tokens: Vec<TokenAnswer>,
-    /// Batches of news of devices that were acknowledged, and what of each was refused.
+    /// Acknowledged batches of device reports, and the refused reports of each.
     pub devices: HashMap<u64, Vec<DeviceRefusal>>,
-    /// Rows of messages that the bridge has dealt with, and what rules wanted done here.
+    /// Rows of messages that the bridge has handled, and requests of rules to this node.
     pub messages: HashSet<u64>,
     pub calls: Vec<(u64, Value)>,
-    /// What came of requests, by number.
+    /// Results of requests, by number.
     pub responses: HashMap<u64, Value>,
     pub synced: bool,
     pub resumed: bool,
@@ -197,20 +197,20 @@ pub struct Edge {
     pub texts: usize,
     /// Binary frames of streams sent and received.
     pub raw: (usize, usize),
-    /// Speaks as a build did that packs texts and knows no binary frames of streams.
+    /// Whether it behaves like a build with compressed texts and without binary frames of streams.
     older: bool,
-    /// Speaks as a build did that knew no jobs.
+    /// Whether it behaves like a build without jobs.
     orderless: bool,
     next: u64,
     start: Instant,
     socket: Socket,
 }
 
-/// Kind of the objects in which Services come.
+/// Kind of the objects with Services.
 const LINKS: &str = "ServiceLinks";
 
 impl Edge {
-    /// Connects, saying `name` in the hello.
+    /// Connects, with `name` in the hello.
     pub async fn connect(
         address: SocketAddr,
         identity: &Identity,
@@ -230,7 +230,7 @@ impl Edge {
         Self { older: true, ..Self::connect_packed(address, identity, store).await }
     }
 
-    /// Same as [`connect`](Self::connect), for a build that knew no jobs.
+    /// Same as [`connect`](Self::connect), for a build without jobs.
     pub async fn connect_without_orders(address: SocketAddr, identity: &Identity, store: Store) -> Self {
         Self { orderless: true, ..Self::connect(address, identity, &identity.node, store).await.unwrap() }
     }
@@ -241,7 +241,7 @@ impl Edge {
         Self::connect_as(address, identity, &identity.node, store, false, wants).await.unwrap()
     }
 
-    /// Same as [`connect`](Self::connect), for a node with a broker that rules reach.
+    /// Same as [`connect`](Self::connect), for a node with a broker for rules.
     pub async fn connect_with_rules(address: SocketAddr, identity: &Identity, store: Store) -> Self {
         let wants = Wants { rules: true, ..Wants::default() };
         Self::connect_as(address, identity, &identity.node, store, false, wants).await.unwrap()
@@ -294,7 +294,7 @@ impl Edge {
         })
     }
 
-    /// Asks for another certificate, for this common name.
+    /// Requests another certificate, for this common name.
     pub async fn renew(&mut self, asked: &str) -> (RenewAnswer, Vec<u8>) {
         let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
         let mut params = rcgen::CertificateParams::default();
@@ -304,7 +304,7 @@ impl Edge {
         (self.renewed.take().unwrap(), key.serialize_der())
     }
 
-    /// Queues a report and gives its id.
+    /// Queues a report and returns its id.
     pub fn report(&mut self, report: Report) -> u64 {
         let id = self.next;
         self.next += 1;
@@ -319,7 +319,7 @@ impl Edge {
         self.refused.get(&id).cloned().map_or(Ok(()), Err)
     }
 
-    /// Sends a batch of news of devices, and waits until it is acknowledged. Gives what was refused.
+    /// Sends a batch of device reports, and waits until it is acknowledged. Returns the refused ones.
     pub async fn report_devices(&mut self, devices: Vec<DeviceReport>) -> Vec<DeviceRefusal> {
         let batch = self.next;
         self.next += 1;
@@ -334,7 +334,7 @@ impl Edge {
         self.store.held.get(&key)
     }
 
-    /// Goes on until `done`, panics with `what` when that takes too long or the connection ends.
+    /// Runs until `done`; panics with `what` if that takes too long or the connection ends.
     pub async fn until(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !done(self) {
@@ -345,12 +345,12 @@ impl Edge {
         }
     }
 
-    /// Sends this as it is.
+    /// Sends this message unchanged.
     pub async fn send_raw(&mut self, message: Message) {
         self.socket.send(message).await.unwrap();
     }
 
-    /// Goes on for a while.
+    /// Runs for this time.
     pub async fn linger(&mut self, time: Duration) {
         let end = Instant::now() + time;
         while Instant::now() < end {
@@ -358,7 +358,7 @@ impl Edge {
         }
     }
 
-    /// Goes on until the connection ends, and says why.
+    /// Runs until the connection ends, and returns the reason.
     pub async fn until_ended(&mut self) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -369,13 +369,13 @@ impl Edge {
         }
     }
 
-    /// Sends what there is and takes one frame, if one comes within `pause`.
+    /// Sends what is queued and receives one frame, if one arrives within `pause`.
     pub async fn step(&mut self, pause: Duration) -> Result<(), String> {
         let now = self.start.elapsed();
         self.session.on_timeout(now).map_err(|e| e.to_string())?;
         while let Some(frame) = self.session.poll_frame(now) {
             let message = match frame.wire() {
-                // An older build: packs, and knows nothing else.
+                // An older build: it compresses, and has no other extension.
                 Wire::Text(hello) if self.older => Message::text(hello.replacen(&format!(",\"{RAW_STREAMS}\""), "", 1)),
                 Wire::Text(hello) if self.orderless => Message::text(hello.replacen(&format!(",\"{ORDERS}\""), "", 1)),
                 Wire::Text(text) => Message::text(text),
@@ -417,7 +417,7 @@ impl Edge {
         Ok(())
     }
 
-    /// Objects held, without what the bridge makes of Services for every pod.
+    /// Number of held objects, without those that the bridge makes of Services for every pod.
     pub fn held(&self) -> usize {
         self.store.held.keys().filter(|key| key.kind != LINKS).count()
     }

@@ -1,4 +1,4 @@
-//! Lost connections, bridges that start again, an API that talks nonsense.
+//! Lost connections, restarted bridges, an API with wrong answers.
 
 use cloud_bridge::bridge::Settings;
 use cloud_bridge::bridge::clients::Clients;
@@ -27,7 +27,7 @@ async fn a_node_resumes_and_survives_a_bridge_that_forgot_everything() {
     edge.until("all objects", |edge| edge.held() == 4).await;
     edge.linger(Duration::from_millis(100)).await;
 
-    // The same bridge: only what changed meanwhile.
+    // The same bridge sends only changes.
     let store = std::mem::take(&mut edge.store);
     drop(edge);
     force_delete(&cluster.pods(), &names[0]).await;
@@ -35,7 +35,7 @@ async fn a_node_resumes_and_survives_a_bridge_that_forgot_everything() {
     edge.until("the deletion", |edge| edge.held() == 3).await;
     assert!(edge.resumed && edge.puts == 0, "resumed {} puts {}", edge.resumed, edge.puts);
 
-    // A bridge that starts again: a full list by digest, no body twice, and what is gone is gone.
+    // A restarted bridge: a full list by digest, no body twice, and deleted objects are removed.
     let store = std::mem::take(&mut edge.store);
     drop(edge);
     bridge.kill();
@@ -77,12 +77,12 @@ async fn an_api_that_talks_nonsense_deletes_nothing() {
         edge.linger(Duration::from_millis(700)).await;
         assert_eq!((edge.held(), edge.deleted.len()), (2, 0), "nonsense of kind {kind}");
     }
-    // A well-formed list that omits a pod: it is asked for by name before it counts as deleted.
+    // A well-formed list that omits a pod: it is looked up by name before it counts as deleted.
     saboteur.set(4);
     edge.linger(Duration::from_millis(1500)).await;
     assert!(edge.object("Pod", "default", &name).is_some());
 
-    // Reports made in the meantime arrive when the API is sane again.
+    // Reports that were made meanwhile arrive when the API works again.
     saboteur.set(2);
     let id = edge.report(status(&pod, running()));
     edge.linger(Duration::from_millis(500)).await;
@@ -110,7 +110,7 @@ async fn what_an_empty_list_does_not_name_is_looked_up_before_it_is_deleted() {
     let store = std::mem::take(&mut edge.store);
     bridge.bridge.close().await;
     let ended = edge.until_ended().await;
-    // A socket closed over an acknowledgement that was not read yet is reset.
+    // A socket that is closed before an acknowledgement was read is reset.
     assert!(ended.contains("closed") || ended.contains("reset"), "{ended}");
     bridge.kill();
     force_delete(&cluster.pods(), &name).await;

@@ -1,4 +1,4 @@
-//! Two bridges over one API: a node may be at either, and only its newest connection counts.
+//! Two bridges on one API: a node may connect to either, and only its newest connection counts.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ async fn g11_a_node_at_two_bridges_belongs_to_the_newer_connection() {
     assert!((30_000..31_000).contains(&kubelet_port(&cluster, &node).await), "logs come from the first");
     let epoch = old.session.session().unwrap();
 
-    // The node dials the other bridge while the first still holds a connection of it, as after a change of network.
+    // The node connects to the other bridge while the first still has a connection of it, as after a change of network.
     let store = Store { position: old.store.position.clone(), held: std::mem::take(&mut old.store.held) };
     let mut new = b.connect(&identity, store).await;
     new.report_and_wait(Report::Node { node: node_object(&node) }).await.unwrap();
@@ -66,7 +66,7 @@ async fn g11_a_node_at_two_bridges_belongs_to_the_newer_connection() {
     let why = old.until_ended().await;
     assert!(why.contains("Superseded"), "{why}");
 
-    // Everything follows the newer connection: bodies are not sent twice, statuses, where logs are asked for, logs.
+    // Everything uses the newer connection: statuses, the address for logs, logs; bodies are not sent twice.
     new.until("the full list", |edge| edge.synced).await;
     assert_eq!((new.puts, new.held(), new.deleted.len()), (0, 1, 0));
     assert!((31_000..32_000).contains(&kubelet_port(&cluster, &node).await), "logs come from the second");
@@ -88,7 +88,7 @@ async fn g11_a_node_at_two_bridges_belongs_to_the_newer_connection() {
     let refused = a.bridge.logs(place(), LogOptions::default()).await.err().expect("is not there any more");
     assert!(matches!(refused, BackendError::Unavailable(_)), "{refused}");
 
-    // And back again, which is newer still; deletions go where the node is.
+    // And back again, with a newer connection; deletions are sent to the node there.
     let store = std::mem::take(&mut new.store);
     let mut back = a.connect(&identity, store).await;
     back.report_and_wait(Report::Node { node: node_object(&node) }).await.unwrap();
@@ -115,7 +115,7 @@ async fn g11_a_write_that_an_older_connection_could_not_make_in_time_is_never_ma
     let pod = cluster.create_pod(&name, &node, json!({})).await;
     old.until("the pod", |edge| edge.held() == 1).await;
 
-    // The first bridge loses the API with a status in its hands, and hears of nothing.
+    // The first bridge loses the API while it writes a status, and gets no events.
     saboteur.set(2);
     tokio::time::sleep(Duration::from_millis(300)).await;
     let mut early = running();
@@ -124,7 +124,7 @@ async fn g11_a_write_that_an_older_connection_could_not_make_in_time_is_never_ma
     old.linger(Duration::from_millis(500)).await;
     assert!(!old.acked.contains(&id) && !old.refused.contains_key(&id), "it is being tried again");
 
-    // The node goes on at the second one.
+    // The node continues at the second one.
     let mut new = b.connect(&identity, Store::default()).await;
     new.report_and_wait(Report::Node { node: node_object(&node) }).await.unwrap();
     let mut late = running();

@@ -1,4 +1,4 @@
-//! HorizontalPodAutoscalers on the embedded API: metrics of a node that is made up, scaled by the API's own `scale`.
+//! HorizontalPodAutoscalers on the embedded API: metrics of a simulated node, scaled by the API's own `scale`.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::*;
 
-/// A node whose pods burn two cores each, while it can be asked.
+/// A node whose pods use two cores each, as long as it answers.
 struct Burning {
     start: Instant,
     pods: Mutex<Vec<String>>,
@@ -175,7 +175,7 @@ async fn a_custom_resource_is_scaled_by_its_own_subresource() {
         tank["spec"]["replicas"] == 2
     })
     .await;
-    // It has no selector: no more is known of it than its bounds.
+    // It has no selector: only its limits are known.
     until("its conditions", async || {
         condition(&all.get("tank").await.expect("it is there"), "ScalingActive") == "False InvalidSelector"
     })

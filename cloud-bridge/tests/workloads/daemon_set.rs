@@ -34,7 +34,7 @@ async fn add_node(site: &Site, name: &str) {
     nodes.patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await.expect("patched");
 }
 
-/// The pods that stay, as `node image`, in order.
+/// The pods that are not being deleted, as `node image`, in order.
 async fn placed(site: &Site) -> Vec<String> {
     let pods = site.pods().list(&ListParams::default()).await.expect("a list").items;
     let stays = pods.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
@@ -49,12 +49,12 @@ async fn placed(site: &Site) -> Vec<String> {
     placed
 }
 
-/// What nodes do: pods run and are ready, and those that are deleted go.
+/// Acts as nodes: pods run and are ready, and deleted ones are removed.
 pub(super) async fn run_nodes(site: &Site) {
     site.run_pods().await;
     for pod in site.pods().list(&ListParams::default()).await.expect("a list") {
         if pod.metadata.deletion_timestamp.is_some() {
-            // It may be gone meanwhile.
+            // It may be deleted meanwhile.
             let _ = site.pods().delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await;
         }
     }
@@ -104,7 +104,7 @@ async fn a_daemon_set_has_a_pod_on_each_node_rolls_and_goes_back() {
         wanted.sort();
         rolled(&wanted.iter().map(String::as_str).collect::<Vec<_>>()).await;
     }
-    // What `kubectl rollout history` lists and `undo` merges: the first template is the newest revision again.
+    // `kubectl rollout history` lists these and `undo` merges them: the first template is the newest revision again.
     let revisions: Api<ControllerRevision> = Api::namespaced(site.client.clone(), "default");
     let mut revisions = revisions.list(&ListParams::default()).await.expect("a list").items;
     revisions.sort_by_key(|revision| revision.revision);
@@ -122,9 +122,9 @@ async fn a_daemon_set_has_a_pod_on_each_node_rolls_and_goes_back() {
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
-/// Pods of each node of many, while the controllers end and start.
+/// The pods of many nodes, while the controllers end and start.
 #[tokio::test]
-async fn s15_a_daemon_set_whose_controllers_end_at_any_time_has_no_two_pods_on_a_node() {
+async fn s15_killed_controllers_never_put_two_daemon_pods_on_a_node() {
     let site = Site::open();
     for number in 0..40 {
         add_node(&site, &format!("n{number}")).await;

@@ -1,4 +1,4 @@
-//! Services and the pods behind them on the embedded API.
+//! Services and their endpoints on the embedded API.
 
 use controller_manager::pods::Pods;
 use controller_manager::workloads;
@@ -58,7 +58,7 @@ async fn a_service_leads_to_its_ready_pods_and_takes_all_with_it() {
     let made = slices.list(&of_service).await.expect("a list").items;
     assert_eq!(made.len(), 1);
     let version = made[0].resource_version();
-    // What is written reads back as what was wanted: nothing is written again.
+    // The written objects equal the wanted ones when they are read, so nothing is written again.
     tokio::time::sleep(std::time::Duration::from_millis(2500)).await;
     assert_eq!(slices.list(&of_service).await.expect("a list").items[0].resource_version(), version);
     let unready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});

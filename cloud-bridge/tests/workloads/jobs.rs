@@ -46,7 +46,7 @@ fn is_over(status: &JobStatus) -> bool {
     status.conditions.iter().flatten().any(|one| matches!(one.type_.as_str(), "Complete" | "Failed"))
 }
 
-/// All pods end, as they would on a node.
+/// Ends all pods, as on a node.
 async fn end_pods(site: &Site, phase: &str, code: i32) {
     let ended = json!({"exitCode": code, "finishedAt": "2024-05-05T10:00:00Z"});
     let status = json!({"status": {"phase": phase, "containerStatuses": [
@@ -55,7 +55,7 @@ async fn end_pods(site: &Site, phase: &str, code: i32) {
     for pod in pods(site).await {
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
         if !matches!(phase, Some("Succeeded" | "Failed")) {
-            // It may be gone meanwhile.
+            // It may be deleted meanwhile.
             let _ = site.pods().patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Merge(&status)).await;
         }
     }
@@ -99,7 +99,7 @@ async fn an_indexed_job_runs_each_index_and_goes_with_its_pods() {
     controllers.abort();
 }
 
-/// A Job goes while its pods run: their finalizers hold nothing up, whatever becomes of dependents.
+/// A Job is deleted while its pods run: their finalizers delay nothing, with any deletion propagation.
 #[tokio::test]
 async fn a_job_that_is_deleted_takes_its_pods_along() {
     for how in [DeleteParams::background(), DeleteParams::foreground()] {
@@ -120,7 +120,8 @@ async fn a_job_that_is_deleted_takes_its_pods_along() {
     }
 }
 
-/// A namespace goes while a Job in it wants more pods: none can be made, and those that end still lose their finalizer.
+/// A namespace is deleted while a Job in it needs more pods: none can be created, and those that end still lose their
+/// finalizer.
 #[tokio::test]
 async fn a_job_holds_up_no_namespace() {
     let site = Site::open();

@@ -101,7 +101,7 @@ async fn a_stateful_set_has_its_pods_in_order_with_claims_and_rolls() {
 
 /// All at once, while the controllers end and start.
 #[tokio::test]
-async fn s15_a_stateful_set_whose_controllers_end_at_any_time_has_all_its_pods_and_claims() {
+async fn s15_killed_controllers_complete_a_stateful_set() {
     let site = Site::open();
     let sets: Api<StatefulSet> = Api::namespaced(site.client.clone(), "default");
     sets.create(&PostParams::default(), &db(40, "Parallel")).await.expect("created");

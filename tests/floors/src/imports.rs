@@ -1,12 +1,12 @@
-//! What the product code of each source file imports, from its text. What is only handed on (`pub use`) is not used by the
-//! file itself.
+//! The imports of each source file's product code, read from its text. Re-exports (`pub use`) do not count as use by
+//! the file itself.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::sources::product_code;
 
-/// Paths as they are written, by module path of the file.
+/// The imported paths as written, by module path of the file.
 pub(crate) fn imports(root: &Path) -> BTreeMap<String, Vec<String>> {
     let module = |file: &Path| {
         let relative = file.strip_prefix(root).unwrap_or(file).with_extension("");
@@ -34,14 +34,14 @@ fn used(text: &str) -> Vec<String> {
         // `super::super::x` is one path.
         if !code[..at].ends_with(in_path) {
             let path: String = code[at..].chars().take_while(|c| in_path(*c)).collect();
-            // What a list begins with is read above.
+            // The beginning of a list is read above.
             all.extend(Some(path).filter(|path| !path.ends_with(':')));
         }
     }
     all
 }
 
-/// `a::{b, c::{d}}` as `a::b`, `a::c::d`.
+/// Expands `a::{b, c::{d}}` to `a::b`, `a::c::d`.
 fn branches(before: &str, tree: &str, out: &mut Vec<String>) {
     let tree = tree.trim();
     let Some((stem, rest)) = tree.split_once('{').filter(|(stem, _)| !stem.contains(',')) else {

@@ -1,9 +1,9 @@
-//! The product code of a folder, as text: what is compiled without `cfg(test)`.
+//! The product code of a folder, as text: everything that is compiled without `cfg(test)`.
 
 use std::path::{Path, PathBuf};
 
-/// The files below a folder and their text without that of their own tests. Folders of tests and files that are modules
-/// of tests only are left out.
+/// Returns the files below a folder, and their text without their own tests. Omits folders of tests, and files that are
+/// modules of tests only.
 ///
 /// # Panics
 /// A folder or file cannot be read.
@@ -36,7 +36,7 @@ fn walk(folder: &Path, out: &mut Vec<PathBuf>) {
     }
 }
 
-/// Paths, without `.rs`, of the modules that a file has for tests only.
+/// Paths, without `.rs`, of the modules that a file declares for tests only.
 fn test_modules(file: &Path, text: &str) -> Vec<PathBuf> {
     let is_face = file.file_name().is_some_and(|name| ["mod.rs", "lib.rs", "main.rs"].iter().any(|face| name == *face));
     let folder = if is_face { file.parent().unwrap_or(file).to_path_buf() } else { file.with_extension("") };

@@ -1,4 +1,4 @@
-//! What a network plugin prints, and the configuration lists of an administrator.
+//! Output of a network plugin, and the configuration lists of an administrator.
 #![no_main]
 
 use edge_runtime::net::Subnet;

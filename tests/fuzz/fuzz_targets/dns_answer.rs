@@ -12,7 +12,7 @@ fuzz_target!(|data: &[u8]| {
     for kind in [addresses::RecordType::A, addresses::RecordType::Aaaa] {
         let _ = addresses::answer(data, 7, "a.b", kind);
     }
-    // The question that it says it answers.
+    // The question that the answer contains.
     let mut packet = data.to_vec();
     if let Some(flags) = packet.get_mut(2) {
         *flags &= 0x07;

@@ -1,4 +1,4 @@
-//! What pods send to the node's DNS.
+//! Packets from pods to the node's DNS.
 #![no_main]
 
 use std::time::Duration;

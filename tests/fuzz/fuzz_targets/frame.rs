@@ -1,5 +1,5 @@
-//! Frames as a stranger sends them, texts one per line, a binary one whole, into the decoders of both directions: no
-//! panic, nothing held beyond the limits, and what was read as a message can be written, and read again.
+//! Frames of an unauthenticated peer, texts one per line, a binary one whole, in the decoders of both directions. No
+//! panic, no memory beyond the limits, and each decoded message can be encoded and decoded again.
 #![no_main]
 
 use edge_protocol::frame::{Decoded, Decoder, MAX_FRAME, Message, encode, split};
@@ -15,7 +15,7 @@ fuzz_target!(|data: &[u8]| {
 });
 
 fn binary(bytes: &[u8]) {
-    // Who has not agreed to bytes of streams reads none.
+    // A peer that did not agree to binary streams cannot send one.
     assert!(!matches!(wire::read(bytes, false), Ok(Content::Data { .. })));
     let content = match wire::read(bytes, true) {
         Err(_) => return,
@@ -27,7 +27,7 @@ fn binary(bytes: &[u8]) {
     }
     match Frame::new(content.clone(), true).wire() {
         Wire::Text(text) => assert_eq!(content, Content::Text(text)),
-        // A frame of the full size gets a head on top of it.
+        // A frame of the full size exceeds the limit once it has a header.
         Wire::Binary(again) if again.len() > MAX_FRAME => {}
         Wire::Binary(again) => assert_eq!(wire::read(&again, true), Ok(content)),
         Wire::Shared(_) => panic!("this is nobody else's"),
@@ -41,7 +41,7 @@ fn read<T: Message + std::fmt::Debug>(text: &str) {
         let Ok(decoded) = decoder.decode::<T>(frame) else { return };
         let Decoded::Message(message) = decoded else { continue };
         assert!(decoder.last_size() <= T::MAX);
-        // Numbers in bodies may lose their last digit, so that the texts are not compared.
+        // Numbers in bodies may lose their last digit, so the texts are not compared.
         let mut again = Decoder::default();
         let mut last = None;
         for frame in split::<T>(encode(&message)) {

@@ -1,4 +1,4 @@
-//! What a mapper sends to the helper as a server of gRPC: HTTP/2 and HPACK.
+//! Input from a mapper as a gRPC server: HTTP/2 and HPACK.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! What a mapper sends to the helper as a client of gRPC: HTTP/2 and HPACK.
+//! Input from a mapper as a gRPC client: HTTP/2 and HPACK.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

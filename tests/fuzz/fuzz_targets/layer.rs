@@ -1,5 +1,5 @@
-//! A layer as a registry may send it: compressed or not, a tar or not. Nothing may appear outside of its folder, and
-//! whatever appears must be removable.
+//! A layer from any registry: compressed or not, a tar or not. Nothing may be created outside its folder, and
+//! everything that is created must be removable.
 #![no_main]
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What a broker sends to the helper for devices.
+//! Input of the devices helper from a broker.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! What clients of the helper's own listener send.
+//! Input from clients of the helper's own listener.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! What a program on the device posts to the servicebus: HTTP, its body whole or in chunks, and the target in it.
+//! Requests of a program on the device to the servicebus: HTTP, its body whole or in chunks, and the target in it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Frames and events in any order into both session cores: no panic, and after an error nothing more is asked of a
-//! session. Each line is one thing that happens; its first byte says what.
+//! Frames and events in any order in both session cores: no panic, and a session is not used after an error. Each line
+//! is one event; its first byte is the kind.
 #![no_main]
 
 use std::time::Duration;
@@ -145,7 +145,7 @@ impl Both {
         }
     }
 
-    /// Frames between the two, as far as both like them.
+    /// Exchanges frames between the two, as long as both accept them.
     fn pump(&mut self) {
         for _ in 0..32 {
             let up = self.edge.as_mut().and_then(|edge| edge.poll_transmit(self.now));

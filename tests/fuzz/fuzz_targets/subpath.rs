@@ -1,5 +1,5 @@
-//! A volume that a pod has filled with folders and links, and a subPath into it: what is found must lie in the volume.
-//! Each line of the input makes one thing (`d PATH`, `f PATH`, `l PATH TARGET`), the last one is the subPath.
+//! A volume that a pod has filled with folders and links, and a subPath into it: the result must be inside the volume.
+//! Each line of the input creates one entry (`d PATH`, `f PATH`, `l PATH TARGET`); the last line is the subPath.
 #![no_main]
 
 use std::os::fd::AsRawFd;

@@ -1,4 +1,4 @@
-//! What devices, mappers and the API say: documents of MQTT, calls of DMI, objects, records.
+//! Input from devices, mappers and the API: MQTT documents, DMI calls, objects, records.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

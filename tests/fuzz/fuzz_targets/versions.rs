@@ -1,4 +1,4 @@
-//! What stands in `state.json`, by which the launcher chooses the programs of a node after any power cut.
+//! Content of `state.json`, by which the launcher selects the programs of a node after any power cut.
 #![no_main]
 
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Pods that keep each other off their nodes, more of them than there are nodes for: how long it takes to place all that find
-//! one, and to send them away.
+//! Pods with anti-affinity to each other, more of them than nodes. Measures the time to place all that find a node, and
+//! to delete them.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ impl Run {
         let arrived = started.elapsed().as_secs_f64();
         self.until("pods apart reported", || fleet.count_pods(NAME).1 >= wanted).await?;
         let reported = started.elapsed().as_secs_f64();
-        // Those that find no node are tried by now.
+        // By then the scheduler has tried those that find no node.
         tokio::time::sleep(Duration::from_secs(5)).await;
         let after = process::look(self.pid)?;
         say(&format!(

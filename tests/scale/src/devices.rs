@@ -1,5 +1,5 @@
-//! Devices behind all nodes: made, told to their nodes, and then each says something new at its pace. Measures what that costs the
-//! bridge beside the same nodes without devices.
+//! Devices at all nodes: they are created, sent to their nodes, and each reports a new value at its interval. Measures
+//! the cost for the bridge, compared with the same nodes without devices.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};

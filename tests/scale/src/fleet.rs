@@ -1,4 +1,4 @@
-//! What the nodes of a swarm share and count. One thread: plain cells.
+//! State and counters that the nodes of a swarm share. One thread: plain cells.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 
-/// Bytes below TLS.
+/// Byte counts below TLS.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) sent: Cell<u64>,
@@ -20,7 +20,7 @@ impl Counters {
     }
 }
 
-/// When things happened to one pod.
+/// Times of the events of one pod.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Times {
     pub(crate) created: Option<Instant>,
@@ -44,29 +44,29 @@ pub(crate) struct Fleet {
     /// Times by name of the pod.
     pods: RefCell<HashMap<String, Times>>,
     names: RefCell<HashMap<String, String>>,
-    /// Which revision of the shared object each node holds.
+    /// Revision of the shared object at each node.
     held: RefCell<Vec<u32>>,
     /// Interval of a new value of each device; `None` without devices.
     pub(crate) devices_report: Option<Duration>,
     devices: Cell<usize>,
     device_reports: Cell<u64>,
     silence: Cell<Duration>,
-    /// Nodes that are away, and are not to come back before they may.
+    /// Nodes that are offline and must not connect yet.
     away: RefCell<HashSet<usize>>,
-    /// Nodes begin at different bridges.
+    /// Whether the nodes start at different bridges.
     pub(crate) spread: bool,
     pub(crate) jobs: Jobs,
     seed: Cell<u64>,
 }
 
-/// What nodes do of a job.
+/// Work of the nodes for a job.
 #[derive(Default)]
 pub(crate) struct Jobs {
-    /// How long it takes, on average.
+    /// Average duration of the work.
     pub(crate) works: Cell<Duration>,
-    /// Percent of the nodes at which it fails.
+    /// Percentage of the nodes at which the work fails.
     pub(crate) fails: Cell<usize>,
-    /// Orders that each node was given, by the job.
+    /// Number of orders that each node received, by job.
     given: RefCell<HashMap<(usize, String), u32>>,
     under_way: Cell<usize>,
     most: Cell<usize>,
@@ -74,12 +74,12 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    /// Whether it fails at this node.
+    /// Whether the work fails at this node.
     pub(crate) fn fails_at(&self, index: usize) -> bool {
         index * 7 % 100 < self.fails.get()
     }
 
-    /// A node was given an order that it did not have.
+    /// Counts a new order for a node.
     pub(crate) fn given(&self, index: usize, job: &str) {
         *self.given.borrow_mut().entry((index, job.to_owned())).or_default() += 1;
     }
@@ -89,7 +89,7 @@ impl Jobs {
         self.most.set(self.most.get().max(self.under_way.get()));
     }
 
-    /// Its work is done, but not yet counted.
+    /// The node has finished its work, but its result is not counted yet.
     pub(crate) fn ended(&self) {
         self.under_way.set(self.under_way.get() - 1);
         self.ended.set(self.ended.get() + 1);
@@ -99,12 +99,12 @@ impl Jobs {
         self.ended.get()
     }
 
-    /// How many nodes were at work at the same time at most.
+    /// Maximum number of nodes that worked at the same time.
     pub(crate) fn most(&self) -> usize {
         self.most.get()
     }
 
-    /// Nodes that were given an order of this job, and how often one was at most.
+    /// Nodes that received an order of this job, and the maximum number for one node.
     pub(crate) fn orders(&self, job: &str) -> (HashSet<usize>, u32) {
         let given = self.given.borrow();
         let of_job = given.iter().filter(|((_, of), _)| of == job);
@@ -142,7 +142,7 @@ impl Fleet {
         }
     }
 
-    /// xorshift: spread, not secrecy.
+    /// xorshift: for an even spread, not for secrets.
     pub(crate) fn random(&self) -> u64 {
         let mut x = self.seed.get();
         x ^= x << 13;
@@ -182,7 +182,7 @@ impl Fleet {
         *self.failures.borrow_mut().entry(format!("report refused: {reason}")).or_default() += 1;
     }
 
-    /// Reports that the bridge refused: none should be.
+    /// Counts reports that the bridge refused; there should be none.
     pub(crate) fn count_refused(&self) -> u64 {
         self.refused.get()
     }
@@ -208,7 +208,7 @@ impl Fleet {
         self.lost.get()
     }
 
-    /// This node holds a revision of the shared object now.
+    /// Notes the revision of the shared object at this node.
     pub(crate) fn holds(&self, index: usize, revision: u32) {
         self.held.borrow_mut()[index] = revision;
     }
@@ -217,7 +217,7 @@ impl Fleet {
         self.held.borrow().iter().filter(|held| **held == revision).count()
     }
 
-    /// A node holds one more device, or a newer one.
+    /// Counts a device that is new or newer at a node.
     pub(crate) fn device_arrived(&self) {
         self.devices.set(self.devices.get() + 1);
     }
@@ -226,7 +226,7 @@ impl Fleet {
         self.devices.get()
     }
 
-    /// What a device has measured is in the API.
+    /// Counts a measurement of a device that is in the API.
     pub(crate) fn device_told(&self) {
         self.device_reports.set(self.device_reports.get() + 1);
     }
@@ -235,7 +235,7 @@ impl Fleet {
         self.device_reports.get()
     }
 
-    /// Records how long a node heard nothing before a message came, or before it gave up.
+    /// Records how long a node received nothing before a message arrived, or before it gave up.
     pub(crate) fn heard_after(&self, silence: Duration) {
         self.silence.set(self.silence.get().max(silence));
     }
@@ -257,7 +257,7 @@ impl Fleet {
         index < self.stuck.get()
     }
 
-    /// These nodes go away, or come back.
+    /// Takes these nodes offline, or lets them reconnect.
     pub(crate) fn set_away(&self, nodes: impl IntoIterator<Item = usize>, away: bool) {
         let mut all = self.away.borrow_mut();
         for node in nodes {
@@ -290,12 +290,12 @@ impl Fleet {
         }
     }
 
-    /// A node was told to end a pod.
+    /// Notes that a node was told to stop a pod.
     pub(crate) fn gone(&self, pod: &str) {
         self.pods.borrow_mut().entry(pod.to_owned()).or_default().gone = true;
     }
 
-    /// Pods with this beginning of their names that have arrived at nodes, and that were reported.
+    /// Number of pods with this prefix that have arrived at nodes, and number of those that were reported.
     pub(crate) fn count_pods(&self, prefix: &str) -> (usize, usize) {
         let pods = self.pods.borrow();
         let ours = pods.iter().filter(|(name, _)| name.starts_with(prefix));
@@ -304,7 +304,7 @@ impl Fleet {
         })
     }
 
-    /// Number of those pods that nodes were told to end.
+    /// Number of those pods that nodes were told to stop.
     pub(crate) fn count_gone(&self, prefix: &str) -> usize {
         self.pods.borrow().iter().filter(|(name, times)| name.starts_with(prefix) && times.gone).count()
     }

@@ -1,12 +1,12 @@
-//! `hostile`: one node with a good certificate that says every message in every wrong shape, beside nine honest ones whose
-//! round trips and whose bridge's memory must stay in bounds. Prints its seed and what it did; ends with an error where a
-//! bound was broken. The bridge must run with `--deleted-nodes-return`: these nodes have never joined.
+//! `hostile`: one node with a valid certificate that sends every message in every malformed shape, beside nine honest
+//! nodes. The round trips of these and the bridge's memory must stay within limits. Prints its seed and its actions;
+//! fails if a limit was exceeded. The bridge must run with `--deleted-nodes-return`: these nodes have never joined.
 //!
 //! | module | owns |
 //! |---|---|
-//! | `cases` | pure: messages, places in them, what is put there |
+//! | `cases` | pure: messages, positions in them, the wrong values |
 //! | `peer` | the hostile node |
-//! | `floods` | pure: good messages, too many or too large |
+//! | `floods` | pure: valid messages, too many or too large |
 //! | `flood` | the hostile node as it sends these |
 //! | `honest` | pods on the honest ones, and how long each took |
 
@@ -57,7 +57,7 @@ const HONEST: usize = 9;
 #[derive(Debug, Clone, Parser)]
 #[command(name = "hostile", about = "One hostile node beside nine honest ones")]
 struct Arguments {
-    /// The bridge's link.
+    /// Address of the bridge's link.
     #[arg(long)]
     link: SocketAddr,
     /// PEM of the bridge's authority.
@@ -66,7 +66,7 @@ struct Arguments {
     /// PEM of its key.
     #[arg(long)]
     ca_key: PathBuf,
-    /// How the API is reached, for pods.
+    /// Kubeconfig for the API, to create pods.
     #[arg(long)]
     kubeconfig: PathBuf,
     /// Process id of the bridge.
@@ -78,19 +78,20 @@ struct Arguments {
     /// Seed of everything random; from the clock if absent.
     #[arg(long)]
     seed: Option<u64>,
-    /// Bound of the honest nodes' 99th percentile: pod created until the bridge has its status, in milliseconds.
+    /// Limit of the honest nodes' 99th percentile, in milliseconds: from the creation of a pod until the bridge has its
+    /// status.
     #[arg(long, default_value_t = 1000)]
     p99: u64,
-    /// Bound of the bridge's resident memory, in MiB. The deployment's limit is 256.
+    /// Limit of the bridge's resident memory, in MiB. The deployment's limit is 256.
     #[arg(long, default_value_t = 192)]
     memory: u64,
-    /// Only good messages of this kind, too many or too large, in place of wrong shapes.
+    /// Send only valid messages of this kind, too many or too large, instead of malformed ones.
     #[arg(long)]
     flood: Option<floods::Flood>,
 }
 
 fn main() -> anyhow::Result<()> {
-    // Fails only when one is installed already.
+    // It fails only if a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
@@ -206,6 +207,6 @@ fn percentile(sorted: &[Duration]) -> Duration {
 }
 
 fn say(line: &str) {
-    // A closed output wants no more lines.
+    // The reader of the output may be gone.
     let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -1,4 +1,4 @@
-//! Certificates in bulk, as a join would give them: signed by the bridge's authority for one node name each.
+//! Certificates in bulk, as from a join: signed by the bridge's authority for one node name each.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     roots: Arc<RootCertStore>,
-    /// One key for all: what a bridge does with a certificate does not depend on its key.
+    /// One key for all: the bridge handles a certificate independently of its key.
     key: KeyPair,
 }
 

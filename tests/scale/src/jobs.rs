@@ -1,5 +1,6 @@
-//! One fleet job for all nodes: some fail, some are offline when it begins, bridges are restarted in the middle of it. At its end each
-//! node has the verdict that it should have, each was given its order once, and no more were at work than the job allows.
+//! One fleet job for all nodes: some fail, some are offline when it begins, bridges are restarted while it runs. At the
+//! end each node must have the right verdict, have received its order once, and no more may have worked than the job
+//! allows.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -13,9 +14,9 @@ use serde_json::{Value, json};
 use crate::phases::{Run, say, shell};
 use crate::process;
 
-/// Between two looks at the bridge.
+/// Interval of requests to the bridge.
 const LOOK: Duration = Duration::from_millis(500);
-/// Beyond its deadline.
+/// Time that the job may take after its deadline.
 const LATE: Duration = Duration::from_secs(180);
 
 impl Run {
@@ -24,7 +25,7 @@ impl Run {
         let fleet = Rc::clone(&self.fleet);
         fleet.jobs.works.set(Duration::from_secs(self.arguments.job_seconds));
         fleet.jobs.fails.set(self.arguments.job_fails);
-        // The last ones; of them the second half stays away.
+        // The last nodes are offline; the second half of them stays offline.
         let (returning, staying) = (nodes - offline..nodes - offline / 2, nodes - offline / 2..nodes);
         fleet.set_away(returning.clone().chain(staying.clone()), true);
         let online = nodes - offline;
@@ -110,7 +111,7 @@ impl Run {
         Ok(())
     }
 
-    /// Whether all is as it should be: nodes below `reached` have worked, `failing` of them in vain.
+    /// Checks the result: nodes below `reached` have worked, `failing` of them without success.
     fn judge(&self, status: &Value, job: &str, reached: usize, failing: usize) -> anyhow::Result<()> {
         let nodes = self.arguments.nodes;
         let (ordered, most) = self.fleet.jobs.orders(job);
@@ -142,7 +143,7 @@ impl Run {
 }
 
 async fn status(jobs: &Api<DynamicObject>, name: &str) -> anyhow::Result<Value> {
-    // The bridge of the API may be being restarted.
+    // The bridge that serves the API may be restarting.
     for _ in 0..60 {
         if let Ok(job) = jobs.get(name).await {
             return Ok(job.data["status"].clone());

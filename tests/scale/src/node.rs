@@ -1,5 +1,5 @@
-//! One node: connects, and again when the connection ends, as `edge-runtime` does; commits at once; says of each
-//! pod that it runs.
+//! One node: connects, and reconnects when the connection ends, as `edge-runtime` does; commits at once; reports each
+//! pod as running.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -21,14 +21,14 @@ use crate::orders::Orders;
 use crate::sensors::Sensors;
 use crate::wire::{self, Socket};
 
-/// ConfigMap of which nodes count what arrives, and the key of its data that says how often it was changed.
+/// ConfigMap whose arrivals nodes count, and the key of its data with the number of its changes.
 pub(crate) const SHARED: &str = "swarm-large";
 pub(crate) const REVISION: &str = "revision";
 
-/// Label of the nodes by thousands.
+/// Label of the nodes, by thousands.
 pub(crate) const GROUP: &str = "swarm-group";
 
-/// What the node has on disk in real life.
+/// State that a real node has on its disk.
 struct Node {
     index: usize,
     name: String,
@@ -37,7 +37,7 @@ struct Node {
     position: Option<Position>,
     held: BTreeMap<ObjectKey, ObjectDigest>,
     outbox: VecDeque<(u64, Report)>,
-    /// How many rows of the outbox are on their way.
+    /// Number of rows of the outbox that are sent and not acknowledged.
     offered: usize,
     next_id: u64,
     /// `None` without devices.
@@ -45,7 +45,7 @@ struct Node {
     orders: Orders,
 }
 
-/// Lives until the process ends.
+/// Runs until the process ends.
 pub(crate) async fn run(index: usize, name: String, tls: Arc<ClientConfig>, fleet: Rc<Fleet>) {
     let phase = (fleet.random() % 1_000) as f64 / 1_000.0;
     let mut node = Node {
@@ -68,7 +68,7 @@ pub(crate) async fn run(index: usize, name: String, tls: Arc<ClientConfig>, flee
         }
         let first = if fleet.spread { index } else { 0 };
         let bridge = fleet.bridges[(first + attempt) % fleet.bridges.len()];
-        // The first connects come in an orderly row; later ones come as they may.
+        // First connections are paced; later ones are not.
         let permit = if attempt == 0 { fleet.ramp.acquire().await.ok() } else { None };
         let started = Instant::now();
         let connected = match wire::dial(index, bridge, Arc::clone(&tls), Rc::clone(&fleet.counters)).await {
@@ -131,7 +131,7 @@ impl Node {
                 return Ok(());
             }
             if self.fleet.is_stuck(self.index) {
-                // Reads nothing, sends nothing, and does not hang up.
+                // Reads nothing, sends nothing, and stays connected.
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 continue;
             }
@@ -260,7 +260,7 @@ impl Node {
     }
 }
 
-/// As large as the object of a real node.
+/// An object of the size of a real node's.
 pub(crate) fn object(name: &str) -> Value {
     let condition = |kind: &str, status: &str, reason: &str, message: &str| {
         json!({"type": kind, "status": status, "reason": reason, "message": message,
@@ -295,7 +295,7 @@ fn group(name: &str) -> String {
     (number.unwrap_or_default() / 1000).to_string()
 }
 
-/// The status of a pod all of whose containers run.
+/// The status of a pod with all containers running.
 pub(crate) fn running(pod: &Value) -> Value {
     let time = "2026-01-01T00:00:00Z";
     let condition = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": time});

@@ -1,5 +1,5 @@
-//! What a node does of the orders of jobs: begins at once, works for a while, and says how that went. Remembers what it has begun, as
-//! a node does on its disk.
+//! A node's execution of the orders of jobs: begins at once, works for a while, and reports the result. Remembers begun
+//! orders, as a node does on its disk.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ enum Said {
 }
 
 impl Orders {
-    /// An order came; `held`: the node has it.
+    /// Takes an order; `held`: whether the node has it.
     pub(crate) fn put(&mut self, job: &str, held: bool, index: usize, fleet: &Fleet) {
         if !held {
             fleet.jobs.given(index, job);

@@ -1,4 +1,4 @@
-//! The measurement, phase by phase. Prints one line per figure.
+//! The phases of a measurement. Prints one line for each figure.
 
 use std::io::Write;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::identity::Authority;
 use crate::process::{self, Look};
 use crate::steps::Steps;
 
-/// No phase takes longer.
+/// Maximum duration of a phase.
 const LIMIT: Duration = Duration::from_secs(1200);
 
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
@@ -75,7 +75,7 @@ pub(crate) struct Run {
     pub(crate) fleet: Rc<Fleet>,
     pub(crate) pods: Api<Pod>,
     pub(crate) pid: u32,
-    /// What the bridge had done when the last phase ended.
+    /// Steps of the bridge at the end of the last phase.
     steps: Option<Steps>,
 }
 
@@ -116,7 +116,7 @@ impl Run {
         Ok(())
     }
 
-    /// The pods that every node has.
+    /// Creates the pods that every node has from the start.
     async fn load(&mut self) -> anyhow::Result<()> {
         let (nodes, each) = (self.arguments.nodes, self.arguments.pods_per_node);
         let prefix = self.arguments.prefix.clone();
@@ -152,7 +152,8 @@ impl Run {
     }
 
     async fn idle(&mut self) -> anyhow::Result<()> {
-        // Work of the beginning is over when CPU has been low for a while; a minute is enough for all sizes.
+        // The bridge's work after the start is over when its CPU use has been low for a while; a minute is enough for
+        // all sizes.
         tokio::time::sleep(Duration::from_secs(self.arguments.idle.min(30))).await;
         let (before, bytes, started) = (process::look(self.pid)?, self.fleet.counters.total(), Instant::now());
         let lost = self.fleet.count_lost();
@@ -235,7 +236,7 @@ impl Run {
         Ok(())
     }
 
-    /// The bridge ends and comes back; all nodes have lost it at the same moment.
+    /// Restarts the bridge, so that all nodes reconnect at the same moment.
     async fn storm(&mut self, command: &str) -> anyhow::Result<()> {
         let all = self.arguments.nodes;
         let output = shell(command.to_owned()).await?;
@@ -315,10 +316,10 @@ impl Run {
     }
 }
 
-/// What a shell command prints.
+/// The output of a shell command.
 pub(crate) async fn shell(command: String) -> anyhow::Result<String> {
     let (sender, receiver) = tokio::sync::oneshot::channel();
-    // The nodes must go on meanwhile, on the only thread of the runtime.
+    // The nodes must continue meanwhile, on the only thread of the runtime.
     std::thread::spawn(move || {
         // The receiver may be gone.
         let _ = sender.send(std::process::Command::new("sh").arg("-c").arg(&command).output());
@@ -346,6 +347,6 @@ async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
 }
 
 pub(crate) fn say(line: &str) {
-    // A closed output wants no more lines.
+    // The reader of the output may be gone.
     let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -1,29 +1,29 @@
-//! What the bridge's process costs, as the kernel counts it.
+//! Use of resources by the bridge's process, from the kernel's counters.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-/// Ticks per second of /proc (`sysconf(_SC_CLK_TCK)`, 100 on every Linux of today).
+/// Ticks per second of /proc (`sysconf(_SC_CLK_TCK)`, 100 on every current Linux).
 const TICKS: u64 = 100;
 
-/// One look.
+/// Values at one time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     at: Instant,
     cpu: Duration,
-    /// Bytes that it wrote to disk.
+    /// Bytes written to disk.
     written: u64,
-    /// KiB.
+    /// Proportional set size, in KiB.
     pub(crate) pss: u64,
     pub(crate) rss: u64,
-    /// Most of it that was ever there, or since [`forget_peak`].
+    /// Maximum of the resident memory since the start, or since [`forget_peak`], in KiB.
     pub(crate) peak: u64,
 }
 
-/// The most that it had is from now on what it has now (proc(5), clear_refs).
+/// Resets the maximum of the resident memory to the present value (proc(5), clear_refs).
 pub(crate) fn forget_peak(pid: u32) {
-    // Without it the peak is of a longer time.
+    // Otherwise the peak covers a longer time.
     let _ = std::fs::write(format!("/proc/{pid}/clear_refs"), "5");
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn look(pid: u32) -> anyhow::Result<Look> {
     let read =
         |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).with_context(|| format!("process {pid}"));
     let stat = read("stat")?;
-    // The name may hold spaces; it ends with the last bracket.
+    // The name may contain spaces; it ends with the last parenthesis.
     let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
     let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok()).unwrap_or_default();
     let rollup = read("smaps_rollup")?;
@@ -50,7 +50,7 @@ pub(crate) fn look(pid: u32) -> anyhow::Result<Look> {
 }
 
 impl Look {
-    /// Per cent of one core since the earlier look.
+    /// CPU use since the earlier values, in percent of one core.
     pub(crate) fn cpu_since(&self, earlier: &Self) -> f64 {
         let passed = self.at.duration_since(earlier.at).as_secs_f64();
         100.0 * (self.cpu.saturating_sub(earlier.cpu)).as_secs_f64() / passed.max(0.001)
@@ -61,12 +61,12 @@ impl Look {
         self.cpu
     }
 
-    /// CPU time in all since the earlier look.
+    /// CPU time since the earlier values.
     pub(crate) fn cpu_time_since(&self, earlier: &Self) -> Duration {
         self.cpu.saturating_sub(earlier.cpu)
     }
 
-    /// Bytes per second to disk since the earlier look.
+    /// Bytes per second written to disk since the earlier values.
     pub(crate) fn written_since(&self, earlier: &Self) -> f64 {
         let passed = self.at.duration_since(earlier.at).as_secs_f64();
         self.written.saturating_sub(earlier.written) as f64 / passed.max(0.001)

@@ -1,4 +1,4 @@
-//! The devices behind a node: which it holds, and what it says of them. Knows nothing of connections but the session.
+//! The devices of a node, and their reports. Knows nothing of connections except the session.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -7,21 +7,21 @@ use edge_protocol::edge::EdgeSession;
 use edge_protocol::message::{DeviceReport, Object, ObjectKey, TwinReport, TwinValue};
 use serde_json::Value;
 
-/// Each of them measures something new once in `every`, one after the other.
+/// Each device measures a new value once in `every`, one after the other.
 pub(crate) struct Sensors {
     every: Duration,
     uids: BTreeMap<ObjectKey, String>,
-    /// The next sensor, and its time.
+    /// The next device, and its time.
     turn: usize,
     said: Instant,
     pause: Duration,
     batches: u64,
-    /// A batch is under way: the next one waits for its acknowledgement.
+    /// Whether a batch is under way: the next one waits for its acknowledgement.
     waits: bool,
 }
 
 impl Sensors {
-    /// `phase`: part of the time between two reports of one device after which the first comes, so that nodes differ.
+    /// `phase`: part of the interval of one device after which the first report is due, so that nodes differ.
     pub(crate) fn new(every: Duration, phase: f64) -> Self {
         let first = every.mul_f64(phase);
         Self { every, uids: BTreeMap::new(), turn: 0, said: Instant::now(), pause: first, batches: 0, waits: false }
@@ -40,12 +40,12 @@ impl Sensors {
         self.uids.remove(key);
     }
 
-    /// What was under way is written, or void with its connection.
+    /// The batch under way was written, or was lost with its connection.
     pub(crate) fn over(&mut self) {
         self.waits = false;
     }
 
-    /// When [`report`](Self::report) has something to do.
+    /// Time at which [`report`](Self::report) has something to do.
     pub(crate) fn wake(&self) -> Option<Instant> {
         (!self.waits && !self.uids.is_empty() && !self.every.is_zero()).then(|| self.said + self.pause)
     }

@@ -1,5 +1,5 @@
-//! One large ConfigMap that a pod on every node names: made, told to all, changed once and told to all again. Measures
-//! what it costs the bridge, and whether any node's heartbeat, Lease or readiness suffers meanwhile.
+//! One large ConfigMap that a pod on every node names: created, sent to all, changed once and sent to all again.
+//! Measures the cost for the bridge, and whether any node's heartbeat, Lease or readiness suffers meanwhile.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ const LIMIT: usize = 1 << 20;
 const PAGE: u32 = 500;
 
 impl Run {
-    /// Every node gets a pod that names it; then it is changed once.
+    /// Gives every node a pod that names it, then changes it once.
     pub(crate) async fn shared_object(&mut self, client: &Client) -> anyhow::Result<()> {
         let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
         maps.create(&PostParams::default(), &serde_json::from_value(self.object(1))?).await?;
@@ -37,7 +37,7 @@ impl Run {
         self.suffered(client).await
     }
 
-    /// Text that packs badly: what costs most.
+    /// Text that compresses badly: the most expensive case.
     fn object(&self, revision: u32) -> serde_json::Value {
         let room = self.arguments.shared_kib.saturating_mul(1024).min(LIMIT - REVISION.len() - "text".len() - 10);
         let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-";
@@ -64,7 +64,7 @@ impl Run {
         Ok(())
     }
 
-    /// Does this, waits until every node holds the revision, and says what it took.
+    /// Executes the change, waits until every node holds the revision, and reports the cost.
     async fn told(
         &self,
         what: &str,
@@ -79,7 +79,7 @@ impl Run {
         let (fleet, all) = (Rc::clone(&self.fleet), self.arguments.nodes);
         self.until(what, || fleet.count_holders(revision) >= all).await?;
         let took = started.elapsed().as_secs_f64();
-        // A node that is silent now is noticed at the next heartbeat.
+        // A node that is silent now is detected at the next heartbeat.
         tokio::time::sleep(Duration::from_secs(20)).await;
         let after = process::look(self.pid)?;
         say(&format!(
@@ -100,7 +100,7 @@ impl Run {
         Ok(())
     }
 
-    /// Leases that are old, nodes that are not ready.
+    /// Counts old Leases, and nodes that are not ready.
     async fn suffered(&self, client: &Client) -> anyhow::Result<()> {
         let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
         let nodes: Api<Node> = Api::all(client.clone());

@@ -1,5 +1,5 @@
-//! Lengths of the steps of the bridge's thread, from the file that a bridge writes which was built with
-//! `--cfg tokio_unstable` (`cloud-bridge/src/steps.rs`).
+//! Lengths of the steps of the bridge's thread, from the file of a bridge that was built with `--cfg tokio_unstable`
+//! (`cloud-bridge/src/steps.rs`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::Context;
 use serde::Deserialize;
 
-/// The longest wait for the file to tell of what has been done by now.
+/// Maximum wait until the file includes the steps up to now.
 const LATE: Duration = Duration::from_millis(2500);
-/// Bounds of the goal, in microseconds: 99.9 % of the steps, and every one of them.
+/// Limits, in microseconds: of 99.9 % of the steps, and of each.
 const USUAL: u64 = 5_000;
 const LONGEST: u64 = 20_000;
 /// Number of the longest steps, and of places, that are reported.
@@ -38,7 +38,7 @@ impl Counts {
     }
 }
 
-/// What the file says.
+/// Content of the file.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(crate) struct Steps {
     ends: Vec<u64>,

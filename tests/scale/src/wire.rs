@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) type Socket = WebSocketStream<TokioAdapter<TlsStream<Counted>>>;
 
-/// A TCP stream that counts.
+/// A TCP stream that counts its bytes.
 pub(crate) struct Counted {
     tcp: TcpStream,
     counters: Rc<Counters>,

@@ -1,5 +1,5 @@
-//! The truth: a Kubernetes API with pods bound to one node, ConfigMaps, and the Node object's fencing number; and what must hold of
-//! everything that is written into it.
+//! A Kubernetes API with pods bound to one node, ConfigMaps, and the Node object's fencing number; and the invariants
+//! of everything that is written into it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use crate::twins::Devices;
 pub const NODE: &str = "node";
 const PODS: [&str; 4] = ["a", "b", "c", "d"];
 const MAPS: [&str; 4] = ["e", "f", "g", "h"];
-/// Namespace and name: beside the pods, elsewhere, and the two that every pod may use.
+/// Namespace and name: in the pods' namespace, in another, and the two that every pod may use.
 const SERVICES: [(&str, &str); 5] =
     [("ns", "db"), ("ns", "web"), ("other", "web"), ("default", "kubernetes"), ("kube-system", "kube-dns")];
 
@@ -23,7 +23,7 @@ pub struct Pod {
     pub generation: i64,
     pub maps: Vec<String>,
     pub deleting: bool,
-    /// No build can read its spec.
+    /// Whether no build can read its spec.
     pub poison: bool,
     image: u64,
 }
@@ -35,12 +35,12 @@ pub struct Map {
     size: usize,
 }
 
-/// A Service, or the slices of one: what is told of either is its version.
+/// A Service, or its slices: the content of either is its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
     pub uid: String,
     pub version: u64,
-    /// Others serve it: nodes are told nothing of it.
+    /// Whether another proxy serves it: nodes do not receive it.
     pub elsewhere: bool,
 }
 
@@ -64,16 +64,16 @@ pub struct Api {
     pub slices: Slices,
     /// Fencing number of the newest connection, as the Node object has it.
     pub session: u64,
-    /// Everything that ever happened to pods.
+    /// All events of pods.
     pub log: Vec<Event>,
     /// Uids that will never exist again.
     pub deleted: HashSet<String>,
     /// Newest status written per pod uid, by the node's own count.
     pub statuses: HashMap<String, u64>,
-    /// No request is answered.
+    /// Whether no request is answered.
     pub down: bool,
     pub nacks: u64,
-    /// Services come and go, and a bridge tells nodes of those in this scope.
+    /// Scope of the Services that a bridge sends to nodes; `None`: without Services.
     pub scope: Option<ServiceScope>,
     pub devices: Devices,
     counter: u64,
@@ -85,7 +85,7 @@ impl Api {
         self.counter
     }
 
-    /// What a list made now is the version of.
+    /// The version of a list made now.
     pub fn version(&self) -> u64 {
         self.counter
     }
@@ -125,7 +125,7 @@ impl Api {
     /// One random change of a Service or its endpoints.
     fn change_services(&mut self, rng: &mut Rng) {
         if rng.once_in(12) {
-            // Without a pod a node has no use for any.
+            // Without a pod a node does not need Services.
             return PODS.iter().for_each(|name| self.delete_pod(name));
         }
         let at = SERVICES[rng.below(SERVICES.len())];
@@ -149,7 +149,7 @@ impl Api {
         self.services.remove(&at);
     }
 
-    /// Another proxy serves it from now on, or no longer does.
+    /// Lets another proxy serve it from now on, or no longer.
     pub fn serve_elsewhere(&mut self, at: (&'static str, &'static str)) {
         let version = self.next();
         if let Some(service) = self.services.get_mut(&at) {
@@ -270,7 +270,7 @@ impl Api {
         self.pods.values().find(|pod| pod.uid == uid).map(|pod| pod.rv)
     }
 
-    /// Deletes the object permanently, if it still has this uid: the node says that nothing of the pod runs.
+    /// Deletes the object permanently, if it still has this uid: the node reports that nothing of the pod runs.
     pub fn gone(&mut self, uid: &str) {
         let name = self.pods.iter().find(|(_, pod)| pod.uid == uid).map(|(name, _)| name.clone());
         if let Some(name) = name {

@@ -1,5 +1,5 @@
-//! A bridge process: follows the API with the real `World`, serves connections with the real session and work queue, and
-//! writes as the product's `reports` do. Forgets everything when it restarts.
+//! A bridge process: follows the API with the real `World`, serves connections with the real session and work queue,
+//! and writes as the product's `reports` do. Loses its state when it restarts.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -24,21 +24,21 @@ use crate::views::{self, News, Watched};
 pub const WINDOW: usize = 2_000;
 pub const CLUSTER: &str = "cluster";
 
-/// A question to the API that has not been answered.
+/// A question to the API without an answer so far.
 #[derive(Debug)]
 enum Question {
     Seed { round: u64 },
     IsGone { key: ObjectKey, uid: String },
 }
 
-/// How far the watch of pods is.
+/// Progress of the watch of pods.
 #[derive(Debug)]
 enum Watch {
     List { rest: VecDeque<Value>, at: usize },
     Live { at: usize },
 }
 
-/// A watch of one ConfigMap: what it has delivered last.
+/// A watch of one ConfigMap: the version that it delivered last.
 #[derive(Debug, Default)]
 struct Following {
     delivered: Option<Option<Value>>,
@@ -48,19 +48,19 @@ struct Following {
 #[derive(Debug)]
 struct Job {
     attempt: Attempt,
-    /// What was read of the pod.
+    /// The result of reading the pod.
     rv: Option<Option<u64>>,
-    /// The claim was still ours after that.
+    /// Whether the claim was checked after that, and was still this connection's.
     checked: bool,
 }
 
-/// News of devices on their way into the API.
+/// Reports of devices on their way into the API.
 #[derive(Debug)]
 struct Batch {
     number: u64,
     rest: Vec<DeviceReport>,
     refused: Vec<DeviceRefusal>,
-    /// The plan for the last of them, from what was read.
+    /// The plan for the last report, from what was read.
     planned: Option<Plan>,
     checked: bool,
 }
@@ -74,9 +74,9 @@ pub struct Conn {
     devices: Option<Batch>,
     welcome: bool,
     claimed: bool,
-    /// Told to go; frames may come in until it has.
+    /// Told to disconnect; frames may still arrive.
     pub superseded: bool,
-    /// The newest change the node said it has committed.
+    /// Changes that the node has reported as committed.
     pub acked: Vec<u64>,
 }
 
@@ -94,11 +94,11 @@ pub struct Bridge {
     questions: Vec<Question>,
     pub conns: BTreeMap<u64, Conn>,
     newest: u64,
-    /// Its last list was cut short: what it does not know of it cannot miss.
+    /// Its last list was incomplete: it cannot miss what it does not know.
     pub lied_to: bool,
-    /// Its watches tell nothing for now, though the API answers: what is asked again is known at once.
+    /// Its watches deliver nothing for now, though the API answers: objects that are read again are known at once.
     pub stalled: bool,
-    /// Fencing number of the node as the watch of Node objects has shown it.
+    /// Fencing number of the node according to the watch of Node objects.
     elsewhere: u64,
     pub resumed: Option<bool>,
     /// Highest of [`Bridge::bytes_waiting`] seen.
@@ -106,7 +106,7 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// A new process. `name` must be new, too.
+    /// Starts a new process. `name` must be new, too.
     pub fn start(name: String, cluster: &str, api: &Api, tombstones: usize) -> Self {
         Self {
             state: NodeState::new(format!("stream-{name}")).keep_tombstones(tombstones),
@@ -128,7 +128,7 @@ impl Bridge {
         }
     }
 
-    /// The watch of pods has expired: it lists again. `lacking`: the list is cut short by mistake.
+    /// The watch of pods has expired and lists again. `lacking`: the list is incomplete by mistake.
     pub fn relist(&mut self, api: &Api, lacking: bool) {
         self.watch = list(api);
         self.world.relisted(NODE);
@@ -140,7 +140,7 @@ impl Bridge {
         }
     }
 
-    /// A connection of the node, over which `wall_ms` of this bridge's clock numbers it.
+    /// Accepts a connection of the node, numbered by this bridge's clock `wall_ms`.
     pub fn accept(&mut self, line: u64, wall_ms: u64, now: Duration) {
         if !self.added {
             self.added = true;
@@ -298,13 +298,13 @@ impl Bridge {
         true
     }
 
-    /// The API refuses to tell of Services, as a server does that has just been started.
+    /// The API refuses to list Services, as a server does that has just started.
     pub fn refuse_services(&mut self) {
         let keys: Vec<ObjectKey> = self.groups.keys().cloned().collect();
         keys.iter().for_each(|key| self.refuse(key));
     }
 
-    /// What was told is not taken back for that; where nothing was, nodes do not wait for it.
+    /// A refusal does not withdraw what was sent; if nothing was sent, nodes do not wait for it.
     fn refuse(&mut self, key: &ObjectKey) {
         let Some(watched) = self.groups.get_mut(key) else { return };
         let effects = match watched.fail() {
@@ -385,14 +385,14 @@ impl Bridge {
                 Effect::Unwatch { key } if key.kind == views::GROUP => drop(self.groups.remove(&key)),
                 Effect::Watch { key, .. } => drop(self.following.insert(key, Following::default())),
                 Effect::Unwatch { key } => drop(self.following.remove(&key)),
-                // There is one node: whatever is watched is watched in its name.
+                // There is one node: everything is watched in its name.
                 Effect::Admit { .. } | Effect::ReadJobs | Effect::RestoreReady { .. } | Effect::FinishMirror { .. } => {
                 }
             }
         }
     }
 
-    /// Puts one frame on the line, if it takes one.
+    /// Puts one frame on the line, if the line has room.
     pub fn send(&mut self, number: u64, line: &mut Line, now: Duration) -> bool {
         let Some(conn) = self.conns.get_mut(&number) else { return false };
         if !line.takes_down() {
@@ -404,7 +404,7 @@ impl Bridge {
         true
     }
 
-    /// Takes one frame off the line. An error ends the connection.
+    /// Takes one frame from the line. An error ends the connection.
     pub fn receive(&mut self, number: u64, frame: &str, now: Duration) -> Result<(), SessionError> {
         let Some(conn) = self.conns.get_mut(&number) else { return Ok(()) };
         let fenced = self.state.session() != conn.session.session();
@@ -518,7 +518,7 @@ impl Bridge {
         true
     }
 
-    /// Whether everything the API has is known here.
+    /// Whether the bridge knows everything that the API has.
     pub fn is_idle(&self, api: &Api) -> bool {
         let shown = |key: &ObjectKey| if key.kind == "ConfigMap" { api.map(&key.name) } else { None };
         self.elsewhere >= api.session
@@ -530,7 +530,7 @@ impl Bridge {
     }
 }
 
-/// One step of writing what was reported of devices.
+/// One step of writing reports of devices.
 fn write_devices(conn: &mut Conn, api: &mut Api, rng: &mut Rng) -> bool {
     let session = conn.session.session();
     let Some(batch) = &mut conn.devices else { return false };
@@ -552,7 +552,7 @@ fn write_devices(conn: &mut Conn, api: &mut Api, rng: &mut Rng) -> bool {
             if api.devices.write(report, plan) {
                 batch.rest.pop();
             } else {
-                // The status of an earlier device of that name is in the way until it is collected.
+                // The status of an earlier device of that name blocks the write until it is collected.
                 api.devices.collect();
             }
         }
@@ -579,12 +579,12 @@ fn slim(pod: Value) -> SlimPod {
     serde_json::from_value(pod).expect("the model makes pods that read")
 }
 
-/// A ConfigMap as nodes get it.
+/// A ConfigMap as nodes receive it.
 pub fn object(map: Value) -> Option<Object> {
     config_object("ConfigMap", serde_json::from_value(map).expect("the model makes ConfigMaps that read"))
 }
 
-/// What a node with these pods should hold. `services`: it wants to be told of Services.
+/// The objects that a node with these pods should hold. `services`: whether it asks for Services.
 pub fn wanted(api: &Api, services: bool) -> Vec<Object> {
     let pods = api.pods.iter().filter(|(_, pod)| !pod.poison);
     let pods = pods.filter_map(|(name, _)| Some(slim(api.pod(name)).into_bound()?.object));

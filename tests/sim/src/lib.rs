@@ -5,11 +5,11 @@
 //!
 //! | module | owns |
 //! |---|---|
-//! | [`api`] | the truth, and what must hold of everything written into it |
+//! | [`api`] | the Kubernetes API, and the invariants of what is written into it |
 //! | [`bridge`] | a bridge process |
-//! | [`views`] | what it follows and tells of Services |
-//! | [`twins`] | Devices in the API, what a bridge tells of them and writes |
-//! | [`line`] | a connection as the network has it |
+//! | [`views`] | Services as a bridge follows and sends them |
+//! | [`twins`] | Devices in the API, and what a bridge sends and writes of them |
+//! | [`line`] | a connection with the faults of a network |
 //! | [`device`] | the daemon, its disk and its containers |
 //! | [`world`] | all of them, the faults, the comparison at rest |
 //!
@@ -29,13 +29,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use cloud_bridge::bridge::ServiceScope;
 use world::{Options, World};
 
-/// Random things that happen in one run.
+/// Number of random events of one run.
 pub const STEPS: usize = 700;
 
-/// Runs one seed: trouble, then rest, then a reconnect that must cost nothing. Prints the seed of a failure.
+/// Runs one seed: faults, then rest, then a reconnect that must cost nothing. Prints the seed of a failure.
 ///
 /// # Panics
-/// Something does not hold.
+/// An invariant is violated.
 pub fn run(seed: u64) {
     run_with(seed, Options::services(seed), Options::devices(seed));
 }
@@ -43,7 +43,7 @@ pub fn run(seed: u64) {
 /// Same as [`run`], with Services in this scope or without any, with devices or without.
 ///
 /// # Panics
-/// Something does not hold.
+/// An invariant is violated.
 pub fn run_with(seed: u64, services: Option<ServiceScope>, devices: bool) {
     let result = catch_unwind(AssertUnwindSafe(|| {
         let mut world = World::new(seed, services, devices);
@@ -61,13 +61,13 @@ pub fn run_with(seed: u64, services: Option<ServiceScope>, devices: bool) {
     }
 }
 
-/// Into the test's captured output, beside the panic's own message.
+/// Goes into the test's captured output, beside the panic's own message.
 #[allow(clippy::print_stderr)]
 fn told(seed: u64) {
     eprintln!("failed: SAMPAN_SIM_SEED={seed} cargo test -p sampan-sim --test seeds");
 }
 
-/// Events for the search for the cause of a failure: printed when `SAMPAN_SIM_TRACE` is set.
+/// Events that help to find the cause of a failure: printed if `SAMPAN_SIM_TRACE` is set.
 #[allow(clippy::print_stderr)]
 pub fn trace(text: impl FnOnce() -> String) {
     static WANTED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();

@@ -1,19 +1,19 @@
-//! One connection as the network has it: frames under way in both directions.
+//! One connection with the faults of a network: frames under way in both directions.
 
 use std::collections::VecDeque;
 
 use edge_protocol::frame::{MAX_FRAME, PART};
 
-/// Frames that fit into the buffers of one direction; a reader that is slow makes the writer wait.
+/// Maximum number of frames in the buffers of one direction; a slow reader makes the writer wait.
 const BUFFER: usize = 8;
 
 #[derive(Debug, Default)]
 pub struct Line {
     down: VecDeque<String>,
     up: VecDeque<String>,
-    /// Frames vanish without an error.
+    /// Whether frames are lost without an error.
     pub silent: bool,
-    /// The node has given it up; what it sent before may still arrive.
+    /// Whether the node has given it up; frames that it sent before may still arrive.
     pub left: bool,
     /// Bytes put on it, by direction.
     pub down_bytes: usize,

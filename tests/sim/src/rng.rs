@@ -16,7 +16,7 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// Uniform enough below `limit`.
+    /// A number below `limit`, uniform enough.
     pub fn below(&mut self, limit: usize) -> usize {
         usize::try_from(self.number() % limit as u64).expect("below a usize")
     }

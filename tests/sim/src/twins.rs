@@ -1,4 +1,4 @@
-//! Devices in the API: objects, their model, what is written of them, and what must hold of that; and a bridge's watch of them.
+//! Devices in the API: objects, their model, their statuses and the invariants of those; and a bridge's watch of them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,9 +20,9 @@ pub const NAMES: [&str; 3] = ["x", "y", "z"];
 #[derive(Clone, Debug, PartialEq)]
 pub struct Object {
     pub uid: String,
-    /// What the cloud wants its `led` to be.
+    /// Desired value of its `led`.
     pub desired: u64,
-    /// Bound to another node.
+    /// Whether it is bound to another node.
     pub elsewhere: bool,
     version: u64,
 }
@@ -36,7 +36,7 @@ pub struct Devices {
     pub objects: Objects,
     /// DeviceStatuses by name.
     statuses: BTreeMap<&'static str, Value>,
-    /// The newest value that was ever shown, by uid of the device and property.
+    /// The newest value that the API has shown, by uid of the device and property.
     shown: HashMap<(String, String), u64>,
     counter: u64,
     pub writes: u64,
@@ -48,7 +48,7 @@ impl Devices {
         self.counter
     }
 
-    /// One random change by a user, or what follows of an earlier one.
+    /// One random change by a user, or the consequence of an earlier one.
     pub fn change(&mut self, rng: &mut Rng) {
         let number = self.next();
         let name = NAMES[rng.below(NAMES.len())];
@@ -72,7 +72,7 @@ impl Devices {
         }
     }
 
-    /// Statuses go with their devices.
+    /// Deletes the statuses of deleted devices.
     pub fn collect(&mut self) {
         let objects = &self.objects.0;
         self.statuses.retain(|name, status| {
@@ -96,14 +96,14 @@ impl Devices {
         self.statuses.get(name)
     }
 
-    /// What the API shows of a property.
+    /// The value of a property in the API.
     pub fn value(&self, name: &str, property: &str, side: &str) -> Option<u64> {
         let twins = self.statuses.get(name)?["status"]["twins"].as_array()?;
         let twin = twins.iter().find(|twin| twin["propertyName"] == property)?;
         twin[side]["value"].as_str()?.parse().ok()
     }
 
-    /// What to do about a report, from the present state.
+    /// What to write for a report, from the present state.
     pub fn plan(&self, report: &DeviceReport, session: u64, refused: &mut Vec<DeviceRefusal>) -> Plan {
         let mut refuse = |reason: String| refused.push(DeviceRefusal { uid: report.uid.clone(), reason });
         match self.device(&report.name) {
@@ -120,7 +120,7 @@ impl Devices {
         }
     }
 
-    /// Does it, if the API is still as it was when it was planned. False if it is not.
+    /// Executes the plan if the API is still as it was when it was planned. False if it is not.
     pub fn write(&mut self, report: &DeviceReport, plan: Plan) -> bool {
         let Some(name) = NAMES.into_iter().find(|name| *name == report.name) else { return true };
         let version = self.next().to_string();
@@ -163,7 +163,7 @@ impl Devices {
     }
 }
 
-/// What is told of both kinds.
+/// Whether the key is of either kind.
 pub fn is_of_devices(key: &ObjectKey) -> bool {
     matches!(key.kind.as_str(), "Device" | "DeviceModel")
 }
@@ -214,7 +214,7 @@ fn index((objects, version): &Objects) -> Index {
     index
 }
 
-/// What the node should hold.
+/// The objects that the node should hold.
 pub fn group(objects: &Objects) -> Group {
     index(objects).group(NODE)
 }
@@ -226,7 +226,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// `stalled` watches have heard nothing since their first list.
+    /// Whether the watch lacks changes. `stalled` watches have delivered nothing since their first list.
     pub fn is_behind(&self, devices: &Devices, stalled: bool) -> bool {
         !(stalled && self.told.is_some()) && self.told.as_ref() != Some(&devices.objects)
     }

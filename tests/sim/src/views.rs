@@ -1,5 +1,5 @@
-//! Services as a bridge follows and tells them: two watches that lag behind the API each for itself, and what nodes are told of
-//! both.
+//! Services as a bridge follows and sends them: two watches, each with its own delay behind the API, and the views of
+//! both that nodes receive.
 
 use cloud_bridge::bridge::ServiceScope;
 use cloud_bridge::bridge::slim::made_object;
@@ -12,17 +12,17 @@ use crate::rng::Rng;
 
 /// Kind of the groups, as in `cloud_bridge::bridge::pod_references`.
 pub const GROUP: &str = "ServiceViews";
-/// Groups of their own, for every pod.
+/// Services with their own groups, for every pod.
 const EVERYBODYS: [(&str, &str); 2] = [("default", "kubernetes"), ("kube-system", "kube-dns")];
 const SERVICE: &str = "ServiceView";
 const ENDPOINTS: &str = "EndpointView";
 
-/// What is told of both kinds, each of the bridge's own making.
+/// Whether the key is of a view that the bridge makes of Services and their endpoints.
 pub fn is_view(key: &ObjectKey) -> bool {
     [SERVICE, ENDPOINTS].contains(&key.kind.as_str())
 }
 
-/// The watches of one group: what each has delivered, and what was told of it.
+/// The watches of one group: what each has delivered, and what was sent.
 #[derive(Debug, Default)]
 pub struct Watched {
     services: Option<Services>,
@@ -30,16 +30,16 @@ pub struct Watched {
     told: Option<(Services, Slices)>,
 }
 
-/// What came of a step.
+/// Result of a step.
 pub enum News {
     Nothing,
-    /// A watch has moved on.
+    /// A watch has delivered something.
     Heard,
     Group(Group),
 }
 
 impl Watched {
-    /// Whether the API has what has not been told. `stalled` watches have heard nothing since their first list.
+    /// Whether the API has changes that were not sent. `stalled` watches have delivered nothing since their first list.
     pub fn is_behind(&self, api: &Api, stalled: bool) -> bool {
         let (services, slices) = (stalled && self.services.is_some(), stalled && self.slices.is_some());
         (!services && self.services.as_ref() != Some(&api.services))
@@ -52,7 +52,7 @@ impl Watched {
         both.is_some_and(|both| self.told.as_ref().is_none_or(|(services, slices)| both != (services, slices)))
     }
 
-    /// One watch hears the newest, or nodes are told of what both have heard.
+    /// One watch delivers the newest state, or nodes receive what both have delivered.
     pub fn step(&mut self, key: &ObjectKey, api: &Api, stalled: bool, rng: &mut Rng) -> News {
         if !self.is_behind(api, stalled) {
             return News::Nothing;
@@ -72,7 +72,7 @@ impl Watched {
         News::Group(group.into_iter().map(|object| (object.digest.key.clone(), Told::new(object))).collect())
     }
 
-    /// A watch has ended with an error: what is known is told once more. Whether anything was told before.
+    /// A watch has ended with an error: the known state is sent again. True if anything was sent before.
     pub fn fail(&mut self) -> bool {
         self.told.take().is_some()
     }
@@ -111,7 +111,7 @@ fn objects(services: &Services, slices: &Slices, wanted: impl Fn(&str, &str) -> 
     found
 }
 
-/// What a node that has a pod should hold of Services.
+/// The Services that a node with a pod should hold.
 pub fn wanted(api: &Api, scope: ServiceScope) -> Vec<Object> {
     let wanted = |namespace: &str, name: &str| match scope {
         ServiceScope::All | ServiceScope::Site => true,

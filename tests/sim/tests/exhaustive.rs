@@ -39,7 +39,7 @@ fn make(world: &mut World, trouble: Trouble) {
     }
 }
 
-/// A pod goes, one is replaced under its name, one comes, a ConfigMap changes, one is replaced.
+/// Deletes a pod, replaces one under its name, creates one, changes a ConfigMap, and replaces one.
 fn script(world: &mut World) {
     let options = Options { bridges: 2, power_cuts: true, ..Options::plain() };
     *world = World::calm(7, options);
@@ -61,7 +61,7 @@ fn g01_every_cut_and_every_crash_at_every_place_of_a_short_script() {
     for trouble in TROUBLES {
         for place in 0..=places {
             script(&mut world);
-            // Of the places of the calm run; with the trouble the rounds after it are others.
+            // Counts the places of the run without faults; after a fault the rounds differ.
             for _ in 0..place {
                 world.round();
             }

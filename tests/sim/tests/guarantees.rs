@@ -1,5 +1,5 @@
-//! The guarantees of the link (`docs/guarantees.md`), each by the case that its words are about. The random runs of `seeds`
-//! and the exhaustive ones hold the same invariants under everything else.
+//! The guarantees of the link (`docs/guarantees.md`), each with the case that it describes. The random runs of `seeds`
+//! and the exhaustive ones check the same invariants in all other cases.
 
 use sampan_sim::rng::Rng;
 use sampan_sim::world::{Options, World};
@@ -29,7 +29,7 @@ fn g01_what_is_lost_on_the_way_comes_again() {
     world.settle();
 }
 
-/// A full list of what is held already: nothing is written, nothing is started.
+/// A full list of objects that the node holds: nothing is written, nothing is started.
 #[test]
 fn g02_what_comes_twice_changes_nothing() {
     let mut world = calm();
@@ -56,8 +56,9 @@ fn g03_a_replaced_object_is_a_deletion_and_a_creation() {
     assert_ne!(world.device.running(), before);
 }
 
-/// The node comes back to a bridge whose watches have told nothing since it left: another bridge has brought it newer
-/// states, a pod that is not known here, and the end of one that is. (`device::check` asserts that nothing is undone.)
+/// The node reconnects to a bridge whose watches have delivered nothing since it left. Meanwhile another bridge has
+/// sent it newer states, a pod unknown here, and the deletion of a known one. (`device::check` asserts that nothing is
+/// undone.)
 #[test]
 fn g03_a_bridge_whose_watches_are_behind_undoes_nothing() {
     let mut world = World::calm(6, Options { bridges: 2, ..Options::plain() });
@@ -80,7 +81,7 @@ fn g03_a_bridge_whose_watches_are_behind_undoes_nothing() {
     assert_eq!(held(&world), before, "what the watches tell at last is known");
 }
 
-/// The bridge numbers changes itself: resource versions here are texts that never were numbers to it.
+/// The bridge numbers changes itself: resource versions are opaque texts here, not numbers.
 #[test]
 fn g04_resource_versions_are_opaque() {
     let mut world = calm();
@@ -106,7 +107,7 @@ fn g05_a_resume_with_nothing_new_costs_less_than_2_kb() {
     assert_eq!(world.bridges[0].resumed, Some(true));
 }
 
-/// A bridge that knows nothing of the node's past sends a list; of what is held already no body travels.
+/// A bridge without state of the node sends a list, without the bodies that the node holds.
 #[test]
 fn g06_a_full_list_moves_only_what_differs() {
     let mut world = calm();
@@ -117,15 +118,15 @@ fn g06_a_full_list_moves_only_what_differs() {
     world.api.delete_pod("b");
     world.settle();
     assert_eq!(world.bridges[0].resumed, Some(false));
-    // Without a change in between, and all over again.
+    // First without a change in between, then all over again.
     world.restart_bridge(0);
     let (down, up) = world.fresh();
     assert!(down + up < 4096, "{down} bytes down, {up} up for a list of what is held");
     assert_eq!(world.differs(), None);
 }
 
-/// Created and deleted while the node was away: never started. Deleted while away: stopped. The same when the bridge
-/// restarts meanwhile, which forgets every tombstone.
+/// A pod that was created and deleted while the node was offline never starts. One that was deleted while it was
+/// offline is stopped. The same holds if the bridge restarts meanwhile and loses every tombstone.
 #[test]
 fn g07_tombstones_outlive_the_absence_of_either_side() {
     for restart in [false, true] {
@@ -166,7 +167,7 @@ fn g08_a_reinstalled_or_rolled_back_device_converges() {
     }
 }
 
-/// One object that cannot be applied, others that can; the good ones do not wait, and its deletion is honoured.
+/// One object that cannot be applied does not delay others, and its deletion is honoured.
 #[test]
 fn g09_a_poison_object_blocks_no_other() {
     let mut world = calm();
@@ -186,7 +187,7 @@ fn g09_a_poison_object_blocks_no_other() {
     assert!(!world.api.pods.contains_key("a") && !world.api.pods.contains_key("d"));
 }
 
-/// A status reported while no bridge took it, before the daemon died, arrives.
+/// A status that was reported while no bridge was reachable, before the daemon died, arrives.
 #[test]
 fn g10_reports_survive_both_sides() {
     let mut world = calm();
@@ -205,8 +206,8 @@ fn g10_reports_survive_both_sides() {
     assert_eq!(world.api.statuses.get(uid), world.device.reported.get(uid));
 }
 
-/// The old connection is not yet known to be dead when the node is already at another bridge: what the old bridge still
-/// has to write is refused. (`Api::write_status` asserts that no status is older than one written.)
+/// The old connection is not yet known to be dead when the node is already connected to another bridge: later writes of
+/// the old bridge are refused. (`Api::write_status` asserts that no status is older than one written.)
 #[test]
 fn g11_a_fenced_connection_writes_nothing() {
     for seed in 0..200 {
@@ -238,7 +239,7 @@ fn g12_only_a_tombstone_or_a_whole_list_deletes() {
     assert_eq!(world.device.store().held().unwrap(), held);
 }
 
-/// Bodies far over the size of a frame, in slices; `line::check` holds every frame to its limit.
+/// Bodies far larger than a frame are sent in slices; `line::check` checks the size of every frame.
 #[test]
 fn g19_a_body_over_the_frame_size_travels_in_slices() {
     let mut world = calm();

@@ -1,4 +1,4 @@
-//! Random trouble, seed by seed. `SAMPAN_SIM_SEED=N` runs one, `SAMPAN_SIM_SEEDS=10000` that many fresh ones,
+//! Random faults, seed by seed. `SAMPAN_SIM_SEED=N` runs one, `SAMPAN_SIM_SEEDS=10000` that many fresh ones,
 //! `SAMPAN_SIM_SECONDS=600` as many as fit.
 
 use std::collections::hash_map::RandomState;
@@ -9,10 +9,10 @@ use sampan_sim::rng::Rng;
 use sampan_sim::world::Options;
 use sampan_sim::{run, run_with};
 
-/// Run every time.
+/// Seeds that always run.
 const FIXED: std::ops::Range<u64> = 0..60;
 
-/// Seeds that found something before there were Services, and what it was. Run every time.
+/// Seeds that found a bug before there were Services, and the bug. They always run.
 const NAMED: [(u64, &str); 10] = [
     (35, "a pod that a list lacked by mistake was asked for, and the answer with its newest state thrown away"),
     (25, "the watch told late of a pod whose successor the node's first list had shown, and buried that for good"),
@@ -32,7 +32,7 @@ const NAMED: [(u64, &str); 10] = [
     (15_600_303_747_627_431_559, "the same with a deleted pod: it came back"),
 ];
 
-/// Seeds with Services.
+/// Seeds with Services that found a bug.
 const NAMED_WITH_SERVICES: [(u64, &str); 3] = [
     (3_777_851_914_455_225_190, "endpoints of a Service that lived on came again, and were taken for deleted ones"),
     (

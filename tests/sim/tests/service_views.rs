@@ -1,5 +1,5 @@
-//! What nodes are told of Services, each case by the words of its guarantee. The random runs of `seeds` hold that after any
-//! trouble a node has exactly what the API implies: nothing old, nothing of others, nothing missing.
+//! Services that nodes receive, each case with the words of its guarantee. The random runs of `seeds` check that after
+//! any faults a node has exactly what the API implies: nothing old, nothing of others, nothing missing.
 
 use cloud_bridge::bridge::ServiceScope;
 use edge_protocol::message::ObjectDigest;
@@ -9,7 +9,7 @@ use sampan_sim::world::{Options, World};
 const SCOPES: [ServiceScope; 2] = [ServiceScope::Namespaces, ServiceScope::Site];
 const WEB: (&str, &str) = ("ns", "web");
 
-/// A world in sync, with Services of which one has endpoints that are not pods.
+/// A world in sync, with Services, one of which has endpoints that are not pods.
 fn calm(scope: ServiceScope, bridges: usize) -> World {
     let mut world = World::calm(1, Options { bridges, services: Some(scope), ..Options::plain() });
     for at in [WEB, ("ns", "db"), ("other", "web"), ("default", "kubernetes"), ("kube-system", "kube-dns")] {
@@ -65,7 +65,7 @@ fn s01_a_service_that_another_proxy_has_served_is_told_again() {
     }
 }
 
-/// The last pod has gone while the node was away and the bridge knew nothing of either; the next one finds its Services.
+/// The last pod is deleted while the node is offline and the bridge knows neither; the next pod finds its Services.
 #[test]
 fn s01_a_node_without_pods_holds_no_services_and_its_next_pod_finds_them() {
     for scope in SCOPES {
@@ -102,7 +102,7 @@ fn s01_a_replaced_service_and_its_endpoints_are_the_new_ones() {
     }
 }
 
-/// An API server that has just started knows no rights yet: nodes keep what they hold, and nothing is sent again.
+/// An API server that has just started refuses everything: nodes keep what they hold, and nothing is sent again.
 #[test]
 fn s04_a_refusal_takes_nothing_away() {
     for scope in SCOPES {
@@ -130,7 +130,7 @@ fn s04_lists_cut_short_and_other_clusters_take_nothing_away() {
     }
 }
 
-/// As with pods and ConfigMaps: what another bridge has told is newer than what this one's watches have heard.
+/// As with pods and ConfigMaps: what another bridge has sent is newer than what this one's watches have delivered.
 #[test]
 fn s04_a_bridge_whose_watches_are_behind_takes_nothing_back() {
     for scope in SCOPES {

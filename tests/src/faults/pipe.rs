@@ -1,4 +1,4 @@
-//! One direction of one relayed connection: a thread that reads, a thread that writes when it is time.
+//! One direction of one relayed connection: a thread that reads, and a thread that writes when it is time.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use super::{Faults, Shared};
 
-/// About what a packet holds.
+/// About the size of a packet.
 const PIECE: usize = 1400;
-/// Pieces on the way at most; the sender feels it when there are more.
+/// Maximum number of pieces under way; beyond it the sender waits.
 const ON_THE_WAY: usize = 48;
 
 struct Piece {
@@ -50,14 +50,14 @@ fn write(shared: &Shared, mut to: &TcpStream, pieces: &Receiver<Piece>, up: bool
     for Piece { due, bytes } in pieces {
         let faults = shared.faults();
         let silent = |faults: &mut Faults| !shared.is_over() && if up { faults.silent_up } else { faults.silent_down };
-        // Neither bytes nor the end of a connection pass a silent line.
+        // A silent line passes no bytes and no end of a connection.
         let faults = *shared.changed.wait_while(faults, silent).unwrap_or_else(PoisonError::into_inner);
         if bytes.is_empty() {
             return;
         }
         let mut at = due.max(free);
         if random.below(100) < faults.late_percent {
-            // 200 ms is Linux's shortest time until TCP repeats; twice as long for what is lost twice.
+            // Linux retransmits after at least 200 ms, and after twice as long if the retransmission is lost.
             at += Duration::from_millis(200 << random.below(3));
         }
         std::thread::sleep(at.saturating_duration_since(Instant::now()));
@@ -75,7 +75,7 @@ fn write(shared: &Shared, mut to: &TcpStream, pieces: &Receiver<Piece>, up: bool
     }
 }
 
-/// xorshift64*: enough to choose pieces.
+/// xorshift64*: good enough to select pieces.
 struct Random(u64);
 
 impl Random {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Faults, Shared};
 
-/// How long, and how often.
+/// Length and interval of the cuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cuts {
     pub down: Duration,
@@ -13,10 +13,10 @@ pub struct Cuts {
 }
 
 impl Cuts {
-    /// From `TEST_LINK_CUTS=5/30`: for 5 of every 30 seconds. `None` when it is not set.
+    /// Parses `TEST_LINK_CUTS=5/30`: for 5 of every 30 seconds. `None` if it is not set.
     ///
     /// # Panics
-    /// It says something else.
+    /// It is malformed.
     #[must_use]
     pub fn from_env() -> Option<Self> {
         let text = std::env::var("TEST_LINK_CUTS").ok()?;

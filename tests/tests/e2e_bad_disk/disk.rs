@@ -1,5 +1,5 @@
-//! An ext4 file system of its own, that goes bad on command. Owns the devices and mounts it makes; all are undone when it
-//! is dropped.
+//! A separate ext4 file system that fails on command. Owns the devices and mounts that it creates, and removes all of
+//! them when it is dropped.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ pub(crate) struct Disk {
     folder: PathBuf,
     at: PathBuf,
     megabytes: u64,
-    /// All of them, the present one last.
+    /// All cards, the present one last.
     cards: Vec<Card>,
 }
 
@@ -22,7 +22,7 @@ struct Card {
 }
 
 impl Disk {
-    /// `None` without loop devices.
+    /// Mounts an ext4 file system of this size at `at`; `None` without loop devices.
     pub(crate) fn mount(folder: &Path, at: &Path, megabytes: u64) -> Option<Self> {
         let file = folder.join("card-0");
         fs::File::create(&file).and_then(|file| file.set_len(megabytes << 20)).expect("a sparse file");
@@ -38,7 +38,7 @@ impl Disk {
     fn begin(folder: &Path, at: &Path, megabytes: u64, file: PathBuf, sick: Option<SickFile>) -> Option<Self> {
         fs::create_dir_all(at).expect("a folder");
         let mut disk = Self { folder: folder.into(), at: at.into(), megabytes, cards: Vec::new() };
-        // Where no card is nothing can be written.
+        // Without a card nothing can be written.
         run(Command::new("mount").args(["-t", "tmpfs", "-o", "ro,size=4k", "no-card"]).arg(at));
         disk.insert(file, sick, true).then_some(disk)
     }
@@ -57,7 +57,7 @@ impl Disk {
         if self.cards.len() > 1 {
             run(Command::new("umount").arg("-l").arg(&self.at));
         }
-        // As the installers of Debian and its relatives have it.
+        // As the installers of Debian and its derivatives mount it.
         run(Command::new("mount").args(["-o", "errors=remount-ro"]).arg(&device).arg(&self.at));
         true
     }
@@ -66,36 +66,36 @@ impl Disk {
         self.cards.last().and_then(|card| card.sick.as_ref()).expect("made to be sick")
     }
 
-    /// What the kernel does when the medium fails: every change is refused, also to files that are open.
+    /// Acts like the kernel when the medium fails: every change is refused, also to open files.
     pub(crate) fn abort(&self) {
-        // The last bytes are the kernel's, not the test's.
+        // Syncs first, so that only the kernel's last writes are lost, not the test's.
         let _ = Command::new("sync").arg("-f").arg(&self.at).status();
         run(Command::new("mount").args(["-o", "remount,abort"]).arg(&self.at));
     }
 
-    /// Every read and write of the device fails, and the file system finds out.
+    /// Lets every read and write of the device fail, so that the file system notices.
     pub(crate) fn fail(&self) {
         self.sickness().fail(true);
         let _ = Command::new("sync").arg("-f").arg(&self.at).stderr(Stdio::null()).status();
     }
 
-    /// Another card, empty.
+    /// Replaces the card by an empty one.
     pub(crate) fn replace(&mut self) {
         let file = self.next();
         fs::File::create(&file).and_then(|file| file.set_len(self.megabytes << 20)).expect("a sparse file");
         assert!(self.insert(file, None, true), "a loop device");
     }
 
-    /// Another card, with what could be read of this one.
+    /// Replaces the card by one with everything that can be read of this one.
     pub(crate) fn rescue(&mut self) {
         let file = self.next();
         let from = self.cards.last().expect("a card");
         if let Some(sick) = &from.sick {
-            // In another reader, perhaps. What was not written is not there.
+            // As in another reader, which can read the card. Data that was not written is missing.
             sick.fail(false);
         }
         run(Command::new("cp").arg("--sparse=always").arg(&from.file).arg(&file));
-        // 1: it has mended something.
+        // Exit code 1: it has corrected errors.
         let check = Command::new("e2fsck").args(["-fy"]).arg(&file).stdout(Stdio::null()).status();
         assert!(check.expect("e2fsck starts").code().is_some_and(|code| code <= 1), "mended");
         assert!(self.insert(file, None, false), "a loop device");
@@ -105,7 +105,7 @@ impl Disk {
         self.folder.join(format!("card-{}", self.cards.len()))
     }
 
-    /// No byte is left.
+    /// Fills the disk to the last byte.
     pub(crate) fn fill(&self) {
         let filler = format!("of={}", self.at.join("filler").display());
         let mut dd = Command::new("dd");
@@ -113,7 +113,7 @@ impl Disk {
         assert!(!dd.status().expect("dd starts").success(), "it is full");
     }
 
-    /// No file can be made.
+    /// Uses up all inodes.
     pub(crate) fn take_inodes(&self) {
         let make = |number| fs::File::create(self.at.join(format!("filler{number}")));
         assert!((0..10_000).any(|number| make(number).is_err()), "none is left");
@@ -128,8 +128,8 @@ impl Disk {
     }
 }
 
-/// Takes the disk away before the node that is declared before it is taken down, when a test fails: nothing can be removed
-/// from a disk that refuses. A test that ends well has mended it.
+/// Takes the disk away when a test fails, before the node declared earlier is dropped: nothing can be removed from a
+/// disk that refuses writes. A test that succeeds has repaired the disk.
 pub(crate) struct Away(PathBuf);
 
 impl Disk {
@@ -148,12 +148,12 @@ impl Drop for Away {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Both the card and what is below it.
+        // Both the card and the file system below it.
         for _ in 0..2 {
             let _ = Command::new("umount").arg("-l").arg(&self.at).stderr(Stdio::null()).status();
         }
         for card in &self.cards {
-            // One that is still held goes with its last holder.
+            // A loop device in use is removed with its last user.
             let _ = Command::new("losetup").arg("-d").arg(&card.device).status();
         }
     }

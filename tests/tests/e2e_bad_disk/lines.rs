@@ -1,4 +1,4 @@
-//! Pods that print numbered lines, and what of them is in their logs: each line is there, or counted as dropped.
+//! Pods that print numbered lines, and checks of their logs: each line is there, or counted as dropped.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use sampan_tests::manifest::{pod, shell};
 use sampan_tests::{EdgeNode, Kubectl};
 use serde_json::{Value, json};
 
-/// Some 100 KB/s of lines `N line xxx...` from each container.
+/// Prints about 100 KB/s of lines `N line xxx...` from each container.
 pub(crate) fn printing(name: &str, node: &str, containers: &[&str]) -> Value {
     let script = "pad=$(head -c 900 /dev/zero | tr '\\0' x); n=0
         while :; do n=$((n+1)); echo \"$n line $pad\"; [ $((n % 10)) -gt 0 ] || sleep 0.1; done";
@@ -21,7 +21,7 @@ pub(crate) fn log_folder(node: &EdgeNode, kubectl: &Kubectl, pod: &Value, contai
     node.root().join("var/log/pods").join(name).join(container)
 }
 
-/// Everything of the first attempt's log, oldest first.
+/// The whole log of the first attempt, oldest first.
 pub(crate) fn text(folder: &Path) -> Result<String, String> {
     let entries = std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut names: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -39,7 +39,7 @@ pub(crate) fn drop_rotated(folder: &Path) {
     }
 }
 
-/// Lines said to be dropped, as `(number, why)`.
+/// Lines reported as dropped, as `(number, reason)`.
 pub(crate) fn losses(text: &str) -> Vec<(u64, String)> {
     let one = |line: &str| {
         let said = line.split_once("[edge-runtime: ")?.1;
@@ -49,7 +49,7 @@ pub(crate) fn losses(text: &str) -> Vec<(u64, String)> {
     text.lines().filter_map(one).collect()
 }
 
-/// Whether every number is there or counted; gives how many were counted.
+/// Checks that every number is in the log or counted as dropped; returns how many were counted.
 pub(crate) fn all_accounted(text: &str) -> Result<u64, String> {
     let (mut last, mut missing, mut counted): (Option<u64>, u64, u64) = (None, 0, 0);
     for line in text.lines() {

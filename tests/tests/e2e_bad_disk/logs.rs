@@ -1,4 +1,4 @@
-//! Only the logs are on the disk that goes bad.
+//! The failing disk has only the logs.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -12,7 +12,7 @@ struct Illness {
     name: &'static str,
     spoil: fn(&Disk),
     mend: fn(&mut Disk),
-    /// The file system is the same afterwards: what was written is there.
+    /// Whether the file system is the same afterwards, with everything that was written.
     same: bool,
 }
 

@@ -1,9 +1,9 @@
-//! The disk goes bad below a running node: it turns read-only, fails, is full, has no inode left, is slow. Pods run on,
-//! lines that cannot be logged are dropped and counted, memory stays flat, the node says so, and all is written again when
-//! it can be.
+//! The disk of a running node fails: it turns read-only, returns errors, is full, has no inode left, is slow. Pods keep
+//! running, lines that cannot be logged are dropped and counted, memory does not grow, the node reports it, and all is
+//! written again when the disk works again.
 //!
-//! `TEST_BAD_DISK_SECONDS` makes each bad time longer; with 60 or more the disk of the logs goes bad in a random order (seed:
-//! `SAMPAN_SEED`) for ten times as long.
+//! `TEST_BAD_DISK_SECONDS` makes each failure longer; with 60 or more the disk of the logs fails in a random order
+//! (seed: `SAMPAN_SEED`) for ten times as long.
 
 mod disk;
 mod lines;
@@ -18,7 +18,7 @@ use sampan_tests::process::start_time;
 use sampan_tests::{EdgeNode, Kubectl, until};
 use serde_json::Value;
 
-/// How long the disk is bad.
+/// How long the disk fails.
 fn bad_time() -> Duration {
     let seconds = std::env::var("TEST_BAD_DISK_SECONDS").ok().and_then(|text| text.parse().ok());
     Duration::from_secs(seconds.unwrap_or(10))
@@ -30,7 +30,7 @@ fn tell(text: &str) {
     let _ = writeln!(std::io::stderr(), "bad disk: {text}");
 }
 
-/// What a process of the node has taken.
+/// Memory and CPU time of a process of the node.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     anonymous_kb: u64,
@@ -48,7 +48,7 @@ fn taken(pid: u32) -> Taken {
     Taken { anonymous_kb, cpu_ms: (fields[11] + fields[12]) * 10 }
 }
 
-/// Lets the disk be bad for a while: neither process grows or spins.
+/// Waits while the disk fails: neither process grows or spins.
 fn endure(node: &EdgeNode, what: &str) {
     let pids =
         [("daemon", node.daemon.as_ref().expect("it runs").pid()), ("monitor", node.monitor_pid().expect("one"))];
@@ -70,7 +70,7 @@ fn endure(node: &EdgeNode, what: &str) {
     }
 }
 
-/// Waits until the node says so of its storage.
+/// Waits until the node reports this state of its storage.
 fn wait_healthy(kubectl: &Kubectl, node: &EdgeNode, wanted: &str) -> String {
     until(Duration::from_secs(60), &format!("StorageHealthy is {wanted}"), || {
         let object = kubectl.get("node", &node.name)?;

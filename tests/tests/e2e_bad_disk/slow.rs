@@ -1,5 +1,5 @@
-//! A medium that takes 20 ms for each write, while a layer is written to it: how long the node's two loops are held by it
-//! is measured and told. The node must not lose its connection, and no probe may fail for it.
+//! A medium that takes 20 ms for each write, while a layer is written to it. The node must not lose its connection, and
+//! no probe may fail. Measures and prints how long the node's two loops are blocked.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,7 +21,7 @@ use crate::tell;
 const DELAY_MS: i32 = 20;
 const LAYER: usize = 32 << 20;
 
-/// How long a process has stood still in the kernel, where only a disk (or another file system's server) holds it.
+/// How long a process was blocked in the kernel by a disk, or by another file system's server.
 #[derive(Default)]
 struct Held {
     since: Option<Instant>,
@@ -46,7 +46,7 @@ impl Held {
     }
 }
 
-/// An image with a layer that nothing makes smaller.
+/// An image with a layer that cannot be compressed.
 fn large_image(cluster: &Cluster) -> std::path::PathBuf {
     let (program, archive) = (cluster.folder().join("large-busybox"), cluster.folder().join("large.tar"));
     let mut bytes = std::fs::read("/bin/busybox").expect("busybox-static is installed");
@@ -67,7 +67,7 @@ fn large_image(cluster: &Cluster) -> std::path::PathBuf {
     archive
 }
 
-/// What a synced write of a small file costs beside all else.
+/// Duration of a synced write of a small file meanwhile.
 fn synced_write(folder: &Path) -> Duration {
     let began = Instant::now();
     let file = File::create(folder.join("synced")).and_then(|mut file| file.write_all(b"text").map(|()| file));
@@ -114,7 +114,7 @@ fn a_slow_medium_breaks_no_connection_and_fails_no_probe() {
     assert!(node.edge_ok(&["images"]).contains("large"));
 }
 
-/// What the probed pod has as a volume.
+/// The ConfigMap in a volume of the probed pod.
 fn settings(value: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"key": value}})
 }
@@ -143,7 +143,7 @@ fn measure(what: &str, node: &EdgeNode, cluster: &Cluster, job: Option<Process>,
         });
         let (mut job, mut execs, mut round) = (job, Vec::new(), 0);
         while job.as_mut().map_or(began.elapsed() < Duration::from_secs(8), Process::is_running) {
-            // Something for the node to commit and sync.
+            // A change that the node has to commit and sync.
             kubectl.apply_all(&[settings(&format!("{what}, {round}"))]);
             let at = Instant::now();
             let _ = kubectl.ok(&["exec", "probed", "--", "true"]);

@@ -1,4 +1,4 @@
-//! All that the node keeps is on a card that fails: store, images, layers, volumes and logs.
+//! The whole state of the node is on a card that fails: store, images, layers, volumes and logs.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn goes_bad(test: &str, make: Make, spoil: fn(&Disk)) {
     spoil(&disk);
     tell(&format!("{test}: {}", wait_healthy(kubectl, &node, "False")));
     tell(&format!("{test}: {}", kubectl.wait_event(&name, "StoreInMemory")));
-    // What goes is stopped, what ends cannot start again, what comes waits: each says so.
+    // A deleted pod is stopped, an ended container cannot restart, a new pod waits: each has an event.
     let one = |pod| processes(&node, pod).into_values().next().expect("it runs").0;
     let (ending, going) = (one(&ends), one(&goes));
     signal(ending, "KILL");
@@ -96,7 +96,7 @@ fn goes_bad(test: &str, make: Make, spoil: fn(&Disk)) {
         let now = kubectl.wait_ready(pod["metadata"]["name"].as_str().expect("a name"));
         assert_eq!(now["status"]["containerStatuses"][0]["restartCount"], 0);
     }
-    // It is remembered there.
+    // The node still knows it after a restart.
     node.kill();
     node.start();
     kubectl.wait_ready("comes");

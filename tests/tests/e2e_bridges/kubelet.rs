@@ -1,4 +1,4 @@
-//! The kubelet API of a node at its bridge: who may use which of its addresses, by certificate and by bearer token.
+//! The kubelet API of a node at its bridge: which client may use which address, by certificate and by bearer token.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,7 +21,7 @@ fn decoded(kubectl: &Kubectl, folder: &Path, field: &str) -> PathBuf {
     path
 }
 
-/// A token of an account of the test's namespace.
+/// A token of a service account of the test's namespace.
 pub(crate) fn token(cluster: &Cluster, account: &str) -> String {
     let kubectl = &cluster.kubectl;
     let request = cluster.folder().join("request.json");
@@ -33,7 +33,7 @@ pub(crate) fn token(cluster: &Cluster, account: &str) -> String {
     answer["status"]["token"].as_str().expect("a token").to_owned()
 }
 
-/// Status and body of a request, with these arguments of curl.
+/// Status and body of a request, with additional arguments of curl.
 fn ask(url: &str, more: &[&str]) -> (String, String) {
     let mut command = Command::new("curl");
     command.args(["-sk", "--max-time", "20", "-w", "\n%{http_code}"]).args(more).arg(url);
@@ -67,7 +67,7 @@ fn who_may_use_the_kubelet_api_of_a_node() {
     let address = address.and_then(|one| one["address"].as_str()).expect("an address").to_owned();
     let url = format!("https://{address}:{}", status["daemonEndpoints"]["kubeletEndpoint"]["Port"]);
     let of_pod = format!("{}/speaks/c", kubectl.namespace);
-    // What each answers to whom it trusts (K8s pkg/kubelet/server/server.go); an exec wants an upgrade.
+    // Answers of each address to an authorized client (K8s pkg/kubelet/server/server.go); an exec needs an upgrade.
     let doors = [
         ("GET", "/healthz".to_owned(), "200", "ok"),
         ("GET", "/pods".to_owned(), "200", "\"speaks\""),
@@ -82,7 +82,7 @@ fn who_may_use_the_kubelet_api_of_a_node() {
     let stranger = bearer(&token(&cluster, "stranger"));
     let binding = format!("reader-{}", kubectl.namespace);
     let trusted: Vec<String> = match cluster.api_address() {
-        // The embedded API trusts its administrator, whose certificate the bridge checks.
+        // On the embedded API: its administrator, whose certificate the bridge checks.
         Some(_) => {
             let certificate = decoded(kubectl, cluster.folder(), ".users[0].user.client-certificate-data");
             let key = decoded(kubectl, cluster.folder(), ".users[0].user.client-key-data");
@@ -103,7 +103,7 @@ fn who_may_use_the_kubelet_api_of_a_node() {
         let (refused, why) = at(&["-H", &stranger]);
         let user = format!("user=system:serviceaccount:{}:stranger", kubectl.namespace);
         assert!(refused == "403" && why.contains(&user), "{path} to a stranger: {refused} {why}");
-        // Bindings and statistics take a moment.
+        // Bindings and statistics take effect after a moment.
         until(Duration::from_secs(20), path, || {
             let (answered, body) = at(&trusted);
             if answered == *code && body.contains(text) { Ok(()) } else { Err(format!("{answered} {body}")) }

@@ -1,4 +1,4 @@
-//! Mappers of pods in some namespaces only: whose process calls is asked of the kernel, where its pod is of the daemon.
+//! Mappers only from pods of some namespaces: the kernel says which process calls, the daemon which pod it belongs to.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{device, install, model};
 
-/// A mapper that registers, as a process of this cgroup where one is named.
+/// A mapper that registers, as a process of this cgroup if one is given.
 fn mapper(folder: &Path, cgroup: Option<&Path>) -> Command {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../edge-runtime/devices/tests/dmi_mapper.py");
     let packages = concat!(env!("CARGO_MANIFEST_DIR"), "/../.cache/grpcio");
@@ -20,14 +20,14 @@ fn mapper(folder: &Path, cgroup: Option<&Path>) -> Command {
     let own = Path::new("/dev/null");
     let mut command = Command::new("sh");
     command.args(["-c", r#"echo $$ > "$0" && exec python3 "$@""#]).arg(cgroup.unwrap_or(own)).arg(script);
-    // A second, as the framework waits, is little beside other tests.
+    // The framework waits a second, which is too short beside other tests.
     command.arg(folder).args(["m", "lab", "0", "20"]);
     command.env("PYTHONPATH", packages).env("PYTHONDONTWRITEBYTECODE", "1");
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     command
 }
 
-/// Where processes join the cgroup of this one that its pod is named by (cgroups(7)).
+/// Cgroup of the first process, by which its pod is identified (cgroups(7)).
 fn cgroup_of(pid: u32) -> PathBuf {
     let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("it runs");
     let found = text.lines().filter(|line| line.contains("pod")).find_map(|line| {
@@ -88,7 +88,7 @@ fn d15_only_pods_of_allowed_namespaces_are_mappers() {
     let pid = *node.container_pids().values().next().expect("a container");
     let cgroup = cgroup_of(pid);
 
-    // A process of the node itself; and one of the pod, which is in the right namespace.
+    // A process of the node itself is refused; one of the pod is in the right namespace.
     refused(&folder, None);
     let mut driver = Ends(mapper(&folder, Some(&cgroup)).spawn().expect("python3 is installed"));
     let output = driver.0.stdout.take().expect("piped");
@@ -99,7 +99,7 @@ fn d15_only_pods_of_allowed_namespaces_are_mappers() {
     let uid = cluster.kubectl.get("pod", "driver").expect("it is there")["metadata"]["uid"].clone();
     assert_eq!(mappers(&node).expect("mappers")[0]["pod"], uid);
 
-    // Another namespace: the registration is void, and no process of the pod may register again.
+    // With another namespace, the registration is removed, and no process of the pod may register again.
     node.configure(&allow("elsewhere"));
     node.kill();
     node.start();

@@ -1,4 +1,4 @@
-//! Programs that are killed, a broker that goes and comes, a link that is cut.
+//! Killed programs, a broker that stops and starts, a link that is cut.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{Site, device, model};
 
-/// D2, D4, D5, D8: whatever dies, what is newest arrives, and nothing older after it.
+/// D2, D4, D5, D8: after any crash the newest value arrives, and nothing older after it.
 #[test]
 fn d05_every_program_may_die() {
     if !can_run() {
@@ -19,12 +19,12 @@ fn d05_every_program_may_die() {
     let node = site.node.name.clone();
     let heard = site.broker.listen("$hw/events/#");
     site.kubectl().apply_all(&[model(), device("t1", &node, "ON")]);
-    // The node has it.
+    // The node has the desired value.
     heard.next_that("t1/twin/update/delta", |text| text["delta"]["led"] == "ON");
     site.report("t1", "temp", "1");
     site.wait_reported("t1", "temp", "1");
 
-    // The helper.
+    // Kill the helper.
     let pid = helper(&site).expect("the helper runs");
     signal(pid, "KILL");
     until(Duration::from_secs(10), "another helper", || match helper(&site) {
@@ -35,7 +35,7 @@ fn d05_every_program_may_die() {
     site.report("t1", "temp", "2");
     site.wait_reported("t1", "temp", "2");
 
-    // The daemon: the helper lives on, and its broker hears nothing of it.
+    // Kill the daemon: the helper keeps running, and its broker notices nothing.
     let pid = helper(&site).expect("the helper runs");
     site.node.kill();
     site.report("t1", "temp", "3");
@@ -43,7 +43,7 @@ fn d05_every_program_may_die() {
     site.wait_reported("t1", "temp", "3");
     assert_eq!(helper(&site), Some(pid), "it was taken over");
 
-    // The bridge, and with it the API.
+    // Kill the bridge, and with it the API.
     site.cluster.kill_bridge();
     site.report("t1", "temp", "4");
     site.report("t1", "temp", "5");
@@ -55,12 +55,12 @@ fn d05_every_program_may_die() {
         if value == "5" { Ok(()) } else { Err(value.to_string()) }
     });
 
-    // The broker: desired values are sent again to a client that comes back.
+    // Stop the broker: desired values are sent again after a reconnect.
     site.broker.stop();
     let patch = json!({"spec": {"properties": [{"name": "temp"}, {"name": "led", "desired": {"value": "BLINK"}}]}});
     let _ = site.kubectl().ok(&["patch", "device", "t1", "--type", "merge", "-p", &patch.to_string()]);
     std::thread::sleep(Duration::from_secs(1));
-    // Who listens must be there before the helper is: it says what is desired when it comes.
+    // The subscriber must connect before the helper does: the helper sends desired values when it connects.
     let pid = helper(&site).expect("the helper runs");
     signal(pid, "STOP");
     site.broker.begin();

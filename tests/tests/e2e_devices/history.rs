@@ -1,4 +1,4 @@
-//! What a device has reported before, read on the device: over restarts of everything, and without a cloud.
+//! Earlier values of a device, read on the device: after restarts of all programs, and without a cloud.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::off::helpers;
 use super::{Site, device, model};
 
-/// The values of a property that its history has.
+/// The values of a property in its history.
 fn values(site: &Site, property: &str) -> Result<Vec<String>, String> {
     let id = format!("{}/t1", site.kubectl().namespace);
     let text = site.node.edge(&["devices", "history", &id, property, "--json"])?;
@@ -49,7 +49,7 @@ fn a_history_outlives_helper_daemon_and_cloud() {
     let table = site.node.edge_ok(&["devices", "history", &id]);
     assert!(table.starts_with("TIME ") && table.lines().count() == 4, "{table}");
 
-    // What a helper has that is told to end is there in the next one, and no other needs to be told to.
+    // A helper that is stopped passes its values to the next one.
     site.cluster.kill_bridge();
     for name in ["TERM", "KILL"] {
         let before = helpers(site.node.root()).first().copied().expect("the helper runs");
@@ -60,12 +60,12 @@ fn a_history_outlives_helper_daemon_and_cloud() {
         });
         wait_values(&site, &["2", "3", "4"]);
     }
-    // All at once, as a reboot does it.
+    // All programs at once, as at a reboot.
     site.node.kill();
     signal(helpers(site.node.root()).first().copied().expect("the helper runs"), "KILL");
     site.node.start();
     wait_values(&site, &["2", "3", "4"]);
-    // As a device does it, again and again: a new helper may not be at the broker yet, which keeps nothing for it.
+    // Send repeatedly, as devices do: a new helper may not be connected yet, and the broker stores nothing for it.
     until(Duration::from_secs(20), "a new value", || {
         site.report("t1", "temp", "5");
         match values(&site, "temp")? {

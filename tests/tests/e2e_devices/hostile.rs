@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use super::mapper::{Mapper, SOURCES};
 use super::{SOON, device, install, model, twin};
 
-/// Seconds of it.
+/// Duration of the attack, in seconds.
 const TIME: u64 = 15;
-/// What the helper may take at most, as it is built for tests.
+/// Maximum memory of the helper, as it is built for tests.
 const MEMORY_KB: u64 = 48 << 10;
-/// Calls of a mapper that fails each one: once a second while it is young, and what goes wrong while they are made.
+/// Maximum calls to a mapper that fails each one: once a second while it is young, plus those under way.
 const CALLS: u64 = 3 * TIME;
 
 /// Peak memory of the process, in KiB.
@@ -48,7 +48,7 @@ fn a_hostile_mapper_in_a_container_harms_itself() {
     let helper = || super::off::helpers(node.root());
     let before = helper();
 
-    // The image has no Python, the host has.
+    // The image has no Python, but the host does.
     let script = format!("exec chroot /host python3 -B {SOURCES}/dmi_hostile.py {} evil evil {TIME}", folder.display());
     let container = with(shell("c", &script), &json!({"volumeMounts": [{"name": "host", "mountPath": "/host"}]}));
     let mut hostile = pod("evil", &node.name, json!([container]));
@@ -57,8 +57,8 @@ fn a_hostile_mapper_in_a_container_harms_itself() {
     kubectl.apply(&hostile.to_string());
     kubectl.wait_log("evil", "begun");
 
-    // Ten thousands of connections in a second fill the queue of the socket: gRPC then tries again after a second, which is all
-    // that a mapper of the framework has. Most of the time it is taken within that.
+    // Tens of thousands of connections in a second fill the queue of the socket. gRPC then retries after a second, and
+    // so does a mapper of the framework. Usually it is accepted within that time.
     let start = Instant::now();
     let (mut said, mut taken) = (0, 0);
     while start.elapsed() < Duration::from_secs(TIME) {
@@ -71,7 +71,7 @@ fn a_hostile_mapper_in_a_container_harms_itself() {
         std::thread::sleep(Duration::from_millis(100));
     }
     assert!(taken > 10 && taken > said / 2, "{taken} of {said} reports");
-    // What comes after it.
+    // The next pod and its mapper.
     kubectl.wait_phase("evil", "Succeeded");
     let newest = (said + 1).to_string();
     mapper.reports(&kubectl.namespace, "temp", &newest);
@@ -89,7 +89,7 @@ fn a_hostile_mapper_in_a_container_harms_itself() {
         assert!(counts[what].as_u64() > Some(0), "{what}: {counts}");
     }
     assert!(counts["called"].as_u64() < Some(CALLS), "{counts}");
-    // Calls go only to sockets in the folder, and what no mapper holds is not listed.
+    // Calls go only to sockets in the folder, and a socket without a registered mapper is not listed.
     let listed = node.edge_ok(&["devices", "mappers"]);
     let uid = kubectl.get("pod", "evil").expect("it is there")["metadata"]["uid"].clone();
     let sockets: Vec<&str> = listed.lines().skip(1).filter_map(|line| line.split_whitespace().nth(2)).collect();

@@ -1,5 +1,5 @@
-//! Devices behind a node: a sensor's value in `kubectl get devicestatus`, a desired value at the actuator, with real clients of
-//! MQTT and a real broker. Guarantees are D1 to D15 (docs/devices.md).
+//! Devices of a node: a sensor's value in `kubectl get devicestatus`, a desired value at the actuator, with real MQTT
+//! clients and a real broker. Guarantees are D1 to D15 (docs/devices.md).
 
 mod allowed;
 mod broker;
@@ -22,7 +22,7 @@ use broker::Broker;
 /// Maximum delay of a value without faults (D1, D8).
 const SOON: Duration = Duration::from_secs(5);
 
-/// A cluster that knows devices, with one node that has the broker of its devices.
+/// A cluster with the definitions of devices, and one node with the broker of its devices.
 struct Site {
     node: EdgeNode,
     broker: Broker,
@@ -50,7 +50,7 @@ impl Site {
         format!("$hw/events/device/{}/{device}/{rest}", self.kubectl().namespace)
     }
 
-    /// What a sensor publishes.
+    /// Publishes a value like a sensor.
     fn publish(&self, device: &str, twin: &Value) {
         let text = json!({"event_id": "7", "timestamp": 0, "twin": twin}).to_string();
         self.broker.publish(&self.topic(device, "twin/update"), &text);
@@ -60,7 +60,7 @@ impl Site {
         self.publish(device, &json!({property: {"actual": {"value": value}}}));
     }
 
-    /// Waits until the API shows this value of the property; how long it took.
+    /// Waits until the API shows this value of the property; returns how long it took.
     fn wait_reported(&self, device: &str, property: &str, value: &str) -> Duration {
         let began = Instant::now();
         self.wait_twin(device, property, |twin| twin["reported"]["value"] == value);
@@ -76,7 +76,7 @@ impl Site {
     }
 }
 
-/// The definitions that a cluster has for devices.
+/// Installs the definitions of devices.
 fn install(cluster: &Cluster) {
     let definitions = concat!(env!("CARGO_MANIFEST_DIR"), "/../cloud-bridge/deploy/devices/crds.yaml");
     let _ = cluster.kubectl.ok(&["apply", "-f", definitions]);

@@ -1,4 +1,4 @@
-//! A mapper of KubeEdge's kind beside the node: what is wanted in the API reaches it, and restarts of everything else do not.
+//! A KubeEdge mapper beside the node: desired values from the API reach it, and restarts of other programs do not.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use super::{SOON, device, install, model, twin};
 
 pub(super) const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../edge-runtime/devices/tests");
 
-/// Says what it is called for, and does what it is told, a JSON text a line.
+/// A mapper process that prints its calls and executes commands, one JSON text a line.
 pub(super) struct Mapper {
     child: Child,
     input: ChildStdin,
@@ -39,7 +39,7 @@ impl Mapper {
         mapper
     }
 
-    /// It may be there before the node: then it waits.
+    /// Starts before the node, and waits for it.
     pub(super) fn early(folder: &Path) -> Self {
         let packages = concat!(env!("CARGO_MANIFEST_DIR"), "/../.cache/grpcio");
         let packages = std::env::var_os("SAMPAN_GRPCIO").map_or_else(|| packages.into(), PathBuf::from);
@@ -60,7 +60,7 @@ impl Mapper {
         Self { child, input, lines }
     }
 
-    /// How many devices it is given when it registers, after which it takes calls.
+    /// Number of devices that it receives when it registers; then it accepts calls.
     pub(super) fn serves(&self) -> u64 {
         let registered = self.next();
         assert_eq!(self.next(), json!({"serving": true}));
@@ -88,17 +88,17 @@ impl Mapper {
         (method, text(&said["device"]["properties"]["led"]["desired"]))
     }
 
-    /// A value of `t1`, said until it is taken.
+    /// Reports a value of `t1` until it is accepted.
     pub(super) fn reports(&mut self, namespace: &str, property: &str, value: &str) {
         self.says_until_taken(namespace, &json!({"property": property, "observed": "", "reported": value}));
     }
 
-    /// `t1` has come to be as it was wanted.
+    /// Reports that `t1` has its desired value.
     pub(super) fn obeys(&mut self, namespace: &str, property: &str, value: &str) {
         self.says_until_taken(namespace, &json!({"property": property, "observed": value, "reported": value}));
     }
 
-    /// A new helper takes no report before the daemon has sent it all objects.
+    /// A new helper accepts no report before the daemon has sent it all objects.
     fn says_until_taken(&mut self, namespace: &str, twin: &Value) {
         until(Duration::from_secs(20), "the report is taken", || match self.says(namespace, twin).as_str() {
             "OK" => Ok(()),
@@ -106,7 +106,7 @@ impl Mapper {
         });
     }
 
-    /// How it goes, within a second.
+    /// The result of a report, within a second.
     pub(super) fn says(&mut self, namespace: &str, twin: &Value) -> String {
         writeln!(self.input, "{}", json!({"report": format!("{namespace}/t1"), "twins": [twin]})).expect("it listens");
         let said = self.next();
@@ -129,7 +129,7 @@ fn d09_a_mapper_is_called_for_real_changes_alone() {
     node.wait_ready();
     let (kubectl, root) = (cluster.kubectl.clone(), node.root().to_owned());
     let mut mapper = Mapper::start(&folder);
-    // The Device first: its model may come later.
+    // The Device comes first: its model may be created later.
     kubectl.apply(&device("t1", &node.name, "ON").to_string());
     kubectl.apply(&model().to_string());
     assert_eq!(mapper.called().0, "CreateDeviceModel");
@@ -141,7 +141,7 @@ fn d09_a_mapper_is_called_for_real_changes_alone() {
     let _ = kubectl.ok(&["patch", "device", "t1", "--type", "merge", "-p", &patch.to_string()]);
     assert_eq!(mapper.called(), ("UpdateDevice".to_owned(), Some("OFF".to_owned())));
 
-    // Each report is written to the API, and each program dies once: the mapper hears of none of it.
+    // Each report is written to the API, and each program is killed once, without an effect on the mapper.
     let mut shown = |cluster: &Cluster, value: &str| {
         until(Duration::from_secs(20), "the helper takes reports", || {
             folder.join("dmi.sock").exists().then_some(()).ok_or_else(String::new)
@@ -155,7 +155,7 @@ fn d09_a_mapper_is_called_for_real_changes_alone() {
     };
     let helper = || super::off::helpers(&root).first().copied();
     shown(&cluster, "1");
-    // What a mapper has been given is kept within a second; what is younger is said again after a kill.
+    // Sent values are stored within a second; younger ones are sent again after a kill.
     std::thread::sleep(Duration::from_secs(3));
     let pid = helper().expect("the helper runs");
     signal(pid, "KILL");

@@ -1,4 +1,4 @@
-//! D13: off costs nothing, and on again finds what was there.
+//! D13: disabled devices cost nothing, and enabling them again finds the existing ones.
 
 use std::path::Path;
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn d13_off_is_off() {
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(helpers(node.root()), [0_u32; 0]);
     assert!(!node.root().join("run/edge-runtime/devices.sock").exists());
-    // Nothing of it has come over the link, so nothing is held.
+    // Nothing of devices was sent over the link, so nothing is stored.
     let store = node.root().join("var/lib/edge-runtime/store.db");
     let held = |store: &Path| {
         let db = std::fs::read(store).unwrap_or_default();
@@ -59,7 +59,7 @@ fn d13_off_is_off() {
     });
 }
 
-/// What a node has of a device goes when it is moved to another one.
+/// A node removes a device that was moved to another node.
 #[test]
 fn d03_a_device_moves() {
     if !can_run() {

@@ -1,5 +1,5 @@
-//! Whatever comes first, and whatever is started again after that: the mapper has the Device as it is, and the API what the mapper
-//! reports (D2, D9).
+//! In any order of starts and restarts, the mapper has the Device as it is, and the API has what the mapper reports
+//! (D2, D9).
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use serde_json::json;
 use super::mapper::Mapper;
 use super::{SOON, device, install, model, twin};
 
-/// What a site is made of.
+/// Parts of a site.
 #[derive(Clone, Copy)]
 enum Part {
     Definitions,
@@ -57,7 +57,7 @@ impl Lab {
         self.mapper.as_mut().expect("it runs")
     }
 
-    /// The next thing that the mapper hears is this, and what it says then is in the API.
+    /// Checks that the next call of the mapper has this value, and that the API gets its report.
     fn works(&mut self, led: &str) {
         let patch = json!({"spec": {"properties": [
             {"name": "temp", "reportToCloud": true}, {"name": "led", "reportToCloud": true, "desired": {"value": led}},
@@ -93,9 +93,9 @@ fn any_order_ends_the_same(test: &str, order: [Part; 5]) {
     for part in order {
         lab.add(part);
     }
-    // It is given the Device when it registers, or is told of it.
+    // The mapper gets the Device when it registers, or by a call.
     if lab.mapper().serves() == 0 {
-        // A bridge looks once a minute whether there are definitions now.
+        // A bridge checks once a minute whether definitions exist.
         assert_eq!(lab.mapper().called_within(Duration::from_secs(90)).0, "CreateDeviceModel");
         assert_eq!(lab.mapper().called(), ("RegisterDevice".to_owned(), Some("ON".to_owned())));
     }

@@ -1,4 +1,4 @@
-//! The road of a value, up and down, and the life of a Device.
+//! The path of a value, up and down, and the life of a Device.
 
 use sampan_tests::can_run;
 use serde_json::json;
@@ -14,7 +14,7 @@ fn d01_values_meet_in_the_middle() {
     let site = Site::start("devices-road");
     let (kubectl, node) = (site.kubectl(), site.node.name.as_str());
     let heard = site.broker.listen("$hw/events/#");
-    // The Device first: its model may come later.
+    // The Device comes first: its model may be created later.
     kubectl.apply(&device("t1", node, "ON").to_string());
     kubectl.apply(&model().to_string());
     let delta = heard.next_that("t1/twin/update/delta", |text| text["delta"]["led"] == "ON");
@@ -28,7 +28,7 @@ fn d01_values_meet_in_the_middle() {
     let temp = site.wait_twin("t1", "temp", |twin| twin["reported"]["metadata"]["type"] == "float");
     assert!(temp["reported"]["metadata"]["timestamp"].as_str().is_some_and(|at| at.parse::<u64>().is_ok()), "{temp}");
 
-    // The actuator does what is desired, and says so.
+    // The actuator applies the desired value, and reports it.
     site.report("t1", "led", "ON");
     site.wait_twin("t1", "led", |twin| twin["observedDesired"]["value"] == "ON");
     let patch = json!({"spec": {"properties": [
@@ -51,7 +51,7 @@ fn d01_values_meet_in_the_middle() {
 
 /// D3.
 #[test]
-fn d03_a_device_that_is_deleted_and_made_again_shows_nothing_of_the_old_one() {
+fn d03_recreated_device_shows_nothing_of_the_old_one() {
     if !can_run() {
         return;
     }

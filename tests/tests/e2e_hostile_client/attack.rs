@@ -1,4 +1,4 @@
-//! The attack: everything at every place by everybody, whose answers are judged as they come.
+//! The attack: every client sends everything to every path; each answer is checked as it arrives.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,10 +9,10 @@ use crate::client::{Answer, Client};
 use crate::objects::{self, Model};
 use sampan_tests::wait::patient;
 
-/// Turns of the clients, by place in their list, after each has tried everything once.
+/// Clients by turn, as indexes of their list, after each has tried everything once.
 const TURNS: [usize; 8] = [0, 1, 1, 2, 3, 3, 3, 3];
 
-/// What a slow machine may take longer until everything has been tried once.
+/// Additional time on a slow machine until everything has been tried once.
 const EXTRA: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,9 +23,9 @@ pub(crate) enum Who {
     Admin,
 }
 
-/// Whether this answer is right for who asked. The embedded API knows no anonymous users, and no nodes at this port.
+/// Whether this answer is right for this client. The embedded API has no anonymous users, and no nodes at this port.
 fn right(who: Who, code: u16, query: &str, path: &str, embedded: bool) -> bool {
-    // Kubernetes has no way to what it is to forward to, and calls a wrong revision of a watch its own mistake.
+    // Kubernetes answers 5xx if it cannot reach a forwarding target, and for an invalid revision of a watch.
     let its_own = match code {
         500 => path.contains("/proxy") || query.contains("resourceVersion"),
         503 => path.contains("/proxy"),
@@ -40,7 +40,7 @@ fn right(who: Who, code: u16, query: &str, path: &str, embedded: bool) -> bool {
         Who::Anonymous | Who::Node if embedded => matches!(code, 400 | 401 | 414 | 431),
         Who::Anonymous => refused || told,
         Who::Pod => refused || told || path.contains("/selfsubject"),
-        // Future revisions are a timeout, and a Service without endpoints cannot be asked, as in Kubernetes.
+        // Future revisions time out, and a Service without endpoints cannot be called, as in Kubernetes.
         Who::Node | Who::Admin => {
             code < 500
                 || (code == 504 && query.contains("resourceVersion"))
@@ -58,10 +58,10 @@ pub(crate) struct Tally {
     pub(crate) sent: usize,
     pub(crate) unanswered: usize,
     pub(crate) codes: BTreeMap<(Who, u16), usize>,
-    /// What was to be tried once and was not.
+    /// Requests of the first pass that were not sent.
     pub(crate) left: usize,
     pub(crate) wrong: Vec<String>,
-    /// The longest that an answer took, and to what.
+    /// The slowest answer, and its request.
     pub(crate) slowest: (Duration, String),
 }
 
@@ -71,7 +71,7 @@ impl Tally {
     }
 }
 
-/// What is attacked, and with what.
+/// The target of the attack, and the objects for it.
 pub(crate) struct Ground {
     pub(crate) places: Vec<Place>,
     pub(crate) models: Vec<Model>,
@@ -85,7 +85,7 @@ pub(crate) struct Ground {
 impl Ground {
     pub(crate) fn attack(&self, clients: &mut [(Who, Client)], random: &mut Random, until: Instant) -> Tally {
         let mut tally = Tally::default();
-        // First every path with every method of everybody once; then whatever comes, mostly of those with rights.
+        // First every client tries every method on every path; then random requests, mostly by clients with rights.
         let mut all: Vec<(usize, &str, usize)> = Vec::new();
         for at in 0..self.places.len() {
             all.extend(METHODS.iter().flat_map(|method| (0..clients.len()).map(move |who| (at, *method, who))));
@@ -105,7 +105,7 @@ impl Ground {
                 continue;
             }
             self.strike(*who, client, method, place, random, &mut tally);
-            // Kubernetes knows no path without a start, and calls that its own mistake, too.
+            // Kubernetes answers 5xx for a path without a leading slash.
             if random.below(100) == 0
                 && let Ok(Some(code)) = client.garble(random.one::<Vec<u8>>(&self.garbage))
                 && self.embedded
@@ -128,7 +128,7 @@ impl Ground {
         tally: &mut Tally,
     ) {
         let segment = |plural: &str| place.path.split('/').any(|segment| segment == plural);
-        // The last, because everything is below namespaces.
+        // Search from the end, because every path is below namespaces.
         let model = self.models.iter().rfind(|model| segment(model.plural));
         let (what, body, kind) = match (random.below(200), model) {
             (0, _) => {
@@ -161,7 +161,7 @@ impl Ground {
                 (start.elapsed(), format!("{who:?}: {method} {} {kind:?} with {what}", cut(path.as_bytes(), 200)));
         }
         match sent {
-            // A request that is not HTTP for the server, or whose body it will not read, may end the connection.
+            // The server may close the connection if a request is not HTTP, or if it does not read the body.
             Ok(None) if body.len() > 60_000 || query.len() > 60_000 => tally.unanswered += 1,
             Ok(None) => tally.wrong.push(format!("{}: hung up", shown())),
             Ok(Some(answer)) => {
@@ -174,7 +174,7 @@ impl Ground {
         }
     }
 
-    /// Makes again what the administrator's requests have deleted.
+    /// Restores what the administrator's requests have deleted.
     fn restore(&self, clients: &mut [(Who, Client)], tally: &mut Tally) {
         for (who, client) in clients.iter_mut().filter(|(who, _)| *who == Who::Admin) {
             for Model { collection: path, object: body, .. } in &self.models {

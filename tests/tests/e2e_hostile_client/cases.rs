@@ -1,4 +1,4 @@
-//! What is sent: every path of the server's own documents, with bodies, queries and content types that fit nothing.
+//! The requests: every path of the server's own documents, with unsuitable bodies, queries and content types.
 
 use serde_json::Value;
 
@@ -99,7 +99,7 @@ pub(crate) fn bodies() -> Vec<(&'static str, Vec<u8>)> {
     all
 }
 
-/// Bodies of megabytes; sent now and then.
+/// Bodies of megabytes, sent occasionally.
 pub(crate) fn huge_bodies() -> Vec<(&'static str, Vec<u8>)> {
     let list = |element: &str, count: usize| format!("[{}0]", element.repeat(count)).into_bytes();
     vec![
@@ -120,16 +120,16 @@ pub(crate) fn huge_bodies() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// A path with what it stands for.
+/// A path and its properties.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) path: String,
-    /// A collection of objects of the whole cluster, or of those that the clients speak as: what an administrator
-    /// deletes here is gone for everybody.
+    /// A collection of cluster-scoped objects, or of the clients' own identities: deleting it as an administrator
+    /// affects every client.
     pub(crate) shared: bool,
 }
 
-/// Every path of the discovery documents and of OpenAPI, with names that nothing has.
+/// Every path of the discovery documents and of OpenAPI, with names that do not exist.
 pub(crate) fn places(admin: &mut Client, namespace: &str) -> Vec<Place> {
     let mut get = |path: &str| -> Value {
         let answer = admin.send("GET", path, "", b"").expect("an answer").expect("an answer");

@@ -1,6 +1,6 @@
-//! The code of each answer that Kubernetes documents or its API server is known to give, for requests of an administrator.
+//! The codes of answers that Kubernetes documents, or that its API server gives, for requests of an administrator.
 
-/// Method, path below the namespace's core path or a whole one, content type, body, code.
+/// Method, path (relative to the namespace's core path, or absolute), content type, body, code.
 pub(crate) type Case = (&'static str, &'static str, &'static str, String, u16);
 
 const JSON: &str = "application/json";

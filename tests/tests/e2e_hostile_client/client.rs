@@ -1,4 +1,4 @@
-//! A small HTTP/1.1 client over TLS that sends what no library would: any method, any body, cut off where it likes.
+//! A small HTTP/1.1 client over TLS for requests that no library sends: any method, any body, cut off anywhere.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -13,17 +13,17 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use sampan_tests::Kubectl;
 use serde_json::Value;
 
-/// What of an answer's body is read; the rest goes with the connection.
+/// Maximum bytes read of an answer's body; for a longer one the connection is closed.
 const BODY_MAX: usize = 2 << 20;
-/// An answer that takes longer comes from a frozen server.
+/// Timeout of an answer: after that, the server counts as frozen.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Malformed requests may get no answer.
+/// Wait for an answer to a malformed request, which may get none.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// How a connection is spoken over.
+/// The stream of a connection.
 pub(crate) type Stream = StreamOwned<ClientConnection, TcpStream>;
 
-/// A server and who speaks to it.
+/// A server, and the identity of the client.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     address: String,
@@ -100,14 +100,14 @@ impl Access {
     }
 }
 
-/// A connection that waits for nothing.
+/// An open connection that does nothing.
 #[expect(dead_code, reason = "it is there to be open")]
 pub(crate) enum Held {
     Silent(TcpStream),
     Started(Box<Stream>),
 }
 
-/// One connection, made again when it has ended.
+/// One connection, which is opened again after it has ended.
 pub(crate) struct Client {
     endpoint: Endpoint,
     stream: Option<Stream>,
@@ -118,12 +118,12 @@ impl Client {
         Self { endpoint, stream: None }
     }
 
-    /// Sends a request and reads the answer. `Ok(None)`: the server closed without a word, as it may when it refuses
-    /// a body that was still on its way.
+    /// Sends a request and reads the answer. `Ok(None)`: the server closed without an answer, as it may while a refused
+    /// body is still being sent.
     pub(crate) fn send(&mut self, method: &str, path: &str, kind: &str, body: &[u8]) -> io::Result<Option<Answer>> {
         let kept = self.stream.is_some();
         let mut answer = self.attempt(method, path, kind, body);
-        // A kept connection may have ended meanwhile; only a new one tells what the server makes of the request.
+        // A kept connection may have ended meanwhile; only a new one shows the server's answer to the request.
         if kept && closed(&answer) {
             answer = self.attempt(method, path, kind, body);
         }
@@ -134,12 +134,12 @@ impl Client {
     pub(crate) fn garble(&self, bytes: &[u8]) -> io::Result<Option<u16>> {
         let mut stream = self.connect()?;
         stream.sock.set_read_timeout(Some(GLANCE))?;
-        // Refused before its end is refused all the same.
+        // A request may be refused before it was sent completely.
         let _sent = stream.write_all(bytes);
         Ok(read_answer(&mut stream, "HEAD").ok().flatten().map(|(answer, _)| answer.code))
     }
 
-    /// Connections that say only this, and are kept: nothing, or the half of a request.
+    /// Opens connections that send only these bytes, nothing or half a request, and stay open.
     pub(crate) fn hold(&self, count: usize, bytes: &[u8]) -> io::Result<Vec<Held>> {
         let held = |_| {
             if bytes.is_empty() {
@@ -165,7 +165,7 @@ impl Client {
         if let Some(token) = &self.endpoint.token {
             head += &format!("authorization: Bearer {token}\r\n");
         }
-        // What was refused early is not read to its end; the answer is there all the same.
+        // A request that is refused early is not read to its end; the answer still arrives.
         let sent = stream.write_all(format!("{head}\r\n").as_bytes()).and_then(|()| stream.write_all(body));
         let answer = read_answer(&mut stream, method);
         match (sent, answer) {
@@ -197,7 +197,7 @@ impl Endpoint {
         Ok(StreamOwned::new(connection.map_err(io::Error::other)?, tcp))
     }
 
-    /// The same endpoint over HTTP/2.
+    /// Returns the same endpoint over HTTP/2.
     pub(crate) fn http2(&self) -> Self {
         let mut config = ClientConfig::clone(&self.config);
         config.alpn_protocols = vec![b"h2".to_vec()];
@@ -217,7 +217,7 @@ fn closed(answer: &io::Result<Option<Answer>>) -> bool {
     }
 }
 
-/// The answer, and whether the connection can carry another; `None` without an answer.
+/// Reads the answer; the second value says whether the connection can be used again. `None` without an answer.
 fn read_answer(stream: &mut impl Read, method: &str) -> io::Result<Option<(Answer, bool)>> {
     let mut bytes = Vec::new();
     let end = loop {
@@ -238,10 +238,10 @@ fn read_answer(stream: &mut impl Read, method: &str) -> io::Result<Option<(Answe
     let mut body = bytes.split_off(end);
     let length = field("content-length").and_then(|length| length.parse::<usize>().ok());
     let (wanted, keep) = match length {
-        // Lengths of what a GET would bring.
+        // The length is that of a GET's body.
         _ if method == "HEAD" || code == 304 || code == 204 => (0, true),
         Some(length) if length <= BODY_MAX => (length, true),
-        // A stream: a watch may wait for hours for its first byte, and the code says enough.
+        // A stream: a watch may send nothing for hours, so only the code is read.
         _ => (0, false),
     };
     let keep = keep && field("connection").as_deref() != Some("close");

@@ -1,5 +1,5 @@
-//! One token that takes all it can get: places, memory, connections, watches. Another user's writes go on, and the server grows
-//! by little.
+//! One token that takes everything it can get: places, memory, connections, watches. Another user's writes succeed, and
+//! the server's memory grows only a little.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,11 +10,11 @@ use crate::{http2, machine, memory};
 use sampan_tests::{Cluster, can_run};
 use serde_json::Value;
 
-/// How much the server may grow by what one token does, in KiB: its share of answers and bodies, and its connections.
+/// Limit of the server's growth by one token, in KiB: its share of answers and bodies, and its connections.
 const GROWTH_KIB: u64 = 16 << 10;
-/// How long one attack is kept up.
+/// Duration of one attack.
 const ATTACK: Duration = Duration::from_secs(4);
-/// What another user's write may take, on a machine of its own.
+/// Limit of another user's write, on an idle machine.
 const WRITE: Duration = Duration::from_secs(1);
 
 /// A token of a service account that may edit this namespace.
@@ -39,7 +39,7 @@ fn account(cluster: &Cluster, admin: &mut Client, namespace: &str) -> String {
     token["status"]["token"].as_str().map(str::to_owned).expect("a token")
 }
 
-/// Changes an object again and again while `attack` and what it holds last; the longest that took.
+/// Changes an object repeatedly during `attack` and while its result is held; returns the longest write.
 fn worst_write(endpoint: &Endpoint, path: &str, attack: impl FnOnce() -> Vec<Stream>) -> Duration {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -119,7 +119,7 @@ fn one_token_neither_stops_others_nor_fills_memory() {
             let mut client = Client::new(evil.clone());
             let answer = client.send(method, own, "application/vnd.kubernetes.protobuf", &bomb(600_000));
             let code = answer.expect("an answer").map(|answer| answer.code);
-            // An unneeded body is not read to its end.
+            // A body that is not needed is not read to its end.
             assert!(matches!((method, code), ("GET", None | Some(200)) | ("POST", Some(400))), "{method}: {code:?}");
         }
         Vec::new()
@@ -143,7 +143,7 @@ fn one_token_neither_stops_others_nor_fills_memory() {
         ("protobuf bombs", Box::new(bombs)),
     ];
     let pid = cluster.bridge.as_ref().map_or(0, sampan_tests::process::Process::pid);
-    // Documents are made once, and the heap has the room that one request needs.
+    // Documents are built once, and the heap keeps the size of one request.
     for path in ["/openapi/v2", own] {
         let _warm = client.send("GET", path, "", b"");
     }

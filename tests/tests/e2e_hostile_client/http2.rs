@@ -36,8 +36,8 @@ fn string(text: &str) -> Vec<u8> {
     [out, text.as_bytes().to_vec()].concat()
 }
 
-/// A connection whose streams have a window of this size, with this number of requests by the endpoint's user. With
-/// `body` they announce one of this length, which never comes.
+/// Opens a connection whose streams have a window of this size, and sends this number of requests of the endpoint's
+/// user. With `body` they announce a body of this length, which is never sent.
 pub(crate) fn requests(
     endpoint: &Endpoint,
     window: u32,

@@ -1,5 +1,5 @@
-//! What is the machine's and not the server's: how long it takes itself, with other suites beside this one, and how much of the
-//! server's memory is the text of its program.
+//! Separates the machine's share from the server's: the delays of the machine itself beside other suites, and the size
+//! of the program's text in the server's memory.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,27 +12,29 @@ use crate::memory;
 use sampan_tests::wait::patient;
 
 const PAUSE: Duration = Duration::from_millis(20);
-/// Maximum time by which a slow machine lengthens a limit. One that stands still for longer cannot tell whether the server does.
+/// Maximum by which a slow machine extends a time limit. A machine that stalls for longer cannot show whether the
+/// server does.
 const ALLOWANCE: Duration = Duration::from_secs(5);
 
-/// What was seen while something else was done.
+/// Measurements during some other work.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Seen {
-    /// The longest that a thread without a server waited for a processor and a durable write.
+    /// The longest wait of a thread without a server, for a processor and a durable write.
     pub(crate) longest: Duration,
-    /// The most of the server's heap and of its program, in KiB.
+    /// Maximum of the server's heap and of its program text, in KiB.
     heap: u64,
     text: u64,
 }
 
 impl Seen {
-    /// What a limit of time allows for the machine: what it took itself, up to a maximum.
+    /// Addition to a time limit: the machine's own delay, up to a maximum.
     pub(crate) fn allowance(&self) -> Duration {
         self.longest.min(patient(ALLOWANCE))
     }
 
-    /// How much the heap has grown since it had `before`, in KiB. The bridge unmaps its program at rest, which comes back page by
-    /// page: that is no growth. What was between two looks is in `peak`, the most of heap and program together (`VmHWM`).
+    /// Growth of the heap since it had `before`, in KiB. The bridge unmaps its program when idle, and the pages that
+    /// return are not growth. `peak` is the maximum of heap and program together (`VmHWM`), also between two
+    /// measurements.
     pub(crate) fn growth(&self, before: u64, peak: u64) -> u64 {
         self.heap.max(peak.saturating_sub(self.text)).saturating_sub(before)
     }
@@ -43,12 +45,12 @@ pub(crate) fn heap(pid: u32) -> u64 {
     memory(pid, "RssAnon:")
 }
 
-/// Does the work and looks at the server and at the disk of `folder` until it is done.
+/// Does the work and measures the server and the disk of `folder` until it is done.
 pub(crate) fn beside<T>(pid: u32, folder: &Path, work: impl FnOnce() -> T) -> (T, Seen) {
     let stop = AtomicBool::new(false);
     let (done, seen) = std::thread::scope(|scope| {
         let looking = scope.spawn(|| look(pid, folder, &stop));
-        // A thread that nothing stops would outlast a failure.
+        // Catches a panic: otherwise the measuring thread would never end.
         let done = catch_unwind(AssertUnwindSafe(work));
         stop.store(true, Ordering::Relaxed);
         (done, looking.join().expect("it looks"))

@@ -1,12 +1,12 @@
-//! A client that means harm, beside an honest one: whatever it sends, it is refused, and the honest one is answered.
+//! A hostile client beside an honest one: its requests are refused, and the honest client is answered.
 //!
-//! Clients without a name, as a pod, as a node and as an administrator send every method to every path that the server
-//! tells of, with good objects in which something is spoilt and with bodies, queries and bytes that fit nothing. No
-//! answer is a server's error, what is not allowed stays so, no memory is lost, and nothing stands still.
+//! Clients without an identity, as a pod, as a node and as an administrator send every method to every path that the
+//! server documents, with valid objects that have invalid fields, and with unsuitable bodies, queries and bytes. No
+//! answer is a server error, forbidden requests stay forbidden, memory does not leak, and nothing hangs.
 //!
-//! About a minute by default; `TEST_HOSTILE_SECONDS` says otherwise (3600 is the long version) and `TEST_HOSTILE_SEED`
-//! sends the same again. With `TEST_KUBECONFIG` it runs against that API server; `TEST_REFERENCE_KUBECONFIG` names
-//! another one whose codes are compared with.
+//! It runs about a minute; `TEST_HOSTILE_SECONDS` changes that (3600 is the long version), and `TEST_HOSTILE_SEED`
+//! repeats a run. With `TEST_KUBECONFIG` it runs against that API server; `TEST_REFERENCE_KUBECONFIG` names another one
+//! to compare codes with.
 
 mod attack;
 mod cases;
@@ -28,11 +28,11 @@ use objects::NAME;
 use sampan_tests::{Cluster, EdgeNode, Kubectl, can_run};
 use serde_json::Value;
 
-/// What the honest client may wait in the worst of a hundred cases, on a machine of its own.
+/// Limit of the honest client's 99th percentile, on an idle machine.
 const HONEST_P99: Duration = Duration::from_secs(1);
-/// And in any case: a server that stands still does so for everybody, and a percentile does not tell.
+/// Limit of its slowest answer: a stalled server delays every client, which a percentile does not show.
 const HONEST_WORST: Duration = Duration::from_secs(5);
-/// The most memory that the server may have taken, as for a hostile node.
+/// Limit of the server's memory, as for a hostile node.
 const MEMORY_MAX_KIB: u64 = 192 << 10;
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
@@ -61,7 +61,7 @@ fn memory(pid: u32, field: &str) -> u64 {
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// Asks for one object again and again, and changes it; the times of the answers.
+/// Reads and changes one object repeatedly; returns the times of the answers.
 fn honest(endpoint: Endpoint, path: &str, stop: &AtomicBool) -> Vec<Duration> {
     let mut client = Client::new(endpoint);
     let mut times = Vec::new();
@@ -102,7 +102,7 @@ fn nothing_that_a_client_sends_stops_the_api() {
         admin.send("POST", &path, "application/json", b"{\"spec\":{}}").expect("an answer").expect("an answer");
     let request: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
     let token = request["status"]["token"].as_str().map(str::to_owned).expect("a token");
-    // The honest client works where the hostile administrator does not.
+    // The honest client works in another namespace than the hostile administrator.
     let maps = "/api/v1/namespaces/default/configmaps";
     let honest_map = format!("honest-{}", std::process::id());
     let body = format!("{{\"metadata\":{{\"name\":\"{honest_map}\"}}}}");
@@ -142,7 +142,7 @@ fn nothing_that_a_client_sends_stops_the_api() {
     });
     drop(held);
     let admin = &mut clients.last_mut().expect("clients").1;
-    // What a namespace's end does not take along, of a server that outlives the test.
+    // Objects that are not deleted with the namespace, on a server that outlives the test.
     for path in ground.models.iter().map(|model| format!("{}/{NAME}", model.collection)).chain([object]) {
         let _gone = admin.send("DELETE", &path, "", b"");
     }
@@ -166,7 +166,7 @@ fn nothing_that_a_client_sends_stops_the_api() {
     assert_eq!(tally.left, 0, "not everything was tried once: {summary}");
     assert!(cluster.bridge.as_mut().is_some_and(sampan_tests::process::Process::is_running), "{summary}");
     assert!(!cluster.log().contains("panic at"), "{summary}\n{}", cluster.log());
-    // All of them were who they claim to be: the pod was known and refused, the administrator had the run of it.
+    // All clients were authenticated as expected: the pod was known and refused, the administrator was allowed.
     let known = tally.codes.get(&(Who::Pod, 403)).copied().unwrap_or_default();
     let done = tally.count(Who::Admin, 200..300);
     assert!(known > 100 && done > 100 && tally.count(Who::Admin, 400..500) > 100, "{summary}");
@@ -199,7 +199,7 @@ fn answers_are_those_of_kubernetes() {
             None => Some(recorded),
         };
         let found = ask(&mut ours, &cluster.kubectl.namespace);
-        // Who hangs up before a long body has come to its end has refused it.
+        // Closing the connection before a long body has ended is a refusal too.
         let same = found == expected || (body.len() > 1 << 20 && (found.is_none() || expected.is_none()));
         if !same {
             let body: String = body.chars().take(60).collect();

@@ -1,4 +1,4 @@
-//! Good objects, for what comes to meet something, and the same with one field spoilt: wrong only where a kind is known.
+//! Valid objects, and the same with an invalid field: invalid only for a server that knows the kind.
 
 use serde_json::{Map, Value, json};
 
@@ -12,12 +12,12 @@ pub(crate) const NAME: &str = "strange";
 pub(crate) struct Model {
     /// Below the namespace or the root of its group.
     pub(crate) plural: &'static str,
-    /// Where it is made.
+    /// Path of its collection.
     pub(crate) collection: String,
     pub(crate) object: Value,
 }
 
-/// One of each kind; all can be made.
+/// One of each kind; all can be created.
 pub(crate) fn models(namespace: &str) -> Vec<Model> {
     let all = [
         ("v1", "Namespace", "namespaces", false, json!({})),
@@ -88,7 +88,7 @@ fn service() -> Value {
     json!({"selector": {"a": "b"}, "ports": [{"name": "a", "port": 80, "targetPort": 8080, "protocol": "TCP"}]})
 }
 
-/// One that no node takes.
+/// A pod that no node accepts.
 fn pod() -> Value {
     json!({
         "nodeSelector": {"none": "none"}, "restartPolicy": "Always", "terminationGracePeriodSeconds": 1,
@@ -114,7 +114,7 @@ fn pod() -> Value {
     })
 }
 
-/// The object with one to three of its fields gone, doubled, or something that they cannot be.
+/// The object with one to three fields removed, duplicated, or set to an invalid value.
 pub(crate) fn spoilt(object: &Value, random: &mut Random) -> Vec<u8> {
     let mut object = object.clone();
     for _ in 0..=random.below(3) {

@@ -1,13 +1,14 @@
-//! One node with a good certificate says every message in every wrong shape: the bridge goes on, counts no panic, keeps
-//! its memory, and the nodes beside do not notice. `TEST_HOSTILE_SECONDS` is for how long (3600 for the long version),
-//! `TEST_HOSTILE_SEED` the seed that a failure has printed. The hostile node is `hostile` of `tests/scale`.
+//! One node with a valid certificate sends every message in every malformed shape: the bridge keeps running, counts no
+//! panic, keeps its memory limit, and other nodes are not affected. `TEST_HOSTILE_SECONDS` is its duration (3600 for
+//! the long version), `TEST_HOSTILE_SEED` the seed that a failure has printed. The hostile node is `hostile` of
+//! `tests/scale`.
 
 use std::process::Command;
 
 use sampan_tests::process::binary;
 use sampan_tests::{Cluster, can_run};
 
-/// Bound of the honest nodes' 99th percentile, in milliseconds; times `TEST_PATIENCE`, for test binaries on a busy
+/// Limit of the honest nodes' 99th percentile, in milliseconds; times `TEST_PATIENCE`, for test binaries on a busy
 /// host.
 const P99: u64 = 1000;
 /// Limit of the bridge's memory, in MiB.
@@ -38,7 +39,7 @@ fn g27_a_hostile_node_harms_nobody() {
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     {
         use std::io::Write;
-        // Figures and the seed, for the reader of the test's log.
+        // Prints figures and the seed, for the reader of the test's log.
         let _ = writeln!(std::io::stderr(), "{said}");
     }
     assert!(output.status.success(), "{said}");
@@ -56,7 +57,7 @@ fn g27_a_hostile_node_harms_nobody() {
     let metrics = metrics.output().expect("cloud-bridge starts");
     let text = String::from_utf8_lossy(&metrics.stdout);
     assert!(text.lines().any(|line| line == "sampan_bridge_panics_total 0"), "{text}{:?}", metrics.stderr);
-    // What it says goes to the log cut, and no line of it is forged.
+    // Its texts are cut in the log, and cannot forge a line.
     assert!(!log.lines().any(|line| line.starts_with("node admin")), "a forged line");
     let longest = log.lines().map(str::len).max().unwrap_or_default();
     assert!(longest < 4096, "a line of {longest} bytes");

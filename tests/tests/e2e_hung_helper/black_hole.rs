@@ -1,4 +1,4 @@
-//! A network that drops everything: names do not resolve, registries are unreachable, and no error comes back.
+//! A network that drops everything: names do not resolve, registries are unreachable, and no error is returned.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use sampan_tests::wait::patient;
 use sampan_tests::{Cluster, EdgeNode, Uplink, can_run, until};
 use serde_json::json;
 
-/// What a boot may wait for registries in all, however many images ask for one.
+/// Maximum time that a boot waits for registries in all, for any number of images.
 const CHECK: Duration = Duration::from_secs(3);
 const PODS: usize = 20;
 
@@ -19,7 +19,7 @@ fn a_boot_asks_a_dead_network_for_three_seconds_in_all() {
     }
     let cluster = Cluster::start("blackhole");
     let uplink = Rc::new(Uplink::new());
-    // Answers only: what is dropped on its way out is an error that the sender hears of at once.
+    // Only incoming packets: dropping an outgoing one returns an error to the sender at once.
     uplink.lose(100, 0);
     let without_asking = boot(&cluster, &uplink, "Never");
     let asking = boot(&cluster, &uplink, "Always");
@@ -28,11 +28,11 @@ fn a_boot_asks_a_dead_network_for_three_seconds_in_all() {
         // Printed for the reader of the log.
         let _ = writeln!(std::io::stderr(), "{PODS} pods run after {asking:?}; without asking {without_asking:?}");
     }
-    // The second half of a start may be slower on a host that does other things.
+    // The second half of a start may be slower on a busy host.
     assert!(asking < without_asking * 2 + patient(CHECK), "{asking:?}, without asking {without_asking:?}");
 }
 
-/// A node that has all images and no network: how long until all of its static pods run.
+/// Starts a node with all images and no network; returns the time until all of its static pods run.
 fn boot(cluster: &Cluster, uplink: &Rc<Uplink>, policy: &str) -> Duration {
     let mut node = EdgeNode::bare(cluster, &policy.to_lowercase());
     node.import_busybox(cluster);
@@ -52,7 +52,7 @@ fn boot(cluster: &Cluster, uplink: &Rc<Uplink>, policy: &str) -> Duration {
     let start = Instant::now();
     node.start();
     let pid = node.daemon.as_ref().expect("it was started").pid();
-    // The folder is a file system that only processes of the node see.
+    // The folder is on a file system that only processes of the node see.
     let bundles = format!("/proc/{pid}/root{}/run/edge-runtime/containers", node.root().display());
     until(Duration::from_secs(60), "all containers run", || {
         let entries = std::fs::read_dir(&bundles).into_iter().flatten().flatten();

@@ -1,4 +1,4 @@
-//! Programs and peers that never answer: each is the trouble of one pod.
+//! Programs and peers that never answer: each affects only one pod.
 
 mod black_hole;
 mod cni;
@@ -15,14 +15,14 @@ use sampan_tests::process::binary;
 use sampan_tests::{Kubectl, until};
 use serde_json::{Value, json};
 
-/// A program that does nothing as long as a file is there, and then what it is called for.
+/// A program that hangs while a file exists, and then works as the real one.
 struct Hanging {
     flag: PathBuf,
     program: PathBuf,
 }
 
 impl Hanging {
-    /// `when` is a shell's condition for which calls hang; "$*" are their arguments.
+    /// `when` is a shell condition for the calls that hang; "$*" are their arguments.
     fn new(folder: &Path, name: &str, real: &str, when: &str) -> Self {
         std::fs::create_dir_all(folder).expect("a folder");
         let (flag, program) = (folder.join(format!("{name}.hangs")), folder.join(name));
@@ -43,7 +43,7 @@ impl Hanging {
         std::fs::remove_file(&self.flag).expect("it hung");
     }
 
-    /// Waits until none of its processes is left, not even a killed one.
+    /// Waits until none of its processes exists, not even a killed one.
     fn wait_none_left(&self) {
         let name = self.program.display().to_string();
         wait_no_process(&name, |line| line.contains(&name));
@@ -52,7 +52,7 @@ impl Hanging {
 
 impl Drop for Hanging {
     fn drop(&mut self) {
-        // Let go already.
+        // It may be released already.
         let _ = std::fs::remove_file(&self.flag);
     }
 }
@@ -62,14 +62,14 @@ fn executable(program: &Path) {
     std::fs::set_permissions(program, mode).expect("its mode");
 }
 
-/// The full path of a program of this host.
+/// The full path of a program on this host.
 fn real(name: &str) -> String {
     let path = std::env::var_os("PATH").expect("a PATH");
     let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file());
     found.unwrap_or_else(|| panic!("{name} is installed")).display().to_string()
 }
 
-/// Waits until no process has such a command line.
+/// Waits until no process has a matching command line.
 fn wait_no_process(what: &str, is: impl Fn(&str) -> bool) {
     until(Duration::from_secs(20), &format!("no process of {what} is left"), || {
         let all = std::fs::read_dir("/proc").map_err(|error| error.to_string())?.flatten();
@@ -79,7 +79,7 @@ fn wait_no_process(what: &str, is: impl Fn(&str) -> bool) {
     });
 }
 
-/// Helpers of the node that look at volumes.
+/// Waits until no helper that inspects volumes is running.
 fn wait_no_look() {
     let program = binary("edge-runtime");
     until(Duration::from_secs(20), "no helper that looks is left", || {
@@ -93,7 +93,7 @@ fn wait_no_look() {
     });
 }
 
-/// A pod that is looked at all the time, so that a daemon that stands still shows.
+/// A pod with frequent probes, which shows if the daemon hangs.
 fn watched(name: &str, node: &str) -> Value {
     let script = "while :; do date +%s >/alive; sleep 1; done";
     let probe = json!({"exec": {"command": ["test", "-e", "/alive"]}, "periodSeconds": 1, "timeoutSeconds": 10});
@@ -109,7 +109,7 @@ fn on_host_network(pod: Value) -> Value {
     with_spec(pod, &json!({"hostNetwork": true}))
 }
 
-/// The message of an event about `pod` that has all of these words.
+/// The message of an event about `pod` that contains all of these words.
 fn wait_told(kubectl: &Kubectl, pod: &str, seconds: u64, words: &[&str]) -> String {
     let selector = format!("involvedObject.name={pod}");
     until(Duration::from_secs(seconds), &format!("{pod}: an event of {words:?}"), || {
@@ -119,8 +119,8 @@ fn wait_told(kubectl: &Kubectl, pod: &str, seconds: u64, words: &[&str]) -> Stri
     })
 }
 
-/// Everything else goes on: a new pod starts, a watched one is ready and was never restarted, exec is answered, and the
-/// node tells that it lives.
+/// Everything else works: a new pod starts, the watched one is ready and was never restarted, exec is answered, and the
+/// node renews its Lease.
 fn all_else_goes_on(kubectl: &Kubectl, node: &str, watched: &str, new: Value) {
     let name = new["metadata"]["name"].as_str().expect("it has one").to_owned();
     kubectl.apply_all(&[new]);

@@ -1,4 +1,4 @@
-//! Registries and name servers that take a question and say nothing, and a network that swallows everything.
+//! Registries and name servers that accept a question and do not answer, and a network that drops everything.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -10,7 +10,7 @@ use sampan_tests::wait::patient;
 use sampan_tests::{Cluster, EdgeNode, Silent, can_run, until};
 use serde_json::{Value, json};
 
-/// What the node gives all registries together before it uses what it has.
+/// Time for all registries together, after which the node uses the images that it has.
 const CHECK: Duration = Duration::from_secs(3);
 
 fn container(image: &str, policy: &str) -> Value {
@@ -41,7 +41,7 @@ fn a_silent_registry_is_one_pods_trouble() {
     let kubectl = &cluster.kubectl;
     let here = format!("{}/here:latest", registry.address);
     take_in(&node, &cluster, &here);
-    // One image has to come from there: a download that never begins.
+    // One image must be downloaded, and the download never begins.
     let missing = format!("{}/missing:latest", registry.address);
     kubectl.apply_all(&[pod("stuck", &node.name, json!([container(&missing, "IfNotPresent")]))]);
     until(
@@ -59,7 +59,7 @@ fn a_silent_registry_is_one_pods_trouble() {
         let told = events.contains("using the image that is on this node") && events.contains(&here);
         if told { Ok(()) } else { Err(events) }
     });
-    // A restart beside the download that goes on.
+    // A restart during the download.
     let started = Instant::now();
     signal(*node.container_pids().values().next().expect("it runs"), "KILL");
     kubectl.wait_pod("always", 30, "runs again", |pod| {
@@ -69,7 +69,7 @@ fn a_silent_registry_is_one_pods_trouble() {
     assert!(started.elapsed() < patient(CHECK * 3), "{:?}", started.elapsed());
     let stuck = kubectl.get("pod", "stuck").expect("it is there");
     assert_eq!(stuck["status"]["phase"], "Pending");
-    // It ends with words, not never.
+    // The pull ends with an error.
     until(Duration::from_secs(90), "the pull is given up", || {
         let events = kubectl.ok(&["get", "events", "--field-selector", "involvedObject.name=stuck"]);
         let told = events.contains("cannot be reached") && events.contains(&registry.address.to_string());

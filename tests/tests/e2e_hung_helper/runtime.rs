@@ -12,7 +12,7 @@ fn a_runtime_that_hangs_is_one_pods_trouble() {
     }
     let cluster = Cluster::start("hungrunc");
     let mut node = EdgeNode::prepare(&cluster, &format!("edge-{}", cluster.kubectl.namespace));
-    // Of the pod `stuck` alone, whose configuration names it.
+    // Only for the pod `stuck`, which its configuration names.
     let when = "case \"$*\" in *' run '*) for word in \"$@\"; do case $last in --bundle|-b) bundle=$word;; esac; last=$word; \
                 done; grep -q HOSTNAME=stuck \"$bundle/config.json\";; *) false;; esac";
     let runc = Hanging::new(&cluster.folder().join("bin"), "slow-runc", &real(&oci_runtime()), when);

@@ -1,4 +1,4 @@
-//! A hostPath on a file system whose server takes every question and answers none.
+//! A hostPath on a file system whose server accepts every request and answers none.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn a_path_that_hangs_is_one_pods_trouble() {
     let dead = Fuse::silent(cluster.folder(), "dead");
     let path = dead.path().display().to_string();
     let mounted = json!({"name": "nas", "mountPath": "/nas"});
-    // The path itself, a folder in it, and what is beside it by a subPath.
+    // The path itself, a folder in it, and a folder beside it by a subPath.
     let below = host_path("nas", &dead.path().join("deep"));
     let sub = json!({"name": "nas", "mountPath": "/nas", "subPath": "dead/deep"});
     kubectl.apply_all(&[
@@ -46,7 +46,7 @@ fn a_path_that_hangs_is_one_pods_trouble() {
     );
     all_else_goes_on(kubectl, &on, "watched", simple("again", &on));
 
-    // A daemon that starts into it.
+    // A daemon that starts while the file system hangs.
     node.kill();
     node.start();
     node.wait_connected(&cluster);
@@ -58,7 +58,7 @@ fn a_path_that_hangs_is_one_pods_trouble() {
         let known = node.edge(&["ps", "-a"])?;
         if known.contains("itself") || known.contains("below") { Err(known) } else { Ok(()) }
     });
-    // With the file system gone the path is a folder again, and the pod that is left can have it.
+    // Without the file system the path is a normal folder again, which the remaining pod can use.
     drop(dead);
     kubectl.wait_pod("sub", 180, "it starts after all", sampan_tests::kubectl::is_ready);
     wait_no_look();

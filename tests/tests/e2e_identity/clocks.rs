@@ -1,4 +1,4 @@
-//! A device whose wall clock is decades off: the daemon under a library that changes what it is told the time is.
+//! A device whose wall clock is wrong by decades: the daemon runs with a library that changes the time.
 
 use sampan_tests::manifest::{pod, shell};
 use sampan_tests::{Cluster, EdgeNode, FakeClock, can_run};
@@ -27,7 +27,7 @@ fn g25_pods_start_and_run_on_whatever_the_clock_says() {
     let mut node = EdgeNode::prepare(&cluster, &format!("clocks-{}", cluster.kubectl.namespace));
     node.env = clock.env();
 
-    // The first boot, in 1970: local pods start, and so does the link.
+    // The first boot, in 1970: local pods start, and the link connects.
     clock.set_1970();
     static_pod(&node, "local");
     node.start();
@@ -36,14 +36,14 @@ fn g25_pods_start_and_run_on_whatever_the_clock_says() {
     cluster.kubectl.wait_ready("early");
     let two = wait_running(&node, 2);
 
-    // Ten years ahead at once: nothing ends, nothing waits for years.
+    // A jump of ten years ahead: no pod ends, and nothing waits for years.
     clock.set(TEN_YEARS);
     cluster.kubectl.apply_all(&[pod("late", &node.name, json!([shell("c", "exec sleep 1000")]))]);
     cluster.kubectl.wait_ready("late");
     let three = wait_running(&node, 3);
     assert!(two.iter().all(|one| three.get(one.0) == Some(one.1)), "{two:?} {three:?}");
 
-    // Booted so: no certificate is good by that clock, and pods start all the same.
+    // A boot with that clock: no certificate is valid, but pods start.
     node.kill();
     let seen = node.log().len();
     static_pod(&node, "other");
@@ -52,7 +52,7 @@ fn g25_pods_start_and_run_on_whatever_the_clock_says() {
     assert!(three.iter().all(|one| four.get(one.0) == Some(one.1)), "{three:?} {four:?}");
     wait_log(&node, seen, 20, "xpired");
 
-    // Right again: the time that was wrong has left nothing behind.
+    // The clock is right again: the wrong time has no lasting effect.
     node.kill();
     clock.set(0);
     node.start();

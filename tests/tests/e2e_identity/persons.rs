@@ -1,4 +1,4 @@
-//! A person who asks for a certificate, has it approved, and uses the API with it.
+//! A user who requests a certificate, gets it approved, and uses the API with it.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use rcgen::{CertificateParams, DnType, KeyPair};
 use sampan_tests::{Cluster, Kubectl, can_run, until};
 use serde_json::{Value, json};
 
-/// The key as PEM, and the object that asks for its certificate.
+/// The key as PEM, and the CertificateSigningRequest.
 fn request(object: &str, user: &str, group: &str) -> (String, Value) {
     let key = KeyPair::generate().expect("a key");
     let mut params = CertificateParams::default();
@@ -68,7 +68,7 @@ fn an_approved_person_is_who_the_certificate_says() {
     assert!(refused.contains("User \"ann\" cannot list resource \"pods\""), "{refused}");
     let _ = kubectl.ok(&["create", "clusterrolebinding", "team", "--clusterrole=view", "--group=team"]);
     until(Duration::from_secs(5), "the group counts", || ann.run(&["get", "pods"]));
-    // Who may ask may not approve.
+    // A user who may create requests may not approve them.
     kubectl.apply_all(&[request("carl", "carl", "team").1]);
     let refused = ann.run(&["certificate", "approve", "carl"]).expect_err("refused");
     assert!(refused.contains("forbidden"), "{refused}");

@@ -1,4 +1,4 @@
-//! Revoked nodes: disconnected at once and permanently, without harm to what runs there.
+//! Revoked nodes: disconnected at once and permanently, without an effect on their running pods.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn g28_a_deleted_node_is_sent_away_and_its_pods_run_on_until_it_joins_again() {
     let seen = node.log().len();
     let _ = cluster.kubectl.ok(&["delete", "node", &node.name]);
     wait_log(&node, seen, 10, "join again with a fresh token");
-    // Neither a new bridge nor a new daemon helps.
+    // A restart of the bridge or the daemon does not help.
     cluster.kill_bridge();
     cluster.start_bridge();
     node.kill();
@@ -34,7 +34,7 @@ fn g28_a_deleted_node_is_sent_away_and_its_pods_run_on_until_it_joins_again() {
 
     join_again(&cluster, &node);
     node.wait_ready();
-    // A controller of the cluster may have deleted the pod with its node; else it is the same.
+    // A controller of the cluster may have deleted the pod with its node; otherwise it is the same.
     match cluster.kubectl.get("pod", "stays") {
         Ok(pod) if pod["metadata"]["deletionTimestamp"].is_null() => {
             assert_eq!(processes(&node), before);

@@ -1,4 +1,4 @@
-//! Certificates that live for seconds.
+//! Certificates with a lifetime of seconds.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::{join_again, processes, wait_log, wait_running};
 
-/// Long enough for a busy host to renew it in time, short enough to be waited for.
+/// Long enough for a busy host to renew it in time, and short enough to wait for.
 const LIFE: u64 = 20;
 
 fn identity(node: &EdgeNode) -> std::path::PathBuf {
@@ -34,7 +34,7 @@ fn g24_certificates_are_renewed_and_an_expired_node_joins_again_without_losing_a
     });
     let mode = std::fs::metadata(identity(&node)).expect("there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "the new key is as private as the old");
-    // The connection outlives the first certificate's end, with the second.
+    // The connection outlives the first certificate, because it has the second.
     let ended = format!("node {}: connection", node.name);
     until(Duration::from_secs(LIFE + 10), "the first certificate ends", || {
         let log = cluster.log();
@@ -44,7 +44,7 @@ fn g24_certificates_are_renewed_and_an_expired_node_joins_again_without_losing_a
     assert!(!node.log().contains("refused this node"), "{}", node.log());
     assert_eq!(processes(&node), before);
 
-    // Off for longer than its certificate lives: refused, and told why; the pod is still there.
+    // Offline for longer than its certificate is valid: it is refused with a reason, and keeps its pod.
     node.kill();
     std::thread::sleep(Duration::from_secs(LIFE + 1));
     let seen = node.log().len();

@@ -1,4 +1,4 @@
-//! Containers that come later: `pods/ephemeralcontainers`, as `kubectl debug` uses it
+//! Containers that are added later: `pods/ephemeralcontainers`, as `kubectl debug` uses it
 //! (test/e2e/common/node/ephemeral_containers.go).
 
 use sampan_tests::kubectl::is_ready;
@@ -6,11 +6,11 @@ use sampan_tests::manifest::{pod, shell, with};
 use sampan_tests::{Cluster, Kubectl, can_run};
 use serde_json::{Value, json};
 
-/// Puts the list; the answer is the pod.
+/// Puts the list; returns the pod.
 fn put(cluster: &Cluster, kubectl: &Kubectl, name: &str, list: &Value) -> Result<Value, String> {
     let mut pod = kubectl.get("pod", name)?;
     pod["spec"]["ephemeralContainers"] = list.clone();
-    // Whatever the node says of it meanwhile.
+    // The node may change the pod meanwhile.
     pod["metadata"].as_object_mut().expect("metadata").remove("resourceVersion");
     let file = cluster.folder().join("ephemeral.json");
     std::fs::write(&file, pod.to_string()).expect("a file");

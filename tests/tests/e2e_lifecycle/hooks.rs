@@ -69,7 +69,7 @@ fn hooks_run_at_both_ends_of_a_container() {
         ),
     ]);
 
-    // While the hook runs, its container and those behind it have not started as far as the API is concerned.
+    // While the hook runs, its container and the later ones have not started according to the API.
     let web = kubectl.wait_ready("web");
     let conditions = web["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let good: Vec<_> = conditions.iter().filter(|one| one["status"] == "True" && !one["reason"].is_null()).collect();
@@ -117,7 +117,7 @@ fn hooks_run_at_both_ends_of_a_container() {
     kubectl.wait_gone("pod", "pause", 10);
     assert!(begin.elapsed() >= Duration::from_secs(2), "the pauses were made");
     kubectl.wait_gone("pod", "refused", 10);
-    // One took longer than its pod allowed, the other got no answer.
+    // One exceeded its pod's grace period, the other got no answer.
     for name in ["slow", "refused"] {
         until(Duration::from_secs(10), "the event of a hook that failed", || {
             let said = events(kubectl, name);

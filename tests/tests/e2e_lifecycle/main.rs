@@ -1,4 +1,4 @@
-//! How a pod lives and ends: hooks, probes, last words, sidecars. As Kubernetes' node conformance tests ask for it.
+//! Life and end of a pod: hooks, probes, termination messages, sidecars. As in Kubernetes' node conformance tests.
 
 mod ephemeral;
 mod hooks;

@@ -1,4 +1,4 @@
-//! Probes beyond the plain ones: gRPC, HTTPS, redirects, and what goes on while a pod ends
+//! Special probes: gRPC, HTTPS, redirects, and probes during the termination of a pod
 //! (test/e2e/common/node/container_probe.go).
 
 use sampan_tests::kubectl::is_ready;
@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::{events, status};
 
-/// What a gRPC server (grpcio 1.85) answers to a health check, in octal for `printf`: settings, headers, the
-/// message with its status, trailers.
+/// The answer of a gRPC server (grpcio 1.85) to a health check, in octal for `printf`: settings, headers, the message
+/// with its status, trailers.
 fn grpc_answer(status: u8) -> String {
     let hex = format!(
         "0000180400000000000004004000000005004000000006000040 00fe030000000100000408 0000000000003f0001 000000040100000000 \
@@ -22,7 +22,7 @@ fn grpc_answer(status: u8) -> String {
     digits.chunks(2).map(|pair| format!("\\{:03o}", byte(pair))).collect()
 }
 
-/// Answers every connection with the same bytes, until told to end.
+/// Answers every connection with the same bytes, until it is stopped.
 fn server(answer: &str) -> String {
     format!(
         "printf '{answer}' >/tmp/answer; printf '#!/bin/sh\\ncat /tmp/answer; sleep 0.2\\n' >/tmp/serve; \
@@ -45,7 +45,7 @@ fn probes_of_every_kind_decide() {
     let here = "HTTP/1.1 302 Found\\r\\nLocation: /\\r\\nContent-Length: 0\\r\\n\\r\\n";
     let get =
         json!({"livenessProbe": every(&json!({"httpGet": {"port": 5000, "path": "/"}, "initialDelaySeconds": 1}))});
-    // Deaf to the signal: only the probe's own grace ends it soon.
+    // The container ignores SIGTERM: only the probe's own grace period ends it soon.
     let patient = json!({"livenessProbe": every(&json!({
         "exec": {"command": ["false"]}, "initialDelaySeconds": 1, "terminationGracePeriodSeconds": 2}))});
     let ending = json!({

@@ -17,10 +17,10 @@ fn containers_share_their_processes() {
     let kubectl = &cluster.kubectl;
     let wait = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
     let look = format!("until ps -o args | grep -q '[s]leep 10009'; do sleep 0.1; done; ps -o pid,args; {wait}");
-    // With a token, which the holder's start looks up as any other's does.
+    // With a token, which the start of the sandbox's process looks up like any other's.
     let token = json!({"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}});
     let shared = with_spec(
-        // An orphan goes to the first process of the namespace, which takes it in.
+        // An orphan becomes a child of the namespace's first process.
         pod("shared", &node.name, json!([shell("a", "(sleep 10009 &); exec sleep 10011"), shell("b", &look)])),
         &json!({"shareProcessNamespace": true, "volumes": [token]}),
     );
@@ -31,7 +31,7 @@ fn containers_share_their_processes() {
     let names: Vec<_> = ready["status"]["containerStatuses"].as_array().into_iter().flatten().collect();
     assert_eq!(names.len(), 2, "the holder of the namespace is not shown");
 
-    // The daemon may go; when the namespace goes, the pod is started over.
+    // The daemon may die; if the namespace ends, the pod starts over.
     node.kill();
     node.start();
     node.wait_ready();

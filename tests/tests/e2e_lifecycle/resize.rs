@@ -1,4 +1,4 @@
-//! New resources for a pod that runs: `pods/resize` (test/e2e/common/node/pod_resize.go).
+//! Changes of the resources of a running pod: `pods/resize` (test/e2e/common/node/pod_resize.go).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 fn resize(cluster: &Cluster, kubectl: &Kubectl, name: &str, resources: &Value) -> Result<String, String> {
     let mut pod = kubectl.get("pod", name)?;
     pod["spec"]["containers"][0]["resources"] = resources.clone();
-    // Whatever the node says of it meanwhile.
+    // The node may change the pod meanwhile.
     pod["metadata"].as_object_mut().expect("metadata").remove("resourceVersion");
     let file = cluster.folder().join("resize.json");
     std::fs::write(&file, pod.to_string()).expect("a file");
@@ -66,7 +66,7 @@ fn a_running_pod_takes_new_resources() {
     assert_ne!(container(&again)["containerID"], container(&before)["containerID"]);
 
     match resize(&cluster, kubectl, "app", &limits("10000", "48Mi")) {
-        // A real API server asks the node's allocatable first (K8s plugin/pkg/admission/podresize).
+        // A real API server checks the node's allocatable first (K8s plugin/pkg/admission/podresize).
         Err(refused) => assert!(refused.contains("enough allocatable resources: cpu"), "{refused}"),
         Ok(_) => {
             let kept = kubectl.wait_pod("app", 20, "no node is that large", |pod| {
@@ -82,7 +82,7 @@ fn a_running_pod_takes_new_resources() {
     });
 }
 
-/// A resize that waits for room takes none from others, and goes on when a pod that is in its way has gone.
+/// A deferred resize takes no resources from other pods, and continues when a pod that blocks it is deleted.
 #[test]
 fn a_resize_waits_for_room() {
     if !can_run() {
@@ -108,7 +108,7 @@ fn a_resize_waits_for_room() {
         conditions.iter().any(|one| one["type"] == "PodResizePending" && one["reason"] == "Deferred")
     });
     assert_eq!(container(&kept)["allocatedResources"]["cpu"], "10m");
-    // Events travel behind statuses.
+    // Events are written after statuses.
     let told = until(Duration::from_secs(20), "the event of the resize", || {
         let told = crate::events(kubectl, "waits");
         let deferred = "ResizeDeferred: Pod resize OutOfcpu: {\"containers\":[";
@@ -116,7 +116,7 @@ fn a_resize_waits_for_room() {
     });
     let started = told.iter().filter(|event| event.starts_with("Started:")).count();
     assert_eq!(started, 1, "{told:?}");
-    // One that starts again meanwhile has what was given to it.
+    // A container that restarts meanwhile has the granted resources.
     let id = container_id(container(&kept));
     signal(node.container_pids()[&id], "KILL");
     let again = kubectl.wait_pod("waits", 20, "runs again", |pod| {

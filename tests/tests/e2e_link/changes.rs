@@ -1,5 +1,5 @@
-//! Objects change all the time while the link breaks and processes die; afterwards the node has exactly what the API
-//! has, and nothing was started that need not have been.
+//! Objects change all the time while the link breaks and processes are killed. Afterwards the node has exactly what the
+//! API has, and nothing was started needlessly.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 
 use super::{connections, container_pid, node_behind, reconnected};
 
-/// ConfigMaps that are mounted in one pod, each with this many changes per round at most.
+/// Number of ConfigMaps that are mounted in one pod; each has at most this many changes per round.
 const MAPS: usize = 10;
 
-/// `TEST_LINK_LONG`.
+/// Duration from `TEST_LINK_LONG`.
 pub(super) fn long() -> Option<Duration> {
     std::env::var("TEST_LINK_LONG").ok()?.parse().ok().map(Duration::from_secs)
 }
@@ -31,7 +31,7 @@ fn maps(values: &[usize]) -> Vec<Value> {
     values.iter().enumerate().map(map).collect()
 }
 
-/// A pod that notes each of its starts in `notes`.
+/// A pod that writes each of its starts to `notes`.
 fn noting(name: &str, node: &EdgeNode, notes: &Path) -> Value {
     let script = format!("echo start >>/notes/{name}; exec sleep 1000");
     let container = with(shell("c", &script), &json!({"volumeMounts": [{"name": "notes", "mountPath": "/notes"}]}));
@@ -47,14 +47,14 @@ fn reader(node: &EdgeNode) -> Value {
     with_spec(pod("reader", &node.name, json!([container])), &json!({ "volumes": volumes }))
 }
 
-/// Pods of the API that are not on their way out: name to restarts.
+/// Pods of the API that are not being deleted: name to restarts.
 fn pods(kubectl: &Kubectl) -> Result<BTreeMap<String, Value>, String> {
     let list: Value = serde_json::from_str(&kubectl.run(&["get", "pods", "-o", "json"])?).map_err(|e| e.to_string())?;
     let pods = list["items"].as_array().cloned().unwrap_or_default().into_iter();
     Ok(pods.map(|pod| (pod["metadata"]["name"].as_str().unwrap_or_default().to_owned(), pod)).collect())
 }
 
-/// Whether node and API agree: the reader's files, the pods' containers, the pods' status.
+/// Checks that node and API agree: the reader's files, the pods' containers, the pods' status.
 fn agree(kubectl: &Kubectl, node: &EdgeNode, values: &[usize], wanted: &BTreeSet<String>) -> Result<(), String> {
     let pods = pods(kubectl)?;
     let names: BTreeSet<String> = pods.keys().cloned().collect();
@@ -85,7 +85,7 @@ fn agree(kubectl: &Kubectl, node: &EdgeNode, values: &[usize], wanted: &BTreeSet
     Ok(())
 }
 
-/// Every file below the reader's volumes: which inode, written when.
+/// Every file below the reader's volumes: inode and time of modification.
 fn files(node: &EdgeNode, pod: &Value) -> BTreeMap<PathBuf, (u64, i64, i64)> {
     let mut found = BTreeMap::new();
     let mut folders = vec![PathBuf::from(format!("/proc/{}/root/maps", container_pid(node, pod)))];
@@ -118,7 +118,7 @@ fn g01_g02_the_node_ends_with_what_the_api_has() {
     kubectl.wait_ready("reader");
     let mut wanted = BTreeSet::from(["reader".to_owned()]);
 
-    // One of five pieces lost: late, and some take the connection with them. And it is cut besides.
+    // One of five pieces is lost and late, some break the connection, and the link is cut besides.
     proxy.set(Faults { late_percent: 20, break_permille: 5, ..Faults::default() });
     let (length, every) = long().map_or((25.0, 5.0), |length| (length.as_secs_f64(), 30.0));
     let cuts = Cuts { down: Duration::from_secs_f64(every / 5.0), every: Duration::from_secs_f64(every) };
@@ -172,12 +172,12 @@ fn g01_g02_the_node_ends_with_what_the_api_has() {
     let wanted_changes = if long().is_some_and(|long| long >= Duration::from_secs(600)) { 500 } else { 100 };
     assert!(changes >= wanted_changes, "only {changes} changes: the host is too slow for this test");
     for entry in std::fs::read_dir(&notes).expect("a folder").flatten() {
-        // Empty: the pod was deleted while its shell was about to write.
+        // It is empty if the pod was deleted while its shell was about to write.
         let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
         assert!(["", "start\n"].contains(&&*text), "{} started more than once: {text}", entry.path().display());
     }
 
-    // All of it again, from the beginning, by a bridge that remembers nothing and to a daemon that has just started.
+    // All of it again from the beginning: a bridge without state, and a daemon that has just started.
     let pods_now = pods(&kubectl).expect("pods");
     let processes = |node: &EdgeNode| -> BTreeSet<(u32, Option<u64>)> {
         node.container_pids().into_values().map(|pid| (pid, start_time(pid))).collect()
@@ -194,7 +194,7 @@ fn g01_g02_the_node_ends_with_what_the_api_has() {
             node.start();
         }
         reconnected(&cluster, &node, connected, Duration::from_secs(30));
-        // A change behind the replay: when it is here, the replay is over.
+        // A change after the replay: when it has arrived, the replay is over.
         values[0] += 1;
         kubectl.apply_all(&maps(&values)[..1]);
         until(Duration::from_secs(20), "a later change has come", || agree(&kubectl, &node, &values, &wanted));
@@ -231,7 +231,7 @@ fn g07_what_is_deleted_while_the_node_is_away_ends_and_never_begins() {
     // Another pod of the same name is another pod.
     let _ = kubectl.ok(&["delete", "pod", "turns", "--grace-period=0", "--force", "--wait=false"]);
     kubectl.apply_all(&[noting("turns", &node, &notes), noting("late", &node, &notes)]);
-    // The bridge forgets what it saw; what is true is in the API.
+    // The bridge loses its state; the API has everything.
     cluster.kill_bridge();
     cluster.start_bridge();
     std::thread::sleep(Duration::from_secs(3));

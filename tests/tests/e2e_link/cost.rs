@@ -1,4 +1,4 @@
-//! What an idle link costs on the wire, and what silence costs the pods of a node.
+//! Traffic of an idle link, and the effect of silence on the pods of a node.
 
 use std::net::Ipv4Addr;
 use std::rc::Rc;
@@ -12,10 +12,10 @@ use super::node_behind;
 
 /// 2 MB a day, both ways together, with all headers.
 const BYTES_PER_HOUR: f64 = 2_000_000.0 / 24.0;
-/// What one round of heartbeat takes, so that the window may begin anywhere in it.
+/// Traffic of one heartbeat, in bytes: the window may begin anywhere in it.
 const ROUND: f64 = 400.0;
 
-/// `TEST_IDLE_SECONDS` is how long is measured (31: two heartbeats).
+/// `TEST_IDLE_SECONDS` is the measured time (31: two heartbeats).
 #[test]
 fn g15_an_idle_link_costs_little() {
     if !can_run() {
@@ -33,7 +33,7 @@ fn g15_an_idle_link_costs_little() {
         (0..3).map(|n| pod(&format!("p-{n}"), &name, json!([shell("c", "exec sleep 100000")]))).collect();
     cluster.kubectl.apply_all(&pods);
     (0..3).for_each(|n| drop(cluster.kubectl.wait_ready(&format!("p-{n}"))));
-    // What the start still has to say.
+    // Wait for the traffic of the start.
     let mut quiet = (uplink.bytes(), Instant::now());
     until(Duration::from_secs(40), "the start is over", || {
         let now = uplink.bytes();
@@ -52,7 +52,7 @@ fn g15_an_idle_link_costs_little() {
     assert!(total <= BYTES_PER_HOUR * seconds as f64 / 3600.0 + ROUND, "{down} down, {up} up in {seconds} s");
 }
 
-/// Part 6 of the features, row 10: a duration on the Node, upheld in the tolerations of its pods.
+/// A duration on the Node is applied to the tolerations of its pods.
 #[test]
 fn autonomy_of_a_node_is_given_to_its_pods() {
     if !can_run() {
@@ -66,7 +66,7 @@ fn autonomy_of_a_node_is_given_to_its_pods() {
         let one = pod(name, &node.name, json!([shell("c", "exec sleep 1000")]));
         with_spec(one, &json!({"tolerations": [taint("not-ready", seconds), taint("unreachable", seconds)]}))
     };
-    // 300 is what admission gives; 60 is a choice.
+    // 300 is set by admission; 60 is set by the user.
     kubectl.apply_all(&[tolerant("default", 300), tolerant("chosen", 60)]);
     kubectl.wait_ready("default");
     let seconds = |name: &str, wanted: &Value| {

@@ -36,7 +36,7 @@ fn connections(cluster: &Cluster, node: &EdgeNode) -> usize {
     cluster.log().matches(&format!("node {}: connected", node.name)).count()
 }
 
-/// Waits until the node has connected once more than `before` times; gives how long that took.
+/// Waits until the node has connected once more than `before` times; returns how long that took.
 fn reconnected(cluster: &Cluster, node: &EdgeNode, before: usize, within: Duration) -> Duration {
     let start = Instant::now();
     until(within, "the node is connected again", || match connections(cluster, node) {
@@ -46,7 +46,7 @@ fn reconnected(cluster: &Cluster, node: &EdgeNode, before: usize, within: Durati
     start.elapsed()
 }
 
-/// kubectl in the background, its output thrown away.
+/// kubectl in the background, its output discarded.
 struct Background(Child);
 
 impl Background {
@@ -62,7 +62,7 @@ impl Background {
 
 impl Drop for Background {
     fn drop(&mut self) {
-        // One that has ended cannot be killed.
+        // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -85,6 +85,6 @@ fn memory_kib(pid: u32, field: &str) -> u64 {
 /// Prints a figure for the reader of the log.
 fn tell(text: &str) {
     use std::io::Write;
-    // Only for a reader: nothing to do when stderr is gone.
+    // There is nothing to do if stderr is closed.
     let _ = writeln!(std::io::stderr(), "measured: {text}");
 }

@@ -1,4 +1,4 @@
-//! Streams and objects share one narrow line.
+//! Streams and objects share one slow line.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -11,8 +11,8 @@ use super::{Background, container_pid, memory_kib, node_behind};
 
 const ROUNDS: usize = 12;
 
-/// Objects reach a node in a second while four logs fill a line of 1 Mbit/s; and what waits for that line waits in
-/// the containers' logs, not in the daemon's memory.
+/// Objects reach a node within a second while four logs fill a line of 1 Mbit/s. The data that waits for the line stays
+/// in the containers' logs, not in the daemon's memory.
 #[test]
 fn g18_logs_do_not_stand_in_the_way_of_objects() {
     if !can_run() {
@@ -23,7 +23,7 @@ fn g18_logs_do_not_stand_in_the_way_of_objects() {
     let node = node_behind(&cluster, "edge", &proxy.url());
     let kubectl = &cluster.kubectl;
     let _ = kubectl.ok(&["create", "configmap", "settings", "--from-literal=k=0"]);
-    // Nothing that compression could make small; each says 4 MB and then waits.
+    // Random data, which compression cannot shrink; each container prints 4 MB and then waits.
     let text = "head -c 3000000 /dev/urandom | base64; echo the end; exec sleep 1000";
     let mut pods: Vec<Value> =
         (0..4).map(|n| pod(&format!("talks-{n}"), &node.name, json!([shell("c", text)]))).collect();
@@ -71,14 +71,14 @@ fn g18_logs_do_not_stand_in_the_way_of_objects() {
         took[ROUNDS - 1]
     ));
     assert!(rate > 60_000.0, "the line was not full: {rate:.0} B/s");
-    // A second is the goal on an idle host; the host of a test run is not idle.
+    // A second is the goal on an idle host, and a test host may be busy.
     assert!(took[ROUNDS / 2] < Duration::from_secs(1), "{took:?}");
     assert!(took[ROUNDS - 1] < Duration::from_secs(3), "{took:?}");
     assert!(worst < idle + 8 * 1024, "{idle} KiB idle, {worst} KiB at most");
     drop(logs);
 }
 
-/// The bridge sends a thousand objects at once (ten thousand with `TEST_LINK_LONG`), and the daemon stays small.
+/// The bridge sends a thousand objects at once (ten thousand with `TEST_LINK_LONG`), and the daemon does not grow.
 #[test]
 fn g17_a_flood_of_objects_does_not_grow_the_daemon() {
     if !can_run() {
@@ -107,7 +107,7 @@ fn g17_a_flood_of_objects_does_not_grow_the_daemon() {
             });
         }
     });
-    // One pod names them all.
+    // One pod names all of them.
     let sources: Vec<Value> = (0..objects)
         .map(|n| json!({"configMap": {"name": format!("c-{n}"), "items": [{"key": "k", "path": format!("c-{n}")}]}}))
         .collect();

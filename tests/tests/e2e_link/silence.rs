@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{Background, connections, ready, reconnected};
 
-/// Two heartbeats, and a moment for a busy host to write and to read the news.
+/// Two heartbeats, and some time for a busy host to write and read the result.
 const FOUND: Duration = Duration::from_secs(30 + 5);
 
 fn pids_of(words: &[&str]) -> Vec<u32> {
@@ -24,7 +24,7 @@ fn pids_of(words: &[&str]) -> Vec<u32> {
     .collect()
 }
 
-/// One node's packets are dropped permanently (G13, G16, and what becomes of streams), another's for 20 s (G16).
+/// One node's packets are dropped permanently (G13, G16, and the end of streams), another's for 20 s (G16).
 #[test]
 fn g13_g16_silence_is_noticed_in_time_and_not_sooner() {
     if !can_run() {
@@ -88,12 +88,12 @@ fn g13_g16_silence_is_noticed_in_time_and_not_sooner() {
     let all = [edge_knew, bridge_knew, streams_ended, command_gone];
     assert!(all.iter().all(Option::is_some), "within {FOUND:?}: {figures}");
 
-    // Asked now, the answer comes at once, and says since when.
+    // A new request is answered at once, with the time since which the node is offline.
     let asked = Instant::now();
     let error = kubectl.run(&["logs", "streams"]).expect_err("the node is not there");
     assert!(asked.elapsed() < patient(Duration::from_secs(5)), "{:?}", asked.elapsed());
     if std::env::var_os("TEST_KUBECONFIG").is_some() {
-        // A kube-apiserver has one sentence for every 503; ours is among the causes, which kubectl shows at -v=8
+        // A kube-apiserver has one message for every 503; the bridge's is among the causes, which kubectl shows at -v=8
         // (apimachinery pkg/api/errors `NewGenericServerResponse`).
         assert!(error.contains("ServiceUnavailable"), "{error}");
     } else {

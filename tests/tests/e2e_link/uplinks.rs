@@ -1,4 +1,4 @@
-//! The node's network changes under it: another uplink, an uplink that was away, packets that are lost.
+//! Changes of the node's network: another uplink, an uplink that was down, lost packets.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -26,21 +26,21 @@ fn g14_a_new_uplink_is_used_within_five_seconds() {
     cluster.kubectl.apply_all(&[pod("stays", &name, json!([shell("c", "exec sleep 1000")]))]);
     cluster.kubectl.wait_ready("stays");
 
-    // From Wi-Fi to cable, as when the access point is out of reach: no connection is closed.
+    // From Wi-Fi to cable, as if the access point were out of reach: no connection is closed.
     let before = connections(&cluster, &node);
     uplink.down(0);
     uplink.up(1);
     let took = reconnected(&cluster, &node, before, SOON);
     crate::tell(&format!("switched to the second uplink in {took:?}"));
 
-    // And back, while the second is still there: what connections are made from is another address.
+    // And back, while the second uplink still exists: new connections use another source address.
     let before = connections(&cluster, &node);
     uplink.up(0);
     let took = reconnected(&cluster, &node, before, SOON);
     crate::tell(&format!("switched back in {took:?}"));
     uplink.down(1);
 
-    // Pods come and go: not one of the kernel's notices about them touches the link.
+    // Pods are created and deleted: the kernel's notifications about their links do not affect the connection.
     let before = connections(&cluster, &node);
     let pods: Vec<String> = (0..4).map(|number| format!("churn-{number}")).collect();
     let manifests: Vec<_> = pods.iter().map(|one| pod(one, &name, json!([shell("c", "exec sleep 1000")]))).collect();
@@ -51,7 +51,7 @@ fn g14_a_new_uplink_is_used_within_five_seconds() {
     let _ = cluster.kubectl.ok(&delete);
     assert_eq!(connections(&cluster, &node), before);
 
-    // No uplink for a while, and the bridge away: the node has learnt to wait, and forgets it with the new uplink.
+    // No uplink for a while, and no bridge: the node backs off, and resets that with the new uplink.
     cluster.kill_bridge();
     uplink.down(0);
     std::thread::sleep(Duration::from_secs(12));
@@ -65,7 +65,7 @@ fn g14_a_new_uplink_is_used_within_five_seconds() {
     assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 0);
 }
 
-/// 300 ms each way, 64 kbit/s, and 5 % real packet loss: slow, but it works, and no side looks dead.
+/// 300 ms each way, 64 kbit/s, and 5 % real packet loss: slow, but both sides stay connected.
 #[test]
 fn g13_a_narrow_lossy_line_is_not_a_dead_one() {
     if !can_run() {
@@ -80,7 +80,7 @@ fn g13_a_narrow_lossy_line_is_not_a_dead_one() {
     uplink.lose(5, 5);
     node.start();
     node.wait_ready();
-    // Half a minute's worth of the line in one ConfigMap.
+    // One ConfigMap that takes half a minute on this line.
     let big = cluster.folder().join("big");
     std::fs::write(&big, "0123456789abcdef".repeat(12_000)).expect("a file");
     let _ = cluster.kubectl.ok(&["create", "configmap", "big", &format!("--from-file=k={}", big.display())]);
@@ -101,7 +101,7 @@ fn g13_a_narrow_lossy_line_is_not_a_dead_one() {
     proxy.set(Faults::default());
 }
 
-/// Half of the packets each way: a question and its answer both arrive one time in four.
+/// Half of the packets are lost each way: a question and its answer both arrive one time in four.
 #[test]
 fn g24_a_certificate_is_renewed_though_half_of_the_packets_are_lost() {
     if !can_run() {
@@ -117,7 +117,7 @@ fn g24_a_certificate_is_renewed_though_half_of_the_packets_are_lost() {
     let identity = || std::fs::read_to_string(node.root().join("var/lib/edge-runtime/identity/identity.json"));
     let first = identity().expect("an identity");
 
-    // Nine tenths of its life are over by the clock of the bridge, which decides.
+    // Nine tenths of the certificate's life are over by the clock of the bridge, which decides.
     let clock = FakeClock::new(cluster.folder());
     clock.set(110 * 60);
     cluster.kill_bridge();
@@ -131,7 +131,7 @@ fn g24_a_certificate_is_renewed_though_half_of_the_packets_are_lost() {
     });
     crate::tell(&format!("half of the packets lost: renewed {:?} after the bridge was back", start.elapsed()));
     uplink.lose(0, 0);
-    // What it has now is good for a handshake.
+    // The new certificate works in a handshake.
     let before = connections(&cluster, &node);
     cluster.kill_bridge();
     cluster.start_bridge();

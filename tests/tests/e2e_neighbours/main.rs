@@ -72,13 +72,13 @@ fn answered_by(node: &EdgeNode, pod: &str, url: &str, wanted: &[&str]) {
 }
 
 #[test]
-fn s04_pods_of_two_nodes_reach_each_other_as_they_are_and_a_service_leads_to_both() {
+fn s04_pods_of_two_nodes_reach_each_other_and_share_a_service() {
     if !can_run() {
         return;
     }
     let Site { mut cluster, mut a, b, lan } = site("neighbours");
     let kubectl = cluster.kubectl.clone();
-    // Each has what the cluster gave it.
+    // Each has the range from the cluster.
     for node in [&a, &b] {
         let given = kubectl.get("node", &node.name).expect("it is there")["spec"]["podCIDR"].clone();
         assert!(given.as_str().is_some_and(|cidr| cidr.starts_with("10.87.")), "{given}");
@@ -103,25 +103,25 @@ fn s04_pods_of_two_nodes_reach_each_other_as_they_are_and_a_service_leads_to_bot
         if said.contains(&ip_a) && said.contains(&ip_b) { Ok(()) } else { Err(said) }
     });
 
-    // One that is not ready is dropped on the other node by the API's word, and comes back.
+    // A pod that is not ready is removed on the other node after the API says so, and comes back.
     b.edge_ok(&["exec", "on-b", "--", "rm", "/tmp/ready"]);
     answered_by(&a, "on-a", &url, &["on-a"]);
     b.edge_ok(&["exec", "on-b", "--", "touch", "/tmp/ready"]);
     answered_by(&a, "on-a", &url, &["on-a", "on-b"]);
 
-    // Neither cloud nor daemon is needed, and a restarted daemon finds everything in the desired state.
+    // Endpoints work without the cloud and the daemon, and a restarted daemon finds everything in the desired state.
     cluster.kill_bridge();
     a.kill();
     answered_by(&a, "on-a", &url, &["on-a", "on-b"]);
     a.start();
     until(Duration::from_secs(20), "the daemon knows its pods", || a.edge(&["ps"]));
     answered_by(&a, "on-a", &url, &["on-a", "on-b"]);
-    // Its own pod it knows better than the cloud.
+    // A node knows the state of its own pods before the cloud does.
     a.edge_ok(&["exec", "on-a", "--", "rm", "/tmp/ready"]);
     answered_by(&b, "on-b", &format!("http://{ip_a}:8080/"), &["on-a"]);
     answered_by(&a, "on-a", &url, &["on-b"]);
 
-    // The kernel forgets the routes of a link that was down.
+    // The kernel removes the routes of a link that was down.
     let route = uplink(&a).output(&["ip", "route", "show", "proto", "83"]);
     assert!(route.contains(&format!("via {}", lan.address(12))), "{route}");
     uplink(&a).inside(&["ip", "link", "set", "up0", "down"]);
@@ -140,7 +140,7 @@ fn nobody_on_the_lan_speaks_with_the_address_of_a_pod_of_this_node() {
     kubectl.apply_all(&[server("on-a", &a.name), server("on-b", &b.name)]);
     let (ip_a, ip_b) = (ip_of(kubectl, "on-a"), ip_of(kubectl, "on-b"));
     answered_by(&a, "on-a", &format!("http://{ip_b}:8080/"), &["on-b"]);
-    // A stranger at the switch who knows the way, and says that it is a pod of node a.
+    // Another host at the switch that knows the route, and uses the address of a pod of node a.
     let stranger = lan.place(66);
     let forged = a_neighbour_of(&ip_a);
     stranger.inside(&["ip", "route", "add", &format!("{ip_a}/32"), "via", &lan.address(11).to_string()]);
@@ -157,7 +157,7 @@ fn nobody_on_the_lan_speaks_with_the_address_of_a_pod_of_this_node() {
             .expect("iproute2 is installed");
         said.status.success()
     };
-    // Its own address gets an answer: the way is there.
+    // Its own address gets an answer, so the route works.
     assert!(ask(&lan.address(66).to_string()), "the stranger has a way");
     let before = received(&a, "on-a");
     assert!(!ask(&forged));
@@ -193,7 +193,7 @@ fn a_node_without_routes_is_told_of_no_neighbour() {
     assert_eq!(uplink(&node).output(&["ip", "route", "show", "proto", "83"]), "");
     let rules = uplink(&node).output(&["nft", "list", "ruleset"]);
     assert!(!rules.contains("from-outside"), "{rules}");
-    // Turned on later, it takes what the cluster has given it; turned off again nothing is left.
+    // Enabled later, it applies the cluster's range; disabled again, it removes everything.
     for (config, annotated) in [("network: {routes: lan}\n", true), ("", false)] {
         node.kill();
         node.configure(config);

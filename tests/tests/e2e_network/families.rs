@@ -1,4 +1,4 @@
-//! IPv4 and IPv6 side by side, bandwidth, and what is left when pods are gone.
+//! IPv4 and IPv6 together, bandwidth, and the cleanup after pods.
 
 use std::process::Command;
 use std::time::Duration;
@@ -73,7 +73,7 @@ fn pods_have_an_address_of_each_family_and_keep_them() {
     assert!(get(format!("[{}]:8080", web[1]).parse().expect("an address")).is_ok());
 }
 
-/// Killed in the middle of its work, and with pods of every kind: after their end nothing of them is left.
+/// The daemon is killed during its work with pods of every kind: after their end nothing of them is left.
 #[test]
 fn nothing_is_left_of_pods_that_are_gone() {
     if !can_run() {
@@ -97,7 +97,7 @@ fn nothing_is_left_of_pods_that_are_gone() {
     });
     let names: Vec<String> = (0..4).map(|n| format!("p{n}")).collect();
     kubectl.apply_all(&names.iter().map(|name| sleep(name)).collect::<Vec<_>>());
-    // Wherever it is with them.
+    // At any stage of their start.
     until(Duration::from_secs(20), "the first of them has an address", || {
         let pods = kubectl.get("pods", "p0")?;
         if pods["status"]["podIP"].is_string() { Ok(()) } else { Err(pods["status"].to_string()) }

@@ -1,4 +1,4 @@
-//! The pods' network as a user sees it: host ports, both address families, CNI plugins.
+//! The pods' network for users: host ports, both address families, CNI plugins.
 
 mod cni;
 mod families;

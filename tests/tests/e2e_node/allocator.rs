@@ -1,4 +1,4 @@
-//! What the node asks of the allocator stays among the node's own processes.
+//! Settings of the allocator apply only to the node's own processes.
 
 use sampan_tests::manifest::{pod, shell};
 use sampan_tests::{Cluster, can_run};

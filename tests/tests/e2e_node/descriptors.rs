@@ -1,5 +1,5 @@
-//! Few file descriptors and many containers: `TEST_PODS=110` is what a node takes, on the 1024 descriptors that most
-//! systems give a program; a smaller number of pods has its share of them.
+//! Few file descriptors and many containers: `TEST_PODS=110` is the maximum of a node, on the 1024 descriptors that
+//! most systems allow a program; fewer pods get a proportional number.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -18,7 +18,7 @@ fn pods() -> usize {
     std::env::var("TEST_PODS").ok().and_then(|text| text.parse().ok()).unwrap_or(12)
 }
 
-/// Runs a node with this soft limit, or with this as the hard one, too, and nothing that may raise it.
+/// Runs a node with this soft limit and, if `hard`, also this hard limit; nothing can raise it then.
 fn limited(limit: usize, hard: bool) -> Vec<String> {
     let which = if hard { "-n" } else { "-Sn" };
     let script = format!("ulimit {which} {limit} && exec setpriv --bounding-set -sys_resource \"$0\" \"$@\"");
@@ -30,7 +30,7 @@ fn five(name: &str, node: &str) -> Value {
     pod(name, node, json!(containers))
 }
 
-/// Pid and start time by container, from what the OCI runtime has left in each bundle: to ask it takes a process each.
+/// Pid and start time by container, from the OCI runtime's files in each bundle: asking it needs a process each.
 fn processes(node: &EdgeNode) -> BTreeMap<String, (u32, u64)> {
     let bundles = std::fs::read_dir(node.root().join("run/edge-runtime/containers")).into_iter().flatten().flatten();
     let one = |bundle: std::fs::DirEntry| {
@@ -40,7 +40,7 @@ fn processes(node: &EdgeNode) -> BTreeMap<String, (u32, u64)> {
     bundles.filter_map(one).collect()
 }
 
-/// Waits until this many pods are Ready. None was ever restarted.
+/// Waits until this many pods are Ready, without any restart.
 fn wait_all_ready(kubectl: &Kubectl, count: usize) {
     let limit = Duration::from_secs(60 + 4 * u64::try_from(count).expect("few"));
     until(limit, &format!("{count} pods are Ready"), || {
@@ -57,7 +57,7 @@ fn wait_all_ready(kubectl: &Kubectl, count: usize) {
     });
 }
 
-/// Descriptors and KiB of a process.
+/// Number of descriptors and memory in KiB of a process.
 fn cost(pid: u32) -> (usize, u64) {
     let open = std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
     let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
@@ -68,7 +68,7 @@ fn cost(pid: u32) -> (usize, u64) {
 fn tell(what: &str, node: &EdgeNode) {
     let daemon = node.daemon.as_ref().map(|daemon| cost(daemon.pid()));
     let monitor = node.monitor_pid().map(cost);
-    // Only for a reader: nothing to do when stderr is gone.
+    // There is nothing to do if stderr is closed.
     let _ = writeln!(
         std::io::stderr(),
         "measured: {what}: daemon {daemon:?}, monitor {monitor:?} (descriptors, KiB of PSS)"
@@ -97,7 +97,7 @@ fn many_containers_need_few_descriptors_and_none_ends_for_want_of_one() {
     let mut node = EdgeNode::prepare(&cluster, &format!("edge-{}", cluster.kubectl.namespace));
     configure(&node, &format!("max-pods: {}\n", pods + 5));
     let (kubectl, on) = (&cluster.kubectl, node.name.clone());
-    // The soft limit is everybody's default, and raised.
+    // The common default of the soft limit, which the node raises.
     node.wrapper = limited(limit, false);
     node.start();
     node.wait_ready();
@@ -108,7 +108,7 @@ fn many_containers_need_few_descriptors_and_none_ends_for_want_of_one() {
     assert_eq!(all.len(), pods * CONTAINERS);
     tell(&format!("{pods} pods of {CONTAINERS}, soft limit {limit}, ready in {:?}", began.elapsed()), &node);
 
-    // As the hard limit it is too low for all of them: the next monitor then ends none.
+    // As a hard limit it is too low for all of them: the next monitor must not end any.
     kill_both(&mut node);
     node.wrapper = limited(limit, true);
     node.start();
@@ -116,11 +116,11 @@ fn many_containers_need_few_descriptors_and_none_ends_for_want_of_one() {
     wait_all_ready(kubectl, pods);
     assert_eq!(processes(&node), all);
     tell(&format!("taken over with no more than {limit}"), &node);
-    // One more finds no room, reports it, and takes no descriptor from others.
+    // Another pod finds no descriptors, reports it, and takes none from others.
     kubectl.apply_all(&[five("late", &on)]);
-    // (Its events may wait: the number of events per minute is limited.)
+    // (Its events may be delayed: the number of events per minute is limited.)
     kubectl.wait_pod("late", 60, "says so", |pod| pod["status"].to_string().contains("too many open files"));
-    // One that ends is seen to end, whether or not there was a descriptor to watch it by.
+    // The end of a container is detected, whether or not there was a descriptor to watch it.
     let victims: Vec<u32> = all.values().step_by(CONTAINERS).map(|(pid, _)| *pid).collect();
     let restarts = || -> Result<u64, String> {
         let path = "-o=jsonpath={.items[*].status.containerStatuses[*].restartCount}";
@@ -142,7 +142,7 @@ fn many_containers_need_few_descriptors_and_none_ends_for_want_of_one() {
         if ended >= victims.len() { Ok(()) } else { Err(format!("{ended} of {}", victims.len())) }
     });
 
-    // With room again everything runs.
+    // With a higher limit everything runs.
     kill_both(&mut node);
     node.wrapper = Vec::new();
     node.start();

@@ -1,4 +1,4 @@
-//! Too little disk: limits of pods, unused images, and the order of eviction.
+//! Low disk space: limits of pods, unused images, and the order of eviction.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ fn a_short_disk_loses_unused_images_and_then_the_largest_pod() {
     kubectl.apply_all(&[holder("small", 1)]);
     kubectl.wait_ready("small");
     assert!(node.edge_ok(&["images"]).contains("unused"));
-    // A file of it that cannot be deleted for now.
+    // A file of the image that cannot be deleted for now.
     let stuck = file_of_unused(&root);
     attribute("+i", &stuck);
     kubectl.apply_all(&[holder("large", 90)]);
@@ -90,7 +90,7 @@ fn a_short_disk_loses_unused_images_and_then_the_largest_pod() {
     kubectl.wait_ready("small");
     let why = kubectl.wait_event(on, "ImageGCFailed");
     assert!(why.contains("cannot remove") || why.contains("Operation not permitted"), "{why}");
-    // It has been moved aside.
+    // The file has been moved to another folder.
     attribute("-i", &file_of_unused(&root));
 }
 
@@ -118,7 +118,7 @@ fn a_full_disk_keeps_no_node_from_booting() {
     let root = cluster.folder().join(&name);
     let Some(_disk) = SmallDisk::mount(&cluster.folder().join("disk.img"), &root, 64) else { return };
     let mut node = EdgeNode::prepare(&cluster, &name);
-    // Pods that need the image come again.
+    // Evicted pods that need the image are started again.
     let images = "images: {pinned: ['docker.io/library/busybox:latest']}";
     let hard = "{hard: {memory.available: '0'}, pressure-transition-seconds: 1}";
     configure(&node, &format!("eviction: {hard}\n{images}\n"));
@@ -151,7 +151,7 @@ fn a_full_disk_keeps_no_node_from_booting() {
     );
     kubectl.apply_all(&[once]);
     kubectl.wait_ready("next");
-    // No byte is left to the running node either, and what it gives up of its own is taken, too.
+    // The disk is filled to the last byte, also when the node frees space.
     node.edge_ok(&["exec", "next", "--", "touch", "/end"]);
     for _ in 0..12 {
         fill(&filler);
@@ -164,7 +164,7 @@ fn a_full_disk_keeps_no_node_from_booting() {
     assert_eq!(ended["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"], 3);
 }
 
-/// To the last byte, and the blocks that file systems keep for root.
+/// Fills the disk to the last byte, including the blocks that file systems reserve for root.
 fn fill(file: &std::path::Path) {
     let _ = std::process::Command::new("dd")
         .args(["if=/dev/zero", "bs=4k", "oflag=append", "conv=notrunc"])

@@ -1,4 +1,4 @@
-//! The node itself: running short, its conditions and events, images that come and go.
+//! The node itself: resource pressure, conditions and events, images that are added and removed.
 
 mod allocator;
 mod descriptors;
@@ -32,7 +32,7 @@ fn configure(node: &EdgeNode, config: &str) {
     std::fs::write(folder.join("config.yaml"), config).expect("written");
 }
 
-/// Another image than the one that every node has.
+/// Imports another image than the one of every node.
 fn import_other(cluster: &Cluster, node: &EdgeNode, name: &str) {
     let (program, archive) = (cluster.folder().join("other-busybox"), cluster.folder().join("other.tar"));
     let mut bytes = std::fs::read("/bin/busybox").expect("busybox-static is installed");

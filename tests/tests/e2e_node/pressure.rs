@@ -1,4 +1,4 @@
-//! Too little memory: who may come and who must go.
+//! Low memory: which pods are admitted and which are evicted.
 
 use sampan_tests::manifest::{pod, shell, with};
 use sampan_tests::{Cluster, can_run, until};
@@ -13,7 +13,7 @@ fn memory_pressure_evicts_and_refuses() {
         return;
     }
     let cluster = Cluster::start("memory");
-    // No host has this much: the node is under pressure from its first moment.
+    // No host has this much: the node is under pressure from the start.
     let node = node_with(&cluster, "edge", &format!("eviction: {{hard: {{memory.available: 100%, {NO_DISK}}}}}\n"));
     let (kubectl, on) = (&cluster.kubectl, node.name.as_str());
     let manifests = node.root().join("etc/edge-runtime/manifests");
@@ -51,7 +51,7 @@ fn memory_pressure_evicts_and_refuses() {
     assert_eq!((&target["status"], &target["reason"]), (&json!("True"), &json!("TerminationByKubelet")));
     kubectl.wait_event("burstable", "Evicted");
     kubectl.wait_event(on, "EvictionThresholdMet");
-    // The critical one never goes.
+    // The critical pod is never evicted.
     kubectl.wait_ready(&vital);
 }
 

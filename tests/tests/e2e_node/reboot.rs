@@ -1,4 +1,4 @@
-//! The board loses its power: everything that ran is gone, and the kernel is another one's life.
+//! A power cut of the board: nothing runs any more, and the kernel has another boot id.
 
 use sampan_tests::manifest::{host_path, pod, shell, with, with_spec};
 use sampan_tests::{Cluster, can_run};

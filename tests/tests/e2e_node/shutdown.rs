@@ -1,4 +1,4 @@
-//! The machine goes down, and comes up again.
+//! Shutdown and start of the machine.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::{NO_DISK, condition, node_with, pod_condition};
 
-/// A pod that notes in `folder` when it was asked to stop and when it did, a second later.
+/// A pod that writes to `folder` when it was asked to stop and when it did, a second later.
 fn slow(name: &str, node: &str, folder: &Path) -> Value {
     stopping(name, node, folder, 1)
 }
@@ -66,8 +66,7 @@ fn pods_stop_in_order_and_go_on_at_the_next_start() {
     });
 }
 
-/// For an administrator who cannot wait for the pods: the daemon ends at once, and pods that are stopping continue to
-/// stop.
+/// For an administrator who cannot wait for the pods: the daemon ends at once, and pods continue to stop.
 #[test]
 fn a_second_signal_ends_a_shutdown_that_is_under_way() {
     if !can_run() {
@@ -113,7 +112,7 @@ fn pods_fail_at_shutdown_where_that_is_wanted() {
     kubectl.apply_all(&[pod("one", &on, json!([shell("c", "exec sleep 1000")]))]);
     kubectl.wait_ready("one");
     node.edge_ok(&["shutdown"]);
-    // Told before the daemon ended.
+    // It was reported before the daemon ended.
     let failed = kubectl.wait_phase("one", "Failed");
     let message = "Pod was terminated in response to imminent node shutdown.";
     assert_eq!((&failed["status"]["reason"], &failed["status"]["message"]), (&json!("Terminated"), &json!(message)));

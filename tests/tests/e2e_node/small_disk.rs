@@ -1,4 +1,4 @@
-//! A small ext4 file system of its own, to be filled.
+//! A small ext4 file system, to be filled.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! A support bundle of a node full of secrets contains none of them.
+//! A support bundle of a node with many secrets contains none of them.
 
 use std::path::Path;
 use std::process::Command;
@@ -45,7 +45,7 @@ fn no_secret_is_in_a_bundle() {
     let (kubectl, on) = (&cluster.kubectl, node.name.clone());
     let docker = json!({"auths": {"r.example": {"username": "bob", "password": REGISTRY, "auth": STANDARD.encode(format!("bob:{REGISTRY}"))}}});
     let secret = |name: &str, kind: &str, data: Value| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "type": kind, "stringData": data});
-    // The probe prints it: the event of that has it.
+    // The probe prints the secret, so its event contains it.
     let container = with(
         shell("c", &format!(": {ARGUMENT}; echo $BODY; exec sleep 1000")),
         &json!({
@@ -99,7 +99,7 @@ fn no_secret_is_in_a_bundle() {
             assert!(!is_in, "{secret} is in {name}");
         }
     }
-    // It is of use all the same.
+    // The bundle is still useful.
     let text = |name: &str| {
         let file = all
             .iter()

@@ -1,4 +1,4 @@
-//! What doctor finds where something is really wrong.
+//! Findings of doctor for real faults.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,7 +21,7 @@ fn without(findings: &[Value], checks: &[&str]) {
 }
 
 #[test]
-fn on_a_node_in_good_health_nothing_of_its_own_is_found_and_then_each_thing_that_breaks() {
+fn healthy_node_has_no_findings_and_each_fault_has_one() {
     if !can_run() {
         return;
     }
@@ -29,7 +29,7 @@ fn on_a_node_in_good_health_nothing_of_its_own_is_found_and_then_each_thing_that
     let mut node = cluster.node(&format!("edge-{}", cluster.kubectl.namespace));
     let own =
         ["config", "cgroups", "oci-runtime", "joined", "certificate", "bridge", "link", "daemon", "drift", "ready"];
-    // The file of the link's state is written with the heartbeat.
+    // The state of the link is written with each heartbeat.
     let (well, _) = until(Duration::from_secs(30), "the daemon says that it is connected", || {
         let (findings, code) = examined(node.root(), |_| ());
         if found(&findings, "link").is_none() { Ok((findings, code)) } else { Err(format!("{findings:#?}")) }
@@ -40,7 +40,7 @@ fn on_a_node_in_good_health_nothing_of_its_own_is_found_and_then_each_thing_that
     let text = node.edge(&["doctor", "--all"]).unwrap_or_else(|text| text);
     assert!(text.contains("ok       bridge: "), "{text}");
 
-    // A configuration with which the daemon once ran may be wrong now.
+    // A configuration that the daemon once accepted may be invalid now.
     let config = node.root().join("etc/edge-runtime/config.yaml");
     let right = std::fs::read_to_string(&config).expect("a file");
     std::fs::write(&config, format!("{right}max-podz: 3\n")).expect("written");
@@ -60,7 +60,7 @@ fn on_a_node_in_good_health_nothing_of_its_own_is_found_and_then_each_thing_that
     };
     assert_found(&examined(node.root(), bare), "oci-runtime", "error", "apt-get install runc");
 
-    // A loop that does not go round.
+    // Stop the daemon's loop.
     let daemon = node.daemon.as_ref().expect("it runs").pid();
     signal(daemon, "STOP");
     let stuck = examined(node.root(), |_| ());
@@ -169,7 +169,7 @@ fn a_daemon_that_is_not_the_program_that_is_installed() {
             let answers = all.0.iter().any(|one| one["check"] == "ready" && one["severity"] == "ok");
             if answers { Ok(()) } else { Err(format!("{:#?}", all.0)) }
         });
-        // The first look may have begun before the daemon did.
+        // The first check may have begun before the daemon was ready.
         examined(node.root(), |_| ())
     };
     install(&built);
@@ -186,7 +186,7 @@ fn a_daemon_that_is_not_the_program_that_is_installed() {
         "systemctl restart edge-runtime",
     );
     daemon.stop();
-    // The same program, which says that it is an older one.
+    // The same program, which reports an older version.
     let (version, older) = (env!("CARGO_PKG_VERSION"), "0.0.0");
     assert_eq!(version.len(), older.len());
     let mut old = built;

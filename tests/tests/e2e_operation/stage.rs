@@ -1,5 +1,5 @@
-//! A machine made up for one look of doctor: mounts, a network and process ids of its own, gone with the look. Owns how it is
-//! made; what is wrong there is the tests' business.
+//! A simulated machine for one run of doctor, with its own mounts, network and process ids, which are removed
+//! afterwards. Owns how it is created; the tests own the faults.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,9 +12,9 @@ use super::examine;
 
 pub(crate) struct Stage {
     folder: tempfile::TempDir,
-    /// What a shell does there before doctor looks.
+    /// Script that a shell runs there before doctor.
     script: String,
-    /// What doctor is started by.
+    /// Command that starts doctor.
     wrapper: String,
     root: PathBuf,
     files: usize,
@@ -29,7 +29,7 @@ impl Stage {
         let open = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
         std::fs::set_permissions(folder.path(), open).expect("it is ours");
         let mut script = "set -e\nmount --make-rprivate /\nip link set lo up\n".to_owned();
-        // A user who may not enter the folder of the programs starts them here.
+        // A user without access to the programs' folder starts them here.
         let (bin, here) = (binary(""), folder.path().join("bin"));
         std::fs::create_dir(&here).expect("a folder");
         let _ = writeln!(script, "mount --bind {} {}", bin.display(), here.display());
@@ -40,7 +40,7 @@ impl Stage {
         &self.root
     }
 
-    /// The node of the machine, instead of one in a folder.
+    /// Uses the node of the machine, instead of one in a folder.
     pub(crate) fn of_the_machine(mut self) -> Self {
         self.root = "/".into();
         self.run("mount -t tmpfs run /run")
@@ -52,13 +52,13 @@ impl Stage {
         self
     }
 
-    /// Doctor is started by this.
+    /// Starts doctor with this command.
     pub(crate) fn by(mut self, wrapper: &str) -> Self {
         wrapper.clone_into(&mut self.wrapper);
         self
     }
 
-    /// The node's configuration.
+    /// Writes the node's configuration.
     pub(crate) fn configure(self, text: &str) -> Self {
         let folder = self.root.join("etc/edge-runtime");
         std::fs::create_dir_all(&folder).expect("a folder");
@@ -66,7 +66,7 @@ impl Stage {
         self
     }
 
-    /// A program that stands there for this look.
+    /// Adds a program for this run.
     pub(crate) fn program(&self, name: &str, script: &str) -> PathBuf {
         let path = self.folder.path().join(name);
         std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("written");
@@ -75,7 +75,7 @@ impl Stage {
         path
     }
 
-    /// Another text in a file of the kernel or of the host, if there is such a file.
+    /// Replaces the text of a file of the kernel or of the host, if the file exists.
     pub(crate) fn file(mut self, path: &str, text: &str) -> Self {
         self.files += 1;
         let file = self.folder.path().join(format!("file-{}", self.files));
@@ -84,7 +84,7 @@ impl Stage {
         self
     }
 
-    /// A folder of the kernel or of the host with these files alone.
+    /// Replaces a folder of the kernel or of the host by one with only these files.
     pub(crate) fn folder(mut self, path: &str, files: &[(&str, &str)]) -> Self {
         let _ = writeln!(self.script, "mount -t tmpfs stage {path}");
         for (name, text) in files {
@@ -94,7 +94,7 @@ impl Stage {
         self
     }
 
-    /// A folder of the host that may be changed: it is as it was after the look.
+    /// Makes a folder of the host writable; the changes are lost after the run.
     pub(crate) fn layer(mut self, path: &str) -> Self {
         self.files += 1;
         let layer = self.folder.path().join(format!("layer-{}", self.files));
@@ -108,7 +108,7 @@ impl Stage {
         self
     }
 
-    /// What doctor finds there, and how it ends.
+    /// The findings of doctor, and its exit code.
     pub(crate) fn examined(&self) -> (Vec<Value>, i32) {
         let mut command = Command::new("unshare");
         command.args(["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]);

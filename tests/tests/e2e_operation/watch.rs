@@ -1,4 +1,4 @@
-//! Events and use, as a person at the node sees them.
+//! Events and resource usage, as shown to a user on the node.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -30,7 +30,7 @@ fn what_has_happened_stays_known_when_the_bridge_has_it() {
     let events: Vec<Value> = of_pod.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let reasons: Vec<&str> = events.iter().filter_map(|event| event["reason"].as_str()).collect();
     assert!(reasons.ends_with(&["Started"]) && reasons.contains(&"Created"), "{reasons:?}");
-    // A client follows them while the daemon dies, comes back and stops the pod, without a bridge.
+    // A client follows events while the daemon is killed, starts again and stops the pod, without a bridge.
     let mut follower = Command::new(binary("edge-runtime"));
     follower.args(["events", "-f", "--tail", "0", "--root"]).arg(node.root()).stdout(Stdio::piped());
     let mut follower = follower.spawn().expect("it starts");
@@ -45,7 +45,7 @@ fn what_has_happened_stays_known_when_the_bridge_has_it() {
         }
         text.clone()
     };
-    // It knows what there was.
+    // It begins with existing events.
     read_until("MESSAGE");
     cluster.kill_bridge();
     node.kill();
@@ -53,7 +53,8 @@ fn what_has_happened_stays_known_when_the_bridge_has_it() {
     let text = read_until("Starting edge-runtime.");
     let _ = follower.kill();
     let _ = follower.wait();
-    // A daemon that is killed right after a start tells of that start once more; of the image it has told before.
+    // A daemon that is killed right after a start reports that start again, but not the image, which it has reported
+    // before.
     assert!(!text.contains("already present"), "old ones were not asked for: {text}");
     cluster.start_bridge();
 }
@@ -79,7 +80,7 @@ fn top_shows_who_uses_what_with_and_without_the_daemon() {
         let view: Value = serde_json::from_str(&node.edge_ok(&["top", "-o", "json"])).expect("JSON");
         assert_eq!(view["node"]["name"], on.as_str(), "{view}");
         assert!(view["node"]["memoryBytes"].as_u64() > Some(10 << 20), "{view}");
-        // The busiest comes first.
+        // The pod with the highest usage is first.
         let first = &view["pods"][0];
         assert_eq!(first["name"], "busy", "{view}");
         assert!(first["cpuPercent"].as_f64() > Some(5.0), "{view}");
@@ -90,7 +91,7 @@ fn top_shows_who_uses_what_with_and_without_the_daemon() {
         let text = node.edge_ok(&["top", "--once", "--sort", "name"]);
         assert!(text.contains(&on) && text.contains("NAMESPACE") && text.contains("burn"), "{text}");
     }
-    // On a terminal it is drawn again and again; q ends it, and so does a signal: the screen is as it was.
+    // On a terminal it redraws; after q or a signal it ends and restores the screen.
     for end in ["q", "TERM"] {
         let line = format!("{} top --root {}", binary("edge-runtime").display(), node.root().display());
         let mut terminal = Command::new("script");
@@ -120,7 +121,7 @@ fn top_shows_who_uses_what_with_and_without_the_daemon() {
     }
 }
 
-/// The program at the end of a line of first children (`script`, perhaps a shell, then ours).
+/// The last process of a chain of first children (`script`, perhaps a shell, then the program).
 fn child_of(mut pid: u32) -> u32 {
     loop {
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A headless Chromium, spoken to over its debugging pipe (Chrome DevTools Protocol). Knows no page.
+//! A headless Chromium, controlled through its debugging pipe (Chrome DevTools Protocol). Knows no page.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -12,27 +12,27 @@ use base64::engine::general_purpose::STANDARD;
 use sampan_tests::wait::{patient, until};
 use serde_json::{Value, json};
 
-/// For an answer.
+/// Timeout of an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What Chromium ends a navigation with when the host gets or loses an interface meanwhile: other suites make them for pods.
+/// Error of a navigation if the host gets or loses an interface meanwhile: other suites create them for pods.
 const NETWORK_CHANGED: &str = "net::ERR_NETWORK_CHANGED";
 const NAVIGATIONS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Ended when dropped.
+/// A running Chromium; it ends when this is dropped.
 pub(crate) struct Browser {
     process: Child,
     to: File,
     from: Receiver<Value>,
     number: u64,
     session: Option<String>,
-    /// What it has told of itself so far.
+    /// Events that it has sent so far.
     pub(crate) events: Vec<Value>,
     _folder: tempfile::TempDir,
 }
 
 impl Browser {
-    /// None, with a notice, where there is no Chromium.
+    /// Starts a browser; `None`, with a notice, if Chromium is missing.
     pub(crate) fn start() -> Option<Self> {
         if Command::new("chromium").arg("--version").stdout(Stdio::null()).status().is_err() {
             let _ = writeln!(std::io::stderr(), "skipped: there is no chromium");
@@ -42,7 +42,7 @@ impl Browser {
         let [to, from] = ["to", "from"].map(|name| folder.path().join(name));
         let made = Command::new("mkfifo").args([&to, &from]).status().expect("mkfifo starts");
         assert!(made.success());
-        // It reads requests at descriptor 3 and answers at 4. No host but this one has a name.
+        // It reads requests at descriptor 3 and answers at 4. It resolves only the name of this host.
         let script = r#"exec chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run \
             --disable-background-networking --disable-component-update --disable-sync --ignore-certificate-errors \
             --remote-debugging-pipe --user-data-dir="$3" 3<"$1" 4>"$2""#;
@@ -79,7 +79,7 @@ impl Browser {
         Some(browser)
     }
 
-    /// Sets the size of the window in CSS pixels, which are also the picture's.
+    /// Sets the size of the window in CSS pixels, which is also the size of screenshots.
     pub(crate) fn size(&mut self, (width, height): (u32, u32), phone: bool) {
         let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone});
         self.call("Emulation.setDeviceMetricsOverride", size);
@@ -165,7 +165,7 @@ impl Browser {
     }
 }
 
-/// Navigates until the network does not change meanwhile. What else goes wrong is for the page's test to see.
+/// Repeats a navigation until the network does not change meanwhile. The test sees other errors.
 fn navigate(mut once: impl FnMut() -> Value) {
     for _ in 0..NAVIGATIONS {
         if once()["errorText"] != NETWORK_CHANGED {

@@ -1,4 +1,4 @@
-//! What a node's configuration and its administrator say: the DNS of pods, taints, subnets, the Node object.
+//! Effects of a node's configuration and of its administrator: the DNS of pods, taints, subnets, the Node object.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 const SERVER: &str = "10.96.0.10";
 
-/// `resolv.conf` by its lines' first words.
+/// Values of the lines of a `resolv.conf` that begin with this word.
 fn values(file: &str, keyword: &str) -> Vec<String> {
     let lines = file.lines().filter_map(|line| line.strip_prefix(keyword)?.strip_prefix(' '));
     lines.flat_map(str::split_whitespace).map(str::to_owned).collect()
@@ -87,19 +87,20 @@ fn a_node_is_as_its_configuration_says() {
     let address = kubectl.wait_ready("cluster")["status"]["podIP"].as_str().unwrap_or_default().to_owned();
     assert!(address.starts_with("10.87.0."), "{address}");
     if cluster.api_address().is_some() {
-        // A cluster's own to give; no kubelet writes it.
+        // The cluster sets it; no kubelet writes it.
         assert_eq!((&object["spec"]["podCIDR"], &object["spec"]["podCIDRs"]), (&Value::Null, &Value::Null));
     }
     let images = object["status"]["images"].as_array().cloned().unwrap_or_default();
     let image = images.iter().find(|image| image["names"].to_string().contains(BUSYBOX));
     assert!(image.is_some_and(|image| image["sizeBytes"].as_u64().is_some_and(|size| size > 100_000)), "{images:?}");
-    // Of a node that an API server reaches through its bridge.
+    // Only of a node that an API server reaches through its bridge.
     let features = &object["status"]["declaredFeatures"];
     let wanted = if cluster.api_address().is_some() { Value::Null } else { json!(["ExtendWebSocketsToKubelet"]) };
     assert_eq!(features, &wanted);
     assert_eq!(object["status"]["capacity"]["pods"], "110");
 
-    // What an administrator sets is the cluster's to act on: pods go that do not tolerate it, and the node starts what does.
+    // The cluster acts on taints of an administrator: pods that do not tolerate them are evicted, and the node starts
+    // those that do.
     if cluster.api_address().is_some() {
         let _ = kubectl.ok(&["taint", "node", &node.name, "broken=yes:NoExecute"]);
         let tolerant = pod("later", &node.name, json!([shell("c", "exec sleep 1000")]));

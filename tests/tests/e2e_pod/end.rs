@@ -8,7 +8,7 @@ use sampan_tests::manifest::{host_path, pod, shell, with, with_spec};
 use sampan_tests::{Cluster, can_run};
 use serde_json::json;
 
-/// The busybox archive again under another name, with `StopSignal` in its configuration.
+/// Imports the busybox archive under another name, with `StopSignal` in its configuration.
 fn image_with_stop_signal(folder: &Path) -> String {
     let script = "set -e; mkdir $0/x; tar -xf $0/busybox.tar -C $0/x; cd $0/x; config=$(ls *.json | grep -v manifest); \
         sed -i 's/\"config\":{/\"config\":{\"StopSignal\":\"SIGRTMIN+3\",/' $config; \

@@ -1,4 +1,4 @@
-//! Environment variables from every source, and what a missing source does.
+//! Environment variables from every source, and the effect of a missing source.
 
 use sampan_tests::manifest::{pod, shell, with, with_spec};
 use sampan_tests::{Cluster, can_run};
@@ -48,7 +48,7 @@ fn the_environment_is_what_the_manifest_says() {
     );
     let late = with_spec(pod("late", &node.name, json!([late])), &json!({"restartPolicy": "Never"}));
     let many = with(shell("c", "exec sleep 1000"), &json!({"envFrom": [{"secretRef": {"name": "far"}}]}));
-    // What a pod gets unasked: variables of Services, and its account's token.
+    // Variables that every pod gets: those of Services. And its account's token.
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
         "spec": {"ports": [{"port": 80}], "selector": {"app": "none"}}});
     let unasked = "env | grep -c ^WEB_SERVICE_HOST=; ls -d /var/run/secrets/kubernetes.io/serviceaccount; echo end";
@@ -93,7 +93,7 @@ fn the_environment_is_what_the_manifest_says() {
     }
     assert!(!log.contains("NO_KEY"), "{log}");
 
-    // A missing source holds the container back until it is there.
+    // A missing source delays the container until it exists.
     let waiting = kubectl.wait_pod("late", 15, "waits for its configmap", |pod| {
         status(pod, "c")["state"]["waiting"]["reason"] == "CreateContainerConfigError"
     });

@@ -1,4 +1,4 @@
-//! What of the host a container sees or does not see, and what the node says of a pod and of itself.
+//! What a container sees of the host, and what the node reports about a pod and about itself.
 
 use std::fs::read_to_string;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::status;
 const RUN: &str = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
 
 fn inside(kubectl: &Kubectl, pod: &str, script: &str) -> String {
-    // Again, where a test run cuts the link.
+    // Retried, because a test run may cut the link.
     let limit = Duration::from_secs(40);
     until(limit, script, || kubectl.run(&["exec", pod, "--", "sh", "-c", script])).trim().to_owned()
 }
@@ -77,7 +77,7 @@ fn a_container_sees_of_the_host_what_its_pod_says() {
         kubectl.wait_ready(name);
     }
 
-    // Namespaces of its own, or the host's.
+    // Separate namespaces, or the host's.
     for namespace in ["pid", "ipc"] {
         let path = format!("/proc/self/ns/{namespace}");
         let of_host = std::fs::read_link(&path).expect("a namespace").display().to_string();
@@ -97,7 +97,8 @@ fn a_container_sees_of_the_host_what_its_pod_says() {
     assert_eq!(effective("privileged"), capabilities(&own("/proc/self/status"), "CapBnd:"));
     assert_ne!(effective("plain"), effective("privileged"));
 
-    // Who goes first when memory is short (K8s pkg/kubelet/qos/policy.go); lower than this test's own value may be forbidden.
+    // Which process the kernel kills first (K8s pkg/kubelet/qos/policy.go); values below this test's own may be
+    // forbidden.
     let score = |pod: &str| inside(kubectl, pod, "cat /proc/1/oom_score_adj").parse::<i32>().expect("a number");
     assert_eq!(score("plain"), 1000);
     let burstable = score("burstable");
@@ -105,7 +106,7 @@ fn a_container_sees_of_the_host_what_its_pod_says() {
     let floor = own("/proc/self/oom_score_adj").parse::<i32>().expect("a number");
     let guaranteed = score("guaranteed");
     assert!(guaranteed == -997 || guaranteed <= floor, "{guaranteed}, and {floor} here");
-    // The node itself and its monitor go last, what it executes in a container counts as the container's.
+    // The node and its monitor are killed last; a process that exec starts counts as the container's.
     const CAP_SYS_RESOURCE: u64 = 1 << 24;
     let own_set = u64::from_str_radix(&capabilities(&own("/proc/self/status"), "CapEff:"), 16).expect("a mask");
     let protected = if own_set & CAP_SYS_RESOURCE != 0 { (-999).to_string() } else { floor.to_string() };
@@ -118,13 +119,13 @@ fn a_container_sees_of_the_host_what_its_pod_says() {
     }
     assert_eq!(inside(kubectl, "plain", "cat /proc/self/oom_score_adj"), "1000");
 
-    // No signal is blocked, in the container or in what is executed there.
+    // No signal is blocked in the container or in an exec.
     for process in ["1", "self"] {
         let mask = inside(kubectl, "plain", &format!("grep SigBlk /proc/{process}/status"));
         assert_eq!(mask.split_whitespace().last(), Some("0000000000000000"), "{process}");
     }
 
-    // Pods that wait say why.
+    // Pods that wait have an event with the reason.
     wait_event(kubectl, "wrong-type", "hostPath type check failed: ");
     assert_eq!(kubectl.get("pod", "wrong-type").expect("a pod")["status"]["phase"], "Pending");
     kubectl.wait_pod("no-image", 20, "has no image", |pod| {
@@ -136,7 +137,7 @@ fn a_container_sees_of_the_host_what_its_pod_says() {
     });
     let message = status(&refused, "c")["state"]["waiting"]["message"].clone();
     assert_eq!(message, "fileKeyRef is not supported by this node");
-    // This node answers for no names, and pods ask for those of the cluster by default.
+    // This node has no DNS, and pods use the cluster's by default.
     wait_event(kubectl, "plain", "MissingClusterDNS");
     assert_eq!(servers(&inside(kubectl, "plain", "cat /etc/resolv.conf")), servers(&own("/etc/resolv.conf")));
 }
@@ -158,7 +159,7 @@ fn the_node_says_what_it_is() {
     assert!(pod["status"]["startTime"].is_string(), "{}", pod["status"]);
     let conditions = pod["status"]["conditions"].as_array().expect("conditions");
     let types: Vec<&str> = conditions.iter().filter_map(|one| one["type"].as_str()).collect();
-    // As a kubelet lists them (K8s pkg/kubelet/kubelet_pods.go, `generateAPIPodStatus`).
+    // In the order of a kubelet (K8s pkg/kubelet/kubelet_pods.go, `generateAPIPodStatus`).
     assert_eq!(types, ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]);
     assert!(conditions.iter().all(|one| one["status"] == "True"), "{conditions:?}");
     let since =
@@ -193,7 +194,7 @@ fn the_node_says_what_it_is() {
     pods_find_the_labels_they_ask_for(kubectl, &node.name);
 }
 
-/// Pods that name their node themselves, past any scheduler (K8s pkg/kubelet/lifecycle/predicate.go).
+/// Pods with `nodeName`, which no scheduler checks (K8s pkg/kubelet/lifecycle/predicate.go).
 fn pods_find_the_labels_they_ask_for(kubectl: &Kubectl, node: &str) {
     let asking = |name: &str, more: &Value| with_spec(pod(name, node, json!([shell("c", RUN)])), more);
     let affinity = |operator: &str, values: &[&str]| {
@@ -217,7 +218,7 @@ fn pods_find_the_labels_they_ask_for(kubectl: &Kubectl, node: &str) {
     let predicate = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
     assert!(message.as_str().is_some_and(|text| text.ends_with(predicate)), "{message}");
     kubectl.wait_ready("away");
-    // A label counts from the moment it is set.
+    // A label takes effect as soon as it is set.
     let _ = kubectl.ok(&["label", "node", node, "site=roof"]);
     kubectl.apply_all(&[
         asking("selected", &json!({"nodeSelector": {"site": "roof", "kubernetes.io/os": "linux"}})),

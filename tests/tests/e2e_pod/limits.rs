@@ -62,7 +62,7 @@ fn limits_and_identity_reach_the_process() {
     let quota = cgroup_file(&node, &id, ("cpu", "cpu.cfs_quota_us"), "cpu.max");
     assert!(quota == "50000" || quota == "50000 100000", "{quota}");
     let shares = cgroup_file(&node, &id, ("cpu", "cpu.shares"), "cpu.weight");
-    // 35 by the newer conversion of shares, which the node writes itself.
+    // 35 by the newer conversion of shares, which the node itself uses.
     assert!(shares == "256" || shares == "35", "{shares}");
     assert_eq!(ready["status"]["qosClass"], "Burstable");
 
@@ -71,7 +71,7 @@ fn limits_and_identity_reach_the_process() {
     let lines: Vec<&str> = log.lines().collect();
     assert_eq!(lines.first_chunk(), Some(&["1000", "1001"]), "{log}");
     assert!(log.contains("CapEff:\t0000000000000000") && log.contains("NoNewPrivs:\t1"), "{log}");
-    // The two outputs are two pipes: their lines come in either order.
+    // The two outputs are two pipes, so their lines arrive in any order.
     assert!(log.contains("Read-only file system") && log.lines().any(|line| line == "ro"), "{log}");
     kubectl.wait_phase("one-cap", "Succeeded");
     assert_eq!(kubectl.ok(&["logs", "one-cap"]), "CapEff:\t0000000000000400\n");

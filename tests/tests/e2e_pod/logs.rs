@@ -1,4 +1,4 @@
-//! `kubectl logs`: ends of it, following it, and the log of the attempt before.
+//! `kubectl logs`: its end, following it, and the log of the previous attempt.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -51,7 +51,7 @@ fn logs_are_kept_followed_and_cut() {
     kubectl.wait_phase("long", "Succeeded");
     let log = kubectl.ok(&["logs", "long"]);
     assert_eq!(log.lines().count(), 20001);
-    // As it was written: a last line without a newline has no newline in the log either.
+    // A last line without a newline is stored without one.
     assert!(log.ends_with("20000\nno newline"), "{}", &log[log.len() - 40..]);
 
     kubectl.wait_pod("twice", 20, "runs again", |pod| {

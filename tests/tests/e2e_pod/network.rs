@@ -1,4 +1,4 @@
-//! The network of a pod: its own address, its neighbours, its names, and the host's network.
+//! The network of a pod: its own address, other pods, names, and the host's network.
 
 use sampan_tests::manifest::{pod, shell, with, with_spec};
 use sampan_tests::{Cluster, can_run};

@@ -1,4 +1,4 @@
-//! Readiness and liveness probes: exec, http, tcp; and what a restart of the daemon changes of them: nothing.
+//! Readiness and liveness probes: exec, http, tcp; a restart of the daemon does not change their results.
 
 use std::path::Path;
 use std::time::Duration;
@@ -67,7 +67,8 @@ fn probes_decide_on_ready_and_on_restarts() {
     assert!(events.contains("Unhealthy") && events.contains("Liveness probe failed"), "{events}\n{restarted}");
     assert_eq!(status(&kubectl.get("pod", "alive").expect("a pod"), "c")["restartCount"], 0);
 
-    // The daemon dies and comes back: who was ready never ceases to be, and who had started is not asked again.
+    // The daemon is killed and restarted: a ready container stays ready, and a started one is not probed for its start
+    // again.
     let asked = |what: &str| std::fs::read_to_string(switch.join(what)).unwrap_or_default().lines().count();
     let before = kubectl.wait_ready("kept");
     let startup = asked("startup");
@@ -83,12 +84,12 @@ fn probes_decide_on_ready_and_on_restarts() {
     assert_eq!(after["status"]["conditions"], before["status"]["conditions"]);
     assert_eq!(status(&after, "c"), status(&before, "c"));
     assert_eq!(asked("startup"), startup);
-    // And they still decide.
+    // The probes still work.
     std::fs::write(switch.join("unready"), "").expect("a file");
     kubectl.wait_pod("kept", 10, "not Ready", |pod| !is_ready(pod));
 }
 
-/// A pod whose probes write down that they ran; ready unless there is a file `unready`.
+/// A pod whose probes write to a file that they ran; ready unless there is a file `unready`.
 fn kept(node: &str, folder: &Path) -> Value {
     let probe = |script: &str| json!({"periodSeconds": 1, "exec": {"command": ["sh", "-c", script]}});
     let probes = json!({

@@ -1,4 +1,4 @@
-//! What a node does not do: the answers of `docs/pod-support.md`, as `kubectl` shows them.
+//! Refused and waiting pods: the messages of `docs/pod-support.md`, as `kubectl` shows them.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::status;
 
-/// Pods by what is asked of their spec and their container.
+/// Name, fields of the spec, fields of the container, and the expected texts.
 type Case = (&'static str, Value, Value, &'static str, &'static str);
 
-/// Never to run here: reason of phase Failed, and what its message says.
+/// Pods that never run here: reason of phase Failed, and part of its message.
 fn refused() -> Vec<Case> {
     let none = || json!({});
     let limits = |name: &str| json!({"resources": {"limits": {name: "2Mi", "memory": "16Mi", "cpu": "10m"}}});
@@ -96,7 +96,7 @@ fn what_a_node_does_not_do_is_said() {
         with_spec(pod(name, &node.name, json!([with(shell("c", "exec sleep 1000"), container)])), spec)
     };
     let (refused, mut waiting) = (refused(), waiting());
-    // An API server takes bundles of trust out of pods by default (feature ClusterTrustBundleProjection).
+    // An API server removes trust bundles from pods by default (feature ClusterTrustBundleProjection).
     waiting.retain(|case| case.0 != "trust" || cluster.api_address().is_some());
     // An SELinux label that no kernel here uses does not cause a refusal.
     let label = json!({"securityContext": {"seLinuxOptions": {"level": "s0:c1,c2"}}});

@@ -15,7 +15,7 @@ fn a_static_pod_lives_by_its_file_alone() {
     let manifests = node.root().join("etc/edge-runtime/manifests");
     let notes = cluster.folder().join("notes");
     std::fs::create_dir(&notes).expect("a folder");
-    // A stop signal of the manifest's: API servers drop it by default (feature ContainerStopSignals), a file keeps it.
+    // A stop signal in the manifest: API servers drop it by default (feature ContainerStopSignals), a file keeps it.
     let script = "trap 'echo usr2 >/notes/end; exit 0' USR2; echo static; while :; do sleep 0.1; done";
     let container = with(
         shell("c", script),
@@ -47,7 +47,7 @@ fn a_static_pod_lives_by_its_file_alone() {
     assert!(node.container_pids().is_empty(), "the mirror outlives the container");
     assert_eq!(std::fs::read_to_string(notes.join("end")).ok().as_deref(), Some("usr2\n"));
 
-    // One that was left by a node of this name before it was installed again.
+    // A mirror pod of an earlier installation of a node with this name.
     let mut left = pod("left", &node.name, json!([shell("c", "exec sleep 1000")]));
     left["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "0123", "kubernetes.io/config.hash": "0123",
         "kubernetes.io/config.source": "file"});

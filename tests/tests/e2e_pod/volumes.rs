@@ -1,4 +1,4 @@
-//! Volumes of every kind that is built, and changes of their sources while the pod runs.
+//! Volumes of every supported kind, and changes of their sources while the pod runs.
 
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ fn files_come_from_their_sources_and_follow_them() {
         if page == "two" && labels.contains("tier=\"front\"") { Ok(()) } else { Err(format!("{page:?} {labels:?}")) }
     });
 
-    // A volume whose source is missing keeps the pod back, says so in an event, and starts it when it comes.
+    // A volume with a missing source delays the pod, creates an event, and the pod starts when the source exists.
     until(Duration::from_secs(10), "an event names the missing configmap", || {
         let events = kubectl.run(&["get", "events"])?;
         if events.contains("FailedMount") && events.contains("\"absent\" not found") { Ok(()) } else { Err(events) }

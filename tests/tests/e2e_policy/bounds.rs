@@ -24,19 +24,19 @@ fn policies_without_end_isolate_their_pods_and_harm_nobody_else() {
     ]);
     let [web, db, free] = ["web", "db", "free"].map(|pod| format!("http://{}:8080/", ip(kubectl, pod)));
     kubectl.wait_ready("client");
-    // What the kernel can hold it holds: 6,000 ranges, the client's among them.
+    // The maximum that the kernel accepts: 6,000 ranges, one of them with the client.
     let block = |n: usize| json!({"ipBlock": {"cidr": format!("172.{}.{}.0/24", n >> 8, n & 255)}});
     let rule = |which: std::ops::Range<usize>| json!({"from": which.map(block).collect::<Vec<_>>()});
     let client = json!({"from": [{"ipBlock": {"cidr": format!("{}/32", ip(kubectl, "client"))}}]});
     let create = |policy: Value| {
-        // `apply` would keep it once more, in an annotation that has no room.
+        // `apply` would add a copy in an annotation, which is limited.
         let file = cluster.folder().join("policy.json");
         std::fs::write(&file, policy.to_string()).expect("written");
         let _ = kubectl.ok(&["create", "-f", &file.display().to_string()]);
     };
     let rules = json!([rule(0..4000), rule(4000..6000), client]);
     create(policy("ranges", "web", &json!({"ingress": rules})));
-    // More than a node takes.
+    // More peers than a node accepts.
     let peers: Vec<Value> = (0..2000).map(|n| json!({"podSelector": {"matchLabels": {"n": format!("{n}")}}})).collect();
     create(policy("peers", "db", &json!({"ingress": [{"from": peers}, {}]})));
     wait_reaches(&node, "client", &db, false);

@@ -1,4 +1,4 @@
-//! NetworkPolicies as a user sees them: what pods reach, with the cloud and without it.
+//! NetworkPolicies for users: which connections pods can make, with the cloud and without it.
 
 mod bounds;
 mod offline;
@@ -45,10 +45,10 @@ fn reaches(node: &EdgeNode, pod: &str, url: &str) -> Result<bool, String> {
     Ok(said.trim() == "yes")
 }
 
-/// Waits until that is so three times in a row.
+/// Waits until this holds three times in a row.
 fn wait_reaches(node: &EdgeNode, pod: &str, url: &str, wanted: bool) {
     let what = format!("{pod} {} {url}", if wanted { "reaches" } else { "does not reach" });
-    // A bridge without optimization rests for seconds after it has read thousands of ranges.
+    // An unoptimized bridge pauses for seconds after it has read thousands of ranges.
     until(Duration::from_secs(60), &what, || {
         for _ in 0..3 {
             if reaches(node, pod, url)? != wanted {
@@ -64,7 +64,7 @@ fn output(program: &str, args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// What all nodes here have of policies.
+/// The tables of policies of all nodes on this host.
 fn rules() -> String {
     let all = output("nft", &["list", "ruleset"]);
     all.split("table ").filter(|text| text.lines().next().is_some_and(|line| line.contains(" policies-"))).collect()

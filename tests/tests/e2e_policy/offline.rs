@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{bridge, client, ip, policy, reaches, server, tables, wait_reaches};
 
 #[test]
-fn policies_hold_without_cloud_and_daemon_and_before_the_first_packet_of_a_reboot() {
+fn policies_hold_offline_and_before_the_first_packet_of_a_boot() {
     if !can_run() {
         return;
     }
@@ -23,7 +23,7 @@ fn policies_hold_without_cloud_and_daemon_and_before_the_first_packet_of_a_reboo
     kubectl.apply_all(&[policy("friends", "web", &friends), service]);
     let address = kubectl.ok(&["get", "service", "web", "-o", "jsonpath={.spec.clusterIP}"]);
     let url = format!("http://{address}/");
-    // It tries all the time, also in the first moments after a reboot.
+    // It tries to connect all the time, also in the first moments after a reboot.
     let script =
         format!("while true; do echo tried; timeout 1 wget -qO- {url} >/dev/null 2>&1 && echo LEAKED; sleep 0.1; done");
     let mut stranger = client("stranger", &on, "stranger");
@@ -62,7 +62,7 @@ fn policies_hold_without_cloud_and_daemon_and_before_the_first_packet_of_a_reboo
 }
 
 #[test]
-fn rules_that_somebody_flushed_come_back_and_a_pod_does_not_start_unguarded() {
+fn flushed_rules_return_and_no_pod_starts_without_them() {
     if !can_run() {
         return;
     }

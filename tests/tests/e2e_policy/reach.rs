@@ -42,7 +42,7 @@ fn ingress_is_what_policies_say_by_pods_ports_and_services() {
     for url in [&http, &by_service, &by_node_port] {
         wait_reaches(&node, "friend", url, false);
     }
-    // The node itself is let in, and a pod to itself by its Service.
+    // The node itself may connect, and a pod may reach itself through its Service.
     let body =
         until(Duration::from_secs(10), "the node reaches its pod", || get(format!("{web}:8080").parse().expect("one")));
     assert_eq!(body, "web\n");
@@ -63,7 +63,7 @@ fn ingress_is_what_policies_say_by_pods_ports_and_services() {
     kubectl.apply_all(&[policy("ranges", "web", &ranges)]);
     wait_reaches(&node, "stranger", &other, true);
 
-    // Its readiness was the node's to see all the time.
+    // The node could probe it all the time.
     let restarts = kubectl.wait_ready("web")["status"]["containerStatuses"][0]["restartCount"].clone();
     assert_eq!(restarts, 0);
     let _ = kubectl.ok(&["delete", "networkpolicy", "--all"]);
@@ -89,7 +89,7 @@ fn peers_of_other_namespaces_are_known_by_their_labels() {
     kubectl.apply_all(&[server("web", &on, "web"), client("near", &on, "friend")]);
     let (web, far, _) = (ip(kubectl, "web"), ip(&other, "far"), kubectl.wait_ready("near"));
     let url = format!("http://{web}:8080/");
-    // A name is enough: no other pod of the node has it.
+    // A port name that no other pod of the node has.
     let from_far = |wanted: bool| wait_reaches(&node, "far", &url, wanted);
     from_far(true);
     let team =
@@ -101,7 +101,7 @@ fn peers_of_other_namespaces_are_known_by_their_labels() {
     from_far(true);
     let _ = kubectl.ok(&["label", "namespace", &other.namespace, "team-"]);
     from_far(false);
-    // A policy is for its own namespace alone.
+    // A policy applies only to its own namespace.
     wait_reaches(&node, "near", &format!("http://{far}:8080/"), true);
     let _ = kubectl.ok(&["delete", "namespace", &other.namespace, "--wait=false"]);
 }
@@ -153,7 +153,7 @@ fn a_neighbour_does_not_go_around_the_node() {
     let node = cluster.node("edge");
     let kubectl = &cluster.kubectl;
     let on = node.name.clone();
-    // It may change its routes: its neighbour is on its own link.
+    // It may change its routes: its neighbour is on the same link.
     let admin = json!({"securityContext": {"capabilities": {"add": ["NET_ADMIN", "NET_RAW"]}}});
     let mut around = client("around", &on, "around");
     around["spec"]["containers"] = json!([with(shell("c", "exec sleep 10000"), &admin)]);
@@ -168,7 +168,7 @@ fn a_neighbour_does_not_go_around_the_node() {
     wait_reaches(&node, "around", &url, false);
     node.edge_ok(&["exec", "around", "--", "ip", "route", "del", &format!("{web}/32"), "dev", "eth0"]);
     wait_reaches(&node, "around", &url, false);
-    // A pod that forges the friend's address is not let through: its packets are dropped where they come in.
+    // A pod that forges an allowed address is blocked: its packets are dropped at its interface.
     node.edge_ok(&["exec", "around", "--", "ip", "addr", "add", &format!("{friend}/32"), "dev", "eth0"]);
     let as_friend = |from: &str| {
         let script = format!(

@@ -1,4 +1,4 @@
-//! An image from a real registry on loopback to a running pod, and a name that is wrong at first.
+//! An image from a real registry on loopback to a running pod, and a wrong name.
 
 mod registry;
 mod secrets;
@@ -54,7 +54,7 @@ fn a_pod_pulls_its_image() {
     let _ = kubectl.ok(&["patch", "pod", "wrong", "-p", &fixed]);
     kubectl.wait_ready("wrong");
 
-    // As a volume: pulled each time a pod comes, and kept when the registry has gone.
+    // As a volume: pulled for each new pod, and kept when the registry is gone.
     let mut container = shell("c", "ls /v/bin/busybox && echo mounted; exec sleep 1000");
     container["volumeMounts"] = json!([{"name": "v", "mountPath": "/v"}]);
     let mut volume = pod("volume", &node.name, json!([container]));

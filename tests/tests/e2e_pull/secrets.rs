@@ -1,4 +1,4 @@
-//! A registry with a password: who gives it, by which way, who may use what came with it, and a tag that moves.
+//! A registry with a password: sources of credentials, which pods may use a pulled image, and a tag that changes.
 
 use std::time::Duration;
 
@@ -84,14 +84,14 @@ fn a_login_opens_its_images_to_those_who_have_it() {
     kubectl.wait_ready("by-pod");
     wait_event(kubectl, "by-pod", "already present on machine and can be accessed by the pod");
 
-    // The image is here now, but not for everyone.
+    // The node has the image now, but not every pod may use it.
     kubectl.apply_all(&[puller("stranger", "IfNotPresent", &[]), puller("never", "Never", &["wrong"])]);
     kubectl.wait_pod("stranger", 20, "is refused", |pod| waiting(pod) == "ImagePullBackOff");
     kubectl.wait_pod("never", 20, "is refused", |pod| waiting(pod) == "ErrImageNeverPull");
-    // The next try finds the Secret.
+    // The next attempt finds the Secret.
     kubectl.wait_ready("early");
 
-    // The tag moves.
+    // The tag gets another image.
     registry.push(&archive(cluster.folder(), "private2"), "tools/private:1");
     kubectl.apply_all(&[puller("always", "Always", &["right"])]);
     let moved = kubectl.wait_ready("always");
@@ -99,7 +99,7 @@ fn a_login_opens_its_images_to_those_who_have_it() {
     assert_ne!(image_id(&moved), first);
     assert_eq!(image_id(&kubectl.get("pod", "by-account").expect("the pod")), first);
 
-    // Without a registry, what is here is used by those who may.
+    // Without the registry, only authorized pods use the local image.
     registry.stop();
     let id = container_id(&moved["status"]["containerStatuses"][0]);
     sampan_tests::process::signal(node.container_pids()[&id], "KILL");

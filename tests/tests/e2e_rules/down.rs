@@ -1,4 +1,4 @@
-//! Requests on their way down: to the broker, to a server on the device, and who may send them.
+//! Requests to devices: to the broker, to a server on the device, and authorization.
 
 use std::process::Command;
 use std::time::Duration;
@@ -47,7 +47,7 @@ impl Site {
     }
 }
 
-/// Roads 2 and 3: who may, what arrives, and what is said when nothing can.
+/// Which clients may send, what arrives, and the errors.
 #[test]
 fn requests_reach_brokers_and_servers_of_nodes() {
     if !can_run() {
@@ -89,7 +89,7 @@ fn requests_reach_brokers_and_servers_of_nodes() {
     assert_eq!(code(&other, "POST", "/led"), 403);
     assert_eq!((code(&good, "POST", "/nothing"), code(&good, "GET", "/led")), (404, 405));
     assert_eq!(code(&good, "POST", "/led/a%2B/+"), 400);
-    // What the node's configuration does not name.
+    // Ports that the node's configuration does not name.
     assert_eq!(code(&good, "POST", "/own"), 200);
     for (path, setting) in [("/other", "device-twin.rules.topics"), ("/admin", "device-twin.rules.ports")] {
         let answer = site.ask(&good, "POST", path, &["-d", "1"]);
@@ -99,7 +99,7 @@ fn requests_reach_brokers_and_servers_of_nodes() {
     std::fs::write(&big, vec![b'x'; 1 << 20]).expect("writes");
     assert_eq!(site.ask(&good, "POST", "/led", &["--data-binary", &format!("@{}", big.display())]).code, 413);
 
-    // A server on the device, whose answer is told unchanged.
+    // A server on the device, whose answer is returned unchanged.
     server.answer("418 I'm a teapot", "x-tea: green\r\n", "short and stout");
     let answer = site.ask(&good, "PUT", "/api/pot?lid=on", &["-H", "x-own: 1", "-d", "water"]);
     assert_eq!((answer.code, &*answer.body), (418, "short and stout"));
@@ -113,13 +113,13 @@ fn requests_reach_brokers_and_servers_of_nodes() {
     assert_eq!(site.ask(&good, "GET", "/api", &[]).body, long);
     assert_eq!(code(&good, "GET", "/gone"), 502);
 
-    // Without a broker nothing is delivered, and that is said.
+    // Without a broker nothing is delivered, and the answer is an error.
     site.broker.stop();
     until(SOON, "no broker", || match site.ask(&good, "POST", "/led", &["-d", "1"]) {
         Answer { code: 503, head, .. } if head.contains("retry-after: ") => Ok(()),
         Answer { code, body, .. } => Err(format!("{code} {body}")),
     });
-    // Also not without a node.
+    // The same without a node.
     site.line.set(Faults { refuse: true, ..Faults::default() });
     site.line.cut();
     until(SOON, "no node", || match site.ask(&good, "GET", "/api", &[]) {
@@ -133,7 +133,7 @@ fn requests_reach_brokers_and_servers_of_nodes() {
     });
 }
 
-/// The definitions say what a webhook of KubeEdge's does.
+/// The definitions check what KubeEdge's webhook checks.
 #[test]
 fn rules_that_cannot_work_are_refused_or_say_why() {
     if !can_run() {

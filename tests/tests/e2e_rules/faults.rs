@@ -1,5 +1,5 @@
-//! Messages that wait while the disk is full, takes nothing, or the helper stands still: nothing goes that the node has taken, and
-//! the node goes on.
+//! Messages that wait while the disk is full or fails, or while the helper hangs: no accepted message is lost, and the
+//! node keeps running.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use super::target::Target;
 use super::up::{LONG, helper, numbers};
 use super::{SOON, Site, rule};
 
-/// Publishes, and waits until what has come is in the store.
+/// Publishes, and waits until the messages are in the store.
 fn publish(site: &Site, range: std::ops::Range<u32>) {
     for number in range {
         site.broker.publish(&site.topic("temp"), &number.to_string());
@@ -20,7 +20,7 @@ fn publish(site: &Site, range: std::ops::Range<u32>) {
     std::thread::sleep(Duration::from_millis(2_500));
 }
 
-/// A target that takes nothing yet, and a rule that leads there before all others.
+/// A target that accepts nothing yet, and a rule that uses it before all others.
 fn held_up(site: &Site) -> Target {
     let target = Target::start();
     target.answer("503 Service Unavailable", "", "");
@@ -39,8 +39,8 @@ fn high_water(pid: u32) -> u64 {
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-/// D6: a client that publishes a lot on a full disk uses up neither the reserve of the node, nor waiting messages, nor
-/// memory.
+/// D6: a client that publishes a lot on a full disk uses up no reserve of the node and no memory, and displaces no
+/// waiting messages.
 #[test]
 fn d06_on_a_full_disk_messages_wait_and_the_node_goes_on() {
     if !can_run() {
@@ -70,7 +70,7 @@ fn d06_on_a_full_disk_messages_wait_and_the_node_goes_on() {
         site.broker.publish(&site.topic("flood"), &long);
     }
     publish(&site, 20..30);
-    // Twice the time after which it is tried again.
+    // Twice the retry interval.
     std::thread::sleep(Duration::from_secs(20));
     let log = site.node.log();
     assert!(!log.contains("beginning again"), "{log}");
@@ -79,7 +79,7 @@ fn d06_on_a_full_disk_messages_wait_and_the_node_goes_on() {
     let high = high_water(helper_before);
     assert!(high < 24 << 10, "{high} kB in the helper");
     let _ = site.node.edge_ok(&["status"]);
-    // What the node has to write it writes.
+    // The node can still write its own data.
     let annotate = ["annotate", "node", &site.node.name, "sampan.test/full=yes"];
     let _ = site.kubectl().ok(&annotate);
 
@@ -89,7 +89,7 @@ fn d06_on_a_full_disk_messages_wait_and_the_node_goes_on() {
     assert_eq!(target.messages(), numbers(0..30));
 }
 
-/// D6: on a disk that takes nothing they wait in memory, and are on the next disk.
+/// D6: if the disk fails, messages wait in memory, and are written to the next disk.
 #[test]
 fn d06_on_a_disk_that_is_read_only_messages_go_on() {
     if !can_run() {
@@ -125,7 +125,7 @@ fn d06_on_a_disk_that_is_read_only_messages_go_on() {
     assert_eq!(target.messages(), numbers(0..100));
 }
 
-/// D6: a helper that stands still is replaced. What is in the store goes up all the while.
+/// D6: a helper that hangs is replaced. Stored messages are sent meanwhile.
 #[test]
 fn d06_a_helper_that_stands_still_takes_nothing_with_it() {
     if !can_run() {
@@ -141,7 +141,7 @@ fn d06_a_helper_that_stands_still_takes_nothing_with_it() {
     let began = Instant::now();
     let _ = site.node.edge_ok(&["status"]);
     assert!(began.elapsed() < patient(SOON), "the daemon answers");
-    // It is asked when it has said nothing for half a minute.
+    // The daemon checks it after half a minute without a message.
     let replaced = until(Duration::from_secs(90), "another helper", || match helper(&site) {
         Some(other) if other != hung => Ok(other),
         other => Err(format!("{other:?}")),

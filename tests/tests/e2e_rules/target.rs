@@ -1,4 +1,4 @@
-//! A plain HTTP server of the test: what rules bring is kept, and answered with what the test wants.
+//! A plain HTTP server for the test: it keeps requests of rules, and gives the answer that the test sets.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -24,11 +24,11 @@ impl Request {
 #[derive(Default)]
 struct Shared {
     requests: Mutex<Vec<Request>>,
-    /// What is answered: the first line and what follows it.
+    /// The answer: status line and the rest.
     answer: Mutex<String>,
 }
 
-/// Ends with the test's process.
+/// Runs until the test's process ends.
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
     shared: Arc<Shared>,
@@ -49,7 +49,7 @@ impl Target {
         target
     }
 
-    /// What it answers from now on; `headers` with their line ends.
+    /// Sets the answer; `headers` include their line ends.
     pub(crate) fn answer(&self, status: &str, headers: &str, body: &str) {
         let length =
             if status.starts_with("204") { String::new() } else { format!("content-length: {}\r\n", body.len()) };
@@ -65,7 +65,7 @@ impl Target {
         self.requests().into_iter().map(|request| request.body).collect()
     }
 
-    /// Bodies without repetitions of the same message, in the order in which they first came.
+    /// Bodies without duplicates, in order of their first arrival.
     pub(crate) fn messages(&self) -> Vec<String> {
         let mut seen = Vec::new();
         let requests = self.requests().into_iter();

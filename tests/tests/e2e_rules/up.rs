@@ -1,4 +1,4 @@
-//! Messages on their way up: in order, whatever is cut or killed.
+//! Messages from devices: in order, after any cut or kill.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(crate) fn numbers(range: std::ops::Range<u32>) -> Vec<String> {
     range.map(|number| number.to_string()).collect()
 }
 
-/// D6 (ke#6615, ke#4995): what is published while the line is cut arrives when it is back, in order, once.
+/// D6 (ke#6615, ke#4995): messages that are published while the link is cut arrive afterwards, in order, once.
 #[test]
 fn d06_messages_wait_for_the_line() {
     if !can_run() {
@@ -30,7 +30,7 @@ fn d06_messages_wait_for_the_line() {
     site.wait_subscribed("temp/+");
     site.wait_subscribed("stuck");
 
-    // A target that reads nothing delays no other target.
+    // A target that reads nothing does not delay others.
     for number in 0..8 {
         site.broker.publish(&site.topic("stuck"), &number.to_string());
     }
@@ -57,7 +57,7 @@ fn d06_messages_wait_for_the_line() {
     slow.wait(LONG, "what was held up", |bodies| bodies.len() >= 8);
     assert_eq!(slow.messages(), numbers(0..8));
 
-    // What the target will not have is counted, and not tried again.
+    // Messages that the target refuses are counted, and not retried.
     target.answer("422 Unprocessable Content", "", "");
     site.broker.publish(&site.topic("temp/a"), "bad");
     target.wait(SOON, "the bad one", |bodies| bodies.iter().any(|body| body == "bad"));
@@ -66,13 +66,13 @@ fn d06_messages_wait_for_the_line() {
     until(Duration::from_secs(30), "the status of the rule", || {
         let status = site.kubectl().get("rule", "readings")?["status"].clone();
         let errors = status["errors"].to_string();
-        // One whose answer a cut took along is sent twice, and the target tells them apart.
+        // A message whose answer was lost in a cut is sent twice, with the same id.
         let told = status["successMessages"].as_u64() >= Some(40) && status["failMessages"] == 2;
         if told && errors.contains("422") && errors.contains("redirects") { Ok(()) } else { Err(status.to_string()) }
     });
     assert_eq!(target.bodies().iter().filter(|body| *body == "bad").count(), 1);
 
-    // Rules are changed and deleted while the node is there.
+    // Rules are changed and deleted while the node is connected.
     target.answer("204 No Content", "", "");
     let other = Target::start();
     site.lead_up("readings", "temp/+", &format!("http://{}/other", other.address));
@@ -86,7 +86,7 @@ fn d06_messages_wait_for_the_line() {
     assert_eq!((other.messages().len(), target.messages().contains(&"nobody's".to_owned())), (1, false));
 }
 
-/// D6: of what is older than a second no program takes anything with it.
+/// D6: no crash loses a message that is older than a second.
 #[test]
 fn d06_every_program_may_die_and_no_message_with_it() {
     if !can_run() {
@@ -111,7 +111,7 @@ fn d06_every_program_may_die_and_no_message_with_it() {
         Some(other) if other != helper => Ok(()),
         other => Err(format!("{other:?}")),
     });
-    // Its subscription is in the broker's log once more.
+    // Its subscription is in the broker's log again.
     std::thread::sleep(Duration::from_secs(3));
     publish(&site, 20..40);
     site.node.kill();
@@ -122,7 +122,7 @@ fn d06_every_program_may_die_and_no_message_with_it() {
     publish(&site, 60..80);
     site.node.kill();
     site.node.start();
-    // Not ready without a cloud, and subscribed all the same.
+    // It is not ready without a cloud, but subscribes.
     std::thread::sleep(Duration::from_secs(4));
     publish(&site, 80..100);
     target.answer("200 OK", "", "");

@@ -1,4 +1,4 @@
-//! AppArmor: a kernel without it, and profiles that a kernel with it enforces (test/e2e/node/apparmor.go).
+//! AppArmor: a kernel without it, and profiles on a kernel with it (test/e2e/node/apparmor.go).
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{node_with, once, status};
 
-/// Everything but one folder.
+/// A profile that allows everything except one folder.
 const OWN: &str = "profile sampan-test flags=(attach_disconnected,mediate_deleted) {
   capability, network, file, umount, signal, ptrace,
   deny /forbidden/** w,

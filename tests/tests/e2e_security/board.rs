@@ -1,4 +1,4 @@
-//! What a board gives its pods by configuration: devices by name, other OCI runtimes, limits for a pod as a whole.
+//! Features of a board that need configuration: devices by name, other OCI runtimes, limits for a pod as a whole.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::{node_with, once, status};
 
 const RESOURCE: &str = "sampan.dev/thing";
 
-/// A device that no container has by itself.
+/// A device that containers do not have by default.
 fn device() -> &'static str {
     let known = ["/dev/fuse", "/dev/loop-control", "/dev/hwrng", "/dev/kmsg"];
     known.into_iter().find(|path| Path::new(path).exists()).expect("a device for the test")
@@ -75,7 +75,7 @@ fn devices_runtimes_and_limits_by_configuration() {
     kubectl.wait_phase("without", "Succeeded");
     assert_eq!((kubectl.ok(&["logs", "holder"]), kubectl.ok(&["logs", "without"])), ("open\n".into(), "none\n".into()));
 
-    // Another one does not fit beside it.
+    // A second pod does not fit beside it.
     kubectl.apply_all(&[pod("late", &node.name, json!([with(shell("c", &opens), &thing)]))]);
     let late = kubectl.wait_phase("late", "Failed");
     assert_eq!(late["status"]["reason"], format!("OutOf{RESOURCE}"), "{late}");
@@ -84,7 +84,7 @@ fn devices_runtimes_and_limits_by_configuration() {
     kubectl.apply_all(&[pod("next", &node.name, json!([with(shell("c", &opens), &thing)]))]);
     kubectl.wait_ready("next");
 
-    // Ready by an exec probe: the right runtime was asked.
+    // Ready by an exec probe, so the right runtime was called.
     let second = kubectl.wait_ready("second");
     let id = container_id(status(&second));
     let state = node.root().join("run/edge-runtime/runtime-second").join(&id);
@@ -109,7 +109,7 @@ fn devices_runtimes_and_limits_by_configuration() {
     let pid = node.container_pids()[&id];
     let limit = |parent| cgroup_file(pid, parent, ("memory", "memory.limit_in_bytes"), "memory.max");
     assert_eq!((limit(false), limit(true)), ((48 << 20).to_string(), (48 << 20).to_string()));
-    // No swap beside it, where the kernel counts swap.
+    // No swap in addition, if the kernel counts swap.
     if Path::new("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes").exists() {
         assert_eq!(cgroup_file(pid, false, ("memory", "memory.memsw.limit_in_bytes"), ""), (48 << 20).to_string());
     }

@@ -1,5 +1,5 @@
-//! A node whose OCI runtime is crun, on cgroups of version 2 alone: what crun asks for. A host with both versions
-//! shows the second one alone in a mount namespace of the test's own (with such controllers as are left to it).
+//! A node with crun as OCI runtime, which needs cgroups of version 2 alone. A host with both versions shows only the
+//! second one in a mount namespace of the test (with the controllers that version 2 has).
 
 use std::io::Write;
 use std::path::Path;
@@ -17,7 +17,7 @@ const SCRIPT: &str = "umount -R /sys/fs/cgroup && mount -t cgroup2 cgroup2 /sys/
 #[test]
 fn pods_run_on_crun() {
     if !can_run() || Command::new("crun").arg("--version").output().is_err() {
-        // Only a notice: nothing to do when stderr is gone.
+        // There is nothing to do if stderr is closed.
         let _ = writeln!(std::io::stderr(), "skipped: crun is not installed");
         return;
     }
@@ -35,7 +35,7 @@ fn pods_run_on_crun() {
     assert!(version.starts_with("crun://"), "{version}");
 
     let probe = json!({"readinessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 1}});
-    // For another one crun raises its limit of locked memory, which it may not everywhere.
+    // Otherwise crun raises its limit of locked memory, which is not allowed everywhere.
     let privileged = json!({"securityContext": {"privileged": true, "seccompProfile": {"type": "RuntimeDefault"}}});
     let script = "echo hello; trap 'exit 0' TERM; while :; do sleep 0.1; done";
     let container = with(with(shell("c", script), &probe), &privileged);

@@ -1,4 +1,4 @@
-//! What a pod's security context does to real processes, and which wishes this node refuses.
+//! Effects of a pod's security context on real processes, and refused security contexts.
 
 mod apparmor;
 mod board;

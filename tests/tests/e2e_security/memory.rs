@@ -1,4 +1,4 @@
-//! A kernel without the memory controller, as some boards have it: said on the Node and at the pods it concerns.
+//! A kernel without the memory controller, as on some boards: reported on the Node and at the affected pods.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use sampan_tests::manifest::{pod, shell, with};
 use sampan_tests::{Cluster, EdgeNode, can_run, until};
 use serde_json::{Value, json};
 
-/// The daemon in a mount namespace that has no memory controller, for itself and for all it starts.
+/// Runs the daemon in a mount namespace without a memory controller, for itself and all its children.
 fn without_memory_controller(cluster: &Cluster) -> Vec<String> {
     let v2 = Path::new("/sys/fs/cgroup/cgroup.controllers");
     let hide = match std::fs::read_to_string(v2) {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{node_with, once, status};
 
-/// Denies mkdir alone.
+/// Denies only mkdir.
 const NO_MKDIR: &str = r#"{"defaultAction": "SCMP_ACT_ALLOW",
     "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 1}]}"#;
 
@@ -62,7 +62,7 @@ fn profiles_sysctls_and_identity_reach_the_process() {
     ] {
         kubectl.wait_pod(name, 20, "has ended", |pod| !status(pod)["state"]["terminated"].is_null());
         let log = kubectl.ok(&["logs", name]);
-        // What a refused call says goes to the other output.
+        // The message of a refused call is on the other output.
         let lines: Vec<&str> = log.lines().filter(|line| !line.contains("not permitted")).collect();
         assert_eq!(lines.join("\n") + "\n", expected, "{name}");
     }

@@ -1,4 +1,4 @@
-//! Secrets that are never on the node's disk: what that costs, and what it does not.
+//! Secrets that are never on the node's disk: the restrictions, and what still works.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::{node_with, status};
 
-/// Files with these bytes that are really below `folder`: not those of a tmpfs mounted there.
+/// Files on the disk below `folder` that contain these bytes, without those of a tmpfs mounted there.
 fn holding(folder: &Path, text: &str) -> String {
     let search = std::process::Command::new("find")
         .arg(folder)
@@ -37,11 +37,11 @@ fn g29_a_pod_waits_for_a_secret_that_is_in_memory_only() {
     kubectl.wait_ready("p");
     kubectl.wait_log("p", "start never-on-disk never-on-disk");
     let state = node.root().join("var/lib/edge-runtime");
-    // What a container prints is its own affair.
+    // The output of a container is not protected.
     let found = holding(&state, "bmV2ZXItb24tZGlzaw==");
     assert!(found.is_empty(), "on disk: {found}");
 
-    // No bridge, and a daemon that starts again: the container goes on, but no other one can start.
+    // Without a bridge, after a restart of the daemon: the running container continues, but no other can start.
     let _ = node.restart_offline(&mut cluster);
     until(Duration::from_secs(30), "the reason is told at the node", || {
         let told = node.edge(&["inspect", "p"])?;

@@ -75,7 +75,7 @@ fn root_in_a_pod_is_nobody_on_the_node() {
     assert!(lines.iter().any(|line| line.split_whitespace().eq(["0", first.to_string().as_str(), "65536"])), "{log}");
     assert!(kubectl.ok(&["exec", "root", "--", "cat", "/etc/hosts"]).contains("added"));
     assert_eq!(kubectl.ok(&["exec", "root", "--", "id", "-u"]).trim(), "0");
-    // What it wrote to a volume belongs to root there: another pod may get the same ids next.
+    // Its files in a volume belong to root there: another pod may get the same ids later.
     let uid = root["metadata"]["uid"].as_str().unwrap_or_default();
     let volume = node.root().join("var/lib/edge-runtime/pods").join(uid);
     assert_eq!(std::fs::read_to_string(volume.join("userns")).expect("its ids").trim(), first.to_string());
@@ -85,7 +85,7 @@ fn root_in_a_pod_is_nobody_on_the_node() {
     let other = host_user(&node, &shared) - 1000;
     assert!(other >= IDS && other.is_multiple_of(IDS) && other != first, "{other} beside {first}");
 
-    // Another daemon goes on with the same ids.
+    // A restarted daemon uses the same ids.
     node.kill();
     node.start();
     node.wait_connected(&cluster);
@@ -105,7 +105,7 @@ fn root_in_a_pod_is_nobody_on_the_node() {
     });
 }
 
-/// Mapped by a helper, because only a helper inspects paths that are not the node's own.
+/// A helper maps them, because only a helper inspects foreign paths.
 #[test]
 fn a_host_path_and_a_folder_in_it_look_through_the_pods_users() {
     if !can_run() {

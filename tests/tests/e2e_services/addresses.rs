@@ -44,7 +44,7 @@ fn s01_a_service_leads_to_its_ready_pods_and_no_longer_than_it_is_there() {
 }
 
 #[test]
-fn s02_s05_readiness_decides_at_once_and_neither_cloud_nor_daemon_is_needed() {
+fn s02_s05_readiness_acts_at_once_without_cloud_or_daemon() {
     if !can_run() {
         return;
     }
@@ -68,7 +68,7 @@ fn s02_s05_readiness_decides_at_once_and_neither_cloud_nor_daemon_is_needed() {
     node.edge_ok(&["exec", "b", "--", "touch", "/tmp/ready"]);
     answered_by(&node, "client", &url, &["a", "b"]);
 
-    // A daemon that comes back finds that there is nothing to be said, and goes on.
+    // A restarted daemon finds that there is nothing to change, and continues.
     let before = tables(&node);
     node.kill();
     answered_by(&node, "client", &url, &["a", "b"]);
@@ -121,7 +121,7 @@ fn s11_a_node_whose_services_are_off_has_no_table() {
 }
 
 #[test]
-fn s03_after_a_power_on_without_a_cloud_services_lead_to_the_pods_as_they_are_now() {
+fn s03_after_an_offline_boot_services_lead_to_current_pods() {
     if !can_run() {
         return;
     }
@@ -179,7 +179,7 @@ fn s08_a_sender_of_datagrams_that_never_pauses_finds_the_next_pod() {
     let on = node.name.clone();
     let ports = json!({"ports": [{"port": 80, "targetPort": 8080, "protocol": "UDP"}]});
     kubectl.apply_all(&[service("echo", "echo", &ports), server("a", &on, "echo")]);
-    // Answers each datagram with a name, in the pod's network.
+    // Answers each datagram with its name, in the pod's network.
     let echo = |pod: &'static str| {
         let id = container_id(&kubectl.wait_ready(pod)["status"]["containerStatuses"][0]);
         let network = format!("/proc/{}/ns/net", node.container_pids()[&id]);

@@ -1,4 +1,4 @@
-//! Clients that come back to the same pod.
+//! Session affinity: clients that return to the same pod.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{address, answered_by, client, fetch, server, service};
 
-/// Name of the pod that answers, once one does.
+/// Name of the pod that answers; retries until one does.
 fn answer(node: &EdgeNode, url: &str) -> String {
     until(Duration::from_secs(15), &format!("{url} answers"), || fetch(node, "client", url))
 }
@@ -36,7 +36,7 @@ fn s10_affinity_holds_for_its_time_whatever_happens_to_others() {
     let url = |service: &str| format!("http://{}:80/", address(kubectl, service));
     let (long, brief) = (url("long"), url("brief"));
 
-    // Once its time is over it is as likely to be another one.
+    // After the timeout any pod may answer.
     let mut seen: Vec<String> = Vec::new();
     for _ in 0..12 {
         seen.push(answer(&node, &brief));
@@ -66,7 +66,7 @@ fn s10_affinity_holds_for_its_time_whatever_happens_to_others() {
     until(Duration::from_secs(20), "the daemon knows its pods", || node.edge(&["ps"]));
     answered_by(&node, "client", &long, &[&mine]);
 
-    // An endpoint that is gone loses its clients.
+    // A removed endpoint loses its clients.
     node.edge_ok(&["exec", &mine, "--", "rm", "/tmp/ready"]);
     let next = until(Duration::from_secs(15), "another one answers", || match fetch(&node, "client", &long)? {
         name if name == mine => Err(name),

@@ -1,4 +1,4 @@
-//! Where load balancers ask.
+//! Health check ports for load balancers.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -26,7 +26,7 @@ fn says(port: u16, wanted: &str) {
 }
 
 #[test]
-fn s02_load_balancers_are_told_whether_ready_pods_are_here_with_the_cloud_and_without() {
+fn s02_health_check_port_reports_ready_pods_also_offline() {
     if !can_run() {
         return;
     }
@@ -44,7 +44,7 @@ fn s02_load_balancers_are_told_whether_ready_pods_are_here_with_the_cloud_and_wi
     says(PORT, "HTTP/1.1 503");
     node.edge_ok(&["exec", "a", "--", "touch", "/tmp/ready"]);
     says(PORT, "HTTP/1.1 200 OK");
-    // It outlives the daemon, and goes with the Service.
+    // It survives the daemon, and is removed with the Service.
     node.kill();
     says(PORT, "HTTP/1.1 200 OK");
     node.start();

@@ -1,5 +1,5 @@
-//! A hostile pod, or a user who may only create Services, that tries to get more. `docs/security.md` says what holds
-//! and what does not.
+//! A hostile pod, or a user who may only create Services, tries to get more rights. `docs/security.md` has the promises
+//! and the limits.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -17,14 +17,14 @@ use serde_json::{Value, json};
 use super::traffic::{inside, leads_somewhere, look_up, name_server, network, question};
 use super::{address, answered_by, client, server, service};
 
-/// Name server of the node in these tests: it does not answer.
+/// Name server of the node in these tests: it never answers.
 const SILENT: &str = "127.0.53.53";
 
 fn zone(kubectl: &Kubectl, service: &str) -> String {
     format!("{service}.{}.svc.cluster.local", kubectl.namespace)
 }
 
-/// A node that asks a silent server for what it does not know.
+/// A node that forwards unknown names to this server.
 fn quiet_node(cluster: &Cluster) -> EdgeNode {
     let mut node = EdgeNode::prepare(cluster, &format!("edge-{}", cluster.kubectl.namespace));
     let file = cluster.folder().join("resolv.conf");
@@ -51,7 +51,7 @@ fn host_server() -> (u16, Arc<AtomicBool>) {
     (port, asked)
 }
 
-/// What answers a pod at an address.
+/// The answer that a pod gets from an address.
 fn asked_from(network: &std::fs::File, at: SocketAddr) -> Result<String, String> {
     inside(Some(network), move || get(at)).join().expect("the client lives").map(|body| body.trim().to_owned())
 }
@@ -83,7 +83,7 @@ fn a_pod_reaches_nothing_of_the_node_by_the_address_of_a_service() {
     let said = asked_from(&network, format!("{ip}:{port}").parse().expect("an address"));
     assert!(said.as_ref().is_err_and(|why| why.contains("refused")), "{said:?}");
     assert!(begin.elapsed() < patient(Duration::from_secs(1)) && !asked.load(Relaxed));
-    // Neither do endpoints and outside addresses lead to loopback: the API takes none.
+    // Endpoints and external addresses cannot lead to loopback either: the API refuses them.
     let port = json!([{"port": port}]);
     let slice = |ip: &str| {
         json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "ports": port,
@@ -126,7 +126,7 @@ fn the_helper_takes_news_from_the_daemon_alone() {
         sockets(&node.root().join("run"), &mut found);
         if let [socket] = &found[..] { Ok(socket.clone()) } else { Err(format!("{found:?}")) }
     });
-    // Connecting requires the right to write: only root has it, not even the helper's own user.
+    // Connecting requires write access: only root has it, not even the helper's own user.
     let meta = std::fs::metadata(&socket).expect("it is there");
     assert_eq!((meta.uid(), meta.mode() & 0o022), (0, 0), "{socket:?}");
     let status = std::fs::read_to_string(format!("/proc/{helper}/status")).expect("it runs");
@@ -156,7 +156,7 @@ fn s14_a_pod_that_floods_keeps_no_other_from_names() {
     let (at, name) = (name_server(&node, "client"), zone(kubectl, "web"));
     let known = move |name: String| {
         inside(Some(&calm), move || {
-            // As a resolver does: what is lost is asked again.
+            // As a resolver does: lost questions are repeated.
             let once = |_| look_up(at, &name, patient(Duration::from_millis(500))).ok();
             let ask = |_| {
                 std::thread::sleep(Duration::from_millis(5));
@@ -168,7 +168,8 @@ fn s14_a_pod_that_floods_keeps_no_other_from_names() {
     };
     until(Duration::from_secs(15), "the name is known", || node.edge(&["exec", "client", "--", "nslookup", &name]));
     let stop = Arc::new(AtomicBool::new(false));
-    // Of what others know 64 of one pod wait at a time; of the cluster a pod may ask as fast as it can.
+    // At most 64 questions of one pod about foreign names wait at a time; questions about cluster names are not
+    // limited.
     for foreign in [true, false] {
         stop.store(false, Relaxed);
         let (told, of_cluster) = (Arc::clone(&stop), name.clone());
@@ -183,7 +184,8 @@ fn s14_a_pod_that_floods_keeps_no_other_from_names() {
                 let _ = socket.send(&question(&asked));
                 sent += 1;
                 while let Ok(length) = socket.recv(&mut answer) {
-                    // Without a place it is told to ask by TCP (RFC 1035 4.1.1, TC), where it cannot forge its address.
+                    // Further ones get an answer that demands TCP (RFC 1035 4.1.1, TC), with which a pod cannot forge
+                    // its address.
                     refused += u64::from(length > 3 && answer[2] & 0x02 != 0);
                 }
             }
@@ -219,7 +221,7 @@ fn names_are_for_pods_of_the_node_alone() {
         let asked = asked.clone();
         inside(Some(&network), move || leads_somewhere(at, &asked)).join().expect("the client lives")
     });
-    // As a pod with NET_ADMIN gives itself an address, and a node that even knows the way back.
+    // A pod with NET_ADMIN sets an address, and the node even has the route back.
     let foreign: IpAddr = "198.18.53.9".parse().expect("an address");
     let route = Command::new("ip").args(["route", "get", &pod]).output().expect("ip starts");
     let route = String::from_utf8_lossy(&route.stdout).into_owned();
@@ -286,7 +288,7 @@ fn outside_addresses_take_what_they_name_but_no_service_and_no_name_server() {
     let dns = ["UDP", "TCP"]
         .map(|protocol| json!({"name": protocol.to_lowercase(), "port": 53, "protocol": protocol, "targetPort": 8080}));
     kubectl.apply_all(&[
-        // The first by name as well as the last to come.
+        // Services with the first name and with the latest creation.
         take("aaa", web.ip().to_string(), json!([{"name": "http", "port": 80, "targetPort": 8080}])),
         take("names", server.to_string(), json!(dns)),
         take("last", host.clone(), json!([{"name": "mark", "port": port, "targetPort": 8080}])),
@@ -302,7 +304,7 @@ fn outside_addresses_take_what_they_name_but_no_service_and_no_name_server() {
         }
     };
     hold();
-    // Also when everything is created again.
+    // Also after everything was created again.
     node.kill();
     let nft = |words: &str| {
         let output = Command::new("nft").args(words.split(' ')).output().expect("nft starts");
@@ -320,7 +322,7 @@ fn outside_addresses_take_what_they_name_but_no_service_and_no_name_server() {
     hold();
 }
 
-/// One Service of many ports is refused, with its name told; the others are served, and names are answered.
+/// A Service with too many ports is refused, with its name in the message; others work, and names resolve.
 #[test]
 fn a_service_of_too_many_ports_is_left_out_alone() {
     if !can_run() {
@@ -350,7 +352,7 @@ fn a_service_of_too_many_ports_is_left_out_alone() {
     });
     let (server, name) = (name_server(&node, "client"), zone(kubectl, "huge"));
     assert_eq!(inside(Some(&network), move || leads_somewhere(server, &name)).join().expect("lives"), Ok(()));
-    // A change that makes it small enough is taken.
+    // A change that makes it small enough is accepted.
     kubectl.apply_all(&[service("huge", "web", &json!({"ports": [{"name": "p80", "port": 80, "targetPort": 8080}]}))]);
     answers(&network, at("huge"), "a");
 }

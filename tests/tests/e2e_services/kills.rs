@@ -1,4 +1,4 @@
-//! Programs that are killed while clients count.
+//! Programs are killed while clients count answers.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use super::{address, answered_by, client, server, service};
 
 /// How long programs are killed.
 const TROUBLE: Duration = Duration::from_secs(40);
-/// After the end of a helper its questions may fail: another one has to be started by a daemon that waits after each end.
+/// Time of failures after the end of a DNS helper: the daemon, which waits after each end, has to start another one.
 const GAP: Duration = Duration::from_secs(2);
 
-/// Small enough that a wait differs each time.
+/// Small numbers, so that each wait differs.
 fn chance(below: u64) -> u64 {
     let mut byte = [0; 8];
     std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom").expect("chance"), &mut byte).expect("chance");
@@ -32,7 +32,7 @@ fn s05_s14_kills_fail_no_request_and_of_names_only_those_under_way() {
     let mut node = cluster.node("edge");
     let kubectl = cluster.kubectl.clone();
     let on = node.name.clone();
-    // A machine that is busy starting programs must not make it unready.
+    // A busy machine that starts programs must not make it unready.
     let calm = |name: &str| {
         let mut pod = server(name, &on, "web");
         for (field, value) in [("timeoutSeconds", 30), ("failureThreshold", 10)] {
@@ -98,7 +98,7 @@ fn s05_s14_kills_fail_no_request_and_of_names_only_those_under_way() {
     assert!(names.failures.len() <= 50 * helpers.len(), "{kills:?}: {names:?}");
 }
 
-/// The test's own clients are slow; how soon exactly is measured by `./scripts/bench services`.
+/// The test's own clients are slow; `./scripts/bench services` measures the exact time.
 #[test]
 fn s02_what_is_not_ready_gets_no_connection_though_the_cloud_is_away() {
     if !can_run() {
@@ -121,7 +121,7 @@ fn s02_what_is_not_ready_gets_no_connection_though_the_cloud_is_away() {
     cluster.kill_bridge();
     let at: SocketAddr = format!("{ip}:80").parse().expect("an address");
     node.edge_ok(&["exec", "b", "--", "rm", "/tmp/ready"]);
-    // A second until the probe is made, its run, and the rule.
+    // A second until the probe starts, its run, and the rule.
     let (begin, limit) = (Instant::now(), patient(Duration::from_secs(3)));
     let client = Client::start(Some(&inside), move || match sampan_tests::get(at)?.trim() {
         "a" => Ok(()),

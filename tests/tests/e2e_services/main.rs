@@ -1,4 +1,4 @@
-//! Services as a user sees them: an address that leads to ready pods, with the cloud and without it.
+//! Services for users: an address that leads to ready pods, with the cloud and without it.
 
 mod addresses;
 mod affinity;
@@ -24,7 +24,7 @@ fn service(name: &str, app: &str, more: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": with(spec, more)})
 }
 
-/// A pod that serves its name at 8080, tells in its log who asks, and is ready while there is `/tmp/ready`.
+/// A pod that serves its name at 8080, logs its clients, and is ready while `/tmp/ready` exists.
 fn server(name: &str, on: &str, app: &str) -> Value {
     let script = "hostname >/tmp/index.html; touch /tmp/ready; exec httpd -fv -p 8080 -h /tmp";
     let probe = json!({"exec": {"command": ["test", "-e", "/tmp/ready"]}, "periodSeconds": 1, "failureThreshold": 1});
@@ -51,14 +51,14 @@ fn address(kubectl: &Kubectl, service: &str) -> String {
     kubectl.ok(&["get", "service", service, "-o", "jsonpath={.spec.clusterIP}"])
 }
 
-/// What answers at `url`, asked from inside the pod without the cloud.
+/// The answer of `url`, requested inside the pod without the cloud.
 fn fetch(node: &EdgeNode, pod: &str, url: &str) -> Result<String, String> {
     let command = format!("timeout 2 wget -qO- {url} 2>&1 || echo failed");
     let said = node.edge(&["exec", pod, "--", "sh", "-c", &command])?.trim().to_owned();
     if said.ends_with("failed") { Err(said) } else { Ok(said) }
 }
 
-/// Waits until a series of requests is answered by exactly these.
+/// Waits until exactly these pods answer a series of requests.
 fn answered_by(node: &EdgeNode, pod: &str, url: &str, wanted: &[&str]) {
     until(Duration::from_secs(15), &format!("{url} is answered by {wanted:?}"), || {
         let mut seen: Vec<String> = (0..16).map(|_| fetch(node, pod, url)).collect::<Result<_, _>>()?;
@@ -68,14 +68,14 @@ fn answered_by(node: &EdgeNode, pod: &str, url: &str, wanted: &[&str]) {
     });
 }
 
-/// The tables that speak of Services of this test's namespace, as text.
+/// The tables with Services of this test's namespace, as text.
 fn tables(node: &EdgeNode) -> String {
     let namespace = format!("-{}/", node.name.trim_start_matches("edge-"));
     let output = Command::new("nft").args(["list", "ruleset"]).output().expect("nft starts");
     // The first table begins the text.
     let all = format!("\n{}", String::from_utf8_lossy(&output.stdout));
     let tables = all.split("\ntable ").filter(|table| table.contains("services-") && table.contains(&namespace));
-    // Chains that came later are listed later.
+    // Chains that were added later are listed later.
     let mut lines: Vec<&str> = tables.flat_map(str::lines).collect();
     lines.sort_unstable();
     lines.join("\n")

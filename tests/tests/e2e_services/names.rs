@@ -1,4 +1,4 @@
-//! Names of the cluster, asked from inside pods.
+//! Names of the cluster, resolved inside pods.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{address, apply_in, client, server, service};
 
-/// What `nslookup` says in the pod, without the cloud.
+/// Output of `nslookup` in the pod, without the cloud.
 pub(super) fn look_up(node: &EdgeNode, pod: &str, name: &str) -> Result<String, String> {
     node.edge(&["exec", pod, "--", "sh", "-c", &format!("timeout 5 nslookup {name} 2>&1; true")])
 }
@@ -56,7 +56,7 @@ fn s13_s14_names_lead_to_services_and_pods_with_the_cloud_and_without() {
     let file = node.edge_ok(&["exec", "client", "--", "cat", "/etc/resolv.conf"]);
     assert!(file.contains(&format!("search {zone} svc.cluster.local cluster.local")), "{file}");
 
-    // Without cloud and daemon names are answered as before; without the helper again at once.
+    // Names resolve without cloud and daemon, and again soon after the helper is killed.
     cluster.kill_bridge();
     node.kill();
     leads_to(&node, &format!("web.{zone}"), &web);
@@ -76,7 +76,7 @@ fn s13_s14_names_lead_to_services_and_pods_with_the_cloud_and_without() {
 }
 
 #[test]
-fn s14_the_clusters_dns_is_answered_on_the_node_for_pods_and_for_the_node_itself() {
+fn s14_node_answers_cluster_dns_for_pods_and_for_itself() {
     if !can_run() {
         return;
     }
@@ -85,7 +85,7 @@ fn s14_the_clusters_dns_is_answered_on_the_node_for_pods_and_for_the_node_itself
     let kubectl = &cluster.kubectl;
     let ports = json!([{"name": "dns", "port": 53, "protocol": "UDP"}, {"name": "dns-tcp", "port": 53},
         {"name": "metrics", "port": 9153}]);
-    // It has no endpoints.
+    // The Service has no endpoints.
     let mut dns = service("any", "nobody", &json!({ "ports": ports }));
     dns["metadata"] = json!({"name": "any", "namespace": "kube-system", "labels": {"k8s-app": "kube-dns"}});
     apply_in(&cluster, "kube-system", &dns);

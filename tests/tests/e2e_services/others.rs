@@ -1,4 +1,4 @@
-//! Others on the same machine: who deletes our tables, and who serves Services, too. In a network of the test's own.
+//! Other software on the machine: programs that delete the node's tables, and other proxies. In a separate network.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{address, answered_by, client, fetch, server, service};
 
-/// A cluster, and a node in a network of its own with the pods `client` and `a`, and the Service `web` of `a`.
+/// A cluster, and a node in a separate network with the pods `client` and `a`, and the Service `web` of `a`.
 fn alone(test: &str) -> (Rc<Uplink>, Cluster, EdgeNode, String) {
     let uplink = Rc::new(Uplink::new());
     let cluster = Cluster::start_at(test, uplink.bridge_ip(), &[]);
@@ -32,10 +32,10 @@ fn nft(uplink: &Uplink, args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The rules, without what has counted.
+/// The rules, without counters.
 fn rules(uplink: &Uplink) -> Vec<String> {
     let all = nft(uplink, &["-s", "list", "ruleset"]);
-    // Chains that came later are listed later.
+    // Chains that were added later are listed later.
     let mut lines: Vec<String> = all.lines().map(str::to_owned).collect();
     lines.sort();
     lines
@@ -63,7 +63,7 @@ fn s12_tables_that_somebody_deletes_are_back_at_once() {
     for deletion in
         ["flush ruleset", &format!("delete table ip {}", of("services")), &format!("delete table ip {}", of("pods"))]
     {
-        // The pause between two looks, and between two repairs.
+        // The interval of checks, and of repairs.
         std::thread::sleep(Duration::from_secs(3));
         nft(&uplink, &[deletion]);
         let begin = Instant::now();
@@ -105,10 +105,10 @@ fn s12_beside_kube_proxy_the_node_stands_down_and_afterwards_serves_again() {
     has(false, "beside kube-proxy");
     told("True");
     assert!(fetch(&node, "client", &url).is_err(), "nobody serves it");
-    // Names are still answered.
+    // Names still resolve.
     let answer = fetch(&node, "client", "http://web:80/").expect_err("nobody serves it");
     assert!(!answer.contains("bad address"), "{answer}");
-    // Neither a change nor a restart creates them.
+    // A change or a restart does not create them.
     kubectl.apply_all(&[server("b", &name, "web")]);
     kubectl.wait_ready("b");
     node.kill();
@@ -121,7 +121,7 @@ fn s12_beside_kube_proxy_the_node_stands_down_and_afterwards_serves_again() {
     has(true, "alone again");
     told("False");
     answered_by(&node, "client", &url, &["a", "b"]);
-    // The kernel does not notify of links: housekeeping finds it.
+    // The kernel sends no event for links, so the periodic check finds it.
     uplink.inside(&["ip", "link", "add", "cilium_net", "type", "bridge"]);
     has(false, "beside Cilium");
     uplink.inside(&["ip", "link", "del", "cilium_net"]);
@@ -145,7 +145,7 @@ fn processes_of_the_node_reach_services_without_a_default_route() {
     let unused = url.replace(&address(kubectl, "web"), "10.96.0.77");
     let said = fetch(&node, "host", &unused).expect_err("nobody has it");
     assert!(said.contains("refused"), "it was asked on the bridge: {said}");
-    // A route that others delete is back with the next look.
+    // A route that other software deletes is restored by the next check.
     uplink.inside(&["ip", "route", "flush", "proto", "115"]);
     answered_by(&node, "host", &url, &["a"]);
 }
@@ -159,7 +159,7 @@ fn s06_a_service_that_is_refused_blocks_nobody_else() {
     let kubectl = &cluster.kubectl;
     let name = format!("edge-{}", kubectl.namespace);
     let mut node = EdgeNode::prepare(&cluster, &name);
-    // An `nft` that refuses what is said of the Service `poison`, as a kernel might.
+    // An `nft` that refuses rules of the Service `poison`, as a kernel might.
     let programs = cluster.folder().join("programs");
     std::fs::create_dir_all(&programs).expect("a folder");
     let script = "#!/bin/sh\ncat >\"$0.$$\"\ngrep -q /poison/ \"$0.$$\" && echo no >&2 && exit 1\n\

@@ -1,5 +1,5 @@
-//! Clients outside: load balancers, who may come by them, and node ports. In a network of the test's own, so that the test
-//! is outside.
+//! External clients: load balancers, their source ranges, and node ports. The node has a separate network, so that the
+//! test is outside.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -54,7 +54,7 @@ fn a_load_balancers_address_is_a_nodes_and_lets_in_whom_it_may() {
     patch(kubectl, &json!({"spec": {"loadBalancerSourceRanges": ["203.0.113.0/24", "10.213.0.0/16"]}}));
     answers(balancer, true, "for us, too");
 
-    // Neither pods nor nodes of other sites count.
+    // Pods and nodes of other sites do not count.
     patch(kubectl, &json!({"metadata": {"annotations": {"sampan.dev/site": "north"}}}));
     named("");
     answers(balancer, false, "at another site");
@@ -66,7 +66,7 @@ fn a_load_balancers_address_is_a_nodes_and_lets_in_whom_it_may() {
     node.edge_ok(&["exec", "a", "--", "touch", "/tmp/ready"]);
     named(&host);
 
-    // Another configuration is another table, also when nothing else has changed.
+    // Another configuration needs another table, also if nothing else has changed.
     answers(node_port, true, "at every address");
     node.kill();
     node.configure("services: {node-port-addresses: [203.0.113.0/24]}\n");

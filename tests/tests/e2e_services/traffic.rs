@@ -1,4 +1,4 @@
-//! Clients that count, in a pod's network or the host's, and the questions they have about names.
+//! Clients that count answers, in a pod's network or the host's, and their DNS questions.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use sampan_tests::{EdgeNode, Kubectl, get};
 
-/// The network namespace of a pod, for as long as the file is open.
+/// The network namespace of a pod, while the file is open.
 pub(super) fn network(kubectl: &Kubectl, pod: &str) -> File {
     let uid = kubectl.wait_ready(pod)["metadata"]["uid"].as_str().expect("has one").to_owned();
     let named = [uid.replace('-', "_"), uid];
@@ -24,7 +24,7 @@ pub(super) fn network(kubectl: &Kubectl, pod: &str) -> File {
     File::open(process.join("ns/net")).expect("the pod's network")
 }
 
-/// Runs on a thread of its own in the network, or in the host's.
+/// Runs on a separate thread in the network, or in the host's.
 pub(super) fn inside<T: Send + 'static>(
     network: Option<&File>,
     work: impl FnOnce() -> T + Send + 'static,
@@ -38,14 +38,14 @@ pub(super) fn inside<T: Send + 'static>(
     })
 }
 
-/// What a client has seen: how many answers, and when and why there was none.
+/// Result of a client: the number of answers, and when and why there was none.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) answers: usize,
     pub(super) failures: Vec<(Instant, String)>,
 }
 
-/// A client that does `once` again and again until it is told to stop.
+/// A client that calls `once` repeatedly until it is stopped.
 pub(super) struct Client {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Seen>,
@@ -70,7 +70,7 @@ impl Client {
         Self { stop, thread }
     }
 
-    /// Asks for `/` at the address.
+    /// Requests `/` from the address.
     pub(super) fn of_http(network: Option<&File>, at: SocketAddr) -> Self {
         Self::start(network, move || get(at).map(drop))
     }
@@ -81,7 +81,7 @@ impl Client {
     }
 }
 
-/// What a name server at `server` says of the name: its code, and how many records. One datagram, no second try.
+/// The answer of the name server at `server`: its code, and the number of records. One datagram, no retry.
 pub(super) fn look_up(server: IpAddr, name: &str, patience: Duration) -> Result<(u8, u16), Error> {
     let socket = UdpSocket::bind("0.0.0.0:0")?;
     socket.connect((server, 53))?;
@@ -106,7 +106,7 @@ pub(super) fn question(name: &str) -> Vec<u8> {
     packet
 }
 
-/// A name that leads to one address: anything else is an error, a wrong answer among them.
+/// Succeeds if the name resolves to one address; a wrong answer is an error too.
 pub(super) fn leads_somewhere(server: IpAddr, name: &str) -> Result<(), String> {
     match look_up(server, name, Duration::from_secs(2)) {
         Ok((0, 1..)) => Ok(()),

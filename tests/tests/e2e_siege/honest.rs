@@ -1,4 +1,4 @@
-//! Users of a namespace of their own: one writes all the time, one lists, one watches. Owns what they waited for.
+//! Honest users with their own namespace: one writes all the time, one lists, one watches. Owns their latencies.
 
 use std::io::{BufRead, BufReader, Write};
 use std::sync::Mutex;
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use crate::client::{Client, Endpoint};
 use crate::table::{Row, Times};
 
-/// Between two writes, and between two lists.
+/// Interval of writes, and of lists.
 const WRITE: Duration = Duration::from_millis(10);
 const LIST: Duration = Duration::from_millis(100);
-/// Number of requests after which a new connection is made: an existing one may be served while new ones are kept out.
+/// Number of requests after which a new connection is opened: an existing one may be served while new ones are refused.
 const RENEW: usize = 50;
 const MERGE: &str = "application/merge-patch+json";
 
@@ -42,7 +42,7 @@ impl Honest {
         Self { endpoint, maps, start: Instant::now(), stop: AtomicBool::new(false), waited: Mutex::default() }
     }
 
-    /// Lives until [`Honest::stop`].
+    /// Runs until [`Honest::stop`].
     pub(crate) fn run(&self) {
         std::thread::scope(|scope| {
             scope.spawn(|| self.write());
@@ -55,7 +55,7 @@ impl Honest {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// What they waited for since the last call.
+    /// Their latencies since the last call.
     pub(crate) fn take(&self) -> Row {
         let waited = std::mem::take(&mut *self.waited.lock().expect("nobody panics"));
         Row {
@@ -84,7 +84,7 @@ impl Honest {
         });
     }
 
-    /// How long the answer took, which must have one of these codes.
+    /// Returns how long the answer took, which must have one of these codes.
     fn ask(&self, client: &mut Client, request: (&str, &str, &str, &str), codes: &[u16]) -> Duration {
         let (method, path, kind, body) = request;
         let start = Instant::now();
@@ -159,7 +159,7 @@ impl Honest {
             let text = String::from_utf8_lossy(&line);
             let at = text.split("at-").nth(1).and_then(|rest| rest.split("-at").next()?.parse().ok());
             if let Some(at) = at.map(Duration::from_micros) {
-                // The first is the state at the start, written long ago.
+                // The first is the state at the start, which was written long ago.
                 if !std::mem::take(&mut first) {
                     let lag = self.start.elapsed().saturating_sub(at);
                     self.note(|waited| waited.watch.push(lag));

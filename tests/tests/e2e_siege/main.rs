@@ -1,19 +1,19 @@
-//! A tenant with `edit` in its namespace, and a node with a valid certificate, do what they can against the bridge for an
-//! hour, beside honest users: these are answered in time, the bridge keeps its memory, nothing ends.
+//! A tenant with `edit` in its namespace, and a node with a valid certificate, attack the bridge for an hour, beside
+//! honest users. These must be answered in time, the bridge must keep its memory limit, and no process may end.
 //!
-//! By default four of the attacks, always the same, last two seconds each, and the bounds are those of a debug build on a busy host:
-//! nothing ends, memory stays, and users are answered again afterwards. The hour is for a release build, with all attacks;
-//! docs/guarantees.md has the commands.
-//! `TEST_SIEGE_SEED` runs the same again, `TEST_SIEGE_ONLY` only the attacks whose names contain one of these words,
+//! By default four of the attacks, always the same, last two seconds each, with limits for a debug build on a busy
+//! host: no process ends, memory is limited, and users are answered afterwards. The hour is for a release build, with
+//! all attacks; docs/guarantees.md has the commands.
+//! `TEST_SIEGE_SEED` repeats a run, `TEST_SIEGE_ONLY` selects the attacks whose names contain one of these words,
 //! `TEST_SIEGE_EACH` sets the seconds of one attack. Each run ends with a table of all attacks.
 //!
 //! | module | owns |
 //! |---|---|
 //! | `siege` | runs attacks beside honest users, measures, judges |
-//! | `honest` | the honest users and how long they waited |
-//! | `table` | one line for each attack, and the bounds |
+//! | `honest` | the honest users and their latencies |
+//! | `table` | one line for each attack, and the limits |
 //! | `tenant` | the attacks of the tenant |
-//! | `node` | the attacks of the node, which `hostile` of `tests/scale` makes |
+//! | `node` | the attacks of the node, by `hostile` of `tests/scale` |
 
 // Shared with e2e_hostile_client, which uses more of them.
 #[allow(dead_code)]
@@ -35,13 +35,13 @@ use sampan_tests::{Cluster, can_run};
 use siege::{Siege, Time};
 use table::Bounds;
 
-/// Bounds of the acceptance: for a release build on a host that does nothing else.
+/// Limits for acceptance: a release build on an otherwise idle host.
 const STRICT: Bounds = Bounds { p99: Some(Duration::from_millis(100)), growth_kib: 64 << 10 };
-/// A debug build beside others may be slow.
+/// A debug build beside other programs may be slow.
 const LOOSE: Bounds = Bounds { p99: None, growth_kib: 192 << 10 };
-/// One attack alone, of the hour.
+/// Seconds of one attack of the hour.
 const EACH: u64 = 20;
-/// Attacks of a moment.
+/// Number of attacks of the short run.
 const MOMENT: usize = 4;
 
 fn number(variable: &str) -> Option<u64> {
@@ -61,14 +61,14 @@ fn moment() -> Time {
     Time { each, total: Duration::ZERO, attacks: MOMENT }
 }
 
-/// Against the embedded API alone: a tenant of another one attacks that one.
+/// Whether the API is the embedded one: on a shared cluster a tenant would attack that.
 fn can_besiege() -> bool {
     can_run() && std::env::var_os("TEST_KUBECONFIG").is_none()
 }
 
 fn tenant(time: Time, bounds: Bounds) {
     let mut siege = Siege::new(Cluster::start("siege"), time);
-    // Ends before the cluster, whose folder it lives in.
+    // Dropped before the cluster, in whose folder it is.
     let node = siege.cluster.node("honest");
     let tenant = tenant::Tenant::settle(&siege.cluster, &node);
     siege.lay(&tenant.attacks());

@@ -1,5 +1,5 @@
-//! A node with a valid certificate, as `hostile` of `tests/scale` is one: each of its floods, and every message in every
-//! wrong shape. Its own honest nodes must keep their connections.
+//! A node with a valid certificate, by `hostile` of `tests/scale`: each of its floods, and every message in every
+//! malformed shape. Its own honest nodes must keep their connections.
 
 use std::process::Command;
 use std::time::Instant;
@@ -58,7 +58,7 @@ pub(crate) fn attacks(cluster: &Cluster) -> Vec<Attack<'static>> {
                 number.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
             };
             let mut wrong = Vec::new();
-            // A moment is too short for all shapes.
+            // The short run is too short for all shapes.
             let error = String::from_utf8_lossy(&output.stderr);
             if !output.status.success() && !error.contains("has said little") {
                 wrong.push(error.lines().next().unwrap_or("hostile failed").to_owned());

@@ -1,4 +1,4 @@
-//! Runs attacks beside honest users: each alone, then random ones at once until the time is over. Measures and judges.
+//! Runs attacks beside honest users: each alone, then random ones together until the time is over. Measures and judges.
 
 use std::io::Write;
 use std::time::{Duration, Instant, SystemTime};
@@ -11,25 +11,25 @@ use crate::honest::Honest;
 use crate::random::Random;
 use crate::table::{Bounds, HEAD, Look, Row};
 
-/// Threads of one attack.
+/// Number of threads of one attack.
 const WORKERS: usize = 4;
-/// What the bridge and the honest users do before the first attack, and what they are compared with.
+/// Time before the first attack, whose measurements are the baseline.
 const QUIET: Duration = Duration::from_secs(3);
-/// How often [`QUIET`] may pass until users are answered again.
+/// Maximum number of [`QUIET`] periods until users are answered again.
 const RECOVERY: usize = 30;
-/// The row after all attacks: users are answered again.
+/// Name of the row after all attacks: users are answered again.
 pub(crate) const AFTERWARDS: &str = "nothing, afterwards";
-/// Attackers come from other hosts, and do not take the CPU from the bridge's.
+/// Lower priority of the attackers: real ones run on other hosts, and take no CPU from the bridge.
 const NICE: &str = "15";
 
-/// What an attack did.
+/// Result of an attack.
 #[derive(Debug, Default)]
 pub(crate) struct Done {
-    /// Requests, connections or messages.
+    /// Number of requests, connections or messages.
     pub(crate) requests: u64,
-    /// How many of them were answered with 2xx, as far as the attack reads answers.
+    /// Number of those answered with 2xx, if the attack reads answers.
     pub(crate) accepted: u64,
-    /// What went wrong for others.
+    /// Errors of others.
     pub(crate) wrong: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ impl From<u64> for Done {
     }
 }
 
-/// Attacks until the time.
+/// Runs an attack until the time.
 type Run<'a> = Box<dyn Fn(&mut Random, Instant) -> Done + Sync + 'a>;
 
 /// One kind of attack.
@@ -47,9 +47,9 @@ pub(crate) struct Attack<'a> {
     pub(crate) name: String,
     /// Whether several run at once.
     pub(crate) workers: usize,
-    /// Attacks until then.
+    /// Runs the attack until the time.
     pub(crate) run: Run<'a>,
-    /// Takes away what it has made, which is another attack.
+    /// Deletes what the attack has created, which is another attack.
     pub(crate) undo: Option<Box<dyn Fn(Instant) -> Done + Sync + 'a>>,
 }
 
@@ -61,11 +61,11 @@ impl<'a> Attack<'a> {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Time {
-    /// Time of one attack.
+    /// Duration of one attack.
     pub(crate) each: Duration,
-    /// Total time; what is left after each attack alone is for several at once.
+    /// Total time; after each attack alone, the rest is for several together.
     pub(crate) total: Duration,
-    /// How many different ones there are, at most.
+    /// Maximum number of different attacks.
     pub(crate) attacks: usize,
 }
 
@@ -82,12 +82,12 @@ pub(crate) struct Siege {
 impl Siege {
     pub(crate) fn new(cluster: Cluster, time: Time) -> Self {
         let clock = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(1, |since| since.as_secs());
-        // A moment is the same each time, an hour another.
+        // The short run always has the same seed, the hour a new one.
         let seed = crate::number("TEST_SIEGE_SEED").unwrap_or_else(|| if time.total.is_zero() { 1 } else { clock() });
         let endpoint = account(&cluster, "honest");
         let pid = cluster.bridge.as_ref().expect("a bridge").pid();
         let honest = Honest::new(endpoint.clone(), "honest");
-        // Documents are made once and kept: memory that the first who asks does not cost.
+        // Documents are built once and kept: their memory must not count for the first attack.
         let mut client = Client::new(endpoint);
         for path in ["/openapi/v2", "/apis", "/api/v1/namespaces/honest/configmaps"] {
             let _warm = client.send("GET", path, "", b"");
@@ -95,7 +95,7 @@ impl Siege {
         Self { cluster, pid, time, seed, honest, before: Look::default(), rows: Vec::new() }
     }
 
-    /// Each attack alone, in random order, then several at once.
+    /// Runs each attack alone, in random order, then several together.
     pub(crate) fn lay(&mut self, attacks: &[Attack<'_>]) {
         let only = std::env::var("TEST_SIEGE_ONLY").unwrap_or_default();
         let wanted = |attack: &&Attack<'_>| only.is_empty() || only.split(',').any(|word| attack.name.contains(word));
@@ -139,7 +139,7 @@ impl Siege {
                 }
             }
             let mut afterwards = self.quiet(AFTERWARDS);
-            // What was asked may still be under way.
+            // Requests may still be under way.
             for _ in 0..RECOVERY {
                 if afterwards.writes.count() > 0 && afterwards.failed.0 == 0 {
                     break;
@@ -171,7 +171,7 @@ impl Siege {
         Row { attack, requests, accepted, wrong, start, end: look(self.pid), ..waited }
     }
 
-    /// Whether the controllers still work for others: a Deployment of an honest user gets its pod.
+    /// Checks that the controllers work for others: a Deployment of an honest user gets its pod.
     fn controllers(&self) -> Result<(), String> {
         let kubectl = Kubectl { namespace: "honest".to_owned(), ..self.cluster.kubectl.clone() };
         let wait = ["wait", "deployment/after", "--for=jsonpath={.status.replicas}=1", "--timeout=120s"];
@@ -181,7 +181,7 @@ impl Siege {
     }
 
     /// # Panics
-    /// A bound is broken.
+    /// A limit was exceeded.
     pub(crate) fn judge(&mut self, bounds: Bounds) {
         let lines: Vec<String> = self.rows.iter().map(Row::to_string).collect();
         let mut broken: Vec<String> = self.rows.iter().flat_map(|row| row.breaks(bounds, self.before)).collect();
@@ -210,7 +210,7 @@ impl Siege {
     }
 }
 
-/// All of them at once, each with a seed of its own.
+/// Runs all of them together, each with its own seed.
 fn attack(attacks: &[&Attack<'_>], seed: u64, lasts: Duration) -> Done {
     let until = Instant::now() + lasts;
     std::thread::scope(|scope| {
@@ -231,7 +231,7 @@ fn attack(attacks: &[&Attack<'_>], seed: u64, lasts: Duration) -> Done {
     })
 }
 
-/// The calling thread yields to the bridge and to honest users.
+/// Lowers the priority of the calling thread, below the bridge and honest users.
 fn give_way() {
     let thread = std::fs::read_link("/proc/thread-self").unwrap_or_default();
     let id = thread.file_name().unwrap_or_default().to_owned();
@@ -278,16 +278,16 @@ fn look(pid: u32) -> Look {
     }
 }
 
-/// The 14th and 15th field of `/proc/PID/stat` (proc_pid_stat(5)), in hundredths of a second on every Linux of today.
+/// The 14th and 15th field of `/proc/PID/stat` (proc_pid_stat(5)), in hundredths of a second on every current Linux.
 fn cpu(pid: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name may hold spaces; it ends with the last bracket.
+    // The name may contain spaces; it ends with the last parenthesis.
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
     let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
     Duration::from_millis(ticks * 10)
 }
 
 fn say(line: &str) {
-    // A closed output wants no more lines.
+    // The reader of the output may be gone.
     let _ = writeln!(std::io::stderr(), "{line}");
 }

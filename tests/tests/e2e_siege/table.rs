@@ -1,16 +1,16 @@
-//! One line for each attack, and what of it breaks a bound.
+//! One line for each attack, and the limits that it exceeded.
 
 use std::time::Duration;
 
 use crate::siege::AFTERWARDS;
 
-/// What honest users are promised.
+/// Limits for honest users.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Bound of their writes, beside each attack. Without it users and nodes may wait in vain, until the attacks are
+    /// Limit of the latency of their writes, beside each attack. `None`: users and nodes may fail until the attacks are
     /// over.
     pub(crate) p99: Option<Duration>,
-    /// Bound of the growth of the bridge's resident memory at any time, in KiB.
+    /// Limit of the growth of the bridge's resident memory at any time, in KiB.
     pub(crate) growth_kib: u64,
 }
 
@@ -43,33 +43,33 @@ impl Times {
 pub(crate) struct Look {
     pub(crate) rss: u64,
     pub(crate) pss: u64,
-    /// The most resident since the attack began.
+    /// Maximum resident memory since the attack began.
     pub(crate) peak: u64,
-    /// CPU time since its start: unlike waits, it does not depend on what else the host does.
+    /// CPU time since its start: unlike waits, it does not depend on other programs of the host.
     pub(crate) cpu: Duration,
 }
 
-/// What one attack did.
+/// Results of one attack.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Row {
     pub(crate) attack: String,
     pub(crate) requests: u64,
-    /// Answered with 2xx, where the attack reads answers.
+    /// Number of answers with 2xx, if the attack reads answers.
     pub(crate) accepted: u64,
     pub(crate) writes: Times,
     pub(crate) lists: Times,
     /// Times from a write until a watch showed it.
     pub(crate) watch: Times,
-    /// Honest requests that were refused or not answered, and the first of these answers.
+    /// Number of honest requests that were refused or not answered, and the first of these answers.
     pub(crate) failed: (usize, String),
     pub(crate) start: Look,
     pub(crate) end: Look,
-    /// Other than the bridge's: what the attacker's program says of honest nodes.
+    /// Errors that the attacker's program reports for its honest nodes.
     pub(crate) wrong: Vec<String>,
 }
 
 impl Row {
-    /// What breaks a bound; memory is compared with that before all attacks.
+    /// The exceeded limits; memory is compared with that before all attacks.
     pub(crate) fn breaks(&self, bounds: Bounds, before: Look) -> Vec<String> {
         let p99 = self.writes.part(99);
         let growth = self.end.peak.saturating_sub(before.rss);
@@ -91,7 +91,7 @@ impl Row {
     }
 }
 
-/// Waits in ms, memory in MiB.
+/// Latencies in ms, memory in MiB.
 pub(crate) const HEAD: &str = "attack                                   requests accepted  writes   write p50      p99      max  list p50      p99      max  \
                                seen p50      p99      max  failed  RSS start   peak    end  PSS end   CPU s";
 

@@ -71,7 +71,7 @@ fn terminal(kubectl: &Kubectl, node: &str) {
     let mut stdin = child.stdin.take().expect("a pipe");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
     let mut seen = Vec::new();
-    // The size comes after the first bytes; a shell that is asked too early is asked again.
+    // The size arrives after the first bytes, so a shell that starts early asks again.
     let asks = b"until [ \"$(stty size)\" = \"41 101\" ]; do sleep 0.1; done; tty; echo $TERM $((6*7)).; exit 5\n";
     stdin.write_all(asks).expect("script reads");
     assert!(

@@ -1,4 +1,4 @@
-//! exec and attach: streams, exit codes, terminals, and what is left when a client has gone.
+//! exec and attach: streams, exit codes, terminals, and the cleanup after a client has disconnected.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -117,7 +117,7 @@ fn attach_joins_the_containers_own_streams() {
             shell("c", "while read line; do echo got $line; done; echo end"),
             &json!({"stdin": true, "stdinOnce": true}),
         );
-        // Started again, it would have another log.
+        // A restarted container would have another log.
         let never = json!({"restartPolicy": "Never"});
         kubectl.apply_all(&[with_spec(pod(&name, &node.name, json!([cat])), &never)]);
         kubectl.wait_ready(&name);

@@ -1,4 +1,4 @@
-//! `kubectl port-forward`: much in both directions, many at once, and ports without a listener.
+//! `kubectl port-forward`: large amounts in both directions, many connections, and ports without a listener.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -25,7 +25,7 @@ impl Forward {
     fn run(mut command: std::process::Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("kubectl starts");
         let mut line = String::new();
-        // One byte at a time: the rest of what it says has no reader, and a pipe's worth of room.
+        // Reads a line one byte at a time: later output is never read, and fits into the pipe.
         let mut out = BufReader::with_capacity(1, child.stdout.as_mut().expect("a pipe"));
         out.read_line(&mut line).expect("kubectl says where");
         let port = line.split(':').nth(1).and_then(|rest| rest.split(' ').next()).and_then(|port| port.parse().ok());
@@ -41,13 +41,13 @@ impl Forward {
 
 impl Drop for Forward {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What httpd has under this name.
+/// Downloads this file from httpd.
 fn download(mut stream: TcpStream, name: &str) -> Vec<u8> {
     stream.write_all(format!("GET /{name} HTTP/1.0\r\n\r\n").as_bytes()).expect("a request");
     let mut answer = Vec::new();
@@ -63,7 +63,7 @@ fn a_hundred_megabytes_and_twenty_connections_are_forwarded() {
     }
     let cluster = Cluster::start("forward");
     let node = cluster.node("edge");
-    // An nc whose input has ended closes its side at once, and a kubectl takes that for the end of all.
+    // An nc whose input has ended closes its side at once, and kubectl treats that as the end of both directions.
     let script = "mkdir /tmp/web; httpd -p 8080 -h /tmp/web; mkfifo /tmp/open; exec 3<>/tmp/open; \
         while :; do nc -l -p 9000 <&3 > /tmp/part; mv /tmp/part /tmp/upload; done";
     cluster.kubectl.apply_all(&[pod("p", &node.name, json!([shell("c", script)]))]);
@@ -79,7 +79,7 @@ fn a_hundred_megabytes_and_twenty_connections_are_forwarded() {
         let mut stream = forward.connect();
         stream.write_all(&much).expect("all is taken");
         stream.shutdown(std::net::Shutdown::Write).expect("the end is told");
-        // The other end closes when it has all.
+        // The other side closes after it has received everything.
         let rest = stream.read_to_end(&mut Vec::new());
         assert!(rest.is_ok(), "{rest:?}");
         let up = began.elapsed();
@@ -110,8 +110,8 @@ fn a_hundred_megabytes_and_twenty_connections_are_forwarded() {
     }
 }
 
-/// A kubectl from 1.31 on tunnels SPDY through a WebSocket (subprotocol `SPDY/3.1+portforward.k8s.io`), and goes back to
-/// plain SPDY without a word when that fails: its log says which it was.
+/// A kubectl since 1.31 tunnels SPDY through a WebSocket (subprotocol `SPDY/3.1+portforward.k8s.io`), and falls back to
+/// plain SPDY without a message: its log shows which one it used.
 #[test]
 fn a_current_kubectl_forwards_through_a_websocket() {
     if !can_run() {
@@ -137,7 +137,7 @@ fn a_current_kubectl_forwards_through_a_websocket() {
             assert!(download(forward.connect(), "file") == file.as_bytes(), "tunnelled: {tunnelled}");
             drop(forward);
             let told = std::fs::read_to_string(&log).expect("a log");
-            // In the words of 1.31 and of later ones.
+            // The words of 1.31 and of later versions.
             let agreed = told.contains("WebSocket Upgrade") && told.contains("portforward.k8s.io");
             let back = told.to_lowercase().contains("fallback");
             assert!(agreed == tunnelled && !back, "tunnelled: {tunnelled}: {told}");

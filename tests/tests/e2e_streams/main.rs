@@ -1,5 +1,5 @@
-//! What goes through the one connection beside the sync: `kubectl exec`, `attach`, `cp`, `port-forward`, `top`. With
-//! an old kubectl (SPDY) and a current one (WebSocket), each of them on the same pods.
+//! Streams beside the sync on one connection: `kubectl exec`, `attach`, `cp`, `port-forward`, `top`. With an old
+//! kubectl (SPDY) and a current one (WebSocket), both on the same pods.
 
 mod copy;
 mod edge_life;
@@ -13,7 +13,7 @@ use std::process::{Command, Output, Stdio};
 
 use sampan_tests::{Cluster, Kubectl};
 
-/// The kubectls to use: `SAMPAN_KUBECTL_OLD` and `SAMPAN_KUBECTL_NEW`, else the one on the path.
+/// The kubectls to use: `SAMPAN_KUBECTL_OLD` and `SAMPAN_KUBECTL_NEW`, or the one on the path.
 fn kubectls(cluster: &Cluster) -> Vec<Kubectl> {
     let named = ["SAMPAN_KUBECTL_OLD", "SAMPAN_KUBECTL_NEW"].into_iter().filter_map(std::env::var_os);
     let named: Vec<PathBuf> = named.map(PathBuf::from).collect();
@@ -23,13 +23,13 @@ fn kubectls(cluster: &Cluster) -> Vec<Kubectl> {
     named.into_iter().map(|program| Kubectl { program, ..cluster.kubectl.clone() }).collect()
 }
 
-/// Runs to the end with this input.
+/// Runs a command to its end with this input.
 fn with_input(command: &mut Command, input: &[u8]) -> Output {
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     let mut stdin = child.stdin.take().expect("a pipe");
     let input = input.to_vec();
-    // A command that ends early does not read it all.
+    // A command that ends early does not read all of it.
     let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
     let output = child.wait_with_output().expect("it ends");
     writer.join().expect("the writer ends");

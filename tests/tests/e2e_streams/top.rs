@@ -1,4 +1,4 @@
-//! `kubectl top`: what it says is what the cgroups say.
+//! `kubectl top` shows the values of the cgroups.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::kubectls;
 
-/// The counters of a process's cgroup: billionths of a second of CPU, and bytes of the working set.
+/// The counters of a process's cgroup: nanoseconds of CPU, and bytes of the working set.
 fn counters(pid: u32) -> (f64, f64) {
     let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("the process is there");
     let folder = |controller: &str| {
@@ -45,7 +45,7 @@ fn counters(pid: u32) -> (f64, f64) {
     }
 }
 
-/// Whether two numbers differ by a tenth at most.
+/// Whether two numbers differ by at most a tenth.
 fn near(one: f64, other: f64) -> bool {
     (one - other).abs() <= 0.1 * one.max(other)
 }
@@ -100,8 +100,8 @@ fn top_is_what_the_cgroups_say() {
     }
 }
 
-/// CPU and memory of the pod: of `kubectl top`, or on a cluster, which has metrics-server for that, of what this
-/// would read.
+/// CPU and memory of the pod from `kubectl top`; on a cluster, where metrics-server is needed for that, from the
+/// endpoint that metrics-server reads.
 fn shown(kubectl: &Kubectl, node: &str) -> Result<(f64, f64), String> {
     if std::env::var_os("TEST_KUBECONFIG").is_none() {
         let line = kubectl.run(&["top", "pod", "busy", "--no-headers"])?;

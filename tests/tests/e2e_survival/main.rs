@@ -1,5 +1,5 @@
-//! Death of each of our processes in any order and moment: containers go on, exit codes stay true, nothing starts
-//! twice, and everything comes back without a network.
+//! Each process is killed, in any order and at any moment: containers keep running, exit codes are right, nothing
+//! starts twice, and everything recovers without a network.
 
 mod poison;
 mod statics;
@@ -81,7 +81,7 @@ fn containers_outlive_all_of_us() {
         assert_eq!(processes(&node), before, "started again after {order}");
     }
 
-    // The monitor alone sees this end, and the daemon learns the true code later.
+    // Only the monitor sees this end, and the daemon gets the right exit code later.
     monitor(&node);
     node.kill();
     std::fs::write(switch.join("ends"), "").expect("a file");
@@ -101,7 +101,7 @@ fn containers_outlive_all_of_us() {
     }
 }
 
-/// A new card in an old board: what has ended is not run once more, and stays as it was told.
+/// A new store on an old device: an ended pod does not run again, and its status stays.
 #[test]
 fn a_node_without_a_memory_runs_nothing_twice() {
     if !can_run() {
@@ -172,7 +172,7 @@ fn an_api_that_comes_back_from_a_backup_is_told_what_is() {
     copy_api(&backup, &state);
     cluster.start_bridge();
     assert_eq!(cluster.kubectl.get("pod", "ends").expect("a pod")["status"]["phase"], "Running");
-    // Ten seconds, the ten of the node's next look, and its way back to the bridge.
+    // Ten seconds, the ten of the node's next check, and its reconnect.
     until(Duration::from_secs(60), "the end is told again", || {
         let pod = cluster.kubectl.get("pod", "ends")?;
         let (now, then) = (&pod["status"]["containerStatuses"], &ended["status"]["containerStatuses"]);
@@ -214,7 +214,7 @@ fn everything_comes_back_without_a_network() {
     let before = wait_running(&node, 3);
     cluster.kill_bridge();
     node.kill();
-    // What a power cut leaves: the disk, and nothing that ran.
+    // State after a power cut: the disk, and no process.
     node.edge_ok(&["reset"]);
     assert!(node.container_pids().is_empty());
     node.start();
@@ -233,7 +233,7 @@ fn everything_comes_back_without_a_network() {
     assert_eq!(wait_running(&node, 3), after, "the connection changed nothing");
 }
 
-/// xorshift64*: enough to choose moments.
+/// xorshift64*: good enough to select moments.
 struct Random(u64);
 
 impl Random {
@@ -245,8 +245,8 @@ impl Random {
     }
 }
 
-/// A container that notes its start, and `twice` when another of the same pod still holds the lock. `then` gives it
-/// back where the container is to start again.
+/// A container that writes its start, and `twice` if another one of the same pod still holds the lock. `then` releases
+/// the lock if the container will restart.
 fn noting(name: &str, node: &str, notes: &Path, then: &str, policy: &str) -> Value {
     let script = format!("mkdir /notes/lock-{name} || echo twice >>/notes/{name}; echo start >>/notes/{name}; {then}");
     let container = with(shell("c", &script), &json!({"volumeMounts": [{"name": "notes", "mountPath": "/notes"}]}));
@@ -282,7 +282,7 @@ fn twenty_random_deaths_of_the_daemon() {
 
     let mut steady: Option<(u32, Option<u64>)> = None;
     for round in 0..20 {
-        // Three kinds that stay the same through all rounds, and pods of this round that come, fail and go.
+        // Three kinds that run through all rounds, and pods of this round that are created, fail and are deleted.
         let on = node.name.clone();
         let own = |kind: &str, index: usize| format!("{kind}-{round}-{index}");
         let mut objects = vec![noting("steady", &on, &notes, "exec sleep 1000", "Always")];
@@ -297,7 +297,7 @@ fn twenty_random_deaths_of_the_daemon() {
         }
         kubectl.apply_all(&objects);
         if round % 2 == 1 {
-            // Some of them go while they start or just after.
+            // Some of them are deleted while they start or just after.
             let _ = kubectl.ok(&["delete", "pod", &own("run", 0), &own("fail", 0), "--wait=false"]);
         }
         std::thread::sleep(Duration::from_millis(random.below(1500)));
@@ -355,8 +355,8 @@ fn twenty_random_deaths_of_the_daemon() {
     }
 }
 
-/// The monitor's record of a container is damaged: the container starts again, and what was left of it ends first or,
-/// where it cannot be known, with its pod.
+/// The monitor's record of a container is damaged: the container starts again. Its old processes are ended first or, if
+/// they cannot be identified, with its pod.
 #[test]
 fn what_nobody_knows_of_does_not_run_on() {
     if !can_run() {
@@ -397,7 +397,7 @@ fn what_nobody_knows_of_does_not_run_on() {
     kubectl.wait_gone("pod", "a", 20);
 }
 
-/// `cgroup.procs` of a process' pod, in each hierarchy.
+/// `cgroup.procs` of a process's pod, in each hierarchy.
 fn cgroup_files(pid: u32) -> Vec<std::path::PathBuf> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("a process");
     let of_line = |line: &str| {

@@ -1,4 +1,4 @@
-//! A pod at whose turns the daemon has died is left alone, and nothing that happens to it meanwhile is lost.
+//! A pod in whose reconciliation the daemon has died is skipped, and events of it meanwhile are not lost.
 
 use std::time::Duration;
 
@@ -38,12 +38,12 @@ fn a_skipped_pod_learns_later_how_its_container_ended() {
     cluster.kubectl.wait_event("ends", "PodSkipped");
     std::fs::write(switch.join("ends"), "").expect("a file");
     wait_running(&node, 1);
-    // Ends are synced and forgotten within milliseconds.
+    // Ends are synced and removed within milliseconds.
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(exits(&node), 1, "the monitor alone knows: {}", node.log());
     assert_eq!(cluster.kubectl.get("pod", "ends").expect("a pod")["status"]["phase"], "Running");
 
-    // Another daemon learns it from the monitor, and as little of it gets into the store.
+    // Another daemon gets it from the monitor again, and does not store it either.
     node.kill();
     node.start();
     node.wait_connected(&cluster);

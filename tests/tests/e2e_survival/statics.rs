@@ -1,4 +1,4 @@
-//! Static pods outlive whatever happens to the folder of their manifests, but not the deletion of their file.
+//! Static pods survive every fault of the folder of their manifests, but not the deletion of their file.
 
 use std::path::Path;
 use std::process::Command;
@@ -43,7 +43,7 @@ fn static_pods_outlive_their_folder() {
         until(Duration::from_secs(30), what, || if node.log().contains(what) { Ok(()) } else { Err(node.log()) });
     };
 
-    // Half written, or of another version.
+    // Incompletely written, or of another version.
     std::fs::write(file("a"), "kind: Pod\nmetadata: {").expect("written");
     said(&node, "what ran of it runs on");
     unharmed(&node, "a file that does not parse");
@@ -53,7 +53,7 @@ fn static_pods_outlive_their_folder() {
     unharmed(&node, "a file that does not parse, and a new daemon");
     std::fs::write(file("a"), manifest("a", &namespace)).expect("written");
 
-    // Its partition did not mount, which nothing tells.
+    // Its partition was not mounted, and no error shows that.
     run("mount", &["-t", "tmpfs", "none"], &folder);
     said(&node, "is another folder than before, and empty");
     unharmed(&node, "a folder that is hidden");
@@ -66,7 +66,7 @@ fn static_pods_outlive_their_folder() {
     unharmed(&node, "a folder that is hidden, and a new daemon");
     run("umount", &[], &folder);
 
-    // Written again. In one step: a folder that loses its files one by one loses its pods, as on a kubelet.
+    // Restored in one step: a folder that loses its files one by one loses its pods, as on a kubelet.
     std::fs::rename(&folder, node.root().join("manifests.old")).expect("moved away");
     unharmed(&node, "no folder");
     std::fs::create_dir(&folder).expect("made");
@@ -76,7 +76,7 @@ fn static_pods_outlive_their_folder() {
     }
     let with_new = wait_running(&node, 3);
     assert!(before.iter().all(|(id, process)| with_new.get(id) == Some(process)), "{}", node.log());
-    // What is meant to end ends.
+    // Pods whose files are deleted end.
     for name in ["a", "b", "c"] {
         std::fs::remove_file(file(name)).expect("removed");
     }

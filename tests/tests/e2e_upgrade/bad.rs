@@ -1,4 +1,4 @@
-//! Versions that are bad in each way: the old one runs at the end, and the reason is told.
+//! Versions that fail in each way: the old one runs at the end, and the reason is reported.
 
 use std::process::Command;
 
@@ -28,7 +28,7 @@ fn s18_a_version_that_crashes_or_hangs_goes_back_by_itself() {
         let bundle = Bundle::script(cluster.folder(), name, run);
         let said = node.edge(&["upgrade", &bundle.path(), "--trial", "12"]).expect_err(name);
         assert!(said.contains("is in force again") && said.contains(reason), "{name}: {said}");
-        // One that does not hear SIGTERM is waited for.
+        // A program that ignores SIGTERM is waited for.
         installed.wait_program(&before);
         wait_condition(&cluster, &node, "False", reason);
         assert_eq!(node.container_pids(), containers, "{name}");
@@ -56,7 +56,7 @@ fn s18_what_is_no_version_for_this_machine_does_not_even_begin() {
     refused(&Bundle::good(folder, "path").pack(&json!({"version": "../../etc"})), "../../etc");
     refused(&Bundle::script(folder, "selftest", "exit 0 ;; selftest*) echo no luck; exit 1"), "no luck");
     refused(&Bundle::script(folder, "config", "exit 0 ;; esac; case $1 in run) echo key a; exit 1"), "key a");
-    // Of another machine: the manifest is right, the kernel knows better.
+    // For another architecture: the manifest matches, but the kernel refuses it.
     let other = Bundle::good(folder, "elf");
     let mut bytes = std::fs::read(other.folder().join("edge-runtime")).unwrap();
     // `e_machine`, elf(5): none.
@@ -73,7 +73,7 @@ fn s18_what_is_no_version_for_this_machine_does_not_even_begin() {
     let said = node.edge(&["upgrade", &file.display().to_string()]).unwrap_err();
     assert!(said.contains("garbage.tar"), "{said}");
 
-    // A disk without room, where versions are.
+    // A full disk at the folder of the versions.
     let versions = node.root().join("var/lib/edge-runtime/versions");
     let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "none"]).arg(&versions).status();
     assert!(mount.unwrap().success());

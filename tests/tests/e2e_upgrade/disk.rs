@@ -1,4 +1,4 @@
-//! Disks that take nothing, at each step of an upgrade: the old version runs at the end, and the next upgrade works.
+//! A disk that fails at each step of an upgrade: the old version runs at the end, and the next upgrade works.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::set_up;
 
 const PAGE: u64 = 4096;
 
-/// A file system of its own where versions are.
+/// A separate file system for the versions.
 struct Disk {
     at: PathBuf,
 }
@@ -40,7 +40,7 @@ impl Disk {
         });
     }
 
-    /// Bytes of what lies there, in pages.
+    /// Bytes of the files in a folder, in pages.
     fn used(folder: &Path) -> u64 {
         let entries = std::fs::read_dir(folder).expect("a folder").flatten();
         let size = |path: PathBuf| if path.is_dir() { Self::used(&path) } else { size_of(&path) };
@@ -82,7 +82,7 @@ fn s18_a_disk_that_takes_nothing_in_the_trial_brings_the_old_version_back() {
         });
         let used = Disk::used(&disk.at);
         disk.remount(&if name == "readonly" { "ro".to_owned() } else { format!("size={used}") });
-        // The version is good, but that cannot be written.
+        // The version works, but its success cannot be stored.
         until(Duration::from_secs(90), "the old version runs", || match installed.program() {
             program if program == before => Ok(()),
             other => Err(other.display().to_string()),
@@ -115,7 +115,7 @@ fn s18_a_disk_that_gets_full_at_any_step_before_the_trial_changes_nothing() {
     let files = ["manifest.json", "edge-runtime", "edge-admin", "edge-devices"];
     let needed: u64 = files.iter().map(|name| size_of(&bundle.folder().join(name))).sum();
     let said = |room: u64| {
-        // What an earlier one left behind goes first.
+        // An upgrade first removes what an earlier one left.
         for name in disk.names() {
             std::fs::remove_dir_all(disk.at.join(name)).expect("removed");
         }

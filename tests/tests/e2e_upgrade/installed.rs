@@ -1,5 +1,5 @@
-//! A node as a package installs it: the launcher, the programs beside it, and a supervisor that starts the daemon again whenever
-//! it ends, as systemd does.
+//! A node as a package installs it: the launcher, the programs beside it, and a supervisor that restarts the daemon
+//! whenever it ends, as systemd does.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use sampan_tests::process::{Process, binary, signal};
 use sampan_tests::{EdgeNode, until};
 use serde_json::{Value, json};
 
-/// Files of a version.
+/// Programs of a version.
 const PROGRAMS: [&str; 3] = ["edge-runtime", "edge-admin", "edge-devices"];
 
 pub(crate) struct Installed {
@@ -18,7 +18,7 @@ pub(crate) struct Installed {
 }
 
 impl Installed {
-    /// Installs the programs below `folder`, and has the node's daemon started and started again.
+    /// Installs the programs below `folder`, and starts the node's daemon under a supervisor.
     pub(crate) fn start(node: &EdgeNode, folder: &Path) -> Self {
         let (bin, lib) = (folder.join("usr/bin"), folder.join("usr/lib/edge-runtime"));
         if !lib.exists() {
@@ -36,7 +36,7 @@ impl Installed {
         Self { supervisor, main: node.root().join("run/edge-runtime.launcher/main.json") }
     }
 
-    /// The daemon's, as the launcher has noted it.
+    /// Pid of the daemon, from the launcher's file.
     pub(crate) fn pid(&self) -> Option<u32> {
         let noted: Value = serde_json::from_slice(&std::fs::read(&self.main).ok()?).ok()?;
         let pid = u32::try_from(noted["pid"].as_u64()?).ok()?;
@@ -44,17 +44,17 @@ impl Installed {
         (noted["startTime"] == start.as_str()).then_some(pid)
     }
 
-    /// The file that the daemon runs from.
+    /// The program file of the running daemon.
     pub(crate) fn program(&self) -> PathBuf {
         until(Duration::from_secs(30), "a daemon", || {
             let pid = self.pid().ok_or("none")?;
             let program = std::fs::read_link(format!("/proc/{pid}/exe")).map_err(|error| error.to_string())?;
-            // Between the launcher's start and what it becomes.
+            // The launcher, before it executes the daemon.
             if program.ends_with("bin/edge-runtime") { Err("the launcher".to_owned()) } else { Ok(program) }
         })
     }
 
-    /// Waits until it is this one.
+    /// Waits until the daemon runs this program file.
     pub(crate) fn wait_program(&self, program: &Path) {
         until(Duration::from_secs(40), &format!("{} runs", program.display()), || match self.program() {
             runs if runs == program => Ok(()),
@@ -69,7 +69,7 @@ impl Installed {
         }
     }
 
-    /// Waits until the trial is over, and says how.
+    /// Waits until the trial is over; returns its result.
     pub(crate) fn wait_outcome(&self, node: &EdgeNode, good: bool, reason: &str) {
         let state = node.root().join("var/lib/edge-runtime/versions/state.json");
         until(Duration::from_secs(90), "the end of the trial", || {
@@ -96,14 +96,14 @@ fn strip(from: &Path, to: &Path) {
     assert!(done.success());
 }
 
-/// A file with a version of the programs.
+/// An archive with a version of the programs.
 pub(crate) struct Bundle {
     folder: PathBuf,
     file: PathBuf,
 }
 
 impl Bundle {
-    /// This build's programs, and one that differs from others by its name.
+    /// This build's programs, under another version name.
     pub(crate) fn good(folder: &Path, name: &str) -> Self {
         let bundle = Self::files(folder, name);
         let devices = bundle.folder.join("edge-devices");
@@ -113,7 +113,7 @@ impl Bundle {
         bundle.pack(&json!({}))
     }
 
-    /// One whose daemon is a shell script: it answers what it is asked before it comes as the real one does, and else does this.
+    /// A bundle whose daemon is a shell script: it answers the checks like the real one, and otherwise runs `run`.
     pub(crate) fn script(folder: &Path, name: &str, run: &str) -> Self {
         let bundle = Self::files(folder, name);
         let daemon = bundle.folder.join("edge-runtime");
@@ -138,7 +138,7 @@ impl Bundle {
         Self { folder: files, file }
     }
 
-    /// Writes the manifest, with these fields in place of its own, and the archive.
+    /// Writes the manifest, with these fields instead of its own, and the archive.
     pub(crate) fn pack(self, other: &Value) -> Self {
         let sums = PROGRAMS.map(|name| (name.to_owned(), Value::from(sha256(&self.folder.join(name)))));
         let said = Command::new(binary("edge-runtime")).arg("version").output().expect("starts");

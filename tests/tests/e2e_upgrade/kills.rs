@@ -1,5 +1,4 @@
-//! What becomes of an upgrade when anything is killed at any moment, or the machine loses its power: there is always a version that
-//! runs, and no container that ended for it.
+//! Upgrades with a kill at any moment, or a power cut: a version always runs, and no container ends.
 
 use std::process::{Command, Stdio};
 use std::thread;
@@ -10,12 +9,12 @@ use sampan_tests::{Cluster, can_run, until};
 use super::installed::Bundle;
 use super::set_up;
 
-/// Moments at which something is killed: `UPGRADE_KILLS` for more, with `UPGRADE_PODS` pods.
+/// Number of kills: `UPGRADE_KILLS` for more, with `UPGRADE_PODS` pods.
 fn wanted(name: &str, usual: usize) -> usize {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
-/// Those of this node; one that ends by itself meanwhile is as good.
+/// Kills the watchers of this node; one may have ended already.
 fn kill_watchers(root: &str) {
     let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     for pid in all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
@@ -43,7 +42,7 @@ fn s18_kills_at_any_moment_leave_one_version_running_and_the_pods_alone() {
         let mut upgrade = Command::new(sampan_tests::process::binary("edge-runtime"));
         upgrade.args(["upgrade", "--trial", "10", "--root", &root]).arg(bundles[moment % 2].path());
         let mut upgrade = upgrade.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
-        // Through the whole of it: coming, checking, switching, and the trial.
+        // Over the whole upgrade: download, checks, switch, and trial.
         let span = 13_000 / u64::try_from(moments).unwrap_or(1).max(1);
         thread::sleep(Duration::from_millis(span * u64::try_from(moment).unwrap_or(0) + 37));
         let victim = ["daemon", "upgrade", "watcher", "all"][moment % 4];
@@ -56,7 +55,7 @@ fn s18_kills_at_any_moment_leave_one_version_running_and_the_pods_alone() {
         if matches!(victim, "watcher" | "all") {
             kill_watchers(&root);
         }
-        // A watcher that was killed comes back with the next start of the daemon only.
+        // A killed watcher is restarted only by the next start of the daemon.
         if victim == "watcher" {
             installed.kill();
         }
@@ -87,7 +86,7 @@ fn s18_a_power_cut_in_the_trial_brings_the_old_version_back() {
     until(Duration::from_secs(20), "the new version runs", || {
         if installed.program() == before { Err("not yet") } else { Ok(()) }.map_err(str::to_owned)
     });
-    // The next start finds the trial of another boot.
+    // The next start finds a trial of another boot.
     let state = node.root().join("var/lib/edge-runtime/versions/state.json");
     let text = std::fs::read_to_string(&state).unwrap();
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();

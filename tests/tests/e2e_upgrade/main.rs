@@ -1,5 +1,5 @@
-//! Another version of the node's programs: it stays if it proves itself, and else what was there before runs again, with no
-//! container touched.
+//! Another version of the node's programs: it stays if its trial succeeds, and otherwise the previous one runs again.
+//! Containers are not affected.
 
 mod bad;
 mod disk;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use installed::{Bundle, Installed};
 
-/// A node that runs as installed, with pods.
+/// An installed node with running pods.
 fn set_up(cluster: &Cluster, pods: usize) -> (EdgeNode, Installed) {
     let node = EdgeNode::prepare(cluster, &format!("edge-{}", cluster.kubectl.namespace));
     let off = ["memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree"];
@@ -64,7 +64,7 @@ fn s18_a_good_version_stays_and_the_one_before_can_come_back() {
     assert!(installed.program().starts_with(node.root().join("var/lib/edge-runtime/versions")), "{said}");
     assert_eq!(node.container_pids(), containers);
     wait_condition(&cluster, &node, "True", "is in force");
-    // The same once more is for nothing.
+    // Repeating the upgrade does nothing.
     let again = node.edge(&["upgrade", &bundle.path(), "--trial", "10"]).unwrap_err();
     assert!(again.contains("in force already"), "{again}");
     let second = Bundle::good(cluster.folder(), "two");
@@ -74,7 +74,7 @@ fn s18_a_good_version_stays_and_the_one_before_can_come_back() {
     let state: Value = serde_json::from_str(&state).expect("JSON");
     assert!(state["current"].as_str().is_some_and(|name| installed.program().to_string_lossy().contains(name)));
     assert_eq!(node.container_pids(), containers, "nothing of it touches a container");
-    // A user who does not want to wait for the end of a trial.
+    // A user confirms before the end of the trial.
     let before = installed.program();
     let third = Bundle::good(cluster.folder(), "three");
     node.edge_ok(&["upgrade", &third.path(), "--trial", "60", "--no-wait"]);
@@ -84,11 +84,11 @@ fn s18_a_good_version_stays_and_the_one_before_can_come_back() {
     installed.wait_outcome(&node, false, "by hand");
     node.wait_ready();
     assert_eq!(node.container_pids(), containers);
-    // Each of those daemons was told what runs.
+    // Each of those daemons reported the running version.
     let told = node.edge_ok(&["events", "--for", "p0", "-o", "json"]);
     let started = told.lines().filter(|line| line.contains("\"Started\"")).count();
     assert_eq!(started, 1, "{told}");
-    // A new pod has what it needs from the version in force.
+    // A new pod gets everything from the current version.
     cluster.kubectl.apply_all(&[pod("later", &node.name, json!([shell("c", "exec sleep 1000")]))]);
     cluster.kubectl.wait_ready("later");
 }
@@ -107,7 +107,7 @@ fn s18_a_trial_without_the_link_that_was_there_before_goes_back() {
     cluster.kill_bridge();
     installed.wait_outcome(&node, false, "link");
     installed.wait_program(&before);
-    // Without a link before there needs to be none afterwards.
+    // A node that was not connected before need not be connected afterwards.
     let second = Bundle::good(cluster.folder(), "two");
     node.edge(&["upgrade", &second.path(), "--trial", "10"]).expect("it stays");
     assert_eq!(node.container_pids(), containers);

@@ -46,7 +46,7 @@ fn a_claim_waits_for_its_volume_and_data_outlive_the_pod() {
     assert_eq!(log_until(kubectl, "second", "end"), "kept\nend\n");
     assert_eq!(std::fs::read_to_string(folder.join("f")).expect("on the node"), "kept\n");
 
-    // The pod's group gets every file; with OnRootMismatch only where the volume's own folder is not right yet
+    // The pod's group owns every file; with OnRootMismatch only if the volume's own folder has another group or mode
     // (K8s pkg/volume/volume_linux.go).
     let file = folder.join("f");
     let group = || std::os::unix::fs::MetadataExt::gid(&std::fs::metadata(&file).expect("on the node"));

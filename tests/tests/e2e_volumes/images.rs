@@ -52,7 +52,7 @@ fn an_image_is_a_volume() {
     let pod = kubectl.wait_pod("subpath", 30, "finds no path", |pod| reason(pod) == "CreateContainerError");
     assert!(pod["status"].to_string().contains("ImageVolumeMountFailed"), "{}", pod["status"]);
 
-    // The daemon dies, and a container after it: what is mounted stays.
+    // The daemon dies, and then a container: the mounts stay.
     node.kill();
     node.start();
     node.wait_ready();

@@ -1,4 +1,4 @@
-//! Volumes and what else a pod gets from the cluster around it: tokens, environments of Services, claims.
+//! Volumes and other input of a pod from the cluster: tokens, environments of Services, claims.
 
 mod claims;
 mod images;
@@ -18,7 +18,7 @@ fn mounts(list: &[(&str, &str)]) -> Value {
     json!({"volumeMounts": list})
 }
 
-/// Waits until the log of the pod's only container holds a line `end`, and gives it.
+/// Waits until the log of the pod's only container has a line `end`, and returns it.
 fn log_until(kubectl: &Kubectl, pod: &str, end: &str) -> String {
     until(Duration::from_secs(20), "the container has said all", || {
         let log = kubectl.run(&["logs", pod])?;

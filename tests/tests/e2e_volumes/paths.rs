@@ -1,4 +1,4 @@
-//! Files of optional sources, paths inside volumes, and who may do what with them.
+//! Files of optional sources, paths inside volumes, and access rights.
 
 use std::time::Duration;
 

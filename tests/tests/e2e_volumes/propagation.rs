@@ -1,4 +1,4 @@
-//! Mounts that pass between a container and its node while the container runs, in the directions its manifest names.
+//! Mount propagation between a container and its node while the container runs, in the directions of its manifest.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,8 +8,8 @@ use sampan_tests::manifest::{host_path, pod, shell, with, with_spec};
 use sampan_tests::{Cluster, can_run, until};
 use serde_json::json;
 
-/// A folder that is a shared mount of its own, as all of a device with systemd is; it and what was mounted below it is
-/// taken away when it is dropped.
+/// A folder that is a shared mount, like all of a device with systemd. It and the mounts below it are unmounted when it
+/// is dropped.
 struct Shared(PathBuf);
 
 impl Shared {
@@ -65,7 +65,7 @@ fn mounts_pass_where_the_manifest_says() {
     ]);
     kubectl.wait_ready("watcher");
     kubectl.wait_ready("maker");
-    // Only privileged containers give mounts to the node; the API says so already.
+    // Only privileged containers may propagate mounts to the node; the API refuses others.
     let refused = kubectl.try_apply(&bold.to_string()).expect_err("not privileged");
     assert!(
         refused.contains("Bidirectional mount propagation is available only to privileged containers"),
@@ -75,7 +75,7 @@ fn mounts_pass_where_the_manifest_says() {
         until(Duration::from_secs(40), script, || kubectl.run(&["exec", pod, "--", "sh", "-c", script]))
     };
 
-    // From the node into containers that run.
+    // From the node into running containers.
     let late = shared.0.join("late");
     std::fs::create_dir(&late).expect("a folder");
     run("mount", &["-t", "tmpfs", "sampan-test", late.to_str().expect("text")]);
@@ -84,13 +84,13 @@ fn mounts_pass_where_the_manifest_says() {
     assert_eq!(inside("maker", "cat /both/late/f"), "from the node");
     assert_eq!(inside("watcher", "ls /none/late"), "", "nothing passes by default");
 
-    // From a container to the node, and on to the other container; never from one that only looks.
+    // From a container to the node and to the other container, but never from one with HostToContainer.
     let _ = inside("maker", "mkdir -p /both/own && mount -t tmpfs own /both/own && echo from the pod >/both/own/f");
     assert_eq!(std::fs::read_to_string(shared.0.join("own/f")).expect("it passed"), "from the pod\n");
     assert_eq!(inside("watcher", "cat /in/own/f"), "from the pod\n");
 
-    // What is taken away on the node is away for them; what the pod made stays the node's when the pod has gone, with
-    // its content.
+    // A mount that is removed on the node disappears in the containers. A mount that the pod made stays on the node
+    // after the pod, with its content.
     run("umount", &[late.to_str().expect("text")]);
     assert_eq!(inside("watcher", "ls /in/late"), "");
     let _ = kubectl.ok(&["delete", "pod", "maker", "watcher", "--wait=false"]);

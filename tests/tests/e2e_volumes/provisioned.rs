@@ -1,4 +1,4 @@
-//! Claims whose volumes are made where their pods are: the StorageClass that a site of its own has from its start.
+//! Claims with volumes on the nodes of their pods: the default StorageClass of a site.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{log_until, mounts};
 
-/// One pod that is not root, with a volume of its own.
+/// A single pod that is not root, with a volume.
 fn database() -> Value {
     let script = "cat /data/f 2>/dev/null; echo kept >/data/f; echo end; exec sleep 1000";
     let container = with(shell("c", script), &mounts(&[("data", "/data")]));
@@ -67,12 +67,12 @@ fn a_volume_is_made_where_its_pod_is_and_goes_with_its_claim() {
     let (of, other) = if nodes[0].name == home { (0, 1) } else { (1, 0) };
     assert_eq!((volumes(&nodes[of]), volumes(&nodes[other])), (vec![volume.clone()], Vec::new()));
 
-    // The next pod of the name is where its data is, though the other node has more room.
+    // The next pod of that name runs where its data is, though the other node has more space.
     let _ = kubectl.ok(&["delete", "pod", "db-0"]);
     kubectl.wait_pod("db-0", 60, "is Ready again", sampan_tests::kubectl::is_ready);
     assert_eq!((place(kubectl), log_until(kubectl, "db-0", "end")), (home.clone(), "kept\nend\n".to_owned()));
 
-    // What is in use stays.
+    // A claim in use is not deleted.
     let _ = kubectl.ok(&["delete", "pvc", "data-db-0", "--wait=false"]);
     let _ = kubectl.ok(&["delete", "pv", &volume, "--wait=false"]);
     std::thread::sleep(Duration::from_secs(1));
@@ -81,10 +81,10 @@ fn a_volume_is_made_where_its_pod_is_and_goes_with_its_claim() {
         assert!(!object["metadata"]["deletionTimestamp"].is_null(), "{object}");
     }
     let folder = nodes[of].root().join("var/lib/edge-runtime/volumes").join(&volume);
-    // More than is deleted in passing.
+    // The deletion of this number of files takes several steps.
     (0..600).for_each(|i| std::fs::write(folder.join(i.to_string()), "x").expect("written"));
 
-    // A node that is away is waited for.
+    // The deletion waits for a node that is offline.
     nodes[of].kill();
     let _ = kubectl.ok(&["delete", "statefulset", "db", "--wait=false"]);
     until(Duration::from_secs(20), "its pod is gone", || {

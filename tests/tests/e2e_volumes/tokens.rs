@@ -33,7 +33,7 @@ fn a_client_in_a_pod_finds_the_api() {
     }
     let node = cluster.node("edge");
     let kubectl = &cluster.kubectl;
-    // The test's API listens on loopback, so the pod has to be there; curl and its libraries are the host's.
+    // The test's API listens on loopback, so the pod uses the host's network; curl and its libraries are the host's.
     let script = format!(
         "cd {ACCOUNT}; /usr/bin/curl -sS --cacert ca.crt -H \"Authorization: Bearer $(cat token)\" -H 'Content-Type: \
          application/json' -d '{{\"apiVersion\": \"authentication.k8s.io/v1\", \"kind\": \"SelfSubjectReview\"}}' \
@@ -63,7 +63,7 @@ fn g26_a_pod_has_its_account_and_keeps_it_offline() {
     let _ = kubectl.ok(&["create", "service", "clusterip", "my-web", "--tcp=80:8080"]);
     let service = kubectl.get("service", "my-web").expect("made");
     let address = service["spec"]["clusterIP"].as_str().expect("an address").to_owned();
-    // Loops, so that what is seen after a restart of the container is seen by the same words.
+    // It loops, so that the same text shows a change after a restart of the container.
     let script = format!(
         "cd {ACCOUNT}; cat token; echo; cat namespace; echo; head -1 ca.crt; stat -Lc %a:%u:%g token; \
          stat -Lc %a:%u:%g /mine/vault; cat /mine/vault; echo; echo $KUBERNETES_SERVICE_PORT $MY_WEB_SERVICE_HOST \
@@ -93,13 +93,13 @@ fn g26_a_pod_has_its_account_and_keeps_it_offline() {
     assert_eq!(status["user"]["username"], format!("system:serviceaccount:{}:default", kubectl.namespace));
     assert_eq!(review(&cluster, vault, "vault")["authenticated"], true);
     assert_ne!(review(&cluster, vault, "")["authenticated"], true, "of another audience");
-    // Over a link that is being cut the first attempt may find no bridge.
+    // On a link that is being cut, the first attempt may find no bridge.
     if cluster.proxy.is_none() {
         let events = kubectl.ok(&["get", "events"]);
         assert!(!events.contains("FailedMount"), "the first mount waits for its tokens: {events}");
     }
 
-    // No bridge, and a daemon that starts again: containers that start now read the same token.
+    // No bridge, and a restarted daemon: containers that start now read the same token.
     let containers = node.restart_offline(&mut cluster);
     let again = until(Duration::from_secs(30), "a second attempt has read its token", || {
         let log = node.edge(&["logs", "client"])?;
@@ -113,7 +113,7 @@ fn g26_a_pod_has_its_account_and_keeps_it_offline() {
     cluster.start_bridge();
     let _ = kubectl.ok(&["delete", "pod", "client", "--wait=false"]);
     kubectl.wait_gone("pod", "client", 20);
-    // A real API server remembers a good token for ten seconds.
+    // A real API server caches a valid token for ten seconds.
     until(Duration::from_secs(20), "the token ends with its pod", || {
         let status = review(&cluster, token, "");
         if status["authenticated"] == true { Err(status.to_string()) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! Time zones by name, from the data that the system has: where Go's `time.LoadLocation` looks for them.
+//! Time zones by name, from the system's data, in the folders of Go's `time.LoadLocation`.
 
 use std::path::Path;
 

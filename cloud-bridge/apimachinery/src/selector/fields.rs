@@ -48,18 +48,18 @@ impl FieldSelector {
         self.0.iter().all(|(field, _, _)| field.starts_with("metadata."))
     }
 
-    /// The name that an object must have to be selected, if a term says so.
+    /// The name that a term demands of an object, if any.
     pub fn name(&self) -> Option<&str> {
         self.wanted("metadata.name")
     }
 
-    /// What a field must be for an object to be selected, if a term says so.
+    /// The value that a term demands of a field, if any.
     pub fn wanted(&self, field: &str) -> Option<&str> {
         let named = |(name, equal, _): &&(String, bool, String)| *equal && name == field;
         self.0.iter().find(named).map(|(_, _, value)| value.as_str())
     }
 
-    /// The first field that the kind does not support, as `field` reads those of its own.
+    /// The first field that the kind does not support; `field` reads the kind's own fields.
     pub fn unsupported(
         &self,
         namespaced: bool,
@@ -73,8 +73,8 @@ impl FieldSelector {
         self.0.iter().map(|(label, _, _)| label.as_str()).find(|label| !known(label))
     }
 
-    /// False where the object with this body, JSON as the storage writes it, meets not every term: told without parsing. A node
-    /// that comes back asks for its pods, and to parse all others for that takes half a second where there are ten thousand.
+    /// False if the object with this body, JSON as stored, cannot meet every term; found without parsing. A node that
+    /// reconnects lists its pods, and parsing all others would take half a second for ten thousand.
     pub fn may_match(&self, body: &[u8]) -> bool {
         self.0.iter().all(|(field, equal, wanted)| {
             // What JSON writes as it is.

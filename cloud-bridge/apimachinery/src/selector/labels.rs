@@ -6,7 +6,7 @@ use super::SIZE_MAX;
 use crate::json::{items, text, text_entries};
 use crate::names;
 
-/// What is asked of the value of a label.
+/// Operator of a requirement for a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operator {
     In,
@@ -30,7 +30,7 @@ impl Operator {
         })
     }
 
-    /// Whether this value, if there is one, meets the operator. Values that are not numbers are neither greater nor
+    /// Whether this value, if there is one, meets the operator. A value that is not a number is not greater and not
     /// less.
     fn holds<'a>(self, mut wanted: impl Iterator<Item = &'a str>, value: Option<&str>) -> bool {
         let numbers = |wanted: Option<&str>| Some((value?.parse::<i64>().ok()?, wanted?.parse::<i64>().ok()?));

@@ -1,4 +1,4 @@
-//! What admission is told of a request (K8s apiserver `admission.Attributes`).
+//! Attributes of a request for admission (K8s apiserver `admission.Attributes`).
 
 use std::sync::Arc;
 

@@ -15,7 +15,7 @@ use apimachinery::json::{items, text};
 use apimachinery::meta;
 use apimachinery::user::MASTERS;
 
-/// Before a creation: who asks is not for the request to say.
+/// Before a creation: the server sets the user, not the request.
 pub(super) fn create(request: &Request<'_>, new: &mut Value) -> ApiResult<()> {
     if request.resource.storage != STORAGE {
         return Ok(());

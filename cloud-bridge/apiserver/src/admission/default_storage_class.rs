@@ -1,5 +1,5 @@
-//! The DefaultStorageClass admission: a claim that says nothing of a class gets the default one, if there is one
-//! (K8s plugin/pkg/admission/storage/storageclass/setdefault).
+//! The DefaultStorageClass admission: a claim without a class gets the default one, if there is one (K8s
+//! plugin/pkg/admission/storage/storageclass/setdefault).
 
 use std::cmp::Reverse;
 

@@ -1,5 +1,5 @@
-//! What the API server's admission plugins decide here: NamespaceLifecycle, ServiceAccount, DefaultTolerationSeconds, and
-//! those with a file of their own; and what the storages of roles and bindings refuse.
+//! Admission plugins of the API server: NamespaceLifecycle, ServiceAccount, DefaultTolerationSeconds, and those with
+//! their own files; and the refusals of the storages of roles and bindings.
 
 pub(crate) mod attributes;
 pub(crate) mod node_restriction;
@@ -121,7 +121,7 @@ fn of_template(ctx: &Attributes<'_>, new: &Value, old: Option<&Value>) -> Vec<St
     };
     let before = old.map(|old| old.pointer(pointer));
     match new.pointer(pointer) {
-        // A pod does not change in what it is warned of.
+        // The fields of a pod that cause warnings do not change.
         Some(template) if before.is_none_or(|before| !pointer.is_empty() && before != Some(template)) => {
             warnings::of(&pointer.trim_start_matches('/').replace('/', "."), template)
         }
@@ -129,7 +129,7 @@ fn of_template(ctx: &Attributes<'_>, new: &Value, old: Option<&Value>) -> Vec<St
     }
 }
 
-/// Gives an updated object what it has of the cluster: the address and the ports of a Service that had none.
+/// Sets cluster-wide resources of an updated object: the address and the ports of a Service without them.
 pub(crate) fn allocate(ctx: &Attributes<'_>, store: &Store, new: &mut Value, old: &Value) -> ApiResult<()> {
     if ctx.resource.rules().cluster_ip
         && let Some(range) = ctx.inner.config.services
@@ -153,7 +153,7 @@ pub(crate) fn delete(ctx: &Attributes<'_>, current: &Stored) -> ApiResult<()> {
     node_restriction::restrict_delete(ctx, current)
 }
 
-/// What a refusal calls an object, which may have no name yet.
+/// Name of an object in a refusal; it may have no name yet.
 fn subject(value: &Value) -> &str {
     match (meta::text(value, "name"), meta::text(value, "generateName")) {
         ("", "") => "Unknown",
@@ -227,7 +227,7 @@ pub(crate) fn has_default_account(store: &Store, namespace: &str) -> ApiResult<b
     Ok(store.get("serviceaccounts", &key)?.is_some())
 }
 
-/// Adds the default tolerations: how long a pod stays on a node that went NotReady, unless the pod says otherwise (K8s
+/// Adds the default tolerations: how long a pod stays on a node that became NotReady, unless the pod has its own (K8s
 /// plugin/pkg/admission/defaulttolerationseconds). Without `seconds` pods are not evicted from such a node.
 fn tolerations(value: &mut Value, seconds: Option<i64>) {
     let mut list = value["spec"]["tolerations"].as_array().cloned().unwrap_or_default();

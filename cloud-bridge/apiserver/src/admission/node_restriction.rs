@@ -175,7 +175,7 @@ pub(crate) fn restrict_update(ctx: &Attributes<'_>, new: &Value, old: &Value) ->
     }
 }
 
-/// A node tells how large a claim's volume is and how it resizes, nothing else.
+/// A node may report the size of a claim's volume and its resizing, and nothing else.
 fn claim_status(ctx: &Attributes<'_>, node: &str, new: &Value, old: &Value) -> ApiResult<()> {
     let name = meta::text(old, "name");
     if ctx.path.subresource != "status" {

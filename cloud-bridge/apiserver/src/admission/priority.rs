@@ -12,7 +12,7 @@ use apimachinery::json::{flag, integer, present, text};
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
 
-/// What a pod gets of its class.
+/// Fields that a pod gets from its class.
 struct Given {
     class: String,
     priority: i64,
@@ -36,7 +36,7 @@ pub(super) fn create_pod(store: &Store, ctx: &Attributes<'_>, pod: &mut Value) -
     Ok(())
 }
 
-/// Keeps what a client leaves out that does not know of it.
+/// Keeps fields that clients omit because they do not know them.
 pub(super) fn update_pod(new: &mut Value, old: &Value) {
     for field in ["priority", "preemptionPolicy"] {
         if present(&new["spec"], field).is_none()
@@ -68,7 +68,7 @@ fn given(store: &Store, ctx: &Attributes<'_>, pod: &Value) -> ApiResult<Given> {
     }
 }
 
-/// What a pod says itself is what its class says, or nothing.
+/// The values in a pod must equal those of its class.
 fn contradiction(spec: &Value, given: &Given) -> Option<String> {
     const RULE: &str = "must not be provided in pod spec; priority admission controller computed";
     const FROM: &str = "from the given PriorityClass name";

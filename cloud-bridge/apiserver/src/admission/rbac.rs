@@ -39,7 +39,7 @@ fn bounded(request: &Request<'_>, new: &Value, old: Option<&Value>) -> ApiResult
     }
 }
 
-/// Whether only what the garbage collector writes has changed.
+/// Whether only fields have changed that the garbage collector writes.
 fn only_for_collection(new: &Value, old: &Value) -> bool {
     let collected = ["ownerReferences", "finalizers", "managedFields"];
     same_but(new, old, &["metadata"]) && same_but(&new["metadata"], &old["metadata"], &collected)

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     thread_local! {
-        /// How often what is covered was looked up.
+        /// Number of lookups of covered rules.
         pub(super) static LOOKS: Cell<usize> = const { Cell::new(0) };
     }
 

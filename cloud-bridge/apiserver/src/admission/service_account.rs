@@ -1,5 +1,5 @@
-//! What a pod gets and may by its service account: a volume with token, authority and namespace, and the secrets that the
-//! account allows. Pure. K8s plugin/pkg/admission/serviceaccount/admission.go.
+//! Fields and rights of a pod from its service account: a volume with token, authority and namespace, and the allowed
+//! secrets. Pure. K8s plugin/pkg/admission/serviceaccount/admission.go.
 
 use edge_protocol::json::SetField;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ pub(super) fn is_of_default(pod: &Value) -> bool {
     pod["spec"].is_object() && of(pod) == Some(DEFAULT)
 }
 
-/// Where programs look for their account.
+/// Path at which programs expect their account.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// Prefix of the volume's name: a pod that was copied from another one has it already (`ServiceAccountVolumeName`).

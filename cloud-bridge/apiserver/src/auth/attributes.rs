@@ -1,4 +1,4 @@
-//! What a request wants to do, as authorizers judge it, and the words of a refusal.
+//! Attributes of a request for authorizers, and the texts of refusals.
 
 use edge_protocol::json::SetField;
 
@@ -7,7 +7,7 @@ use crate::resource::status::ApiError;
 use apimachinery::selector::FieldSelector;
 use apimachinery::user::UserInfo;
 
-/// What a request wants to do.
+/// Attributes of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Attributes {
     pub verb: String,

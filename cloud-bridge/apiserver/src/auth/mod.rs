@@ -16,7 +16,7 @@ use crate::resource::status::ApiResult;
 use crate::storage::{Store, StoreError};
 use apimachinery::user::{MASTERS, UserInfo};
 
-/// What was decided, and why.
+/// A decision and its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Decision {
     pub(crate) allowed: bool,
@@ -32,13 +32,13 @@ pub(crate) struct Authorizer {
 }
 
 impl Authorizer {
-    /// Reads what there is and follows what is written from now on.
+    /// Reads all existing objects and follows later writes.
     pub(crate) fn follow(&self, store: &mut Store) -> Result<(), StoreError> {
         self.related.follow(store)?;
         self.rbac.follow(store)
     }
 
-    /// Decides. The reasons of those that do not allow it are told together (apiserver's authorization/union).
+    /// Decides. If no authorizer allows the request, their reasons are combined (apiserver's authorization/union).
     pub(crate) fn decide(&self, user: &UserInfo, attributes: &Attributes) -> Decision {
         if user.in_group(MASTERS) {
             return Decision { allowed: true, reason: String::new() };

@@ -1,4 +1,4 @@
-//! What a request asks for: its path and query taken apart, as the API server's RequestInfo has it. Pure.
+//! Path and query of a request, parsed as the API server's RequestInfo. Pure.
 
 /// The query parameters in order, percent-decoded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -68,7 +68,7 @@ fn decoded(segment: &str) -> String {
     percent_encoding::percent_decode_str(segment).decode_utf8_lossy().into_owned()
 }
 
-/// Takes a path apart.
+/// Parses a path.
 pub(crate) fn target(path: &str) -> Target {
     let segments: Vec<String> = path.split('/').filter(|s| !s.is_empty()).map(decoded).collect();
     let parts: Vec<&str> = segments.iter().map(String::as_str).collect();

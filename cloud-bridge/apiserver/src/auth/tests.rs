@@ -18,8 +18,8 @@ fn authorizer() -> Authorizer {
     authorizer
 }
 
-/// Every verb on every resource, of everything, of one and of the node's own; but for reviews, by which everybody may ask
-/// about themselves.
+/// Every verb on every resource, of everything, of one and of the node's own; except reviews, with which every user may
+/// ask about themselves.
 fn everything() -> Vec<Attributes> {
     let verbs = ALL_VERBS.iter().copied().chain(["impersonate", "escalate", "bind", "approve", "proxy"]);
     let places = [("", ""), ("", "n1"), ("ns", ""), ("ns", "x"), ("kube-node-lease", "n1")];
@@ -81,7 +81,7 @@ fn what_somebody_binds_to_nodes_they_get_as_on_kubernetes() {
     authorizer.rbac.change(ROLE_BINDINGS, None, Some(&binding));
     assert!(asked("ns").allowed);
     assert_eq!(asked("other"), Decision { allowed: false, reason: "No Object name found".into() });
-    // Both say why.
+    // Both have a reason.
     let lost = json!({"metadata": {"name": "lost"},
         "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "gone"}, "subjects": binding["subjects"]});
     authorizer.rbac.change(CLUSTER_ROLE_BINDINGS, None, Some(&lost));

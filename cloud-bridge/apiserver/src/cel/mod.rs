@@ -1,6 +1,6 @@
-//! Evaluates validation rules in the helper process (`sampan_cel`), which starts with the first question: without rules
-//! there is no process. A rule may use all time and memory of the helper, and no more; other requests continue
-//! meanwhile.
+//! Evaluates validation rules in the helper process (`sampan_cel`), which starts with the first evaluation: without
+//! rules the process does not run. A rule may use all time and memory of the helper, and no more; other requests
+//! continue meanwhile.
 
 mod process;
 mod turns;
@@ -55,7 +55,7 @@ pub(crate) struct Cel {
 }
 
 impl Cel {
-    /// `command` is the helper; without one nothing with rules is taken.
+    /// `command` is the helper; without one, definitions with rules are refused.
     pub(crate) fn new(command: Option<Vec<OsString>>) -> Self {
         Self { command, queue: OnceLock::new(), room: Arc::new(Semaphore::new(WAITING)), helper: Arc::default() }
     }
@@ -93,7 +93,7 @@ impl Cel {
     }
 }
 
-/// Answers questions, one after another, until the last sender is gone.
+/// Answers questions, one after another, until the last sender is dropped.
 async fn judge(command: Vec<OsString>, mut queue: mpsc::UnboundedReceiver<Asked>, known: Weak<Mutex<Option<u32>>>) {
     let mut judge = Judge { command, process: None, known };
     let (mut turns, mut resting) = (Turns::<Turn, Asked>::default(), Resting::default());
@@ -116,7 +116,7 @@ async fn judge(command: Vec<OsString>, mut queue: mpsc::UnboundedReceiver<Asked>
         while let Ok(asked) = queue.try_recv() {
             turns.add(asked.turn.clone(), asked);
         }
-        // Who asked may be gone.
+        // The client may have disconnected.
         turns.retain(|asked| !asked.answer.is_closed());
         let Some((turn, asked)) = turns.take() else { continue };
         let about_object = matches!(asked.about, About::Object(_));
@@ -179,12 +179,13 @@ impl Judge {
                     }
                     return (Ok(verdict(answer)), false);
                 }
-                // What others asked before may have filled the memory; a new helper has all of it.
+                // Earlier questions may have filled the memory; a new helper has all of it.
                 Err(Fate::Memory(..)) if used && !last => log::warn!("a new helper is asked the same"),
                 Err(Fate::Rule(how, note) | Fate::Memory(how, note)) => {
                     return (Ok(blamed(&asked.about, &how, &note)), true);
                 }
-                // Most likely the kernel, which was out of memory: another helper at once makes that worse.
+                // Most likely the kernel, which was out of memory: starting another helper at once would make that
+                // worse.
                 Err(Fate::Killed) if about_object => {
                     let why = "the helper for validation rules was killed while it judged the object; try again later";
                     log::warn!("{why}");

@@ -19,23 +19,22 @@ use sampan_cel::frame::{self, ANSWER_MAX};
 use sampan_cel::helper::NOTE;
 use sampan_cel::question::Answer;
 
-/// The helper bounds its own processor time; on a busy machine that takes longer, and a helper that was stopped takes
-/// forever.
+/// The helper limits its own CPU time; on a busy machine that takes longer, and a stopped helper never answers.
 const DEADLINE: Duration = Duration::from_secs(25);
-/// How long a process may need to end that was told to.
+/// Time for a process to end after it was told to.
 const END: Duration = Duration::from_secs(5);
 /// How often is looked whether it has.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Reason why there is no answer.
+/// Reason why the helper gave no answer.
 pub(super) enum Fate {
-    /// The rule used up what it may: how, and which one was under way.
+    /// The rule exceeded its limit: which limit, and the current rule.
     Rule(String, String),
     /// Same as `Rule`, but memory that earlier questions left may have contributed.
     Memory(String, String),
     /// The kernel or a person has killed it while it was at work.
     Killed,
-    /// The question is larger than it takes.
+    /// The question is larger than the maximum.
     TooLarge,
     /// It ran out of time; whether the rule or the machine is slow is unknown.
     Slow(String),
@@ -74,8 +73,8 @@ impl Process {
         self.child.id()
     }
 
-    /// Puts one question. After an error the process is of no use any more.
-    /// `seconds` is the processor time that the helper allows itself for it.
+    /// Sends one question. After an error the process is unusable.
+    /// `seconds` is the CPU time limit of the helper for it.
     pub(super) async fn ask(&mut self, question: &[u8], seconds: u64) -> Result<Answer, Fate> {
         match timeout(DEADLINE, self.exchange(question)).await {
             Ok(Ok(answer)) => Ok(answer),
@@ -144,7 +143,7 @@ impl Process {
 }
 
 impl Drop for Process {
-    /// The server goes, and so does its helper; it has no state to save.
+    /// The server ends, and with it the helper, which has no state to save.
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
             self.kill();
@@ -152,7 +151,7 @@ impl Drop for Process {
     }
 }
 
-/// What has ended the helper; `note` says which rule was under way, or that none was.
+/// The reason why the helper ended; `note` names the current rule, if any.
 fn how(status: ExitStatus, seconds: u64, note: String) -> Fate {
     match status.signal().map(Signal::try_from) {
         Some(Ok(Signal::SIGXCPU)) => Fate::Rule(format!("took more than {seconds} s of processor time"), note),

@@ -1,4 +1,4 @@
-//! What may wait for the helper, with one that never answers.
+//! Limits of waiting questions, with a helper that never answers.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -37,7 +37,7 @@ async fn what_waits_is_bounded_in_bytes_and_given_up_with_its_request() {
     asking.extend((0..left / LEAST).map(|_| ask(1)));
     until(|| cel.room.available_permits() < LEAST).await;
     assert_eq!(ask(1).await.unwrap().unwrap_err().code, 429);
-    // Clients go: what they asked counts until it is dropped, and that is before the next judgement.
+    // Clients disconnect: their questions count until they are dropped before the next evaluation.
     let first = asking.remove(0);
     for one in asking {
         one.abort();

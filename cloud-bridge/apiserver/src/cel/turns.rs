@@ -15,7 +15,8 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// The turn of a user. All service accounts of a namespace are one: who may make one may make many.
+    /// The queue of a user. All service accounts of a namespace share one, because a user who may create one may create
+    /// many.
     pub(super) fn of(definition: &str, user: &str) -> Self {
         let namespace = user.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
         let user = match namespace {

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-/// Bytes of an object as JSON, about: as many as etcd takes (`--max-request-bytes`).
+/// Maximum size of an object as JSON in bytes, approximately: the limit of etcd (`--max-request-bytes`).
 pub(crate) const BYTES_MAX: usize = 1536 * 1024;
 /// Values in a namespaced object of a built-in kind, which tenants write: a thousand endpoints have some 18,000.
 pub(crate) const VALUES_MAX: usize = 20 * 1024;
@@ -59,11 +59,11 @@ impl Size {
     }
 }
 
-/// Refuses an object that is too large, or has more than `values` values, unless it had as much before: it must be possible
-/// to let it go. Its managedFields have a limit of their own: see `patch::budget`.
+/// Refuses an object that is too large, or has more than `values` values, unless it was as large before: it must be
+/// possible to shrink or delete it. Its managedFields have a separate limit: see `patch::budget`.
 ///
 /// # Errors
-/// What it has too much of.
+/// The exceeded limit.
 pub(crate) fn within(object: &Value, before: Option<&Value>, values: usize) -> Result<(), String> {
     let now = own(object);
     if now.bytes <= BYTES_MAX && now.values <= values {

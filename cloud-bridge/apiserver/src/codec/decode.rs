@@ -32,7 +32,7 @@ pub(crate) fn check<T: DeserializeOwned + Serialize>(value: &Value) -> Result<De
     short_lists(value, "")?;
     let typed: T = typed::read(value)
         .map_err(|misfit| format!("json: cannot unmarshal into field {}: {}", misfit.path(), misfit.why()))?;
-    // Its text takes a tenth of what its values take, which come when the typed form has gone.
+    // The text takes a tenth of the memory of parsed values, which are created after the typed form was dropped.
     let text = serde_json::to_vec(&typed).map_err(|e| e.to_string())?;
     drop(typed);
     let mut out: Value = serde_json::from_slice(&text).map_err(|e| e.to_string())?;
@@ -43,7 +43,7 @@ pub(crate) fn check<T: DeserializeOwned + Serialize>(value: &Value) -> Result<De
     Ok(Decoded { value: out, unknown })
 }
 
-/// Refuses long lists before they become typed.
+/// Refuses long lists before they are converted to types.
 fn short_lists(value: &Value, name: &str) -> Result<(), String> {
     match value {
         Value::Array(list) if list.len() > LIST_MAX && !ARGUMENTS.contains(&name) => {
@@ -132,7 +132,7 @@ pub(crate) fn amounts(list: &mut Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Quantities may be JSON numbers; the typed form takes strings only.
+/// Quantities may be JSON numbers; the typed form accepts only strings.
 pub(crate) fn quantities(value: &mut Value) {
     let number = |v: &mut Value| {
         if v.is_number() {
@@ -191,7 +191,7 @@ mod tests {
         assert!(error.contains("spec.containers[0].name"), "{error}");
     }
 
-    /// Whatever stands anywhere in an object: it is read, or refused in the same words, as serde_json reads it.
+    /// Any value at any position of an object is accepted or refused as by serde_json.
     fn fits_as_ever<T: DeserializeOwned + Serialize>(whole: &Value) {
         let strange = [
             json!(null),

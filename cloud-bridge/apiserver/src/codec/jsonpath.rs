@@ -15,7 +15,7 @@ enum Step {
     Union(Vec<Step>),
 }
 
-/// Which items of a list are taken.
+/// Selected items of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Filter {
     Exists(Vec<Step>),
@@ -69,7 +69,7 @@ impl Filter {
     }
 }
 
-/// How a value compares with a literal; numbers compare with numbers alone.
+/// Compares a value with a literal; numbers compare only with numbers.
 fn order(value: &Value, wanted: &str) -> Option<Ordering> {
     match value {
         Value::String(text) => Some(text.as_str().cmp(wanted)),
@@ -96,7 +96,7 @@ pub(crate) fn find<'a>(value: &'a Value, path: &str) -> Vec<&'a Value> {
     }
 }
 
-/// The fields of a path made of names only (`.spec.replicas`).
+/// The fields of a path that consists only of names (`.spec.replicas`).
 pub(crate) fn fields(path: &str) -> Option<Vec<String>> {
     parse(path)?
         .into_iter()
@@ -186,7 +186,7 @@ fn unquote(text: &str) -> &str {
     text
 }
 
-/// The parts of a text between commas that stand outside of quotes.
+/// The parts of a text between commas outside quotes.
 fn parts(text: &str) -> Vec<&str> {
     let (mut quote, mut start, mut out) = (None, 0, Vec::new());
     for (at, c) in text.char_indices() {
@@ -299,7 +299,7 @@ mod tests {
         ] {
             assert_eq!(texts(path), found, "{path}");
         }
-        // client-go reads one comparison, too: the rest would be what it compares with.
+        // client-go also parses only one comparison, and treats the rest as its right side.
         assert!(find(&value, ".l[?(@.n<3 && @.s==\"a\")].s").is_empty());
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Field {
     pub(crate) number: u32,
     /// Empty for an inlined message.
     pub(crate) name: &'static str,
-    /// True when zero is a value of its own.
+    /// Whether zero differs from a missing value.
     pub(crate) keep_zero: bool,
     /// The type with its `*` or `%`.
     pub(crate) kind: &'static str,

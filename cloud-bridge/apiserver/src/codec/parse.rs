@@ -10,19 +10,20 @@ use serde_json::{Map, Value};
 /// How deep a body may nest. Stored objects are read with a limit of 128, and managedFields lie a few levels below
 /// the fields that they are about.
 pub(crate) const DEPTH_MAX: usize = 96;
-/// What the values of one body may take in memory, roughly: a text of 3 MiB can ask for a hundred times its size.
+/// Maximum memory of the values of one body in bytes, approximately: a text of 3 MiB can demand a hundred times its
+/// size.
 pub(crate) const MEMORY_MAX: usize = 48 * 1024 * 1024;
 /// Same for a body of a kind that tenants write: the maximum of an object (`bounds`), plus its managedFields.
 pub(crate) const TENANT_MEMORY_MAX: usize = 32 * 1024 * 1024;
-/// One value, and one object with the room that it makes for its first fields and its typed form.
+/// Memory of one value, and of one object with the capacity for its first fields and its typed form.
 const VALUE_COST: usize = 32;
 const OBJECT_COST: usize = 640;
 const FIELD_COST: usize = 64;
-/// What is said of a body whose values take more memory than they may.
+/// Error of a body whose values exceed the memory limit.
 pub(crate) const TOO_MANY: &str = "the body has too many values";
 /// How many complaints about the fields of one body are kept, as strict decoding of the API server has it.
 pub(crate) const COMPLAINTS_MAX: usize = 100;
-/// Longer paths are not told in full.
+/// Maximum length of a path in messages.
 const PATH_MAX: usize = 512;
 
 /// Parses JSON, naming every key that an object has twice (the last one counts, as in Go).
@@ -54,7 +55,7 @@ pub(crate) fn parse_part(bytes: &[u8], budget: &mut Budget) -> Result<Value, ser
     value
 }
 
-/// Where these paths stand in the text: their places in the order of its fields.
+/// Positions of these paths in the text, by the order of its fields.
 pub(crate) fn places(bytes: &[u8], wanted: &[String]) -> HashMap<String, usize> {
     let mut reading = Reading { wanted: wanted.iter().cloned().collect(), ..Reading::default() };
     let _ = read(bytes, &mut reading);
@@ -66,7 +67,7 @@ pub(crate) fn reason(error: &serde_json::Error) -> String {
     if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() }
 }
 
-/// A path as a complaint tells it.
+/// A path in the format of messages.
 pub(crate) fn shown_path(path: &str) -> String {
     if path.len() <= PATH_MAX {
         return path.to_owned();
@@ -133,7 +134,7 @@ impl Budget {
 #[error("{TOO_MANY}")]
 pub(crate) struct Exhausted;
 
-/// What is known of the body so far.
+/// State of parsing a body.
 #[derive(Default)]
 struct Reading {
     path: String,

@@ -15,7 +15,7 @@ use apimachinery::json::{items, remove};
 use apimachinery::key::ObjectKey;
 use apimachinery::selector::selects;
 
-/// What is remembered of a role.
+/// Known state of a role.
 #[derive(Debug, PartialEq)]
 struct Known {
     labels: Value,
@@ -72,7 +72,7 @@ impl Controller for ClusterRoleAggregation {
             return Ok(());
         }
         let Some(current) = current else { return Ok(()) };
-        // What it gathers is what it says now: that it was written may not have been taken in yet.
+        // By its present selectors, because a write may not have been handled yet.
         let selectors = Known::of(current.value()).selectors;
         let Some(rules) = self.gather(name, &selectors, &turn.inner.authorizer.rbac.policy()) else { return Ok(()) };
         if Rule::all(current.value()) == rules {
@@ -97,7 +97,7 @@ impl ClusterRoleAggregation {
         let gathers = |one: &Known| before.into_iter().chain(&now).any(|role| one.gathers(role));
         let others = self.roles.iter().filter(|(other, one)| *other != name && gathers(one));
         let mut all: Vec<String> = others.map(|(name, _)| name.clone()).collect();
-        // Only now: what it was is needed again when this does not come to its end.
+        // Only now: the previous state is needed again if this is interrupted.
         match now {
             Some(now) => {
                 if !now.selectors.is_empty() {
@@ -137,7 +137,7 @@ mod tests {
 
     use super::*;
 
-    /// Does what the controller does until nothing changes.
+    /// Runs the controller until nothing changes.
     struct World {
         controller: ClusterRoleAggregation,
         policy: Policy,
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(world.verbs("all"), ["get", "list", "delete"]);
         world.set("z", None);
         assert_eq!(world.verbs("all"), ["delete"]);
-        // A role that gathers no more keeps what it has.
+        // A role that no longer aggregates keeps its rules.
         world.set("all", role("all", "x", &[], &["delete"]));
         world.set("b", None);
         assert_eq!(world.verbs("all"), ["delete"]);
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(world.verbs("every"), ["get", "list"]);
     }
 
-    /// What was written last may be known to the index of rules only: the task that takes it in failed, and comes again.
+    /// The last write may only be known to the index of rules: the task that handles it failed, and is retried.
     #[test]
     fn a_role_that_gathers_no_more_keeps_its_rules_before_that_is_taken_in() {
         let mut world = World::new();

@@ -9,8 +9,8 @@ use crate::resource::status::ApiResult;
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
 
-/// Deletes what comes after this key and is not being deleted yet, until the turn is over: then tells after which to go
-/// on.
+/// Deletes objects after this key that are not being deleted yet, until the time slice is over; then returns the key at
+/// which to continue.
 pub(super) fn delete<K>(
     turn: &mut Turn<'_, K>,
     resource: &Resource,

@@ -91,7 +91,7 @@ fn resource(definition: &Value, version: &Value) -> Resource {
     }
 }
 
-/// Serves the definitions of an earlier run: no client is told after a restart that its kind is not there.
+/// Serves the definitions of an earlier run, so that no client finds its kind missing after a restart.
 pub(super) fn load(inner: &Inner, store: &Store) -> Result<(), StoreError> {
     for stored in store.list(STORAGE, None, None, None)? {
         inner.registry.replace_custom(&stored.key.name, resources(stored.value()));
@@ -102,7 +102,7 @@ pub(super) fn load(inner: &Inner, store: &Store) -> Result<(), StoreError> {
 /// Work items: a definition or its objects.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
-    /// What it serves, and whether it goes.
+    /// The served versions of a definition, and its deletion.
     Definition(String),
     /// Its objects after this one.
     Contents(String, Option<ObjectKey>),
@@ -196,7 +196,7 @@ impl Definitions {
         Ok(())
     }
 
-    /// Takes the finalizer off a definition that is going, after its last object.
+    /// Removes the finalizer of a definition that is being deleted, after its last object.
     fn empty(&self, turn: &mut Turn<'_, Key>, name: &str) -> ApiResult<()> {
         let definition = turn.store.get(STORAGE, &ObjectKey::cluster(name))?.filter(|found| going(found));
         let Some(definition) = definition.filter(|_| !self.emptied.contains(name)) else { return Ok(()) };
@@ -207,7 +207,7 @@ impl Definitions {
             return Ok(());
         }
         let Some(resource) = turn.inner.registry.by_storage(STORAGE) else { return Ok(()) };
-        // Stop serving before the definition goes: an object created in between would have no definition.
+        // Stop serving before the definition is deleted: an object created in between would have no definition.
         serve(turn.inner, turn.store, name, Vec::new());
         let mut new = definition.value().clone();
         let kept: Vec<String> = meta::finalizers(&new).into_iter().filter(|f| f != FINALIZER).collect();
@@ -244,7 +244,7 @@ fn is_true(definition: &Value, kind: &str) -> bool {
     conditions.any(|one| one["type"] == kind && one["status"] == "True")
 }
 
-/// Sets the status of a definition, among what else is served.
+/// Sets the status of a definition, with regard to the other served resources.
 fn establish(definition: &mut Value, others: &[&Resource], now: Timestamp) {
     let (names, conflict) = accepted(definition, others);
     let mut status = definition["status"].clone();
@@ -278,7 +278,7 @@ fn establish(definition: &mut Value, others: &[&Resource], now: Timestamp) {
     }
 }
 
-/// Sets a condition that says something else than before.
+/// Sets a condition, if it changed.
 fn condition(definition: &mut Value, (kind, status, reason, message): (&str, &str, &str, &str), now: Timestamp) {
     let mut conditions = definition["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let said = |one: &Value| one["type"] == kind && one["status"] == status;
@@ -297,8 +297,8 @@ fn condition(definition: &mut Value, (kind, status, reason, message): (&str, &st
     definition.set_at(&["status", "conditions"], conditions.into());
 }
 
-/// The names that a definition may have: those that it asks for, but for what others of its group have already, and the
-/// reason and message of the last conflict (K8s apiextensions-apiserver pkg/controller/status/naming_controller.go).
+/// The names that a definition gets: the requested ones, except those of others in its group, and the reason and
+/// message of the last conflict (K8s apiextensions-apiserver pkg/controller/status/naming_controller.go).
 fn accepted(definition: &Value, others: &[&Resource]) -> (Value, Option<(&'static str, String)>) {
     let (spec, had) = (&definition["spec"], &definition["status"]["acceptedNames"]);
     let group = spec["group"].as_str().unwrap_or_default();

@@ -1,5 +1,5 @@
 //! Work queue of a controller: keys, each at most once, in order of arrival; failed ones return with back-off (K8s
-//! client-go util/workqueue). Knows neither the storage nor what a key means.
+//! client-go util/workqueue). Independent of the storage and of the meaning of a key.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ const RETRY_MAX: Duration = Duration::from_secs(300);
 
 struct Items<K> {
     order: VecDeque<K>,
-    /// The same keys: there are no more of them than objects, whatever is written.
+    /// The same keys. Their number is limited by that of the objects, for any number of writes.
     waiting: BTreeSet<K>,
     /// Keys to process later, by due time: any number of quotas wait here, and each change of a counted object asks for
     /// one.
@@ -117,7 +117,7 @@ impl<K: Ord + Clone> Queue<K> {
         self.0.wake.notify_one();
     }
 
-    /// The next key that is there already.
+    /// The next key, if one is queued.
     pub(super) fn try_next(&self) -> Option<K> {
         self.items().pop()
     }

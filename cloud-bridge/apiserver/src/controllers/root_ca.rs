@@ -17,7 +17,7 @@ use apimachinery::meta;
 
 const MAPS: &str = "configmaps";
 
-/// Makes it in a new namespace, and again where it was deleted or changed. Its keys are namespaces.
+/// Creates the ConfigMap in a new namespace, and again after it was deleted or changed. The keys are namespaces.
 #[derive(Default)]
 pub(super) struct RootCa;
 
@@ -43,7 +43,7 @@ impl Controller for RootCa {
     }
 }
 
-/// Makes it, or puts the right certificate into it.
+/// Creates it, or corrects its certificate.
 pub(super) fn reconcile(inner: &Inner, store: &mut Store, namespace: &str) -> Result<(), StoreError> {
     let Some(accounts) = &inner.config.accounts else { return Ok(()) };
     if !namespaces::stays(store, namespace)? {

@@ -1,5 +1,5 @@
-//! How a controller runs: it reads once what there is, is told of each change after that, and looks at one key after the
-//! other until what is there is as it should be. After a crash the next start reads everything again.
+//! Runs a controller: it reads all existing objects once, gets each later change, and reconciles one key after the
+//! other. After a crash the next start reads everything again.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -22,16 +22,16 @@ const TURN: Duration = Duration::from_millis(2);
 /// What could not be read at the start is tried again after this.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// An object as a controller is told of it: of what there is at its start as of something new, then of each change.
+/// An object for a controller: at its start each existing one as if it were new, then each change.
 pub(super) struct Seen<'a> {
     pub(super) storage: &'a str,
     pub(super) key: &'a ObjectKey,
     pub(super) before: Option<&'a Stored>,
-    /// `None` when it is gone.
+    /// `None` if it was deleted.
     pub(super) after: Option<&'a Stored>,
 }
 
-/// Looks after one thing. What it remembers it can find out again.
+/// A controller. It can restore its state from the objects.
 pub(super) trait Controller: Default + Send + 'static {
     type Key: Clone + Ord + Debug + Send + 'static;
 
@@ -44,12 +44,11 @@ pub(super) trait Controller: Default + Send + 'static {
     /// Enqueues the work that a change of an object causes. Called during a write: it reads nothing else.
     fn keys(inner: &Inner, seen: &Seen<'_>, queue: &Queue<Self::Key>);
 
-    /// Makes what a key stands for as it should be, whatever has happened to it. Ends early when its turn is over, and adds
-    /// a key for the rest.
+    /// Reconciles a key, from any state. Ends early if its time slice is over, and adds a key for the rest.
     fn reconcile(&mut self, turn: &mut Turn<'_, Self::Key>, key: &Self::Key) -> ApiResult<()>;
 }
 
-/// What a controller has in hand while it looks at a key.
+/// Context of a controller while it reconciles a key.
 pub(super) struct Turn<'a, K> {
     pub(super) inner: &'a Inner,
     pub(super) store: &'a mut Store,
@@ -75,7 +74,7 @@ pub(super) fn served(inner: &Inner, wanted: impl Fn(&crate::resource::Resource) 
         .collect()
 }
 
-/// Closes the queue when the storage goes, and with it what observes it.
+/// Closes the queue when the storage, and with it this observer, is dropped.
 struct Observer<K>(Queue<K>);
 
 impl<K> Drop for Observer<K> {
@@ -117,12 +116,12 @@ async fn run<C: Controller>(inner: Weak<Inner>, queue: Queue<C::Key>) {
     }
 }
 
-/// Looks at this key and, as long as there is time, at the next ones.
+/// Reconciles this key and, within the time slice, the next ones.
 fn turn<C: Controller>(inner: &Inner, controller: &mut C, queue: &Queue<C::Key>, first: C::Key) {
     let mut turn = Turn { inner, store: &mut inner.store(), queue, end: Instant::now() + TURN };
     let mut next = Some(first);
     while let Some(key) = next {
-        // The hook has told of a panic.
+        // The hook has logged the panic.
         match panics::shield(C::NAME, || controller.reconcile(&mut turn, &key)) {
             Some(Ok(())) => queue.done(&key),
             Some(Err(error)) => {
@@ -136,7 +135,7 @@ fn turn<C: Controller>(inner: &Inner, controller: &mut C, queue: &Queue<C::Key>,
     }
 }
 
-/// Tells the controller of all objects that are there, some at a time.
+/// Passes all existing objects to the controller, some at a time.
 async fn list<C: Controller>(inner: &Weak<Inner>, queue: &Queue<C::Key>) {
     let Some(storages) = inner.upgrade().map(|inner| C::storages(&inner)) else { return };
     for storage in storages {
@@ -158,8 +157,8 @@ async fn list<C: Controller>(inner: &Weak<Inner>, queue: &Queue<C::Key>) {
     }
 }
 
-/// Tells of the objects after this one, until they have had their turn: then `after` is the last of them. Whether there
-/// may be more. One at a time: a parsed object may need sixteen times the room that it has in the file.
+/// Passes on the objects after this one, within a time slice: then `after` is the last of them. Returns whether there
+/// may be more. One at a time: a parsed object may take sixteen times its size in the file.
 fn page<C: Controller>(
     inner: &Inner,
     queue: &Queue<C::Key>,

@@ -16,7 +16,7 @@ use apimachinery::meta;
 const ACCOUNTS: &str = "serviceaccounts";
 const NAME: &str = "default";
 
-/// Makes it in a new namespace, and again where it was deleted. Its keys are namespaces.
+/// Creates the account in a new namespace, and again after it was deleted. The keys are namespaces.
 #[derive(Default)]
 pub(super) struct ServiceAccounts;
 
@@ -42,7 +42,7 @@ impl Controller for ServiceAccounts {
     }
 }
 
-/// Makes it where it is missing.
+/// Creates it if it is missing.
 pub(super) fn reconcile(store: &mut Store, namespace: &str) -> Result<(), StoreError> {
     let key = ObjectKey { namespace: namespace.to_owned(), name: NAME.into() };
     if !namespaces::stays(store, namespace)? || store.get(ACCOUNTS, &key)?.is_some() {

@@ -1,5 +1,5 @@
-//! ServiceCIDRs that are deleted: one stays, and says why, while a Service has an address that no other range holds
-//! (K8s pkg/controller/servicecidrs). Those who give addresses leave it alone from the moment of its deletion on.
+//! ServiceCIDRs that are being deleted: one stays, with a reason, while a Service has an address that no other range
+//! contains (K8s pkg/controller/servicecidrs). Allocators do not use it any more after its deletion has started.
 
 use std::net::IpAddr;
 use std::sync::Arc;

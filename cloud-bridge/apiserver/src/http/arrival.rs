@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::shares::Share;
 
-/// How long a body may take to arrive, and how long nothing may come of it.
+/// Total time for a body to arrive, and maximum time without any byte.
 const PATIENCE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(15));
 
 /// Reads a body of `most` bytes at the most, which are counted in `share` as they come.

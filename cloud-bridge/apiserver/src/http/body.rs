@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use http_body::{Body, Frame, SizeHint};
 
-/// What is given at once of bytes at hand: HTTP/2 takes a whole frame, however small the window of its stream is.
+/// Maximum piece of available bytes: HTTP/2 accepts a whole frame, however small the window of its stream is.
 const PIECE: usize = 16 << 10;
 
 /// Why a streamed body broke off.
@@ -33,7 +33,7 @@ pub struct ApiBody {
     _held: Option<Box<dyn Any + Send>>,
 }
 
-/// Bytes, and what is given back with the last of them.
+/// Bytes, and a guard that is dropped with the last of them.
 struct Held<G>(Bytes, G);
 
 impl<G> AsRef<[u8]> for Held<G> {
@@ -74,8 +74,8 @@ impl ApiBody {
         }
     }
 
-    /// The same, of which each part that a stream yields is counted by `take` until it is sent. Without a share the stream
-    /// breaks off.
+    /// The same, with each part of a stream counted by `take` until it is sent. Without a share the stream ends with an
+    /// error.
     pub(super) fn counted<G, T>(self, take: T) -> Self
     where
         G: Send + 'static,

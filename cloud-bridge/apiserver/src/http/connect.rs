@@ -1,5 +1,5 @@
-//! The subresources that a client connects to: `pods/exec`, `pods/attach`, `pods/portforward`. Which pod and what of
-//! it is decided here as the API server does; the rest is `streaming`'s.
+//! The subresources to which a client connects: `pods/exec`, `pods/attach`, `pods/portforward`. Selects the pod and
+//! container as the API server does; `streaming` handles the rest.
 
 use std::sync::Arc;
 

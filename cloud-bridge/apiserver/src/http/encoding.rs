@@ -1,5 +1,5 @@
-//! The encoding of an answer by the `Accept` header (K8s apiserver pkg/endpoints/handlers/negotiation/negotiate.go): JSON,
-//! YAML, or protobuf for clients that take nothing else.
+//! The encoding of an answer by the `Accept` header (K8s apiserver pkg/endpoints/handlers/negotiation/negotiate.go):
+//! JSON, YAML, or protobuf for clients that accept nothing else.
 
 use http::Response;
 use http::header::{CONTENT_TYPE, HeaderValue};

@@ -1,5 +1,5 @@
-//! Renewing a node's Lease without a request: ten thousand nodes renew seven hundred times a second, and nine tenths
-//! of the work of such a request are JSON. Only for a Lease that is there, with its owner, and only its time.
+//! Renewing a node's Lease without a request: ten thousand nodes renew seven hundred times a second, and nine tenths of
+//! the work of such a request are JSON. Only for an existing Lease with its owner, and only its time.
 
 use super::server::Server;
 use crate::storage::LEASES;
@@ -7,8 +7,8 @@ use apimachinery::key::ObjectKey;
 use edge_protocol::json::SetField;
 
 impl Server {
-    /// Sets the time (MicroTime text) of the node's own Lease. False when it is not there, or not as a bridge leaves
-    /// it: then it takes a request.
+    /// Sets the time (MicroTime text) of the node's own Lease. False if it does not exist, or differs from what a
+    /// bridge writes: then a request is needed.
     pub fn renew_lease(&self, node: &str, time: &str) -> bool {
         let key = ObjectKey { namespace: "kube-node-lease".to_owned(), name: node.to_owned() };
         let mut store = self.inner.store();

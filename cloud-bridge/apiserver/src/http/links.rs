@@ -1,8 +1,8 @@
-//! Links in pages that come through the `proxy` subresource: those that mean the pod's root lead through here (K8s
-//! apimachinery pkg/util/proxy/transport.go `rewriteHTML`). A page is what a stranger wrote: it is read as bytes, once
-//! from its beginning to its end.
+//! Links in pages from the `proxy` subresource: those relative to the pod's root are rewritten to lead through it (K8s
+//! apimachinery pkg/util/proxy/transport.go `rewriteHTML`). A page may be hostile: it is read as bytes, once from its
+//! beginning to its end.
 
-/// Attributes that are links, by the tag they stand in.
+/// Attributes with links, by tag.
 const LINKS: &[(&[u8], &[&[u8]])] = &[
     (b"a", &[b"href"]),
     (b"applet", &[b"codebase"]),
@@ -33,7 +33,7 @@ const LINKS: &[(&[u8], &[&[u8]])] = &[
 /// Elements whose content is not markup until their end tag.
 const RAW: &[&[u8]] = &[b"script", b"style", b"textarea", b"title", b"xmp", b"iframe", b"noembed", b"noframes"];
 
-/// The page with its links led elsewhere; `lead` says where, if anywhere.
+/// The page with rewritten links; `lead` returns the new target, if any.
 pub(super) fn rewritten(page: &[u8], lead: impl Fn(&str) -> Option<String>) -> Vec<u8> {
     let mut out = Vec::with_capacity(page.len());
     let mut rest = page;
@@ -93,7 +93,7 @@ fn start_tag<'a>(out: &mut Vec<u8>, tag: &'a [u8], name: &[u8], lead: &impl Fn(&
             Some(b'>') => return copy(out, rest, 1),
             Some(_) => {}
         }
-        // The first byte is part of the name, whatever it is: each round takes one at least.
+        // The first byte always belongs to the name, so that each round consumes at least one.
         let ends = |byte: &u8| between(byte) || matches!(byte, b'>' | b'=');
         let length = 1 + rest.iter().skip(1).take_while(|byte| !ends(byte)).count();
         let attribute: Vec<u8> = rest.iter().take(length).map(u8::to_ascii_lowercase).collect();

@@ -1,5 +1,5 @@
-//! Lists as they are sent: whole while they are small, else page by page as the client takes them. What waits for a slow
-//! client is one page, however long the list.
+//! Sending of lists: small ones as a whole, others page by page as the client reads them. For a slow client, only one
+//! page of any list waits.
 
 use std::sync::Arc;
 
@@ -105,7 +105,7 @@ impl Pages {
 /// How far a list has been sent.
 struct Place {
     after: Option<ObjectKey>,
-    /// What stands before the items is sent.
+    /// Whether the part before the items is sent.
     begun: bool,
     /// No item is sent.
     first: bool,

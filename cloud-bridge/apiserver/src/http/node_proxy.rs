@@ -1,4 +1,4 @@
-//! `nodes/NAME/proxy/PATH`: what the kubelet of a node tells, read through the API.
+//! `nodes/NAME/proxy/PATH`: data of a node's kubelet, read through the API.
 
 use http::request::Parts;
 use http::{Method, Response};
@@ -14,7 +14,7 @@ use kubelet_api::request::{self, KubeletRequest, RequestError};
 /// Answers a GET.
 ///
 /// # Errors
-/// No such node or path, or the node is away.
+/// The node or path does not exist, or the node is offline.
 pub(crate) async fn answer(ctx: &Context<'_>, parts: &Parts) -> ApiResult<Response<ApiBody>> {
     drop(ctx.current(&ctx.store())?);
     let path = format!("/{}", ctx.path.rest);

@@ -1,5 +1,5 @@
-//! The forms an answer can take: JSON objects and lists, Tables for kubectl, metadata only. Pure; storage keeps
-//! bodies without kind and apiVersion, and here they come back.
+//! Forms of answers: JSON objects and lists, Tables for kubectl, metadata only. Pure; the storage keeps bodies without
+//! kind and apiVersion, which are added here.
 
 use edge_protocol::json::SetField;
 use std::borrow::Cow;
@@ -15,7 +15,7 @@ use crate::resource::status::{ApiError, ApiResult};
 use crate::storage::Stored;
 use apimachinery::meta;
 
-/// What a row of a Table carries of its object.
+/// The part of its object in a row of a Table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Include {
     None,
@@ -162,7 +162,7 @@ fn full(resource: &Resource, value: &Value) -> Value {
     Value::Object(map)
 }
 
-/// What stands before the items of a list. After the last one comes [`END`].
+/// The part of a list before its items. After the last one follows [`END`].
 pub(crate) fn list_head(resource: &Resource, form: Form, metadata: &Value) -> Vec<u8> {
     let (kind, version) = (&resource.list_kind, resource.api_version());
     let head = match form {
@@ -176,7 +176,7 @@ pub(crate) fn list_head(resource: &Resource, form: Form, metadata: &Value) -> Ve
     head.into_bytes()
 }
 
-/// What stands behind the items of a list. Go's encoder ends a text with a newline.
+/// The part of a list after its items. Go's encoder ends a text with a newline.
 pub(crate) const END: &[u8] = b"]}\n";
 
 fn table_head(version: Version, metadata: &Value, columns: &Value) -> Vec<u8> {

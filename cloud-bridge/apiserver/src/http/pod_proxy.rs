@@ -22,13 +22,13 @@ use crate::state::Inner;
 use apimachinery::flow::Flow;
 use apimachinery::shares::Share;
 
-/// Segments of a path before the one that the pod is asked for: `api/v1/namespaces/NAMESPACE/pods/NAME/proxy`.
+/// Number of segments before the path for the pod: `api/v1/namespaces/NAMESPACE/pods/NAME/proxy`.
 const SEGMENTS: usize = 7;
 
 /// A page of more bytes is not looked at.
 const PAGE: usize = 1 << 20;
 
-/// What is one connection's affair (RFC 9110, 7.6.1), beside what `connection` names.
+/// Headers of one connection (RFC 9110, 7.6.1), in addition to those that `connection` names.
 const HOP_BY_HOP: [HeaderName; 8] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -40,7 +40,7 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     header::UPGRADE,
 ];
 
-/// Answers what the pod answers (K8s apimachinery util/proxy/upgradeaware.go).
+/// Returns the pod's answer (K8s apimachinery util/proxy/upgradeaware.go).
 pub(crate) async fn answer(
     inner: &Arc<Inner>,
     ctx: &Context<'_>,
@@ -87,7 +87,7 @@ pub(crate) async fn answer(
     Ok(shown(answer, prefix, host, room).await)
 }
 
-/// What the pod answered, as the client gets it. `room` is asked for what is read before any of it is sent.
+/// The pod's answer, for the client. `room` is asked for the bytes that are read before any of it is sent.
 async fn shown<B>(
     answer: Response<B>,
     prefix: String,
@@ -145,7 +145,7 @@ where
     }
 }
 
-/// What the client calls this server: in HTTP/2 a part of the address.
+/// Name of this server in the request: in HTTP/2 a part of the address.
 pub(super) fn host(parts: &Parts) -> String {
     let named = parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let address = parts.uri.authority().map(|authority| authority.as_str());
@@ -174,14 +174,14 @@ fn moved(place: &str) -> ApiResult<Response<ApiBody>> {
     Ok(response)
 }
 
-/// What the connection is to become, if the client asks for something.
+/// The protocol of the upgrade, if the client requests one.
 fn upgraded(headers: &HeaderMap) -> Option<&HeaderValue> {
     let named = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let asks = named.flat_map(|value| value.split(',')).any(|word| word.trim().eq_ignore_ascii_case("upgrade"));
     headers.get(header::UPGRADE).filter(|_| asks)
 }
 
-/// The client's headers for the pod, without what proves to this API who asks.
+/// The client's headers for the pod, without the client's credentials for this API.
 fn forwarded(asked: &HeaderMap, upgrade: Option<&HeaderValue>) -> HeaderMap {
     let mut headers = asked.clone();
     strip(&mut headers);

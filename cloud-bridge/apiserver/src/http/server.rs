@@ -37,8 +37,8 @@ use apimachinery::user::UserInfo;
 use kubelet_api::backend::KubeletBackend;
 use sampan_log::printable::printable;
 
-/// How many bytes of events are kept, the newest ones. In Kubernetes, too, nothing limits who writes them, but there the disk
-/// is large: this is an hour of ten events a second.
+/// Maximum size of the kept events in bytes; the oldest are deleted. Kubernetes does not limit their writers either,
+/// but has large disks: this is an hour of ten events a second.
 const EVENTS_MAX: u64 = 32 << 20;
 
 /// The embedded API. Cheap to clone.
@@ -88,7 +88,7 @@ impl Server {
         Ok(Self { inner })
     }
 
-    /// Says who answers for the nodes. The first call counts.
+    /// Sets the backend for nodes. Only the first call counts.
     pub fn set_backend(&self, backend: Arc<dyn KubeletBackend>) {
         if self.inner.backend.set(backend).is_err() {
             log::warn!("the kubelet backend was set twice; the first stays");
@@ -105,16 +105,16 @@ impl Server {
         LocalService { server: self.clone(), identity, agent: None }
     }
 
-    /// Returns when the disk has refused to sync the state file. What a restart will find is then unknown, so the
-    /// server answers nothing more: its owner must stop it and open it again.
+    /// Returns when the disk has failed to sync the state file. What a restart will find is then unknown, so the server
+    /// answers nothing more: its owner must stop it and open it again.
     pub async fn lost_disk(&self) -> String {
         self.inner.durable.failed().await.to_string()
     }
 
-    /// Writes what an orderly end should leave in the state file.
+    /// Writes the state of a regular end into the state file.
     ///
     /// # Errors
-    /// The file cannot be written, or the disk does not take it.
+    /// The file cannot be written or synced.
     pub async fn close(&self) -> Result<(), StoreError> {
         let written = {
             let mut store = self.inner.store();
@@ -214,7 +214,7 @@ impl Server {
 #[derive(Debug, Clone, Copy)]
 pub struct Overdrawn;
 
-/// Has the storage begin what is due now and then.
+/// Starts periodic work of the storage.
 async fn keep(inner: Weak<Inner>) {
     let mut ticks = tokio::time::interval(Duration::from_secs(10));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -29,7 +29,7 @@ use kubelet_api::streaming;
 
 /// What one part of the stream gathers, about: there may be many watches, and what each holds is its client's.
 const CHUNK: usize = 32 << 10;
-/// What is read of the past for one part. A watch may begin at the oldest revision of which anything is known.
+/// Maximum read of the history at a time. A watch may start at the oldest known revision.
 const OBJECTS: Most = Most { items: usize::MAX, bytes: CHUNK };
 /// A change brings the state after it along, of which nothing is known before it is read.
 const CHANGES: Most = Most { items: 8, bytes: CHUNK };
@@ -38,7 +38,7 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The end of a watch whose client names none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(45 * 60);
 
-/// How one change looks to a watch with this selection.
+/// A change as a watch with this selection sees it.
 fn seen(selection: &Selection, change: &Change) -> Option<View> {
     let is = selection.matches(&change.object);
     let was = change.before.as_ref().is_some_and(|before| selection.matches(before));
@@ -66,12 +66,12 @@ struct Watch {
     form: Form,
     flow: Flow,
     queue: Subscription,
-    /// What the queue gave that is not on the disk yet.
+    /// A change from the queue that is not on the disk yet.
     next: Option<Told>,
     pending: Vec<u8>,
     columns_sent: bool,
     past: Option<Past>,
-    /// Changes up to this revision do not come through the queue, or are not taken from there.
+    /// Changes up to this revision are not read from the queue.
     rev: u64,
     /// The past may be shown when this revision is on the disk.
     written: u64,
@@ -227,7 +227,7 @@ impl Watch {
         (self.past, self.ended) = (None, true);
     }
 
-    /// Shows the next page of the past. What has been forgotten meanwhile ends the watch.
+    /// Sends the next page of the history. If it was deleted meanwhile, the watch ends.
     fn catch_up(&mut self) {
         let Some(past) = self.past.take() else { return };
         let page = self.room(CHUNK).and_then(|()| match past {
@@ -239,8 +239,8 @@ impl Watch {
         }
     }
 
-    /// Whether its client may leave so much more unread. Asked before something is read and shown, which is most of the
-    /// work; what is shown is counted afterwards.
+    /// Whether this number of bytes may be added to those that the client has not read. Checked before reading and
+    /// encoding, which is most of the work; the encoded bytes are counted afterwards.
     fn room(&self, bytes: usize) -> ApiResult<()> {
         if self.inner.limits.answers.has(&self.flow, bytes) { Ok(()) } else { Err(ApiError::busy()) }
     }
@@ -298,7 +298,7 @@ impl Watch {
     async fn next(&mut self) -> Option<Bytes> {
         while self.pending.is_empty() && !self.ended {
             if self.past.is_some() {
-                // A change that a power cut takes back has no successor that would tell of it.
+                // A change that a power cut reverts would have no later event that corrects it.
                 self.inner.durable.reached(self.written).await.ok()?;
                 let _step = self.inner.limits.steps.next(&self.flow).await;
                 self.catch_up();
@@ -309,7 +309,7 @@ impl Watch {
         (!self.pending.is_empty()).then(|| std::mem::take(&mut self.pending).into())
     }
 
-    /// Waits for what comes next, a change or the time, and shows it. `None` when the disk refuses.
+    /// Waits for the next change or timeout, and sends it. `None` if the disk has failed.
     async fn follow(&mut self) -> Option<()> {
         let bookmark = self.bookmark;
         let told = match self.next.take() {
@@ -334,7 +334,7 @@ impl Watch {
         Some(())
     }
 
-    /// Shows what else has come, as far as it is on the disk.
+    /// Sends further changes that are on the disk.
     fn gather(&mut self) {
         while self.pending.len() < CHUNK {
             match self.queue.try_recv() {
@@ -363,7 +363,7 @@ impl Watch {
         *self.resource.storage != *LEASES && !self.inner.durable.has(told.rev)
     }
 
-    /// A bookmark at the newest revision, unless a change has come meanwhile: under the lock none can be on its way.
+    /// A bookmark at the newest revision, unless a change has arrived meanwhile: under the lock none can be under way.
     async fn bookmark(&mut self) -> Option<()> {
         let (rev, written) = {
             let store = self.inner.store();

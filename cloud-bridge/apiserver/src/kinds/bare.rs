@@ -1,4 +1,4 @@
-//! Resources without stored objects: names, verbs, and who answers.
+//! Resources without stored objects: names, verbs, and handlers.
 
 use std::sync::Arc;
 

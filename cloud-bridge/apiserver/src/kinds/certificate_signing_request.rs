@@ -24,9 +24,9 @@ use apimachinery::names;
 pub(crate) const STORAGE: &str = "certificatesigningrequests.certificates.k8s.io";
 /// Its certificates are for clients of this API.
 pub(crate) const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
-/// Seconds that a certificate has to be good for.
+/// Minimum validity of a certificate, in seconds.
 const LIFE_MIN: i64 = 600;
-/// Conditions that stay once they are there.
+/// Conditions that cannot be removed.
 const LASTING: [&str; 3] = ["Approved", "Denied", "Failed"];
 const USAGES: [&str; 23] = [
     "any",
@@ -98,16 +98,16 @@ fn approval(new: &mut Value, old: &Value) {
     new.set_at(&["status", "conditions"], conditions);
 }
 
-/// What a request asks to have signed: the names and groups of its subject.
+/// The requested subject: its name and groups.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Subject {
     pub(crate) groups: Vec<String>,
 }
 
-/// Reads the PKCS #10 request in `spec.request`, which is base64 of PEM.
+/// Parses the PKCS #10 request in `spec.request`, which is base64 of PEM.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason why it is invalid.
 pub(crate) fn subject(spec: &Value) -> Result<Subject, String> {
     let pem =
         base64::engine::general_purpose::STANDARD.decode(text(spec, "request")).map_err(|error| error.to_string())?;

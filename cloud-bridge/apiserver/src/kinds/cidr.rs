@@ -35,14 +35,14 @@ impl Cidr {
         u128::MAX.checked_shl(128 - self.length).unwrap_or(0)
     }
 
-    /// Whether an address lies within it.
+    /// Whether the range contains an address.
     pub(crate) fn contains(self, address: IpAddr) -> bool {
         let length = if address.is_ipv4() { 32 } else { 128 };
         let one = Self { address, length };
         one.address.is_ipv4() == self.address.is_ipv4() && one.bits() & self.mask() == self.bits() & self.mask()
     }
 
-    /// Whether another range lies within this one and is smaller.
+    /// Whether another range is smaller and within this one.
     pub(crate) fn is_beyond(self, other: Self) -> bool {
         self.address.is_ipv4() == other.address.is_ipv4()
             && other.length > self.length
@@ -50,10 +50,10 @@ impl Cidr {
     }
 }
 
-/// Reads a range.
+/// Parses a range.
 ///
 /// # Errors
-/// What is wrong with it, and the range if it can be told all the same.
+/// The reason why it is invalid, and the range if it can be determined.
 pub(crate) fn read(text: &str) -> Result<Cidr, (String, Option<Cidr>)> {
     let Some(cidr) = Cidr::parse(text) else {
         let lenient = Cidr::parse(&without_zeros(text));
@@ -71,10 +71,10 @@ pub(crate) fn read(text: &str) -> Result<Cidr, (String, Option<Cidr>)> {
     Err((why.to_owned(), Some(cidr)))
 }
 
-/// Whether a range is of IPv4, if it is written as everybody writes it (`IsValidCIDR` there).
+/// Whether a range is IPv4, if it is in canonical form (`IsValidCIDR` there).
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason why it is invalid.
 pub(crate) fn read_canonical(text: &str) -> Result<bool, String> {
     let cidr = read(text).map_err(|(why, _)| why)?;
     let shown = format!("{}/{}", cidr.address, cidr.length);
@@ -97,7 +97,7 @@ fn without_zeros(text: &str) -> String {
     }
 }
 
-/// What is said of an address that is right and not as everybody writes it (`GetWarningsForIP`).
+/// The warning about a valid address that is not in canonical form (`GetWarningsForIP`).
 pub(crate) fn ip_warning(path: &str, text: &str) -> Option<String> {
     let strict: Option<IpAddr> = text.parse().ok();
     let address = strict.or_else(|| without_zeros(text).parse().ok())?;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::resource::strategy::Column;
 use apimachinery::json::text;
 
-/// Name, type and priority of a column, and what it shows.
+/// Name, type and priority of a column, and its description.
 pub(crate) type Spec = (&'static str, &'static str, i32, &'static str);
 
 pub(crate) const NAME: Spec = ("Name", "string", 0, "Name of the object, unique within its namespace.");

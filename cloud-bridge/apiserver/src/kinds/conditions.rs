@@ -10,10 +10,10 @@ use apimachinery::names;
 
 const REASON_MAX: usize = 1024;
 const MESSAGE_MAX: usize = 32 * 1024;
-/// What the typed form makes of a time that is missing.
+/// Value of a missing time in the typed form.
 const NO_TIME: &str = "1970-01-01T00:00:00Z";
 
-/// Adds what is wrong with the conditions at a path.
+/// Adds the errors of the conditions at a path.
 pub(crate) fn validate(errors: &mut Errors, path: &str, conditions: &[Value]) {
     let mut types = BTreeSet::new();
     for (i, condition) in conditions.iter().enumerate() {

@@ -162,7 +162,7 @@ fn secret_update(new: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// `immutable: true` cannot be taken back, and the content stays.
+/// `immutable: true` cannot be reverted, and the content cannot change.
 fn frozen(errors: &mut Errors, new: &Value, old: &Value, fields: &[&str]) {
     const DETAIL: &str = "field is immutable when `immutable` is set";
     if old["immutable"] != true {

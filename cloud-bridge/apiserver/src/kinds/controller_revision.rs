@@ -1,5 +1,5 @@
-//! ControllerRevisions: what a controller remembers of an older template. Their data is the controller's and is stored
-//! as it came.
+//! ControllerRevisions: earlier templates of a controller. Their data belongs to the controller and is stored
+//! unchanged.
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1;
@@ -30,7 +30,7 @@ pub(crate) static KIND: Kind = Kind {
     ..PLAIN
 };
 
-/// The typed check of all but the data, of which nothing is left out, not even what is empty or null.
+/// The typed check of everything except the data, which is kept completely, including empty and null values.
 fn check(revision: &Value) -> Result<Decoded, String> {
     let Some(fields) = revision.as_object() else { return decode::check::<v1::ControllerRevision>(revision) };
     let rest = fields.iter().filter(|(name, _)| *name != "data");

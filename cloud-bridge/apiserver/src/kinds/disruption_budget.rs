@@ -1,5 +1,5 @@
-//! PodDisruptionBudgets: how many pods of an application may be taken away at once. Evictions ask them
-//! (`registry/subresource/eviction`); how many are healthy a controller tells.
+//! PodDisruptionBudgets: how many pods of an application may be disrupted at once. Evictions check them
+//! (`registry/subresource/eviction`); a controller counts the healthy pods.
 
 use edge_protocol::json::SetField;
 use jiff::Timestamp;

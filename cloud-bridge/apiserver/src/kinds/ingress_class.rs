@@ -1,4 +1,5 @@
-//! IngressClasses, stored as Kubernetes stores them. Nothing looks after their Ingresses here, and every write is told so.
+//! IngressClasses, stored as in Kubernetes. Nothing acts on their Ingresses here, and every write gets a warning about
+//! that.
 
 use jiff::Timestamp;
 use k8s_openapi::api::networking::v1;

@@ -1,4 +1,4 @@
-//! What a built-in kind is: one value that holds all that differs from other kinds. Knows none of them.
+//! A built-in kind: one value with everything that differs from other kinds. Knows none of them.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -50,11 +50,11 @@ pub(crate) struct Kind {
     pub(crate) update: ChangeRule,
     /// Returns the question about the validation rules within the object.
     pub(crate) validations: fn(&Value) -> Option<CelQuestion>,
-    /// Nothing acts on objects of the kind, which every write is told.
+    /// Whether nothing acts on objects of the kind; every write gets a warning about that.
     pub(crate) stored_only: bool,
-    /// What a client should know of a new object.
+    /// Warnings about a new object.
     pub(crate) warnings: fn(&Value) -> Vec<String>,
-    /// What a client should know of an object that it has changed.
+    /// Warnings about a changed object.
     pub(crate) update_warnings: fn(&Value) -> Vec<String>,
     /// The rules of the status subresource, if the kind has one.
     pub(crate) status: Option<ChangeRule>,
@@ -73,7 +73,7 @@ pub(crate) const PROXY: &[&str] = &["create", "delete", "get", "patch", "update"
 /// A subresource beside `status` and `scale`.
 pub(crate) struct Sub {
     name: &'static str,
-    /// Group and kind of what it takes and returns.
+    /// Group and kind of its requests and answers.
     group: &'static str,
     kind: &'static str,
     verbs: &'static [&'static str],
@@ -176,7 +176,7 @@ pub(crate) fn keep_status(new: &mut Value, old: &Value) {
     }
 }
 
-/// A status that may become anything.
+/// A status without validation.
 pub(crate) fn any_status(_new: &Value, _old: &Value) -> Vec<FieldError> {
     Vec::new()
 }

@@ -10,7 +10,7 @@ const GROUP: &str = "metrics.k8s.io";
 /// Read only.
 pub(crate) const VERBS: &[&str] = &["get", "list"];
 
-/// What the group serves. Nothing of it is stored.
+/// The resources of the group. None is stored.
 pub(crate) fn resources() -> Vec<Arc<Resource>> {
     debug_assert!(VERBS.iter().all(|verb| ALL_VERBS.contains(verb)));
     [("NodeMetrics", "nodes", false), ("PodMetrics", "pods", true)]

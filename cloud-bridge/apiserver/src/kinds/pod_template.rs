@@ -1,4 +1,4 @@
-//! PodTemplates: templates of pods that are stored by themselves. Nothing makes pods of them.
+//! PodTemplates: separately stored templates of pods. Nothing creates pods of them.
 
 use edge_protocol::json::SetField;
 use jiff::Timestamp;

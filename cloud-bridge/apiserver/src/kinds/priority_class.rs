@@ -17,7 +17,7 @@ pub(crate) const STORAGE: &str = "priorityclasses.scheduling.k8s.io";
 /// Beyond it there are only the classes of the system.
 const HIGHEST: i64 = 1_000_000_000;
 const SYSTEM_PREFIX: &str = "system-";
-/// The two classes that every cluster has: name, value and what they are for.
+/// The two classes of every cluster: name, value and description.
 pub(crate) const SYSTEM: &[(&str, i64, &str)] = &[
     (
         "system-node-critical",
@@ -89,7 +89,7 @@ fn validate(class: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// In what a class with a name of the system's is not the system's.
+/// The difference between a class with a system name and the system's own.
 fn unlike_the_system(name: &str, value: i64, default: bool) -> Option<String> {
     match SYSTEM.iter().find(|(known, ..)| *known == name) {
         None => Some(format!("{name} is not a known system priority class")),

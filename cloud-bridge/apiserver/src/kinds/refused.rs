@@ -7,7 +7,7 @@ use super::bare::Bare;
 use crate::resource::strategy::Strategy;
 use crate::resource::{Hooks, Resource};
 
-/// What may be asked of them.
+/// Supported verbs.
 const VERBS: &[&str] = &["get", "list", "watch"];
 
 /// Why none of a kind may be created.

@@ -43,13 +43,13 @@ pub(crate) static KIND: Kind = Kind {
     ..PLAIN
 };
 
-/// Its ranges as they stand there.
+/// Its ranges as text.
 pub(crate) fn ranges(cidr: &Value) -> impl Iterator<Item = &str> {
     items(&cidr["spec"], "cidrs").iter().filter_map(Value::as_str)
 }
 
-/// What is written is in force at once: who gives addresses reads it from the same storage. So it is ready, if addresses
-/// can be given of it here.
+/// A written range is in force at once, because allocations read the same storage. So it is ready, if addresses can be
+/// allocated from it here.
 fn prepare_create(cidr: &mut Value) {
     let mut finalizers = meta::finalizers(cidr);
     if !finalizers.iter().any(|one| one == FINALIZER) {
@@ -73,7 +73,7 @@ fn condition(status: &str, reason: &str, message: &str) -> Value {
     json!({"type": "Ready", "status": status, "reason": reason, "message": message, "lastTransitionTime": since})
 }
 
-/// Says that it cannot go yet; nothing if it says so already.
+/// The condition that it cannot be deleted yet; `None` if it has it already.
 pub(crate) fn terminating(cidr: &Value) -> Option<Value> {
     const REASON: &str = "Terminating";
     let why = "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR";
@@ -115,7 +115,7 @@ fn validate(cidr: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// K8s pkg/apis/networking/validation `ValidateServiceCIDRUpdate`: one family may become two.
+/// K8s pkg/apis/networking/validation `ValidateServiceCIDRUpdate`: a second family may be added.
 fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     const PATH: &str = "spec.cidrs";
     let mut errors = Errors::new();

@@ -1,5 +1,5 @@
-//! Limit of the memory that the field sets of one object may take. Sets are made of what clients send, and are read again
-//! at each later write.
+//! Limit of the memory for the field sets of one object. Sets depend on what clients send, and are read again at each
+//! later write.
 
 /// Memory of all field sets of one object, roughly: some 40,000 fields. An object with more has no use for them, and
 /// a Kubernetes object with as many would be too large for etcd.
@@ -24,10 +24,10 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Takes the cost of one node.
+    /// Charges the cost of one node.
     ///
     /// # Errors
-    /// Nothing is left.
+    /// The budget is used up.
     pub(crate) fn charge(&mut self, step: &str) -> Result<(), TooManyFields> {
         self.left = self.left.checked_sub(NODE_COST + step.len()).ok_or(TooManyFields)?;
         Ok(())

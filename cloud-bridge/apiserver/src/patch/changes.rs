@@ -8,7 +8,7 @@ use super::budget::{Budget, TooManyFields};
 use super::field_set::FieldSet;
 use super::shape::Shape;
 
-/// The paths that are new, have another value, or are gone.
+/// The paths that are new, have another value, or were removed.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Changes {
     pub(crate) added: FieldSet,

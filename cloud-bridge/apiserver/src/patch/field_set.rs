@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::budget::{Budget, TooManyFields};
 use super::shape::Shape;
 
-/// One node of the tree. The root stands for the object. What is below a step is shared by all sets that have it.
+/// One node of the tree. The root is the object. Sets with the same subtree share it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FieldSet {
     /// The path that ends here is in the set.
@@ -80,7 +80,7 @@ impl FieldSet {
         !self.member && self.children.is_empty()
     }
 
-    /// What a set says of one step below.
+    /// The set below one step.
     pub(super) fn child(&self, step: &str) -> Option<&Self> {
         let at = self.children.binary_search_by(|(known, _)| known.as_str().cmp(step)).ok()?;
         self.children.get(at).map(|(_, child)| child)
@@ -116,7 +116,7 @@ impl FieldSet {
         })
     }
 
-    /// Paths that are in this set alone.
+    /// Paths that are only in this set.
     pub(crate) fn difference(&self, other: &Self) -> Self {
         let member = self.member && !other.member;
         if self.is_leaf() || other.is_leaf() {
@@ -140,7 +140,7 @@ impl FieldSet {
         self.children.len() == other.children.len() && std::ptr::eq(self.children.as_ptr(), other.children.as_ptr())
     }
 
-    /// What is below this node, under another one.
+    /// The paths below this node, under another node.
     fn below(&self, member: bool) -> Self {
         Self { member, children: self.children.clone() }
     }
@@ -170,7 +170,7 @@ impl FieldSet {
         self.member = false;
     }
 
-    /// Takes out a field of the object with all that is below it.
+    /// Removes a field of the object with everything below it.
     pub(crate) fn drop_field(&mut self, name: &str) {
         self.children.retain(|(step, _)| step.strip_prefix("f:") != Some(name));
     }
@@ -200,10 +200,10 @@ impl FieldSet {
         Ok(Some(set))
     }
 
-    /// Takes the cost of the whole set.
+    /// Charges the cost of the whole set.
     ///
     /// # Errors
-    /// More than the budget allows.
+    /// It exceeds the budget.
     pub(crate) fn charge(&self, budget: &mut Budget) -> Result<(), TooManyFields> {
         self.children.iter().try_for_each(|(step, child)| {
             budget.charge(step)?;
@@ -216,7 +216,7 @@ impl FieldSet {
         usize::from(self.member) + self.children.iter().map(|(_, child)| child.count()).sum::<usize>()
     }
 
-    /// The first paths of the set as conflicts name them, no more than `most`.
+    /// The first paths of the set in the format of conflicts, at most `most`.
     pub(crate) fn shown(&self, most: usize) -> Vec<String> {
         let mut out = Vec::new();
         self.show(&mut String::new(), most, &mut out);
@@ -239,7 +239,7 @@ impl FieldSet {
     }
 }
 
-/// Null and the empty object: they have no fields that would say that they are there.
+/// Null and the empty object: they have no fields that could show their existence.
 fn is_bare(value: &Value) -> bool {
     value.is_null() || value.as_object().is_some_and(Map::is_empty)
 }

@@ -22,12 +22,12 @@ pub(crate) enum JsonPatchError {
 
 /// The most operations in one JSON patch, as the API server has it.
 const MAX_OPERATIONS: usize = 10_000;
-/// How much the `copy` operations of one JSON patch may make, as the API server has it: the limit of a request.
+/// Maximum size of the copies of one JSON patch, as in the API server: the limit of a request.
 const MAX_COPIED: usize = 3 * 1024 * 1024;
 /// How many values the operations of one JSON patch may move about: some 10 ms.
 const MAX_WORK: usize = 1_000_000;
 
-/// Applies a merge patch, and takes what it has: a library's copy would be as large as the object.
+/// Applies a merge patch and consumes it: a library's copy would be as large as the object.
 pub(crate) fn merge_patch(target: &mut Value, patch: Value) {
     let fields = match patch {
         Value::Object(fields) => fields,
@@ -49,8 +49,7 @@ pub(crate) fn merge_patch(target: &mut Value, patch: Value) {
     }
 }
 
-/// Applies a JSON patch, one operation after another, each of which goes with it. Where it fails, the target is of no
-/// more use.
+/// Applies a JSON patch, one operation after another, and frees each. After an error, the target is unusable.
 pub(crate) fn json_patch(target: &mut Value, patch: Value) -> Result<(), JsonPatchError> {
     let malformed = |text: &str| JsonPatchError::Malformed(text.to_owned());
     let Value::Array(operations) = patch else {
@@ -67,7 +66,7 @@ pub(crate) fn json_patch(target: &mut Value, patch: Value) -> Result<(), JsonPat
     operations.into_iter().try_for_each(|operation| apply(target, operation, &mut limits))
 }
 
-/// What the operations of one patch may still do.
+/// Rest of the limits for the operations of one patch.
 struct Limits {
     copied: usize,
     work: usize,
@@ -100,7 +99,7 @@ impl Limits {
 fn apply(target: &mut Value, mut operation: Value, limits: &mut Limits) -> Result<(), JsonPatchError> {
     let verb = operation["op"].as_str().unwrap_or_default().to_owned();
     let verb = verb.as_str();
-    // The API server looks at the verb only when it comes to it: 422.
+    // The API server checks the verb only when it executes the operation: 422.
     if !matches!(verb, "add" | "remove" | "replace" | "test" | "move" | "copy") && operation.is_object() {
         return Err(JsonPatchError::Inapplicable(format!("unexpected kind: {verb}")));
     }
@@ -121,7 +120,7 @@ fn apply(target: &mut Value, mut operation: Value, limits: &mut Limits) -> Resul
         PatchOperation::Remove(_) => limits.work(shifted(target, path))?,
         PatchOperation::Replace(replace) => limits.carry(&replace.value, path, false)?,
         PatchOperation::Test(test) => {
-            // What is not there counts as null, as for the API server.
+            // A missing value counts as null, as in the API server.
             let same = target.pointer(path).unwrap_or(&Value::Null) == &test.value;
             let failed = || JsonPatchError::Inapplicable("testing value failed: test failed".into());
             return same.then_some(()).ok_or_else(failed);
@@ -171,7 +170,7 @@ fn counted(target: &Value, path: &str, more: usize) -> Option<String> {
     found.then_some(out)
 }
 
-/// How many elements of a list change their place when one is put in or taken out at a path.
+/// Number of elements of a list that move when one is inserted or removed at a path.
 fn shifted(target: &Value, path: &str) -> usize {
     let Some((list, place)) = path.rsplit_once('/') else { return 0 };
     match target.pointer(list) {
@@ -275,7 +274,7 @@ mod tests {
 
     #[test]
     fn moves_do_not_nest_without_end() {
-        // Each pair of operations puts what is there one level deeper.
+        // Each pair of operations nests the value one level deeper.
         let down =
             [json!({"op": "add", "path": "/b", "value": {}}), json!({"op": "move", "from": "/a", "path": "/b/a"})];
         let up = [json!({"op": "move", "from": "/b", "path": "/a"})];

@@ -1,4 +1,4 @@
-//! Values of server-side apply: an applied object laid over the live one, and what its manager gave up taken away
+//! Values of server-side apply: merges an applied object into the live one, and removes what its manager gave up
 //! (structured-merge-diff typed/merge.go, merge/update.go). Pure.
 
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::field_set::FieldSet;
 use super::shape::Shape;
 
-/// Lays an applied value over a live one, which takes what it has.
+/// Merges an applied value into a live one.
 pub(crate) fn merge(live: &mut Value, applied: Value, shape: Shape<'_>) {
     match (live, applied) {
         (Value::Object(live), Value::Object(applied)) if !shape.is_atomic() => {
@@ -27,8 +27,8 @@ pub(crate) fn merge(live: &mut Value, applied: Value, shape: Shape<'_>) {
     }
 }
 
-/// Merges lists by key. The applied order wins; what only the live list has keeps its place among the others. An applied
-/// item takes the place of several live ones with its key, and merges with none of them.
+/// Merges lists by key. The applied order wins; items that are only in the live list keep their place among the others.
+/// An applied item replaces several live ones with its key, without merging.
 fn merge_lists(live: Vec<Value>, mut applied: Vec<Value>, keys: &[&str], shape: Shape<'_>) -> Vec<Value> {
     let steps: Vec<String> = applied.iter().map(|item| shape.element(item, keys)).collect();
     let live_steps: Vec<String> = live.iter().map(|item| shape.element(item, keys)).collect();
@@ -70,7 +70,7 @@ fn merge_lists(live: Vec<Value>, mut applied: Vec<Value>, keys: &[&str], shape: 
 }
 
 /// Removes the fields that a manager owned before and that now have no owner: `managed` is the union of all managers'
-/// sets, including the new set of this one. A structure goes with its content, defaults included, when none of its
+/// sets, including the new set of this one. A structure is removed with its content, defaults included, if none of its
 /// fields has an owner.
 pub(crate) fn prune(value: &mut Value, last: &FieldSet, managed: &FieldSet, shape: Shape<'_>) {
     let none = FieldSet::default();

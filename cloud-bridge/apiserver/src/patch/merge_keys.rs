@@ -65,7 +65,7 @@ pub enum List {
     One,
     /// A set of plain values.
     Set,
-    /// Objects told apart by some of their fields.
+    /// Objects that are identified by some of their fields.
     By {
         /// In a strategic merge patch; without it the list is replaced there.
         merge: Option<&'static str>,
@@ -85,7 +85,7 @@ impl List {
 }
 
 impl Type {
-    /// What is known of a field.
+    /// Type and list kind of a field.
     pub(super) fn field(&self, name: &str) -> (&'static Type, List) {
         self.fields.iter().find(|f| f.name == name).map_or((&NONE, List::Replace), |f| (f.of, f.list))
     }

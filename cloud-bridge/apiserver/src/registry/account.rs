@@ -12,7 +12,7 @@ const ATTEMPTS: u32 = 10;
 /// The time between two of them, the mean of Kubernetes'.
 const PAUSE: Duration = Duration::from_millis(150);
 
-/// Runs a verb, and again when the `default` account has come that it lacked. Each look takes a turn of the client.
+/// Executes a verb, and again after the missing `default` account was created. Each attempt takes a turn of the client.
 pub(crate) async fn awaited(
     ctx: &mut Context<'_>,
     mut verb: impl FnMut(&mut Context<'_>) -> ApiResult<Answer>,

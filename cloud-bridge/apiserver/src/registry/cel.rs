@@ -68,7 +68,7 @@ pub(crate) fn check(
     }
 }
 
-/// Whether an object that is being deleted is written only to take finalizers off it.
+/// Whether the write of an object that is being deleted only removes finalizers.
 fn only_lets_go(strategy: &dyn Strategy, new: &Value, old: &Value) -> bool {
     let (kept, had) = (items(&new["metadata"], "finalizers"), items(&old["metadata"], "finalizers"));
     let known: HashSet<&str> = had.iter().filter_map(Value::as_str).collect();
@@ -76,7 +76,7 @@ fn only_lets_go(strategy: &dyn Strategy, new: &Value, old: &Value) -> bool {
     if !meta::deleting(old) || kept.len() >= had.len() || !kept.iter().all(knows) {
         return false;
     }
-    // The old one may be from before its schema had become what it is: it is held against as it would be written now.
+    // The old object may be older than its schema, so it is compared as if it were written now.
     let rest = |object: &Value| {
         let mut object = strategy.decode(object.clone()).ok()?.value;
         strategy.default(&mut object);
@@ -90,7 +90,7 @@ fn only_lets_go(strategy: &dyn Strategy, new: &Value, old: &Value) -> bool {
     new.is_some() && new == old
 }
 
-/// Errors after which rules may meet what no schema allows.
+/// Errors after which values may violate the schema, so that rules cannot be evaluated.
 fn blocks(kind: FieldErrorKind) -> bool {
     use FieldErrorKind::{NotSupported, Required, TooLong, TooMany, TypeInvalid};
     matches!(kind, NotSupported | Required | TooLong | TooMany | TypeInvalid)

@@ -17,8 +17,8 @@ use apimachinery::selector::{FieldSelector, LabelSelector};
 
 /// The largest list without a limit that is made at once.
 const AT_HAND: Most = Most { items: usize::MAX, bytes: 64 << 10 };
-/// What is looked at for a page with a limit, in one step: rows and other forms are made of parsed objects. A server may give
-/// fewer than asked for (K8s ListOptions, `limit`).
+/// Maximum bytes that are read for a page with a limit in one step, because rows and other forms need parsed objects. A
+/// server may return fewer than requested (K8s ListOptions, `limit`).
 const PAGE_BYTES: usize = 512 << 10;
 /// How many objects after a page are counted.
 const COUNTED: u64 = 10_000;
@@ -31,14 +31,14 @@ pub(crate) struct Listed {
     pub remaining: Option<u64>,
 }
 
-/// A list that is too large to be at hand: what it selects, as it was at a revision, after a key.
+/// A list that is too large for memory: its selection at a revision, after a key.
 pub(crate) struct Large {
     pub selection: Selection,
     pub rev: u64,
     pub after: Option<ObjectKey>,
 }
 
-/// What a list or watch selects.
+/// Selection of a list or watch.
 pub(crate) struct Selection {
     pub namespace: Option<String>,
     pub labels: LabelSelector,

@@ -1,5 +1,5 @@
-//! The verbs on stored resources. Each runs to its end under the storage's lock, so that what it read is
-//! still so when it writes; nothing here awaits.
+//! The verbs on stored resources. Each runs to its end under the storage's lock, without awaiting, so that its data is
+//! unchanged between its read and its write.
 
 pub(crate) mod account;
 pub(crate) mod apply;
@@ -54,11 +54,11 @@ pub(crate) struct Context<'a> {
     pub warnings: Vec<String>,
     /// The writer, for managedFields.
     pub(crate) writer: managed_fields::Writer,
-    /// What strict reading says of the text of the body.
+    /// Error of strict parsing of the body.
     pub(crate) strict: Option<String>,
-    /// What was asked about validation rules.
+    /// Questions about validation rules.
     pub(crate) cel: cel::Asked,
-    /// What is worked out beside the thread.
+    /// Work on other threads.
     pub(crate) aside: draft::Aside,
     /// This is worked out beside the thread: whatever can be known beforehand is.
     pub(crate) foresees: bool,
@@ -66,7 +66,7 @@ pub(crate) struct Context<'a> {
     pub(crate) awaits_account: bool,
 }
 
-/// What a verb answers.
+/// Answer of a verb.
 pub(crate) enum Answer {
     /// An object of the resource with its HTTP code, whose bytes are at hand.
     Stored(u16, Arc<Stored>),
@@ -90,12 +90,12 @@ impl Context<'_> {
         self.inner.store()
     }
 
-    /// What admission is told of the request.
+    /// Attributes of the request for admission.
     pub(crate) fn attributes(&self) -> Attributes<'_> {
         Attributes { inner: self.inner, user: self.user, resource: Arc::clone(&self.resource), path: self.path }
     }
 
-    /// A change of what is not there creates it, which is another right (K8s apiserver endpoints/handlers/update.go
+    /// A change of a missing object creates it, which needs another right (K8s apiserver endpoints/handlers/update.go
     /// `withAuthorization`).
     pub(crate) fn may_create(&self) -> ApiResult<()> {
         let path = self.path.clone();
@@ -103,7 +103,7 @@ impl Context<'_> {
         self.inner.authorizer.authorize(self.user, &create)
     }
 
-    /// Looks its resource up again: the definition may have changed while the request waited, or gone.
+    /// Looks its resource up again: the definition may have been changed or deleted while the request waited.
     pub(crate) fn look_up(&mut self) -> ApiResult<()> {
         let path = self.path;
         let found = self.inner.registry.find(&path.group, &path.version, &path.resource);
@@ -249,10 +249,10 @@ impl Context<'_> {
         Ok(value)
     }
 
-    /// Refuses an object that is larger than any of the kind may be, and than it was before.
+    /// Refuses an object that is larger than the limit of its kind, and than it was before.
     ///
     /// # Errors
-    /// 413 with what it has too much of.
+    /// 413 with the exceeded limit.
     pub(crate) fn bounded(&self, object: &Value, before: Option<&Value>) -> ApiResult<()> {
         let values = if self.resource.is_of_tenants() { bounds::VALUES_MAX } else { usize::MAX };
         bounds::within(object, before, values).map_err(|why| {
@@ -263,7 +263,7 @@ impl Context<'_> {
     }
 
     /// Refuses a body with many more values than the object may have, before its typed form takes more memory than the
-    /// body. Some more may go with unknown fields and nulls.
+    /// body. Unknown fields and nulls may be removed, so some more are allowed.
     fn bounded_untyped(&self, body: &Value, before: Option<&Stored>) -> ApiResult<()> {
         const ROUGHLY: usize = bounds::VALUES_MAX / 4 * 5;
         if !self.resource.is_of_tenants() || bounds::values(body) <= ROUGHLY {
@@ -322,7 +322,7 @@ impl Context<'_> {
     }
 }
 
-/// What is wrong with fields, in the order of the request.
+/// Errors of fields, in the order of the request.
 fn complaints(unknown: Vec<String>, duplicates: Vec<String>, source: Option<&Bytes>) -> Vec<String> {
     if unknown.is_empty() && duplicates.is_empty() {
         return Vec::new();

@@ -97,7 +97,7 @@ pub(crate) fn apply_to(
     match content_type {
         JSON => json::json_patch(&mut value, patch).map_err(|e| match e {
             JsonPatchError::Malformed(text) => ApiError::bad_request(text),
-            // The API server tells no more than this.
+            // The API server reports no more than this.
             JsonPatchError::Inapplicable(text) => {
                 log::debug!("a JSON patch does not apply: {text}");
                 ApiError::rejected()

@@ -81,7 +81,7 @@ pub(crate) fn change(
     managed: Option<Value>,
 ) -> ApiResult<Draft> {
     let (resource, name) = (&ctx.resource, &ctx.path.name);
-    // Who writes a status leaves the rest as it is stored, to the letter: templates are compared.
+    // A write of the status keeps the rest exactly as stored, because templates are compared.
     let old = match ctx.path.subresource.as_str() {
         "status" => resource.read(current.value()),
         _ => as_now(resource, current.value()),
@@ -93,7 +93,7 @@ pub(crate) fn change(
         return Err(ApiError::conflict(resource, name, &precondition(resource, current, uid)));
     }
     check_version(resource, current, &mut new, name)?;
-    // Nothing looks at them before they are worked out anew.
+    // Removed until they are computed again, because nothing reads them before that.
     let sent = new.get_mut("metadata").and_then(|metadata| remove(metadata, "managedFields"));
     let sent = sent.filter(|_| managed.is_none()).unwrap_or_default();
     resource.strategy().default(&mut new);
@@ -117,14 +117,14 @@ fn foreseen(ctx: &Context<'_>, sent: &Value, mut new: Value, old: &Value) -> Own
     Owners::Foreseen(hash(&new), managed)
 }
 
-/// Hash of an object: kept instead of it to see whether another one is the same. With a key of this process, so that no
-/// client can make two objects with one hash.
+/// Hash of an object, kept instead of it to detect changes. With a key of this process, so that no client can create
+/// two objects with one hash.
 fn hash(object: &Value) -> u64 {
     static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     KEYS.hash_one(object)
 }
 
-/// What a client writes of an object by this path; the rest stays as it is.
+/// Restores the fields that a client may not write through this path.
 fn prepare(ctx: &Context<'_>, new: &mut Value, old: &Value) {
     let strategy = ctx.resource.strategy();
     meta::set(new, "generation", old["metadata"]["generation"].clone());
@@ -136,7 +136,7 @@ fn prepare(ctx: &Context<'_>, new: &mut Value, old: &Value) {
     raise_generation(&ctx.resource, new, old);
 }
 
-/// What no client writes stays as it is.
+/// Restores the fields that no client may write.
 fn keep(ctx: &Context<'_>, new: &mut Value, old: &Value) {
     meta::keep_old(new, old);
     if ctx.path.subresource == "status" {
@@ -147,7 +147,7 @@ fn keep(ctx: &Context<'_>, new: &mut Value, old: &Value) {
     }
 }
 
-/// Replaces an object, and returns what is stored then.
+/// Replaces an object, and returns the stored one.
 pub(crate) fn replace(
     ctx: &mut Context<'_>,
     store: &mut Store,
@@ -161,7 +161,7 @@ pub(crate) fn replace(
     let strategy = resource.strategy();
     admission::update(store, &ctx.attributes(), &mut new, old)?;
     prepare(ctx, &mut new, old);
-    // After the fields that the request leaves out are taken over: only then is it known what must be allocated.
+    // After omitted fields were copied: only then it is known what must be allocated.
     admission::allocate(&ctx.attributes(), store, &mut new, old)?;
     keep(ctx, &mut new, old);
     let mut errors = validate(&resource, &ctx.path.subresource, &new, old);
@@ -203,8 +203,8 @@ pub(crate) fn replace(
     Ok(stored)
 }
 
-/// What is stored, by the rules of now: a bridge of an earlier version may have written it, with other defaults. Kubernetes
-/// fills in defaults whenever it reads its storage. Borrowed when both are the same.
+/// The stored object by the present rules: a bridge of an earlier version may have written it with other defaults.
+/// Kubernetes sets defaults whenever it reads its storage. Borrowed if both are equal.
 fn as_now<'a>(resource: &Resource, stored: &'a Value) -> Cow<'a, Value> {
     let read = resource.read(stored);
     if resource.is_custom() {
@@ -289,7 +289,7 @@ fn is_from_before(error: &FieldError, new: &Value, old: &Value) -> bool {
     new.pointer(&pointer).is_some_and(|now| old.pointer(&pointer) == Some(now))
 }
 
-/// An object whose deletion waits for nothing but finalizers goes with the last of them.
+/// An object that waits only for finalizers is deleted with the last of them.
 fn should_delete(resource: &Resource, new: &Value, old: &Value) -> bool {
     let held = resource.rules().spec_finalizers && new["spec"]["finalizers"].as_array().is_some_and(|f| !f.is_empty());
     meta::finalizers(new).is_empty() && meta::deleting(old) && meta::grace(old).unwrap_or(0) == 0 && !held

@@ -8,7 +8,7 @@ use crate::resource::Resource;
 use crate::storage::{Store, StoreError, Stored};
 use apimachinery::meta;
 
-/// Writes a changed object; one that waited only for finalizers now goes.
+/// Writes a changed object, or deletes it if it waited only for finalizers.
 pub(crate) fn rewrite(
     store: &mut Store,
     resource: &Resource,

@@ -1,4 +1,4 @@
-//! What is asked about the validation rules of custom resources, and the answer. Who answers is `cel`'s business.
+//! Questions about the validation rules of custom resources, and their answers. Independent of the helper in `cel`.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ impl PartialEq for RuledSchema {
     }
 }
 
-/// What a question is about.
+/// Subject of a question.
 #[derive(Debug, Clone, PartialEq)]
 pub enum About {
     /// Whether the rules of the definition with this name can be compiled.
@@ -65,7 +65,7 @@ impl CelQuestion {
     }
 }
 
-/// What the rules say.
+/// Verdict of the rules.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Verdict {
     pub(crate) errors: Vec<FieldError>,

@@ -35,9 +35,9 @@ pub(crate) enum Serves {
     Log,
     /// A stream between the client and the object's node.
     Connect,
-    /// What the kubelet of the node serves.
+    /// Served by the kubelet of the node.
     Proxy,
-    /// What the pod itself serves.
+    /// Served by the pod itself.
     PodProxy,
 }
 
@@ -46,7 +46,7 @@ pub(crate) enum Serves {
 pub struct Subresource {
     /// `status`, `log`, `exec`, `binding`, `ephemeralcontainers`, `eviction`, `scale`, `token`…
     pub name: Text,
-    /// Group, version and kind of what it takes and returns.
+    /// Group, version and kind of its requests and answers.
     pub group: Text,
     pub version: Text,
     pub kind: Text,
@@ -77,7 +77,7 @@ impl Subresource {
 #[derive(Clone)]
 pub enum Hooks {
     Builtin(&'static dyn Strategy),
-    /// Nothing is stored: what is answered is measured at the nodes.
+    /// Nothing is stored: the answer is measured on the nodes.
     Measured,
     Custom(Arc<dyn Strategy>),
 }
@@ -135,7 +135,7 @@ impl Resource {
         self.subresource(name).is_some()
     }
 
-    /// What the verbs ask of the kind.
+    /// Rules of the kind for the verbs.
     pub(crate) fn rules(&self) -> &Rules {
         self.strategy().rules()
     }
@@ -150,7 +150,7 @@ impl Resource {
         self.decode.is_some() && self.namespaced
     }
 
-    /// What the values of a body may take in memory, in bytes.
+    /// Maximum memory of the values of a body, in bytes.
     pub(crate) fn body_memory(&self) -> usize {
         if self.is_of_tenants() { parse::TENANT_MEMORY_MAX } else { parse::MEMORY_MAX }
     }

@@ -52,7 +52,7 @@ pub(crate) fn validate_embedded(meta: &Value) -> Errors {
     errors
 }
 
-/// What is wrong beside the names. `core` is the group whose finalizers must be known ones.
+/// Errors other than those of names. `core`: the group in which finalizers must be known ones.
 fn beside_names(meta: &Value, core: bool) -> Errors {
     let mut errors = Errors::new();
     not_negative(&mut errors, "metadata.generation".into(), integer(meta, "generation").unwrap_or_default());
@@ -82,7 +82,7 @@ pub fn validate_object_meta_update(new: &Value, old: &Value) -> Vec<FieldError> 
         }
     }
     for field in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
-        // The server fills in what the client left out before it compares.
+        // The server sets omitted fields before it compares.
         if !new[field].is_null() {
             immutable(&mut errors, &format!("metadata.{field}"), &new[field], &old[field]);
         }

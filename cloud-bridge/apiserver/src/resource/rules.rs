@@ -1,5 +1,5 @@
-//! What the verbs ask of a kind beside its hooks. The fields are called as in Kubernetes' strategies and in its generic
-//! store, where there is such a field.
+//! Rules of a kind for the verbs, in addition to its hooks. The fields have the names of Kubernetes' strategies and
+//! generic store, where these have them.
 
 use std::time::Duration;
 
@@ -13,31 +13,31 @@ pub(crate) type Changed = fn(&Value, &Value) -> bool;
 /// The answers of one kind.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
-    /// What is wrong with a name.
+    /// Errors of a name.
     pub(crate) name: fn(&str) -> Vec<String>,
     /// Fields that are structures in the API and so are always there.
     pub(crate) structures: &'static [&'static str],
-    /// A PUT creates what is not there.
+    /// Whether a PUT creates a missing object.
     pub(crate) allow_create_on_update: bool,
     /// An update needs no resourceVersion.
     pub(crate) allow_unconditional_update: bool,
-    /// A patch may not leave another name than the path's, whatever validation says of it.
+    /// Whether a patch must keep the name of the path, whatever validation says about it.
     pub(crate) patch_keeps_name: bool,
     /// A deletion answers with the object instead of a Status.
     pub(crate) return_deleted_object: bool,
     /// Grace period of a deletion in seconds, from the one that the client asks for; without this function, an object
     /// has no grace period.
     pub(crate) grace_period: Option<fn(&Value, Option<i64>) -> i64>,
-    /// What a deletion leaves to be done, and so holds the object.
+    /// Finalizer that keeps a deleted object for further work.
     pub(crate) deletion_finalizer: Option<&'static str>,
     /// `spec.finalizers` hold the object, too: its deletion turns it Terminating first.
     pub(crate) spec_finalizers: bool,
-    /// Objects take part in garbage collection.
+    /// Whether objects take part in garbage collection.
     pub(crate) enable_garbage_collection: bool,
-    /// A deletion that does not say what becomes of dependents leaves them: the default of some older kinds
+    /// Whether a deletion without a propagation policy orphans dependents: the default of some older kinds
     /// (`DefaultGarbageCollectionPolicy` of their strategies).
     pub(crate) orphan_dependents: bool,
-    /// What a client is told that does not say it, if anything.
+    /// Warning to a client without a policy, if any.
     pub(crate) orphan_warning: Option<&'static str>,
     /// Objects go after this time without a write.
     pub(crate) ttl: Option<Duration>,
@@ -47,7 +47,7 @@ pub struct Rules {
     pub(crate) admit_pods: bool,
     /// JSON pointer to the template of pods in an object; empty for the pod itself.
     pub(crate) template: Option<&'static str>,
-    /// What a client is told with every request, of a kind that others have replaced.
+    /// Warning with every request, for a kind that others have replaced.
     pub(crate) deprecated: Option<&'static str>,
     /// Objects get an address of the range of Services.
     pub(crate) cluster_ip: bool,
@@ -55,8 +55,8 @@ pub struct Rules {
     pub(crate) conversion: Option<Conversion>,
 }
 
-/// How a version of a kind becomes the one that is stored, and back. Both leave alone what is missing: bodies of patches
-/// and of server-side apply are parts of objects.
+/// Conversion of a version of a kind to the stored one, and back. Both ignore missing fields: bodies of patches and of
+/// server-side apply are parts of objects.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Conversion {
     pub(crate) to_stored: fn(&mut Value),

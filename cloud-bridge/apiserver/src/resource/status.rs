@@ -1,5 +1,5 @@
-//! Failures as the API reports them: a code, a reason and a message that make a `v1.Status`. The texts are
-//! those clients and people already know. Knows nothing of HTTP beyond the status code.
+//! Failures as the API reports them: a code, a reason and a message that make a `v1.Status`. The texts are those that
+//! clients and users know from Kubernetes. Knows nothing of HTTP beyond the status code.
 
 use edge_protocol::json::SetField;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::Resource;
 use apimachinery::field::FieldError;
 
-/// A request that failed; becomes a `v1.Status` body.
+/// A failed request; converted to a `v1.Status` body.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct ApiError {
@@ -118,7 +118,7 @@ impl ApiError {
         )
     }
 
-    /// 409: the name is taken.
+    /// 409: the name is in use.
     pub fn already_exists(resource: &Resource, name: &str) -> Self {
         Self::new(409, "AlreadyExists", format!("{} {name:?} already exists", resource.qualified()))
             .about(resource, name)

@@ -35,14 +35,14 @@ pub struct Column {
 /// Where an object has what its `scale` subresource shows and sets, as JSON paths (`.spec.replicas`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScalePaths {
-    /// Made of names only.
+    /// Consists only of names.
     pub spec_replicas: Cow<'static, str>,
     pub status_replicas: Cow<'static, str>,
     /// Selector, as text or as an object; empty without one.
     pub selector: Cow<'static, str>,
 }
 
-/// Makes `new` the old object with the status and the metadata that it brings.
+/// Replaces `new` by the old object with the new status and metadata.
 pub(crate) fn only_status(new: &mut Value, old: &Value) {
     let (Value::Object(new), Value::Object(old)) = (new, old) else { return };
     new.retain(|name, _| ["metadata", "status"].contains(&name.as_str()) || old.contains_key(name));
@@ -58,7 +58,7 @@ pub(crate) fn only_status(new: &mut Value, old: &Value) {
 /// The hooks of one kind. The default bodies suit a kind without opinions.
 #[allow(unused_variables)]
 pub trait Strategy: Send + Sync {
-    /// What the verbs ask of the kind.
+    /// Rules of the kind for the verbs.
     fn rules(&self) -> &Rules {
         &Rules::CUSTOM
     }
@@ -74,21 +74,21 @@ pub trait Strategy: Send + Sync {
         Ok(Decoded { value, unknown: Vec::new() })
     }
 
-    /// What a stored object is by the rules of now, when that is something else: a definition may have changed since.
+    /// A stored object by the present rules, if that differs: a definition may have changed since.
     fn read(&self, stored: &Value) -> Option<Value> {
         None
     }
 
-    /// Fills what the API's defaulting fills, and brings quantities to their canonical form. Idempotent.
-    /// Must tolerate a missing `spec` (it runs before validation).
+    /// Sets the defaults of the API, and converts quantities to their canonical form. Idempotent. Must tolerate a
+    /// missing `spec` (it runs before validation).
     fn default(&self, obj: &mut Value) {}
 
-    /// Clears or sets what a client may not choose at creation (status, `spec.nodeName` rules, QoS class,
+    /// Clears or sets the fields that a client may not set at creation (status, `spec.nodeName` rules, QoS class,
     /// phase, Secret `stringData` into `data`).
     fn prepare_create(&self, obj: &mut Value) {}
 
-    /// Puts back what a client may not change by an update of the main resource (status). `generation` is
-    /// the caller's business: it is raised when `spec` changed and `has_generation` is true.
+    /// Restores the fields that a client may not change by an update of the main resource (status). The caller handles
+    /// `generation`: it increases if `spec` changed and `has_generation` is true.
     fn prepare_update(&self, new: &mut Value, old: &Value) {}
 
     /// Whether an update raises the generation of an object that has one.
@@ -96,8 +96,8 @@ pub trait Strategy: Send + Sync {
         new["spec"] != old["spec"]
     }
 
-    /// Puts back all that an update of the status subresource may not change (everything but status and, in
-    /// metadata, what the kind's strategy lets through).
+    /// Restores everything that an update of the status subresource may not change (all except status and, in metadata,
+    /// the fields that the kind's strategy allows).
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {
         only_status(new, old);
     }
@@ -127,7 +127,7 @@ pub trait Strategy: Send + Sync {
         Vec::new()
     }
 
-    /// What the `scale` subresource goes by, if the kind has one.
+    /// Paths of the `scale` subresource, if the kind has one.
     fn scale(&self) -> Option<&ScalePaths> {
         None
     }
@@ -148,12 +148,12 @@ pub trait Strategy: Send + Sync {
         Vec::new()
     }
 
-    /// What a client should know with every request, since the version is deprecated.
+    /// Warning with every request, if the version is deprecated.
     fn deprecation(&self) -> Option<String> {
         None
     }
 
-    /// What a client should know with every write.
+    /// Warning with every write.
     fn notice(&self) -> Option<String> {
         None
     }
@@ -184,7 +184,7 @@ pub trait Strategy: Send + Sync {
         vec![meta["name"].clone(), meta["creationTimestamp"].clone()]
     }
 
-    /// Whether the kind has field labels of its own; the refusal of an unknown one is worded by it.
+    /// Whether the kind has its own field labels, which determines the message for an unknown one.
     fn has_field_labels(&self) -> bool {
         true
     }

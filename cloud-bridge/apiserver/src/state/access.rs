@@ -33,7 +33,7 @@ impl Inner {
         fixed.map(|(_, user)| user.clone()).or_else(|| self.account_token(token, &[]).map(|proven| proven.user))
     }
 
-    /// What a service account's token proves for these audiences; none means this API's own.
+    /// Identity of a service account's token for these audiences; none means this API's own.
     pub(crate) fn account_token(&self, token: &str, audiences: &[String]) -> Option<Proven> {
         accounts::review(self.config.accounts.as_ref()?, || self.store(), token, audiences)
     }

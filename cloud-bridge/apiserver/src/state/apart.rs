@@ -1,5 +1,6 @@
-//! Work beside the thread that has all requests and all links: what is pure and long, as reading and comparing a large object.
-//! One at a time, in turns of the clients, however many of them have gone meanwhile. Memory that it needed is freed there, too.
+//! Long pure work on another thread than that of requests and links, such as parsing and comparing a large object. One
+//! piece at a time, with clients taking turns, even if they have disconnected. The memory of the work is freed there
+//! too.
 
 use std::sync::Arc;
 
@@ -37,10 +38,10 @@ impl Apart {
 }
 
 impl Turn {
-    /// Does the work, and returns the turn with the result. If the caller goes away, the turn ends with the work.
+    /// Executes the work, and returns the turn with the result. If the caller is dropped, the turn ends with the work.
     ///
     /// # Errors
-    /// 500 when it panics.
+    /// 500 if it panics.
     pub(crate) async fn work<T: Send + 'static>(
         self,
         work: impl FnOnce() -> T + Send + 'static,

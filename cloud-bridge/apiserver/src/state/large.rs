@@ -1,5 +1,6 @@
-//! How much the large objects of a namespace take that controllers, the scheduler and the states of nodes keep in memory. Kubernetes
-//! has no such bound, but more memory. ConfigMaps, Secrets and custom resources are kept for those alone who name them.
+//! Limit of a namespace's large objects that controllers, the scheduler and the states of nodes keep in memory.
+//! Kubernetes does not have such a limit, but more memory. ConfigMaps, Secrets and custom resources are kept only for
+//! nodes and pods that name them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +9,7 @@ use crate::storage::{ChangeKind, Store, StoreError};
 
 /// Bytes of the large objects of one namespace.
 const ROOM: usize = 16 << 20;
-/// What is smaller does not count.
+/// Smaller objects do not count.
 const LARGE: usize = 64 << 10;
 /// Where they are stored.
 const KEPT: [&str; 14] = [
@@ -33,7 +34,7 @@ const KEPT: [&str; 14] = [
 pub(crate) struct LargeObjects(Arc<Mutex<HashMap<String, usize>>>);
 
 impl LargeObjects {
-    /// Counts what there is, and follows what is written from now on.
+    /// Counts the existing objects, and follows later writes.
     pub(crate) fn follow(&self, store: &mut Store) -> Result<(), StoreError> {
         for storage in KEPT {
             for (namespace, bytes) in store.large(storage, LARGE)? {

@@ -23,7 +23,7 @@ const ANSWERS: (usize, usize) = (48 << 20, 6 << 20);
 pub(crate) const BODY_COST: usize = 16 << 10;
 pub(crate) const ANSWER_COST: usize = 4 << 10;
 
-/// What the requests under way have of each amount.
+/// Shares of the requests under way.
 #[derive(Debug)]
 pub(crate) struct Limits {
     reads: Arc<Shares>,
@@ -55,7 +55,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Takes a place for a request; `None` if all are taken.
+    /// Takes a place for a request; `None` if all are in use.
     pub(crate) fn enter(&self, flow: &Flow, attributes: &Attributes) -> Option<Share> {
         let places = match attributes.verb.as_str() {
             _ if lasting(attributes) => &self.lasting,

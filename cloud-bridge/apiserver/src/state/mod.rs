@@ -1,4 +1,4 @@
-//! What every part of the server shares: how it was opened, the store, and what is kept beside it.
+//! Shared state of all parts of the server: its configuration, the store, and caches.
 
 pub(crate) mod access;
 pub(crate) mod apart;
@@ -36,15 +36,15 @@ pub struct Config {
     pub file: PathBuf,
     /// A damaged file is replaced by its copy.
     pub restore: bool,
-    /// Bearer tokens and whom they stand for.
+    /// Bearer tokens and their users.
     pub tokens: Vec<(String, UserInfo)>,
     /// Watch history is kept at least this long...
     pub history: Duration,
     /// ...but never in more rows than this.
     pub history_rows: u64,
-    /// ...and with no more bytes of replaced states than this.
+    /// ...and at most this many bytes of replaced states.
     pub history_bytes: u64,
-    /// How often a watch that asked for bookmarks gets one.
+    /// Interval of bookmarks in a watch that requested them.
     pub bookmark_interval: Duration,
     /// Maximum time between two counts of a quota.
     pub quota_resync: Duration,
@@ -52,7 +52,7 @@ pub struct Config {
     pub accounts: Option<Arc<Accounts>>,
     /// Where Services get their addresses from; without it they get none.
     pub services: Option<ServiceRange>,
-    /// The command that judges validation rules of custom resources; without it none are taken.
+    /// Command that evaluates validation rules of custom resources; without it definitions with rules are refused.
     pub cel_helper: Option<Vec<OsString>>,
     /// The longest life of a service account token, in seconds; without it as long as a TokenRequest asks for.
     pub token_life_max: Option<i64>,
@@ -83,7 +83,7 @@ impl Config {
     }
 }
 
-/// The server, to those who answer its requests.
+/// The server, for the code that handles its requests.
 pub(crate) struct Inner {
     pub(crate) config: Config,
     pub(crate) store: Mutex<Store>,

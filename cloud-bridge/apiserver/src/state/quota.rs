@@ -19,12 +19,12 @@ struct Rate {
     most: i64,
 }
 
-/// Events are kept for an hour: so no more than 8 MiB of one node lie there.
+/// Events are kept for an hour, so at most 8 MiB of one node are stored.
 const EVENTS: Rate = Rate { per_second: 2 << 10, most: 1 << 20 };
 /// A node with 110 pods that all start writes 3 MB of statuses.
 const OBJECTS: Rate = Rate { per_second: 32 << 10, most: 16 << 20 };
 
-/// What is left of one rate; below nothing after a write that was larger than what was left.
+/// Rest of one rate; negative after a write that was larger than the rest.
 #[derive(Debug, Clone, Copy)]
 struct Bucket {
     left: i64,
@@ -36,7 +36,7 @@ impl Bucket {
         Self { left: rate.most, since: now }
     }
 
-    /// What is left now. Whole seconds count, so that asking often gives no more.
+    /// The present rest. Only whole seconds count, so that frequent calls give no more.
     fn left(&mut self, rate: &Rate, now: Instant) -> i64 {
         let seconds = now.saturating_duration_since(self.since).as_secs();
         self.since += Duration::from_secs(seconds);
@@ -73,7 +73,7 @@ impl Quotas {
         self.with(node, now, event, |bucket, rate| bucket.left(rate, now) > 0)
     }
 
-    /// The write is made already, so it may take more than there is: then nothing is left for as long.
+    /// Charges a write that was already made, so it may exceed the rest: then the rest is negative for that long.
     fn took(&self, node: &str, now: Instant, event: bool, bytes: i64) {
         self.with(node, now, event, |bucket, _| bucket.left = bucket.left.saturating_sub(bytes));
     }

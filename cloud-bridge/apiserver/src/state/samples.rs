@@ -16,8 +16,8 @@ const OLD: Duration = Duration::from_secs(30);
 /// Timeout for a node's answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The last measurements of each node. One may be large, and many may ask at once: each node is measured once at a time, for all
-/// who ask.
+/// The last measurements of each node. One may be large, and many clients may ask at once: each node is measured once
+/// at a time, for all of them.
 #[derive(Default)]
 pub(crate) struct Samples {
     kept: Mutex<HashMap<String, Kept>>,
@@ -30,7 +30,7 @@ type Turn = tokio::sync::Mutex<()>;
 struct Kept {
     at: Instant,
     summary: Arc<Value>,
-    /// What it made with the one before.
+    /// Result of this measurement and the one before.
     measured: Option<Measured>,
 }
 
@@ -51,14 +51,14 @@ impl Samples {
         self.kept().get(node).map(|kept| (kept.at, Arc::clone(&kept.summary)))
     }
 
-    /// What was measured within the window, as others have asked.
+    /// A measurement within the window, if another client requested one.
     fn measured(&self, node: &str) -> Option<Measured> {
         self.kept().get(node).filter(|kept| kept.at.elapsed() < WINDOW).and_then(|kept| kept.measured.clone())
     }
 
     fn keep(&self, node: &str, at: Instant, summary: &Arc<Value>, measured: Option<Measured>) {
         let mut all = self.kept();
-        // Of nodes that are asked for no more nothing is kept.
+        // Measurements of nodes without requests are dropped.
         all.retain(|_, kept| at.duration_since(kept.at) < 2 * OLD);
         all.insert(node.to_owned(), Kept { at, summary: Arc::clone(summary), measured });
     }

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-/// How long a turn waits to be taken. The stream of an answer takes it only when its client has room for more, which a
+/// Maximum wait until a turn is taken. The stream of an answer takes it only when its client has room for more, which a
 /// hostile client can prevent.
 const PATIENCE: Duration = Duration::from_millis(100);
 

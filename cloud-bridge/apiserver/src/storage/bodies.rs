@@ -1,6 +1,6 @@
-//! Where bodies lie. A large one has a row of its own in `bodies`. The row of its object has the number of that row in place
-//! of the body; the change that replaces or deletes the object takes the number over. So each large body is written once,
-//! and a deletion writes none.
+//! Storage of bodies. A large one has its own row in `bodies`, whose number the object's row contains instead of the
+//! body. The change that replaces or deletes the object keeps the number. So each large body is written once, and a
+//! deletion writes none.
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::leases::LEASES;
 use apimachinery::pace::is_large;
 
-/// Bytes of a body that lies apart; 0 for a small one, which lies in the row of its object.
+/// Size of a separately stored body, in bytes; 0 for a small one, which is in the row of its object.
 pub(super) fn apart(bytes: usize) -> usize {
     if is_large(bytes) { bytes } else { 0 }
 }
@@ -20,7 +20,7 @@ pub(super) fn keep<'a>(
     rev: u64,
     body: &'a [u8],
 ) -> rusqlite::Result<ToSqlOutput<'a>> {
-    // The history of Leases is in memory: no change would take a number over.
+    // The history of Leases is in memory, so no change would keep the number.
     if storage == LEASES || !is_large(body.len()) {
         return Ok(ToSqlOutput::Borrowed(ValueRef::Blob(body)));
     }
@@ -51,7 +51,7 @@ pub(super) fn length(column: &str) -> String {
     )
 }
 
-/// Deletes what the changes up to and including `rev` have replaced. Called before they are deleted themselves.
+/// Deletes the bodies that the changes up to and including `rev` have replaced. Called before those are deleted.
 pub(super) fn forget(conn: &Connection, rev: u64) -> rusqlite::Result<()> {
     let sql = "DELETE FROM bodies WHERE id IN \
          (SELECT before FROM changes WHERE rev <= ?1 AND typeof(before) = 'integer')";

@@ -1,5 +1,5 @@
-//! The time by which history and events age: it starts at the wall clock and then goes on by itself, so that a clock that is
-//! set forgets neither.
+//! The time for the age of history and events: it starts at the wall clock and continues monotonically, so that setting
+//! the clock deletes neither.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -14,7 +14,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Goes on from the newest change that the file has, or from the wall clock if that is later.
+    /// Continues from the newest change in the file, or from the wall clock if that is later.
     pub(super) fn open(conn: &Connection) -> rusqlite::Result<Self> {
         let last =
             conn.query_row("SELECT at FROM changes ORDER BY rev DESC LIMIT 1", [], |row| row.get(0)).optional()?;

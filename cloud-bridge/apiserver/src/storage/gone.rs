@@ -1,5 +1,6 @@
-//! What must not come back with a copy: Nodes that were deleted, whose certificates would be good again, and join tokens
-//! that were used. A file beside the state file that only grows: a line for each, on the disk before the deletion is.
+//! Objects that must not return with a copy: deleted Nodes, whose certificates would be valid again, and used join
+//! tokens. They are in a file beside the state file that only grows: a line for each, on the disk before the deletion
+//! is.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -14,7 +15,7 @@ use super::keeper::beside;
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
 
-/// The type of the Secrets that stand for join tokens (`pki::token` of the bridge).
+/// The type of the Secrets of join tokens (`pki::token` of the bridge).
 const JOIN_TOKEN: &str = "sampan.dev/join-token";
 
 /// Whether a deletion of this object is final.
@@ -22,7 +23,7 @@ pub(super) fn is_final(storage: &str, object: &Stored) -> bool {
     storage == "nodes" || (storage == "secrets" && object.value()["type"] == JOIN_TOKEN)
 }
 
-/// Where the file lies.
+/// Path of the file.
 fn file(path: &Path) -> PathBuf {
     beside(path, "gone")
 }
@@ -35,7 +36,7 @@ pub(super) fn note(path: &Path, storage: &str, key: &ObjectKey, object: &Value) 
     file.sync_data()
 }
 
-/// Deletes from a database what is noted beside the state file. How many objects that were.
+/// Deletes the listed objects from a database; returns their number.
 pub(super) fn delete(path: &Path, conn: &Connection) -> io::Result<usize> {
     let text = match std::fs::read(file(path)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),

@@ -25,7 +25,7 @@ const DROPPED: u32 = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Expired {
     pub asked: u64,
-    /// The oldest revision that can be asked for.
+    /// The oldest revision that can be read.
     pub oldest: u64,
 }
 
@@ -79,7 +79,7 @@ impl Store {
             Ok((rows, None))
         };
         let (rows, next) = read().map_err(|e| self.sql(e))?;
-        // What a change made is what the next change of its key replaced: walk backwards.
+        // The state after a change is what the next change of its key replaced: walk backwards.
         let mut newer: BTreeMap<ObjectKey, Option<Arc<Stored>>> = BTreeMap::new();
         let mut changes = Vec::with_capacity(rows.len());
         for (rev, key, kind, before) in rows.into_iter().rev() {
@@ -105,7 +105,7 @@ impl Store {
         Ok((changes, next))
     }
 
-    /// What the change with this revision made of the object.
+    /// The state of the object after the change with this revision.
     pub(super) fn made(&self, storage: &str, key: &ObjectKey, rev: u64) -> Result<Option<Arc<Stored>>, StoreError> {
         let next: Option<Option<Vec<u8>>> = self
             .conn
@@ -131,7 +131,7 @@ impl Store {
     /// there is more.
     pub(super) fn trim(&mut self) -> Result<bool, StoreError> {
         let now = self.clock.now();
-        // First what a deletion adds to.
+        // First the part to which a deletion adds.
         if let Some(last) = self.past.beyond(&self.history, now, TRIM_ROWS) {
             self.compact(last)?;
         }
@@ -139,7 +139,7 @@ impl Store {
         Ok(expired || self.past.beyond(&self.history, now, 1).is_some())
     }
 
-    /// Forgets the history up to and including `rev`.
+    /// Deletes the history up to and including `rev`.
     pub(crate) fn compact(&mut self, rev: u64) -> Result<(), StoreError> {
         if rev <= self.floor {
             return Ok(());
@@ -176,7 +176,7 @@ impl Store {
 }
 
 impl Store {
-    /// Removes the oldest of what expires, until it takes no more room than it may: some at a time, for a write has found it.
+    /// Deletes the oldest expiring objects beyond the limit: some at a time, because it runs within a write.
     pub(super) fn drop_oldest(&mut self) -> Result<(), StoreError> {
         const AT_ONCE: i64 = 16;
         let oldest: Vec<(String, ObjectKey)> = self

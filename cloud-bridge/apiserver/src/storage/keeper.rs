@@ -1,5 +1,5 @@
-//! The slow work on the state file, on a thread with a connection of its own: checkpoints of the write-ahead log, and
-//! the copy that a damaged file is replaced by.
+//! Slow work on the state file, on a thread with its own connection: checkpoints of the write-ahead log, and the copy
+//! that replaces a damaged file.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;

@@ -22,7 +22,7 @@ const HISTORY: usize = 4096;
 struct Lease {
     rev: u64,
     body: Bytes,
-    /// Newer than what the file has.
+    /// Whether it is newer than the file.
     renewed: bool,
 }
 
@@ -35,13 +35,13 @@ pub(super) struct Leases {
 }
 
 impl Leases {
-    /// Takes in what the file had at its opening.
+    /// Takes a Lease from the file at its opening.
     pub(super) fn load(&mut self, key: ObjectKey, rev: u64, body: Vec<u8>) {
         self.all.insert(key, Lease { rev, body: body.into(), renewed: false });
         self.floor = self.floor.max(rev);
     }
 
-    /// Takes in a change. `renewed` says that the file does not have it.
+    /// Applies a change. `renewed`: the file does not have it.
     pub(super) fn took(&mut self, change: &Change, gone: bool, renewed: bool) {
         let object = &change.object;
         if gone {
@@ -109,7 +109,7 @@ fn stored(key: &ObjectKey, lease: &Lease) -> Arc<Stored> {
     Arc::new(Stored::new(key.clone(), lease.rev, lease.body.clone()))
 }
 
-/// Whether nothing but the time of a renewal differs: what may be lost.
+/// Whether only the time of a renewal differs: such a change may be lost.
 pub(super) fn only_renews(old: &Value, new: &Value) -> bool {
     let same = |part: &str, but: &[&str]| match (old[part].as_object(), new[part].as_object()) {
         (Some(old), Some(new)) => same_but(old, new, but) && same_but(new, old, but),

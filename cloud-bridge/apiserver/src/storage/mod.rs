@@ -47,7 +47,7 @@ pub(crate) use subscribers::{Held, Interest, Subscription, Told, View};
 use sync::Syncer;
 pub(crate) use sync::{Debt, Durable, Unsynced};
 
-/// How often time alone has history trimmed: a walk over all of it.
+/// Interval of trimming the history by age: it walks over all of it.
 const TRIM_AFTER: Duration = Duration::from_secs(60);
 
 /// Why the storage failed.
@@ -59,7 +59,7 @@ pub enum StoreError {
     /// A statement failed.
     #[error("state file {}: {source}", path.display())]
     Sql { path: PathBuf, source: rusqlite::Error },
-    /// The disk did not take what was written.
+    /// The disk did not accept a write.
     #[error("state file {}: {reason}", path.display())]
     Unsynced { path: PathBuf, reason: String },
     /// A stored body is not a JSON object.
@@ -95,7 +95,7 @@ impl Stored {
         Arc::new(stored)
     }
 
-    /// This state as if it had been written at `rev`: what a watch shows of an object that left it.
+    /// This state as if it had been written at `rev`: a watch sends it for an object that it no longer selects.
     pub(crate) fn at(&self, rev: u64) -> Arc<Self> {
         deleted_state(self, rev)
     }
@@ -105,7 +105,7 @@ impl Stored {
         Arc::new(Self::new(self.key.clone(), self.rev, self.body.clone()))
     }
 
-    /// The parsed body. Null when the row is damaged, which `quick_check` at opening makes improbable.
+    /// The parsed body. Null if the row is damaged, which `quick_check` at opening makes improbable.
     pub(crate) fn value(&self) -> &Value {
         self.value.get_or_init(|| serde_json::from_slice(&self.body).unwrap_or_default())
     }
@@ -123,18 +123,18 @@ impl Stored {
         }
     }
 
-    /// The object, of which the metadata is there at least, but for managedFields: no more is parsed for it.
+    /// The object with at least its metadata, except managedFields: nothing more is parsed for it.
     pub(crate) fn head(&self) -> &Value {
         self.value.get().unwrap_or_else(|| self.head.get_or_init(|| body::head(&self.body)))
     }
 
-    /// The object, of which the metadata is there at least: no more is parsed for it.
+    /// The object with at least its metadata: nothing more is parsed for it.
     pub(crate) fn metadata(&self) -> Cow<'_, Value> {
         self.value.get().map_or_else(|| Cow::Owned(body::metadata(&self.body)), Cow::Borrowed)
     }
 }
 
-/// What a write did.
+/// Effect of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChangeKind {
     Added = 0,
@@ -168,12 +168,12 @@ pub(crate) struct History {
 
 /// The storage.
 pub(crate) struct Store {
-    // The threads end before the connection: the last one to close tidies the log away.
+    // The threads end before the connection: the last one to close removes the log.
     keeper: Keeper,
     syncer: Syncer,
     conn: Connection,
     path: PathBuf,
-    /// The newest revision. Renewals of Leases take revisions that the file does not know.
+    /// The newest revision. Renewals of Leases take revisions that the file does not have.
     rev: u64,
     /// The newest revision that is in the file.
     written: u64,
@@ -205,18 +205,18 @@ impl Store {
         self.rev
     }
 
-    /// The newest revision that waits for the disk: what was read now may be shown once it is `durable`.
+    /// The newest revision that waits for the disk: data that was read now may be sent once it is `durable`.
     pub(crate) fn written(&self) -> u64 {
         self.written
     }
 
-    /// Time has passed: what is due now and then is begun. Whether more of it is due at once.
+    /// Starts periodic work that is due. Returns whether more of it is due at once.
     pub(crate) fn tick(&mut self) -> bool {
         self.keeper.tick();
         self.trim_now_and_then(Instant::now())
     }
 
-    /// Where little is written, time alone makes history too old, and events expire.
+    /// Trims the history by age, which writes do not do if there are few of them, and deletes expired events.
     fn trim_now_and_then(&mut self, now: Instant) -> bool {
         if now.saturating_duration_since(self.trimmed) < TRIM_AFTER {
             return false;
@@ -235,13 +235,13 @@ impl Store {
         StoreError::Unsynced { path: self.path.clone(), reason: error.to_string() }
     }
 
-    /// Tells when what was written is on the disk.
+    /// Tells when a write is on the disk.
     pub(crate) fn durable(&self) -> Durable {
         self.syncer.durable()
     }
 }
 
-/// What a restart would lose for nothing is written at an orderly end.
+/// Writes at a regular end what a restart would lose needlessly.
 impl Drop for Store {
     fn drop(&mut self) {
         if self.syncer.failed() {

@@ -23,21 +23,21 @@ use super::{History, Store, StoreError, subscribers};
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
 
-/// How far the counter jumps when the file had no ceiling of its own: a run that lost power had shown revisions that
-/// the file does not know.
+/// Increase of the counter if the file had no ceiling: a run that lost power had sent revisions that the file does not
+/// have.
 const REOPEN_JUMP: u64 = 1000;
-/// How far it jumps when a copy takes the place of the file: further than any run can have come since the copy. Revisions
-/// are 63 bits; this is done eight million times before they run out.
+/// Increase if a copy replaces the file: more than any run can have used since the copy. Revisions have 63 bits; that
+/// is enough for eight million restores.
 const RESTORE_JUMP: u64 = 1 << 40;
 /// Pauses between attempts to read a file that the disk does not give, in seconds: a minute in all.
 const PAUSES: [u64; 6] = [1, 2, 4, 8, 15, 30];
 
 impl Store {
-    /// Opens or creates the file. With `restore` a damaged one is set aside, and its copy takes its place: what was deleted
-    /// since comes back, so that is not done unasked.
+    /// Opens or creates the file. With `restore` a damaged one is set aside, and its copy replaces it: objects that
+    /// were deleted since the copy return, so this must be requested.
     ///
     /// # Errors
-    /// `StoreError::Open` names the file; nothing is changed in a file that cannot be used.
+    /// `StoreError::Open` names the file; a file that cannot be used is not changed.
     pub(crate) fn open(path: &Path, history: History, restore: bool) -> Result<Self, StoreError> {
         Self::open_with(path, history, restore, None)
     }
@@ -74,7 +74,7 @@ impl Store {
         };
         store.read_state().map_err(|e| fail(e.to_string()))?;
         store.read_leases()?;
-        // The ceiling's write makes the log, which lives as long as the connection.
+        // The write of the ceiling creates the log, which exists as long as the connection.
         store.raise_ceiling(store.rev + 1_000_000)?;
         let log = File::open(with_suffix(path, "-wal")).map_err(start)?;
         let mut sync = sync.unwrap_or_else(|| Box::new(move || log.sync_data()));
@@ -142,7 +142,7 @@ fn lock(path: &Path) -> Result<File, SchemaError> {
     }
 }
 
-/// A connection to the file or, if that is wanted, to what its copy says.
+/// A connection to the file or, if requested, to its copy.
 fn usable(path: &Path, restore: bool) -> Result<Connection, SchemaError> {
     let gone = std::fs::metadata(path).map_or(true, |file| file.len() == 0);
     let copy = copy_of(path);

@@ -1,4 +1,4 @@
-//! How much of the past is kept: which changes there are, and which of them go. Pure; what it says, `history` does.
+//! Limits of the history: its changes, and those to delete. Pure; `history` executes it.
 
 use std::collections::VecDeque;
 
@@ -45,7 +45,7 @@ impl Past {
         last
     }
 
-    /// Everything up to and including this revision is gone.
+    /// Removes everything up to and including this revision.
     pub(super) fn forget(&mut self, rev: u64) {
         while let Some(row) = self.rows.pop_front_if(|row| row.rev <= rev) {
             self.bytes = self.bytes.saturating_sub(row.bytes);

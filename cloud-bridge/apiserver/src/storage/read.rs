@@ -1,4 +1,4 @@
-//! What is stored now: single objects, lists, counts, and who owns what.
+//! The stored state: single objects, lists, counts, and owners.
 
 use std::sync::Arc;
 

@@ -21,8 +21,8 @@ pub(super) fn owners_of(value: &Value) -> Vec<String> {
     references.into_iter().flatten().filter_map(|r| r["uid"].as_str()).map(str::to_owned).collect()
 }
 
-/// By the old owners, not by the key alone: the table is ordered by owner, and a search through all of it makes each
-/// new object dearer than the one before.
+/// By the old owners, not only by the key: the table is ordered by owner, and scanning all of it would make each new
+/// object more expensive than the one before.
 pub(super) fn set_owners(
     conn: &Connection,
     storage: &str,

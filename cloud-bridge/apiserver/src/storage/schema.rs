@@ -1,8 +1,8 @@
-//! The tables of the state file and how an older file becomes a current one.
+//! The tables of the state file, and their migrations.
 
 use rusqlite::Connection;
 
-/// What the file says it is, so that another program's database is refused ("smpn").
+/// Application id of the file, so that another program's database is refused ("smpn").
 const APPLICATION_ID: i32 = 0x736d_706e;
 
 /// One step per version, appended only: the step at index N leads from `user_version` N to N + 1.
@@ -107,10 +107,10 @@ pub(super) fn prepare(conn: &mut Connection) -> Result<(), SchemaError> {
     conn.pragma_update(None, "synchronous", "NORMAL")?;
     // Kilobytes: the bridge's memory budget pays for this cache.
     conn.pragma_update(None, "cache_size", -512)?;
-    // Checkpoints sync too: `keeper` makes them on its thread. Writers that never pause keep it from ending one; then
-    // the log would grow without end, so one that is this long is written back while requests wait.
+    // Checkpoints sync too: `keeper` makes them on its thread. Writers that never pause prevent it from finishing one.
+    // The log would then grow without a limit, so one of this length is written back while requests wait.
     conn.pragma_update(None, "wal_autocheckpoint", 16_000)?;
-    // A writer would truncate a longer log, which takes time: `keeper` gives the space of a burst back.
+    // A writer would truncate a longer log, which takes time: `keeper` releases the space after a burst.
     conn.pragma_update(None, "journal_size_limit", 64 << 20)?;
     let verdict: String = conn.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if verdict != "ok" {

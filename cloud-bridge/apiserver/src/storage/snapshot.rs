@@ -11,7 +11,7 @@ use super::rows::unsigned;
 use super::{Store, StoreError, Stored, bodies};
 use apimachinery::key::ObjectKey;
 
-/// Objects of a storage after a place, and what was changed there, both in key order.
+/// Objects of a storage after a place, and their changes, both in key order.
 pub(super) const EVERYWHERE: [&str; 2] = [
     "SELECT ns, name, rev, body FROM objects WHERE storage = ?1 AND (ns, name) > (?2, ?3) ORDER BY ns, name",
     "SELECT ns, name, rev, before FROM changes WHERE storage = ?1 AND (ns, name) > (?2, ?3) ORDER BY ns, name, rev",
@@ -21,7 +21,7 @@ const IN_NAMESPACE: [&str; 2] = [
     "SELECT ns, name, rev, before FROM changes WHERE storage = ?1 AND ns = ?2 AND name > ?3 ORDER BY name, rev",
 ];
 
-/// How far one page goes at the most.
+/// Maximum extent of one page.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Most {
     /// Maximum number of selected objects.
@@ -37,7 +37,7 @@ pub(crate) struct Page {
     pub next: Option<ObjectKey>,
 }
 
-/// What a page has looked at.
+/// Extent of a page so far.
 #[derive(Debug, Default)]
 pub(super) struct Walked {
     bytes: usize,
@@ -68,8 +68,8 @@ impl Store {
 
     /// The first selected objects after `after`, in key order, as they were at `rev`. Call `knows` first.
     ///
-    /// Walks objects and changes side by side and no further than needed: a page of a long list costs what it holds,
-    /// not what the list does.
+    /// Walks objects and changes side by side and no further than needed: the cost of a page depends on its own length,
+    /// not on that of the list.
     pub(crate) fn list_at(
         &self,
         storage: &str,
@@ -114,7 +114,7 @@ impl Store {
                     return Ok(Page { items, next: last });
                 }
                 last = Some(key.clone());
-                // What was changed since is what the first change after `rev` replaced; an addition replaced nothing.
+                // The state at `rev` is what the first later change replaced; an addition replaced nothing.
                 let mut then = if order.is_lt() { object.take() } else { None };
                 if order.is_le() {
                     object = next_object(&self.conn, &mut objects)?;
@@ -141,7 +141,7 @@ fn next_object(conn: &Connection, rows: &mut Rows<'_>) -> rusqlite::Result<Optio
     Ok(Some(Stored::new(key, unsigned(row, 2)?, bodies::read(conn, row, 3)?.unwrap_or_default())))
 }
 
-/// What a change says of its object as it was at a revision.
+/// State of an object at a revision, according to a change.
 enum Then {
     /// Nothing: it is older.
     AsNow,
@@ -149,8 +149,8 @@ enum Then {
     Was(Option<Stored>),
 }
 
-/// The next change of another key than `done`. Those that say nothing are shown, too: a page goes no further than its objects,
-/// and what was changed since may be thousands of changes behind.
+/// The next change of another key than `done`. Changes without information are returned too: a page goes no further
+/// than its objects, and the next relevant change may be thousands of changes later.
 fn next_change(
     conn: &Connection,
     rows: &mut Rows<'_>,

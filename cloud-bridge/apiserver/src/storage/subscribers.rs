@@ -15,34 +15,34 @@ use super::{Change, ChangeKind, Store, Stored};
 /// Changes that may wait for one watcher.
 const QUEUE: usize = 1024;
 
-/// How a change looks to a watcher.
+/// A change as a watcher sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum View {
     Added,
     Modified,
     Deleted,
-    /// It is not selected any more: told as a deletion of what was there before.
+    /// It is no longer selected: sent as a deletion of the previous state.
     Left,
 }
 
-/// What a watcher is told of a change.
+/// A change for a watcher.
 #[derive(Debug, Clone)]
 pub(crate) struct Told {
     pub rev: u64,
     pub view: View,
     /// Its bytes only: parsed, what waits in one queue would be twenty megabytes.
     pub object: Arc<Stored>,
-    /// Given back when the watcher has taken it.
+    /// Released after the watcher has taken it.
     pub _held: Option<Held>,
 }
 
-/// A share of what may wait for watchers.
+/// A share of the memory for waiting changes.
 pub(crate) type Held = Arc<dyn Any + Send + Sync>;
 
-/// Takes a share of memory for this many bytes; `None` cuts the watcher off.
+/// Takes a share of memory for this many bytes; `None` disconnects the watcher.
 pub(crate) type Charge = Box<dyn Fn(usize) -> Option<Held> + Send>;
 
-/// What a watcher is interested in.
+/// Selection of a watcher.
 pub(crate) struct Interest {
     /// Only objects in this namespace.
     pub namespace: Option<String>,
@@ -50,17 +50,17 @@ pub(crate) struct Interest {
     pub charge: Charge,
 }
 
-/// What a change in the queue takes beside the object.
+/// Memory of a queued change in addition to the object, in bytes.
 const TOLD_COST: usize = 256;
 
-/// Decides at the write whether and how a watcher is told of it.
+/// Decides during the write whether and how a watcher sees it.
 pub(crate) type Filter = Box<dyn Fn(&Change) -> Option<View> + Send>;
 
 /// The receiving end of a watcher; dropping it ends the subscription.
 pub(crate) type Subscription = Receiver<Told>;
 
-/// Is told of each change of every storage, but renewals of Leases. It is called amid the write: it takes notes, and does
-/// nothing about them.
+/// Called with each change of every storage, except renewals of Leases. It runs within the write: it may only take
+/// notes.
 pub(crate) type Observer = Box<dyn Fn(&str, &Change) + Send>;
 
 struct Subscriber {
@@ -106,7 +106,7 @@ impl Subscribers {
 }
 
 impl Change {
-    /// What is there now; `None` after a deletion.
+    /// The present state; `None` after a deletion.
     pub(crate) fn now(&self) -> Option<&Stored> {
         (self.kind != ChangeKind::Deleted).then(|| self.object.as_ref())
     }
@@ -134,7 +134,7 @@ impl Store {
         receiver
     }
 
-    /// Has this told of the changes of all storages from now on, for as long as the storage is open.
+    /// Calls this for all later changes of all storages, as long as the storage is open.
     pub(crate) fn observe(&mut self, observer: Observer) {
         self.subscribers.observers.push(observer);
     }

@@ -22,8 +22,8 @@ const TRIM_EVERY: u64 = 64;
 const CEILING_STEP: u64 = 1_000_000;
 
 impl Store {
-    /// Writes an object: creation without `before`, replacement with it. Sets its resourceVersion and tells
-    /// the watchers. `life` is for how long the object stays without another write (events).
+    /// Writes an object: creation without `before`, replacement with it. Sets its resourceVersion and notifies the
+    /// watchers. `life`: how long the object stays without another write (events).
     pub(crate) fn write(
         &mut self,
         storage: &str,
@@ -64,7 +64,7 @@ impl Store {
         let change = Change { rev, kind, object: Arc::clone(&stored), before: before.cloned() };
         self.announce(storage, change, only_renews);
         if life.is_some() && self.expiring > self.history.expiring {
-            // The write that found it stands.
+            // The write that found it is valid.
             if let Err(error) = self.drop_oldest() {
                 log::warn!("removing the oldest events: {error}");
             }
@@ -127,7 +127,7 @@ impl Store {
         Ok(())
     }
 
-    /// A transaction is in the file: the object has `bytes` now, and 0 if it is gone.
+    /// A transaction is in the file: the object has `bytes` now, or 0 if it was deleted.
     fn wrote(&mut self, storage: &str, (rev, at): (u64, i64), bytes: usize, before: Option<&Arc<Stored>>) {
         self.written = rev;
         let replaced = before.map_or(0, |before| before.body.len());
@@ -139,7 +139,7 @@ impl Store {
         self.keeper.wrote(pages);
     }
 
-    /// Writes what is only in memory, before an orderly end.
+    /// Writes data that is only in memory, before a regular end.
     pub(crate) fn settle(&mut self) -> Result<(), StoreError> {
         if self.ceiling == 0 {
             // It was never open.

@@ -29,7 +29,7 @@ pub(crate) struct Node {
     pub(crate) uncorrelatable: Option<String>,
 }
 
-/// What is handed down while a schema is read.
+/// Context that is passed down while a schema is read.
 struct Place {
     path: String,
     uncorrelatable: Option<String>,

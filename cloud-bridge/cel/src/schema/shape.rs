@@ -99,7 +99,7 @@ fn fields(schema: &Value, root: bool) -> BTreeMap<String, Field> {
     if root {
         let text = |name: &str| (name.to_owned(), Field { escaped: name.to_owned(), shape: Shape::String });
         fields.extend([text("apiVersion"), text("kind")]);
-        // Of the metadata rules see names alone.
+        // Of the metadata, rules see only names.
         let names = BTreeMap::from([text("name"), text("generateName")]);
         let metadata = Field { escaped: "metadata".to_owned(), shape: Shape::Object(Rc::new(names)) };
         fields.insert("metadata".to_owned(), metadata);

@@ -1,5 +1,5 @@
-//! Which events are written, and how: what repeats is counted up, what varies only in its message becomes one, and of one
-//! object there are 25 at most, then one in five minutes (K8s client-go tools/record/events_cache.go). Pure.
+//! Which events are written: repetitions are counted, events that differ only in their message are combined, and one
+//! object has at most 25, then one in five minutes (K8s client-go tools/record/events_cache.go). Pure.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, Hash, RandomState};
@@ -10,7 +10,8 @@ use jiff::Timestamp;
 
 use super::Event;
 
-/// From this number of different messages on, each within the interval after the previous one, they become one event.
+/// Number of different messages, each within the interval after the previous one, from which they are combined into one
+/// event.
 const SIMILAR_MAX: usize = 10;
 const SIMILAR_INTERVAL: Duration = Duration::from_secs(600);
 /// Number of events of one kind about an object that a component may write at once; each refill allows one more.
@@ -85,7 +86,7 @@ impl Correlator {
             similar.messages.clear();
         }
         similar.last = now;
-        // The message that makes them too many is not kept, which bounds their number.
+        // The message that exceeds the limit is not stored, which bounds their number.
         let others = similar.messages.len() - usize::from(similar.messages.contains(&message));
         let many = others + 1 >= SIMILAR_MAX;
         if !many {

@@ -23,7 +23,7 @@ type Seen = Result<Event<One>, String>;
 
 fn tell(followers: &Followers<One>, events: impl IntoIterator<Item = Event<One>>) {
     for event in events {
-        // The beginning of a list waits for the followers, which these tests look at later.
+        // The start of a list waits for the followers, which these tests poll later.
         let _ = followers.tell(event).now_or_never();
     }
 }

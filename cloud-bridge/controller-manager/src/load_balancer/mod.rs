@@ -1,6 +1,6 @@
-//! Load balancers of a cluster without any: a Service of that type leads in at the addresses of the nodes where its pods
-//! are, as k3s' servicelb does it, but without pods of its own: nodes serve what a Service's status names. This file reads,
-//! asks [`plan`] and writes.
+//! Load balancers for clusters without one: a Service of that type gets the addresses of the nodes of its pods, as with
+//! k3s' servicelb, but without additional pods: nodes serve the addresses in a Service's status. This file reads, calls
+//! [`plan`] and writes.
 
 mod object;
 mod plan;
@@ -61,7 +61,7 @@ struct Balancer {
     nodes: BTreeMap<String, Node>,
     /// What lists under way have named.
     listed: [BTreeSet<Key>; 3],
-    /// Lists that have ended: until all have, what is missing is unknown.
+    /// Which lists have ended: before all have, missing objects are unknown.
     known: [bool; 3],
     dirty: BTreeSet<Key>,
     retry: Option<Instant>,
@@ -116,8 +116,7 @@ impl Balancer {
         }
     }
 
-    /// What an event changes: objects that are there, and those that are not any more. `all` tells what was known, when a list
-    /// has ended.
+    /// Splits an event into existing and deleted objects. `all` returns the known objects at the end of a list.
     fn changes<T: kube::Resource>(
         &mut self,
         list: usize,
@@ -177,7 +176,7 @@ async fn write(client: &Client, service: &Service, wanted: &[std::net::IpAddr]) 
     let api: Api<Service> = Api::namespaced(client.clone(), meta.namespace.as_deref().unwrap_or_default());
     let name = meta.name.as_deref().unwrap_or_default();
     match api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await {
-        // The watch is about to tell what is there now.
+        // The watch is about to deliver the present state.
         Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => Ok(()),
         result => result.map(drop),
     }

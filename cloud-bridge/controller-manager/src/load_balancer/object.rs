@@ -9,11 +9,11 @@ use kube::api::ObjectMeta;
 use serde::Deserialize;
 
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
-/// Where a node, or what is for it, is.
+/// Label with the site of a node, or of the nodes for an object.
 const SITE: &str = "sampan.dev/site";
 /// Address from which a node has connected, as the bridge sees it.
 const PEER_ADDRESS: &str = "sampan.dev/peer-address";
-/// A node that takes no traffic from outside (K8s core/v1, `LabelNodeExcludeBalancers`).
+/// Label of a node that gets no external traffic (K8s core/v1, `LabelNodeExcludeBalancers`).
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -123,7 +123,7 @@ impl Slice {
         Some((self.metadata.namespace.clone().unwrap_or_default(), name))
     }
 
-    /// Nodes of the endpoints that are ready. A condition that is not said is true (K8s discovery/v1).
+    /// Nodes of ready endpoints. A missing condition counts as true (K8s discovery/v1).
     pub(super) fn nodes(&self) -> impl Iterator<Item = &str> {
         let ready = |endpoint: &&Endpoint| endpoint.conditions.as_ref().and_then(|all| all.ready).unwrap_or(true);
         self.endpoints.iter().filter(ready).filter_map(|endpoint| endpoint.node_name.as_deref())
@@ -144,8 +144,8 @@ impl Node {
     }
 }
 
-/// Whether an address means something on a network of its own alone. A node says itself which addresses it has: one of the internet is
-/// believed only of a node that has connected from there, for nodes lead what goes to a load balancer's address to its Service.
+/// Whether an address is valid only within its own network. A node reports its own addresses, so a public one is
+/// accepted only if the node has connected from it: nodes forward traffic for a load balancer's address to its Service.
 fn is_private(ip: &IpAddr) -> bool {
     match ip {
         // RFC 1918, RFC 6598, RFC 3927.

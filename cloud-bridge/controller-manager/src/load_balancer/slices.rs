@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Key;
 use super::object::Slice;
 
-/// All slices. A change of one touches its own Service alone, and a change of a node the Services there.
+/// All slices. A change of one affects only its own Service, and a change of a node the Services there.
 #[derive(Debug, Default)]
 pub(super) struct Slices {
     all: BTreeMap<Key, Slice>,
@@ -19,7 +19,7 @@ impl Slices {
         self.all.keys()
     }
 
-    /// A slice came, changed or went. Returns the Services that it is about, before and now.
+    /// Stores or removes a slice. Returns the Services that it belonged to and belongs to.
     pub(super) fn put(&mut self, key: &Key, slice: Option<Slice>) -> Vec<Key> {
         let mut services = Vec::new();
         if let Some(old) = self.all.remove(key)
@@ -97,7 +97,7 @@ mod tests {
         slices.put(&key("db-1"), slice("db", unready));
         assert_eq!([on(&slices, "a"), on(&slices, "c")], [["web"], ["db"]]);
         assert_eq!((slices.of(&key("web")).count(), slices.of(&key("db")).count()), (2, 1));
-        // A slice that becomes another Service's, and one that goes.
+        // A slice that changes its Service, and one that is deleted.
         assert_eq!(slices.put(&key("web-1"), slice("api", at(&["a"]))), [key("web"), key("api")]);
         assert_eq!([on(&slices, "a"), on(&slices, "b")], [["api"], ["web"]]);
         assert_eq!(slices.put(&key("web-2"), None), [key("web")]);

@@ -1,6 +1,6 @@
-//! The provisioner `sampan.dev/local`: its StorageClass, and the end of its volumes. A volume whose claim has gone is deleted
-//! on its node before its object is; a node that is away is waited for, and one that is no more took the data with it. How
-//! claims get their volumes is with the controllers of workloads (`provision`).
+//! The provisioner `sampan.dev/local`: its StorageClass, and the deletion of its volumes. A volume without a claim is
+//! deleted on its node before its object is. The deletion waits for an offline node; the data of a deleted node is lost
+//! with it. The workload controllers create volumes for claims (`provision`).
 
 mod volume;
 
@@ -38,10 +38,10 @@ const AT_ONCE: usize = 8;
 
 /// The way to the nodes.
 pub trait Nodes: Send + Sync {
-    /// Makes a node delete a volume's folder with all its content; no error if it is missing.
+    /// Deletes a volume's folder with all its content on a node; no error if it is missing.
     ///
     /// # Errors
-    /// The deletion is not confirmed; the text says why.
+    /// The deletion is not confirmed; the text has the reason.
     fn delete_volume<'a>(&'a self, node: &'a str, volume: &'a str) -> BoxFuture<'a, Result<(), String>>;
 }
 
@@ -67,7 +67,7 @@ pub async fn run(client: Client, nodes: Arc<dyn Nodes>) {
     }
 }
 
-/// Makes the class, once: who has another default keeps it.
+/// Creates the class, once; another default class stays the default.
 async fn make_class(client: &Client) -> kube::Result<()> {
     let classes: Api<StorageClass> = Api::all(client.clone());
     let there = classes.list(&ListParams::default()).await?;
@@ -128,7 +128,7 @@ impl Reclaimer {
                 }
             }
             Event::Delete(object) => drop(self.waiting.remove(meta::text(&object, "name"))),
-            // What went unseen is found to be gone when its turn comes.
+            // A deletion without an event is found when the volume is processed.
             Event::Init | Event::InitDone => {}
         }
     }

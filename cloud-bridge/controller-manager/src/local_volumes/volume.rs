@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 /// Name of the provisioner in a StorageClass.
 pub(crate) const PROVISIONER: &str = "sampan.dev/local";
-/// The folder of all of them. A node with another root takes it as below that.
+/// Folder of the volumes. A node with another root uses it relative to that.
 const FOLDER: &str = "/var/lib/edge-runtime/volumes/";
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Keeps a volume that is deleted before its data is (K8s KEP-2644, `PVDeletionProtectionFinalizer`).
 const FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 
-/// What a claim asks for, as far as such a volume can be that.
+/// Request of a claim, if such a volume can satisfy it.
 pub(crate) struct Order<'a> {
     /// Namespace, name and uid of the claim.
     pub(crate) claim: (&'a str, &'a str, &'a str),
@@ -24,7 +24,7 @@ pub(crate) struct Order<'a> {
     pub(crate) node: &'a str,
 }
 
-/// The name of the volume of a claim, as all provisioners make it.
+/// The name of the volume of a claim, as with all provisioners.
 pub(crate) fn name(claim_uid: &str) -> String {
     format!("pvc-{claim_uid}")
 }
@@ -76,7 +76,7 @@ pub(crate) fn volume(order: &Order<'_>) -> Result<Value, String> {
     }))
 }
 
-/// A volume that no claim uses any more, and how to handle it.
+/// A volume without a claim, and how to handle it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Released {
     pub(super) name: String,
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_volume_of_ours_that_nobody_claims_is_deleted_and_its_data_as_its_policy_says() {
+    fn only_our_unclaimed_volume_is_deleted_by_its_policy() {
         let of = |phase: &str, change: Value| {
             let mut volume = made(&json!({}), &json!({})).unwrap();
             json_patch::merge(&mut volume, &json!({"metadata": {"uid": "v1"}, "status": {"phase": phase}}));

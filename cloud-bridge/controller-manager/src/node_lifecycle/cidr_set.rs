@@ -116,7 +116,7 @@ impl CidrSet {
         self.change(cidr, true);
     }
 
-    /// A node has them no more.
+    /// Releases the range of a node.
     pub(super) fn release(&mut self, cidr: Cidr) {
         self.change(cidr, false);
     }

@@ -56,7 +56,7 @@ fn stay(taints: &[Value], tolerations: &[Value]) -> Stay {
 }
 
 impl Evictions {
-    /// A node has these taints now. What is returned are pods that were about to go and stay.
+    /// Sets the taints of a node. Returns pods that were to be evicted and now stay.
     pub(super) fn taints(&mut self, node: &str, taints: Vec<Value>, now: Duration) -> Vec<(ObjectKey, String)> {
         if self.taints.get(node).map_or(&[][..], Vec::as_slice) == taints {
             return Vec::new();
@@ -80,7 +80,7 @@ impl Evictions {
         Some(&self.pods.get(key)?.node)
     }
 
-    /// A pod came or changed. It is returned if it was about to go and stays.
+    /// Adds or changes a pod. Returned if it was to be evicted and now stays.
     pub(super) fn pod(&mut self, key: ObjectKey, pod: Pod, now: Duration) -> Option<(ObjectKey, String)> {
         let before = self.pods.get(&key);
         if before == Some(&pod) {
@@ -139,7 +139,7 @@ impl Evictions {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// The next pod that has to go now. It comes again after a while as long as it is there.
+    /// The next pod to evict now. It is returned again after a while, as long as it exists.
     pub(super) fn next(&mut self, now: Duration) -> Option<(ObjectKey, String)> {
         let key = self.due.first().filter(|(at, _)| *at <= now).map(|(_, key)| key.clone())?;
         let (since, _) = self.scheduled.get(&key).copied()?;
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!((next(&mut evictions, 10), next(&mut evictions, 10)), (Some("at-once".to_owned()), None));
         evictions.gone(&key("at-once"));
         assert_eq!(evictions.deadline(), Some(s(40)));
-        // A pod that comes to a tainted node.
+        // A new pod on a tainted node.
         evictions.pod(key("new"), pod(json!([])), s(20));
         assert_eq!(next(&mut evictions, 20).as_deref(), Some("new"));
         assert_eq!(next(&mut evictions, 24), None);

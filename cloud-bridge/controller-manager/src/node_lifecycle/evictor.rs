@@ -57,10 +57,10 @@ impl SlimPod {
     }
 }
 
-/// What the task of evictions is told of a node: its taints for which pods go.
+/// A node and its taints that evict pods.
 type News = (String, Vec<Value>);
 
-/// Tells the task of evictions which nodes are tainted. The task ends with this.
+/// Sends the tainted nodes to the task of evictions. The task ends when this is dropped.
 pub(super) struct Evictors {
     tainted: HashMap<String, Vec<Value>>,
     news: UnboundedSender<News>,
@@ -151,7 +151,7 @@ struct Evictor {
     start: Instant,
     evictions: Evictions,
     events: Recorder,
-    /// What was known when a list began and was not named by it so far.
+    /// Pods that were known when a list began, and that it has not named so far.
     unlisted: BTreeSet<ObjectKey>,
     /// Those that pods share, by their JSON.
     tolerations: BTreeMap<String, Arc<Vec<Value>>>,
@@ -164,7 +164,7 @@ impl Evictor {
         }
     }
 
-    /// Forgets all pods, in slices: no node is tainted, so nothing else is known.
+    /// Removes all pods, in slices: no node is tainted, so they are not needed.
     async fn forget_pods(&mut self) {
         let mut pace = Pace::default();
         let known: Vec<ObjectKey> = pace.collect(self.evictions.keys().cloned()).await;
@@ -225,7 +225,7 @@ impl Evictor {
     }
 }
 
-/// Marks the pod and deletes it gracefully: one of a node that is away stays until the node has ended it.
+/// Marks the pod and deletes it gracefully: a pod of an offline node stays until the node has stopped it.
 async fn delete(client: &Client, key: &ObjectKey, uid: &str) -> kube::Result<()> {
     let api: Api<core::Pod> = Api::namespaced(client.clone(), &key.namespace);
     let condition = json!({"metadata": {"uid": uid}, "status": {"conditions": [{
@@ -239,7 +239,7 @@ async fn delete(client: &Client, key: &ObjectKey, uid: &str) -> kube::Result<()>
         Err(error) => Err(error),
     };
     match done {
-        // It has gone by itself, or is another one by now.
+        // It is deleted already, or has been replaced.
         Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => Ok(()),
         other => other,
     }

@@ -1,16 +1,17 @@
-//! When each node last gave a sign of life. Pure; times are of a monotonic clock.
+//! Time of the last sign of life of each node. Pure; times are of a monotonic clock.
 //!
-//! Like the node lifecycle controller, it measures with its own clock from the moment at which it saw a Lease change,
-//! so that neither a wrong clock nor a restart makes a live node look dead.
+//! Like the node lifecycle controller, it measures with its own clock from the moment at which it saw a Lease change.
+//! So a wrong clock or a restart does not make a live node look dead.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// From the last renewal of a Lease until the node is Unknown: `--node-monitor-grace-period` (K8s
-/// pkg/controller/nodelifecycle/config/v1alpha1). Leases are good for 40 s of it: a node that is back 20 s after a cut has
-/// never been NotReady, even when the last word before the cut was a heartbeat old and it took ten seconds to come back.
+/// Time from the last renewal of a Lease until the node is Unknown: `--node-monitor-grace-period` (K8s
+/// pkg/controller/nodelifecycle/config/v1alpha1). Leases are valid for 40 s of it: a node that reconnects 20 s after a
+/// cut never becomes NotReady, even if its last heartbeat before the cut was one interval old and reconnecting took ten
+/// seconds.
 const GRACE_PERIOD: Duration = Duration::from_secs(50);
 
 /// Time that existing nodes get to reconnect after a start: `--node-startup-grace-period`, and the longest back-off of
@@ -33,7 +34,7 @@ struct NodeHealth {
     /// Silence before this time does not count: the node could not report while this program was down, and reconnects
     /// when its back-off is over.
     from: Duration,
-    /// The API says something else than that nothing is known.
+    /// Whether the API shows a state other than Unknown.
     believed: bool,
 }
 
@@ -85,13 +86,13 @@ impl NodeHealthMap {
         self.nodes.remove(name);
     }
 
-    /// When to look for silent ones.
+    /// Time of the next check for silent nodes.
     pub(super) fn deadline(&self) -> Option<Duration> {
         self.next
     }
 
-    /// Nodes whose time has run out. Each is named again only after a sign of life, or after another such time
-    /// if the API did not take the news.
+    /// Nodes whose time has run out. Each is returned again only after a sign of life, or after another such time if
+    /// the API refused the write.
     pub(super) fn silent(&mut self, now: Duration) -> Vec<String> {
         let mut silent = Vec::new();
         for (name, health) in &mut self.nodes {

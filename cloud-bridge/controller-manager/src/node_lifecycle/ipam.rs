@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use super::cidr_set::{Cidr, CidrSet};
 
-/// Nodes get a /24 of IPv4 and a /64 of IPv6 unless something else is said.
+/// Default sizes of a node's ranges: a /24 of IPv4 and a /64 of IPv6.
 const MASK_IPV4: u32 = 24;
 const MASK_IPV6: u32 = 64;
 
-/// How large the part of a node is: as `--node-cidr-mask-size`, `--node-cidr-mask-size-ipv4` and
-/// `--node-cidr-mask-size-ipv6` say.
+/// Size of a node's range: the flags `--node-cidr-mask-size`, `--node-cidr-mask-size-ipv4` and
+/// `--node-cidr-mask-size-ipv6`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct MaskSizes {
     pub any: Option<u32>,
@@ -21,15 +21,16 @@ pub struct MaskSizes {
 #[derive(Debug, Clone)]
 pub struct NodeIpam {
     sets: Vec<CidrSet>,
-    /// What nodes say they have.
+    /// Ranges in Node objects.
     nodes: BTreeMap<String, Vec<Cidr>>,
 }
 
 impl NodeIpam {
-    /// `ranges` is `--cluster-cidr`: one range, or one of each family, with a comma. Nodes get nothing of `services`.
+    /// `ranges` is `--cluster-cidr`: one range, or one of each family, separated by a comma. Nodes get nothing of
+    /// `services`.
     ///
     /// # Errors
-    /// What is wrong with the flags.
+    /// The flags are invalid.
     pub fn new(ranges: &str, masks: MaskSizes, services: Option<&str>) -> Result<Self, String> {
         let read = |text: &str| Cidr::parse(text.trim()).ok_or_else(|| format!("invalid CIDR address: {text}"));
         let ranges: Vec<Cidr> = ranges.split(',').map(read).collect::<Result<_, _>>()?;
@@ -47,7 +48,7 @@ impl NodeIpam {
         Ok(Self { sets, nodes: BTreeMap::new() })
     }
 
-    /// A node came or changed, and has these subnets.
+    /// Adds or changes a node with these ranges.
     pub(super) fn node(&mut self, name: &str, cidrs: &[String]) {
         let cidrs: Vec<Cidr> = cidrs.iter().filter_map(|text| Cidr::parse(text)).collect();
         if self.nodes.get(name).is_some_and(|known| *known == cidrs) {

@@ -1,5 +1,5 @@
-//! Looks after nodes: says of those that fell silent that nothing is known of them, taints those that are not well, and has
-//! pods go from those that are tainted against them (K8s pkg/controller/nodelifecycle and pkg/controller/tainteviction).
+//! The node lifecycle: marks silent nodes as Unknown, taints nodes by their conditions, and evicts pods from tainted
+//! nodes (K8s pkg/controller/nodelifecycle and pkg/controller/tainteviction).
 
 mod cidr_set;
 mod eviction;
@@ -42,7 +42,7 @@ const RETRY: Duration = Duration::from_secs(5);
 /// A range that is used up is looked at again after this.
 const NO_SUBNET_RETRY: Duration = Duration::from_secs(60);
 
-/// What can be chosen.
+/// Settings of the node lifecycle.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
     /// Pods go from nodes that are silent or not ready, too.
@@ -51,7 +51,7 @@ pub struct Settings {
     pub ipam: Option<NodeIpam>,
 }
 
-/// Runs until dropped. It looks after the leases of nodes with this label, and after the taints and subnets of all.
+/// Runs until dropped. Checks the Leases of nodes with this label, and maintains the taints and subnets of all nodes.
 pub async fn run(client: Client, label: &str, settings: Settings) {
     let leases = Api::namespaced_with(client.clone(), "kube-node-lease", &ApiResource::erase::<Lease>(&()));
     let mut leases = pin!(in_slices(watch::watch(leases, watch::typed::<Lease>)));
@@ -108,7 +108,7 @@ struct Lifecycle<'a> {
     evictors: Evictors,
     health: NodeHealthMap,
     nodes: BTreeMap<String, SlimNode>,
-    /// What a list that is under way has named.
+    /// Names in the list that is being read.
     listed: Option<HashSet<String>>,
     /// A list has ended. Until then the number of absent nodes is unknown.
     known: bool,
@@ -126,7 +126,7 @@ impl Lifecycle<'_> {
         due.into_iter().chain(self.retry).min()
     }
 
-    /// The time by the clock that stands still while this is late.
+    /// The time by the clock that stops while this task is late.
     fn now(&mut self) -> Duration {
         self.clock.now(self.start.elapsed())
     }
@@ -169,7 +169,7 @@ impl Lifecycle<'_> {
             }
             Event::Apply(node) => {
                 let name = node.name().to_owned();
-                // What was written here is known from its answer: the watch may tell of the versions before it later.
+                // Own writes are known from their answers: the watch may deliver older versions later.
                 if self.nodes.get(&name).is_some_and(|known| node.is_before(known)) {
                     return;
                 }
@@ -179,7 +179,7 @@ impl Lifecycle<'_> {
             }
             Event::Delete(node) => {
                 self.forget(node.name());
-                // Another one may get what it had.
+                // Another node may get its subnet.
                 for name in self.without_subnets() {
                     self.write_subnets(&name).await;
                 }
@@ -253,7 +253,7 @@ impl Lifecycle<'_> {
         self.write_taints(name, evict).await;
     }
 
-    /// Looks whether all nodes are away. If that is news, all are looked at.
+    /// Checks whether all nodes are offline. If that changed, checks all of them.
     async fn look_around(&mut self) {
         let all_away = self.zones.all_away();
         if self.known && all_away != self.all_away {
@@ -305,7 +305,7 @@ impl Lifecycle<'_> {
     async fn patch(&mut self, name: &str, patch: Value) {
         match self.api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
             Ok(node) => self.put(node),
-            // The watch is about to tell what is there now.
+            // The watch is about to deliver the present state.
             Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {}
             Err(error) => {
                 log::warn!("node {name}: {error}");
@@ -315,7 +315,7 @@ impl Lifecycle<'_> {
     }
 }
 
-/// A change of the spec, if the node still is what it was.
+/// A change of the spec, if the node is unchanged.
 fn changed(node: &SlimNode, spec: Value) -> Value {
     let meta = &node.metadata;
     json!({"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}, "spec": spec})

@@ -1,4 +1,4 @@
-//! A node as the node lifecycle reads it from the API: no more than tells how it is and what taints it has.
+//! A node as read by the node lifecycle: only its state and its taints.
 
 use apimachinery::typed::list;
 use k8s_openapi::api::core::v1::Node;
@@ -70,7 +70,7 @@ impl SlimNode {
             && version(self).zip(version(other)).is_some_and(|(own, other)| own < other)
     }
 
-    /// The API says something else of it than that nothing is known.
+    /// Whether the API shows a state other than Unknown.
     pub(super) fn is_believed(&self) -> bool {
         self.ready() != "Unknown"
     }

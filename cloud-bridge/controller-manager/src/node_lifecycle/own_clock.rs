@@ -1,14 +1,14 @@
-//! A clock that stands still while its own thread does not come to anything. Pure.
+//! A clock that stops while its own thread is blocked. Pure.
 
 use std::time::Duration;
 
 /// How often it has to be asked.
 pub(super) const TICK: Duration = Duration::from_secs(1);
-/// A longer gap between two looks is not the nodes' fault.
+/// A gap between two checks from which the thread counts as late.
 const LATE: Duration = Duration::from_secs(2);
 
-/// Measures how long nodes could be heard. What they said while the thread was late still waits to be read: that time does
-/// not count as silence.
+/// Measures the time in which nodes could be heard. While the thread was late, their messages waited to be read: that
+/// time does not count as silence.
 #[derive(Debug, Default)]
 pub(super) struct OwnClock {
     last: Duration,

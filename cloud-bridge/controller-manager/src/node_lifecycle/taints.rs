@@ -24,7 +24,7 @@ const CONDITIONS: [(&str, &str, &str); 6] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Evict {
     Yes,
-    /// Only as a replacement of one that it has: its turn has not come.
+    /// Only as a replacement of an existing one: the rate limit delays a new one.
     Held,
     No,
 }
@@ -75,7 +75,7 @@ fn is(taint: &Value, key: &str, effect: &str) -> bool {
     text(taint, "key") == key && text(taint, "effect") == effect
 }
 
-/// Whether the taint follows from the state of a node, whoever set it.
+/// Whether the taint follows from the state of a node, independent of its author.
 fn is_ours(taint: &Value) -> bool {
     let key = text(taint, "key");
     match text(taint, "effect") {
@@ -85,12 +85,12 @@ fn is_ours(taint: &Value) -> bool {
     }
 }
 
-/// The taints for which pods go. Those of silent nodes only if `evicts`: a pod may well run there, and who wants it elsewhere
-/// has to say so.
+/// The taints that evict pods. Those of silent nodes only if `evicts`: a pod may still run there, so eviction must be
+/// enabled explicitly.
 pub(super) fn no_execute(node: &SlimNode, evicts: bool) -> Vec<Value> {
     let counts = |taint: &&Value| text(taint, "effect") == "NoExecute" && (evicts || !is_ours(taint));
     let taints = node.spec.taints.iter().filter(counts);
-    // When it was put says nothing about whom it is for.
+    // The time of a taint does not affect which pods it evicts.
     let bare = |taint: &Value| json!({"key": taint["key"], "value": taint["value"], "effect": taint["effect"]});
     taints.map(bare).collect()
 }
@@ -130,7 +130,7 @@ mod tests {
             ),
             (&[("NetworkUnavailable", "True")], json!({}), &["network-unavailable:NoSchedule"]),
             (&[("Ready", "True")], json!({"unschedulable": true}), &["unschedulable:NoSchedule"]),
-            // What it was before goes; what others put stays, by key and effect.
+            // Replaces own taints by key and effect, and keeps those of others.
             (
                 &[("Ready", "Unknown"), ("MemoryPressure", "Unknown")],
                 json!({"taints": [taint("not-ready", "NoSchedule"), taint("not-ready", "NoExecute"),

@@ -1,25 +1,25 @@
-//! How fast nodes get taints that evict: a rate for each zone, by how many of its nodes are away (K8s
-//! pkg/controller/nodelifecycle/node_lifecycle_controller.go, `handleDisruption`, `setLimiterInZone`). Pure; times are of a
-//! monotonic clock.
+//! Rate of tainting nodes for eviction: one for each zone, by the number of its offline nodes (K8s
+//! pkg/controller/nodelifecycle/node_lifecycle_controller.go, `handleDisruption`, `setLimiterInZone`). Pure; times are
+//! of a monotonic clock.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 /// Between two nodes of a zone: `--node-eviction-rate` 0.1.
 const NORMAL: Duration = Duration::from_secs(10);
-/// The same where many are away: `--secondary-node-eviction-rate` 0.01.
+/// The same if many are offline: `--secondary-node-eviction-rate` 0.01.
 const SECONDARY: Duration = Duration::from_secs(100);
-/// A zone is disrupted when this share of its nodes is away, in percent: `--unhealthy-zone-threshold`.
+/// Share of offline nodes from which a zone is disrupted, in percent: `--unhealthy-zone-threshold`.
 const UNHEALTHY: usize = 55;
 /// Up to this number of nodes a disrupted zone has no evictions: `--large-cluster-size-threshold`.
 const LARGE: usize = 50;
 
-/// What is known of one node.
+/// State of one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Place {
     zone: String,
     ready: bool,
-    /// It says something of the state of its zone.
+    /// Whether it counts for the state of its zone.
     counts: bool,
 }
 
@@ -42,7 +42,7 @@ impl Zone {
     /// The time between two nodes; `None` if no pod is evicted.
     fn interval(&self) -> Option<Duration> {
         let all = self.ready.saturating_add(self.away);
-        // K8s `ComputeZoneState`. Of a zone that is away as a whole the rate is the normal one there, too.
+        // K8s `ComputeZoneState`. For a zone that is completely offline Kubernetes uses the normal rate too.
         let partial =
             !self.is_full() && self.away > 2 && self.away.saturating_mul(100) >= all.saturating_mul(UNHEALTHY);
         match partial {
@@ -60,7 +60,7 @@ pub(super) struct Zones {
 }
 
 impl Zones {
-    /// A node came or changed. `counts`: its state is one of those that tell how its zone is.
+    /// Adds or changes a node. `counts`: whether its state counts for its zone.
     pub(super) fn node(&mut self, name: &str, zone: &str, ready: bool, counts: bool) {
         let place = Place { zone: zone.to_owned(), ready, counts };
         if self.nodes.get(name) == Some(&place) {
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn nodes_of_a_zone_are_evicted_at_its_rate() {
         let cases = [
-            // Ready, away, evicted within 1000 s.
+            // Ready, offline, evicted within 1000 s.
             (90, 10, 10),
             (900, 300, 101),
             (45, 55, 11),

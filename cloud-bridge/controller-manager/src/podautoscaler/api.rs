@@ -1,4 +1,4 @@
-//! What is read and written of the API: the scale of a target, its pods and their metrics. No decisions.
+//! Reads and writes of the API: the scale of a target, its pods and their metrics. No decisions.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::seen::{Scale, Seen};
 use apimachinery::json::{items, text};
 use edge_protocol::json::SetField;
 
-/// An API that does not answer is given up after this. Metrics of a node that is away take ten seconds.
+/// Timeout of the API. Metrics of an offline node take ten seconds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// Maximum number of attempts to write a scale after conflicts (client-go `retry.DefaultRetry`).
 const WRITES: usize = 5;
@@ -46,7 +46,7 @@ fn part(text: &str) -> String {
     text.bytes().map(|byte| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
-/// Looks at the target of an autoscaler: as much as is needed to decide.
+/// Reads what is needed to decide about the target of an autoscaler.
 pub(crate) async fn look(client: &Client, autoscaler: &HorizontalPodAutoscaler) -> Seen {
     let namespace = autoscaler.metadata.namespace.as_deref().unwrap_or_default();
     let target = &autoscaler.spec.scale_target_ref;

@@ -21,7 +21,7 @@ use super::replica_calculator::{Question, Target, Tolerances};
 use super::seen::{Scale, Seen};
 use super::source::compute;
 
-/// The time, twice: as it passes, and as it stands in objects.
+/// The time by the monotonic clock, and as written in objects.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Now {
     pub(crate) passed: Duration,
@@ -151,7 +151,7 @@ pub(crate) fn decide(
     decision
 }
 
-/// What all metrics ask for, and the one that asks for most; `None` where it is not known, which the conditions say.
+/// The results of all metrics, and the highest; `None` if it is unknown, which the conditions then say.
 fn by_metrics(
     decision: &mut Decision,
     autoscaler: &HorizontalPodAutoscaler,
@@ -228,8 +228,8 @@ fn by_metrics(
     }
 }
 
-/// Remembers the selector of the target's pods, and sees that no other autoscaler has some of them. The reasons of the
-/// event and of the condition, and why not.
+/// Stores the selector of the target's pods, and checks that no other autoscaler selects some of them. An error has the
+/// reasons of the event and of the condition.
 fn select(
     autoscaler: &HorizontalPodAutoscaler,
     scale: &Scale,
@@ -277,7 +277,7 @@ fn tolerances(spec: &HorizontalPodAutoscalerSpec, options: &Options) -> Toleranc
 }
 
 impl Decision {
-    /// Takes in how scaling went. What was done is remembered, and told.
+    /// Stores the result of scaling, and reports it.
     pub(crate) fn rescaled(&mut self, done: Result<(), String>, has_behavior: bool, memory: &mut Memory, now: Now) {
         let Some(Rescale { from, to, reason }) = &self.rescale else { return };
         match done {

@@ -1,5 +1,5 @@
-//! From what metrics ask for to what is done: stabilization, rates and bounds (K8s horizontal.go `normalizeDesiredReplicas`
-//! and `normalizeDesiredReplicasWithBehaviors`). Decisions only.
+//! From the result of the metrics to the number of replicas: stabilization, rates and limits (K8s horizontal.go
+//! `normalizeDesiredReplicas` and `normalizeDesiredReplicasWithBehaviors`). Decisions only.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ const UP_STABILIZED: (&str, &str) = (
     "recent recommendations were lower than current one, applying the lowest recent recommendation",
 );
 
-/// Within what is decided.
+/// Input of the decision.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     pub(crate) current: i32,
@@ -40,7 +40,7 @@ pub(crate) struct Bounds {
     pub(crate) now: Duration,
 }
 
-/// The desired number of replicas when metrics ask for `desired`; the conditions say why.
+/// The desired number of replicas if metrics demand `desired`; the conditions have the reason.
 pub(crate) fn normalize(
     desired: i32,
     bounds: Bounds,
@@ -64,7 +64,7 @@ pub(crate) fn normalize(
     wanted
 }
 
-/// The highest of what was recommended within the window.
+/// The highest recommendation within the window.
 fn highest(desired: i32, window: Duration, now: Duration, recommendations: &[Dated]) -> i32 {
     let recent = recommendations.iter().filter(|(_, at)| now.saturating_sub(*at) <= window);
     recent.map(|(replicas, _)| *replicas).fold(desired, i32::max)

@@ -1,5 +1,5 @@
-//! What is remembered of an autoscaler from look to look, as in Kubernetes in memory only: what was recommended, what was
-//! done. It begins with the replicas that there are, so that a restart scales nothing down at once. Pure.
+//! State of an autoscaler between evaluations, as in Kubernetes only in memory: recommendations and scaling events. It
+//! starts with the present number of replicas, so that a restart does not scale down at once. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,10 +17,10 @@ const PERIOD_MAX: Duration = Duration::from_secs(1800);
 /// A number with its time, as it passes.
 pub(crate) type Dated = (i32, Duration);
 
-/// What is remembered of one autoscaler.
+/// State of one autoscaler.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    /// What metrics asked for, before anything limited it.
+    /// Recommendations of the metrics, before any limit.
     pub(crate) recommendations: Vec<Dated>,
     /// Recent increases, in replicas.
     pub(crate) ups: Vec<Dated>,
@@ -32,7 +32,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Forgets what no window reaches.
+    /// Removes what is older than every window.
     pub(crate) fn prune(&mut self, stabilization: Duration, now: Duration) {
         let window = WINDOW_MAX.max(stabilization);
         self.recommendations.retain(|(_, at)| now.saturating_sub(*at) <= window);
@@ -45,14 +45,14 @@ impl Memory {
         self.recommendations.push((replicas, now));
     }
 
-    /// Remembers that the target was scaled.
+    /// Notes that the target was scaled.
     pub(crate) fn scaled(&mut self, from: i32, to: i32, now: Duration) {
         let events = if to > from { &mut self.ups } else { &mut self.downs };
         events.push((to.abs_diff(from).try_into().unwrap_or(i32::MAX), now));
     }
 
-    /// Makes times of pods that are ahead of the clock the time when they were first seen: the clock of a board may be
-    /// wrong, and its pods would not count for as long as that.
+    /// Replaces times of pods that are ahead of the clock by the time when they were first seen: a board's clock may be
+    /// wrong, and its pods would not count until then.
     pub(crate) fn believe(&mut self, pods: &mut [Pod], clock: Timestamp) {
         let known = std::mem::take(&mut self.ahead);
         for pod in pods {

@@ -1,4 +1,4 @@
-//! What was measured of pods, as `metrics.k8s.io` tells it (K8s pkg/controller/podautoscaler/metrics/client.go). Pure.
+//! Measurements of pods, in the format of `metrics.k8s.io` (K8s pkg/controller/podautoscaler/metrics/client.go). Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -48,17 +48,17 @@ const COMPONENT: &str = "horizontal-pod-autoscaler";
 /// Maximum number of autoscalers that are evaluated at a time.
 const AT_ONCE: usize = 8;
 
-/// What is known of an autoscaler.
+/// State of an autoscaler.
 struct Known {
     object: Arc<HorizontalPodAutoscaler>,
     memory: Memory,
     /// When it is looked at next; never while it is.
     due: Option<Duration>,
-    /// Told by the list that is being read.
+    /// Whether the list that is being read has named it.
     listed: bool,
 }
 
-/// A step in the look at an autoscaler, which takes its time.
+/// A step of the evaluation of an autoscaler, which takes time.
 enum Step {
     Looked(Seen),
     Scaled(Decision, Result<(), String>),
@@ -111,7 +111,7 @@ impl Controller {
         }
     }
 
-    /// What is new is looked at after one period, as in Kubernetes.
+    /// A new autoscaler is evaluated after one period, as in Kubernetes.
     fn learn(&mut self, object: HorizontalPodAutoscaler) {
         let due = Some(self.start.elapsed().saturating_add(self.options.sync_period));
         let (key, object) = (key_of(&object), Arc::new(object));
@@ -125,7 +125,7 @@ impl Controller {
         self.known.values().filter_map(|known| known.due).min()
     }
 
-    /// Begins to look at the next autoscaler, if one is due.
+    /// Starts to evaluate the next autoscaler, if one is due.
     fn next(&mut self) -> Option<BoxFuture<'static, Done>> {
         let now = self.start.elapsed();
         let due = self.known.iter_mut().filter(|(_, known)| known.due.is_some_and(|due| due <= now));
@@ -139,7 +139,7 @@ impl Controller {
         Some(look.boxed())
     }
 
-    /// Goes on after a step. What is gone meanwhile, or is another of its name, is let go.
+    /// Continues after a step. Drops the evaluation if the object was deleted or replaced.
     fn step(&mut self, (key, object, step): Done) -> Option<BoxFuture<'static, Done>> {
         let now = self.now();
         self.known.get(&key).filter(|known| known.object.metadata.uid == object.metadata.uid)?;

@@ -1,4 +1,4 @@
-//! The pods of a target: which of them count, and what they ask for (K8s replica_calculator.go `groupPods`,
+//! The pods of a target: which of them count, and their requests (K8s replica_calculator.go `groupPods`,
 //! `calculateRequests`). Decisions only.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +43,7 @@ impl Pod {
         text(&self.object["status"], "phase")
     }
 
-    /// Whether its use of CPU does not tell what it is going to be: it starts, or has never been ready.
+    /// Whether its CPU usage is not yet meaningful: it is starting, or has never been ready.
     fn is_unready(&self, sample: &Sample, options: &Options, clock: Timestamp) -> bool {
         let (Some(start), Some((ready, since))) = (self.start, &self.ready) else { return true };
         let plus = |time: Timestamp, length: std::time::Duration| {
@@ -56,7 +56,7 @@ impl Pod {
         ready == "False" && plus(start, options.initial_readiness_delay) > *since
     }
 
-    /// What it asks for of a resource, in thousandths: all of it, or one of its containers.
+    /// Its request of a resource, in thousandths: in total, or of one of its containers.
     fn request(&self, resource: &str, container: &str) -> Result<i64, String> {
         let spec = &self.object["spec"];
         let own = &spec["resources"]["requests"];
@@ -117,17 +117,17 @@ pub(crate) fn by_labels(pods: &[Pod]) -> Vec<&Pod> {
     pods.iter().map(|pod| (labels(pod), pod)).collect::<BTreeMap<_, _>>().into_values().collect()
 }
 
-/// The pods by what is known of them, by name.
+/// Names of the pods by the available data.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Groups {
     pub(crate) ready: usize,
     pub(crate) unready: BTreeSet<String>,
-    /// Nothing was measured: their node is away, or they have just begun.
+    /// Pods without measurements: their node is offline, or they have just started.
     pub(crate) missing: BTreeSet<String>,
     pub(crate) ignored: BTreeSet<String>,
 }
 
-/// Tells apart whose use counts. Readiness is asked of CPU only.
+/// Groups the pods. Readiness matters only for CPU.
 pub(crate) fn group(
     pods: &[Pod],
     samples: &BTreeMap<String, Sample>,

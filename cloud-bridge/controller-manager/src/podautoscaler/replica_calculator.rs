@@ -22,7 +22,7 @@ impl Tolerances {
     }
 }
 
-/// What is wanted of the use of a resource.
+/// Target usage of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
     /// Percent of the pods' requests.
@@ -31,7 +31,7 @@ pub(crate) enum Target {
     Average(i64),
 }
 
-/// What is asked, and of whom.
+/// Input of a calculation.
 pub(crate) struct Question<'a> {
     pub(crate) current: i32,
     pub(crate) resource: &'a str,
@@ -43,7 +43,7 @@ pub(crate) struct Question<'a> {
     pub(crate) clock: Timestamp,
 }
 
-/// How many replicas there should be, and the use that says so.
+/// The number of replicas, and the usage that leads to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Proposal {
     pub(crate) replicas: i32,
@@ -101,8 +101,7 @@ pub(crate) fn replicas(question: &Question<'_>, mut samples: BTreeMap<String, Sa
     Ok(proposal(if against { current } else { wanted }))
 }
 
-/// What a pod of which nothing is known is taken to use where the others use too little: all it asks for, or what is
-/// wanted.
+/// Assumed usage of a pod without measurements if the others use too little: its request, or the target.
 fn fallback(target: Target, request: i64) -> i64 {
     match target {
         Target::Utilization(percent) => request.saturating_mul(percent.max(100).into()) / 100,
@@ -144,7 +143,7 @@ fn times(ratio: f64, pods: usize) -> i32 {
     ceil(ratio * pods as f64)
 }
 
-/// Rounded up; what is beyond the type is its end.
+/// Rounded up, and limited to the range of the type.
 #[expect(clippy::cast_possible_truncation, reason = "it saturates")]
 pub(crate) fn ceil(number: f64) -> i32 {
     number.ceil() as i32

@@ -1,4 +1,4 @@
-//! What is seen of the target of an autoscaler in one look: values, as they were read.
+//! The values that were read for one evaluation of an autoscaler.
 
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ impl Scale {
     }
 }
 
-/// What was seen. An error is why something could not be.
+/// The values. An error is the reason why one could not be read.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     pub(crate) namespace: String,

@@ -12,7 +12,7 @@ use super::replica_calculator::{Proposal, Question, Target, replicas};
 use super::seen::Seen;
 use apimachinery::quantity::Quantity;
 
-/// What a metric asks for.
+/// Result of a metric.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) replicas: i32,
@@ -21,7 +21,7 @@ pub(crate) struct Asked {
     pub(crate) status: MetricStatus,
 }
 
-/// Why it is not known what a metric asks for.
+/// Reason why the result of a metric is unknown.
 #[derive(Debug, Clone)]
 pub(crate) struct Unknown {
     /// Reason of the condition and of the event.
@@ -31,7 +31,7 @@ pub(crate) struct Unknown {
     pub(crate) error: String,
 }
 
-/// What is asked by a metric; `question` has what all metrics of the autoscaler share.
+/// Computes a metric; `question` has the common input of all metrics of the autoscaler.
 pub(crate) fn compute(metric: &MetricSpec, seen: &Seen, question: &Question<'_>) -> Result<Asked, Unknown> {
     let missing = |what: &str| format!("invalid metric: it says nothing of its {what} source");
     match metric.type_.as_str() {
@@ -122,7 +122,7 @@ fn binary(mut number: i64) -> String {
     format!("{number}{}", UNITS.get(unit).unwrap_or(&""))
 }
 
-/// The error for a metric that is not served here: there are neither custom nor external metrics.
+/// The error for an unsupported metric: custom and external metrics are not supported.
 fn unserved(metric: &MetricSpec, seen: &Seen) -> Unknown {
     const NO_CUSTOM: &str =
         "unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered";

@@ -13,7 +13,7 @@ use apimachinery::selector::selects;
 /// The labels of each namespace.
 pub(super) type Namespaces = HashMap<String, Value>;
 
-/// What a required affinity term of a pod that is there weighs for one that comes (K8s `HardPodAffinityWeight`).
+/// Weight of a required affinity term of an existing pod for a new one (K8s `HardPodAffinityWeight`).
 const HARD_WEIGHT: i64 = 1;
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -79,12 +79,12 @@ impl Affinity {
         self.near.iter().any(|term| term.matches(other, namespaces))
     }
 
-    /// Whether a pod that goes may help one with these terms.
+    /// Whether the deletion of a pod may help one with these terms.
     pub(super) fn minds(&self, other: &Pod, namespaces: &Namespaces) -> bool {
         self.near.iter().chain(&self.apart).any(|term| term.matches(other, namespaces))
     }
 
-    /// Whether these terms say that a node is better or worse because of the other pod.
+    /// Whether these terms prefer or avoid a node because of the other pod.
     pub(super) fn likes_or_dislikes(&self, other: &Pod, namespaces: &Namespaces) -> bool {
         let terms = self.rather_near.iter().chain(&self.rather_apart).chain(&self.near);
         { terms }.any(|term| term.matches(other, namespaces))
@@ -166,7 +166,7 @@ impl Counts {
         Some(self.0.get(key).and_then(|values| values.get(value)).copied().unwrap_or_default())
     }
 
-    /// The numbers at a node with these labels: one look for each label, however many pods were counted.
+    /// The counts for a node with these labels: one lookup for each label, for any number of counted pods.
     fn all_at(&self, labels: &Value) -> impl Iterator<Item = i64> {
         let labels = labels.as_object().filter(|_| !self.is_empty()).into_iter().flatten();
         labels.filter_map(|(key, value)| self.0.get(key.as_str())?.get(value.as_str()?).copied())
@@ -181,7 +181,7 @@ impl Counts {
 /// labels and affinity.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// Pods that are there and want to be apart from this one.
+    /// Existing pods with anti-affinity to this one.
     kept_off: Counts,
     near: Counts,
     apart: Counts,
@@ -232,7 +232,7 @@ impl State {
     }
 }
 
-/// How well nodes suit, by what pods prefer.
+/// Scores of nodes by the preferences of pods.
 #[derive(Debug, Default)]
 pub(super) struct Preferences(Counts);
 

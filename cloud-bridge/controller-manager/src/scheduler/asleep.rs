@@ -13,7 +13,7 @@ use super::queue::Hint;
 pub(super) struct Wishes {
     /// One of those that have them.
     pub(super) pod: Arc<Pod>,
-    /// Other pods alone kept them off all nodes: more room on a node is of no use.
+    /// Whether only other pods excluded it from all nodes: more room on a node does not help.
     pub(super) kept_off_by_pods: bool,
 }
 

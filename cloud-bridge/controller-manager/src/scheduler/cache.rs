@@ -24,7 +24,7 @@ pub(super) struct Passed {
     pub(super) refused: Refused,
 }
 
-/// Whether the verdict of all nodes is worth its memory: it is if most of them refuse.
+/// Whether the cache of verdicts is worth its memory: it is if most nodes refuse.
 #[derive(Debug, Default)]
 pub(super) enum Screen {
     #[default]
@@ -34,7 +34,7 @@ pub(super) enum Screen {
     Made(Arc<Passed>),
 }
 
-/// What is known for one kind of pods.
+/// Cached results for one kind of pods.
 #[derive(Debug)]
 pub(super) struct Known {
     like: Arc<Pod>,
@@ -54,7 +54,7 @@ impl Known {
 pub(super) struct Cache(VecDeque<Known>);
 
 impl Cache {
-    /// Takes out what is known for pods like this one.
+    /// Takes the cached results for pods like this one.
     pub(super) fn take(&mut self, pod: &Arc<Pod>) -> Known {
         let at = self.0.iter().position(|kind| kind.is_of(pod));
         let known = at.and_then(|at| self.0.remove(at));

@@ -24,11 +24,11 @@ pub(super) enum Decision {
     Bind { waiting: Box<Waiting>, node: String },
     /// Writes into these claims, by name and uid, that their volumes must be made on this node. The pod waits for them.
     Select { pod: Arc<Pod>, node: String, claims: Vec<(String, String)> },
-    /// Tell why it has no node: not said yet in these words, or room is made for it no more.
+    /// Report why it has no node: a new reason, or the end of its nomination.
     Tell { failure: Failure, unnominated: bool },
-    /// Tell it, and delete these pods, so that there is room for it on the node.
+    /// Report the reason, and delete these pods, so that there is room for it on the node.
     Preempt { failure: Failure, node: String, victims: Vec<Arc<Pod>>, outdone: Vec<Arc<Pod>> },
-    /// It was looked at, and there is nothing to say.
+    /// It was evaluated, and there is nothing to report.
     Nothing,
 }
 
@@ -37,7 +37,7 @@ pub(super) enum Decision {
 pub(super) struct Failure {
     pub(super) pod: Arc<Pod>,
     pub(super) message: String,
-    /// Time since which its object says that it has no node.
+    /// Time since which its object has the condition that it has no node.
     pub(super) since: Option<String>,
 }
 
@@ -45,12 +45,12 @@ pub(super) struct Failure {
 pub(super) struct Cluster {
     pub(super) picture: Picture,
     queue: Queue,
-    /// Name of the node where the next search begins: nodes take turns where not all are looked at.
+    /// Name of the node where the next search begins: nodes take turns if not all are evaluated.
     from: String,
 }
 
 impl Cluster {
-    /// A node came or changed.
+    /// Adds or changes a node.
     pub(super) fn node(&mut self, name: &str, labels: Value, node: &Value) {
         let news = self.picture.node(name, labels, node);
         let Some(node) = self.picture.nodes.get(name).filter(|_| news != NodeNews::None) else { return };
@@ -72,7 +72,7 @@ impl Cluster {
         }
     }
 
-    /// A pod came or changed.
+    /// Adds or changes a pod.
     pub(super) fn pod(&mut self, pod: impl Into<Arc<Pod>>) {
         let pod = pod.into();
         if pod.ended || pod.node.is_empty() && !pod.wanted {
@@ -88,7 +88,7 @@ impl Cluster {
         }
     }
 
-    /// A pod that has a node came or changed.
+    /// Adds or changes a pod with a node.
     fn placed(&mut self, pod: Arc<Pod>) {
         self.queue.remove(&pod.key);
         // Most news of a pod are of its status.
@@ -194,7 +194,7 @@ impl Cluster {
         self.queue.deadline()
     }
 
-    /// What to do for the pod that is next. Other tasks run meanwhile; what is known here stays as it is.
+    /// Returns what to do for the next pod. Other tasks run meanwhile; the state here does not change.
     pub(super) async fn next(&mut self, now: Duration, pace: &mut Pace) -> Option<Decision> {
         let key = self.queue.pop(now)?;
         let waiting = self.queue.get(&key)?;
@@ -258,7 +258,7 @@ impl Cluster {
         outdone.map(|one| Arc::clone(&one.pod)).collect()
     }
 
-    /// Pods of at least this importance for which others make room.
+    /// Nominated pods with at least this priority.
     fn nominated(&self, priority: i64) -> Nominated {
         let mut nominated = Nominated::new();
         for one in self.queue.nominated().filter(|one| one.pod.priority >= priority) {
@@ -282,11 +282,11 @@ struct Place {
     next: Option<String>,
 }
 
-/// Reason why there is no node for a pod.
+/// Reason why a pod fits on no node.
 enum NoPlace {
-    /// Its volume is being made. Kubernetes says nothing of this, either.
+    /// Its volume is being created. Kubernetes does not report this either.
     Yet,
-    /// This is told, and so may go.
+    /// A reason to report, with which the attempt ends.
     Told { message: String, outcome: Outcome, kept_off_by_pods: bool },
 }
 
@@ -340,7 +340,7 @@ impl Search<'_> {
     }
 }
 
-/// The condition that says why a pod has no node, as a strategic merge patch of its status.
+/// The condition with the reason why a pod has no node, as a strategic merge patch of its status.
 pub(super) fn unschedulable_patch(failure: &Failure, now: &str) -> Value {
     let since = failure.since.as_deref().unwrap_or(now);
     json!({"metadata": {"uid": failure.pod.uid}, "status": {"conditions": [{

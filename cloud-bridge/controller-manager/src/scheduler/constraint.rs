@@ -1,4 +1,4 @@
-//! One topology spread constraint, as a pod says it. Pure.
+//! One topology spread constraint of a pod. Pure.
 
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ pub(super) struct Constraint {
     pub(super) min_domains: i64,
     pub(super) honor_affinity: bool,
     pub(super) honor_taints: bool,
-    /// Pods with this controller count, whatever their labels: how pods are spread that say nothing.
+    /// Pods with this controller count, independent of their labels: the default for pods without constraints.
     pub(super) owner: Option<String>,
 }
 

@@ -14,10 +14,10 @@ use super::{affinity, spread};
 use crate::placement;
 use apimachinery::pace::Pace;
 
-/// Pods for which others make room, by node: as if they were there already.
+/// Nominated pods by node, counted as if they ran there.
 pub(super) type Nominated = BTreeMap<String, Vec<Arc<Pod>>>;
 
-/// What is known once for all nodes. What is counted of other pods can be tried otherwise on one node and taken back.
+/// State that is computed once for all nodes. Counts of other pods can be changed for one node and restored.
 pub(super) struct Cycle<'a> {
     pub(super) pod: &'a Pod,
     pub(super) picture: &'a Picture,
@@ -56,8 +56,8 @@ impl<'a> Cycle<'a> {
         self.objection_if(node, node)
     }
 
-    /// Why the pod cannot be on a node that became `tried`; none if it can: with those for whom room is made there, and, as
-    /// they may go elsewhere, without them.
+    /// Reason why the pod cannot run on a node that becomes `tried`; `None` if it can: both with the pods nominated
+    /// there and, because they may run elsewhere, without them.
     pub(super) fn objection_if(&mut self, node: &'a Node, tried: &Node) -> Option<Objection> {
         let others = self.nominated.get(&node.name).map_or(&[][..], Vec::as_slice);
         let others: Vec<&'a Arc<Pod>> = others.iter().filter(|other| other.key != self.pod.key).collect();

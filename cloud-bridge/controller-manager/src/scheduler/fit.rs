@@ -1,5 +1,5 @@
-//! Whether one pod fits on one node, and if not, why, in kube-scheduler's words: what the node and the pods on it say,
-//! whatever is elsewhere. Pure.
+//! Whether one pod fits on one node, and the reason if not, in kube-scheduler's words: only by the node and its pods.
+//! Pure.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ impl Objection {
     }
 }
 
-/// What the scheduler knows of a node.
+/// State of a node for the scheduler.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Node {
     pub(super) name: String,
@@ -39,7 +39,7 @@ pub(super) struct Node {
     unschedulable: bool,
     ready: bool,
     pub(super) allocatable: Amounts,
-    /// Taken by the pods that are on the node.
+    /// Amounts that the pods on the node use.
     pub(super) used: Amounts,
     pub(super) load: NonZero,
     pub(super) pods: BTreeMap<PodKey, Arc<Pod>>,
@@ -47,7 +47,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Takes what matters from a Node object; what its pods take is kept. False if nothing that matters is new.
+    /// Updates the state from a Node object, and keeps the usage of its pods. False if nothing relevant changed.
     pub(super) fn update(&mut self, name: &str, labels: Value, node: &Value) -> bool {
         let taints = items(&node["spec"], "taints");
         let unschedulable = flag(&node["spec"], "unschedulable");
@@ -113,7 +113,7 @@ impl Node {
         }
     }
 
-    /// What the pods that are here leave too little of.
+    /// The amounts of which the present pods leave too little.
     pub(super) fn lacks(&self, needs: &Needs) -> Option<Objection> {
         if needs.ports.iter().any(|port| self.ports.iter().any(|taken| taken.conflicts(port))) {
             return Some(Objection::new("node(s) didn't have free ports for the requested pod ports", true));
@@ -162,7 +162,7 @@ impl Node {
         placement::matches_term(term, &self.name, &self.labels)
     }
 
-    /// What there is too little of. What the node has not even when it is empty, no other pod can give.
+    /// Amounts of which there is too little. No other pod can free what an empty node does not have.
     fn lacks_amounts(&self, needs: &Needs) -> Option<Objection> {
         let mut lacks = Objection { reasons: Vec::new(), resolvable: true, by_pods: false };
         let room = self.allocatable.get("pods").map_or(i64::MAX, |q| q.units());

@@ -30,7 +30,7 @@ impl Eq for Like {}
 /// Pods of one namespace that are alike.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kin<'a> {
-    /// Stands for each of them.
+    /// Represents each of them.
     pub(super) like: &'a Pod,
     nodes: &'a Nodes,
 }

@@ -49,7 +49,7 @@ use pod::{Pod, PodKey};
 use volumes::{Claim, SELECTED_NODE};
 use writes::Writer;
 
-/// What the scheduler looks at.
+/// Kinds that the scheduler reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Kind {
     Pod,
@@ -77,7 +77,7 @@ impl Kind {
     }
 }
 
-/// Schedules until the task is dropped. A failing watch is taken up again with back-off.
+/// Schedules until the task is dropped. A failed watch is retried with back-off.
 pub async fn run(client: Client, pods: Pods) {
     let watch = |kind: Kind| match kind {
         Kind::Pod => pods.follow().map(of_pod).boxed(),
@@ -93,7 +93,7 @@ pub async fn run(client: Client, pods: Pods) {
     };
     let mut pace = Pace::default();
     loop {
-        // What is known first: a decision on old news is work for nothing. Then bindings: events are only for people.
+        // Watches come first, because a decision on old data is useless. Then bindings: events are only for users.
         tokio::select! {
             biased;
             Some((kind, event)) = watched.next() => {
@@ -141,7 +141,7 @@ struct Scheduler {
     cluster: Cluster,
     writer: Writer,
     start: Instant,
-    /// What was known when the lists that are under way began, and was not named by them so far.
+    /// Objects that were known when the running lists began, and that they have not named so far.
     unlisted: BTreeMap<Kind, BTreeSet<PodKey>>,
     /// Kinds of which a list has ended.
     known: HashSet<Kind>,
@@ -258,7 +258,7 @@ impl Scheduler {
     }
 }
 
-/// What is known of a kind.
+/// The known objects of a kind.
 fn known_keys(cluster: &Cluster, kind: Kind) -> Box<dyn Iterator<Item = PodKey> + Send + '_> {
     let picture = &cluster.picture;
     let named = |name: &String| (String::new(), name.clone());

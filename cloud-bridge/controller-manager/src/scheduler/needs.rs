@@ -1,4 +1,4 @@
-//! What a pod asks of a node: amounts and host ports. Pure.
+//! Requirements of a pod for a node: amounts and host ports. Pure.
 
 use litemap::LiteMap;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use apimachinery::quantity::Quantity;
 /// Amounts by resource name. Few, and three of these for each node of thousands: a leaf of a B-tree has room for eleven.
 pub(super) type Amounts = LiteMap<String, Quantity>;
 
-/// A port of the node that a pod takes for itself: protocol, address (`0.0.0.0` is all) and number.
+/// A host port of a pod: protocol, address (`0.0.0.0` is all) and number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HostPort {
     protocol: String,
@@ -25,8 +25,8 @@ pub(super) struct Needs {
     pub(super) ports: Vec<HostPort>,
 }
 
-/// Thousandths of a core, and bytes, of which each container that asks for none counts as asking for some: else a node that
-/// is full of such pods would look empty (K8s pkg/scheduler/util, `GetNonzeroRequests`).
+/// Assumed request of a container without requests, in thousandths of a core and bytes: otherwise a node full of such
+/// pods would look empty (K8s pkg/scheduler/util, `GetNonzeroRequests`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct NonZero {
     pub(super) cpu: i64,
@@ -60,8 +60,8 @@ impl Needs {
     }
 }
 
-/// What a pod's spec asks for. Containers and sidecars add up; an init container runs beside the sidecars started before it,
-/// so the largest such moment counts where it exceeds the sum. Overhead comes on top.
+/// The requests of a pod's spec. Containers and sidecars add up; an init container runs beside the sidecars started
+/// before it, so the largest such sum counts if it exceeds the total. Overhead is added.
 fn requests(spec: &Value, of: impl Fn(&Value) -> Amounts) -> Amounts {
     let mut requests = Amounts::new();
     for container in items(spec, "containers") {
@@ -129,7 +129,7 @@ pub(super) fn add(to: &mut Amounts, more: &Amounts) {
     to.extend(sums);
 }
 
-/// Takes each amount away.
+/// Subtracts each amount.
 pub(super) fn subtract(from: &mut Amounts, less: &Amounts) {
     for (name, amount) in less {
         if let Some(have) = from.get_mut(name) {

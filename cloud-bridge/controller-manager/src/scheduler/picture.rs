@@ -1,4 +1,4 @@
-//! What the scheduler knows: nodes, the pods on them, namespaces, volumes. Pure.
+//! State of the scheduler: nodes, the pods on them, namespaces, volumes. Pure.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(super) struct Picture {
 }
 
 impl Picture {
-    /// A node came or changed; says what that may change for a pod.
+    /// Adds or changes a node; returns what that may change for a pod.
     pub(super) fn node(&mut self, name: &str, labels: Value, node: &Value) -> NodeNews {
         let new = !self.nodes.contains_key(name);
         if new {
@@ -78,7 +78,7 @@ impl Picture {
         self.placed.insert(pod.key.clone(), (node, pod));
     }
 
-    /// The pod is on no node; what was known of it.
+    /// Removes a pod from its node; returns its state.
     pub(super) fn leave(&mut self, key: &PodKey) -> Option<(Arc<str>, Arc<Pod>)> {
         let (node, pod) = self.placed.remove(key)?;
         self.kins(&pod).remove(&node, &pod);
@@ -94,7 +94,7 @@ impl Picture {
         Some((node, pod))
     }
 
-    /// A namespace came or changed; false if its labels are not new.
+    /// Adds or changes a namespace; false if its labels are unchanged.
     pub(super) fn namespace(&mut self, name: String, labels: Value) -> bool {
         let new = self.namespaces.get(&name) != Some(&labels);
         if new {
@@ -121,7 +121,7 @@ impl Picture {
         self.placed.keys()
     }
 
-    /// The pods that say something about other pods.
+    /// The pods with terms about other pods.
     pub(super) fn affine(&self) -> impl Iterator<Item = Kin<'_>> + Send {
         self.affine.all()
     }

@@ -1,4 +1,4 @@
-//! A pod as far as placing it goes, read once from its object. Pure.
+//! The parts of a pod that affect scheduling, read once from its object. Pure.
 
 use edge_protocol::json::SetField;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -19,27 +19,27 @@ pub(crate) struct Pod {
     pub(super) labels: Value,
     pub(super) created: String,
     pub(super) priority: i64,
-    /// It waits rather than take the place of others.
+    /// Whether it waits instead of preempting others.
     pub(super) never_preempts: bool,
     /// The uid of its controller.
     pub(super) owner: String,
     pub(super) node: String,
-    /// Where others make room for it.
+    /// Node for which it is nominated.
     pub(super) nominated: String,
     pub(super) started: String,
     pub(super) deleting: bool,
-    /// It goes because a scheduler took its place.
+    /// Whether it is being deleted because a scheduler preempted it.
     pub(super) preempted: bool,
     /// It will not run again.
     pub(super) ended: bool,
     /// This scheduler is to find a node for it.
     pub(super) wanted: bool,
-    /// Since when its object says that it has no node.
+    /// Time since which its object has the condition that it has no node.
     pub(super) unscheduled_since: Option<String>,
     pub(super) needs: Needs,
     pub(super) affinity: Affinity,
     pub(super) spread: Vec<Constraint>,
-    /// What its spec says of nodes and volumes. Not kept of pods that have a node: there may be thousands.
+    /// The parts of its spec about nodes and volumes. Not kept for pods with a node: there may be thousands.
     pub(super) spec: Value,
 }
 
@@ -94,7 +94,7 @@ impl Pod {
         spread || self.affinity.is_drawn_to(other, namespaces)
     }
 
-    /// Whether a pod that goes may give this one a place, wherever it was.
+    /// Whether the deletion of a pod may make room for this one, on any node.
     pub(super) fn is_hindered_by(&self, other: &Self, namespaces: &Namespaces) -> bool {
         // One on its way out has ceased to count, and that may be the news.
         let spread = self.spread.iter().any(|one| one.required && one.selects(&self.key.0, other));
@@ -119,8 +119,8 @@ fn is_ours(spec: &Value) -> bool {
         && present(spec, "schedulerName").is_none_or(|name| name == "default-scheduler")
 }
 
-/// The parts of a spec that say which nodes will do. Of volumes these are claims alone: of others a pod may have thousands, and
-/// the one with its token has another name in each pod.
+/// The parts of a spec that restrict the nodes. Of volumes only claims: a pod may have thousands of others, and the one
+/// with its token has another name in each pod.
 fn about_nodes(spec: &Value) -> Value {
     let mut kept = json!({});
     for field in ["nodeSelector", "tolerations"] {

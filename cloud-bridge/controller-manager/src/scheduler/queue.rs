@@ -1,4 +1,4 @@
-//! Pods that wait for a node: who is next, who waits for a change, and who may not be looked at again yet (K8s
+//! Pods without a node: the order in which they are tried, those that wait for a change, and those in back-off (K8s
 //! pkg/scheduler/backend/queue). Pure; times are of a monotonic clock.
 
 use std::cmp::Reverse;
@@ -14,12 +14,12 @@ use super::pod::{Pod, PodKey};
 /// `podMaxBackoffSeconds`).
 const BACK_OFF: Duration = Duration::from_secs(1);
 const BACK_OFF_MAX: Duration = Duration::from_secs(10);
-/// The back-off goes on to this while tries fail for the same reasons, unless a change is likely to help.
+/// Maximum back-off while attempts fail for the same reasons, unless a change is likely to help.
 const BACK_OFF_SAME_MAX: Duration = Duration::from_secs(120);
 /// A pod is tried again after this, whatever happens (K8s `podMaxInUnschedulablePodsDuration`).
 const FLUSH: Duration = Duration::from_secs(300);
 
-/// How far a change may help a pod that waits, as the queueing hints of kube-scheduler say.
+/// How likely a change helps a waiting pod, like the queueing hints of kube-scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hint {
     No,
@@ -42,13 +42,13 @@ impl Hint {
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) pod: Arc<Pod>,
-    /// What was last said about why it has no node.
+    /// The last reported reason why it has no node.
     pub(super) told: Option<String>,
-    /// Time since which its object says that it has no node.
+    /// Time since which its object has the condition that it has no node.
     pub(super) since: Option<String>,
     /// See [`Wishes`].
     kept_off_by_pods: bool,
-    /// The node where others make room for it; empty if none.
+    /// The node for which it is nominated; empty without one.
     nominated: String,
     /// Its place among pods that are as old.
     arrival: u64,
@@ -82,7 +82,7 @@ impl Waiting {
 /// The older first.
 type Age = (String, u64, String);
 
-/// Pods of one priority that can be tried now. Namespaces take turns: thousands of pods in one do not hold up the others.
+/// Pods of one priority that can be tried now. Namespaces take turns: thousands of pods in one do not delay the others.
 #[derive(Debug, Default)]
 struct Turns {
     namespaces: BTreeMap<String, BTreeSet<Age>>,
@@ -120,13 +120,13 @@ pub(super) struct Queue {
     due: BTreeSet<(Duration, PodKey)>,
     /// Those of them that may be tried sooner if something changes.
     asleep: Asleep,
-    /// Those for which others make room.
+    /// Nominated pods.
     nominated: BTreeSet<PodKey>,
     arrivals: u64,
 }
 
 impl Queue {
-    /// A pod came or changed. One that is known stays where it is unless what it asks for is another.
+    /// Adds or changes a pod. A known one keeps its position unless its requirements changed.
     pub(super) fn put(&mut self, pod: Arc<Pod>) {
         let key = pod.key.clone();
         if let Some(known) = self.pods.get(&key).filter(|known| known.pod.uid == pod.uid) {
@@ -198,7 +198,7 @@ impl Queue {
         was_ready
     }
 
-    /// Remembers the node where others make room for a pod; empty: nowhere.
+    /// Nominates a pod for a node; empty: for none.
     pub(super) fn nominate(&mut self, key: &PodKey, node: &str) {
         let Some(waiting) = self.pods.get_mut(key) else { return };
         node.clone_into(&mut waiting.nominated);
@@ -209,12 +209,12 @@ impl Queue {
         }
     }
 
-    /// The pods for which others make room.
+    /// The nominated pods.
     pub(super) fn nominated(&self) -> impl Iterator<Item = &Waiting> {
         self.nominated.iter().filter_map(|key| self.pods.get(key))
     }
 
-    /// Makes it ready now, whatever happened before.
+    /// Makes it ready now, regardless of its back-off.
     pub(super) fn get_ready(&mut self, key: &PodKey) {
         self.take_from_due(key);
         let Some(waiting) = self.pods.get(key) else { return };
@@ -265,7 +265,7 @@ impl Queue {
         self.pods.get_mut(key)
     }
 
-    /// Remembers whether other pods alone kept it off all nodes.
+    /// Notes whether only other pods excluded it from all nodes.
     pub(super) fn note_kept_off(&mut self, key: &PodKey, by_pods: bool) {
         let at = self.take_from_due(key);
         if let Some(waiting) = self.pods.get_mut(key) {
@@ -276,7 +276,7 @@ impl Queue {
         }
     }
 
-    /// Makes it wait for an event that will come.
+    /// Lets it wait for an event that is certain to occur.
     pub(super) fn wait(&mut self, key: &PodKey, now: Duration) {
         self.take_from_due(key);
         if let Some(waiting) = self.pods.get_mut(key) {
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn another_pod_of_the_name_begins_anew_and_one_that_asks_for_less_is_looked_at() {
+    fn replaced_pod_starts_over_and_smaller_request_is_retried() {
         let mut queue = Queue::default();
         queue.put(pod("a", 0));
         pop(&mut queue, 0);

@@ -37,7 +37,7 @@ pub(super) async fn best<'a>(pod: &Pod, picture: &Picture, nodes: &[&'a Node], p
     ranked.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, node)| node)
 }
 
-/// The most a node is liked becomes 100; with `reverse`, the least.
+/// Scales the scores so that the highest becomes 100; with `reverse`, the lowest.
 fn normalized(scores: Vec<i64>, reverse: bool) -> Vec<i64> {
     let most = scores.iter().copied().max().unwrap_or_default();
     let of = |score: i64| {
@@ -125,7 +125,7 @@ fn capacity(node: &Node) -> NonZero {
     NonZero { cpu: of("cpu").map_or(0, |q| q.millis()), memory: of("memory").map_or(0, |q| q.units()) }
 }
 
-/// The larger, the less of cpu and memory would be taken.
+/// The score is higher if less of the CPU and memory would be used.
 fn least_allocated(pod: &Pod, nodes: &[&Node]) -> Vec<i64> {
     nodes.iter().map(|node| unallocated(pod, node)).collect()
 }
@@ -140,7 +140,7 @@ fn unallocated(pod: &Pod, node: &Node) -> i64 {
     sum / i64::try_from(counted.len()).unwrap_or(1).max(1)
 }
 
-/// The larger, the more alike the shares of cpu and memory become that are taken. Says nothing of pods that ask for neither.
+/// The score is higher if the used shares of CPU and memory are more equal. Ignores pods that request neither.
 fn balanced(pod: &Pod, nodes: &[&Node]) -> Vec<i64> {
     let of = |list: &Amounts| NonZero {
         cpu: list.get("cpu").map_or(0, |q| q.millis()),

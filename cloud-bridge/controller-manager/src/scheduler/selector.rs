@@ -1,4 +1,4 @@
-//! Label selectors as pods carry them in what they say of other pods. Pure.
+//! Label selectors of pods for other pods. Pure.
 
 use edge_protocol::json::SetField;
 use serde_json::{Value, json};

@@ -12,8 +12,8 @@ use super::selector::{is_empty, selects_some};
 use apimachinery::pace::Pace;
 
 impl Constraint {
-    /// What pods of a controller prefer that say nothing themselves (K8s `systemDefaultConstraints`). There pods of a Service
-    /// count together, too; here the controller alone.
+    /// Default preferences of pods of a controller without own constraints (K8s `systemDefaultConstraints`). Kubernetes
+    /// also counts the pods of a Service together, here only those of a controller.
     fn defaults(pod: &Pod) -> Vec<Self> {
         if pod.owner.is_empty() {
             return Vec::new();
@@ -31,7 +31,7 @@ impl Constraint {
         vec![constraint("kubernetes.io/hostname", 3), constraint("topology.kubernetes.io/zone", 5)]
     }
 
-    /// Whether a pod that is there counts for one in this namespace.
+    /// Whether an existing pod counts for one in this namespace.
     pub(super) fn counts(&self, namespace: &str, other: &Pod) -> bool {
         !other.deleting && self.selects(namespace, other)
     }
@@ -94,7 +94,7 @@ impl<'a> Domains<'a> {
 pub(super) struct State<'a> {
     constraints: Vec<Constraint>,
     domains: Vec<Domains<'a>>,
-    /// There are no more domains than these.
+    /// Whether the list of domains is complete.
     closed: bool,
 }
 
@@ -105,8 +105,8 @@ impl<'a> State<'a> {
         Self::over(constraints, pod, picture, None, true, pace).await
     }
 
-    /// What is better for the pod, which fits on these nodes: their domains alone count. The second value is whether a node
-    /// must have all of the labels to count.
+    /// Scores for the pod on these nodes, on which it fits: only their domains count. The second value is whether a
+    /// node must have all of the labels to count.
     pub(super) async fn preferred(
         pod: &'a Pod,
         picture: &'a Picture,

@@ -17,7 +17,7 @@ use super::pod::{Pod, PodKey};
 use super::volumes::Claim;
 use apimachinery::pace::Pace;
 
-/// A cluster of the tests, with a clock of its own.
+/// A cluster for tests, with its own clock.
 #[derive(Default)]
 struct Site {
     cluster: Cluster,
@@ -118,7 +118,7 @@ impl Site {
     }
 }
 
-/// What is said behind the objections where no pod is less important.
+/// The end of the message if no pod has a lower priority.
 fn in_vain(nodes: usize, without_victims: usize) -> String {
     let mut reasons = Vec::new();
     if without_victims > 0 {
@@ -135,7 +135,7 @@ fn in_vain(nodes: usize, without_victims: usize) -> String {
 fn without_nodes_there_is_nothing_to_choose() {
     let mut site = Site::default();
     assert_eq!(site.places("p", cpu("1")), Err("no nodes available to schedule pods".to_owned()));
-    // The same words are not said twice.
+    // The same message is not reported twice.
     site.cluster.stir();
     assert!(site.decide().is_empty());
     site.node("a", json!({}));
@@ -149,7 +149,7 @@ fn the_least_allocated_node_is_preferred() {
     site.node("b", json!({}));
     site.there("there", "a", cpu("1"));
     assert_eq!(site.places("p", cpu("500m")), Ok("b".to_owned()));
-    // Pods that ask for nothing take something, too.
+    // Pods without requests use something too.
     let mut site = Site::default();
     site.node("a", json!({}));
     site.node("b", json!({}));
@@ -293,7 +293,7 @@ fn a_pod_goes_where_its_volume_is() {
 }
 
 #[test]
-fn a_claim_that_waits_for_its_pod_is_told_the_node_and_the_pod_waits_for_the_volume() {
+fn waiting_claim_gets_the_node_and_the_pod_waits_for_the_volume() {
     let mut site = Site::default();
     site.labelled("a", json!({"zone": "x"}), json!({}));
     site.labelled("b", json!({"zone": "y"}), json!({}));
@@ -317,7 +317,7 @@ fn a_claim_that_waits_for_its_pod_is_told_the_node_and_the_pod_waits_for_the_vol
     };
     let told = Some(("b".to_owned(), vec![("data".to_owned(), "u7".to_owned())]));
     assert_eq!(selected(&mut site), told);
-    // The choice stands, unless the node is gone.
+    // The choice stays, unless the node is deleted.
     assert!(site.cluster.picture.volumes.claim(key("data"), claim("b", json!({}))));
     site.cluster.stir();
     assert!(site.decide().is_empty(), "it is being made");

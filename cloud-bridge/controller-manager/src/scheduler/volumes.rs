@@ -1,5 +1,5 @@
-//! Claims and the volumes they are bound to, as far as they say where a pod can be, and claims whose volume is made where
-//! their pod will be: kube-scheduler's VolumeBinding. Who makes the volume is not known here. Pure.
+//! Claims and their volumes, as far as they restrict nodes, and claims whose volume is created where their pod will
+//! run: kube-scheduler's VolumeBinding. Does not know who creates the volume. Pure.
 
 use std::collections::HashMap;
 
@@ -12,14 +12,14 @@ use apimachinery::json::{items, text};
 /// Annotation of a claim: the node where its volume must be made.
 pub(super) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
-/// What is known of them.
+/// The known claims, volumes and classes.
 #[derive(Debug, Default)]
 pub(super) struct Volumes {
     claims: HashMap<PodKey, Claim>,
     /// Terms of each volume's node affinity; null if it is reachable from every node.
     volumes: HashMap<String, Value>,
-    /// Classes that wait for a pod before a volume is made, and the terms of the nodes where they make some; null if
-    /// everywhere.
+    /// Classes that wait for a pod before a volume is created, and the terms of the nodes on which they create volumes;
+    /// null for all nodes.
     waiting: HashMap<String, Value>,
 }
 
@@ -54,16 +54,16 @@ pub(super) enum Blocked {
     Because(String),
 }
 
-/// What the volumes of a pod ask of a node.
+/// Requirements of a pod's volumes for a node.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Wanted<'a> {
     pub(super) terms: Vec<&'a Value>,
-    /// The claims, by name and uid, whose volume is made on the pod's node once they are told which.
+    /// Names and uids of the claims whose volume is created on the pod's node after they name it.
     pub(super) to_make: Vec<(&'a str, &'a str)>,
 }
 
 impl Volumes {
-    /// A claim came or changed; true when that may give a pod a node.
+    /// Adds or changes a claim; true if that may give a pod a node.
     pub(super) fn claim(&mut self, key: PodKey, claim: Claim) -> bool {
         if self.claims.get(&key) == Some(&claim) {
             return false;
@@ -76,7 +76,7 @@ impl Volumes {
         self.claims.remove(key);
     }
 
-    /// A volume came or changed; true when that may give a pod a node.
+    /// Adds or changes a volume; true if that may give a pod a node.
     pub(super) fn volume(&mut self, name: &str, volume: &Value) -> bool {
         let required = volume["spec"]["nodeAffinity"]["required"].clone();
         self.volumes.insert(name.to_owned(), required.clone()) != Some(required)
@@ -86,9 +86,9 @@ impl Volumes {
         self.volumes.remove(name);
     }
 
-    /// A class came or changed; true when that may give a pod a node.
+    /// Adds or changes a class; true if that may give a pod a node.
     pub(super) fn class(&mut self, name: &str, class: &Value) -> bool {
-        // Those of Kubernetes itself make none: there is a cloud's driver for each, or nothing at all.
+        // The in-tree provisioners of Kubernetes create none: a cloud's driver replaces each of them.
         let made = !text(class, "provisioner").starts_with("kubernetes.io/");
         if !made || text(class, "volumeBindingMode") != "WaitForFirstConsumer" {
             return self.waiting.remove(name).is_some();
@@ -113,7 +113,8 @@ impl Volumes {
         self.waiting.keys()
     }
 
-    /// What the volumes of a pod ask of a node, or why no node will do yet. `is_node`: whether there is a node of this name.
+    /// Requirements of a pod's volumes for a node, or the reason why no node fits yet. `is_node`: whether a node of
+    /// this name exists.
     pub(super) fn of_pod<'a>(
         &'a self,
         namespace: &str,
@@ -137,7 +138,7 @@ impl Volumes {
                 let why = "pod has unbound immediate PersistentVolumeClaims";
                 return Err(Blocked::Because(why.to_owned()));
             };
-            // One that went takes the choice with it: its volume would never be made.
+            // A deleted node cancels the choice: its volume would never be created.
             if is_node(&claim.selected) {
                 return Err(Blocked::Making);
             }

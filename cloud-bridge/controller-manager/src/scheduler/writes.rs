@@ -1,4 +1,4 @@
-//! What the scheduler writes into the API: bindings, conditions, deletions, events. No decisions.
+//! Writes of the scheduler to the API: bindings, conditions, deletions, events. No decisions.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) struct Writer {
     events: VecDeque<Value>,
 }
 
-/// Bytes of a message that the API takes in an event with an `eventTime` (K8s pkg/apis/core/validation/events.go
+/// Maximum length of a message in an event with an `eventTime`, in bytes (K8s pkg/apis/core/validation/events.go
 /// `NoteLengthLimit`).
 const MESSAGE_MAX: usize = 1024;
 
@@ -80,7 +80,7 @@ impl Writer {
         true
     }
 
-    /// Tells why a pod has no node, and, if room is made for it, where.
+    /// Writes why a pod has no node, and the node for which it is nominated.
     pub(super) async fn fail(&mut self, failure: &Failure, nominated: Option<&str>) {
         let message = &failure.message;
         let told = Told { kind: "Warning", reason: "FailedScheduling", action: "Scheduling", message };
@@ -92,7 +92,7 @@ impl Writer {
         self.patch_status(&failure.pod, &patch).await;
     }
 
-    /// No room is made for these any more.
+    /// These pods are no longer nominated.
     pub(super) async fn unnominate(&self, pods: &[Arc<Pod>]) {
         for pod in pods {
             let patch = json!({"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": null}});
@@ -127,7 +127,7 @@ impl Writer {
             "lastProbeTime": null, "lastTransitionTime": whole_seconds(Timestamp::now()),
         }]}});
         let api = self.pods(victim);
-        // First the condition: who looks at the pod afterwards is to know why it goes.
+        // The condition comes first, so that clients that read the pod later see the reason.
         let marked = api.patch_status(&victim.key.1, &PatchParams::default(), &Patch::Strategic(&condition)).await;
         let same = Preconditions { uid: Some(victim.uid.clone()), resource_version: None };
         let deleted = match marked {
@@ -181,7 +181,7 @@ impl Writer {
             Err(error) => Err(kube::Error::SerdeError(error)),
         };
         self.events.pop_front();
-        // A name that is taken is this event, written by the attempt that was dropped.
+        // An existing name is this event, written by the attempt that was dropped.
         if let Err(error) = written
             && !matches!(&error, kube::Error::Api(status) if status.code == 409)
         {
@@ -194,7 +194,7 @@ fn whole_seconds(time: Timestamp) -> String {
     Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
 }
 
-/// The message as an event takes it (K8s pkg/scheduler/schedule_one.go `truncateMessage`).
+/// The message within the limit of an event (K8s pkg/scheduler/schedule_one.go `truncateMessage`).
 fn cut(message: &str) -> String {
     const END: &str = " ...";
     if message.len() <= MESSAGE_MAX {

@@ -4,7 +4,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 pub(super) use apimachinery::well_known::MIRROR_ANNOTATION as MIRROR;
-/// What a pod is worth keeping, in the words of its owner.
+/// Cost of deleting a pod, set by its owner.
 pub(super) const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 /// The annotation, and the label, with the index of a pod.
 pub(super) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
@@ -20,7 +20,7 @@ pub(super) const IGNORE_OFFLINE: &str = "sampan.dev/ignore-offline";
 pub(super) const OF_PODS: &[&str] = &[MIRROR, DELETION_COST, INDEX, FAILURES, IGNORED_FAILURES];
 pub(super) const OF_DAEMON_SETS: &[&str] = &[GENERATION, IGNORE_OFFLINE];
 
-/// Bytes of the longest value that says something: numbers, times and a uid.
+/// Maximum length of a value that is used, in bytes: numbers, times and a uid.
 const VALUE_MAX: usize = 128;
 
 /// Removes all annotations but these.

@@ -1,5 +1,5 @@
-//! An object that the API answered with, read for its store, and its template if that was asked for. Reading a large one takes
-//! long: the caller does it beside the thread. Pure.
+//! An object in an answer of the API, converted for its store, and its template if it was requested. A large one takes
+//! long: the caller converts it on another thread. Pure.
 
 use kube::runtime::watcher::Event;
 use serde_json::Value;
@@ -14,7 +14,7 @@ pub(crate) struct Answer {
     pub(crate) name: Option<String>,
     /// Its template, if it was read for that and has one.
     pub(crate) held: Option<Held>,
-    /// The object for its store. `None` if it cannot be read: the watch says why.
+    /// The object for its store. `None` if it cannot be read: the watch reports why.
     pub(crate) object: Option<Watched>,
 }
 

@@ -1,6 +1,6 @@
-//! How long a workload waits after pods that failed, as a node refuses or evicts them, before it makes the next: not at all
-//! after the first, then 1 s, then twice as long each time (K8s client-go util/flowcontrol `Backoff`, which Kubernetes has for
-//! DaemonSets alone). Pure; forgotten at a restart, as in Kubernetes.
+//! Back-off of a workload whose pods fail because a node refuses or evicts them: none after the first failure, then 1
+//! s, then twice as long each time (K8s client-go util/flowcontrol `Backoff`, which Kubernetes uses only for
+//! DaemonSets). Pure; lost at a restart, as in Kubernetes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -63,8 +63,8 @@ impl BackOff {
         (failures.generation == workload.generation.unwrap_or_default()).then_some(failures)
     }
 
-    /// Takes in a change of a pod: a failure makes the next one wait, readiness ends that. Kubernetes' DaemonSets go on
-    /// waiting for a pod that was evicted soon after it was ready, and so do these.
+    /// Handles a change of a pod: a failure starts the back-off, readiness ends it. For a pod that was evicted soon
+    /// after it was ready, the back-off continues, as for Kubernetes' DaemonSets.
     pub(crate) fn seen(&mut self, world: &World, change: &Change, now: Duration) {
         if change.kind != Kind::Pod {
             return;
@@ -83,7 +83,7 @@ impl BackOff {
         }
     }
 
-    /// Takes in a write: a pod that is made by a workload which waits is an attempt.
+    /// Handles a write: a pod that is created during the back-off is an attempt.
     pub(crate) fn written(&mut self, action: &Action, now: Duration) {
         let Write::Create(object) = &action.write else { return };
         if action.kind != Kind::Pod || self.places.is_empty() {
@@ -167,7 +167,7 @@ mod tests {
             back_off.failed(place(""), 1, &pod.to_string(), now);
         }
         assert_eq!(back_off.wait(&workload(1), "", now), FIRST);
-        // The attempt is made after the wait, and fails before it would have ended once more.
+        // The attempt is made after the back-off, and fails before another one would have ended.
         let later = now + FIRST;
         let owner = serde_json::json!({"metadata": {"ownerReferences": [{"uid": "u", "controller": true}]}});
         back_off.written(&Action::create(Kind::Pod, "ns", owner), later);

@@ -46,7 +46,7 @@ impl Fields {
     }
 }
 
-/// A new object: what it has for itself, and what it shares with others.
+/// A new object: its own part, and the part that it shares with others.
 #[derive(Debug, Clone)]
 pub(crate) struct Body {
     own: Arc<Value>,
@@ -73,7 +73,7 @@ impl Body {
         Self { own: Arc::new(own), shared: Some(Shared { path, fields: Arc::clone(fields) }) }
     }
 
-    /// What the object does not share.
+    /// The object's own part.
     pub(crate) fn own(&self) -> &Value {
         &self.own
     }

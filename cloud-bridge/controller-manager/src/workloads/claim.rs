@@ -1,5 +1,5 @@
-//! Which objects belong to a controller: those that name it and that it selects; orphans that it selects are adopted, and
-//! what it no longer selects is released (K8s pkg/controller/controller_ref_manager.go). Pure.
+//! The objects of a controller: those that name it and that it selects. Orphans that it selects are adopted, and
+//! objects that it no longer selects are released (K8s pkg/controller/controller_ref_manager.go). Pure.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::plan::{Action, Check, Write};
 use super::store::{Cached, Store, key_of, uid};
 use super::world::Kind;
 
-/// The reference of a controller in what it owns.
+/// The owner reference to a controller.
 pub(crate) fn controller_reference(kind: Kind, meta: &ObjectMeta) -> OwnerReference {
     OwnerReference {
         api_version: kind.api_version(),
@@ -22,7 +22,7 @@ pub(crate) fn controller_reference(kind: Kind, meta: &ObjectMeta) -> OwnerRefere
     }
 }
 
-/// What belongs to a controller, and what has first to be done so that it does.
+/// The objects of a controller, and the actions that are needed first.
 pub(crate) struct Claim<'a, T> {
     pub(crate) claimed: Vec<&'a T>,
     /// What names the controller and does not count.
@@ -30,8 +30,8 @@ pub(crate) struct Claim<'a, T> {
     pub(crate) actions: Vec<Action>,
 }
 
-/// The objects of `store`, of kind `kind`, that belong to `owner`. What it `selects` has these labels. Only those that
-/// `counts` are adopted or released.
+/// The objects of `store`, of kind `kind`, that belong to `owner`. `selects` is the selector for their labels. Only
+/// those that `counts` accepts are adopted or released.
 pub(crate) fn claim<'a, T: Cached>(
     store: &'a Store<T>,
     kind: Kind,
@@ -60,7 +60,7 @@ pub(crate) fn claim<'a, T: Cached>(
     for object in store.orphans(namespace, labels).filter(|object| counts(object)) {
         if object.meta().deletion_timestamp.is_none() && selects(object.meta()) {
             let reference = json!([controller_reference(owner_kind, owner)]);
-            // The owner may have gone, and have left this behind on purpose, while its watch is late.
+            // The owner may be deleted with orphaned dependents, while its watch is late.
             let check = Check { kind: owner_kind, key: key_of(owner), uid: Some(uid(owner).to_owned()) };
             claim.actions.push(Action { check: Some(check), ..set_owners(kind, object.meta(), reference) });
         }
@@ -68,8 +68,8 @@ pub(crate) fn claim<'a, T: Cached>(
     claim
 }
 
-/// The same actions for a controller that marks what is its own with a finalizer: it comes with the reference and goes
-/// with it.
+/// The same actions for a controller that marks its objects with a finalizer, which is added and removed with the
+/// reference.
 pub(crate) fn with_finalizer(mut actions: Vec<Action>, finalizer: &str) -> Vec<Action> {
     for action in &mut actions {
         let Write::Strategic { patch, .. } = &mut action.write else { continue };
@@ -83,7 +83,7 @@ pub(crate) fn with_finalizer(mut actions: Vec<Action>, finalizer: &str) -> Vec<A
 }
 
 fn set_owners(kind: Kind, meta: &ObjectMeta, references: serde_json::Value) -> Action {
-    // With the uid, so that a new object of the same name is left alone.
+    // With the uid, so that a new object with the same name is not changed.
     let patch = json!({"metadata": {"ownerReferences": references, "uid": uid(meta)}});
     let write = Write::Strategic { subresource: None, patch };
     Action { kind, key: key_of(meta), write, check: None, done: None, failed: None }

@@ -1,5 +1,5 @@
-//! What tells two pod templates apart: a digest of each that is not at hand, and the hash in the names of what is made of one
-//! (K8s pkg/controller/controller_utils.go `ComputeHash`). Pure.
+//! Comparison of pod templates: a digest of each one that is not loaded, and the hash in the names of objects with a
+//! template (K8s pkg/controller/controller_utils.go `ComputeHash`). Pure.
 
 use std::hash::{DefaultHasher, Hasher as _};
 use std::io::{self, Write};
@@ -44,7 +44,7 @@ pub(crate) fn hash(template: &PodTemplateSpec, collisions: Option<i32>) -> Strin
     safe(&sum.to_string())
 }
 
-/// Writes the JSON of a value to `take`, part by part, so that it is never there as a whole.
+/// Writes the JSON of a value to `take` in parts, so that it never exists as a whole.
 fn write(value: &impl Serialize, take: &mut dyn FnMut(&[u8])) {
     // A sum refuses nothing, and all names in a template are texts.
     drop(serde_json::to_writer(Parts(take), value));
@@ -106,7 +106,7 @@ mod tests {
         assert_ne!(whole("x"), whole("y"), "without a label that is ignored");
     }
 
-    /// Names of ReplicaSets and revisions that are there: another hash would be another roll-out.
+    /// Names of existing ReplicaSets and revisions: another hash would cause another rollout.
     #[test]
     fn hash_of_a_template_stays_what_it_was() {
         let spec = json!({"containers": [{"name": "web", "image": "one"}]});

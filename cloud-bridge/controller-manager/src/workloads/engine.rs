@@ -22,13 +22,12 @@ const LOOK_AGAIN: Duration = Duration::from_secs(86_400);
 /// Time to wait for the watch after a write without an answer: otherwise a successful write could be repeated.
 const UNANSWERED: Duration = Duration::from_secs(2);
 
-/// The longest pause of a key that has more to write than goes into a turn, so that it goes on.
+/// Maximum pause of a key with more writes than fit into a turn.
 const MORE_MAX: Duration = Duration::from_secs(1);
-/// The longest pause of one that comes to no end, so that it costs little.
+/// Maximum pause of a key that never finishes, so that it costs little.
 const RESTLESS_MAX: Duration = Duration::from_mins(1);
 
-/// A turn that takes at least this long is followed by a pause of this multiple of its length, at most the last of
-/// these.
+/// A turn that takes at least this long is followed by a pause of this multiple of its length, with this maximum.
 const LONG: Duration = Duration::from_millis(1);
 const REST: u32 = 4;
 const REST_MAX: Duration = Duration::from_secs(1);
@@ -54,7 +53,7 @@ impl Engine {
         Self { world, queue, back_off, pod_gc, scales: Scales::default(), pace: Pace::default() }
     }
 
-    /// Takes in what a watch saw.
+    /// Handles an event of a watch.
     pub(crate) fn watched(&mut self, watched: Watched, now: Now) {
         let changes = self.world.watched(watched, now);
         self.wake(changes, now);
@@ -109,7 +108,7 @@ impl Engine {
         self.world.is_complete()
     }
 
-    /// When the next key is due. None while not all is known: half a picture would make pods that are there.
+    /// Time of the next key. `None` before all lists are complete: otherwise controllers would create pods that exist.
     pub(crate) fn deadline(&self) -> Option<Duration> {
         if self.world.is_complete() { self.queue.deadline() } else { None }
     }
@@ -127,12 +126,12 @@ impl Engine {
         }
     }
 
-    /// Takes in how many pods a controller wants.
+    /// Stores the scale of a controller.
     pub(crate) fn read(&mut self, owner: OwnerReference, scale: Result<i64, String>, now: Now) {
         self.scales.read(owner.uid, scale, now.passed);
     }
 
-    /// What its controller wants done next for a key. With a failure: how that is told. None if that panicked.
+    /// Returns the next plan of the key's controller. With a failure: the plan that reports it. `None` if it panicked.
     pub(crate) fn plan(&mut self, task: &Task, failure: Option<&Failure>, now: Now) -> Option<Plan> {
         let name = format!("{:?} {}/{}", task.0, task.1.namespace, task.1.name);
         let mut plan = panics::shield(name, || self.next_step(task, failure, now))?;
@@ -143,7 +142,7 @@ impl Engine {
             }
         }
         if let Some(after) = plan.again {
-            // A look that is early does no harm; times of strangers may be beyond any clock.
+            // An early evaluation does no harm; times in objects may exceed the range of the clock.
             self.queue.add_at(now.passed + after.min(LOOK_AGAIN), task.clone());
         }
         Some(plan)
@@ -182,8 +181,8 @@ impl Engine {
         }
     }
 
-    /// A key was looked at. `took`: how long its controller thought about it. What takes longer the more there is of it is
-    /// looked at less often: each pod of a thousand that changes asks for a look at all of them.
+    /// Ends the turn of a key. `took`: time of its controller. Expensive keys are evaluated less often: each change of
+    /// one of a thousand pods requests an evaluation of all of them.
     pub(crate) fn end(&mut self, task: Task, end: End, took: Duration, now: Now) {
         self.world.let_go();
         if took >= LONG {
@@ -202,14 +201,14 @@ impl Engine {
     }
 }
 
-/// How the look at a key ended.
+/// Result of the turn of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     /// There is nothing more to do.
     Done,
-    /// There may be more; others have their turn first.
+    /// There may be more; others run first.
     More,
-    /// It has needed so many steps that it may never end.
+    /// The key has needed more steps than the limit, and may never end.
     Restless,
     Failed,
     /// The write changed nothing: it would be repeated forever.

@@ -1,5 +1,5 @@
-//! The template of the key at hand. Stores keep none: an object is read once more when something is made of its template, which
-//! is let go when the look at the key ends. Pure.
+//! The template of the current key. Stores keep none: an object is read again when its template is needed, and the
+//! template is dropped at the end of the turn. Pure.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;

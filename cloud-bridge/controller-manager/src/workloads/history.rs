@@ -1,5 +1,5 @@
-//! ControllerRevisions: what the templates of DaemonSets and StatefulSets were, so that one can go back to them (K8s
-//! pkg/controller/history). Pure.
+//! ControllerRevisions: earlier templates of DaemonSets and StatefulSets, for rollbacks (K8s pkg/controller/history).
+//! Pure.
 
 use std::collections::BTreeSet;
 
@@ -16,9 +16,9 @@ use super::template::{self, Template};
 use super::templated::{ControllerRevision, Templated as _};
 use super::world::{Kind, World};
 
-/// The label that tells which revision a pod is of, and a revision its hash.
+/// The label with the revision of a pod, and with the hash of a revision.
 pub(super) const HASH_LABEL: &str = "controller-revision-hash";
-/// The longest name of a set that goes into that of a revision whole.
+/// Maximum length of a set's name that is used completely in that of a revision.
 const NAME_MAX: usize = 223;
 
 /// Whether a revision keeps the template of this digest.
@@ -26,7 +26,7 @@ pub(super) fn is_of(revision: &ControllerRevision, template: Digest) -> bool {
     revision.digest() == Some(template)
 }
 
-/// The hash that a revision goes by.
+/// The hash that identifies a revision.
 pub(super) fn hash(revision: &ControllerRevision) -> &str {
     let label = revision.metadata.labels.as_ref().and_then(|labels| labels.get(HASH_LABEL));
     label.or(revision.metadata.name.as_ref()).map(String::as_str).unwrap_or_default()
@@ -85,8 +85,8 @@ pub(super) fn key(set: &ObjectMeta, hash: &str) -> ObjectKey {
     ObjectKey { namespace: set.namespace.clone().unwrap_or_default(), name }
 }
 
-/// Makes the revision of a template, for the set that has it, with its hash in the label. The revision keeps a strategic merge
-/// patch that makes the template again.
+/// Creates the revision of a template, for the set that has it, with its hash in the label. The revision contains a
+/// strategic merge patch that restores the template.
 pub(super) fn create(
     (kind, set): (Kind, &ObjectMeta),
     template: &Template,

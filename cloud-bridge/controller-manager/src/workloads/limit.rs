@@ -11,7 +11,7 @@ pub(crate) fn limited(actions: impl IntoIterator<Item = Action>) -> Vec<Action> 
     for action in actions {
         let weight = match &action.write {
             Write::Create(object) => object.weight(),
-            // What is read decides what comes after it.
+            // The result of a read decides about the next steps.
             Write::Read => WEIGHT_MAX,
             Write::Delete { .. } | Write::Merge { .. } | Write::Strategic { .. } => 0,
         };
@@ -35,7 +35,7 @@ mod tests {
     use super::super::world::Kind;
     use super::*;
 
-    /// How many of 500 such objects one plan has; no more are made.
+    /// Number of creations in one plan for 500 such objects.
     fn planned(object: &Value) -> usize {
         let made = Cell::new(0);
         let actions = (0..500).map(|_| {

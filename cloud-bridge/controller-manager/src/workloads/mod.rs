@@ -1,10 +1,11 @@
-//! The controllers of workloads: one task, one set of watches. A change enqueues the keys that it concerns; for each
-//! key in turn its controller, a pure function of the known objects, returns the next step, until there is none. All
-//! lasting state is in the API's objects, so the program may stop and start again between any two writes.
+//! The controllers of workloads: one task, one set of watches. A change enqueues the keys that it concerns. For each
+//! key in turn its controller, a pure function of the known objects, returns the next step, until nothing is left to
+//! do. All lasting state is in the API's objects, so the program may stop and start again between any two writes.
 //!
-//! Pod templates are not kept: a plan that makes something of one first reads the object once more ([`held`]).
+//! Pod templates are not kept: a plan that uses one first reads the object again ([`held`]).
 //!
-//! To add a controller: its kinds in the table of [`world`], its folder with a `plan`, its line in [`engine`] and in [`wake`].
+//! To add a controller: its kinds in the table of [`world`], its folder with a `plan`, its line in [`engine`] and in
+//! [`wake`].
 
 mod amount;
 mod annotations;
@@ -70,7 +71,7 @@ use plan::{Failure, Plan};
 use turn::Turn;
 use world::{Kind, Task, Watched};
 
-/// What a watch saw, or why it could not.
+/// An event of a watch, or its error.
 type News = Result<Watched, (Kind, String)>;
 
 /// Maximum number of watch events that are handled at once: a client that writes endlessly delays no key.
@@ -124,20 +125,20 @@ impl Controllers {
         }
     }
 
-    /// Takes in what the watches have told by now: a plan on old news is work for nothing.
+    /// Handles all events that have arrived: a plan on old data is useless.
     fn hear(&mut self, mut watched: Pin<&mut impl Stream<Item = News>>) {
         let pace = Pace::default();
         for _ in 0..EVENTS {
             if pace.is_over() {
                 return;
             }
-            // Takes what is available, even if the writes before have used up the step.
+            // Reads available events, even if earlier writes have used up the step.
             let Some(Some(event)) = coop::unconstrained(watched.next()).now_or_never() else { return };
             self.watched(event);
         }
     }
 
-    /// Looks at the next key, if one is due.
+    /// Evaluates the next key, if one is due.
     async fn turn(&mut self, mut watched: Pin<&mut impl Stream<Item = News>>) {
         self.hear(watched.as_mut());
         let Some(task) = self.engine.next(self.now()) else { return };
@@ -153,11 +154,11 @@ impl Controllers {
             self.engine.read(owner, scale, self.now());
         }
         loop {
-            // A list that began meanwhile would leave out what is written now.
+            // A list that began meanwhile would lack the writes.
             if !self.engine.is_complete() {
                 return End::More;
             }
-            // One that has thousands of pods needs a slice of its own.
+            // A key with thousands of pods needs its own time slice.
             self.pace.look().await;
             let begun = Instant::now();
             let plan = self.engine.plan(task, None, self.now());
@@ -187,14 +188,14 @@ impl Controllers {
             && !failure.is_of_the_past()
             && let Some(plan) = self.engine.plan(task, Some(failure), self.now())
         {
-            // Whatever comes of it, the key is looked at again.
+            // The key is evaluated again, whatever the result.
             let _ = self.perform(&plan).await;
         }
         if failure.code == 0 { End::Unanswered } else { End::Failed }
     }
 
-    /// Nothing is made any more where the namespace goes away. What ended there is still told and let go: pods with the
-    /// finalizer of their Job would hold up the namespace forever.
+    /// Nothing is created in a namespace that is being deleted. Ended pods are still counted and released: with the
+    /// finalizer of their Job they would block the namespace forever.
     async fn wind_up(&mut self, task: &Task, failure: &Failure) -> End {
         let Some(plan) = self.engine.plan(task, Some(failure), self.now()) else { return End::Failed };
         match self.perform(&plan).await {

@@ -1,4 +1,4 @@
-//! A node as far as controllers look at it: its labels, its taints, and whether it is away.
+//! A node as the controllers use it: its labels, its taints, and whether it is offline.
 
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -20,7 +20,7 @@ pub(crate) struct Node {
     pub(crate) labels: Value,
 }
 
-/// What its condition `Ready` says.
+/// Status of its condition `Ready`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Readiness {
     True,

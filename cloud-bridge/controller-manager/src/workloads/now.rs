@@ -1,10 +1,10 @@
-//! The time, as decisions take it in.
+//! The time, as input of decisions.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// The time, twice: as it passes, and as it stands in objects.
+/// The time by the monotonic clock, and as written in objects.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Now {
     /// Monotonic time since an arbitrary start.
@@ -30,7 +30,7 @@ impl Now {
         is_known(self.clock)
     }
 
-    /// What is first seen now and has lasted since this time, as it is told.
+    /// An event that is first seen now and happened at this time, according to an object.
     pub(crate) fn sight(self, told: Timestamp) -> Sight {
         let age = Duration::try_from(self.clock.duration_since(told)).ok();
         let age = age.filter(|_| self.is_known() && is_known(told)).unwrap_or_default();
@@ -42,8 +42,8 @@ impl Now {
         sight.age.saturating_add(self.passed.saturating_sub(sight.at))
     }
 
-    /// How long ago something was: by the time that an object tells, or by when this program saw it, if that is longer. A
-    /// clock that is set back, or one that was ahead, so ends no wait later than it would end from what was seen.
+    /// Time since an event: by the time in an object, or since this program saw it, if that is longer. So a clock that
+    /// was set back, or was ahead once, does not extend a wait beyond that.
     pub(crate) fn since(self, told: Option<Timestamp>, seen: Option<Duration>) -> Option<Duration> {
         let told = told.filter(|told| self.is_known() && is_known(*told));
         let told = told.and_then(|told| Duration::try_from(self.clock.duration_since(told)).ok());

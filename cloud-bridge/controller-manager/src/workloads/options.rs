@@ -1,6 +1,6 @@
-//! What can be chosen of the controllers.
+//! Settings of the controllers.
 
-/// What can be chosen.
+/// Settings of the controllers.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Maximum number of terminated pods to keep; the oldest of more are deleted. 0 keeps all.

@@ -1,4 +1,4 @@
-//! Does what a plan says, through a client of the API, and tells what came of it. No decisions.
+//! Executes a plan with a client of the API, and returns the results. No decisions.
 
 use std::convert::identity;
 use std::time::Duration;
@@ -38,7 +38,7 @@ fn failure(error: &kube::Error) -> Failure {
     }
 }
 
-/// Does a plan. Each action that was done comes with what it left; the first failure ends it.
+/// Executes a plan. Each executed action is returned with its result; the first failure ends the plan.
 pub(crate) async fn perform<'a>(
     client: &Client,
     events: &mut Recorder,
@@ -121,7 +121,7 @@ fn unanswered(message: String) -> Failure {
     Failure { message, ..Failure::default() }
 }
 
-/// Sends a request; `read` makes of the object in the answer what is asked for.
+/// Sends a request; `read` converts the object in the answer.
 async fn send<T: Send + 'static>(
     client: &Client,
     request: http::Request<Vec<u8>>,
@@ -150,7 +150,7 @@ async fn parsed<T: Send + 'static>(
 async fn write(client: &Client, action: &Action) -> Result<Outcome, Failure> {
     let (kind, template, deletes) = (action.kind, action.is_read(), action.removes().is_some());
     let read = move |object: Value| {
-        // The answer to a deletion is a Status once the object is gone.
+        // If the object was deleted at once, the answer is a Status.
         let gone = deletes && object["kind"] == "Status";
         if gone { Outcome::Removed } else { Outcome::is(kind, template, object) }
     };

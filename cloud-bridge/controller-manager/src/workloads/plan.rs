@@ -1,4 +1,4 @@
-//! What a controller wants done next: values that say it, and nothing that does it.
+//! The next actions of a controller, as values that others execute.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use super::body::Body;
 use super::store::{key_of, uid};
 use super::world::Kind;
 
-/// Writes of one turn, where Kubernetes makes 250 (`BurstReplicas`) or 500 pods in one go: the thread is shared. No plan has
-/// more of pods.
+/// Maximum number of writes of one turn; Kubernetes creates 250 (`BurstReplicas`) or 500 pods at once, but here the
+/// thread is shared. No plan has more creations of pods.
 pub(crate) const WRITES: usize = 128;
 
 /// The next step for one key. A controller is asked again as soon as it is done: it ends with a plan without actions.
@@ -24,9 +24,9 @@ pub(crate) struct Plan {
     pub(crate) order: Order,
     /// Time after which to plan again, whatever happens.
     pub(crate) again: Option<Duration>,
-    /// Events that say why, before anything is done.
+    /// Events with the reason, before any action.
     pub(crate) told: Vec<Told>,
-    /// What is told once all actions are done; of a plan without any, each time.
+    /// Events after all actions; of a plan without actions, each time.
     pub(crate) done: Vec<Told>,
 }
 
@@ -66,14 +66,14 @@ impl Plan {
     }
 }
 
-/// One write, and what is told of it.
+/// One write, and its events.
 #[derive(Debug)]
 pub(crate) struct Action {
     pub(crate) kind: Kind,
     /// New object: its namespace, and its name if the controller chooses it.
     pub(crate) key: ObjectKey,
     pub(crate) write: Write,
-    /// What the API is asked first.
+    /// Check of the API before the write.
     pub(crate) check: Option<Check>,
     /// The events of its success and of its failure.
     pub(crate) done: Option<Told>,
@@ -82,7 +82,7 @@ pub(crate) struct Action {
 
 #[derive(Debug)]
 pub(crate) enum Write {
-    /// Nothing: the object is read for its template. What is made of that is planned next.
+    /// No write: the object is read for its template. The next plan uses the template.
     Read,
     Create(Body),
     /// The object with this uid; with a version only if it has that one still.
@@ -103,7 +103,7 @@ pub(crate) enum Write {
     },
 }
 
-/// What becomes of an object that is deleted, and of its dependents.
+/// Handling of a deleted object and its dependents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Deletion {
     /// Its dependents follow it.
@@ -114,7 +114,7 @@ pub(crate) enum Deletion {
     Now,
 }
 
-/// An event on an object. `{}` in its message is the name of what was written, or the error.
+/// An event on an object. `{}` in its message is the name of the written object, or the error.
 #[derive(Debug, Clone)]
 pub(crate) struct Told {
     pub(crate) about: ObjectReference,
@@ -228,8 +228,7 @@ impl Action {
         Self::merge_into(kind, meta, None, patch)
     }
 
-    /// Makes the status `new` out of `old`, if the object still is in the state that the controller knows. None if they are
-    /// equal.
+    /// Updates the status `old` to `new`, if the object is still in the known state. `None` if they are equal.
     pub(crate) fn status<S: Serialize>(kind: Kind, meta: &ObjectMeta, old: &S, new: &S) -> Option<Self> {
         let json = |status: &S| serde_json::to_value(status).unwrap_or_default();
         let patch = difference(&json(old), &json(new))?;
@@ -257,8 +256,8 @@ impl Action {
     }
 }
 
-/// An object that has to live, or to be gone, when the API itself is asked, just before the write: what a watch told of it may be old (K8s
-/// pkg/controller/controller_ref_manager.go `RecheckDeletionTimestamp`).
+/// An object that must exist, or must not, according to the API itself right before the write: the watch may be late
+/// (K8s pkg/controller/controller_ref_manager.go `RecheckDeletionTimestamp`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Check {
     pub(crate) kind: Kind,
@@ -292,11 +291,11 @@ pub(crate) struct Failure {
     /// The HTTP status; 0 if there was no answer.
     pub(crate) code: u16,
     pub(crate) message: String,
-    /// All of it will fail, because the namespace goes away.
+    /// Every creation will fail, because the namespace is being deleted.
     pub(crate) namespace_ends: bool,
     /// There is one of that name.
     pub(crate) already_exists: bool,
-    /// What was to be created: its kind, and its name if it was given one.
+    /// The object that was to be created: its kind, and its name if it had one.
     pub(crate) creates: Option<(Kind, String)>,
 }
 
@@ -312,31 +311,31 @@ impl Failure {
         self.code == 409
     }
 
-    /// What was to be changed is not there any more; the watch is about to tell.
+    /// Whether the object to change no longer exists; the watch is about to deliver that.
     pub(crate) fn is_of_the_past(&self) -> bool {
         self.code == 404
     }
 }
 
-/// What a write left.
+/// Result of a write.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// The object as it is now.
     Is(Box<Answer>),
     /// The write removed it.
     Removed,
-    /// There was no such object any more.
+    /// The object did not exist.
     Gone,
 }
 
 impl Outcome {
-    /// The object as it is now, read: with its template if `template` says so.
+    /// The object as read now; with its template if `template` is set.
     pub(crate) fn is(kind: Kind, template: bool, object: Value) -> Self {
         Self::Is(Box::new(Answer::read(kind, template, object)))
     }
 }
 
-/// The JSON merge patch (RFC 7386) that makes `new` out of `old`; None if they are equal.
+/// The JSON merge patch (RFC 7386) from `old` to `new`; `None` if they are equal.
 pub(crate) fn difference(old: &Value, new: &Value) -> Option<Value> {
     let (Value::Object(old), Value::Object(new)) = (old, new) else {
         return (old != new).then(|| new.clone());

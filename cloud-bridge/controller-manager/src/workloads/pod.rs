@@ -1,4 +1,4 @@
-//! A pod as far as controllers look at it, and what they ask of it: whether it counts, is ready, is available.
+//! A pod as the controllers use it, with its state: whether it counts, is ready, is available.
 
 use std::time::Duration;
 
@@ -245,7 +245,7 @@ impl Pod {
         self.ready_condition().is_some()
     }
 
-    /// When its readiness last changed, as its node says.
+    /// Time of the last change of its readiness, according to its node.
     pub(crate) fn ready_changed(&self) -> Option<Timestamp> {
         let ready = self.status.conditions.iter().find(|one| one.type_ == "Ready")?;
         ready.last_transition_time.as_ref().map(|time| time.0)

@@ -1,6 +1,6 @@
-//! What is in use does not go: a claim is kept while a pod uses it, a volume while it is bound. Both are held by a finalizer
-//! that they have from their creation on; this takes it away (K8s pkg/controller/volume/pvcprotection and pvprotection).
-//! Decisions only.
+//! Protection of objects in use: a claim is kept while a pod uses it, a volume while it is bound. Both have a finalizer
+//! from their creation on, which is removed here (K8s pkg/controller/volume/pvcprotection and pvprotection). Decisions
+//! only.
 
 use apimachinery::key::ObjectKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -25,7 +25,7 @@ pub(crate) fn tasks(world: &World, change: &Change) -> Vec<Task> {
     }
 }
 
-/// Whether a pod uses a claim. One that has no node yet does not count: no node starts a pod with a claim that goes.
+/// Whether a pod uses a claim. A pod without a node does not count: no node starts a pod whose claim is being deleted.
 fn is_used(world: &World, claim: &ObjectKey) -> bool {
     world.pods.using(claim).any(|pod| pod.spec.node_name.is_some())
 }

@@ -80,7 +80,7 @@ pub(crate) fn plan(world: &World, key: &ObjectKey, failure: Option<&Failure>) ->
     told
 }
 
-/// Makes the volume of a claim on the node that was chosen for it.
+/// Creates the volume of a claim on the node that was selected for it.
 fn make(world: &World, claim: &Claim, class: &StorageClass, teller: &Teller) -> Plan {
     let component = local_volumes::PROVISIONER;
     let teller = Teller { component, ..teller.clone() };

@@ -99,8 +99,8 @@ impl<K: Ord + Clone> Queue<K> {
         self.held.insert(key, until);
     }
 
-    /// It is due again, after a pause that is longer the more often this was in a row. It wrote all the time, and each write
-    /// asks for another look: not before the pause is over.
+    /// The key is due again, after a pause that grows with each repetition. Its own writes request further evaluations,
+    /// which also wait for the end of the pause.
     pub(crate) fn more(&mut self, now: Duration, key: K, longest: Duration) {
         let wait = self.wait(&key, RETRY).min(longest);
         self.held.insert(key.clone(), now + wait);

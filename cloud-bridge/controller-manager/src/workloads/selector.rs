@@ -10,7 +10,7 @@ thread_local! {
     pub(crate) static ASKED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// Whether these labels meet the selector. An empty one selects everything, as Kubernetes says of selectors in general.
+/// Whether these labels meet the selector. An empty one selects everything, as usual in Kubernetes.
 pub(crate) fn selects_or_all(selector: &LabelSelector, labels: Option<&BTreeMap<String, String>>) -> bool {
     is_empty(selector) || selects(selector, labels)
 }
@@ -20,7 +20,7 @@ fn is_empty(selector: &LabelSelector) -> bool {
         && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
 }
 
-/// Whether these labels meet the selector. An empty one selects nothing here: no controller is to take all there is.
+/// Whether these labels meet the selector. An empty one selects nothing here: no controller may adopt everything.
 pub(crate) fn selects(selector: &LabelSelector, labels: Option<&BTreeMap<String, String>>) -> bool {
     #[cfg(test)]
     ASKED.set(ASKED.get() + 1);

@@ -1,4 +1,4 @@
-//! A Service as far as it says who stands behind it.
+//! The parts of a Service that determine its endpoints.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -71,7 +71,7 @@ impl Service {
         self.spec.kind.as_deref() == Some("LoadBalancer")
     }
 
-    /// Whether its endpoints are made of pods: it has a selector, and is more than a name for something outside.
+    /// Whether its endpoints are computed from pods: it has a selector and is not an ExternalName.
     pub(crate) fn selects_pods(&self) -> bool {
         self.spec.kind.as_deref() != Some("ExternalName")
             && self.spec.selector.as_ref().is_some_and(|selector| !selector.is_empty())
@@ -81,7 +81,7 @@ impl Service {
         self.spec.selector.as_ref()
     }
 
-    /// Whether a pod with these labels stands behind it.
+    /// Whether it selects a pod with these labels.
     pub(crate) fn selects(&self, labels: Option<&BTreeMap<String, String>>) -> bool {
         let value = |name: &String| labels.and_then(|labels| labels.get(name));
         self.selects_pods() && self.spec.selector.iter().flatten().all(|(name, wanted)| value(name) == Some(wanted))

@@ -49,13 +49,13 @@ pub(crate) struct Course {
     pub(crate) chance: Chance,
     engine: Engine,
     pub(crate) options: Options,
-    /// No kills, no failures, no lag: what is to come must come.
+    /// No kills, failures or delays: the desired state must be reached.
     pub(crate) calm: bool,
     check: fn(&Model, &Action),
 }
 
 impl Course {
-    /// Begins with an empty API. `check` is what must hold after each write.
+    /// Starts with an empty API. `check` has the invariants after each write.
     pub(crate) fn new(seed: u64, check: fn(&Model, &Action)) -> Self {
         let options = Options::default();
         let engine = Engine::new(&options);
@@ -68,7 +68,7 @@ impl Course {
         Now { passed: Duration::from_secs(self.model.now.unsigned_abs()), clock: self.model.clock() }
     }
 
-    /// The program begins again: it knows what a list tells it.
+    /// Restarts the program: its state comes from new lists.
     pub(crate) fn restart(&mut self) {
         self.engine = Engine::new(&self.options);
         self.model.forget_news();
@@ -82,7 +82,7 @@ impl Course {
         }
     }
 
-    /// Takes in so much of what the watches have to tell, of any of them.
+    /// Delivers up to this number of pending events, of any watches.
     fn hear(&mut self, most: usize) {
         for _ in 0..most {
             let telling = self.model.telling();
@@ -127,7 +127,7 @@ impl Course {
         }
     }
 
-    /// One look at a key; None if the program was killed in it.
+    /// The turn of one key; `None` if the program was killed in it.
     fn sync(&mut self, task: &Task) -> Option<End> {
         let mut turn = Turn::default();
         for owner in self.engine.unread(task, self.now()) {
@@ -152,7 +152,7 @@ impl Course {
                     (self.check)(&self.model, action);
                 }
                 match result {
-                    // An answer that never came is a write all the same; the watch tells of it in time.
+                    // A write whose answer is lost is still executed; the watch delivers it later.
                     Ok(_) if !self.calm && self.chance.one_in(50) => {
                         self.hear(usize::MAX);
                         return Some(End::Unanswered);
@@ -175,7 +175,7 @@ impl Course {
         }
     }
 
-    /// A controller writes what went wrong, as it may; whatever comes of it.
+    /// Reports a failure, with any result.
     fn tell_failure(&mut self, task: &Task, failure: &Failure) {
         let now = self.now();
         let plan = self.engine.plan(task, Some(failure), now).expect("no panic");
@@ -186,7 +186,7 @@ impl Course {
         }
     }
 
-    /// What nodes and the scheduler do: each pod may take its next step.
+    /// Simulates nodes and the scheduler: each pod may take its next step.
     pub(crate) fn nodes(&mut self) {
         for key in self.model.names(Kind::Pod) {
             if !self.calm && !self.chance.one_in(2) {
@@ -218,7 +218,7 @@ impl Course {
         Some(self.engine.deadline()?.saturating_sub(self.now().passed))
     }
 
-    /// Until nothing happens any more.
+    /// Runs until nothing happens any more.
     pub(crate) fn settle(&mut self) {
         self.calm = true;
         for _ in 0..60 {
@@ -228,12 +228,12 @@ impl Course {
     }
 }
 
-/// The uids of what is controlled by the object of this uid.
+/// The uids of the objects that are controlled by this uid.
 pub(crate) fn owned<'a>(model: &'a Model, kind: Kind, uid: &'a Value) -> impl Iterator<Item = &'a Value> {
     model.of(kind).filter(move |one| one["metadata"]["ownerReferences"][0]["uid"] == *uid)
 }
 
-/// What the garbage collector does: claims go with the last of their owners.
+/// Simulates the garbage collector: claims are deleted with the last of their owners.
 pub(crate) fn collect_garbage(course: &mut Course) {
     for name in course.model.names(Kind::PersistentVolumeClaim) {
         let claim = &course.model.objects[&(Kind::PersistentVolumeClaim, name.clone())];

@@ -1,5 +1,5 @@
-//! Objects of one kind as they were last seen or written, by name and by the controller that owns them. Pure: it is told
-//! what a watch saw and what a write returned, in any order. Knows no kind.
+//! Objects of one kind as they were last seen or written, by name and by the controller that owns them. Pure: it gets
+//! the events of a watch and the results of writes, in any order. Knows no kind.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use kube::runtime::watcher::Event;
 use super::index::{Index, Key, Keys};
 use super::now::Now;
 
-/// What is kept in a store.
+/// Type of the objects in a store.
 pub(crate) trait Cached {
     /// They are looked for by their labels: there may be thousands in a namespace.
     const BY_LABELS: bool = false;
@@ -52,12 +52,12 @@ pub(crate) fn uid(meta: &ObjectMeta) -> &str {
     meta.uid.as_deref().unwrap_or_default()
 }
 
-/// Numbers of one kind grow from write to write (K8s KEP-5504), so that what comes late can be told.
+/// Numbers of one kind increase with each write (K8s KEP-5504), so that late events can be recognized.
 fn version(meta: &ObjectMeta) -> u64 {
     meta.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// What happened to an object, as far as others have to look at something because of it.
+/// Change of an object, as far as others must be evaluated for it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Seen {
     pub(crate) key: ObjectKey,
@@ -73,14 +73,15 @@ pub(crate) struct Seen {
 
 #[derive(Debug)]
 pub(crate) struct Store<T> {
-    /// In places that do not change: who knows one needs no search by name, which is what a look at thousands of pods takes.
+    /// At fixed positions: a known position needs no search by name, which dominates the evaluation of thousands of
+    /// pods.
     places: Vec<Option<Box<T>>>,
     free: Vec<usize>,
     names: Keys,
     index: Index,
-    /// The uids of objects that a write removed and of which the watch has yet to tell.
+    /// The uids of objects that a write removed and whose deletion the watch has not delivered.
     removed: BTreeSet<String>,
-    /// Places of what was known when a list began and was not named by it so far, while it lasts.
+    /// Positions that were known when a list began, and whether it has named them; only during the list.
     unlisted: Option<Vec<bool>>,
     complete: bool,
 }
@@ -236,7 +237,7 @@ impl<T: Cached> Store<T> {
         (key, place)
     }
 
-    /// What is in this place does not go at the end of the list.
+    /// The object at this position is not removed at the end of the list.
     fn is_listed(&mut self, place: usize) {
         if let Some(unlisted) = self.unlisted.as_mut().and_then(|unlisted| unlisted.get_mut(place)) {
             *unlisted = false;
@@ -252,7 +253,7 @@ impl<T: Cached> Store<T> {
         self.forget(key)
     }
 
-    /// Takes in what the watch saw.
+    /// Handles an event of the watch.
     pub(crate) fn watched(&mut self, event: Event<T>, now: Now) -> Vec<Seen> {
         match event {
             Event::Init => {
@@ -266,7 +267,7 @@ impl<T: Cached> Store<T> {
                 self.put(object, now).into_iter().collect()
             }
             Event::InitDone => {
-                // Nothing was written while the list lasted, so that what it leaves out is gone.
+                // Nothing was written during the list, so objects that it lacks are deleted.
                 let unlisted = self.unlisted.take().unwrap_or_default();
                 let missing = self.places.iter().zip(unlisted).filter_map(|(object, unlisted)| {
                     object.as_ref().filter(|_| unlisted).map(|object| key_of(object.meta()))
@@ -281,7 +282,7 @@ impl<T: Cached> Store<T> {
                 let meta = object.meta();
                 self.removed.remove(uid(meta));
                 let key = key_of(meta);
-                // Also one that came before it under this name, if what happened between was not told (`followers`).
+                // Also one that had this name before, if the events in between were not delivered (`followers`).
                 let is_gone = |known: &T| uid(known.meta()) == uid(meta) || version(known.meta()) < version(meta);
                 if self.get(&key).is_some_and(is_gone) { self.forget(&key).into_iter().collect() } else { Vec::new() }
             }
@@ -355,7 +356,7 @@ mod tests {
         assert!(store.watched(Event::Apply(set("a", "1", 10, None)), now).is_empty(), "from before the write");
         assert_eq!(names(store.owned_by("d").collect()), ["a"]);
         assert!(store.orphans("ns", None).next().is_none());
-        // Removed by a write: what the watch still tells of it is old.
+        // Removed by a write: later events of the watch about it are outdated.
         assert!(store.remove(&key_of(&set("a", "1", 0, None).metadata), "2").is_none(), "another one");
         assert!(store.remove(&key_of(&set("a", "1", 0, None).metadata), "1").unwrap().gone);
         assert!(store.watched(Event::Apply(set("a", "1", 11, None)), now).is_empty());

@@ -1,4 +1,4 @@
-//! Pod templates while something is made of them, and the pod that is (K8s pkg/controller/controller_utils.go).
+//! Pod templates while they are used, and the pods created from them (K8s pkg/controller/controller_utils.go).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl Template {
         serde_json::from_str(&self.claims).unwrap_or_default()
     }
 
-    /// The hash in the names of what is made of it. `collisions`: how often another had the name.
+    /// The hash in the names of its objects. `collisions`: number of name collisions.
     pub(crate) fn hash(&self, collisions: Option<i32>) -> String {
         let metadata = Some(self.metadata.clone());
         let spec = typed::read(&self.spec.value()).ok();

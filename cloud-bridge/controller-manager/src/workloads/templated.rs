@@ -15,7 +15,7 @@ use super::digest::Digest;
 use super::store::Cached;
 use super::toleration::spec_on_nodes;
 
-/// The label that tells the pods of one template of a Deployment from those of another.
+/// The label that distinguishes the pods of a Deployment's templates.
 pub(super) const TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// An object whose template is known by its digest.
@@ -24,8 +24,7 @@ pub(crate) trait Templated {
     fn digest(&self) -> Option<Digest>;
 }
 
-/// Takes a template out of an object, but for what is asked of it all the time: its labels, and when its containers are
-/// restarted.
+/// Takes a template out of an object, except for the parts that are always needed: its labels, and the restart policy.
 pub(super) fn take(template: &mut PodTemplateSpec) -> PodTemplateSpec {
     let labels = template.metadata.as_ref().and_then(|metadata| metadata.labels.clone());
     let restart_policy = template.spec.as_ref().and_then(|spec| spec.restart_policy.clone());
@@ -36,7 +35,7 @@ pub(super) fn take(template: &mut PodTemplateSpec) -> PodTemplateSpec {
     std::mem::replace(template, rest)
 }
 
-/// What is the same for all of them: `$kept` is made of `$full`, and has it, without its template, as its `object`.
+/// Common code of all of them: `$kept` is created from `$full`, and contains it, without its template, as its `object`.
 macro_rules! kept {
     ($kept:ident, $full:ty) => {
         impl<'de> Deserialize<'de> for $kept {

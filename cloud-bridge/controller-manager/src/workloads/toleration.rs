@@ -1,4 +1,4 @@
-//! What the pods of DaemonSets tolerate, and what of their template says on which nodes they belong (K8s
+//! Tolerations of the pods of DaemonSets, and the parts of their template that select nodes (K8s
 //! pkg/controller/daemon/util/daemonset_util.go `AddOrUpdateDaemonPodTolerations`). Pure.
 
 use k8s_openapi::api::core::v1::{Affinity, PodSpec, Toleration};

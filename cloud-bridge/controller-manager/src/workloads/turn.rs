@@ -1,4 +1,4 @@
-//! How much is done for one key until others have their turn. Pure.
+//! Limit of the work for one key before others run. Pure.
 
 use super::engine::End;
 use super::plan::{Plan, WRITES};
@@ -6,7 +6,7 @@ use super::plan::{Plan, WRITES};
 /// Maximum number of plans, and of writes in all of them.
 const STEPS: usize = 16;
 
-/// What is left of a turn.
+/// The rest of a turn's limit.
 #[derive(Debug)]
 pub(crate) struct Turn {
     steps: usize,

@@ -1,4 +1,4 @@
-//! A claim as far as controllers look at it: whose it is, and whether it has a volume.
+//! A claim as the controllers use it: its owner, and whether it has a volume.
 
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -32,7 +32,7 @@ pub(crate) struct Spec {
 }
 
 impl Spec {
-    /// What it asks of a volume.
+    /// Its request for a volume.
     pub(crate) fn json(&self) -> Value {
         json!({
             "accessModes": self.access_modes, "dataSource": self.data_source, "dataSourceRef": self.data_source_ref,

@@ -45,7 +45,7 @@ pub(crate) fn delay(task: &Task, change: &Change) -> Option<Duration> {
 pub(crate) fn tasks(world: &World, change: &Change) -> Vec<Task> {
     if change.kind == Kind::Node {
         let sets = world.daemon_sets.all().map(|set| (Kind::DaemonSet, key_of(set.meta())));
-        // Its pods, whether it is gone or is back.
+        // Its pods, if it was deleted or has returned.
         return sets.chain([(Kind::Node, change.seen.key.clone())]).collect();
     }
     if change.kind == Kind::PersistentVolumeClaim {
@@ -71,7 +71,7 @@ pub(crate) fn tasks(world: &World, change: &Change) -> Vec<Task> {
         for kind in CONTROLLERS {
             tasks.extend(takers(world, kind, change.kind, namespace, labels).into_iter().map(|key| (kind, key)));
         }
-        // The controller may have gone without the pod, which cannot go for its finalizer.
+        // The controller may be deleted without the pod, which its finalizer keeps.
         if change.kind == Kind::Pod && world.pods.get(&change.seen.key).is_some_and(is_tracked) {
             tasks.push((Kind::Pod, change.seen.key.clone()));
         }
@@ -91,7 +91,7 @@ fn budgets(world: &World, change: &Change) -> Vec<ObjectKey> {
         let labels = template.and_then(|template| template.metadata.as_ref()?.labels.clone());
         vec![labels.unwrap_or_default()]
     };
-    // Of one that is gone its pods will tell.
+    // For a deleted object, its pods will have events.
     let labels = match change.kind {
         Kind::Pod => change.seen.labels.clone(),
         Kind::Deployment => template(world.deployments.get(key).and_then(|one| Some(&one.spec.as_ref()?.template))),

@@ -1,5 +1,5 @@
-//! All that the controllers know: a store for each kind that they read. Pure; it is told what happened. The one table of
-//! kinds is here.
+//! State of all controllers: a store for each kind that they read. Pure; others pass events to it. Contains the only
+//! table of kinds.
 
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ macro_rules! kinds {
             }
         }
 
-        /// What a watch of any of the kinds saw.
+        /// An event of a watch of any of the kinds.
         #[derive(Debug)]
         #[expect(clippy::large_enum_variant, reason = "there is one at a time, which is taken in at once")]
         pub(crate) enum Watched {
@@ -102,7 +102,7 @@ macro_rules! kinds {
                 $(self.$store.is_complete())&&*
             }
 
-            /// Takes in what a watch saw, or what a write returned.
+            /// Handles an event of a watch, or the result of a write.
             pub(crate) fn watched(&mut self, watched: Watched, now: Now) -> Vec<Change> {
                 match watched {
                     $(Watched::$kind(event) => {
@@ -173,7 +173,7 @@ impl World {
         self.held.is_some()
     }
 
-    /// The look at the key has ended.
+    /// The turn of the key has ended.
     pub(crate) fn let_go(&mut self) {
         self.held = None;
     }

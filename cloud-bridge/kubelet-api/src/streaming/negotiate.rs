@@ -56,7 +56,7 @@ pub(crate) struct Agreed {
 /// Agrees on the protocol of exec and attach.
 ///
 /// # Errors
-/// It is not an upgrade, or there is no common protocol.
+/// The request is not an upgrade, or has no supported protocol.
 pub(crate) fn session(headers: &HeaderMap) -> Result<Agreed, ErrorResponse> {
     match upgrade(headers) {
         Some(Upgrade::WebSocket) => socket(headers, &SOCKET_CHANNELS, Transport::Socket),

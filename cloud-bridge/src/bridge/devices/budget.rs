@@ -1,5 +1,5 @@
-//! How much is asked and written in the API of what nodes say of their devices, whatever these do. Pure: times are since any
-//! fixed moment. Knows nothing of what is written.
+//! Rate limits of reads and writes in the API for what nodes report about their devices. Pure: times are since any
+//! fixed moment. Does not know what is written.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,21 +8,21 @@ use std::time::Duration;
 const NODE_WRITES: Rate = Rate { every: Duration::from_millis(100), burst: 5 };
 /// Writes of all nodes. Each node has few waiting, and they are served in order of arrival: no node has priority.
 const ALL_WRITES: Rate = Rate { every: Duration::from_millis(5), burst: 20 };
-/// Reports that are looked at, whether they are worth a write or not.
+/// Reports that are checked, whether they lead to a write or not.
 const NODE_LOOKS: Rate = Rate { every: Duration::from_millis(20), burst: 64 };
 
-/// One per `every`, and `burst` at once after a rest.
+/// One per `every`, and after a pause up to `burst` at once.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     every: Duration,
     burst: u32,
 }
 
-/// Until when everything that was given has been earned, if nothing else is.
+/// Time at which all permits that were taken have been earned.
 type Earned = Duration;
 
 impl Rate {
-    /// Takes one. How long to wait before it may be used.
+    /// Takes a permit. Returns how long to wait before it may be used.
     fn take(self, earned: &mut Earned, now: Duration) -> Duration {
         let from = (*earned).max(now);
         *earned = from.saturating_add(self.every);
@@ -40,23 +40,23 @@ pub(in crate::bridge) struct Budgets {
 }
 
 impl Budgets {
-    /// How long this node waits before it may look at a report.
+    /// How long this node waits before its next report may be checked.
     pub(super) fn look(&mut self, node: &str, now: Duration) -> Duration {
         NODE_LOOKS.take(of(&mut self.looks, node, now), now)
     }
 
-    /// How long this node waits before it may write once, as far as that depends on itself.
+    /// How long this node waits before it may write once, by its own budget.
     pub(super) fn write(&mut self, node: &str, now: Duration) -> Duration {
         NODE_WRITES.take(of(&mut self.writes, node, now), now)
     }
 
-    /// How long a write that its own node's budget allows waits because of other nodes.
+    /// How long a write that its node's budget allows waits for the shared budget.
     pub(super) fn write_of_all(&mut self, now: Duration) -> Duration {
         ALL_WRITES.take(&mut self.all, now)
     }
 }
 
-/// What a node has used. It outlives its connection, and those who have nothing open are forgotten.
+/// What a node has used. It outlives the node's connection; entries that are fully earned are removed.
 fn of<'a>(all: &'a mut HashMap<Box<str>, Earned>, node: &str, now: Duration) -> &'a mut Earned {
     if !all.contains_key(node) {
         all.retain(|_, earned| *earned > now);
@@ -70,7 +70,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Writes of a node that always has one to make, until `end`.
+    /// Number of writes of a node that always has one to make, until `end`.
     fn writes(budgets: &mut Budgets, node: &str, mut now: Duration, end: Duration) -> u32 {
         let mut count = 0;
         while now < end {
@@ -90,11 +90,11 @@ mod tests {
     }
 
     #[test]
-    fn d07_a_bridge_writes_two_hundred_times_a_second_and_each_node_has_its_share() {
+    fn d07_bridge_writes_200_times_a_second_and_nodes_share_that() {
         let mut budgets = Budgets::default();
         let mut waiting: Vec<(Duration, usize)> = (0..100).map(|node| (Duration::ZERO, node)).collect();
         let mut counts = [0_u32; 100];
-        // The earliest write by its own budget requests the shared one.
+        // The write that is earliest by its own budget requests the shared one first.
         while let Some(at) = (0..waiting.len()).min_by_key(|at| waiting[*at]) {
             let (now, node) = waiting[at];
             if now > 10_000 * MS {

@@ -1,26 +1,27 @@
-//! What of a node's report of a device may be written, and why the rest may not. Pure. Knows nothing of what is in the API.
+//! Checks which parts of a node's report of a device may be written, and why the others may not. Pure. Does not read
+//! the API.
 
 use std::collections::BTreeMap;
 
 use edge_protocol::message::{DeviceReport, DeviceState, TwinReport, TwinValue};
 use jiff::Timestamp;
 
-/// Bytes of a value.
+/// Maximum length of a value, in bytes.
 const LONGEST_VALUE: usize = 4096;
-/// Bytes of the name of a type.
+/// Maximum length of the name of a type, in bytes.
 const LONGEST_TYPE: usize = 64;
-/// Reasons that are told of one report; of more the number is.
+/// Maximum number of reasons that are listed for one report; further ones are counted.
 const MOST_REASONS: usize = 8;
 
 /// Names of states. Other names have no meaning.
 const STATES: [&str; 5] = ["ok", "online", "offline", "unhealthy", "unknown"];
 
-/// What is left of a report.
+/// The accepted parts of a report.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Checked<'a> {
     pub(super) state: Option<&'a DeviceState>,
     pub(super) twins: BTreeMap<&'a str, &'a TwinReport>,
-    /// Why something is left out, for the node and for people.
+    /// Reasons for the refused parts, for the node and for users.
     pub(super) refused: Vec<String>,
 }
 
@@ -70,7 +71,7 @@ fn wrong_value(value: &TwinValue) -> Option<String> {
     (value.kind.len() > LONGEST_TYPE).then(|| format!("the name of its type has {} bytes", value.kind.len()))
 }
 
-/// A text of a node, in words of ours.
+/// A node's text, cut to 64 bytes.
 fn short(text: &str) -> &str {
     &text[..text.floor_char_boundary(64)]
 }

@@ -1,5 +1,4 @@
-//! Tells people of what is wrong with Devices: events about them, in the name of their nodes. What is wrong is `problems`'
-//! to say.
+//! Creates events about problems of Devices, in the name of their nodes. `problems` finds them.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,13 +15,13 @@ use crate::bridge::followed::known::{Known, lock};
 use crate::bridge::pod_references::DEVICE;
 use crate::bridge::reports::refusal_event;
 
-/// Between two looks.
+/// Interval of checks.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Whether a node takes Devices; none if it is not connected here.
+/// Whether a node takes Devices; `None` if it is not connected here.
 pub(in crate::bridge) type Takes = dyn Fn(&str) -> Option<bool> + Send + Sync;
 
-/// Looks until aborted.
+/// Checks until aborted.
 pub(super) async fn tell(clients: Clients, takes: Arc<Takes>, known: Arc<Mutex<Known<Index>>>) {
     let mut told = Told::default();
     loop {
@@ -41,7 +40,7 @@ pub(super) async fn tell(clients: Clients, takes: Arc<Takes>, known: Arc<Mutex<K
             let what = printable(format_args!("{}/{}", key.namespace, key.name)).to_string();
             log::warn!("node {}: Device {what}: {}", problem.node, printable(&problem.message));
             let list = format!("/api/v1/namespaces/{}/events", key.namespace);
-            // Names are the API's own here.
+            // The names come from the API, so they are valid here.
             if let Err(error) = clients.requests_as(&problem.node).create(&list, &event).await {
                 log::warn!("an event about Device {what} was lost: {error}");
             }

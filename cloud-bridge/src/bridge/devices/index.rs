@@ -1,5 +1,5 @@
-//! Which node has which Devices, and which models these name. Pure: events of two watches in, groups out. The order in which
-//! Devices and models come does not matter.
+//! Which node has which Devices, and which models these name. Pure: events of two watches in, groups out. The order in
+//! which Devices and models arrive does not matter.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use crate::bridge::followed::{self, News};
 use crate::bridge::pod_references::{DEVICE, DEVICE_MODEL, DEVICES_API};
 use crate::bridge::world::Group;
 
-/// All that is known.
+/// All known Devices and models.
 #[derive(Default)]
 pub struct Index {
     devices: BTreeMap<Name, Device>,
     models: BTreeMap<Name, Model>,
     of_node: BTreeMap<Box<str>, BTreeSet<Name>>,
-    /// Devices that name a model, whether it is there or not.
+    /// Devices that name a model, whether it exists or not.
     of_model: BTreeMap<Name, BTreeSet<Name>>,
-    /// Nodes whose groups are others than when they were last looked at.
+    /// Nodes whose groups changed since the last call of `take_changed`.
     changed: BTreeSet<Box<str>>,
 }
 
@@ -29,17 +29,17 @@ impl Index {
         self.devices.get(name)
     }
 
-    /// Those that are bound to a node.
+    /// Devices that are bound to a node.
     pub(super) fn bound(&self) -> impl Iterator<Item = (&Name, &Device)> {
         self.of_node.values().flatten().filter_map(|name| self.devices.get_key_value(name))
     }
 
-    /// The model of a Device of this name, if it is there.
+    /// The model of this Device, if it exists.
     pub(super) fn model(&self, name: &Name, device: &Device) -> Option<&Model> {
         self.models.get(&model_of(name, device))
     }
 
-    /// A Device as it is now; none: it is gone.
+    /// Sets the state of a Device; `None`: it was deleted.
     pub fn set_device(&mut self, name: Name, device: Option<Device>) {
         if self.devices.get(&name) == device.as_ref() {
             return;
@@ -61,7 +61,7 @@ impl Index {
         }
     }
 
-    /// A model as it is now; none: it is gone.
+    /// Sets the state of a model; `None`: it was deleted.
     pub fn set_model(&mut self, name: Name, model: Option<Model>) {
         if self.models.get(&name) == model.as_ref() {
             return;
@@ -74,21 +74,21 @@ impl Index {
         }
     }
 
-    /// All Devices there are.
+    /// Replaces all Devices.
     pub(super) fn list_devices(&mut self, all: BTreeMap<Name, Device>) {
         for (name, device) in listed(self.devices.keys(), all) {
             self.set_device(name, device);
         }
     }
 
-    /// All models there are.
+    /// Replaces all models.
     pub(super) fn list_models(&mut self, all: BTreeMap<Name, Model>) {
         for (name, model) in listed(self.models.keys(), all) {
             self.set_model(name, model);
         }
     }
 
-    /// What a node should hold.
+    /// The group that a node should hold.
     pub fn group(&self, node: &str) -> Group {
         let mut group = Group::new();
         let key = |kind: &str, (namespace, name): &Name| ObjectKey {
@@ -106,7 +106,7 @@ impl Index {
     }
 }
 
-/// The index as [`followed`] feeds it.
+/// The index as [`followed`] uses it.
 impl followed::Index for Index {
     type One = Device;
     type Other = Model;
@@ -151,14 +151,14 @@ impl followed::Index for Index {
     }
 }
 
-/// Each that is known or in the list, as the list has it.
+/// All names that are known or in the list, each with its object from the list.
 fn listed<'a, T>(known: impl Iterator<Item = &'a Name>, all: BTreeMap<Name, T>) -> BTreeMap<Name, Option<T>> {
     let mut now: BTreeMap<Name, Option<T>> = known.map(|name| (name.clone(), None)).collect();
     now.extend(all.into_iter().map(|(name, one)| (name, Some(one))));
     now
 }
 
-/// The model that a Device names lies in its namespace.
+/// The model that a Device names is in the Device's namespace.
 fn model_of(name: &Name, device: &Device) -> Name {
     (name.0.clone(), device.model.to_string())
 }
@@ -268,7 +268,7 @@ mod tests {
         assert!(index.of_node.is_empty() && index.of_model.is_empty());
     }
 
-    /// Under the name of an old one: the old one goes, by its uid.
+    /// A new Device with the name of an old one: the old one is removed, by its uid.
     #[test]
     fn a_device_made_anew_is_another() {
         let mut index = Index::default();

@@ -1,11 +1,11 @@
-//! Marks the statuses of a silent node's devices as stale, and removes the mark when the node is connected again.
+//! Marks the statuses of a silent node's devices as stale, and removes the mark after the node has reconnected.
 //! `silence` decides when, `stale` what is written.
 //!
 //! An annotation on the Node says that there are such statuses; it is written first and removed last. So no bridge has
-//! to read the statuses of healthy nodes, and a bridge that stops in the middle leaves the rest to another. Bridges do
-//! not undo each other's work: a status is marked on the version that was read, and only right after the API has said
-//! that the node is still silent. The mark is removed only by the bridge to which the node is connected, a while after
-//! that, and until no mark is left.
+//! to read the statuses of healthy nodes, and another bridge completes the work of one that stops. Bridges do not undo
+//! each other's work: a status is marked on the version that was read, and only right after the API has answered that
+//! the node is still silent. Only the bridge to which the node is connected removes the mark, a while after the node
+//! connected, and until no mark is left.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -24,13 +24,13 @@ use crate::bridge::requests::{Patch, Requests, code};
 use crate::bridge::shared::Shared;
 use crate::bridge::slim::SlimNode;
 
-/// Between two looks, as a part of the pause, and after some that failed.
+/// Number of checks within the pause; then the longest interval of checks after failures.
 const LOOK: u32 = 12;
 const AGAIN: Duration = Duration::from_secs(60);
-/// Statuses of one page, nodes at the same time.
+/// Maximum number of statuses of one page, and of nodes at the same time.
 const PAGE: usize = 250;
 const AT_ONCE: usize = 16;
-/// Writes of one status in one pass.
+/// Maximum number of writes of one status in one pass.
 const STEPS: usize = 3;
 
 /// Silent nodes, shared by all tasks of the bridge.
@@ -50,18 +50,18 @@ impl Silent {
         self.silence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a Node object says.
+    /// Stores the state of a Node object.
     pub(in crate::bridge) fn see(&self, node: &str, silent: bool, noted: bool) {
         self.silence().see(node, silent, noted, self.begun.elapsed());
     }
 
-    /// The node is no more.
+    /// Removes a deleted node.
     pub(in crate::bridge) fn forget(&self, node: &str) {
         self.silence().forget(node);
     }
 }
 
-/// Looks until the bridge is gone.
+/// Checks until the bridge ends.
 pub(in crate::bridge) async fn run(shared: Weak<Shared>) {
     let mut pause = Duration::ZERO;
     loop {
@@ -91,7 +91,7 @@ async fn pass(shared: &Arc<Shared>, steps: &HashMap<Box<str>, Step>) -> bool {
     let requests = Requests::new(shared.clients.own().clone());
     let mut found = match list(shared, &requests, steps).await {
         Ok(found) => found,
-        // No cluster with devices, or one of which this bridge may not read them.
+        // The cluster has no devices, or the bridge may not read them.
         Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => HashMap::new(),
         Err(error) => {
             log::warn!("statuses of devices of silent nodes: {error}");
@@ -123,7 +123,7 @@ async fn list(
             let Some((node, step)) = steps.get_key_value(node) else { continue };
             let wanted = match step {
                 Step::Mark => stale::mark(object, node, u64::MAX, false),
-                // Of a Device that is another node's by now the values are not this one's to call good.
+                // A Device that is now bound to another node: this node's values are not its current ones.
                 Step::Clear => stale::clear(object, node).filter(|_| {
                     let device = watch.as_ref().and_then(|watch| watch.device(&name(object)).0);
                     device.is_none_or(|device| device.node == *node)
@@ -145,7 +145,7 @@ fn name(object: &Value) -> Name {
     (text("namespace"), text("name"))
 }
 
-/// Without values.
+/// The object without values.
 fn trimmed(object: &Value) -> Value {
     let (metadata, status) = (&object["metadata"], &object["status"]);
     json!({
@@ -164,7 +164,7 @@ async fn of_node(shared: &Shared, requests: &Requests, node: &str, step: Step, s
             Err(error) => Err(error),
         },
         (Step::Clear, true) => note(shared, node, Value::Null).await.map(|()| true),
-        // Looked at once more: another bridge may have written meanwhile.
+        // Checks again: another bridge may have written meanwhile.
         (Step::Clear, false) => write_all(shared, requests, node, step, statuses).await,
     };
     match written {
@@ -181,7 +181,7 @@ async fn of_node(shared: &Shared, requests: &Requests, node: &str, step: Step, s
     }
 }
 
-/// Says on the Node that there are such statuses, or no more.
+/// Sets or removes the annotation of the Node.
 async fn note(shared: &Shared, node: &str, value: Value) -> kube::Result<()> {
     let body = json!({"metadata": {"annotations": {STALE_DEVICES: value}}});
     let _turn = shared.writes.acquire().await;
@@ -192,7 +192,7 @@ async fn note(shared: &Shared, node: &str, value: Value) -> kube::Result<()> {
     }
 }
 
-/// False if the node is not as it was when that was begun.
+/// False if the state of the node has changed since the step began.
 async fn write_all(
     shared: &Shared,
     requests: &Requests,
@@ -213,7 +213,7 @@ async fn write(shared: &Shared, requests: &Requests, node: &str, step: Step, mut
     let path = format!("/apis/{DEVICES_API}/namespaces/{namespace}/devicestatuses/{name}");
     for _ in 0..STEPS {
         shared.device_turns.write(node).await;
-        // Never closed: it lives as long as the bridge.
+        // The semaphore is never closed: it lives as long as the bridge.
         let _turn = shared.writes.acquire().await;
         let Some(session) = still(shared, requests, node, step).await? else { return Ok(false) };
         let patch = match step {
@@ -224,7 +224,7 @@ async fn write(shared: &Shared, requests: &Requests, node: &str, step: Step, mut
         let mut written = requests.patch(&format!("{path}/status"), Patch::Merge, &patch).await;
         let answered = |written: &kube::Result<_>| written.as_ref().err().and_then(code);
         if answered(&written) == Some(404) {
-            // Here statuses are not a subresource.
+            // On this cluster statuses are not a subresource.
             written = requests.patch(&path, Patch::Merge, &patch).await;
         }
         match answered(&written) {
@@ -235,7 +235,7 @@ async fn write(shared: &Shared, requests: &Requests, node: &str, step: Step, mut
                 Err(kube::Error::Api(status)) if status.code == 404 => return Ok(true),
                 Err(error) => return Err(error),
             },
-            // What is refused will be refused again.
+            // A refused write would be refused again.
             Some(400..=499) if answered(&written) != Some(429) => {
                 log::warn!("node {node}: DeviceStatus {namespace}/{name} is not called stale: {:?}", written.err());
                 return Ok(true);
@@ -246,7 +246,7 @@ async fn write(shared: &Shared, requests: &Requests, node: &str, step: Step, mut
     Ok(true)
 }
 
-/// Whether the node is still as this step needs it: then the fencing number of its newest connection.
+/// Whether the node is still in the state that this step needs; then the fencing number of its newest connection.
 async fn still(shared: &Shared, requests: &Requests, node: &str, step: Step) -> kube::Result<Option<u64>> {
     let connected = here(shared, node) == Here::Connected;
     if step == Step::Clear {
@@ -259,6 +259,6 @@ async fn still(shared: &Shared, requests: &Requests, node: &str, step: Step) -> 
         Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
         found => found?,
     };
-    // A bridge that runs alone may leave no number.
+    // A bridge that runs alone may write no number.
     Ok((found.ready() == "Unknown").then(|| found.session().unwrap_or(u64::MAX)))
 }

@@ -1,14 +1,14 @@
-//! Devices behind nodes (devices.kubeedge.io): what nodes are told of them, and what becomes of what they report.
+//! Devices of nodes (devices.kubeedge.io): what is sent to nodes, and how their reports are written.
 //!
 //! | module | owns |
 //! |---|---|
 //! | `view` | pure: Devices and models as nodes see them |
 //! | `index` | pure: which node has which Devices, and which models these name |
-//! | `served` | what of the group the API serves |
-//! | `watch` | the one watch for all nodes, while one of them wants to know |
-//! | `problems` | pure: what is wrong with Devices, and what of it is told |
-//! | `events` | tells it |
-//! | `checked` | pure: what of a report may be written |
+//! | `served` | which kinds of the group the API serves |
+//! | `watch` | the one watch for all nodes, while one of them takes Devices |
+//! | `problems` | pure: problems of Devices, and which of them are reported |
+//! | `events` | creates events about them |
+//! | `checked` | pure: which parts of a report may be written |
 //! | `status` | pure: what to write, from a report and the present status in the API |
 //! | `budget` | pure: rate limits of writes |
 //! | `turns` | waits for these limits |

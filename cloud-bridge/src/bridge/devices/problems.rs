@@ -1,5 +1,5 @@
 //! Problems of Devices that a user should know: each problem is reported once, when it has lasted, and not too many of
-//! one Device. Pure: knows neither who reports them nor when to check.
+//! one Device. Pure: independent of the reporting and of the time of checks.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -7,11 +7,11 @@ use std::hash::{BuildHasher, RandomState};
 use super::index::Index;
 use super::view::{Device, Name};
 
-/// Problems that are told of one Device.
+/// Maximum number of reported problems of one Device.
 const MOST: usize = 25;
-/// Problems that are told at once, of all.
+/// Maximum number of problems of all Devices that are reported at once.
 const AT_ONCE: usize = 25;
-/// Properties that are named in one.
+/// Maximum number of properties that one problem names.
 const NAMED: usize = 8;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -23,7 +23,7 @@ pub(super) struct Problem {
     pub(super) message: String,
 }
 
-/// All there are, of Devices of nodes that are connected. `takes`: whether such a node takes Devices.
+/// All problems of Devices whose nodes are connected. `takes`: whether such a node takes Devices.
 pub(super) fn problems(index: &Index, takes: impl Fn(&str) -> Option<bool>) -> Vec<Problem> {
     let of_device = |(name, device): (&Name, &Device)| {
         let (reason, message) = match takes(&device.node)? {
@@ -54,7 +54,7 @@ fn of_model(index: &Index, name: &Name, device: &Device) -> Option<(&'static str
     (!unknown.is_empty()).then_some(("PropertyNotInModel", why))
 }
 
-/// What was told.
+/// Reported problems.
 #[derive(Default)]
 pub(super) struct Told {
     /// Problems at the last check: those that disappear in a moment are not reported.
@@ -67,7 +67,7 @@ pub(super) struct Told {
 impl Told {
     /// Returns the problems to report now.
     pub(super) fn due(&mut self, index: &Index, present: Vec<Problem>) -> Vec<Problem> {
-        // What was told of Devices that are no more is forgotten.
+        // Deleted Devices are forgotten.
         if !self.told.is_empty() {
             let bound: HashSet<&str> = index.bound().map(|(_, device)| &*device.uid).collect();
             self.told.retain(|uid, _| bound.contains(&**uid));
@@ -143,7 +143,7 @@ mod tests {
         assert!(told.due(&index, present()).is_empty(), "its model is on its way, perhaps");
         assert_eq!(told.due(&index, present()).len(), 1);
         assert!((0..100).all(|_| told.due(&index, present()).is_empty()));
-        // The Device of that name that comes after it is another.
+        // A new Device with the name of a deleted one.
         let next = self::index("v", &["a"], None);
         let present = || problems(&next, |_| Some(true));
         assert!(told.due(&next, present()).is_empty());

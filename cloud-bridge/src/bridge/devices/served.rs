@@ -1,4 +1,4 @@
-//! What of devices.kubeedge.io the API serves, as it was last asked. Knows nothing of watches.
+//! Which kinds of devices.kubeedge.io the API served at the last check. Knows nothing of watches.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub(super) struct Served {
     /// Devices and their models.
     pub(super) devices: bool,
     pub(super) statuses: bool,
-    /// Statuses have a subresource: the main resource then takes no status.
+    /// Whether statuses are a subresource: the main resource then ignores the status.
     pub(super) subresource: bool,
 }
 
@@ -33,7 +33,7 @@ impl Looks {
         *self.lock()
     }
 
-    /// The API has been seen to serve something else.
+    /// Requests a new check, because an answer of the API contradicts the last one.
     pub(super) fn again(&self) {
         self.again.notify_one();
     }
@@ -47,7 +47,7 @@ impl Look for Looks {
     }
 
     fn patience(&self) -> Duration {
-        // The definition of statuses may come a moment after those of Devices.
+        // The definition of statuses may be created a moment after those of Devices.
         if self.served().statuses { LOOK } else { LOOK_SOON }
     }
 

@@ -1,28 +1,28 @@
-//! Which nodes have been silent for so long that the state of their devices counts as stale, and which have come back.
-//! Pure: times are since any fixed moment. Knows nothing of what is written.
+//! Which nodes have been silent for so long that the state of their devices is stale, and which have reconnected. Pure:
+//! times are since any fixed moment. Does not know what is written.
 //!
 //! The API says whether a node is silent (its Ready condition is Unknown) and whether its devices are marked as stale
-//! (an annotation), so every bridge knows both, even one that has just started. Any bridge may mark them, the one to
-//! which the node was connected goes first; only the one to which it is connected removes the mark.
+//! (an annotation), so every bridge knows both, even one that has just started. Any bridge may mark them; the last one
+//! to which the node was connected is the first to do it. Only the bridge to which it is connected removes the mark.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Annotation of a Node some of whose devices' statuses are called stale.
+/// Annotation of a Node with devices whose statuses are marked as stale.
 pub(in crate::bridge) const STALE_DEVICES: &str = "sampan.dev/devices-stale";
-/// A node has come back after this part of the pause: what another bridge has under way has ended then.
+/// Part of the pause after which a connected node counts as back: another bridge has finished its writes by then.
 const SETTLED: u32 = 6;
 
-/// How a node is at this bridge.
+/// Connection of a node to this bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::bridge) enum Here {
     Connected,
-    /// It was once.
+    /// It was connected earlier.
     Known,
     Unknown,
 }
 
-/// What to do about the statuses of a node's devices.
+/// What to do with the statuses of a node's devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Mark,
@@ -41,12 +41,12 @@ struct Of {
     /// Whether the annotation is set.
     noted: bool,
     connected_since: Option<Duration>,
-    /// There is nothing more to mark.
+    /// Whether all of its devices are marked.
     marked: bool,
 }
 
 impl Silence {
-    /// What the Node object says.
+    /// Stores the state of a Node object.
     pub(in crate::bridge) fn see(&mut self, node: &str, silent: bool, noted: bool, now: Duration) {
         if !silent && !noted {
             self.nodes.remove(node);
@@ -58,7 +58,7 @@ impl Silence {
         of.marked &= silent;
     }
 
-    /// The node is no more.
+    /// Removes a deleted node.
     pub(in crate::bridge) fn forget(&mut self, node: &str) {
         self.nodes.remove(node);
     }
@@ -67,7 +67,7 @@ impl Silence {
         self.nodes.is_empty()
     }
 
-    /// What is due: a node is silent enough after `pause`, or twice that where it was never connected.
+    /// Returns the due steps: a node is due after silence of `pause`, or twice that if it was never connected here.
     pub(super) fn due(
         &mut self,
         now: Duration,
@@ -90,7 +90,7 @@ impl Silence {
         due
     }
 
-    /// All of the node's devices are marked.
+    /// Notes that all of the node's devices are marked.
     pub(super) fn marked(&mut self, node: &str) {
         if let Some(of) = self.nodes.get_mut(node) {
             of.marked = true;
@@ -126,7 +126,7 @@ mod tests {
         silence.marked("n");
         see(&mut silence, true, true, 140);
         assert_eq!(due(&mut silence, 999, Here::Known), None);
-        // It is back, at another bridge, and silent again.
+        // It reconnected to another bridge, and is silent again.
         see(&mut silence, false, true, 1_000);
         assert_eq!(due(&mut silence, 2_000, Here::Known), None);
         see(&mut silence, true, true, 2_000);

@@ -1,4 +1,4 @@
-//! A DeviceStatus whose node is silent: what is written there, and what takes it back. Pure.
+//! The mark in a DeviceStatus whose node is silent, and its removal. Pure.
 //!
 //! Values and state stay as they were, so that users see the last ones; `extensions["sampan.dev"].stale` says that they
 //! may be outdated. If the state becomes `unknown` (an option), the previous one is in `stateWas`.
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::status::OURS;
 
-/// The field that says it, and the one with the state that was.
+/// Fields of the extension: the mark, and the previous state.
 pub(super) const STALE: &str = "stale";
 pub(super) const STATE_WAS: &str = "stateWas";
 /// A state of a device.
@@ -18,7 +18,7 @@ fn ours(object: &Value) -> &Value {
     &object["status"]["extensions"][OURS]
 }
 
-/// Whether it shows what this node has said.
+/// Whether the status was reported by this node.
 fn is_of(object: &Value, node: &str) -> bool {
     ours(object)["node"] == *node
 }
@@ -32,8 +32,8 @@ fn patch(object: &Value, state: Option<Value>, ours: Value) -> Value {
     json!({"metadata": {"resourceVersion": version}, "status": status})
 }
 
-/// What calls it stale; none if it is called so, is another node's, or was written by a connection that is newer than
-/// `session`. `unknown`: the state is to become so.
+/// The patch that marks a status as stale; `None` if it is marked, is another node's, or was written by a connection
+/// newer than `session`. `unknown`: whether the state becomes `unknown` too.
 pub(super) fn mark(object: &Value, node: &str, session: u64, unknown: bool) -> Option<Value> {
     let said = ours(object);
     if !is_of(object, node) || said[STALE] == true || said["session"].as_u64().is_some_and(|by| by > session) {
@@ -47,7 +47,7 @@ pub(super) fn mark(object: &Value, node: &str, session: u64, unknown: bool) -> O
     Some(patch(object, state.map(|_| UNKNOWN.into()), ours))
 }
 
-/// What takes that back; none if there is nothing to take back of this node.
+/// The patch that removes the mark; `None` without a mark of this node.
 pub(super) fn clear(object: &Value, node: &str) -> Option<Value> {
     let said = ours(object);
     let was = said[STATE_WAS].as_str();
@@ -87,7 +87,7 @@ mod tests {
         marked.set_at(&["status", "extensions", OURS, STALE], true.into());
         marked.set_at(&["status", "extensions", OURS, STATE_WAS], "online".into());
         assert_eq!(clear(&marked, "n").expect("a patch")["status"]["state"], "online");
-        // One that was unknown before, or never said anything.
+        // The state was unknown before, or was never reported.
         let mut quiet = object();
         quiet.set_at(&["status", "state"], "unknown".into());
         assert_eq!(mark(&quiet, "n", 5, true).expect("a patch")["status"].get("state"), None);

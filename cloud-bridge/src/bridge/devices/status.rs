@@ -14,35 +14,35 @@ use super::view::Device;
 use crate::bridge::pod_references::{DEVICE, DEVICES_API};
 
 pub(super) const KIND: &str = "DeviceStatus";
-/// Under which name the bridge says whose report this is, in `status.extensions`.
+/// Name in `status.extensions` under which the bridge notes which node reported.
 pub(super) const OURS: &str = "sampan.dev";
 
 /// The node that reports.
 #[derive(Clone, Copy)]
 pub struct Speaker<'a> {
     pub node: &'a str,
-    /// Fencing number of its connection: a higher one of the same node is newer.
+    /// Fencing number of its connection; for one node, the higher number is newer.
     pub session: u64,
-    /// The time here, for people.
+    /// The present time at the bridge, for users.
     pub now: &'a str,
 }
 
 /// What to write.
 #[derive(Debug, PartialEq)]
 pub enum Plan {
-    /// All of it is there, or something newer.
+    /// The report, or a newer one, is in the API already.
     Nothing,
-    /// A new object, as a whole.
+    /// A new object, complete.
     Create(Value),
     Patch {
         /// Patch of the status, on the version that was read.
         status: Value,
-        /// Patch of the object itself, after that: it has no owner yet.
+        /// Patch of the object itself, after that of the status: it does not have an owner yet.
         owner: Option<Value>,
     },
-    /// Another node has written it: is the Device still this one's?
+    /// Another node has written the status. The caller must check that the Device is still this node's.
     Confirm,
-    /// It is an earlier Device's, and about to go with that one.
+    /// The status belongs to an earlier Device, and will be deleted with it.
     Earlier,
 }
 
@@ -94,7 +94,7 @@ fn decide(
         return Plan::Nothing;
     }
     let status = wanted(before, device, report, checked, speaker);
-    // The first of a session is written whatever it says: what an older connection has under way is then too late by its version.
+    // The first report of a session is always written: a late write of an older connection then fails by its version.
     let says_nothing = checked.twins.is_empty() && checked.state.is_none();
     if owned && !by_other && (session == speaker.session || says_nothing) && !changes(&existing["status"], &status) {
         return Plan::Nothing;
@@ -109,7 +109,7 @@ fn decide(
     Plan::Patch { status: json!({"metadata": {"resourceVersion": version}, "status": body}), owner }
 }
 
-/// The status as it should be, without what others have there.
+/// The status as it should be, without the entries of other clients.
 fn wanted(
     before: &Value,
     device: &Device,
@@ -117,7 +117,7 @@ fn wanted(
     checked: &Checked<'_>,
     speaker: Speaker<'_>,
 ) -> Value {
-    // What another node counts says nothing here.
+    // Counts of another node are not comparable.
     let of_speaker = &before["extensions"][OURS];
     let written = of_speaker["seq"].as_u64().filter(|_| of_speaker["node"] == speaker.node).unwrap_or_default();
     let twins: Vec<Value> = device
@@ -132,7 +132,7 @@ fn wanted(
         checked.state.filter(|state| !(state.kept && old["stateAt"].as_u64().is_some_and(|at| at > state.at_ms)));
     let said = stated.map(|state| (state.state.as_str(), state.last_online.as_str()));
     let (state, last_online) = said.unwrap_or_default();
-    // That it was called stale ends with this report.
+    // The report ends the mark that the status is stale.
     let state_was = old[STATE_WAS].as_str().or_else(|| before["state"].as_str());
     let or_before = |said: &str, field: &str| match (said, field) {
         ("", "state") => state_was.map(Value::from),
@@ -146,7 +146,7 @@ fn wanted(
     if let Some(at) = state_at {
         ours.set("stateAt", at.into());
     }
-    // As long as it is the same state it is so since the same time.
+    // While the state is the same, its time stays.
     let since = old["since"].as_str();
     let since = since.filter(|_| state.is_empty() || state_was == Some(state));
     if let Some(since) = since.or_else(|| said.map(|_| speaker.now)) {
@@ -159,7 +159,7 @@ fn wanted(
     status
 }
 
-/// One property, if anything is known of it. `written`: `seq` of the report that is there.
+/// One property, if anything is known of it. `written`: `seq` of the report that is in the API.
 fn twin(property: &str, before: &Value, written: u64, report: Option<&&TwinReport>) -> Option<Value> {
     let twins = before["twins"].as_array().into_iter().flatten();
     let old = twins.into_iter().find(|twin| twin["propertyName"] == *property).unwrap_or(&Value::Null);
@@ -175,7 +175,7 @@ fn twin(property: &str, before: &Value, written: u64, report: Option<&&TwinRepor
     twin.as_object().is_some_and(|fields| fields.len() > 1).then_some(twin)
 }
 
-/// Whether what is there came to be after this, which was kept. A clock that was not set says nothing.
+/// Whether the value in the API is newer than this one, which the node kept. A clock that is not set decides nothing.
 fn is_later(there: &Value, written: u64, value: &TwinValue) -> bool {
     if value.kept_seq > 0 && written > value.kept_seq && there["value"].is_string() {
         return true;
@@ -203,7 +203,7 @@ fn owner(report: &DeviceReport, device: &Device) -> Value {
         "blockOwnerDeletion": true})
 }
 
-/// Whether it is worth a write: who says it and how often are not.
+/// Whether the change is worth a write: a change of only the reporting node or the counters is not.
 fn changes(there: &Value, wanted: &Value) -> bool {
     let differs = |field: &str| {
         let empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty) || *value == "";
@@ -214,7 +214,7 @@ fn changes(there: &Value, wanted: &Value) -> bool {
     is_stale || ["twins", "state", "lastOnlineTime"].into_iter().any(differs) || refused(there) != refused(wanted)
 }
 
-/// Names what is there and should not be: a merge patch leaves alone what it does not mention.
+/// Sets fields to null that should not be there: a merge patch leaves fields alone that it does not name.
 fn leave_out(wanted: &mut Value, there: &Value) {
     for field in ["state", "lastOnlineTime"] {
         if wanted.get(field).is_none() && there.get(field).is_some() {

@@ -1,11 +1,11 @@
-//! Waits until a node's report may be looked at or written. What the budgets are is not known here.
+//! Waits until a node's report may be checked or written. `budget` has the limits.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use super::budget::Budgets;
 
-/// Turns of a bridge.
+/// Rate limiters of a bridge.
 pub(in crate::bridge) struct Turns {
     begun: Instant,
     budgets: Mutex<Budgets>,
@@ -18,7 +18,7 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Returns when a report of this node may be looked at.
+    /// Returns when a report of this node may be checked.
     pub(super) async fn look(&self, node: &str) {
         let now = self.begun.elapsed();
         let wait = self.with(|budgets| budgets.look(node, now));

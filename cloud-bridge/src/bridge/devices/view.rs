@@ -1,4 +1,5 @@
-//! Devices and their models as nodes see them: without status, and without what changes no device. Pure; knows no node.
+//! Devices and their models as nodes see them: without the status, and without fields that do not affect a device.
+//! Pure; knows no node.
 
 use std::sync::Arc;
 
@@ -11,23 +12,23 @@ use crate::bridge::pod_references::{DEVICE, DEVICE_MODEL, DEVICES_API};
 use crate::bridge::slim::made_object;
 use crate::bridge::world::Told;
 
-/// The one label that a device's own software is told.
+/// The only label that is sent to a device's driver.
 const DESCRIPTION: &str = "description";
-/// Annotations that are for nodes.
+/// Prefix of annotations that are sent to nodes.
 const OURS: &str = "sampan.dev/";
 
 /// Namespace and name.
 pub type Name = (String, String);
 
-/// A Device, as far as it is of interest here.
+/// The parts of a Device that the bridge uses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Device {
     pub uid: Box<str>,
-    /// Empty for one that is bound nowhere, or is being deleted.
+    /// Node of the Device; empty if it is not bound, or is being deleted.
     pub node: Box<str>,
-    /// Empty for one that names none.
+    /// Empty if it does not name one.
     pub(super) model: Box<str>,
-    /// Names, in their order.
+    /// Names of the properties, in their order.
     pub(super) properties: Box<[Box<str>]>,
     pub(super) view: Arc<Told>,
 }
@@ -57,10 +58,10 @@ impl Device {
     }
 }
 
-/// A DeviceModel, as far as it is of interest here.
+/// The parts of a DeviceModel that the bridge uses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
-    /// Names.
+    /// Names of the properties.
     pub(super) properties: Box<[Box<str>]>,
     pub(super) view: Arc<Told>,
 }
@@ -77,7 +78,7 @@ impl Model {
     }
 }
 
-/// Their names, in order.
+/// Names of the properties, in order.
 fn properties(spec: &Value) -> Box<[Box<str>]> {
     let properties = spec["properties"].as_array().into_iter().flatten();
     properties.filter_map(|property| property["name"].as_str()).map(Into::into).collect()

@@ -1,4 +1,4 @@
-//! The watch of Devices as others have it: one for all nodes, while one of them wants to know.
+//! The watch of Devices: one for all nodes, while one of them takes Devices.
 
 use std::sync::{Arc, Mutex};
 
@@ -56,12 +56,12 @@ impl DeviceWatch {
         Self { wanted, known, looks, tasks: [task, events] }
     }
 
-    /// What a node should hold, from now on.
+    /// What a node should hold, now and after each change.
     pub(in crate::bridge) fn of_node(&self, node: &str) -> watch::Receiver<View> {
         lock(&self.known).subscribe(node)
     }
 
-    /// A Device; the second is false before all of them have been read.
+    /// Returns a Device; the second value is false before all Devices have been read.
     pub(super) fn device(&self, name: &Name) -> (Option<Device>, bool) {
         let known = lock(&self.known);
         (known.index.device(name).cloned(), known.round.is_some())
@@ -71,7 +71,7 @@ impl DeviceWatch {
         self.looks.served()
     }
 
-    /// The API has been seen to serve something else than [`served`](Self::served).
+    /// Requests a new check of what the API serves, because an answer contradicts [`served`](Self::served).
     pub(super) fn look_again(&self) {
         self.looks.again();
     }

@@ -19,7 +19,7 @@ use super::watch::DeviceWatch;
 use crate::bridge::pod_references::DEVICES_API;
 use crate::bridge::requests::{Patch, Requests, code, is_path_segment};
 
-/// Writes, and looks at what others have written meanwhile, in one attempt.
+/// Maximum number of writes and reads of one attempt.
 const STEPS: usize = 8;
 
 /// Writes for one node.
@@ -28,28 +28,28 @@ pub(in crate::bridge) struct Writer {
     pub(in crate::bridge) requests: Requests,
     pub(in crate::bridge) devices: Arc<DeviceWatch>,
     pub(in crate::bridge) turns: Arc<Turns>,
-    /// Requests of all nodes that are at the API at the same time.
+    /// Limit of concurrent requests of all nodes to the API.
     pub(in crate::bridge) gate: Arc<Semaphore>,
     pub(in crate::bridge) node: String,
     /// Fencing number of the connection.
     pub(in crate::bridge) session: u64,
 }
 
-/// What became of a report.
+/// Result of a report.
 #[derive(Debug, PartialEq)]
 pub(in crate::bridge) enum Ended {
-    /// It is there, or something newer, but for what is refused.
+    /// The report, or a newer one, is in the API, except for the refused parts.
     Written(Vec<String>),
-    /// It will never be.
+    /// It is refused permanently.
     Refused(String),
-    /// The API could not be asked, or had no time.
+    /// The API did not answer, or is overloaded.
     Trouble(String),
-    /// What stands in the way should go by itself in a moment.
+    /// A temporary obstacle that should end soon.
     Obstacle(String),
 }
 
 impl Writer {
-    /// Tries once. A report may have been written before and come again.
+    /// Makes one attempt. The report may be a repetition of one that was written before.
     pub(in crate::bridge) async fn write(&self, report: &DeviceReport) -> Ended {
         match self.try_to_write(report).await {
             Ok(refused) => Ended::Written(refused),
@@ -66,7 +66,7 @@ impl Writer {
         let (mut device, mut confirmed) = match self.devices.device(&(namespace.clone(), name.clone())) {
             (Some(device), _) if self.is_ours(&device, report) => (device, false),
             (_, false) => return Err(Ended::Trouble("Devices have not been read yet".to_owned())),
-            // The watch may be behind.
+            // The watch may be late.
             _ => (self.confirm(report).await?, true),
         };
         let served = self.devices.served();
@@ -80,7 +80,7 @@ impl Writer {
         let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let speaker = Speaker { node: &self.node, session: self.session, now: &now };
         let mut existing = self.read(&path).await?;
-        // What a new object does not take with it follows at once.
+        // The status, which the creation of an object ignores, follows at once.
         let (mut patched, mut has_turn) = (false, false);
         for _ in 0..STEPS {
             let (plan, refused) = plan(existing.as_ref(), &device, report, speaker, confirmed);
@@ -99,7 +99,7 @@ impl Writer {
                         made => Some(made.map_err(failed)?),
                     };
                 }
-                // The API has taken it, and it is not there: it has come to serve statuses in another way.
+                // The API accepted the patch without effect: it now serves statuses in another way.
                 Plan::Patch { .. } if patched => {
                     self.devices.look_again();
                     return Err(Ended::Obstacle("the API takes no status at this place".to_owned()));
@@ -121,7 +121,7 @@ impl Writer {
                     if existing.is_none() {
                         existing = self.read(&path).await?;
                         if existing.is_some() && served.subresource {
-                            // Where its status was, perhaps, is nothing any more.
+                            // The subresource may not exist any more.
                             self.devices.look_again();
                         }
                     }
@@ -167,13 +167,13 @@ impl Writer {
     }
 
     async fn turn<T>(&self, request: impl Future<Output = T>) -> T {
-        // Never closed: it lives as long as the bridge.
+        // The semaphore is never closed: it lives as long as the bridge.
         let _turn = self.gate.acquire().await;
         request.await
     }
 }
 
-/// What an answer of the API means for a report.
+/// Classifies an error of the API for a report.
 fn failed(error: kube::Error) -> Ended {
     match &error {
         kube::Error::Api(status) => match status.code {

@@ -1,5 +1,5 @@
-//! Follows two kinds: one watch of each, cluster-wide, in the bridge's own name: no node may read them. A cluster that knows none
-//! costs a question now and then, and nodes are told that they have none.
+//! Follows two kinds: one watch of each, cluster-wide, in the bridge's own name: no node may read them. If the API
+//! serves neither, the bridge checks again now and then, and nodes get an empty list.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,22 +20,22 @@ use crate::bridge::requests::Requests;
 use apimachinery::pace::in_slices;
 use apimachinery::well_known::PAGE;
 
-/// Between two times that nodes are told of changes: what comes meanwhile goes together.
+/// Minimum interval between updates to nodes: changes in between are sent together.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Between two looks whether the API has come to know kinds that it does not serve: one small request, and only while a node wants
-/// to know. Their first object often follows the definitions within a second.
+/// Interval of checks whether the API has started to serve a kind: one small request, and only while a node needs the
+/// kind. The first object often follows the definitions within a second.
 pub(in crate::bridge) const UNSERVED: Duration = Duration::from_secs(1);
-/// Between two looks at kinds that the bridge may not read, or of which the API serves a part.
+/// Interval of checks for kinds that the bridge may not read, or of which the API serves only a part.
 pub(in crate::bridge) const LOOK: Duration = Duration::from_secs(60);
 /// Minimum time between two checks that are requested.
 pub(in crate::bridge) const LOOK_SOON: Duration = Duration::from_secs(5);
-/// Pause after a look that failed, doubled up to the second figure.
+/// Pause after a failed check, doubled up to the second value.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 /// Number of refusals after which a list counts as refused: an API server that has just started refuses requests that
 /// it will allow.
 const REFUSALS: u32 = 5;
 
-/// What the API serves of the group, and when that is asked.
+/// What the API serves of the group, and when to check.
 pub(in crate::bridge) trait Look: Send + 'static {
     /// Whether both kinds are in the group's discovery, which is null without the group.
     fn serves(&self, resources: &Value) -> bool;
@@ -43,15 +43,15 @@ pub(in crate::bridge) trait Look: Send + 'static {
     /// Minimum time of a reading before [`asked`](Self::asked) may end it.
     fn patience(&self) -> Duration;
 
-    /// Returns when the API was seen to serve something else.
+    /// Returns when an answer of the API contradicts the last check.
     fn asked(&self) -> impl Future<Output = ()> + Send;
 }
 
-/// Why a reading has come to its end.
+/// Reason why a reading has ended.
 enum Over {
     /// A newer reading is requested.
     Stale,
-    /// The API serves them no more.
+    /// The API no longer serves them.
     Gone,
     /// The bridge may not read them.
     Refused,
@@ -62,7 +62,7 @@ pub(in crate::bridge) fn has(resources: &Value, name: &str) -> bool {
     resources["resources"].as_array().into_iter().flatten().any(|one| one["name"] == name)
 }
 
-/// Follows until aborted. What is told is of the newest of `rounds` or later.
+/// Follows until aborted. Answers are those of the newest of `rounds`, or later.
 pub(in crate::bridge) async fn follow<I: Index, L: Look>(
     client: Client,
     known: Arc<Mutex<Known<I>>>,
@@ -91,7 +91,7 @@ pub(in crate::bridge) async fn follow<I: Index, L: Look>(
         }
         let look = match over {
             Over::Stale => continue,
-            // Its list says so and its discovery does not: one of them is behind.
+            // The list says that the kind does not exist, but the discovery has it: one of them is late.
             Over::Gone if served => {
                 sleep(pause).await;
                 pause = (pause * 2).min(AGAIN.1);
@@ -106,7 +106,7 @@ pub(in crate::bridge) async fn follow<I: Index, L: Look>(
                     "nodes are told of no news of {}: the bridge may not read any (see deploy/rbac.yaml)",
                     I::NAME
                 );
-                // What is known stays, though it may be old.
+                // Known objects stay, though they may be outdated.
                 lock(&known).tell(round);
                 LOOK
             }
@@ -155,7 +155,7 @@ async fn read<I: Index>(
         let read = all_ones.read && all_others.read;
         let due = {
             let mut known = lock(known);
-            // The first time at once: nodes wait for that.
+            // The first answer is sent at once: nodes wait for it.
             let first = read && known.round != Some(round);
             let due = read && known.index.is_changed();
             if first || (due && Instant::now() >= said + PAUSE) {

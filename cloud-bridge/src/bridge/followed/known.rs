@@ -1,4 +1,4 @@
-//! What is known of both kinds, as of which reading, and who is told of it. Knows no API.
+//! Known objects of both kinds, the round of their reading, and the subscribers. Knows no API.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::{Index, News};
 use crate::bridge::world::Group;
 
-/// What is known of what concerns one node.
+/// What is known for one node.
 #[derive(Clone, Default)]
 pub(in crate::bridge) enum View {
     #[default]
@@ -30,7 +30,7 @@ pub(in crate::bridge) fn lock<I>(known: &Mutex<Known<I>>) -> MutexGuard<'_, Know
 }
 
 impl<I: Index> Known<I> {
-    /// The view of a node, from now on.
+    /// The view of a node, now and after each change.
     pub(in crate::bridge) fn subscribe(&mut self, node: &str) -> watch::Receiver<View> {
         if let Some(sender) = self.nodes.get(node) {
             return sender.subscribe();
@@ -41,7 +41,7 @@ impl<I: Index> Known<I> {
         receiver
     }
 
-    /// All has been read in this round, and what has changed since is here, too.
+    /// Tells subscribers: everything was read in this round, and later changes are included.
     pub(super) fn tell(&mut self, round: u64) {
         let changed = self.index.take_changed();
         let newer = self.round.replace(round) != Some(round);
@@ -51,7 +51,7 @@ impl<I: Index> Known<I> {
         }
     }
 
-    /// The API serves none, or the bridge may not read them.
+    /// Tells subscribers that they have no objects: the API serves none, or the bridge may not read them.
     pub(super) fn none(&mut self, round: u64) {
         self.index.take_one(News::All(BTreeMap::new()));
         self.index.take_other(News::All(BTreeMap::new()));
@@ -71,7 +71,7 @@ mod tests {
         known.index.set_device(("ns".into(), "d".into()), Device::read(object));
     }
 
-    /// Round, and how many objects.
+    /// Round, and number of objects.
     fn seen(view: &mut watch::Receiver<View>) -> Option<(u64, usize)> {
         match &*view.borrow_and_update() {
             View::Nothing => None,

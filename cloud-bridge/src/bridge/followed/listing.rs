@@ -1,4 +1,4 @@
-//! Lists and watches of kinds that this build has no type for: their events, made news of what is read of each object.
+//! Lists and watches of kinds that this build has no type for: turns their events into changes.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -23,7 +23,7 @@ pub(super) fn resource(api_version: &str, kind: &str, plural: &str) -> ApiResour
     }
 }
 
-/// What the API said of a list or a watch.
+/// The HTTP status with which the API refused a list or a watch.
 pub(in crate::bridge) fn code(error: &watcher::Error) -> Option<u16> {
     use watcher::Error::{InitialListFailed, WatchStartFailed};
     match error {
@@ -32,7 +32,7 @@ pub(in crate::bridge) fn code(error: &watcher::Error) -> Option<u16> {
     }
 }
 
-/// News of one kind.
+/// A change of one kind.
 pub(in crate::bridge) enum News<T> {
     One(Name, Option<T>),
     All(BTreeMap<Name, T>),
@@ -41,7 +41,7 @@ pub(in crate::bridge) enum News<T> {
 /// The list of one kind that is being read.
 pub(super) struct Listing<T> {
     so_far: BTreeMap<Name, T>,
-    /// It was read once.
+    /// Whether it was read once.
     pub(super) read: bool,
 }
 
@@ -52,7 +52,7 @@ impl<T> Default for Listing<T> {
 }
 
 impl<T> Listing<T> {
-    /// An error, if that is what came.
+    /// Takes an event; returns its error, if it is one.
     pub(super) fn take(
         &mut self,
         event: Result<Event<DynamicObject>, watcher::Error>,

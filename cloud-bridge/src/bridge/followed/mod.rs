@@ -1,11 +1,11 @@
-//! Two kinds of the API that belong together, followed for all nodes at once: what of them concerns which node is for an [`Index`] to
-//! say. Knows none of the kinds.
+//! Two related kinds of the API, followed for all nodes at once. An [`Index`] decides which objects concern which node.
+//! Knows none of the kinds.
 //!
 //! | module | owns |
 //! |---|---|
-//! | `known` | what is known, as of which reading, and who is told of it |
+//! | `known` | known objects, the round of their reading, and the subscribers |
 //! | `follow` | the watches that feed it |
-//! | `listing` | events of a list or watch, made news |
+//! | `listing` | turns events of a list or watch into changes |
 //! | `present` | the running watch, while a task holds it |
 
 pub(super) mod follow;
@@ -21,7 +21,7 @@ pub(super) use listing::News;
 
 use super::world::Group;
 
-/// What is known of both kinds. Pure: the order of news does not matter.
+/// Known objects of both kinds. Pure: the order of changes does not matter.
 pub(super) trait Index: Default + Send + 'static {
     type One: Send;
     type Other: Send;
@@ -31,7 +31,7 @@ pub(super) trait Index: Default + Send + 'static {
     /// Kind and plural of each.
     const ONE: (&str, &str);
     const OTHER: (&str, &str);
-    /// How people call them.
+    /// Their name in messages.
     const NAME: &str;
 
     /// Parses an object of the API; `None` if it is malformed.
@@ -42,8 +42,8 @@ pub(super) trait Index: Default + Send + 'static {
     fn take_other(&mut self, news: News<Self::Other>);
 
     fn is_changed(&self) -> bool;
-    /// Nodes whose groups are others than when this was last asked.
+    /// Nodes whose groups changed since the last call.
     fn take_changed(&mut self) -> BTreeSet<Box<str>>;
-    /// What a node should hold.
+    /// The group that a node should hold.
     fn group(&self, node: &str) -> Group;
 }

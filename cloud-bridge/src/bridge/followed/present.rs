@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::watch;
 
-/// A watch, which reads everything in the newest round that is wanted, or later.
+/// A watch that reads everything in the newest requested round, or later.
 pub(in crate::bridge) trait Rounds {
     fn wanted(&self) -> &watch::Sender<u64>;
 }
 
-/// The one under way, if there is one.
+/// The running watch, if there is one.
 pub(in crate::bridge) struct Present<W>(Mutex<Weak<W>>);
 
 impl<W> Default for Present<W> {
@@ -19,7 +19,7 @@ impl<W> Default for Present<W> {
 }
 
 impl<W: Rounds> Present<W> {
-    /// The present watch, or a new one, which is to read everything in this round or later.
+    /// The running watch, or a new one. Either reads everything in this round or later.
     pub(in crate::bridge) fn get_or(&self, round: u64, begin: impl FnOnce() -> W) -> Arc<W> {
         let mut present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = present.upgrade() {
@@ -31,7 +31,7 @@ impl<W: Rounds> Present<W> {
         made
     }
 
-    /// The present one.
+    /// The running watch.
     pub(in crate::bridge) fn get(&self) -> Option<Arc<W>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
     }

@@ -1,5 +1,5 @@
-//! Whether a node may read what is watched in the name of another: the API is asked in its own name, for the metadata
-//! alone, which needs the same right as the whole object and costs a fraction of it.
+//! Checks whether a node may read an object that is watched in the name of another node. It asks the API in the node's
+//! own name, only for the metadata: that needs the same right as the object, at a fraction of the cost.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,23 +18,23 @@ use super::resource::resource;
 use crate::bridge::clients::Clients;
 use crate::bridge::pod_references::CLAIM;
 
-/// Pause before a node that was refused is asked for again, doubled up to the second figure. The API server learns of a
-/// pod's new node by its own watch, and says no until then.
+/// Pause before the API is asked again for a node that was refused, doubled up to the second value. The API server
+/// learns of a pod's new node by its own watch, and refuses until then.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// Questions at the API at the same time: all nodes of a fleet may name the same object.
+/// Maximum number of concurrent questions: all nodes of a fleet may name the same object.
 const TURNS: usize = 32;
 
-/// What the API said.
+/// Answer of the API.
 pub(super) struct Admission {
     pub(super) node: String,
     pub(super) key: ObjectKey,
     pub(super) may_read: bool,
-    /// Before it was asked.
+    /// Pause before the question.
     pause: Duration,
 }
 
-/// Questions under way, each once.
+/// Questions under way, each only once.
 pub(super) struct Admissions {
     asked: HashSet<(String, ObjectKey)>,
     turns: Arc<Semaphore>,
@@ -47,7 +47,7 @@ impl Default for Admissions {
 }
 
 impl Admissions {
-    /// The question, unless it is under way.
+    /// Returns the question, unless it is under way.
     pub(super) fn ask(&mut self, clients: &Clients, node: &str, key: &ObjectKey) -> Option<BoxFuture<'static, Answer>> {
         let first = self.asked.insert((node.to_owned(), key.clone()));
         first.then(|| self.question(clients, node.to_owned(), key.clone(), Duration::ZERO))
@@ -68,9 +68,10 @@ impl Admissions {
         let (clients, turns) = (clients.clone(), Arc::clone(&self.turns));
         let ask = async move {
             tokio::time::sleep(pause).await;
-            // Never closed: it is held here.
+            // The semaphore is never closed: it is held here.
             let _turn = turns.acquire_owned().await;
-            // A client is a task and a queue, a request some kilobytes, and thousands may be waiting for their turn.
+            // Create the client only now: it needs a task, a queue and some kilobytes, and thousands of questions may
+            // wait.
             let may_read = may_read(clients.as_node(&node), &node, &key).boxed().await;
             Answer::Admission(Admission { node, key, may_read, pause })
         };
@@ -86,7 +87,7 @@ async fn may_read(client: Client, node: &str, key: &ObjectKey) -> bool {
     };
     let api: Api<DynamicObject> = Api::namespaced_with(client, &key.namespace, &resource(&key.kind, plural));
     match api.get_metadata_opt(&key.name).await {
-        // The API says only to an authorized user that an object does not exist.
+        // Only an authorized user learns from the API that an object does not exist.
         Ok(_) => true,
         Err(error) => {
             let ObjectKey { kind, namespace, name, .. } = key;
@@ -96,8 +97,8 @@ async fn may_read(client: Client, node: &str, key: &ObjectKey) -> bool {
     }
 }
 
-/// Level at which a failed question is logged. A refusal is usual: no pod of the node names the object any more, as after each
-/// namespace that goes.
+/// Level at which a failed question is logged. A refusal is usual: no pod of the node names the object any more, as
+/// after the deletion of a namespace.
 pub(super) fn level(error: &kube::Error) -> Level {
     match error {
         kube::Error::Api(status) if status.is_forbidden() => Level::Debug,

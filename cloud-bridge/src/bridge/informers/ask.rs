@@ -1,5 +1,5 @@
-//! Single questions to the API, asked until it answers: what a list or a node's memory says is checked with them
-//! before anything is concluded from it.
+//! Single questions to the API, repeated until it answers. They confirm what a list or a node's memory says before the
+//! bridge acts on it.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::bridge::requests::{Patch, Requests};
 use crate::bridge::slim::{BoundPod, SlimPod};
 use crate::bridge::work_queue::Outcome;
 
-/// Pause before a question to the API that failed is asked again.
+/// Pause before a failed question is repeated.
 pub(super) const AGAIN: Duration = Duration::from_secs(2);
 
 /// Answers of the API to single questions.
@@ -33,9 +33,9 @@ pub(super) enum Answer {
         round: u64,
         at: Option<u64>,
     },
-    /// Several at once.
+    /// Several answers at once.
     Each(Vec<Answer>),
-    /// A pod that a list lacked is there all the same; what the list would have shown of it is this.
+    /// A pod that a list lacked exists, as it is now.
     Found(Box<SlimPod>),
     /// Another pod has its name now.
     Replaced {
@@ -44,25 +44,25 @@ pub(super) enum Answer {
         uid: String,
         by: Box<SlimPod>,
     },
-    /// A pod that a list lacked is gone indeed.
+    /// A pod that a list lacked is deleted.
     Gone {
         node: String,
         key: ObjectKey,
         uid: String,
     },
-    /// An object that the bridge creates itself.
+    /// A node has an object that the bridge makes itself and that no list names.
     Unlisted {
         node: String,
         key: ObjectKey,
         uid: String,
     },
-    /// The API has pods of this node, and none of them names the object, which the node may not even read any more.
+    /// No pod of this node in the API names the object, and the node may not read it any more.
     Useless {
         node: String,
         key: ObjectKey,
         uid: String,
     },
-    /// Whether a node may read an object that another reads already.
+    /// Whether a node may read an object that is watched for another.
     Admission(Admission),
     /// What a node asked about, and the answer.
     LookedUp {
@@ -75,7 +75,7 @@ pub(super) enum Answer {
     Nothing,
 }
 
-/// The pods of a node, asked until the API answers.
+/// Lists the pods of a node, until the API answers.
 pub(super) async fn seed(pods: Api<SlimPod>, node: String, round: u64) -> Answer {
     let (pods, at) = pods_of(pods, &node).await;
     Answer::Seed { node, round, pods, at }
@@ -99,8 +99,8 @@ pub(super) async fn pods_to_reconcile(pods: Api<SlimPod>, node: String) -> Answe
     Answer::PodsOfNode(found)
 }
 
-/// The pods of many nodes, by one list of all: after a restart thousands of nodes come back within seconds, and for
-/// an API server a list by node is a look at every pod.
+/// Lists the pods of many nodes in one list of all: after a restart thousands of nodes reconnect within seconds, and
+/// for an API server a list by node visits every pod.
 pub(super) async fn seed_many(pods: Api<SlimPod>, nodes: HashSet<String>, round: u64) -> Answer {
     let mut all: HashMap<String, Vec<BoundPod>> = nodes.into_iter().map(|node| (node, Vec::new())).collect();
     let take = |all: &mut HashMap<String, Vec<BoundPod>>, pod: SlimPod| {
@@ -115,7 +115,7 @@ pub(super) async fn seed_many(pods: Api<SlimPod>, nodes: HashSet<String>, round:
     Answer::Seeds { all, round, at }
 }
 
-/// What can be started again from nothing.
+/// A result that can be reset and started again.
 trait Found {
     fn forget(&mut self);
 }
@@ -132,7 +132,7 @@ impl Found for HashMap<String, Vec<BoundPod>> {
     }
 }
 
-/// A whole list; its resource version, which all its pages share.
+/// Reads a complete list; returns its resource version, which all its pages share.
 async fn list<F: Found>(
     pods: Api<SlimPod>,
     parameters: ListParams,
@@ -154,7 +154,7 @@ async fn list<F: Found>(
             }
             Err(error) => {
                 log::warn!("listing {what}: {error}");
-                // A page that has expired: from the start.
+                // A page has expired: start again.
                 found.forget();
                 parameters.continue_token = None;
                 tokio::time::sleep(AGAIN).await;
@@ -168,7 +168,7 @@ pub(super) async fn reconcile_tolerations(requests: Requests, key: ObjectKey, pa
     let path = format!("/api/v1/namespaces/{}/pods/{}", key.namespace, key.name);
     match requests.patch(&path, Patch::Merge, &patch).await {
         Ok(_) => {}
-        // Changed or gone meanwhile: what it is now comes by the watch.
+        // Changed or deleted meanwhile: the watch delivers the present state.
         Err(kube::Error::Api(status)) if status.is_not_found() || status.code == 409 => {}
         Err(error) => log::warn!(
             "pod {}/{}: its tolerations cannot be set (the bridge needs the right to patch pods): {error}",

@@ -1,5 +1,5 @@
-//! A PersistentVolumeClaim with the volume it is bound to, as one object for the node. Asked for by name and again
-//! until it is bound: a node may get single claims and volumes, not watch them (node authorizer).
+//! A PersistentVolumeClaim with the volume it is bound to, as one object for the node. Read by name and repeatedly
+//! until it is bound: a node may get single claims and volumes, but not watch them (node authorizer).
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use super::resource::resource;
 use crate::bridge::pod_references::CLAIM;
 use crate::bridge::slim::made_object;
 
-/// Pause between two looks at a claim that is not bound yet, doubled up to the second figure.
+/// Pause before an unbound claim is read again, doubled up to the second value.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
-/// Between two looks at one that is: a bound claim changes only by going.
+/// Interval at which a bound claim is read: it changes only by its deletion.
 const BOUND: Duration = Duration::from_secs(120);
 
 /// Follows until aborted.

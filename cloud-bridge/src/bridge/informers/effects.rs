@@ -1,4 +1,4 @@
-//! Carries out what follows from an event: changes of what nodes should hold, watches that begin and end, questions.
+//! Executes the effects of an event: changes of what nodes should hold, watches that start and end, questions.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,24 +29,23 @@ use crate::bridge::shared::Shared;
 use crate::bridge::sites::SITE_VIEW;
 use crate::bridge::world::Effect;
 
-/// Effects that are carried out in one go. Most take some microseconds; one that tells of an object writes it as text.
+/// Maximum number of effects per step. Most take some microseconds; one that sends an object serializes it.
 const AT_ONCE: usize = 32;
 
 impl Informers {
-    /// Carries out some of the pending effects. An object for ten thousand nodes must not block the frames that they
-    /// send.
+    /// Executes some of the pending effects. An object for ten thousand nodes must not block the frames that they send.
     pub(super) fn carry_out(&mut self) {
         let Some(shared) = self.shared.upgrade() else { return self.effects.clear() };
         for _ in 0..AT_ONCE {
             let Some(effect) = self.effects.pop_front() else {
-                // Room for what all nodes have to be told is not kept.
+                // Releases the capacity: the queue was large if all nodes had effects.
                 self.effects = VecDeque::new();
                 return;
             };
             match effect {
                 Effect::Set { node, object } => change(&shared, &node, |state| {
                     let news = state.set_text(&object.digest, || object.text())?;
-                    // Its end is news to a node without a memory only.
+                    // The end of a pod is news only for a node without its state.
                     if !news && object.body["status"]["phase"].is_string() {
                         state.renew(&object.digest, object.text());
                     }
@@ -150,7 +149,7 @@ where
     let Some(node) = shared.known(node) else { return };
     let outcome = change(&mut node.state());
     match outcome {
-        // A deletion and a late event of the same object: nothing new.
+        // A deletion and a late event of the same object: nothing changed.
         Ok(()) | Err(StateError::Deleted { .. }) => node.changed.notify_one(),
         Err(error) => log::error!("node {}: {error}", node.name),
     }

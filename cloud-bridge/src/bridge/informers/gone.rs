@@ -1,5 +1,5 @@
-//! Whether an object that a node holds is gone, asked of the API one by one: what a list says is checked with this before
-//! anything is concluded from it.
+//! Checks whether an object that a node holds is deleted, by asking the API for it. This confirms what a list says
+//! before the bridge acts on it.
 
 use edge_protocol::message::{ORDER, ObjectKey};
 use kube::api::DynamicObject;
@@ -15,13 +15,13 @@ use crate::bridge::requests::{Requests, Written};
 use crate::bridge::sites::SITE_VIEW;
 use crate::bridge::slim::SlimPod;
 
-/// Whether the API has no such object any more, or another one of the same name.
+/// Question whether the API no longer has an object, or has another one of the same name.
 ///
-/// Asked until the API answers, as long as `wanted` says so.
+/// Repeated until the API answers, as long as `wanted` returns true.
 pub(super) struct IsGone<W> {
-    /// Asks in the node's name.
+    /// Client that acts as the node.
     pub(super) client: Client,
-    /// The bridge's own.
+    /// The bridge's own client.
     pub(super) own: Client,
     pub(super) node: String,
     pub(super) key: ObjectKey,
@@ -30,16 +30,16 @@ pub(super) struct IsGone<W> {
 }
 
 impl<W: Fn() -> bool> IsGone<W> {
-    /// What no pod of a node names, an API server does not let the node read: it answers Forbidden whether the object is
-    /// there or not. The node has no use for it then, if the list of its pods says so, too; its pods themselves are never
-    /// concluded about from a list (G12).
+    /// Asks the API. An API server does not let a node read an object that no pod of it names: it answers Forbidden
+    /// whether the object exists or not. If the list of the node's pods confirms that, the node has no use for the
+    /// object. The deletion of a pod is never concluded from a list (G12).
     pub(super) async fn ask(self) -> Answer {
         let path = match self.key.kind.as_str() {
             "Pod" => return self.find_pod().await,
             "ConfigMap" => "configmaps",
             "Secret" => "secrets",
             CLAIM => "persistentvolumeclaims",
-            // Of the bridge's own making: it knows itself.
+            // The bridge makes these itself, and knows whether they exist.
             SERVICE_LINKS | SERVICE_VIEW | ENDPOINT_VIEW | SITE_VIEW | POLICY_VIEW | POLICY_PEERS | RULE | ORDER => {
                 return Answer::Unlisted { node: self.node, key: self.key, uid: self.uid };
             }
@@ -68,7 +68,7 @@ impl<W: Fn() -> bool> IsGone<W> {
         if (self.wanted)() { self.ask().await } else { Answer::Nothing }
     }
 
-    /// Looks up a pod. A refusal means that nothing is known.
+    /// Looks up a pod. A refusal gives no information.
     async fn find_pod(self) -> Answer {
         let api: Api<SlimPod> = Api::namespaced(self.own.clone(), &self.key.namespace);
         loop {
@@ -95,7 +95,7 @@ impl<W: Fn() -> bool> IsGone<W> {
                 }
                 Ok(found) if found.metadata.uid.is_empty() => Answer::Nothing,
                 Ok(_) => self.gone(),
-                // By its code: the definition may be gone, and with it all objects.
+                // Only the code counts: the definition may be deleted, and with it all objects.
                 Err(kube::Error::Api(status)) if status.code == 404 => self.gone(),
                 Err(error) if self.may_help(&error).await => continue,
                 Err(_) => Answer::Nothing,
@@ -116,8 +116,8 @@ impl<W: Fn() -> bool> IsGone<W> {
         Answer::Gone { node: self.node, key: self.key, uid: self.uid }
     }
 
-    /// Whether to ask again after a pause: not if the API has understood and refused the question, and not if the
-    /// answer is no longer needed.
+    /// Whether to ask again after a pause: not if the API has understood and refused the question, or if the answer is
+    /// no longer needed.
     async fn may_help(&self, error: &kube::Error) -> bool {
         let key = &self.key;
         log::warn!("asking for {} {}/{}: {error}", key.kind, key.namespace, key.name);

@@ -1,4 +1,4 @@
-//! The NetworkPolicies that a watch knows: as text, and of each namespace no more than it has room for. Pure.
+//! The NetworkPolicies of a watch, kept as text, limited in size for each namespace. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::bridge::pod_references::POLICY_VIEW;
 use crate::bridge::policy_view::PeerSelector;
 use crate::bridge::slim::made_object;
 
-/// Bytes that the policies of one namespace take here, with their views and peers. A node takes 500 policies of them.
+/// Limit in bytes for the policies of one namespace with their views and peers. A node accepts 500 policies of them.
 const ROOM: usize = 8 << 20;
-/// What a policy takes beside its texts.
+/// Memory of a policy in addition to its texts, in bytes.
 const ENTRY: usize = 1 << 10;
-/// Name of the view that stands for all policies without room; no policy may have it.
+/// Name of the view that stands for all policies beyond the limit; no policy can have it.
 const MORE: &str = "_more";
 
 /// Peers by their ids.
@@ -26,22 +26,22 @@ pub(super) type PolicyPeers = BTreeMap<Arc<str>, Arc<PeerSelector>>;
 #[derive(Default)]
 pub(super) struct Kept {
     policies: BTreeMap<Name, Policy>,
-    /// Bytes of each namespace.
+    /// Bytes in use by namespace.
     used: BTreeMap<String, usize>,
-    /// Namespaces that have policies without room.
+    /// Namespaces with policies beyond the limit.
     over: BTreeSet<String>,
 }
 
 struct Policy {
-    /// Parsed, a list of addresses takes thirty times as much.
+    /// Text, because a parsed list of addresses takes thirty times as much.
     text: Box<str>,
     peers: PolicyPeers,
-    /// Bytes.
+    /// Size in bytes.
     size: usize,
 }
 
 impl Kept {
-    /// Keeps a new state of a policy, if there is room.
+    /// Stores the new state of a policy, if there is room.
     pub(super) fn put(&mut self, mut policy: DynamicObject) -> Name {
         let ObjectMeta { name, namespace, uid, .. } = policy.metadata;
         let key = (namespace.clone().unwrap_or_default(), name.clone().unwrap_or_default());
@@ -57,7 +57,7 @@ impl Kept {
         key
     }
 
-    /// Adds the peers of a policy whose view has `view` bytes. False if there is no room for it.
+    /// Adds the peers of a policy whose view has `view` bytes. False if they exceed the limit.
     pub(super) fn viewed(&mut self, name: &Name, view: usize, peers: PolicyPeers) -> bool {
         let Some(mut policy) = self.remove(name) else { return false };
         policy.size = policy.text.len() + ENTRY + view + peers.values().map(|peer| peer.size).sum::<usize>();
@@ -82,7 +82,7 @@ impl Kept {
         }
     }
 
-    /// Forgets a policy.
+    /// Removes a policy.
     pub(super) fn forget(&mut self, policy: &DynamicObject) -> Name {
         let metadata = &policy.metadata;
         let name = (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default());
@@ -111,23 +111,23 @@ impl Kept {
         self.policies.iter().flat_map(|(name, policy)| policy.peers.iter().map(move |(id, peer)| (&*name.0, id, peer)))
     }
 
-    /// Policies that depend on labels of pods and namespaces.
+    /// Names of policies that depend on labels of pods and namespaces.
     pub(super) fn meaning_pods(&self) -> impl Iterator<Item = &Name> {
         self.policies.iter().filter(|(_, policy)| !policy.peers.is_empty()).map(|(name, _)| name)
     }
 
-    /// All that is known, and a name without a policy for each namespace that has more.
+    /// Names of all policies, and a name without a policy for each namespace beyond its limit.
     pub(super) fn names(&self) -> impl Iterator<Item = Name> {
         self.policies.keys().cloned().chain(self.over.iter().map(|namespace| (namespace.clone(), String::new())))
     }
 
-    /// Whether the namespace has policies without room. They stay unknown until all are read again.
+    /// Whether the namespace has policies beyond its limit. They stay unknown until all are read again.
     pub(super) fn is_over(&self, namespace: &str) -> bool {
         self.over.contains(namespace)
     }
 }
 
-/// What nodes are told of a namespace that has policies without room: a policy that isolates all of its pods.
+/// The view for a namespace beyond its limit: a policy that isolates all of its pods.
 pub(super) fn more(namespace: &str) -> Object {
     let key = more_key(namespace);
     let spec = json!({ "unreadable": "the policies of the namespace are larger than the bridge takes" });

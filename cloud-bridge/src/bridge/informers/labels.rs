@@ -1,5 +1,5 @@
-//! The labels of a node, for a pod that asks for some. Read once, after the pod was seen: a label that was set before the
-//! pod was made is among them, and a pod is looked at once. No watch: ten thousand of them would cost an API server more.
+//! The labels of a node, for a pod that selects by them. Read once, after the pod was seen: labels that were set before
+//! the pod was created are included. No watch: ten thousand of them would be expensive for an API server.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use tokio::sync::mpsc;
 use super::object::{News, What};
 use crate::bridge::slim::made_object;
 
-/// Pause after a failure, doubled up to the second figure.
+/// Pause after a failure, doubled up to the second value.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 
-/// Until they have been told, or aborted. `client` speaks as the node.
+/// Runs until it has sent the labels, or is aborted. `client` acts as the node.
 pub(super) async fn tell_labels(client: Client, node: String, key: ObjectKey, watch: u64, news: mpsc::Sender<News>) {
     let nodes: Api<Node> = Api::all(client);
     let mut pause = AGAIN.0;
@@ -26,7 +26,7 @@ pub(super) async fn tell_labels(client: Client, node: String, key: ObjectKey, wa
                 let body = json!({"kind": key.kind, "labels": labels});
                 What::Present(made_object(key.clone(), key.name.clone(), body))
             }
-            // About to register again.
+            // The node is about to register again.
             Ok(None) => What::Failed,
             Err(error) => {
                 log::warn!("node {node}: asking for its labels: {error}");

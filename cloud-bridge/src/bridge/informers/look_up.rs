@@ -1,5 +1,6 @@
-//! Questions that nodes have about what they hold: asked of the API with the bridge's own rights, so each about a name
-//! that is one, each once at a time, few of a node at the same time, and none after its connection has ended.
+//! Questions of nodes about objects that they hold, which the bridge asks the API with its own rights. Names are
+//! validated, each question runs only once at a time, their number per node is limited, and they end with the
+//! connection.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -32,7 +33,7 @@ struct OfNode {
 }
 
 impl LookUps {
-    /// The question whether the object is gone. `present`: whether the connection that wants to know is still there.
+    /// Returns the question whether the object is deleted. `present`: whether the connection that asked still exists.
     pub(super) fn ask(
         &mut self,
         clients: &Clients,
@@ -49,7 +50,7 @@ impl LookUps {
         let turns = self.enter(&node, &object)?;
         let (client, own) = (clients.as_node(&node), clients.own().clone());
         let ask = async move {
-            // Never closed: it is held here.
+            // The semaphore is never closed: it is held here.
             let _turn = turns.acquire_owned().await;
             let answer = match present() {
                 true => IsGone { client, own, node: node.clone(), key, uid, wanted: present }.ask().await,
@@ -76,7 +77,7 @@ impl LookUps {
     }
 }
 
-/// Names become paths of requests. Those of everything that nodes hold are DNS names.
+/// Whether the names are valid: they become paths of requests. All objects of nodes have DNS names.
 fn is_name(key: &ObjectKey) -> bool {
     let namespace = match key.kind.as_str() {
         RUNTIME_CLASS | SITE_VIEW | ORDER => key.namespace.is_empty(),

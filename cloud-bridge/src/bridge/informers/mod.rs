@@ -1,10 +1,9 @@
-//! Follows the API: one watch of all pods for all nodes, one small watch per ConfigMap or Secret while a pod of
-//! ours names it. Feeds `world` and carries out its effects.
+//! Follows the API: one watch of all pods for all nodes, and one small watch per ConfigMap or Secret while a pod of a
+//! connected node names it. Feeds `world` and executes its effects.
 //!
-//! One pod watch costs the API server one connection however many nodes there are, and costs this process the
-//! parsing of events of foreign pods; of those nothing is kept. ConfigMaps and Secrets are watched one by one, as
-//! kubelets do, because that is all that the rights of a node allow, and because a namespace may hold thousands
-//! of others.
+//! One pod watch costs the API server one connection for any number of nodes. This process has to parse events of
+//! foreign pods, but keeps nothing of them. ConfigMaps and Secrets are watched one by one, as kubelets do: nodes have
+//! no right to more, and a namespace may hold thousands of others.
 
 mod admit;
 mod ask;
@@ -58,15 +57,15 @@ use object::{News, What};
 use peers::Peers;
 use service_watch::ServiceWatches;
 
-/// Up to this number of nodes their pods are read one by one; beyond it, one list of all pods is less work for the API.
+/// Up to this number of nodes their pods are listed by node; beyond it, one list of all pods is less work for the API.
 const FEW: usize = 8;
 
-/// News of single objects that wait; a watch that has more waits itself.
+/// Maximum number of queued changes of single objects; beyond it, watches wait.
 const NEWS: usize = 256;
 
 type Questions = FuturesUnordered<BoxFuture<'static, Answer>>;
 
-/// Follows until the bridge is gone.
+/// Follows until the bridge ends.
 pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mpsc::UnboundedReceiver<Command>) {
     let (sender, mut news) = mpsc::channel(NEWS);
     let Some(present) = shared.upgrade() else { return };
@@ -101,7 +100,7 @@ pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mp
     let mut pace = Pace::default();
     loop {
         pace.look().await;
-        // Everything that follows from one event comes before the next.
+        // All effects of one event are executed before the next event.
         if !informers.effects.is_empty() {
             step("what follows from an event", || informers.carry_out());
             continue;
@@ -110,7 +109,7 @@ pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mp
             step("the list of all pods", || informers.sweep(&node));
             continue;
         }
-        // In any order: answers of an API in this process use up the step, and come by the thousand.
+        // In random order: answers of an API in this process arrive by the thousand, and would use up every step.
         tokio::select! {
             command = commands.recv() => match command {
                 Some(command) => step("a question about a node", || informers.command(command)),
@@ -141,7 +140,7 @@ pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mp
 /// Runs a step and catches panics: an unexpected object must not end the watches of all others. The effects of that
 /// step are lost.
 fn step(about: impl Into<String>, step: impl FnOnce()) {
-    // The hook has told of a panic.
+    // The hook has logged the panic.
     let _ = panics::shield(about, step);
 }
 
@@ -166,20 +165,20 @@ struct Informers {
     news: mpsc::Sender<News>,
     /// The list of all pods is being read.
     listing: bool,
-    /// Nodes whose pods have yet to be made ready for such a list when it begins, or compared with it when it has ended.
+    /// Nodes whose pods must still be prepared for the list that has begun, or compared with the one that has ended.
     unswept: Vec<String>,
-    /// Nodes whose pods have yet to be asked for.
+    /// Nodes whose pods must still be requested.
     unseeded: HashSet<String>,
-    /// A list for nodes is under way.
+    /// Whether a list for nodes is under way.
     seeding: bool,
     admissions: Admissions,
     look_ups: LookUps,
-    /// Pods that NetworkPolicies may mean.
+    /// Pods that NetworkPolicies may select.
     peers: Peers,
     /// Effects to carry out, in order.
     effects: VecDeque<Effect>,
     service_watches: ServiceWatches,
-    /// Readings of all jobs that were asked for, and the round of the world for which.
+    /// Requested readings of all jobs, each with its round of the world.
     job_readings: VecDeque<(u64, u64)>,
     sites: watch::Receiver<Sites>,
 }
@@ -235,7 +234,7 @@ impl Informers {
                 let pods: Api<SlimPod> = Api::all(self.clients.own().clone());
                 self.questions.push(pods_to_reconcile(pods, node).boxed());
             }
-            // Also of what a pod here names: another object may have its name by now, or none.
+            // Also for an object that a pod here names: its name may belong to another object by now.
             Command::LookUp { node, session, key, uid } => {
                 let shared = Weak::clone(&self.shared);
                 let present = {
@@ -247,7 +246,7 @@ impl Informers {
         }
     }
 
-    /// Asks for the pods of nodes that come: while one list is under way, those that come wait together for the next.
+    /// Requests the pods of new nodes: while one list is under way, further nodes wait for the next.
     fn seed(&mut self) {
         if self.seeding {
             return;
@@ -268,7 +267,7 @@ impl Informers {
         }
     }
 
-    /// What nodes should hold of jobs now, as of this reading.
+    /// Stores the orders of nodes, as of this reading.
     fn orders(&mut self, reading: u64, changed: Vec<(String, Group)>) -> Vec<Effect> {
         let mut round = None;
         while let Some((_, of)) = self.job_readings.pop_front_if(|(ticket, _)| *ticket <= reading) {
@@ -318,7 +317,7 @@ impl Informers {
             }
             Answer::Gone { node, key, uid } if key.kind == "Pod" => self.world.pod_gone(&node, &key, &uid),
             Answer::Gone { node, key, uid } => vec![Effect::Remove { node, key, uid }],
-            // The watch has not seen yet that no pod names it, or one has come meanwhile that does.
+            // The watch does not show yet that no pod names it, or a new pod names it.
             Answer::Useless { node, key, uid } if self.world.uses(&node, &key) => {
                 let question = self.is_gone(node, key, uid);
                 return self.questions.push(question.ask_again().boxed());
@@ -364,18 +363,19 @@ impl Informers {
         }
     }
 
-    /// Does for the pods of one node what the begin or the end of a list asks for: nothing else happens before all are done.
+    /// Prepares the pods of one node for a list, or compares them with it. All nodes are processed before the next
+    /// event.
     fn sweep(&mut self, node: &str) {
         if self.listing {
             return self.world.relisted(node);
         }
-        // A list that lacks a pod is not yet a deletion: ask for each by name.
+        // A pod that is missing in a list is not yet deleted: ask for each by name.
         for (key, uid) in self.world.missing(node) {
             self.ask_if_gone(node.to_owned(), key, uid);
         }
     }
 
-    /// Gives a pod the tolerations that its node's object speaks of. A conflict is followed by a newer pod.
+    /// Applies the tolerations of the node's object to a pod. After a conflict the watch delivers a newer pod.
     fn reconcile_tolerations(&mut self, pod: &SlimPod) {
         let Some(shared) = self.shared.upgrade() else { return };
         if let Some(patch) = shared.autonomy.patch(pod) {

@@ -1,5 +1,5 @@
-//! The watch of one ConfigMap, Secret or RuntimeClass: of its metadata, since a stream keeps room for the largest event it has
-//! had, and pods may name many large objects that no node has room for. Each change has the object read.
+//! The watch of one ConfigMap, Secret or RuntimeClass. It watches only the metadata, since a stream keeps a buffer for
+//! its largest event, and pods may name many large objects. After each change the object is read.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -20,16 +20,16 @@ use crate::bridge::pod_references::RUNTIME_CLASS;
 use crate::bridge::slim::config_object;
 use crate::bridge::world::Group;
 
-/// Objects that are read at the same time: each may have a megabyte.
+/// Limit of concurrent reads: each object may have a megabyte.
 static READS: Semaphore = Semaphore::const_new(4);
 
-/// Pause before an object is read again, doubled up to the second figure.
+/// Pause before an object is read again, doubled up to the second value.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// News of one object.
+/// A change of one object.
 pub(super) struct News {
     pub(super) key: ObjectKey,
-    /// Which of the watches of this key speaks: an ended one is not listened to.
+    /// Number of the watch that sent it: changes of an ended watch are ignored.
     pub(super) watch: u64,
     pub(super) what: What,
 }
@@ -41,11 +41,11 @@ pub(super) enum What {
     Absent,
     /// The answer is unknown.
     Failed,
-    /// The API does not tell it to the node in whose name it was asked.
+    /// The API refuses the object to the node in whose name it was requested.
     Refused,
 }
 
-/// What an error says of the object.
+/// Classifies an error for the object.
 pub(super) fn failure(error: &kube::Error) -> What {
     match error {
         kube::Error::Api(status) if status.is_forbidden() => What::Refused,
@@ -86,7 +86,7 @@ pub(super) async fn watch_object(client: Client, key: ObjectKey, watch: u64, new
             Ok(Some(Event::Apply(_))) => follower.read().await,
             Ok(Some(Event::InitDone | Event::Delete(_))) => follower.tell(What::Absent).await,
             Err(error) => {
-                // The right to it goes with the pod that names it, a moment before this watch does.
+                // The right to the object ends with the pod that names it, a moment before this watch does.
                 let failure = watch_failure(&error);
                 let passing = matches!(failure, What::Refused) && !std::mem::replace(&mut forbidden, true);
                 let level = if passing { log::Level::Debug } else { log::Level::Warn };
@@ -113,7 +113,7 @@ where
     }
 }
 
-/// Where an object is read, and who is told.
+/// Reads an object, and sends it to the receiver.
 struct Follower {
     api: Api<DynamicObject>,
     key: ObjectKey,
@@ -127,7 +127,7 @@ impl Follower {
         self.news.send(News { key: self.key.clone(), watch: self.watch, what }).await.ok()
     }
 
-    /// Reads the object until the API answers, and tells of it.
+    /// Reads the object until the API answers, and sends it.
     async fn read(&self) -> Option<()> {
         let mut pause = AGAIN.0;
         loop {

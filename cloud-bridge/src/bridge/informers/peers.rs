@@ -1,5 +1,5 @@
-//! All pods and namespaces, as far as NetworkPolicies may mean them: one watch of each, however many namespaces have
-//! policies, and none while no policy asks.
+//! All pods and namespaces that NetworkPolicies may select: one watch of each for any number of namespaces, and none
+//! while no policy needs it.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -20,26 +20,26 @@ use tokio::task::JoinHandle;
 
 use crate::bridge::policy_view::PeerPod;
 
-/// Changes that wait for who is busy; beyond that it looks at everything.
+/// Maximum number of changes that wait for a receiver; beyond it the receiver reads everything again.
 const CHANGES: usize = 1024;
 
 /// Namespace and name.
 pub(super) type Name = (String, String);
 
-/// What is known now.
+/// Pods and namespaces that are known.
 #[derive(Default)]
 pub(super) struct Known {
     /// Namespaces with their labels.
     pub(super) namespaces: BTreeMap<String, Value>,
     pub(super) pods: BTreeMap<Name, PeerPod>,
-    /// Both have been read, or the API does not tell; then peers are few, and nodes let fewer in.
+    /// Whether both have been read, or the API refuses them; then peers are missing, and nodes admit less.
     answered: [bool; 2],
 }
 
 #[derive(Clone)]
 pub(super) enum Change {
     Pod(Name),
-    /// Namespaces, or more than can be said.
+    /// All namespaces, or more changes than can be listed.
     All,
 }
 
@@ -68,7 +68,7 @@ impl Shared {
     }
 
     fn tell(&self, change: Change) {
-        // Without a follower there is no receiver.
+        // Without a follower the channel has no receiver.
         let _ = self.changes.send(change);
     }
 }
@@ -79,7 +79,7 @@ impl Peers {
         Self { client, shared: Arc::new(shared) }
     }
 
-    /// Starts to watch, if no watch is running.
+    /// Starts the watches, if they are not running.
     pub(super) fn follow(&self) -> Following {
         let following = Following { shared: Arc::clone(&self.shared), changes: self.shared.changes.subscribe() };
         let mut state = self.shared.state();

@@ -1,6 +1,6 @@
 //! The NetworkPolicies of a namespace, or of all, as nodes see them. The bridge reads them in its own name, since nodes
-//! may read neither policies nor other nodes' pods. There is one watch of policies for all nodes and, while a policy
-//! selects pods by labels, the one of all [`Peers`].
+//! may not read policies or other nodes' pods. There is one watch of policies for all nodes and, while a policy selects
+//! pods by labels, the one of all [`Peers`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -26,11 +26,11 @@ use crate::bridge::pod_references::{POLICY_PEERS, POLICY_VIEW};
 use crate::bridge::policy_view::{PeerSelector, peer_views, policy_view};
 use crate::bridge::world::{Group, Told};
 
-/// Between two times that nodes are told of changes: what comes meanwhile goes together.
+/// Minimum interval between updates to nodes: changes in between are sent together.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Pause after computing what to send, as a multiple of its time: many policies take at most this share of the bridge.
+/// Pause after computing an update, as a multiple of its time: many policies take at most this share of the CPU.
 const SHARE: u32 = 20;
-/// Between two times that all policies are read because some had no room before.
+/// Interval at which all policies are read again because some had no room.
 const AGAIN: Duration = Duration::from_secs(30);
 /// Maximum number of peers in a namespace's policies that a pod may belong to. Nodes ignore further ones.
 const PEERS_OF_A_POD: usize = 32;
@@ -71,7 +71,7 @@ pub(super) async fn watch_policy_views(
             Some(event) = policies.next() => {
                 if let Some(error) = group.take(event) {
                     log::warn!("watching the NetworkPolicies of namespace {:?}: {error}", key.namespace);
-                    // What nodes were told holds on. Without the right to read them nodes have none.
+                    // Nodes keep what they received. Without the right to read policies they get none.
                     let what = match watch_failure(&error) {
                         What::Refused if group.first => {
                             log::error!("nodes hold to no NetworkPolicy: the bridge may not read any (see deploy/rbac.yaml)");
@@ -106,7 +106,7 @@ pub(super) async fn watch_policy_views(
         let told = know(following.as_ref(), |known| group.told(known));
         next = Instant::now() + PAUSE.max(begun.elapsed() * SHARE);
         if group.means_pods() && following.is_none() {
-            // Told when they are known.
+            // Answered when they are known.
             following = Some(peers.follow());
             group.note(Change::All);
             continue;
@@ -121,7 +121,7 @@ pub(super) async fn watch_policy_views(
     }
 }
 
-/// Looks at what is known of pods and namespaces now.
+/// Reads the present state of pods and namespaces.
 fn know<T>(following: Option<&Following>, look: impl FnOnce(&Known) -> T) -> T {
     match following {
         Some(following) => following.with(look),
@@ -129,28 +129,28 @@ fn know<T>(following: Option<&Following>, look: impl FnOnce(&Known) -> T) -> T {
     }
 }
 
-/// What nodes are told of a namespace, or of all.
+/// The views of a namespace, or of all.
 struct Views {
     namespace: String,
     kept: Kept,
     listing: Option<Kept>,
     read: bool,
-    /// Some policies had no room, and there may be some now.
+    /// Whether some policies had no room, and there may be some now.
     wants_reading: bool,
     changed_policies: BTreeSet<Name>,
     changed_peers: bool,
     changed_pods: BTreeSet<Name>,
     peers: BTreeMap<Arc<str>, Peer>,
-    /// The peers that a pod belongs to; without pods that belong to none.
+    /// The peers that each pod belongs to; without pods that belong to none.
     matched: BTreeMap<Name, Vec<Arc<str>>>,
     said: Group,
-    /// Nothing was sent yet: an empty group must be sent, too.
+    /// Whether nothing was sent yet: an empty group must be sent too.
     first: bool,
 }
 
 struct Peer {
     selector: Arc<PeerSelector>,
-    /// The namespace whose policies use this peer; of several the first.
+    /// The namespace whose policies use this peer; the first of several.
     namespace: String,
 }
 
@@ -173,7 +173,7 @@ impl Views {
         }
     }
 
-    /// An error, if that is what came.
+    /// Takes an event; returns its error, if it is one.
     fn take(&mut self, event: Seen) -> Option<watcher::Error> {
         let changed = match event {
             Ok(Event::Init) => {
@@ -304,7 +304,7 @@ fn is_news(said: &Group, view: &Object) -> bool {
     said.get(&view.digest.key).is_none_or(|said| said.digest != view.digest)
 }
 
-/// What was told and has not changed stays the same object.
+/// An unchanged view stays the same object.
 fn tell(said: &mut Group, view: Arc<Told>) {
     if is_news(said, &view) {
         said.insert(view.digest.key.clone(), view);

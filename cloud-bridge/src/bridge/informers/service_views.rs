@@ -1,4 +1,4 @@
-//! What nodes are told of Services: the same views for all nodes of a site, with the endpoints of that site's pods.
+//! Views of Services that nodes receive: the same for all nodes of a site, with the endpoints of that site's pods.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::bridge::sites::{Members, Sites};
 use crate::bridge::slim::made_object;
 use crate::bridge::world::{Group, Told};
 
-/// Tells of a group until aborted. The key's name says which Services it has, and of which site.
+/// Sends a group until aborted. The key's name says which Services it has, and of which site.
 pub(super) async fn tell_service_views(
     services: Arc<ServiceWatch>,
     mut sites: watch::Receiver<Sites>,
@@ -31,7 +31,7 @@ pub(super) async fn tell_service_views(
         let what = match &*known.borrow_and_update() {
             Known::Nothing => None,
             Known::Failed => Some(What::Failed),
-            // Without the right to read them nodes have none.
+            // Without the right to read Services nodes get none.
             Known::Refused => Some(What::Group(Group::new())),
             Known::All(all) => views.change(all, members).map(|mut group| {
                 group.extend(marker.clone());
@@ -62,17 +62,17 @@ fn marker(group: &ObjectKey) -> Option<(ObjectKey, Arc<Told>)> {
     Some((key.clone(), Told::new(made_object(key, uid, json!({ "kind": SERVICE_NAMESPACE })))))
 }
 
-/// What was told last.
+/// The group that was sent last.
 #[derive(Default)]
 struct Views {
-    /// It was sent once: an empty group must be sent, too.
+    /// Whether it was sent once: an empty group must be sent too.
     told: bool,
     members: Option<Members>,
     entries: BTreeMap<Name, (Arc<Entry>, Option<Arc<Told>>)>,
 }
 
 impl Views {
-    /// All views, if one of them is another than before.
+    /// Returns all views, if one of them has changed.
     fn change(&mut self, all: &BTreeMap<Name, Arc<Entry>>, members: Option<Members>) -> Option<Group> {
         let elsewhere = self.members != members;
         self.members = members;

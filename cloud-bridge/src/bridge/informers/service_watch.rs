@@ -1,5 +1,5 @@
-//! One watch of Services and one of EndpointSlices for a namespace, however many sites are told of them. Read in the bridge's
-//! own name: no node may read the endpoints of others. Knows no node.
+//! One watch of Services and one of EndpointSlices for a namespace, shared by all sites. In the bridge's own name: no
+//! node may read the endpoints of others. Knows no node.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::pin::{Pin, pin};
@@ -27,13 +27,13 @@ use crate::bridge::service_view::{is_dns, service_of, service_view};
 use crate::bridge::world::Told;
 use apimachinery::well_known::PAGE;
 
-/// Between two times that others are told of changes: what comes meanwhile goes together.
+/// Minimum interval between updates: changes in between are sent together.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Bytes of the Services of one namespace that nodes are told of: tenants write them.
+/// Limit in bytes for the Services of one namespace, because tenants write them.
 const ROOM: usize = 8 << 20;
-/// Between two times that all Services are read because some had no room before.
+/// Interval at which all Services are read again because some had no room.
 const AGAIN: Duration = Duration::from_secs(30);
-/// What a Service takes beside its text.
+/// Memory of a Service in addition to its text, in bytes.
 const ENTRY: usize = 512;
 
 /// Namespace and name.
@@ -41,19 +41,19 @@ pub(super) type Name = (String, String);
 
 type Events = Pin<Box<dyn Stream<Item = Result<Event<DynamicObject>, watcher::Error>> + Send>>;
 
-/// What is known of the Services.
+/// The known Services.
 #[derive(Clone, Default)]
 pub(super) enum Known {
     #[default]
     Nothing,
-    /// The API does not tell.
+    /// The API does not answer.
     Failed,
-    /// It says that the bridge may not know.
+    /// The API refuses to list them to the bridge.
     Refused,
     All(BTreeMap<Name, Arc<Entry>>),
 }
 
-/// A Service that nodes are told of, and its slices. The same value until something of it changes.
+/// A Service that nodes receive, and its slices. The same value until one of them changes.
 pub(super) struct Entry {
     pub(super) view: Arc<Told>,
     pub(super) slices: Vec<Arc<DynamicObject>>,
@@ -79,12 +79,12 @@ impl Drop for ServiceWatch {
     }
 }
 
-/// Those under way.
+/// The running watches.
 #[derive(Default)]
 pub(super) struct ServiceWatches(HashMap<Name, Weak<ServiceWatch>>);
 
 impl ServiceWatches {
-    /// The watch for a group, started in this round or later: its answers are no older than that.
+    /// The watch for a group, started in this round or later, so that its answers are of this round or later.
     pub(super) fn get(&mut self, client: &Client, key: &ObjectKey, round: u64) -> Arc<ServiceWatch> {
         self.0.retain(|_, watch| watch.strong_count() > 0);
         let name = (key.namespace.clone(), group_and_site(&key.name).0.to_owned());
@@ -103,8 +103,8 @@ impl ServiceWatches {
     }
 }
 
-/// Follows until aborted. The second part of the name says which Services: all of the namespace, or one that every pod may
-/// use.
+/// Follows until aborted. The second part of the name says which Services: all of the namespace, or one that every pod
+/// may use.
 async fn follow(client: Client, of: Name, tell: watch::Sender<Known>) {
     let namespace = of.0.clone();
     let read = |kind: ApiResource, filter: watcher::Config| -> Events {
@@ -139,7 +139,7 @@ async fn follow(client: Client, of: Name, tell: watch::Sender<Known>) {
                 log::warn!("watching the Services of namespace {}: {error}", all.of.0);
                 let refused = matches!(watch_failure(&error), What::Refused);
                 tell.send_if_modified(|known| match (refused, &known) {
-                    // What is known stays: an API server that has just been started refuses what it will allow.
+                    // Known Services stay: an API server that has just started refuses requests that it will allow.
                     (_, Known::All(_)) => false,
                     (true, _) => {
                         *known = Known::Refused;
@@ -177,13 +177,13 @@ fn slice_filter(of: &Name) -> watcher::Config {
     }
 }
 
-/// One kind of object, by name, and which have changed since they were last looked at.
+/// Objects of one kind by name, and the changed ones since the last update.
 struct Watched<T> {
     kept: Kept<T>,
     listing: Option<Kept<T>>,
     /// A list has been read.
     read: bool,
-    /// Some had no room, and there is more of it now.
+    /// Whether some had no room, and there is more of it now.
     wants_reading: bool,
     /// Names of Services.
     changed: BTreeSet<Name>,
@@ -194,7 +194,7 @@ impl<T: Seen> Watched<T> {
         Self { kept: Kept::new(), listing: None, read: false, wants_reading: false, changed: BTreeSet::new() }
     }
 
-    /// An error, if that is what came.
+    /// Takes an event; returns its error, if it is one.
     fn take(&mut self, event: Result<Event<DynamicObject>, watcher::Error>) -> Option<watcher::Error> {
         let name = |object: &DynamicObject| in_namespace(object, object.metadata.name.clone().unwrap_or_default());
         match event {
@@ -226,20 +226,20 @@ impl<T: Seen> Watched<T> {
         None
     }
 
-    /// Has all read again if the namespace had more than its room, and takes less of it than before.
+    /// Requests a new list if the namespace was beyond its limit, and takes less room than before.
     fn look_for_room(&mut self, namespace: &str, before: usize) {
         self.wants_reading |= self.kept.over.contains(namespace) && self.kept.used(namespace) < before;
     }
 }
 
-/// An object as far as it is looked at.
+/// An object, with the parts that are used here.
 trait Seen {
     fn of(object: DynamicObject) -> Self;
 
     /// The name of its Service.
     fn service(&self, own: &Name) -> Option<Name>;
 
-    /// Bytes that count for its namespace.
+    /// Size in bytes, counted for its namespace.
     fn size(&self) -> usize;
 }
 
@@ -263,12 +263,12 @@ impl Seen for Service {
     }
 }
 
-/// Controllers write them: there are as many as pods ask for.
+/// Controllers write slices, so their number depends on the number of pods.
 struct Slice(Arc<DynamicObject>);
 
 impl Seen for Slice {
     fn of(mut slice: DynamicObject) -> Self {
-        // The bridge reads neither of these.
+        // The bridge uses neither of these.
         (slice.metadata.managed_fields, slice.metadata.annotations) = (None, None);
         Self(Arc::new(slice))
     }
@@ -282,12 +282,12 @@ impl Seen for Slice {
     }
 }
 
-/// Objects of one kind, and of each namespace no more than it has room for.
+/// Objects of one kind, limited in size for each namespace.
 struct Kept<T> {
     all: BTreeMap<Name, T>,
-    /// Bytes of each namespace.
+    /// Bytes in use by namespace.
     used: BTreeMap<String, usize>,
-    /// Namespaces that had more.
+    /// Namespaces beyond their limit.
     over: BTreeSet<String>,
 }
 
@@ -322,7 +322,7 @@ impl<T: Seen> Kept<T> {
         object.service(name)
     }
 
-    /// The Services that these are of.
+    /// The Services of these objects.
     fn services(&self) -> impl Iterator<Item = Name> {
         self.all.iter().filter_map(|(name, object)| object.service(name))
     }
@@ -332,13 +332,13 @@ fn in_namespace(object: &DynamicObject, name: String) -> Name {
     (object.metadata.namespace.clone().unwrap_or_default(), name)
 }
 
-/// Everything that was read, and what came of it.
+/// Everything that was read, and the views of it.
 struct All {
     of: Name,
     services: Watched<Service>,
     slices: Watched<Slice>,
     entries: BTreeMap<Name, Arc<Entry>>,
-    /// It was sent once: an empty group must be sent, too.
+    /// Whether it was sent once: an empty group must be sent too.
     told: bool,
 }
 
@@ -347,7 +347,7 @@ impl All {
         Self { of, services: Watched::new(), slices: Watched::new(), entries: BTreeMap::new(), told: false }
     }
 
-    /// Whether there is something to tell, and all has been read.
+    /// Whether there are changes to send, and everything has been read.
     fn is_due(&self) -> bool {
         let changed = !self.services.changed.is_empty() || !self.slices.changed.is_empty();
         self.services.read && self.slices.read && (!self.told || changed)
@@ -367,7 +367,7 @@ impl All {
             let service = self.services.kept.all.get(&name).filter(|service| self.is_ours(&name, service));
             match service.and_then(|service| service.view.as_ref()) {
                 Some(view) => {
-                    // The same text as before stays the same object.
+                    // An unchanged text stays the same object.
                     let old = self.entries.get(&name).map(|entry| &entry.view);
                     let view = Arc::clone(old.filter(|old| old.digest == view.digest).unwrap_or(view));
                     let slices = slices.remove(&name).unwrap_or_default();
@@ -379,7 +379,7 @@ impl All {
         self.entries.clone()
     }
 
-    /// The API's own Service and the cluster's DNS are groups of their own, and no part of their namespace's.
+    /// Whether the Service is in this group: the API's own Service and the cluster's DNS have groups of their own.
     fn is_ours(&self, (_, name): &Name, service: &Service) -> bool {
         let (namespace, group) = (&*self.of.0, &*self.of.1);
         if namespace.is_empty() {

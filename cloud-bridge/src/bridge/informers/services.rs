@@ -1,5 +1,5 @@
 //! The Services of one namespace, as environments of pods need them: name, address and ports. One object for all of
-//! them, so that a node holds no more, and a change of anything else costs nothing on the link.
+//! them, so that a node holds no more, and other changes cause no traffic on the link.
 
 use edge_protocol::json::SetField;
 use std::collections::BTreeMap;
@@ -22,11 +22,11 @@ use crate::bridge::pod_references::{API_NAMESPACE, API_SERVICE, SERVICE_LINKS};
 use crate::bridge::slim::made_object;
 use apimachinery::well_known::PAGE;
 
-/// What all that is kept of the Services takes in memory: those of one port are some 5,000, more than an environment has room
-/// for. Others are left out.
+/// Limit of the memory for Services, in bytes: about 5,000 with one port, more than an environment has room for.
+/// Further ones are omitted.
 const ROOM: usize = 8 << 20;
 
-/// What is kept of Services, by name, and what it takes.
+/// The kept parts of Services by name, and their size.
 #[derive(Default)]
 struct Links {
     all: BTreeMap<String, (Value, usize)>,
@@ -53,8 +53,8 @@ impl Links {
     }
 }
 
-/// Follows until aborted. The key's name says which Services: all of the namespace, or the API's own. For the latter
-/// `api_address` stands in, if there is one.
+/// Follows until aborted. The key's name says which Services: all of the namespace, or the API's own. For the latter,
+/// `api_address` is used instead, if it is set.
 pub(super) async fn watch_services(
     client: Client,
     key: ObjectKey,
@@ -96,7 +96,7 @@ pub(super) async fn watch_services(
             }
             Err(error) => {
                 log::warn!("watching the services of namespace {}: {error}", key.namespace);
-                // Pods run without these variables where nodes may not read Services.
+                // Pods run without these variables if nodes may not read Services.
                 let what = if let What::Refused = watch_failure(&error) { What::Absent } else { What::Failed };
                 said = None;
                 if news.send(News { key: key.clone(), watch, what }).await.is_err() {
@@ -115,7 +115,7 @@ pub(super) async fn watch_services(
     }
 }
 
-/// Name and body of a Service that has an address (K8s pkg/kubelet/envvars leaves the others out).
+/// Name and body of a Service that has an address (K8s pkg/kubelet/envvars omits the others).
 fn link(service: &DynamicObject) -> Option<(String, Value)> {
     let name = service.metadata.name.clone()?;
     let spec = &service.data["spec"];

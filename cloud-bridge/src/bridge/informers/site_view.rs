@@ -1,4 +1,4 @@
-//! What the nodes of a site are told of each other.
+//! The view of a site that its nodes receive.
 
 use edge_protocol::message::{ObjectDigest, ObjectKey};
 use std::time::Duration;
@@ -7,14 +7,14 @@ use tokio::sync::{mpsc, watch};
 use super::object::{News, What};
 use crate::bridge::sites::Sites;
 
-/// Between two times that nodes are told of changes: boards that come back come together.
+/// Minimum interval between updates to nodes: several boards often reconnect together.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Tells of a site until aborted; its name is the key's.
+/// Sends the view of a site until aborted; the key has its name.
 pub(super) async fn tell_site(mut sites: watch::Receiver<Sites>, key: ObjectKey, watch: u64, news: mpsc::Sender<News>) {
     let mut said: Option<ObjectDigest> = None;
     loop {
-        // Before every node has been read the view would send routes away.
+        // Before every node has been read, the view would remove routes.
         let view = {
             let sites = sites.borrow_and_update();
             sites.listed.then(|| sites.view(&key.name))

@@ -1,4 +1,4 @@
-//! What a node is told of what is behind it: its devices, the rules that concern it.
+//! The groups of a node beyond pods: its devices, and its rules.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::object::{News, What};
 use crate::bridge::followed::known::View;
 use crate::bridge::world::Group;
 
-/// Tells of the group of a node until aborted. What was read before this round is not told. `_watch` goes on for as long.
+/// Sends the group of a node until aborted. Skips readings before this round. `_watch` runs as long.
 pub(super) async fn tell_views(
     _watch: Arc<impl Send + Sync>,
     mut views: watch::Receiver<View>,

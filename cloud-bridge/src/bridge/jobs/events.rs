@@ -1,4 +1,4 @@
-//! Tells people of a job what they would ask for: that it has begun, which nodes failed, what holds it up, how it ended.
+//! Events of a job for users: its start, failed nodes, the reason of a delay, its end.
 
 use edge_protocol::message::OrderPhase;
 use jiff::Timestamp;
@@ -9,13 +9,13 @@ use super::status::{JobPhase, Status};
 use super::view::{JOBS_API, Job};
 use crate::bridge::requests::Requests;
 
-/// Nodes of one job whose failures are told; the status has all of them.
+/// Maximum number of failed nodes of one job that get events; the status lists all of them.
 const MOST: usize = 10;
 
 /// Type, reason and message.
 type Said = (&'static str, &'static str, String);
 
-/// What has happened between two statuses of a job. Pure.
+/// The events between two statuses of a job. Pure.
 fn between(before: &Status, after: &Status) -> Vec<Said> {
     let mut said = Vec::new();
     let waits = |status: &Status| matches!(status.phase, None | Some(JobPhase::Init));
@@ -43,7 +43,7 @@ fn between(before: &Status, after: &Status) -> Vec<Said> {
     said
 }
 
-/// Tells it. What is lost is lost: the status says the same.
+/// Creates the events. A lost event does no harm: the status has the same information.
 pub(super) async fn tell(requests: &Requests, job: &Job, before: &Status, after: &Status) {
     for (number, said) in between(before, after).into_iter().enumerate() {
         let (reason, message) = (said.1, said.2.clone());

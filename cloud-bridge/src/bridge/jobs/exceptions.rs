@@ -1,5 +1,4 @@
-//! What Node objects say that keeps jobs from nodes: that they are silent, that they are held. Kept is only what is out of the
-//! ordinary.
+//! State of Node objects that keeps jobs from their nodes: silence, and holds. Stores only such nodes.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,10 +20,10 @@ impl Exceptions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A Node object as it is. Whether that was news.
+    /// Stores the state of a Node object. Returns whether it changed.
     pub(super) fn see(&self, node: &SlimNode) -> bool {
         let held = node.metadata.annotations.as_ref().is_some_and(is_held);
-        // Not heard of for a while, or never.
+        // The node has been silent for a while, or never reported.
         let silent = !matches!(node.ready(), "True" | "False");
         self.set(node.name(), silent, held)
     }

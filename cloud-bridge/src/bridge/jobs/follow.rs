@@ -1,5 +1,5 @@
-//! The watch of jobs: of the kinds that the API serves, cluster-wide, in the bridge's own name. An API that serves none costs a
-//! question now and then.
+//! The watch of jobs, of all kinds that the API serves, cluster-wide and in the bridge's own name. If the API serves
+//! none, the bridge checks again now and then.
 
 use std::pin::Pin;
 use std::sync::Weak;
@@ -19,13 +19,13 @@ use crate::bridge::followed::listing::code;
 use crate::bridge::requests::Requests;
 use crate::bridge::shared::Shared;
 
-/// Between two looks at jobs that the bridge may not read.
+/// Interval of checks for jobs that the bridge may not read.
 const LOOK: Duration = Duration::from_secs(10);
-/// Between two readings: nodes that come want one each.
+/// Minimum interval between readings: each node that connects requests one.
 const APART: Duration = Duration::from_millis(250);
-/// After a look that failed, doubled up to the second figure.
+/// Pause after a failed check, doubled up to the second value.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
-/// Jobs of one page: each may have ten thousand nodes.
+/// Number of jobs per page: each may have ten thousand nodes.
 const PAGE: u32 = 20;
 /// Number of refusals after which a list counts as refused: an API server that has just started refuses requests that
 /// it will allow.
@@ -33,17 +33,17 @@ const REFUSALS: u32 = 5;
 
 type Events = Pin<Box<dyn Stream<Item = (Kind, Result<Event<JobObject>, watcher::Error>)> + Send>>;
 
-/// Why a reading has come to its end.
+/// Reason why a reading has ended.
 enum Over {
     /// A newer reading is requested.
     Stale,
-    /// The API serves them no more.
+    /// The API no longer serves them.
     Gone,
     /// The bridge may not read them.
     Refused,
 }
 
-/// Follows until the bridge is gone.
+/// Follows until the bridge ends.
 pub(super) async fn follow(shared: Weak<Shared>) {
     let Some((client, mut asked)) = shared.upgrade().map(|shared| (shared.clients.own().clone(), shared.jobs.asked()))
     else {
@@ -71,7 +71,7 @@ pub(super) async fn follow(shared: Weak<Shared>) {
                 pause = AGAIN.0;
                 sleep(APART).await;
             }
-            // Its list says so and its discovery does not: one of them is behind.
+            // The list says that the kind does not exist, but the discovery has it: one of them is late.
             Over::Gone if !served.is_empty() => {
                 sleep(pause).await;
                 pause = (pause * 2).min(AGAIN.1);
@@ -83,7 +83,7 @@ pub(super) async fn follow(shared: Weak<Shared>) {
             }
             Over::Refused => {
                 log::error!("nodes are given no orders of jobs: the bridge may not read any (see deploy/rbac.yaml)");
-                // What is known stays, though it may be old.
+                // Known jobs stay, though they may be outdated.
                 change(&shared, Some(ticket), |_| ());
                 let _ = timeout(LOOK, asked.changed()).await;
             }
@@ -123,14 +123,14 @@ async fn read(
     };
     let mut events = select_all(served.iter().map(events));
     let (mut listing, mut unread, mut refusals) = (Vec::new(), served.to_vec(), 0);
-    // Kinds whose list is being read once more, and what was in it so far.
+    // Kinds whose list is being read again, and the jobs of that list so far.
     let mut again: Vec<(Kind, Vec<Job>)> = Vec::new();
     loop {
         let (kind, event) = tokio::select! {
             Some(next) = events.next() => next,
             changed = asked.changed(), if unread.is_empty() => match changed {
                 Ok(()) => return Over::Stale,
-                // The bridge is going.
+                // The bridge is ending.
                 Err(_) => return Over::Gone,
             },
             else => return Over::Stale,
@@ -193,7 +193,7 @@ fn apply(shared: &Weak<Shared>, kind: Kind, object: &JobObject, read: Option<()>
         );
     }
     if read.is_none() {
-        // Another kind is still being listed: it goes with that.
+        // Another kind is still being listed: the deletion is applied to that list.
         listing.retain(|job| *job.uid != *uid);
         listing.extend(job);
         return;

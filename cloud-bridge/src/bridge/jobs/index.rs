@@ -1,5 +1,5 @@
-//! Which node is to hold which orders: those that the status of a job says are under way there. Pure: the order in which news of
-//! different jobs comes does not matter, and what is older than what is known of a job is not believed.
+//! Which node should hold which orders: those that are under way according to the statuses of jobs. Pure: the order in
+//! which changes of different jobs arrive does not matter, and outdated states of a job are ignored.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use crate::bridge::world::{Group, Told};
 
 type Uid = Box<str>;
 
-/// All that is known.
+/// All known jobs.
 #[derive(Default)]
 pub(super) struct Index {
-    /// Those that have not ended.
+    /// Unfinished jobs.
     jobs: BTreeMap<Uid, Live>,
-    /// Those that have, as long as they are there.
+    /// Finished jobs that still exist.
     ended: HashMap<Uid, Kind>,
     of_node: HashMap<Box<str>, BTreeSet<Uid>>,
     changed: BTreeSet<Box<str>>,
-    /// How often something has changed.
+    /// Number of changes.
     revision: u64,
 }
 
@@ -30,18 +30,18 @@ struct Live {
     told: Telling,
 }
 
-/// What the nodes of a job are told.
+/// The order of a job's nodes.
 #[derive(Default)]
 enum Telling {
     /// Not created yet.
     #[default]
     Unmade,
     Made(Box<Order>, Arc<Told>),
-    /// It cannot be made.
+    /// It cannot be created.
     Nothing,
 }
 
-/// What is known of a job.
+/// The known state of a job.
 #[derive(Clone, Debug)]
 pub(super) enum Found {
     Unknown,
@@ -58,17 +58,17 @@ impl Index {
         }
     }
 
-    /// Grows with every change.
+    /// Increases with every change.
     pub(super) fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Uids of those that have not ended.
+    /// Uids of unfinished jobs.
     pub(super) fn live(&self) -> impl Iterator<Item = &Uid> {
         self.jobs.keys()
     }
 
-    /// A job as it is now.
+    /// Sets the state of a job.
     pub(super) fn set(&mut self, job: Job) {
         let known = self.jobs.get(&job.uid);
         let old = known.is_some_and(|known| is_older(&job.version, &known.job.version) || *known.job == job);
@@ -97,12 +97,12 @@ impl Index {
         self.enter(uid, before);
     }
 
-    /// All jobs that there are: others are gone.
+    /// Replaces all jobs: others are deleted.
     pub(super) fn list(&mut self, all: Vec<Job>) {
         self.list_of(&Kind::ALL, all);
     }
 
-    /// All jobs that there are of a kind: others of it are gone.
+    /// Replaces all jobs of a kind: others of it are deleted.
     pub(super) fn list_kind(&mut self, kind: Kind, all: Vec<Job>) {
         self.list_of(&[kind], all);
     }
@@ -117,7 +117,7 @@ impl Index {
         all.into_iter().for_each(|job| self.set(job));
     }
 
-    /// What the nodes of a job are told.
+    /// Sets the order of a job's nodes.
     pub(super) fn tell(&mut self, uid: &str, order: Order) {
         let Some(live) = self.jobs.get_mut(uid) else { return };
         if matches!(&live.told, Telling::Made(told, _) if **told == order) {
@@ -131,19 +131,19 @@ impl Index {
         self.changed.extend(nodes);
     }
 
-    /// They cannot be told anything, unless they have been.
+    /// Notes that no order can be created; one that was sent stays.
     pub(super) fn tell_nothing(&mut self, uid: &str) {
         if let Some(live) = self.jobs.get_mut(uid).filter(|live| matches!(live.told, Telling::Unmade)) {
             live.told = Telling::Nothing;
         }
     }
 
-    /// It is known of all jobs what their nodes are told: what no group has, no node should hold.
+    /// Whether the orders of all jobs are known: then a node should hold no order that its group lacks.
     pub(super) fn is_whole(&self) -> bool {
         !self.jobs.values().any(|live| matches!(live.told, Telling::Unmade))
     }
 
-    /// What a node should hold.
+    /// The group that a node should hold.
     pub(super) fn group(&self, node: &str) -> Group {
         let orders = self.of_node.get(node).into_iter().flatten();
         let told = orders.filter_map(|uid| match &self.jobs.get(uid)?.told {
@@ -153,12 +153,12 @@ impl Index {
         told.map(|told| (told.digest.key.clone(), told)).collect()
     }
 
-    /// Nodes whose groups are others than when this was last called.
+    /// Nodes whose groups changed since the last call.
     pub(super) fn take_changed(&mut self) -> BTreeSet<Box<str>> {
         std::mem::take(&mut self.changed)
     }
 
-    /// Nodes under way.
+    /// Nodes with an order under way.
     fn orders(&self, uid: &str) -> BTreeSet<Box<str>> {
         let entries = self.jobs.get(uid).into_iter().flat_map(|live| &live.job.status.nodes);
         entries.filter(|entry| entry.is_under_way()).map(|entry| entry.node_name.clone()).collect()

@@ -24,11 +24,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(in crate::bridge) struct Jobs {
     state: Mutex<State>,
     informers: mpsc::UnboundedSender<Command>,
-    /// The newest reading of all jobs that is requested.
+    /// Number of the newest requested reading of all jobs.
     asked: watch::Sender<u64>,
-    /// The newest complete one.
+    /// Number of the newest complete one.
     read: watch::Sender<u64>,
-    /// Something has changed that matters to jobs.
+    /// Notifies of changes that matter to jobs.
     stirred: watch::Sender<u64>,
     pub(super) nodes: Exceptions,
 }
@@ -36,24 +36,24 @@ pub(in crate::bridge) struct Jobs {
 #[derive(Default)]
 struct State {
     index: Index,
-    /// The newest complete reading, whether or not it is known what nodes are told.
+    /// The newest complete reading, whether or not the orders are known.
     reading: u64,
     /// Answers by job and node.
     said: HashMap<Box<str>, HashMap<Box<str>, Said>>,
 }
 
-/// What a job is to a node that speaks of it.
+/// Relation between a job and a node that reports about it.
 enum Concern {
     UnderWay,
     /// The job has ended, or the node has its verdict: the answer is no longer needed.
     Over,
-    /// It has no part in the job, or has not been asked yet.
+    /// The node has no part in the job, or no order yet.
     NoOrder,
     /// The job does not exist.
     None,
 }
 
-/// The newest of what a node says, and who waits until it is written.
+/// The newest answer of a node, and the tasks that wait until it is written.
 #[derive(Default)]
 pub(super) struct Said {
     pub(super) status: OrderStatus,
@@ -80,7 +80,7 @@ impl Jobs {
     pub(in crate::bridge) fn ask(&self) -> u64 {
         let mut ticket = 0;
         self.asked.send_modify(|asked| {
-            // One that is wanted and has not ended may have begun before this.
+            // A reading under way may have begun before this call, so another one is needed.
             *asked += 1;
             ticket = *asked;
         });
@@ -91,30 +91,30 @@ impl Jobs {
         self.asked.subscribe()
     }
 
-    /// A Node object as it is.
+    /// Stores the state of a Node object.
     pub(in crate::bridge) fn node(&self, node: &SlimNode) {
         if self.nodes.see(node) {
             self.stir();
         }
     }
 
-    /// The node is no more.
+    /// Removes a deleted node.
     pub(in crate::bridge) fn forget(&self, node: &str) {
         self.nodes.set(node, false, false);
         self.stir();
     }
 
-    /// A node has come or gone.
+    /// Notifies that a node has connected or disconnected.
     pub(in crate::bridge) fn stir(&self) {
         self.stirred.send_modify(|count| *count += 1);
     }
 
-    /// Told of everything that matters to jobs.
+    /// Receives notifications of changes that matter to jobs.
     pub(super) fn stirred(&self) -> watch::Receiver<u64> {
         self.stirred.subscribe()
     }
 
-    /// Changes what is known, and tells of it whom it concerns. `read`: of which complete reading that is.
+    /// Changes the state, and notifies the affected nodes. `read`: number of the complete reading of this change.
     pub(super) fn change<T>(&self, read: Option<u64>, change: impl FnOnce(&mut Index) -> T) -> T {
         let mut state = self.state();
         let before = state.index.revision();
@@ -123,10 +123,10 @@ impl Jobs {
         let changed = state.index.take_changed();
         let groups: Vec<_> = changed.into_iter().map(|node| (String::from(&*node), state.index.group(&node))).collect();
         state.reading = read.map_or(state.reading, |read| read.max(state.reading));
-        // A node that comes takes for gone what it is not told: not before all that there is to tell is there.
+        // A node that connects deletes orders that it does not receive, so it gets none before all are known.
         let newer = state.index.is_whole() && self.read.send_replace(state.reading) < state.reading;
         if newer || !groups.is_empty() {
-            // In here, so that what is told is told in the order in which it changes.
+            // Sent under the lock, so that messages keep the order of the changes.
             let _ = self.informers.send(Command::Orders { reading: *self.read.borrow(), changed: groups });
         }
         drop(state);
@@ -144,12 +144,12 @@ impl Jobs {
         self.state().index.live().cloned().collect()
     }
 
-    /// What nodes have said of a job since this was last called.
+    /// Answers of nodes for a job since the last call.
     pub(super) fn take_said(&self, uid: &str) -> HashMap<Box<str>, Said> {
         self.state().said.remove(uid).unwrap_or_default()
     }
 
-    /// It could not be written. What has been said since is newer.
+    /// Restores answers that could not be written. Answers since then are newer.
     pub(super) fn put_back(&self, uid: &str, said: HashMap<Box<str>, Said>) {
         let mut state = self.state();
         let of_job = state.said.entry(uid.into()).or_default();
@@ -161,7 +161,7 @@ impl Jobs {
         }
     }
 
-    /// Takes what a node says of its order, and waits until it is in the API.
+    /// Takes a node's answer to its order, and waits until it is in the API.
     pub(in crate::bridge) async fn report(&self, node: &str, uid: &str, status: &Value) -> Outcome {
         let status = match said::read(status) {
             Ok(status) => status,
@@ -169,7 +169,7 @@ impl Jobs {
         };
         let mut concern = self.concern(uid, node);
         if let Concern::None | Concern::NoOrder = concern {
-            // The watch may be behind what another bridge has written.
+            // The watch may be behind the writes of another bridge.
             if !self.read_again().await {
                 return Outcome::Retry("jobs have not been read yet".to_owned());
             }
@@ -185,7 +185,7 @@ impl Jobs {
         }
     }
 
-    /// The newest of what is said of a node, to be written soon.
+    /// Queues the newest answer of a node for the next write.
     pub(super) fn say(&self, node: &str, uid: &str, status: OrderStatus) -> oneshot::Receiver<Outcome> {
         let (sender, receiver) = oneshot::channel();
         let mut state = self.state();

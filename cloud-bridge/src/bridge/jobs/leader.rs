@@ -16,15 +16,15 @@ const LIST: &str = "/apis/coordination.k8s.io/v1/namespaces/sampan-system/leases
 const NAME: &str = "jobs";
 /// Time after which an unrenewed Lease expires.
 const LIFE: Duration = Duration::from_secs(15);
-/// Between two looks.
+/// Interval of checks.
 pub(super) const LOOK: Duration = Duration::from_secs(5);
 
-/// This bridge, as it stands for the Lease.
+/// Candidate of this bridge for the Lease.
 pub(super) struct Leader {
-    /// Random: a bridge that starts again is another one.
+    /// Random, so that a restarted bridge is another candidate.
     id: String,
     until: Mutex<Option<Instant>>,
-    /// Holder and time of the Lease as seen last, and since when.
+    /// Holder and time of the Lease as read last, and since when they are unchanged.
     seen: Mutex<Option<(Value, Instant)>>,
 }
 
@@ -53,7 +53,7 @@ impl Leader {
             }
         };
         let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
-        // By how long it has stood still here: clocks of machines differ.
+        // The time is measured here, because clocks of machines differ.
         if !holder.is_empty() && holder != self.id && now.duration_since(since) < LIFE {
             *lock(&self.until) = None;
             return Ok(());
@@ -64,13 +64,13 @@ impl Leader {
                 *lock(&self.until) = Some(now + LIFE);
                 Ok(())
             }
-            // Another was quicker.
+            // Another bridge was faster.
             Err(error) if code(&error) == Some(409) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// There is nothing more to decide.
+    /// Gives up the Lease, because there is nothing more to decide.
     pub(super) async fn release(&self, requests: &Requests) {
         if lock(&self.until).take().is_none() {
             return;

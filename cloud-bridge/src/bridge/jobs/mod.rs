@@ -1,24 +1,25 @@
-//! Fleet jobs (operations.kubeedge.io): upgrades, images and configuration for many nodes, one after the other as a job says.
+//! Fleet jobs (operations.kubeedge.io): upgrades, images and configuration for many nodes, with the concurrency of the
+//! job.
 //!
-//! What is known of a job lives in its status alone. Every write of it is made on the version that was read, so it does not matter
-//! which bridge writes: a node is told of its order only after the API has kept that it was given, and never of another.
+//! The state of a job is only in its status. Every write is made on the version that was read, so any bridge may write:
+//! a node gets its order only after the API has stored that it was given, and gets no other.
 //!
 //! | module | owns |
 //! |---|---|
 //! | `view` | pure: jobs as they are written |
-//! | `order` | pure: from a job to what its nodes are told |
-//! | `status` | pure: a job's status, in words and within bounds |
+//! | `order` | pure: from a job to the order of its nodes |
+//! | `status` | pure: a job's status, in words and within limits |
 //! | `plan` | pure: the next step of a job |
-//! | `said` | pure: what of a node's answer is taken |
-//! | `index` | pure: which node is to hold which orders |
-//! | `known` | what this bridge knows of all jobs, and what waits to be written |
+//! | `said` | pure: which parts of a node's answer are accepted |
+//! | `index` | pure: which node should hold which orders |
+//! | `known` | this bridge's state of all jobs, and answers that are not written yet |
 //! | `follow` | the watch that feeds it |
-//! | `nodes`, `exceptions` | which nodes a job means, and which are connected or held |
-//! | `silence` | pure: how long nothing has changed with a node at work |
+//! | `nodes`, `exceptions` | target nodes of a job, and which are connected or held |
+//! | `silence` | pure: how long nothing has changed at a working node |
 //! | `work` | one job until it ends: joins all of these and writes |
-//! | `secret` | what nodes need to pull images |
+//! | `secret` | credentials of nodes to pull images |
 //! | `leader` | which of several bridges begins jobs and judges nodes |
-//! | `events` | tells people |
+//! | `events` | events for users |
 //!
 //! Knows no session and no socket.
 
@@ -48,11 +49,11 @@ use crate::pki::authority::hex;
 
 pub(super) use known::Jobs;
 
-/// Follows jobs and works on them until the bridge is gone.
+/// Follows jobs and executes them until the bridge ends.
 pub(super) fn start(shared: &Arc<Shared>) {
     let mut bytes = [0; 8];
     let named = SystemRandom::new().fill(&mut bytes);
-    // Without randomness TLS does not work either: no node will be connected.
+    // Without randomness TLS does not work either, so no node will connect.
     let id = format!("bridge-{}", if named.is_ok() { hex(&bytes) } else { std::process::id().to_string() });
     let weak = Arc::downgrade(shared);
     tokio::spawn(panics::keep("the watch of jobs", move || follow::follow(Weak::clone(&weak))));

@@ -1,4 +1,4 @@
-//! Which nodes a job means, and which of them are connected, at this bridge or another.
+//! The target nodes of a job, and which of them are connected, to this bridge or another.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use crate::bridge::requests::Requests;
 use crate::bridge::shared::Shared;
 use apimachinery::selector::format_label_selector;
 
-/// Nodes of one page.
+/// Number of nodes per page.
 const PAGE: usize = 500;
 
-/// Whether this bridge has the node, and it has said hello.
+/// Whether the node is connected to this bridge, and has said hello.
 pub(super) fn is_here(shared: &Shared, node: &str) -> bool {
     shared.known(node).is_some_and(|node| node.takes_orders().is_some())
 }
 
-/// Whether a bridge has the node, as far as this one knows.
+/// Whether the node is connected to any bridge, according to this one.
 pub(super) fn is_connected(shared: &Shared, node: &str) -> bool {
     let here = shared.known(node);
     if here.as_ref().is_some_and(|here| here.link().is_some()) {
         return true;
     }
-    // It was here last, and is gone, perhaps not for long enough to be called silent.
+    // It was connected here last, and is offline, perhaps not long enough to count as silent.
     let last_here = here.is_some_and(|here| here.last_seen().is_some() && here.look().0 >= shared.elsewhere(node));
-    // A bridge that runs alone leaves no number on its nodes: a number belongs to another bridge.
+    // A bridge that runs alone writes no number on its nodes: a number belongs to another bridge.
     let elsewhere = shared.settings.replicated || shared.elsewhere(node) > 0;
     elsewhere && !last_here && !shared.jobs.nodes.is_silent(node)
 }

@@ -1,4 +1,4 @@
-//! From a job to the order that its nodes get, or to what is wrong with it. Pure.
+//! From a job to the order of its nodes, or to the errors in the job. Pure.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::view::{Job, Kind};
 
-/// Names that a job calls architectures by.
+/// Names of architectures in jobs.
 const ARCHITECTURES: [&str; 3] = ["amd64", "arm64", "arm"];
 
-/// Which nodes a job means.
+/// The target nodes of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Targets<'a> {
     Names(Vec<&'a str>),
@@ -20,7 +20,7 @@ pub(super) enum Targets<'a> {
 
 impl Targets<'_> {
     /// # Errors
-    /// It says both, or neither.
+    /// The job has both kinds of targets, or neither.
     pub(super) fn of(job: &Job) -> Result<Targets<'_>, String> {
         let (names, selector) = (&job.spec["nodeNames"], &job.spec["labelSelector"]);
         let names: Vec<&str> = names.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -33,7 +33,7 @@ impl Targets<'_> {
     }
 }
 
-/// Namespace and name of the Secret with which it pulls its images.
+/// Namespace and name of the Secret for pulling its images.
 ///
 /// # Errors
 /// The text is not a name.
@@ -46,10 +46,10 @@ pub(super) fn secret(job: &Job) -> Result<Option<(&str, &str)>, String> {
     named.map(Some).ok_or_else(|| format!("imageSecrets {text:?} is no namespace/name of a Secret"))
 }
 
-/// What nodes are told, with this content of its Secret.
+/// The order of its nodes, with this content of its Secret.
 ///
 /// # Errors
-/// What is wrong with the job, in words for people.
+/// The errors in the job, in words for users.
 pub(super) fn order(job: &Job, secret: Option<&str>) -> Result<Order, String> {
     let work = match job.kind {
         Kind::Upgrade => upgrade(job)?,
@@ -107,7 +107,7 @@ fn is_digest(text: &str) -> bool {
     digits.len() == 64 && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// An image's name: the digest says which one it is.
+/// The name of an image without its tag, because the digest identifies it.
 fn without_tag(image: &str) -> &str {
     let image = image.split('@').next().unwrap_or_default();
     let last = image.rfind('/').map_or(0, |slash| slash + 1);

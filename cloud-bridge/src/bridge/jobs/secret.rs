@@ -1,4 +1,5 @@
-//! What nodes need to pull the images of a job: the content of a Secret, read in the bridge's own name and kept as long as the job.
+//! Credentials of nodes to pull the images of a job: the content of a Secret, read in the bridge's own name and kept as
+//! long as the job.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -10,7 +11,7 @@ use crate::pki::NAMESPACE;
 
 const TYPE: &str = "kubernetes.io/dockerconfigjson";
 const KEY: &str = ".dockerconfigjson";
-/// Bytes of it: nodes keep it, and so does each order.
+/// Maximum size in bytes: nodes keep it, and so does each order.
 const LONGEST: usize = 64 << 10;
 
 #[derive(Deserialize)]
@@ -21,17 +22,17 @@ struct Secret {
     data: std::collections::BTreeMap<String, String>,
 }
 
-/// Reason why there is no Secret.
+/// Reason why the Secret is not available.
 #[derive(Clone, Debug)]
 pub(super) enum Problem {
-    /// It may be another time.
+    /// A retry may help.
     Passing(String),
-    /// It has to be mended.
+    /// A user has to correct it.
     Lasting(String),
 }
 
-/// The content of the Secret that a job names, if it names one. `is_master`: the client may read every Secret, which says nothing of
-/// what jobs may.
+/// Reads the Secret that a job names, if it names one. `is_master`: the client may read every Secret, so the rights of
+/// jobs must be checked separately.
 pub(super) async fn read(requests: &Requests, job: &Job, is_master: bool) -> Result<Option<String>, Problem> {
     let Some((namespace, name)) = order::secret(job).map_err(Problem::Lasting)? else { return Ok(None) };
     let about = |what: &str| Problem::Lasting(format!("Secret {namespace}/{name} {what}"));
@@ -43,7 +44,7 @@ pub(super) async fn read(requests: &Requests, job: &Job, is_master: bool) -> Res
         return Err(refused());
     }
     match requests.get::<Secret>(&format!("/api/v1/namespaces/{namespace}/secrets/{name}")).await {
-        // The author of a job must not learn what else exists: this exposes no other type of Secret.
+        // The author of a job must not learn which other Secrets exist: this exposes no other type.
         Ok(secret) if secret.kind != TYPE => Err(about(&format!("is not of type {TYPE}"))),
         Ok(secret) => {
             content(&secret).map(Some).ok_or_else(|| about(&format!("has no {KEY} of at most {LONGEST} bytes")))
@@ -54,7 +55,7 @@ pub(super) async fn read(requests: &Requests, job: &Job, is_master: bool) -> Res
     }
 }
 
-/// Whether the service account that the bridge has on a cluster may get a Secret.
+/// Whether the service account of bridges on a cluster may get a Secret.
 async fn account_may_read(requests: &Requests, namespace: &str, name: &str) -> Result<bool, Problem> {
     let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {
         "user": format!("system:serviceaccount:{NAMESPACE}:cloud-bridge"),

@@ -21,13 +21,13 @@ struct Seen {
 }
 
 impl Silence {
-    /// Looks at all that are under way.
+    /// Updates the entries of all nodes under way.
     pub(super) fn look(&mut self, status: &Status, connected: impl Fn(&str) -> bool, now: Duration) {
         let mut before = std::mem::take(&mut self.nodes);
         for entry in status.nodes.iter().filter(|entry| entry.is_under_way()) {
             let connected = connected(&entry.node_name);
             let seen = before.remove(&entry.node_name).filter(|seen| {
-                // A node called silent has not changed its answer by that.
+                // While a node is silent, a changed answer does not count.
                 seen.connected == connected && (seen.entry == *entry || !connected)
             });
             let seen = seen.unwrap_or_else(|| Seen { entry: entry.clone(), connected, since: now });
@@ -35,7 +35,7 @@ impl Silence {
         }
     }
 
-    /// Nothing of one that is not under way.
+    /// Zero for a node that is not under way.
     pub(super) fn of(&self, node: &str, now: Duration) -> Duration {
         self.nodes.get(node).map_or(Duration::ZERO, |seen| now.saturating_sub(seen.since))
     }

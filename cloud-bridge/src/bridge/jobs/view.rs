@@ -1,4 +1,5 @@
-//! Jobs as people write them (KubeEdge's operations.kubeedge.io/v1alpha2), of three kinds with one shape. Pure; judges nothing.
+//! Jobs as users write them (KubeEdge's operations.kubeedge.io/v1alpha2): three kinds with one shape. Pure; validates
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -56,14 +57,14 @@ impl Kind {
 const CONFIRM: &str = "sampan.dev/confirm";
 const DEADLINE: &str = "sampan.dev/deadline";
 const SIGNATURE: &str = "sampan.dev/signature.";
-/// On a Node: nothing is begun there. On a job: nothing more is begun.
+/// On a Node: no job begins there. On a job: no further node begins.
 pub(super) const HOLD: &str = "sampan.dev/hold";
 
 /// Maximum wait for offline nodes, unless a job says otherwise.
 const LONGEST: Duration = Duration::from_secs(7 * 86_400);
 /// KubeEdge's defaults.
 const TIMEOUT: u64 = 300;
-/// A year, whatever a definition lets through.
+/// A year, also if a definition allows more.
 const LONGEST_TIMEOUT: u64 = 366 * 86_400;
 const TOLERATE: &str = "0.1";
 
@@ -89,13 +90,13 @@ pub(super) struct Job {
     pub(super) version: String,
     pub(super) created: Timestamp,
     pub(super) annotations: BTreeMap<String, String>,
-    /// What all nodes have in common: of an ImagePrePullJob its template.
+    /// The common part of all nodes' orders; of an ImagePrePullJob its template.
     pub(super) spec: Value,
     pub(super) status: Status,
 }
 
 impl Job {
-    /// `None` for a job without a name, a uid or a readable status, or that is being deleted.
+    /// `None` for a job that is being deleted, or does not have a name, a uid or a readable status.
     pub(super) fn of(kind: Kind, object: &JobObject) -> Option<Self> {
         let metadata = &object.metadata;
         let text = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
@@ -121,7 +122,7 @@ impl Job {
         format!("/apis/{JOBS_API}/{}/{}", self.kind.plural(), self.name)
     }
 
-    /// Nodes that have an order and no verdict at the same time.
+    /// Maximum number of nodes with an order and without a verdict at the same time.
     pub(super) fn concurrency(&self) -> usize {
         self.spec["concurrency"].as_u64().and_then(|number| usize::try_from(number).ok()).unwrap_or(1).max(1)
     }
@@ -175,7 +176,7 @@ impl Job {
     }
 }
 
-/// Whether annotations say so; any value but `false` does.
+/// Whether the annotation is set to any value except `false`.
 pub(super) fn is_held(annotations: &BTreeMap<String, String>) -> bool {
     annotations.get(HOLD).is_some_and(|value| value != "false")
 }
@@ -198,7 +199,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A job of this spec.
+    /// A job with this spec.
     pub(in crate::bridge::jobs) fn job(kind: Kind, spec: Value) -> Job {
         let spec = if kind == Kind::PrePull { json!({"imagePrePullTemplate": spec}) } else { spec };
         let object = json!({"metadata": {"name": "j", "uid": "u", "resourceVersion": "7",

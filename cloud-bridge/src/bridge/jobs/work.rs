@@ -26,20 +26,21 @@ use crate::bridge::shared::Shared;
 use crate::bridge::work_queue::Outcome;
 use apimachinery::panics;
 
-/// Between two writes of one status, and more for a large one: bytes a second.
+/// Minimum interval between two writes of one status; a large one is also limited in bytes per second.
 const EACH: Duration = Duration::from_secs(1);
 const BYTES: usize = 256 << 10;
 /// Interval of updating the reasons of waiting nodes, if nothing else is written.
 const WORDS: Duration = Duration::from_secs(30);
 /// Interval of a check for deadlines, which no event announces.
 const LOOK: Duration = Duration::from_secs(5);
-/// After a write that failed, doubled up to the second figure.
+/// Pause after a failed write, doubled up to the second value.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(20));
-/// Before a Secret is asked for again, and what an API that does not answer is waited for until nodes that come are told without it.
+/// Interval of reading a Secret again; also the time to wait for an API that does not answer, before nodes that connect
+/// get their list without the order.
 const SECRET: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Keeps a task for each job until the bridge is gone.
+/// Keeps a task for each job until the bridge ends.
 pub(super) async fn run(shared: Weak<Shared>, id: String) {
     let Some(mut stirred) = shared.upgrade().map(|shared| shared.jobs.stirred()) else { return };
     let leader = Arc::new(Leader::new(id));
@@ -48,7 +49,7 @@ pub(super) async fn run(shared: Weak<Shared>, id: String) {
     loop {
         let Some(present) = shared.upgrade() else { return };
         let live = present.jobs.live();
-        // Each ends by itself, after it has told how its job ended.
+        // Each task ends on its own, after it has reported how its job ended.
         tasks.retain(|_, task| !task.0.is_finished());
         let leads = !present.settings.replicated;
         for uid in &live {
@@ -80,7 +81,7 @@ pub(super) async fn run(shared: Weak<Shared>, id: String) {
             let _ = stirred.changed().await;
         } else {
             let _ = timeout(leader::LOOK, stirred.changed()).await;
-            // Others' turn: what comes meanwhile is looked at together.
+            // Lets other tasks run: changes meanwhile are processed together.
             sleep(Duration::from_millis(50)).await;
         }
         stirred.mark_unchanged();
@@ -95,7 +96,7 @@ impl Drop for Task {
     }
 }
 
-/// One job until it has ended or is gone.
+/// Executes one job until it has ended or is deleted.
 async fn one(shared: Weak<Shared>, leader: Option<Arc<Leader>>, uid: Box<str>) {
     let Some(mut stirred) = shared.upgrade().map(|shared| shared.jobs.stirred()) else { return };
     let mut work = Work {
@@ -124,15 +125,15 @@ struct Work {
     leader: Option<Arc<Leader>>,
     begun: Instant,
     silence: Silence,
-    /// What its Secret says, and when that was asked.
+    /// Content of the Secret, and the time of its reading.
     secret: Option<(Instant, Result<Option<String>, secret::Problem>)>,
-    /// When reasons were last written for their own sake.
+    /// Time of the last write of reasons alone.
     worded: Option<Instant>,
     failures: u32,
 }
 
 impl Work {
-    /// One look, and one write if there is something to write: how long to pause then. None: it has ended, or is gone.
+    /// One check, and one write if needed. Returns the pause until the next; `None`: the job has ended, or is deleted.
     async fn step(&mut self, shared: &Arc<Shared>) -> Option<Duration> {
         let Found::Live(job) = shared.jobs.find(&self.uid) else { return None };
         let requests = Requests::new(shared.clients.own().clone());
@@ -151,7 +152,7 @@ impl Work {
         let write = self.is_worth(&job.status, &after.status, leads);
         if !write {
             answer(std::mem::take(&mut news), &Outcome::Written);
-            // A look at a large job is work, too.
+            // Checking a large job takes time too.
             return Some(Duration::from_millis(100 + after.status.nodes.len() as u64 / 10));
         }
         after.status.fit();
@@ -178,7 +179,7 @@ impl Work {
         }
     }
 
-    /// A write was refused: reads the job again where that helps.
+    /// Handles a refused write: reads the job again if that helps.
     async fn failed(
         &mut self,
         shared: &Shared,
@@ -193,7 +194,7 @@ impl Work {
             Some(409) => match requests.get::<JobObject>(&job.path()).await {
                 Ok(found) => match Job::of(job.kind, &found).filter(|found| found.uid == job.uid) {
                     Some(found) => {
-                        // It pauses now, and this one has its turn.
+                        // That client pauses now, so this one can write.
                         (self.failures, pause) = (0, AGAIN.0);
                         shared.jobs.change(None, |index| index.set(found));
                     }
@@ -212,7 +213,7 @@ impl Work {
         Some(pause)
     }
 
-    /// What its nodes are told, made once and again when the job has changed. What is wrong with it.
+    /// Creates the orders of its nodes once, and again when the job has changed. Returns the errors in it.
     async fn make_order(&mut self, shared: &Shared, requests: &Requests, job: &Job) -> Option<secret::Problem> {
         let stale = |(at, secret): &(Instant, Result<_, _>)| secret.is_err() && at.elapsed() > SECRET;
         if self.secret.as_ref().is_none_or(stale) {
@@ -233,7 +234,7 @@ impl Work {
                 None
             }
             Err(problem) => {
-                // New nodes wait until it is known, but not forever.
+                // New nodes wait until it is known, but with a limit.
                 let lasting = matches!(problem, secret::Problem::Lasting(_)) || self.begun.elapsed() > PATIENCE;
                 if lasting {
                     shared.jobs.change(None, |index| index.tell_nothing(&job.uid));
@@ -262,7 +263,7 @@ impl Work {
         problem: Option<secret::Problem>,
         leads: bool,
     ) -> kube::Result<Status> {
-        // Who begins it leads.
+        // The bridge that begins a job is the leader.
         if job.status.phase.is_none() && !leads {
             return Ok(job.status.clone());
         }
@@ -293,7 +294,7 @@ impl Work {
         Ok(plan(&job, facts, Terms { now: Timestamp::now(), leads, blocked: blocked.as_deref() }))
     }
 
-    /// Whether there is enough news for a write: words for their own sake wait, and are the leader's.
+    /// Whether there is enough to write: reasons alone are written later, and only by the leader.
     fn is_worth(&mut self, before: &Status, after: &Status, leads: bool) -> bool {
         if before == after {
             return false;
@@ -311,7 +312,7 @@ impl Work {
     }
 }
 
-/// Puts what nodes have said into the status.
+/// Applies the answers of nodes to the status.
 fn take_all(job: &mut Job, news: &HashMap<Box<str>, Said>) {
     let mut nodes = std::mem::take(&mut job.status.nodes);
     for entry in &mut nodes {
@@ -324,7 +325,7 @@ fn take_all(job: &mut Job, news: &HashMap<Box<str>, Said>) {
 
 fn answer(news: HashMap<Box<str>, Said>, outcome: &Outcome) {
     for sender in news.into_values().flat_map(|said| said.waiting) {
-        // Whose connection has ended says it again.
+        // A node whose connection has ended answers again.
         let _ = sender.send(outcome.clone());
     }
 }

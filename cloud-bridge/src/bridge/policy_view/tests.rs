@@ -1,4 +1,4 @@
-//! Policies as nodes are told of them.
+//! Policies as nodes get them.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn view(spec: Value) -> Value {
     text(spec).view.unwrap().body["spec"].clone()
 }
 
-/// The only peer of a policy with this one peer.
+/// The view of a policy's only peer.
 fn peer(from: Value) -> Value {
     view(json!({"podSelector": {}, "ingress": [{"from": [from]}]}))["ingress"][0]["peers"][0].clone()
 }
@@ -114,7 +114,7 @@ fn named_ports_on_the_way_out_are_those_of_pods() {
     assert_eq!(rules[0]["ports"], json!([{"port": "http"}]));
     assert!(rules[0]["peers"][0]["podSelector"] == json!({}) && rules[0]["peers"][0].get("namespaces").is_none());
     assert_eq!(rules[1], json!({"ports": [{"port": 443}]}));
-    // On the way in the name is the pod's own.
+    // For ingress, a port name is that of the selected pod itself.
     let text = text(json!({"podSelector": {}, "ingress": [{"ports": [{"port": "http"}]}]}));
     assert!(text.peers.is_empty());
 }
@@ -166,7 +166,7 @@ fn a_pod_is_told_once_with_all_that_it_is_and_changes_one_portion() {
     };
     let (before, after) = (site(10_000), site(7));
     let changed = before.iter().zip(&after).filter(|(before, after)| before.digest != after.digest).count();
-    // A thousand names do not come to each of 256 portions.
+    // A thousand node names do not cover all of 256 portions.
     assert_eq!((before.len(), after.len(), changed), (251, 251, 1));
     assert!(before.iter().all(|view| view.body.to_string().len() < 20_000));
 }

@@ -1,5 +1,5 @@
-//! What a node may speak of: itself, the pods bound to it, and what those name. The bridge's own lock, before that of the
-//! API server's node authorizer.
+//! What a node may report about: itself, the pods bound to it, and the objects that those name. The bridge checks this
+//! before the node authorizer of the API server does.
 
 use std::collections::VecDeque;
 use std::sync::{MutexGuard, PoisonError};
@@ -11,11 +11,11 @@ use super::mirror::place;
 use super::{Failure, Reports, code};
 use crate::bridge::requests::is_path_segment;
 
-/// Pods of one connection whose events may follow their end.
+/// Maximum number of deleted pods of one connection about which events are still accepted.
 const TOLD_OF: usize = 128;
 
 impl Reports {
-    /// Refuses a report about something that is another's.
+    /// Refuses a report about an object of another node.
     pub(super) async fn authorize(&self, report: &Report) -> Result<(), Failure> {
         match report {
             Report::PodStatus { namespace, name, .. }
@@ -26,7 +26,7 @@ impl Reports {
                 let text = |field: &str| involved[field].as_str().unwrap_or_default();
                 self.check(text("kind"), text("namespace"), text("name"), true).await
             }
-            // Checked where they are read; of orders in `jobs`.
+            // Checked where these reports are read; orders in `jobs`.
             Report::Node { .. } | Report::MirrorPod { .. } | Report::Order { .. } | Report::Unknown => Ok(()),
         }
     }
@@ -34,7 +34,7 @@ impl Reports {
     async fn check(&self, kind: &str, namespace: &str, name: &str, is_event: bool) -> Result<(), Failure> {
         let refused = || Failure::Refused(format!("{kind} {namespace}/{name} is not of node {}", self.node.name));
         let key = ObjectKey { kind: kind.to_owned(), namespace: namespace.to_owned(), name: name.to_owned() };
-        // A Node lies in no namespace; some components say the default one of its events all the same.
+        // A Node has no namespace, but some components write the default one into its events.
         let itself = kind == "Node" && name == self.node.name && matches!(namespace, "" | "default");
         if itself {
             return Ok(());
@@ -53,7 +53,7 @@ impl Reports {
                 Ok(())
             }
             Ok(_) => Err(refused()),
-            // A report about a pod that is gone has come too late and changes nothing; an event would be made all the same.
+            // A late report about a deleted pod changes nothing, but an event would still be created.
             Err(error) if code(&error) == Some(404) && (!is_event || self.had(&key)) => Ok(()),
             Err(error) if code(&error) == Some(404) => Err(Failure::Refused(format!(
                 "there is no Pod {namespace}/{name}, and node {} had none",
@@ -63,7 +63,7 @@ impl Reports {
         }
     }
 
-    /// The node has this pod, and may tell of its end.
+    /// Notes that the node has this pod, and may report its end.
     fn note(&self, pod: ObjectKey) {
         let mut told_of = self.told_of();
         if pod.kind == "Pod" && !told_of.contains(&pod) {
@@ -74,7 +74,7 @@ impl Reports {
         }
     }
 
-    /// Whether this connection has told of the pod, or wants its mirror made.
+    /// Whether this connection has reported about the pod, or created its mirror.
     fn had(&self, pod: &ObjectKey) -> bool {
         self.told_of().contains(pod) || self.mirrors().contains(&place(&pod.namespace, &pod.name))
     }

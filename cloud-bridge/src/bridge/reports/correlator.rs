@@ -1,18 +1,18 @@
-//! Which events are repetitions of which: memory of what was written lately, bounded in entries and bytes. Pure.
+//! Finds repetitions of events in a memory of recent ones, bounded in entries and bytes. Pure.
 
 use std::collections::HashMap;
 
 use ring::digest::{Context, SHA256};
 use serde_json::Value;
 
-/// Different events remembered per connection; beyond it the oldest memory goes and its event is created again. An entry
-/// has a hash, a uid and two names, which are at most 253 bytes each.
+/// Maximum number of events remembered for each connection. Beyond it the oldest entry is dropped, and its event is
+/// created again when it repeats. An entry has a hash, a uid and two names of at most 253 bytes each.
 const REMEMBERED: usize = 1024;
 
-/// What makes two events the same: a hash, for texts of a node can be long.
+/// Identity of equal events. A hash, because texts of a node can be long.
 pub(super) type Same = [u8; 32];
 
-/// Events written lately.
+/// Recent events.
 #[derive(Debug, Default)]
 pub(super) struct Correlator {
     known: HashMap<Same, Known>,
@@ -21,11 +21,11 @@ pub(super) struct Correlator {
 
 #[derive(Debug)]
 struct Known {
-    /// Of the object in the API.
+    /// Name of the object in the API.
     name: String,
     uid: String,
     count: u64,
-    /// Name the node gave the newest occurrence: one that comes again is not counted again.
+    /// Name that the node gave the newest occurrence, so that a repeated report of it is not counted again.
     newest: String,
     used: u64,
 }
@@ -34,7 +34,7 @@ struct Known {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     Create,
-    /// Raise the count of this object.
+    /// Increase the count of this object.
     Count {
         name: String,
         uid: String,
@@ -45,7 +45,7 @@ pub(super) enum Decision {
 }
 
 impl Correlator {
-    /// `times`: how often it happened; more than once while the node had no link.
+    /// `times`: number of occurrences; more than one if the node was offline.
     pub(super) fn decide(&mut self, same: Same, name: &str, times: u64) -> Decision {
         self.clock += 1;
         match self.known.get_mut(&same) {
@@ -73,7 +73,7 @@ impl Correlator {
     }
 }
 
-/// Of the fields that client-go compares, too.
+/// Hash of the fields that client-go compares too.
 pub(super) fn same(event: &Value) -> Same {
     let involved = &event["involvedObject"];
     let parts = [
@@ -90,7 +90,7 @@ pub(super) fn same(event: &Value) -> Same {
     ];
     let mut hash = Context::new(&SHA256);
     for part in parts.map(|part| part.as_str().unwrap_or_default()) {
-        // The length first: what ends one part cannot begin the next.
+        // The length comes first, so that the end of one part cannot be read as the start of the next.
         hash.update(&(part.len() as u64).to_be_bytes());
         hash.update(part.as_bytes());
     }

@@ -1,4 +1,4 @@
-//! Events: a new one is created; one that repeats an earlier one only counts it up, as Kubernetes components do.
+//! Events: creates a new one, and counts up the earlier one for a repetition, as Kubernetes components do.
 
 use edge_protocol::json::SetField;
 use std::sync::PoisonError;
@@ -13,13 +13,13 @@ use super::{Failure, Reports, code};
 use crate::bridge::pod_references::{DEVICE, DEVICE_MODEL, DEVICES_API};
 use crate::bridge::requests::{Patch, is_path_segment};
 
-/// Where events about what lies in no namespace are (K8s pkg/apis/core/validation, `legacyValidateEvent`).
+/// Namespace of events about cluster-scoped objects (K8s pkg/apis/core/validation, `legacyValidateEvent`).
 const DEFAULT: &str = "default";
 
-/// Bytes of a text in an event; a longer one is cut. What container runtimes say is some hundreds.
+/// Maximum length of a text in an event, in bytes; longer ones are cut. Texts of container runtimes have some hundreds.
 const LONGEST_TEXT: usize = 4096;
 
-/// What of an event is the node's to say. Its labels, owners and finalizers are not.
+/// Fields of an event that the node may set. Labels, owners and finalizers are not among them.
 const FIELDS: [&str; 13] = [
     "involvedObject",
     "reason",
@@ -43,7 +43,7 @@ impl Reports {
         if !is_path_segment(namespace) || !is_path_segment(name) {
             return Err(Failure::Refused(format!("{namespace:?}/{name:?} is no name of an event")));
         }
-        // Whose object it is about was looked at before; its events lie beside it.
+        // `authorize` has checked the object that the event is about; the event belongs into its namespace.
         if namespace != text(&event["involvedObject"]["namespace"]).unwrap_or(DEFAULT) {
             return Err(Failure::Refused(format!("an event about another namespace than {namespace}")));
         }
@@ -56,7 +56,7 @@ impl Reports {
             return Ok(());
         }
         if let Decision::Count { name: known, uid, count } = decision {
-            // The uid makes the API refuse the patch for another event of that name.
+            // With the uid, the API refuses the patch for another event of that name.
             let patch = json!({"metadata": {"uid": uid}, "count": count, "lastTimestamp": event["lastTimestamp"],
                 "message": event["message"]});
             match self.requests.patch(&format!("{list}/{known}"), Patch::Merge, &patch).await {
@@ -64,14 +64,14 @@ impl Reports {
                     self.correlator().written(same, &known, &uid, name, count);
                     return Ok(());
                 }
-                // The API forgets events after a while.
+                // The API deletes events after a while.
                 Err(error) if matches!(code(&error), Some(404 | 409 | 422)) => self.correlator().forget(same),
                 Err(error) => return Err(error.into()),
             }
         }
         let uid = match self.requests.create(&list, event).await {
             Ok(written) => written.metadata.uid,
-            // Written before a connection broke off; or another's, which is none of the node's business.
+            // This node wrote it before its connection broke off; or it is another's event, which the node may not see.
             Err(error) if code(&error) == Some(409) => self.own_event(&format!("{list}/{name}"), event).await?,
             Err(error) => return Err(error.into()),
         };
@@ -79,9 +79,9 @@ impl Reports {
         Ok(())
     }
 
-    /// The uid of an event that is there already, if this node has written it about the same object.
+    /// The uid of an existing event, if this node wrote it about the same object.
     async fn own_event(&self, path: &str, event: &Value) -> Result<String, Failure> {
-        // A node may write events, not read them.
+        // A node may write events, but not read them.
         let found: Value = self.own.get(path).await?;
         let speaker = found["source"]["host"] == *self.node.name || found["reportingInstance"] == *self.node.name;
         if !speaker || found["involvedObject"]["uid"] != event["involvedObject"]["uid"] {
@@ -126,7 +126,7 @@ pub(super) fn node_warning(node: &str, reason: &str, message: &str, now: Timesta
     })
 }
 
-/// What the API needs, and of the rest what a node may say; and the node in it is the one that speaks.
+/// Returns the event with what the API needs, the fields that a node may set, and the reporting node as its source.
 fn complete(event: &Value, namespace: &str, node: &str) -> Value {
     let name = event["metadata"]["name"].clone();
     let said = FIELDS.into_iter().filter_map(|field| Some((field.to_owned(), cut(event.get(field)?))));
@@ -147,7 +147,7 @@ fn complete(event: &Value, namespace: &str, node: &str) -> Value {
     event
 }
 
-/// Texts no longer than they may be, at any depth; how deep it is has been looked at before.
+/// Cuts long texts at any depth; the depth was checked before.
 fn cut(value: &Value) -> Value {
     match value {
         Value::String(text) => text[..text.floor_char_boundary(LONGEST_TEXT)].into(),

@@ -1,10 +1,10 @@
-//! Statuses where several bridges serve one API: what a connection has still to write when the node is already at another
-//! bridge must not replace what came over there.
+//! Statuses if several bridges serve one API: a write of an old connection must not replace what the node has reported
+//! through another bridge since.
 //!
 //! Each connection claims the node before its first status, by its fencing number on the Node object. A status is then
-//! written in three steps: read the pod's resourceVersion, see that no higher number is on the Node, write on that
-//! version. A connection that claimed before our look is seen by it; one that claims later and writes has changed the
-//! pod's version, and the API refuses ours.
+//! written in three steps: read the pod's resourceVersion, check that the Node has no higher number, write on that
+//! version. The check sees a connection that has claimed before. One that claims later and writes changes the pod's
+//! version, and the API refuses this write.
 
 use std::sync::atomic::Ordering;
 
@@ -25,7 +25,7 @@ impl Reports {
         self.claim().await?;
         let version = match self.requests.get::<Written>(&pod::path(namespace, name)?).await {
             Ok(found) if found.metadata.uid == uid => Some(found.metadata.resource_version),
-            // No pod of this node's: the API says why.
+            // The pod is not this node's; the API answers why.
             Ok(_) | Err(kube::Error::Api(_)) => None,
             Err(error) => return Err(error.into()),
         };
@@ -35,7 +35,7 @@ impl Reports {
         pod::status(&self.requests, version, namespace, name, uid, status).await
     }
 
-    /// Whether this connection may write what no version of an object keeps in order: no newer one has claimed the node.
+    /// Whether this connection may write objects without a version check: no newer connection has claimed the node.
     pub(in crate::bridge) async fn leads(&self) -> Result<bool, String> {
         if !self.replicated {
             return Ok(true);
@@ -55,7 +55,7 @@ impl Reports {
         }
         let path = format!("/api/v1/nodes/{}", self.node.name);
         let node: Written = match self.requests.get(&path).await {
-            // Not registered: no other bridge has it either.
+            // The node is not registered, so no other bridge has it either.
             Err(error) if code(&error) == Some(404) => return Ok(()),
             found => found?,
         };

@@ -1,13 +1,13 @@
-//! Labels and taints of a Node, as its node's configuration has them: which are written, which go again, what is told of
-//! those that are not written. Pure.
+//! Labels and taints of a Node from its node's configuration: which are written, which are removed, and what is
+//! reported about the others. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use edge_protocol::node_labels::{self, may_set};
 use serde_json::{Map, Value, json};
 
-/// The labels that the node's configuration had when they were last written, without those that every node has: what is no
-/// longer among them is taken from the Node.
+/// Annotation with the labels that the node's configuration had at the last write, without the standard ones. A label
+/// that is missing from the configuration later is removed from the Node.
 pub(super) const CONFIGURED_LABELS: &str = "sampan.dev/configured-labels";
 
 /// Labels that every node gives itself.
@@ -19,7 +19,7 @@ const STANDARD: [&str; 5] = [
     "beta.kubernetes.io/arch",
 ];
 
-/// Splits the labels into those that are written and what is wrong with the others.
+/// Splits the labels into those that are written and the problems of the others.
 pub(super) fn allowed(labels: BTreeMap<String, String>) -> (BTreeMap<String, String>, Vec<String>) {
     let mut problems = Vec::new();
     let allowed = labels.into_iter().filter(|(key, value)| {
@@ -30,14 +30,14 @@ pub(super) fn allowed(labels: BTreeMap<String, String>) -> (BTreeMap<String, Str
     (allowed.collect(), problems)
 }
 
-/// The value of [`CONFIGURED_LABELS`] for these labels; none for a node that has only the standard ones.
+/// The value of [`CONFIGURED_LABELS`] for these labels; `None` for a node that has only the standard ones.
 pub(super) fn configured(labels: &BTreeMap<String, String>) -> Option<String> {
     let own = labels.keys().map(String::as_str).filter(|key| !STANDARD.contains(key));
     Some(own.collect::<Vec<_>>().join(",")).filter(|keys| !keys.is_empty())
 }
 
-/// The patch that takes labels from a Node which its configuration no longer has, and notes those that it has; none where
-/// the note is right.
+/// The patch that removes labels that the configuration no longer has, and updates the annotation; `None` if the
+/// annotation is up to date.
 pub(super) fn forgetting(object: &Value, configured: Option<&str>) -> Option<Value> {
     let noted = object["metadata"]["annotations"][CONFIGURED_LABELS].as_str();
     if noted == configured {
@@ -53,8 +53,8 @@ pub(super) fn forgetting(object: &Value, configured: Option<&str>) -> Option<Val
     Some(json!({"metadata": {"labels": gone, "annotations": {CONFIGURED_LABELS: configured}}}))
 }
 
-/// Taints of the configuration that a registered Node does not have, as `key:effect`: they are written when it registers,
-/// then they are the administrator's.
+/// Taints of the configuration that a registered Node does not have, as `key:effect`. They are written only when the
+/// node registers; later only the administrator changes them.
 pub(super) fn missing_taints(object: &Value, taints: &Value) -> Vec<String> {
     let held = object["spec"]["taints"].as_array();
     let same = |a: &Value, b: &Value| a["key"] == b["key"] && a["effect"] == b["effect"];

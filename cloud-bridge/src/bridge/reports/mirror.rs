@@ -36,12 +36,12 @@ impl Existing {
     }
 }
 
-/// Pods of one node, mirrors and others, beyond which no mirror is made: what a node reports of itself is no bound for
-/// it. A node runs no more containers than this (`MAX_CONTAINERS` of its monitor).
+/// Maximum number of pods of one node, mirrors included, up to which mirrors are created: otherwise a node could report
+/// any number. A node runs no more containers than this (`MAX_CONTAINERS` of its monitor).
 const MOST_PODS: usize = 1024;
 
 impl Reports {
-    /// Makes the mirror of a static pod, if the node has not too many pods.
+    /// Creates the mirror of a static pod, unless the node has too many pods.
     pub(super) async fn mirror(&self, static_pod: &Value) -> Result<(), Failure> {
         let text = |field: &str| static_pod["metadata"][field].as_str().unwrap_or_default();
         let name = place(text("namespace"), text("name"));
@@ -81,13 +81,13 @@ pub(super) fn place(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
 }
 
-/// Makes the mirror, replacing that of an older version of the static pod.
+/// Creates the mirror, and replaces that of an older version of the static pod.
 async fn create(requests: &Requests, node: &str, static_pod: &Value) -> Result<(), Failure> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (namespace, name) = (text(&static_pod["metadata"]["namespace"]), text(&static_pod["metadata"]["name"]));
     let path = pod::path(&namespace, &name)?;
     let owner: Written = requests.get(&format!("/api/v1/nodes/{node}")).await.map_err(|error| match code(&error) {
-        // The node registers at the same time: its object will be there.
+        // The node is registering at the same time, so its object will exist.
         Some(404) => Failure::Api(kube::Error::Service("the node is not registered yet".into())),
         _ => Failure::Api(error),
     })?;
@@ -101,7 +101,7 @@ async fn create(requests: &Requests, node: &str, static_pod: &Value) -> Result<(
     let existing: Existing = requests.get(&path).await?;
     match existing.mirrors() {
         Some(hash) if hash == wanted && existing.metadata.deleted.is_none() => Ok(()),
-        // Of an older version, or on its way out.
+        // The mirror of an older version, or one that is being deleted.
         Some(_) => {
             pod::gone(requests, &namespace, &name, &existing.metadata.uid).await?;
             requests.create(&list, &mirror).await?;
@@ -111,10 +111,10 @@ async fn create(requests: &Requests, node: &str, static_pod: &Value) -> Result<(
     }
 }
 
-/// Deletes the mirror of a static pod that is no more.
+/// Deletes the mirror of a static pod that was removed.
 async fn remove(requests: &Requests, namespace: &str, name: &str, static_uid: &str) -> Result<(), Failure> {
     let existing: Existing = match requests.get(&pod::path(namespace, name)?).await {
-        // The node may read pods of its own alone: what is not there is refused like what is another's.
+        // The node may read only its own pods: a missing pod is refused like that of another node.
         Err(error) if matches!(code(&error), Some(403 | 404)) => return Ok(()),
         other => other?,
     };
@@ -124,9 +124,9 @@ async fn remove(requests: &Requests, namespace: &str, name: &str, static_uid: &s
     pod::gone(requests, namespace, name, &existing.metadata.uid).await
 }
 
-/// The object to create: marked as a mirror, owned by the node, without what the API fills in.
+/// Returns the object to create: marked as a mirror, owned by the node, without what the API fills in.
 fn mirror(node: &str, node_uid: &str, static_pod: &Value) -> Result<Value, Failure> {
-    // The rule of the API server's NodeRestriction admission, here, too: who is bound to an object by a pod may read it.
+    // As in the NodeRestriction admission of the API server: a node may read the objects that its pods name.
     if let Some(resource) = names_objects(&static_pod["spec"]) {
         return Err(Failure::Refused(format!("a mirror pod may not reference {resource}")));
     }
@@ -191,7 +191,7 @@ mod tests {
         }
     }
 
-    /// With the reference it could ask for what another node's pods name.
+    /// With the reference, the node could read what pods of other nodes name.
     #[test]
     fn g27_a_mirror_that_names_objects_of_the_api_is_refused() {
         let metadata = json!({"name": "s", "annotations": {HASH_ANNOTATION: "h"}});
@@ -200,7 +200,7 @@ mod tests {
         assert!(matches!(&refused, Err(Failure::Refused(why)) if why.contains("secrets")), "{refused:?}");
     }
 
-    /// The reports of a node, to an API that takes everything.
+    /// Reports of a node to an API that accepts everything.
     fn reports(node: Arc<Node>) -> Reports {
         let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
             let object = r#"{"metadata": {"name": "n", "uid": "u"}}"#;
@@ -233,8 +233,7 @@ mod tests {
         }
     }
 
-    /// What a node says of itself is no bound for it: neither what it has already, nor what it makes before the watch
-    /// shows any of it.
+    /// The limit includes the mirrors that the node has and those that the watch does not show yet.
     #[tokio::test]
     async fn g27_a_node_with_too_many_pods_makes_no_more_mirrors() {
         let mirror = |number: usize| static_pod("default", &format!("s{number}"));

@@ -1,6 +1,6 @@
 //! Writes what a node reports into the API, in the node's own name.
 //!
-//! One attempt per call; order and repetition are the business of `work_queue`.
+//! Each call makes one attempt. `work_queue` is responsible for order and retries.
 
 mod authority;
 mod correlator;
@@ -39,33 +39,33 @@ use super::work_queue::Outcome;
 pub(super) struct Reports {
     node: Arc<Node>,
     requests: Requests,
-    /// The bridge's own identity, for the little that a node may not do for itself.
+    /// The bridge's own identity, for the few writes that a node is not allowed to make.
     own: Requests,
     overrides: NodeOverrides,
     events: Mutex<correlator::Correlator>,
     /// Fencing number of the connection.
     session: u64,
-    /// Other bridges may write for the node, too.
+    /// Whether other bridges may also write for the node.
     pub(super) replicated: bool,
-    /// Where the node may have mirror pods; none named: everywhere.
+    /// Namespaces in which the node may have mirror pods; empty: all.
     pub(super) mirror_namespaces: Arc<[String]>,
-    /// Where the pods of each node have their addresses.
+    /// The ranges of pod addresses of each node.
     pub(super) pod_ranges: Arc<PodRanges>,
-    /// From where the node has connected; only of one that wants routes.
+    /// Address from which the node connected; set only for a node that asks for routes.
     pub(super) lan: OnceLock<IpAddr>,
-    /// Where the API says that it is: its addresses on its LAN, and from where it has connected.
+    /// Place of the node according to the API: its addresses on its LAN, and the address from which it connected.
     place: Mutex<Option<(String, String)>>,
-    /// The API knows the number.
+    /// Whether the API has the fencing number of this connection.
     claimed: AtomicBool,
-    /// The Node says where requests for rules are taken.
+    /// Whether the Node has the address at which requests for rules are accepted.
     rules_said: AtomicBool,
-    /// Labels and annotations as last written by this connection, hashed.
+    /// Hash of the labels and annotations that this connection wrote last.
     metadata: Mutex<Option<u64>>,
-    /// As text: a parsed one takes six times the memory, and every idle node has one.
+    /// The node's object as last reported, as text: parsed, it takes six times the memory, for every idle node.
     newest_node: Mutex<Option<Box<str>>>,
-    /// Mirrors that this connection has made, by namespace and name: the watch has perhaps not shown them yet.
+    /// Mirrors that this connection has created, by namespace and name. The watch may not have shown them yet.
     mirrors: Mutex<HashSet<String>>,
-    /// Pods of which this connection has told, the oldest first: events may follow their end.
+    /// Pods about which this connection has reported, the oldest first. Events about them may arrive after their end.
     told_of: Mutex<VecDeque<ObjectKey>>,
 }
 
@@ -98,7 +98,7 @@ impl Reports {
         }
     }
 
-    /// Tries once. A report may have been written before and come again.
+    /// Makes one attempt. The report may be a repetition of one that was written before.
     pub(super) async fn write(&self, report: &Report) -> Outcome {
         if let Err(problem) = shape::check(report) {
             return Outcome::Refused(problem);
@@ -120,14 +120,14 @@ impl Reports {
             Report::Event { event } => self.write_event(event).await,
             Report::MirrorPod { pod } => self.mirror(pod).await,
             Report::MirrorGone { namespace, name, static_uid } => self.mirror_gone(namespace, name, static_uid).await,
-            // Its way into the API is another: many nodes' together (`jobs`).
+            // The results of orders are written for many nodes together (`jobs`).
             Report::Order { .. } => return Outcome::Refused("this is no way for what comes of orders".to_owned()),
             Report::Unknown => return Outcome::Refused("this bridge does not know such a report".to_owned()),
         };
         judged(report, written)
     }
 
-    /// A pod's status without addresses that are another node's: Services and NetworkPolicies would go by them.
+    /// Returns a pod's status without addresses of other nodes: otherwise, Services and NetworkPolicies would use them.
     fn with_own_addresses<'a>(&self, namespace: &str, name: &str, status: &'a Value) -> Cow<'a, Value> {
         let node = &self.node.name;
         let Some((right, why)) = self.pod_ranges.without_foreign(node, status) else { return Cow::Borrowed(status) };
@@ -136,10 +136,10 @@ impl Reports {
         Cow::Owned(right)
     }
 
-    /// Writes the node's object again as last reported, after somebody else changed or deleted it.
+    /// Writes the node's object again as last reported, after another client changed or deleted it.
     pub(super) async fn rewrite_node(&self) -> Outcome {
         let newest = self.newest_node().clone();
-        // It was a value when it was stored.
+        // It was valid JSON when it was stored.
         match newest.and_then(|text| serde_json::from_str(&text).ok()) {
             Some(node) => outcome(self.write_node(&node).await),
             None => Outcome::Written,
@@ -161,7 +161,7 @@ impl Reports {
     }
 }
 
-/// The fencing number in the value of [`SESSION_ANNOTATION`]; 0 when there is none.
+/// The fencing number in the value of [`SESSION_ANNOTATION`]; 0 without one.
 fn session_of(value: &Value) -> u64 {
     value.as_str().and_then(|text| text.parse().ok()).unwrap_or_default()
 }
@@ -180,20 +180,20 @@ fn outcome(written: Result<(), Failure>) -> Outcome {
     match written {
         Ok(()) => Outcome::Written,
         Err(Failure::Refused(reason)) => Outcome::Refused(reason),
-        // The next attempt asks first whose the node is.
+        // The next attempt checks first which bridge has the node.
         Err(Failure::Fenced) => Outcome::Retry("the node is connected to another bridge".to_owned()),
         Err(Failure::Changed) => Outcome::Retry("the object was changed meanwhile".to_owned()),
         Err(Failure::Api(error)) => classify(&error),
     }
 }
 
-/// Why a report was not written.
+/// Reason why a report was not written.
 #[derive(Debug)]
 enum Failure {
     Refused(String),
     /// A newer connection of the node is at another bridge.
     Fenced,
-    /// Somebody else has written the object since it was read.
+    /// Another client has written the object since it was read.
     Changed,
     Api(kube::Error),
 }
@@ -204,8 +204,8 @@ impl From<kube::Error> for Failure {
     }
 }
 
-/// Whether trying again may help. A refusal of the API is final, unless it speaks of load or of our credentials,
-/// which somebody may renew.
+/// Decides whether a retry may help. A refusal of the API is final, unless its reason is load or the bridge's
+/// credentials, which may be renewed.
 fn classify(error: &kube::Error) -> Outcome {
     match error {
         kube::Error::Api(status) if (400..500).contains(&status.code) && ![401, 408, 429].contains(&status.code) => {
@@ -216,9 +216,9 @@ fn classify(error: &kube::Error) -> Outcome {
     }
 }
 
-/// What becomes of a report after the API's answer. Somebody may mend a right or a policy (a ValidatingAdmissionPolicy says
-/// 422), and what the node has said once it does not say again. An event is not worth it, and a mirror is wrong by what is
-/// in it.
+/// Decides what happens to a report after the API's answer. A refusal of a status for a missing right (403) or by a
+/// policy (422, as of a ValidatingAdmissionPolicy) is retried later, because an administrator may correct it and the
+/// node does not report again. Events are not retried, and a mirror that is invalid (422) stays invalid.
 fn judged(report: &Report, written: Result<(), Failure>) -> Outcome {
     if is_of_the_past(report, &written) {
         return Outcome::Written;
@@ -236,7 +236,8 @@ fn judged(report: &Report, written: Result<(), Failure>) -> Outcome {
     }
 }
 
-/// Whether the report is about a pod, or into a namespace, that has gone or goes: a newer truth than its own.
+/// Whether the report is about a pod, or into a namespace, that is deleted or terminating: the report is then out of
+/// date.
 fn is_of_the_past(report: &Report, written: &Result<(), Failure>) -> bool {
     let Err(Failure::Api(error)) = written else { return false };
     match report {
@@ -246,7 +247,7 @@ fn is_of_the_past(report: &Report, written: &Result<(), Failure>) -> bool {
     }
 }
 
-/// Why the API creates nothing in a namespace (K8s `NamespaceTerminatingCause`).
+/// Cause with which the API refuses to create objects in a terminating namespace (K8s `NamespaceTerminatingCause`).
 const NAMESPACE_ENDS: &str = "NamespaceTerminating";
 
 fn is_caused_by(error: &kube::Error, is: impl Fn(&StatusCause) -> bool) -> bool {
@@ -254,7 +255,7 @@ fn is_caused_by(error: &kube::Error, is: impl Fn(&StatusCause) -> bool) -> bool 
     status.details.iter().flat_map(|details| &details.causes).any(is)
 }
 
-/// Whether the API refused a patch because its uid is not that of the object, which has a successor of the same name.
+/// Whether the API refused a patch because the object has another uid: a successor of the same name.
 fn is_of_another(error: &kube::Error) -> bool {
     is_caused_by(error, |cause| cause.field == "metadata.uid")
 }
@@ -279,7 +280,7 @@ mod tests {
         assert!(matches!(classify(&broken), Outcome::Retry(_)), "nonsense in an answer proves nothing");
     }
 
-    /// As the answer of the API to such a report.
+    /// The outcome of a report that the API answers with this code, for this field.
     fn answered(report: &Report, code: u16, field: &str) -> Outcome {
         let details = json!({"causes": [{"reason": "r", "message": "m", "field": field}]});
         let mut status = Status::failure("m", "r").with_code(code);

@@ -1,14 +1,14 @@
-//! Whether the status of a node says anything that the API does not know. When a bridge was restarted all nodes say again
-//! what they are: thousands of writes, and as many events of watches, of which none is news. Pure.
+//! Decides whether the status of a node contains anything that the API does not have. After a restart of the bridge all
+//! nodes report their status again: without this check, thousands of writes and watch events without news. Pure.
 
 use edge_protocol::json::SetField;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-/// A status is written so often though nothing has changed (K8s `nodeStatusReportFrequency`).
+/// Interval at which an unchanged status is written (K8s `nodeStatusReportFrequency`).
 const FRESH: SignedDuration = SignedDuration::from_mins(5);
 
-/// Whether `found` is as the patch `status` would make it, and was written not long ago.
+/// Whether `found` already equals the result of the patch `status`, and was written recently.
 pub(super) fn is_known(found: &Value, status: &Value, now: Timestamp) -> bool {
     let Some(fields) = status.as_object() else { return false };
     fields.iter().all(|(name, value)| match (name.as_str(), value) {
@@ -19,7 +19,7 @@ pub(super) fn is_known(found: &Value, status: &Value, now: Timestamp) -> bool {
             let plain = wanted.iter().filter(|address| address.get("$patch").is_none());
             found["addresses"].as_array().is_some_and(|found| found.iter().eq(plain))
         }
-        // An API server leaves out what is empty.
+        // An API server omits empty fields.
         (_, Value::Array(wanted)) if wanted.is_empty() && found[name].is_null() => true,
         _ => found[name] == *value,
     })
@@ -30,7 +30,7 @@ fn is_held(found: &Value, wanted: &Value, now: Timestamp) -> bool {
     let Some(found) = found.as_array().and_then(|all| all.iter().find(same)) else { return false };
     let told = found["lastHeartbeatTime"].as_str().and_then(|text| text.parse::<Timestamp>().ok());
     let age = told.map(|told| now.duration_since(told));
-    // One of the future was written by a clock that was ahead.
+    // A time in the future comes from a clock that was ahead.
     if !age.is_some_and(|age| (SignedDuration::ZERO..FRESH).contains(&age)) {
         return false;
     }
@@ -63,7 +63,7 @@ mod tests {
         wanted["declaredFeatures"] = json!([]);
         let found = |ready, heartbeat| {
             let mut found = status(ready, heartbeat, "10.0.0.1");
-            // Others write there, too.
+            // Other components write there too.
             found["daemonEndpoints"] = json!({"kubeletEndpoint": {"Port": 0}});
             found["conditions"].as_array_mut().unwrap().push(json!({"type": "NetworkUnavailable", "status": "False"}));
             found

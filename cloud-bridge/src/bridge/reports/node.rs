@@ -17,21 +17,22 @@ use super::{Failure, Reports, code, labels, news};
 use crate::bridge::requests::Patch;
 use crate::bridge::sites::{LAN_ADDRESSES, PEER_ADDRESS, lan_addresses};
 
-/// Marks the nodes that bridges speak for.
+/// Label of the nodes that are connected through a bridge.
 pub const BRIDGED_LABEL: &str = "sampan.dev/bridged";
 
-/// Fencing number of the node's newest connection: how bridges over one API learn that a node has moved.
+/// Fencing number of the node's newest connection. It tells bridges of the same API that a node has moved.
 pub(in crate::bridge) const SESSION_ANNOTATION: &str = "sampan.dev/session";
 
-/// Where the bridge that has the node takes requests for rules (`IP:PORT`): other bridges pass on there what is for the node. One
-/// that takes none leaves what an earlier bridge has said, which then says that the node is not there.
+/// Address (`IP:PORT`) at which the node's bridge accepts requests for rules; other bridges forward requests for the
+/// node there. A bridge that accepts none leaves the value of an earlier bridge, which then answers that the node is
+/// not connected.
 pub(in crate::bridge) const RULES_ANNOTATION: &str = "sampan.dev/rules-address";
 
-/// Annotations of this domain are the bridge's and the administrator's.
+/// Only the bridge and administrators may write annotations of this domain.
 const DOMAIN: &str = "sampan.dev";
 const SUBDOMAINS: &str = ".sampan.dev";
 
-/// Shows in the ROLES column of kubectl. A node may not give itself a role, so the bridge does.
+/// Role in the ROLES column of kubectl. A node may not set its own role, so the bridge sets it.
 const ROLE_LABEL: &str = "node-role.kubernetes.io/edge";
 
 /// Types of a Node's addresses (core/v1 `NodeAddressType`) that an API server dials and that are not the node's name.
@@ -62,31 +63,31 @@ impl AddressType {
 /// Where the API server finds the kubelet API of a node, when a bridge serves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KubeletEndpoint {
-    /// As which of the Node's addresses it is told: the node's own of this type are not.
+    /// Type of the address. Addresses of this type that the node reports are dropped.
     pub kind: AddressType,
     pub address: IpAddr,
     pub port: u16,
 }
 
-/// What the bridge says instead of the node.
+/// Values that the bridge sets instead of the node.
 #[derive(Clone, Debug, Default)]
 pub struct NodeOverrides {
     pub kubelet: Option<KubeletEndpoint>,
-    /// Where other bridges find the listener for rules.
+    /// Address of this bridge's listener for rules, for other bridges.
     pub rules_place: Option<String>,
-    /// A Node object that is gone is made again. Else it was deleted to send the node away.
+    /// Whether a missing Node object is created again. If not, its deletion has revoked the node.
     pub may_register: bool,
 }
 
 impl Reports {
-    /// Registers the node, or brings its object up to date, and says where its neighbours reach it.
+    /// Registers the node, or updates its object, and writes where its neighbours reach it.
     pub(super) async fn write_node(&self, node: &Value) -> Result<(), Failure> {
         self.write_object(node).await?;
         self.write_place(&node["status"]).await?;
         self.write_rules_place().await
     }
 
-    /// In the bridge's own name: a node may not say where its callers' tokens go.
+    /// Writes in the bridge's own name: a node must not decide where the tokens of clients are sent.
     async fn write_rules_place(&self) -> Result<(), Failure> {
         let Some(place) = self.overrides.rules_place.as_deref().filter(|_| self.replicated) else { return Ok(()) };
         if !self.rules_said.load(Ordering::Relaxed) {
@@ -97,7 +98,8 @@ impl Reports {
         Ok(())
     }
 
-    /// Where the node is, as seen from here. It may not say that itself; nor that it is nowhere any more.
+    /// Writes the addresses of the node on its LAN, as the bridge sees them, or removes them. A node may do neither
+    /// itself.
     async fn write_place(&self, status: &Value) -> Result<(), Failure> {
         let peer = self.lan.get();
         let place = peer.map(|peer| (lan_addresses(status), peer.to_string()));
@@ -117,13 +119,13 @@ impl Reports {
         if name != self.node.name {
             return Err(Failure::Refused(format!("node {} reports a node object named {name:?}", self.node.name)));
         }
-        // Without it the object looks as the join has made it, and would be completed again with what the node says.
+        // Without a version the object looks as the join created it, and the next report would complete it again.
         if node["status"]["nodeInfo"]["kubeletVersion"].as_str().is_none_or(str::is_empty) {
             return Err(Failure::Refused("a node has to say its version (status.nodeInfo.kubeletVersion)".to_owned()));
         }
         let now = Timestamp::now();
         let mut wanted = wanted(node, self.overrides.kubelet, now)?;
-        // Where no other bridge can have the node nobody asks, and a fleet that comes back is spared a write each.
+        // A single bridge needs no fencing number, which saves one write for each node when a fleet reconnects.
         if self.replicated {
             wanted.metadata.set_at(&["annotations", SESSION_ANNOTATION], self.session.to_string().into());
         }
@@ -131,7 +133,7 @@ impl Reports {
         let path = format!("/api/v1/nodes/{name}");
         let known = *self.metadata() == Some(hash(&wanted.metadata));
         if !known {
-            // Also tells whether the node is there: one request for the usual registration, two for the first.
+            // The answer also shows whether the node exists: one request for the usual registration, two for the first.
             let patch = json!({"metadata": wanted.metadata});
             let found = self.requests.patch_for::<Value>(&path, Patch::Merge, &patch).await;
             if let Ok(object) = &found {
@@ -187,7 +189,7 @@ impl Reports {
         Ok(())
     }
 
-    /// The API has the metadata: tells once in a connection of labels that were left out.
+    /// Notes that the API has the metadata, and reports omitted labels once for each connection.
     async fn registered(&self, wanted: &Wanted) {
         *self.metadata() = Some(hash(&wanted.metadata));
         if wanted.problems.is_empty() {
@@ -201,7 +203,8 @@ impl Reports {
         }
     }
 
-    /// A node may not change its own taints (NodeRestriction), so those of its configuration come with its registration alone.
+    /// Logs taints that are not written: a node may not change its own taints (NodeRestriction), so those of its
+    /// configuration are written only when it registers.
     fn tell_of_taints(&self, object: &Value, wanted: &Wanted) {
         let missing = labels::missing_taints(object, &wanted.spec["taints"]);
         if !missing.is_empty() {
@@ -214,7 +217,7 @@ impl Reports {
         }
     }
 
-    /// Gives an object that the join has made what a node may not change later.
+    /// Adds what a node may not change later to an object that the join has created.
     async fn complete(&self, object: &Value, wanted: &Wanted) -> Result<(), Failure> {
         let mut taints = object["spec"]["taints"].as_array().cloned().unwrap_or_default();
         let same = |a: &Value, b: &Value| a["key"] == b["key"] && a["effect"] == b["effect"];
@@ -223,7 +226,7 @@ impl Reports {
                 taints.push(taint.clone());
             }
         }
-        // On the version that was read: an administrator may change the taints meanwhile.
+        // The resource version makes the patch fail if an administrator changes the taints meanwhile.
         let version = &object["metadata"]["resourceVersion"];
         let metadata = json!({"labels": {ROLE_LABEL: ""}, "resourceVersion": version});
         let mut patch = json!({"metadata": metadata});
@@ -236,7 +239,7 @@ impl Reports {
         }
     }
 
-    /// Remembers what an object says of the place of its node.
+    /// Notes the place of the node that its object names.
     fn saw_place(&self, object: &Value) {
         let said = |name| object["metadata"]["annotations"][name].as_str().map(str::to_owned);
         *self.place.lock().unwrap_or_else(PoisonError::into_inner) = said(LAN_ADDRESSES).zip(said(PEER_ADDRESS));
@@ -248,14 +251,14 @@ impl Reports {
     }
 }
 
-/// Of one process only: compared with its own.
+/// Hash for comparisons within this process.
 fn hash(value: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.to_string().hash(&mut hasher);
     hasher.finish()
 }
 
-/// Whether the node has never reported. An API server writes empty texts for what is not there.
+/// Whether the node has never reported. An API server writes empty strings for missing fields.
 fn is_bare(object: &Value) -> bool {
     object["status"]["nodeInfo"]["kubeletVersion"].as_str().unwrap_or_default().is_empty()
 }
@@ -264,24 +267,25 @@ fn is_bare(object: &Value) -> bool {
 struct Wanted {
     /// Labels and annotations.
     metadata: Value,
-    /// What is wrong with labels that are left out.
+    /// Problems of labels that are omitted.
     problems: Vec<String>,
     /// The value of [`labels::CONFIGURED_LABELS`].
     configured: Option<String>,
-    /// Taints: only for a new object, a node may not change its own later.
+    /// Taints, written only into a new object: a node may not change its own later.
     spec: Value,
     status: Value,
 }
 
 fn wanted(node: &Value, kubelet: Option<KubeletEndpoint>, now: Timestamp) -> Result<Wanted, Failure> {
     let mut labels = strings(&node["metadata"]["labels"]);
-    // Given by the bridge at registration; an administrator who takes it away has the last word.
+    // The bridge sets it at registration; an administrator may remove it.
     labels.remove(ROLE_LABEL);
     let (mut labels, problems) = labels::allowed(labels);
     let configured = labels::configured(&labels);
     labels.insert(BRIDGED_LABEL.to_owned(), "true".to_owned());
     let annotations = strings(&node["metadata"]["annotations"]);
-    // They decide whether the node may connect, how long its pods are left alone, and which bridge has it.
+    // Annotations of this domain decide whether the node may connect, when its pods are evicted, and which bridge has
+    // it.
     let ours =
         |name: &&String| name.split('/').next().is_some_and(|domain| domain == DOMAIN || domain.ends_with(SUBDOMAINS));
     if let Some(forbidden) = annotations.keys().find(ours) {
@@ -289,7 +293,7 @@ fn wanted(node: &Value, kubelet: Option<KubeletEndpoint>, now: Timestamp) -> Res
     }
     let metadata = json!({"labels": labels, "annotations": annotations});
     let mut status: Map<String, Value> = node["status"].as_object().cloned().unwrap_or_default();
-    // The node's clock may be off by years; the controller that reads this compares with its own.
+    // The node's clock may be wrong by years; the controller that reads this compares with its own.
     for condition in status.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {
         condition.set("lastHeartbeatTime", now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into());
     }
@@ -303,7 +307,7 @@ fn wanted(node: &Value, kubelet: Option<KubeletEndpoint>, now: Timestamp) -> Res
         status.insert("daemonEndpoints".to_owned(), json!({"kubeletEndpoint": {"Port": endpoint.port}}));
     }
     declare(&mut status, kubelet.is_some());
-    // Merges by type; an address that is no more would stay.
+    // Addresses merge by type, so a removed one would stay.
     if let Some(Value::Array(addresses)) = status.get_mut("addresses") {
         addresses.insert(0, json!({"$patch": "replace"}));
     }
@@ -311,8 +315,8 @@ fn wanted(node: &Value, kubelet: Option<KubeletEndpoint>, now: Timestamp) -> Res
     Ok(Wanted { metadata, problems, configured, spec, status: Value::Object(status) })
 }
 
-/// Says of the kubelet API that is served here, and of no other, that it takes WebSockets: an API server then passes
-/// those of its clients through (K8s pkg/registry/core/pod/rest/subresources.go). The list is sorted.
+/// Declares that the kubelet API accepts WebSockets, if the bridge serves it: an API server then forwards those of its
+/// clients (K8s pkg/registry/core/pod/rest/subresources.go). The list is sorted.
 fn declare(status: &mut Map<String, Value>, served: bool) {
     const WEBSOCKETS: &str = "ExtendWebSocketsToKubelet";
     let features = status.get("declaredFeatures").and_then(Value::as_array);
@@ -321,11 +325,11 @@ fn declare(status: &mut Map<String, Value>, served: bool) {
         features.push(WEBSOCKETS.into());
         features.sort_by(|a, b| a.as_str().cmp(&b.as_str()));
     }
-    // Left out it would stay as it was.
+    // Without the field the API would keep the old value.
     status.insert("declaredFeatures".to_owned(), features.into());
 }
 
-/// A new object takes no patch directives.
+/// Removes patch directives, which a new object may not have.
 fn without_directives(status: &Value) -> Value {
     let mut status = status.clone();
     if let Some(addresses) = status.get_mut("addresses").and_then(Value::as_array_mut) {

@@ -1,4 +1,4 @@
-//! Status and end of a pod.
+//! Status and deletion of a pod.
 
 use edge_protocol::json::SetField;
 use jiff::Timestamp;
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::{Failure, code};
 use crate::bridge::requests::{Patch, Requests, is_path_segment};
 
-/// Fields of `PodStatus` that the node owns and may clear. A patch leaves alone what it does not name, so what
-/// the node no longer says must be named as null.
+/// Fields of `PodStatus` that the node owns and may clear. A patch leaves fields alone that it does not name, so those
+/// that the node no longer reports are set to null.
 const CLEARED: [&str; 7] = [
     "message",
     "reason",
@@ -19,8 +19,8 @@ const CLEARED: [&str; 7] = [
     "ephemeralContainerStatuses",
 ];
 
-/// Patches the status, as a kubelet does: conditions merge by type, so those that other controllers set stay. With
-/// `version` only if the pod is still as it was when that resource version was read.
+/// Patches the status, as a kubelet does: conditions merge by type, so those of other controllers stay. With `version`,
+/// only if the pod still has that resource version.
 pub(super) async fn status(
     requests: &Requests,
     version: Option<String>,
@@ -40,7 +40,7 @@ pub(super) async fn status(
     }
 }
 
-/// Deletes the object for good. That it is gone already, or that another pod has its name, is as well.
+/// Deletes the object without a grace period. It is also a success if the object is gone, or another pod has its name.
 pub(super) async fn gone(requests: &Requests, namespace: &str, name: &str, uid: &str) -> Result<(), Failure> {
     match requests.delete_now(&path(namespace, name)?, uid).await {
         Err(error) if matches!(code(&error), Some(404 | 409)) => Ok(()),
@@ -48,7 +48,7 @@ pub(super) async fn gone(requests: &Requests, namespace: &str, name: &str, uid: 
     }
 }
 
-/// Says that the pod is ready, and nothing else.
+/// Sets the pod's Ready condition, and nothing else.
 pub(super) async fn ready(
     requests: &Requests,
     namespace: &str,
@@ -81,13 +81,13 @@ fn status_patch(uid: &str, status: &Value) -> Option<Value> {
     for name in CLEARED {
         fields.entry(name).or_insert(Value::Null);
     }
-    // They merge by ip: an address that is no more would stay, and the API refuses two of one family ever after.
+    // Addresses merge by ip: a removed one would stay, and the API refuses two of one family.
     for name in ["podIPs", "hostIPs"] {
         if let Some(Value::Array(addresses)) = fields.get_mut(name) {
             addresses.insert(0, json!({"$patch": "replace"}));
         }
     }
-    // They merge by type: what was wrong before must not stay with what is right now.
+    // Conditions merge by type: one that was reported before must not stay if it no longer holds.
     for condition in fields.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {
         for name in ["reason", "message"] {
             condition.as_object_mut().map(|all| all.entry(name).or_insert(Value::Null));

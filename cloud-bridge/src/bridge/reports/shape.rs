@@ -1,16 +1,17 @@
-//! What shape a report may have, whatever it says. An API server's work on a list grows faster than the list, and so does
-//! ours: nothing of a node is passed on that is longer than an honest one ever says. Pure.
+//! Checks the shape of a report, whatever its content. The work of an API server on a list grows faster than the list,
+//! and so does the bridge's: a report with larger parts than an honest node sends is refused. Pure.
 
 use edge_protocol::message::Report;
 use serde_json::Value;
 
-/// Items of a list, fields of an object. Images of a node are the longest list there is: a kubelet tells 50.
+/// Maximum number of items of a list, or fields of an object. The images of a node are the longest list: a kubelet
+/// reports 50.
 const MOST_ITEMS: usize = 1024;
-/// Conditions and addresses: merged by their types.
+/// Maximum number of conditions or addresses, which are merged by their types.
 const MOST_CONDITIONS: usize = 64;
-/// Bytes of a name of a field (a label's is at most 317).
+/// Maximum length of a field's name, in bytes (a label's has at most 317).
 const LONGEST_NAME: usize = 512;
-/// A pod is nested a dozen deep.
+/// Maximum depth; a pod has about twelve levels.
 const DEEPEST: usize = 32;
 
 /// Lists whose items are objects.
@@ -27,7 +28,7 @@ const OF_OBJECTS: [&str; 9] = [
 ];
 
 /// # Errors
-/// What no node says, in words for its log.
+/// The part that no honest node sends, in words for its log.
 pub(super) fn check(report: &Report) -> Result<(), String> {
     match report {
         Report::PodStatus { status, .. } => of_status(status),

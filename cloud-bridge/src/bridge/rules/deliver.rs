@@ -1,4 +1,5 @@
-//! One message of a node, until its target has it or it is of no use any more. Which message is next is for the caller.
+//! Delivers one message of a node, until its target accepts it or it is no longer needed. The caller selects the next
+//! message.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,22 +14,22 @@ use super::post::Posted;
 use super::write::now;
 use crate::bridge::shared::Shared;
 
-/// Pause after a failed attempt, doubled up to the second figure.
+/// Pause after a failed attempt, doubled up to the second value.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// Between two looks whether rules have been read.
+/// Interval of checks whether rules have been read.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Why nothing is delivered of it.
+/// Reason why the message is not delivered.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::bridge) enum Ended {
     Delivered,
     /// It was counted at its rule.
     Failed,
-    /// No rule of this node wants it.
+    /// The message has no rule of this node.
     Unwanted(&'static str),
 }
 
-/// Delivers the message. After `until` the sender has given up.
+/// Delivers the message. After `until` the sender no longer waits.
 pub(in crate::bridge) async fn deliver(
     shared: Arc<Shared>,
     node: String,
@@ -37,14 +38,14 @@ pub(in crate::bridge) async fn deliver(
 ) -> Ended {
     let mut pause = AGAIN.0;
     loop {
-        // Looked for each time: rules are changed.
+        // Read for each attempt, because rules change.
         let (watch, route) = loop {
             if let Some(watch) = shared.rules.get()
                 && let (route, true) = watch.route(&message.rule)
             {
                 break (watch, route);
             }
-            // The node has just come, and knows its rules from before.
+            // The node has just connected, and knows its rules from an earlier connection.
             tokio::time::sleep(LOOK).await;
         };
         let url = match route.as_deref().map(|route| wanted(route, &node, &message)) {
@@ -76,7 +77,7 @@ pub(in crate::bridge) async fn deliver(
     }
 }
 
-/// Where the message goes, if its rule is one of this node and wants it.
+/// Target of the message, if its rule belongs to this node and its topic matches.
 fn wanted<'a>(route: &'a Route, node: &str, message: &RuleMessage) -> Result<&'a http::Uri, &'static str> {
     match (&route.source, &route.target) {
         (Source::Topic { node: of, filter }, Target::Url(url)) if **of == *node => {

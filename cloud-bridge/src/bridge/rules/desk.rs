@@ -1,4 +1,4 @@
-//! What the listener for rules asks of this bridge: which rule a path is, and to have something done on a node.
+//! Interface for the listener for rules: finds the rule for a path, and executes requests on a node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use crate::bridge::shared::Shared;
 /// Timeout for a node's answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Open as long as a task holds it.
+/// Keeps the rules up to date while a task holds it.
 pub struct Desk {
     shared: Arc<Shared>,
     watch: Arc<RuleWatch>,
 }
 
 impl Bridge {
-    /// Opens the desk: rules are read from now on.
+    /// Starts to read the rules.
     pub fn rules(&self) -> Desk {
         let watch = self.shared.rules.get_or(0, || RuleWatch::begin(&self.shared.clients, 0));
         Desk { shared: Arc::clone(&self.shared), watch }
@@ -32,7 +32,7 @@ impl Bridge {
 }
 
 impl Desk {
-    /// The rule for a path after node and namespace, and the rest of the path.
+    /// The rule for the path after node and namespace, and the rest of the path.
     ///
     /// # Errors
     /// Rules have not been read yet.
@@ -41,7 +41,7 @@ impl Desk {
         self.watch.at_path(namespace, path)
     }
 
-    /// Where the bridge that has the node takes such requests (`IP:PORT`), if that is another one and says so.
+    /// Address (`IP:PORT`) at which the node's bridge accepts such requests, if that is another bridge and has one.
     pub fn elsewhere(&self, node: &str) -> Option<String> {
         if self.shared.known(node).is_some_and(|node| node.link().is_some()) {
             return None;
@@ -50,12 +50,12 @@ impl Desk {
         (self.shared.settings.rules_place.as_ref() != Some(&place)).then_some(place)
     }
 
-    /// Has it done on the node, once at most, and counts what came of it.
+    /// Executes the request on the node at most once, and counts the result.
     pub async fn call(&self, node: &str, route: &Route, call: Call) -> CallResult {
         let result = self.ask(node, call).await;
         let outcome = match &result {
             CallResult::Failed { why, .. } => Err(format!("{} node {node}: {why}", now())),
-            // What a server on the node answers is the caller's concern.
+            // The caller handles the answer of a server on the node.
             CallResult::Published {} | CallResult::Http { .. } => Ok(()),
         };
         self.watch.count(route, outcome);

@@ -1,5 +1,5 @@
-//! Which rules work, what each of them does, and which node is told of which. Pure: events of two watches in, routes out. The
-//! order in which rules and ends come does not matter.
+//! Which rules are valid, what each does, and which node gets which. Pure: events of two watches in, routes out. The
+//! order in which rules and endpoints arrive does not matter.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -18,21 +18,21 @@ use crate::bridge::pod_references::{RULE, RULES_API};
 use crate::bridge::slim::made_object;
 use crate::bridge::world::{Group, Told};
 
-/// Rules whose source is one node: each may have messages under way.
+/// Maximum number of rules whose source is one node: each may have messages under way.
 pub(super) const OF_NODE: usize = 32;
 
-/// Where a rule gets what it carries.
+/// Source of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Messages of a node's broker, by a filter.
+    /// Messages of a node's broker that match a filter.
     Topic { node: Box<str>, filter: String },
-    /// Requests of programs on a node, by the URL that they name, whole.
+    /// Requests of programs on a node to this URL, compared as a whole.
     Url { node: Box<str>, url: String },
-    /// Requests at the listener for rules, by the beginning of their path after node and namespace.
+    /// Requests at the listener for rules, by the prefix of their path after node and namespace.
     Path(String),
 }
 
-/// Where it brings it.
+/// Target of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     Url(Uri),
@@ -40,7 +40,7 @@ pub enum Target {
     Service { port: u16, path: String },
 }
 
-/// A rule that works.
+/// A valid rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     pub name: Name,
@@ -52,7 +52,7 @@ pub struct Route {
     pub created: i64,
 }
 
-/// A rule that does not, and why.
+/// An invalid rule, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
     pub(super) name: Name,
@@ -60,7 +60,7 @@ pub(super) struct Problem {
     pub(super) why: String,
 }
 
-/// All that is known.
+/// All known rules and endpoints.
 #[derive(Default)]
 pub struct Index {
     rules: BTreeMap<Name, Rule>,
@@ -75,12 +75,12 @@ pub struct Index {
 }
 
 impl Index {
-    /// A rule as it is now; none: it is gone.
+    /// Sets the state of a rule; `None`: it was deleted.
     pub fn set_rule(&mut self, name: Name, rule: Option<Rule>) {
         self.stale |= set(&mut self.rules, name, rule);
     }
 
-    /// An end as it is now; none: it is gone.
+    /// Sets the state of an endpoint; `None`: it was deleted.
     pub fn set_endpoint(&mut self, name: Name, endpoint: Option<Endpoint>) {
         self.stale |= set(&mut self.endpoints, name, endpoint);
     }
@@ -95,7 +95,8 @@ impl Index {
         self.endpoints = all;
     }
 
-    /// Nodes whose groups are others than when this was last called. What is asked below is as of now.
+    /// Applies all changes. Returns the nodes whose groups changed since the last call; the methods below use this
+    /// state.
     pub fn settle(&mut self) -> BTreeSet<Box<str>> {
         if std::mem::take(&mut self.stale) {
             self.resolve();
@@ -107,12 +108,12 @@ impl Index {
         &self.problems
     }
 
-    /// The rule of this uid, if it works.
+    /// The rule of this uid, if it is valid.
     pub fn route(&self, uid: &str) -> Option<Arc<Route>> {
         self.routes.get(uid).cloned()
     }
 
-    /// The rule for a path after node and namespace, and what of the path is behind its own.
+    /// The rule for a path after node and namespace, and the part of the path behind the rule's own.
     pub fn at_path(&self, namespace: &str, path: &str) -> Option<(Arc<Route>, String)> {
         self.paths.get(namespace)?.iter().find_map(|route| {
             let Source::Path(own) = &route.source else { return None };
@@ -120,7 +121,7 @@ impl Index {
         })
     }
 
-    /// What a node should hold.
+    /// The group that a node should hold.
     pub fn group(&self, node: &str) -> Group {
         let object = |route: &Arc<Route>| {
             let what = match &route.source {
@@ -130,7 +131,7 @@ impl Index {
             };
             let (namespace, name) = route.name.clone();
             let key = ObjectKey { kind: RULE.to_owned(), namespace, name };
-            // The uid as in objects of the API: nodes read it there.
+            // The uid as in objects of the API, from which nodes read it.
             let metadata = json!({"namespace": key.namespace, "name": key.name, "uid": route.uid});
             let body =
                 json!({"metadata": metadata, what.0: what.1, "priority": route.priority, "created": route.created});
@@ -144,8 +145,8 @@ impl Index {
         (self.routes, self.paths, self.problems) = Default::default();
         let (mut taken, mut asked) = (BTreeSet::new(), BTreeSet::new());
         let mut rules: Vec<(&Name, &Rule)> = self.rules.iter().collect();
-        // The older of two has what both want. Programs on a node name URLs of no namespace: which namespaces may have one is the
-        // node's to say, so it is told of one rule for each.
+        // The older of two rules for the same gets it. Programs on a node name URLs without a namespace: the node
+        // decides which namespaces are allowed, so it gets one rule of each.
         rules.sort_by_key(|(_, rule)| rule.created);
         for (name, rule) in rules {
             let mut made = route(name, rule, &self.endpoints).map(Arc::new);
@@ -240,7 +241,8 @@ fn set<T: PartialEq>(all: &mut BTreeMap<Name, T>, name: Name, now: Option<T>) ->
     true
 }
 
-/// What of a path is behind the one of a rule, in which `{NAME}` stands for one segment (KubeEdge, `pkg/router/utils/path.go`).
+/// The part of a path behind that of a rule, in which `{NAME}` matches one segment (KubeEdge,
+/// `pkg/router/utils/path.go`).
 fn behind<'a>(own: &str, path: &'a str) -> Option<&'a str> {
     own.split('/').skip(1).try_fold(path, |rest, wanted| {
         let rest = rest.strip_prefix('/')?;
@@ -254,20 +256,20 @@ fn is_parameter(segment: &str) -> bool {
     segment.starts_with('{') && segment.ends_with('}')
 }
 
-/// Returns the same text for paths that match the same.
+/// Returns the same text for patterns that match the same paths.
 fn shape(path: &str) -> String {
     let segments: Vec<&str> = path.split('/').map(|one| if is_parameter(one) { "{}" } else { one }).collect();
     segments.join("/")
 }
 
-/// The first that matches a path has it: more segments, then plain ones before parameters.
+/// Sort key; the first rule that matches a path gets it: more segments first, then plain ones before parameters.
 fn rank(route: &Route) -> (Reverse<usize>, Vec<bool>) {
     let Source::Path(path) = &route.source else { return (Reverse(0), Vec::new()) };
     let segments: Vec<bool> = path.split('/').map(is_parameter).collect();
     (Reverse(segments.len()), segments)
 }
 
-/// What a rule does, or why it does nothing.
+/// The route of a rule, or the reason why it is invalid.
 fn route(name: &Name, rule: &Rule, endpoints: &BTreeMap<Name, Endpoint>) -> Result<Route, String> {
     let end = |what: &str, of: &str| {
         let end = endpoints.get(&(name.0.clone(), of.to_owned()));
@@ -323,7 +325,7 @@ fn url(text: &str) -> Result<Uri, String> {
     let wrong = || format!("{text:?} is no URL with http or https and a host");
     let url: Uri = text.parse().map_err(|_| wrong())?;
     let sound = matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some_and(|host| !host.is_empty());
-    // A name and a password there would be shown to everybody who may read rules.
+    // Every user who may read rules would see a name and a password in it.
     let plain = url.authority().is_some_and(|authority| !authority.as_str().contains('@'));
     if sound && plain { Ok(url) } else { Err(wrong()) }
 }
@@ -422,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_told_which_urls_its_programs_may_name_and_the_oldest_rule_has_one() {
+    fn node_receives_allowed_urls_and_each_is_of_the_oldest_rule() {
         let url = |node: &str, created| Rule {
             created,
             ..rule("web", &[("target_url", "http://x"), ("node_name", node)], "rest", &[("resource", "http://a")])

@@ -1,17 +1,17 @@
-//! Rules (rules.kubeedge.io): messages of the brokers of nodes and requests of programs on them that go to HTTP servers, and requests
-//! over HTTP that go to the brokers of nodes and to servers on them.
+//! Rules (rules.kubeedge.io): messages of the brokers of nodes and requests of programs on nodes to HTTP servers, and
+//! HTTP requests to the brokers of nodes and to servers on nodes.
 //!
 //! | module | owns |
 //! |---|---|
-//! | `view` | pure: rules and their ends as they are written |
-//! | `index` | pure: which of them work, what each does, and which node is told of which |
+//! | `view` | pure: rules and endpoints as they are written |
+//! | `index` | pure: which of them are valid, what each does, and which node gets which |
 //! | `watch` | the one watch for all, while a task needs it |
 //! | `post` | one HTTP request to a target |
 //! | `deliver` | one message of a node, until its target has it |
 //! | `respond` | one request of a program on a node |
-//! | `desk` | what the listener for rules asks of this bridge |
+//! | `desk` | interface for the listener for rules |
 //! | `tally` | pure: counters of each rule, and which of them to write |
-//! | `write` | writes it |
+//! | `write` | writes them |
 //!
 //! Knows no socket of a node and no certificate.
 

@@ -1,5 +1,5 @@
-//! One HTTP request to the target of a rule: certificates are verified, and redirects are not followed. Of the answer
-//! to a message little more than its code is used. A slow target delays only requests to the same target.
+//! One HTTP request to the target of a rule: certificates are verified, and redirects are not followed. For a message,
+//! little more than the code of the answer is used. A slow target delays only requests to the same target.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -24,9 +24,9 @@ use crate::pki::clock;
 
 /// Timeout for an answer, including everything before it.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Requests to one host and port at a time.
+/// Limit of concurrent requests to one host and port.
 const AT_ONCE: usize = 64;
-/// Idle connections to one host and port, and for how long.
+/// Maximum number of idle connections to one host and port, and their timeout.
 const IDLE: (usize, Duration) = (4, Duration::from_secs(60));
 
 const MESSAGE_ID: HeaderName = HeaderName::from_static("x-sampan-message-id");
@@ -36,13 +36,13 @@ const TIME: HeaderName = HeaderName::from_static("x-sampan-time");
 /// draft-ietf-httpapi-idempotency-key-header.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// What became of a request.
+/// Result of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Posted {
     Delivered,
-    /// The target will not take it, now or later.
+    /// The target refuses it permanently.
     Refused(String),
-    /// It may be tried again.
+    /// A retry may succeed.
     Trouble(String),
 }
 
@@ -56,7 +56,7 @@ pub(in crate::bridge) struct Poster {
 }
 
 impl Poster {
-    /// `authorities`: believed besides those that the system believes.
+    /// `authorities`: trusted in addition to the system's.
     pub(in crate::bridge) fn new(authorities: &[CertificateDer<'static>]) -> Self {
         Self { authorities: authorities.to_vec(), client: Mutex::default(), hosts: Mutex::default() }
     }
@@ -71,7 +71,7 @@ impl Poster {
             Err(why) => return Posted::Trouble(why),
         };
         let answered = async {
-            // Until the connection is given back: one that is slow keeps its turn.
+            // Held until the connection is returned: a slow target keeps its permit.
             let _turn = self.turn(url).await;
             http.request(request).await
         };
@@ -82,7 +82,7 @@ impl Poster {
         }
     }
 
-    /// Sends what a program on a node has asked, and tells what the target says: its code and its body.
+    /// Sends a request of a program on a node, and returns the code and body of the answer.
     pub(super) async fn ask(&self, url: &Uri, node: &str, body: Vec<u8>) -> CallResult {
         let failed = |failure, why: String| CallResult::Failed { failure, why };
         let Some(request) = asked(url, node, body) else {
@@ -148,7 +148,7 @@ impl Poster {
                 made
             })
         };
-        // Never closed.
+        // The semaphore is never closed.
         semaphore.acquire_owned().await.ok()
     }
 }
@@ -194,7 +194,7 @@ fn judge(answer: &Response<Incoming>) -> Posted {
     }
 }
 
-/// An error with what it comes from: the outermost says the least.
+/// An error with its causes: the outermost says least.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

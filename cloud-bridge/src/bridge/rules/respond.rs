@@ -1,4 +1,4 @@
-//! One request of a program on a node, at the target of its rule: once at most, and what came of it is told.
+//! One request of a program on a node, sent to the target of its rule at most once; the node gets the result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use super::index::{Route, Source, Target};
 use super::write::now;
 use crate::bridge::shared::Shared;
 
-/// Timeout for a bridge that has just started to read the rules.
+/// Timeout until a bridge that has just started has read the rules.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Between two looks.
+/// Interval of checks.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// `request`: a [`RuleRequest`] if the node keeps to it.
+/// `request`: a [`RuleRequest`], if the node follows the protocol.
 pub(in crate::bridge) async fn respond(shared: Arc<Shared>, node: String, request: serde_json::Value) -> CallResult {
     let request: RuleRequest = match serde_json::from_value(request) {
         Ok(request) => request,
@@ -52,7 +52,7 @@ pub(in crate::bridge) async fn respond(shared: Arc<Shared>, node: String, reques
     result
 }
 
-/// Where the request goes, if its rule is one of this node.
+/// Target of the request, if its rule belongs to this node.
 fn wanted<'a>(route: &'a Route, node: &str, request: &RuleRequest) -> Result<&'a http::Uri, &'static str> {
     match (&route.source, &route.target) {
         (Source::Url { node: of, .. }, Target::Url(_)) if **of == *node && request.body.len() > MAX_BODY => {

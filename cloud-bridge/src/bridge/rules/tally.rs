@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::bridge::devices::Name;
 
-/// Errors that a status shows, and the bytes of each.
+/// Maximum number of errors in a status, and the maximum length of each in bytes.
 const ERRORS: usize = 10;
 const LONGEST: usize = 512;
 
@@ -16,7 +16,7 @@ pub(super) struct Counts {
     pub(super) uid: Box<str>,
     succeeded: u64,
     failed: u64,
-    /// The newest last.
+    /// Errors, the newest last.
     errors: VecDeque<String>,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Counts {
 #[derive(Default)]
 pub(in crate::bridge) struct Tally {
     counts: BTreeMap<Name, Counts>,
-    /// What was said of a rule that does not work: it is said once.
+    /// Reported problems of invalid rules: each is reported once.
     problems: HashMap<Box<str>, String>,
 }
 
@@ -40,7 +40,7 @@ impl Tally {
         }
     }
 
-    /// Rules that do not work now, and why.
+    /// Invalid rules at present, and the reasons.
     pub(super) fn problems<'a>(&mut self, now: &str, present: impl Iterator<Item = (&'a Name, &'a str, &'a str)>) {
         let present: Vec<_> = present.collect();
         self.problems.retain(|uid, _| present.iter().any(|(_, present, _)| **present == **uid));
@@ -55,7 +55,7 @@ impl Tally {
     fn of(&mut self, name: &Name, uid: &str) -> &mut Counts {
         let counts = self.counts.entry(name.clone()).or_default();
         if *counts.uid != *uid {
-            // Another one of the same name.
+            // Another rule with the same name.
             *counts = Counts { uid: uid.into(), ..Counts::default() };
         }
         counts
@@ -66,7 +66,7 @@ impl Tally {
         std::mem::take(&mut self.counts)
     }
 
-    /// This could not be written: it counts again.
+    /// Restores counters that could not be written.
     pub(super) fn put_back(&mut self, name: Name, mut earlier: Counts) {
         let later = self.counts.entry(name).or_default();
         if later.uid.is_empty() {
@@ -91,8 +91,8 @@ impl Counts {
         self.errors.drain(..self.errors.len().saturating_sub(ERRORS));
     }
 
-    /// The status of this rule, with what is counted; none for another rule of its name. Another bridge may write it, too: what
-    /// is written holds for the version of the object that was read.
+    /// The status of this rule with its new counters; `None` for another rule of its name. Another bridge may write it
+    /// too, so it is written on the version that was read.
     pub(super) fn status(&self, rule: &Value) -> Option<Value> {
         let metadata = &rule["metadata"];
         if metadata["uid"].as_str() != Some(&*self.uid) {
@@ -104,7 +104,7 @@ impl Counts {
         let mut all = Self { errors: errors.collect(), ..Self::default() };
         self.errors.iter().cloned().for_each(|error| all.push(error));
         all.errors.drain(..all.errors.len().saturating_sub(ERRORS));
-        // Numbers of the API have 63 bits.
+        // Integers in the API have 63 bits.
         let sum = |before: u64, more: u64| before.saturating_add(more).min(i64::MAX.unsigned_abs());
         Some(json!({
             "metadata": {"resourceVersion": metadata["resourceVersion"]},

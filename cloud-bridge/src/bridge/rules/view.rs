@@ -1,27 +1,27 @@
-//! Rules and their ends as people write them (KubeEdge's rules.kubeedge.io/v1). Pure; judges nothing.
+//! Rules and endpoints as users write them (KubeEdge's rules.kubeedge.io/v1). Pure; validates nothing.
 
 use std::collections::BTreeMap;
 
 use kube::api::DynamicObject;
 use serde_json::Value;
 
-/// Annotation of a rule: its priority, 0 to 9. Messages with a high priority are dropped last when there is no room.
+/// Annotation of a rule: its priority, 0 to 9. Under pressure, messages with a high priority are dropped last.
 const PRIORITY: &str = "sampan.dev/priority";
 
-/// Fields of a resource of either end.
+/// Fields of the resource of a source or target.
 type Fields = BTreeMap<String, String>;
 
 /// A Rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
     pub uid: Box<str>,
-    /// Names of ends in its namespace.
+    /// Names of endpoints in its namespace.
     pub(super) source: String,
     pub(super) target: String,
     pub(super) source_resource: Fields,
     pub(super) target_resource: Fields,
     pub(super) priority: u8,
-    /// Seconds since 1970; of two that want the same the older has it.
+    /// Seconds since 1970; of two rules for the same, the older gets it.
     pub(super) created: i64,
 }
 
@@ -55,10 +55,10 @@ fn fields(value: &Value) -> Fields {
     fields.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect()
 }
 
-/// What an end is.
+/// Type of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointType {
-    /// HTTP, beside the bridge.
+    /// An HTTP server outside the nodes.
     Rest,
     /// The broker of a node.
     Eventbus,

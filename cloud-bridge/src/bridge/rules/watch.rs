@@ -1,4 +1,4 @@
-//! The watch of rules as others have it: one for all, while a node wants to know or the listener for rules is open.
+//! The watch of rules: one for all, while a node takes them or the listener for rules is running.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::bridge::followed::follow::{LOOK, Look, follow, has};
 use crate::bridge::followed::known::{Known, View, lock};
 use crate::bridge::followed::present::Rounds;
 
-/// No check is requested early.
+/// Requests no early checks.
 struct Looks;
 
 impl Look for Looks {
@@ -74,12 +74,12 @@ impl RuleWatch {
         Self { wanted, known, tally, tasks: [task, writing] }
     }
 
-    /// What a node should hold, from now on.
+    /// What a node should hold, now and after each change.
     pub(in crate::bridge) fn of_node(&self, node: &str) -> watch::Receiver<View> {
         lock(&self.known).subscribe(node)
     }
 
-    /// The rule of this uid, if it works; the second is false before all of them have been read.
+    /// The rule of this uid, if it is valid; the second value is false before all rules have been read.
     pub(in crate::bridge) fn route(&self, uid: &str) -> (Option<Arc<Route>>, bool) {
         let known = lock(&self.known);
         (known.index.route(uid), known.round.is_some())
@@ -94,7 +94,7 @@ impl RuleWatch {
         Ok(known.index.at_path(namespace, path))
     }
 
-    /// What came of something that a rule carried; an error is for people.
+    /// Counts the result of a request or message; an error is for users.
     pub(in crate::bridge) fn count(&self, route: &Route, outcome: Result<(), String>) {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner).count(&route.name, &route.uid, outcome);
     }

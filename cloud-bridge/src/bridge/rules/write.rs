@@ -1,4 +1,4 @@
-//! Writes statuses of rules, each at most once in a while and few at a time, in the bridge's own name.
+//! Writes statuses of rules, each at a limited rate and few at a time, in the bridge's own name.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,9 +14,9 @@ use crate::bridge::followed::known::{Known, lock};
 use crate::bridge::pod_references::RULES_API;
 use crate::bridge::requests::{Patch, Requests};
 
-/// Between two writes of one status.
+/// Minimum interval between two writes of one status.
 const EACH: Duration = Duration::from_secs(10);
-/// Between two writes of this bridge.
+/// Minimum interval between two writes of this bridge.
 const BETWEEN: Duration = Duration::from_millis(50);
 
 /// Writes until aborted.
@@ -46,16 +46,16 @@ pub(super) fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// An error: it can be tried again.
+/// Writes one status. After an error it can be retried.
 async fn one(requests: &Requests, (namespace, name): &Name, counts: &Counts) -> kube::Result<()> {
-    // Names are the API's own here.
+    // The names come from the API, so they are valid here.
     let path = format!("/apis/{RULES_API}/namespaces/{namespace}/rules/{name}");
     let rule: Value = match requests.get(&path).await {
         Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
         found => found?,
     };
     let Some(status) = counts.status(&rule) else { return Ok(()) };
-    // KubeEdge's own definition has no subresource: then the object itself takes it.
+    // KubeEdge's own definition has no subresource: then the object itself is patched.
     match requests.patch(&format!("{path}/status"), Patch::Merge, &status).await {
         Err(kube::Error::Api(error)) if error.code == 404 => {
             requests.patch(&path, Patch::Merge, &status).await.map(drop)

@@ -1,24 +1,25 @@
-//! How much of the bridge's only thread one node's frames may take: a kilobyte can inflate to a megabyte of JSON, and
-//! costs its sender nothing. Who has used more than its share is read from more slowly, and TCP tells it so. Pure.
+//! Limits the share of the bridge's only thread that one node's frames may take: a kilobyte can inflate to a megabyte
+//! of JSON, at no cost for the sender. From a node beyond its share the bridge reads more slowly, which TCP signals to
+//! it. Pure.
 
 use std::time::Duration;
 
-/// A node may use one part in this many of the time.
+/// A node may use this fraction of the time.
 const SHARE: u32 = 4;
-/// What may be used at once: an honest node that comes back has a lot to say.
+/// Time that may be used at once: a node that reconnects has many reports.
 const BURST: Duration = Duration::from_secs(2);
-/// Time after which waiting sessions get their turn.
+/// Time after which a session yields to others.
 pub(super) const TURN: Duration = Duration::from_millis(1);
 
 /// Budget of one connection. Times are of its clock.
 #[derive(Debug, Default)]
 pub(super) struct Budget {
-    /// Until when everything that was used has been earned, if nothing else is.
+    /// Time at which all used time has been earned.
     paid: Duration,
 }
 
 impl Budget {
-    /// Records that a frame was processed between these times. Returns whether others should get a turn first.
+    /// Records the processing time of a frame. Returns whether to yield to others first.
     pub(super) fn spend(&mut self, started: Duration, ended: Duration) -> bool {
         let used = ended.saturating_sub(started);
         self.paid = self.paid.max(started).saturating_add(used.saturating_mul(SHARE));
@@ -46,7 +47,7 @@ mod tests {
             (now, used) = (now + ms(10), used + ms(10));
         }
         assert!(used < ms(17_500) && used > ms(15_000), "{used:?}");
-        // One that says little is never held up.
+        // A node with few frames is never delayed.
         let mut honest = Budget::default();
         for second in 0..1000 {
             let now = ms(second * 1000);

@@ -1,5 +1,5 @@
-//! A batch of what a node reports of its devices: written some at a time, and again until each is in the API or refused.
-//! Meanwhile the node sends no other, and keeps what is newest: a slow API costs freshness, never memory.
+//! Writes a batch of a node's reports of devices, several at a time, and each until it is in the API or refused.
+//! Meanwhile the node sends no other batch, and keeps only the newest values: a slow API costs freshness, never memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use crate::bridge::reports::Reports;
 use crate::bridge::requests::Requests;
 use crate::bridge::shared::Shared;
 
-/// Reports of one node under way at the same time.
+/// Limit of concurrent reports of one node.
 const AT_ONCE: usize = 4;
-/// Pause after a failed attempt, doubled up to the second figure.
+/// Pause after a failed attempt, doubled up to the second value.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(20));
 /// Number of attempts after an obstacle that may disappear: a quarter of a minute in total.
 const OBSTACLES: u32 = 6;
 
-/// A newer connection of the node is elsewhere.
+/// A newer connection of the node exists elsewhere.
 struct Fenced;
 
-/// Writes all of them. What is refused, or nothing if a newer connection of the node is at another bridge.
+/// Writes all of them. Returns the refused ones, or an error if a newer connection of the node is at another bridge.
 pub(super) async fn write(
     shared: Arc<Shared>,
     reports: Arc<Reports>,
@@ -35,7 +35,7 @@ pub(super) async fn write(
         if let Some(present) = shared.devices.get() {
             break present;
         }
-        // The node has just come; what it should hold is about to be looked at.
+        // The node has just connected, and its group is not known yet.
         tokio::time::sleep(AGAIN.0).await;
     };
     let writer = Writer {
@@ -70,13 +70,13 @@ async fn one(writer: &Writer, reports: &Reports, report: DeviceReport) -> Result
         log::debug!("node {}: Device {what}: will be tried again: {}", writer.node, printable(why));
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(AGAIN.1);
-        // Time has passed: what is old by now must not replace what a newer connection has written.
+        // Time has passed: an old report must not replace one of a newer connection.
         lead(writer, reports).await?;
     };
     Ok(refused.into_iter().map(|reason| DeviceRefusal { uid: report.uid.clone(), reason }).collect())
 }
 
-/// Asked until the API answers.
+/// Repeats the check until the API answers.
 async fn lead(writer: &Writer, reports: &Reports) -> Result<(), Fenced> {
     let mut pause = AGAIN.0;
     loop {

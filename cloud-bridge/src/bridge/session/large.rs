@@ -1,4 +1,4 @@
-//! Turns of sending large objects. Knows nothing of their content.
+//! Permits for sending large objects. Does not know their content.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// Maximum time for which a node may keep others waiting for their large objects.
 const LARGE_TURN: Duration = Duration::from_secs(20);
 
-/// The turn of one connection.
+/// State of the permit of one connection.
 pub(super) enum Large {
     No,
     Asked,
@@ -20,7 +20,7 @@ impl Large {
         Self::Held { _turn: turn, since }
     }
 
-    /// When it is over at the latest.
+    /// Latest end of the permit.
     pub(super) fn deadline(&self) -> Duration {
         match self {
             Self::Held { since, .. } => *since + LARGE_TURN,
@@ -34,13 +34,13 @@ impl Large {
     }
 }
 
-/// A turn, after all who are waiting for the thread at that time. Without this one look at every connection would be
-/// enough to hand the turns on from the first to the last of ten thousand that are ready anyway, because a heartbeat has
-/// come: and the last one's heartbeat would wait for the objects of all before it.
+/// Takes a permit, after all tasks that wait for the thread at that time. Otherwise one poll of each connection would
+/// pass the permits through all ten thousand that a heartbeat has made ready, and the last one's heartbeat would wait
+/// for the large objects of all before it.
 pub(super) async fn turn(turns: Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
-    // Never closed: it lives as long as the bridge.
+    // The semaphore is never closed: it lives as long as the bridge.
     let turn = turns.acquire_owned().await.ok()?;
-    // Goes on after the next look at the sockets, behind those who are ready then.
+    // Continues after the next poll of the sockets, behind all tasks that are ready then.
     tokio::task::yield_now().await;
     Some(turn)
 }
@@ -64,7 +64,7 @@ mod tests {
         let large: Vec<_> = (0..500).map(send).collect();
         let before = Arc::clone(&sent);
         let beat = tokio::spawn(async move { before.load(Ordering::Relaxed) });
-        // The scheduler looks at the sockets each time that it has run 61 tasks.
+        // The scheduler polls the sockets after each 61 tasks.
         let bound = TURNS * (500 / 61 + 1);
         let waited = beat.await.unwrap();
         assert!(waited <= bound, "{waited} of 500 went first");

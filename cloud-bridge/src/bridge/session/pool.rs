@@ -1,15 +1,15 @@
-//! Memory that reports of all nodes together may take while they are not in the API: each node's are bounded, and a few
-//! hostile boards would fill the process all the same. A node has a part for certain; beyond that the bridge reads from nodes
-//! that use more only while the common part is not used up.
+//! Limit of the memory for reports of all nodes that are not in the API yet: each node's are limited, but some hostile
+//! nodes could still fill the process. A node has a guaranteed part. Beyond that, the bridge reads from it only while
+//! the common part is not used up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// Memory that reports of all nodes may take beyond what each node has for certain, in bytes.
+/// Memory for reports of all nodes beyond their guaranteed parts, in bytes.
 const COMMON: usize = 48 << 20;
-/// Memory that reports of one node may take in any case, in bytes.
+/// Guaranteed memory for reports of one node, in bytes.
 const OWN: usize = 1 << 20;
 
 /// The common part.
@@ -30,7 +30,7 @@ impl Pool {
     }
 }
 
-/// What one connection uses of it.
+/// Share of one connection in it.
 #[derive(Debug)]
 pub(super) struct Stake {
     pool: Arc<Pool>,

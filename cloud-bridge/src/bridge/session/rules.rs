@@ -1,5 +1,5 @@
-//! Messages of a node's broker, in order for each rule and for no two, answers to programs on the node, and what is asked of the node by
-//! rules.
+//! Messages of a node's broker, in order for each rule and independent between rules; answers to programs on the node;
+//! and requests of rules to the node.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::work::Done;
 use crate::bridge::node::Asked;
 use crate::bridge::rules::deliver::{Ended, deliver};
 
-/// Longest time that a message is tried for, whatever a node says.
+/// Maximum time for which a message is retried, whatever the node asks for.
 const LONGEST: Duration = Duration::from_secs(7 * 86_400);
 
 #[derive(Default)]
@@ -36,7 +36,7 @@ struct Waiting {
 impl Connection {
     pub(super) fn message(&mut self, id: u64, left_ms: u64, message: serde_json::Value) {
         let Ok(message) = serde_json::from_value::<RuleMessage>(message) else {
-            // Of a damaged store, or a hostile node: it never becomes one.
+            // From a damaged store or a hostile node: it will never be valid.
             log::debug!("node {}: row {id} of its messages is none", self.node.name);
             return self.session.message_done(id);
         };
@@ -49,7 +49,7 @@ impl Connection {
         }
     }
 
-    /// Begins with the first of a rule.
+    /// Starts the delivery of a rule's first message.
     fn deliver(&mut self, rule: String) {
         let Some(first) = self.rules.messages.get_mut(&rule).and_then(VecDeque::front_mut) else {
             self.rules.messages.remove(&rule);
@@ -98,7 +98,7 @@ impl Connection {
             None if self.session.takes_rules() => "the node has too much to do",
             None => "the node has no devices in its configuration, or is older than rules",
         };
-        // Who does not wait any more has no use for it.
+        // The receiver may no longer be waiting.
         let _ = answer.send(CallResult::Failed { failure: CallFailure::Unavailable, why: why.to_owned() });
     }
 

@@ -1,6 +1,6 @@
-//! The streams that a connection carries: which reader gets which bytes, and bytes that wait for the node's credit.
+//! The streams of a connection: their readers, and bytes that wait for the node's credit.
 //!
-//! Knows nothing of what the bytes mean; credit is the session's.
+//! Does not interpret the bytes; the session counts the credit.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::bridge::node::OpenStream;
 use crate::bridge::streams;
 use kubelet_api::backend::BackendError;
 
-/// Bytes that may wait here for a node's credit, per stream.
+/// Maximum bytes that may wait for a node's credit, per stream.
 const ROOM: usize = 128 << 10;
 
 struct Stream {
@@ -62,7 +62,7 @@ impl Serving {
         self.flush(session, id);
     }
 
-    /// Hands over what the node has room for.
+    /// Passes on the bytes for which the node has credit.
     fn flush(&mut self, session: &mut BridgeSession, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let now = session.stream_room(id).min(stream.waiting.len());
@@ -72,7 +72,7 @@ impl Serving {
         let data: Vec<u8> = stream.waiting.drain(..now).collect();
         match session.stream_send(id, &data) {
             Ok(()) => stream.room.add_permits(now),
-            // Its room was asked for above; so it is over, and its end is on its way here.
+            // Room was checked above, so the stream has ended, and its end is about to arrive.
             Err(error) => log::debug!("stream {id}: {error}"),
         }
     }
@@ -88,7 +88,7 @@ impl Serving {
         match event {
             StreamEvent::Data { stream, data } => {
                 let reader = self.streams.get(&stream);
-                // A reader that has gone says so by a command of its own.
+                // A reader that is gone sends its own command.
                 let _ = reader.map(|reader| reader.chunks.send(Ok(data.into())));
             }
             StreamEvent::Closed { stream, error } => {
@@ -97,7 +97,7 @@ impl Serving {
                 }
             }
             StreamEvent::Room { stream } => self.flush(session, stream),
-            // Only a node is asked to serve streams.
+            // Only nodes serve streams.
             StreamEvent::Opened { .. } => {}
         }
     }
@@ -106,7 +106,7 @@ impl Serving {
     pub(super) fn fail(&mut self, node: &str) {
         for (_, reader) in self.streams.drain() {
             let gone = BackendError::Unavailable(format!("the connection to node {node} broke"));
-            // A reader that has gone does not mind.
+            // The reader may be gone.
             let _ = reader.chunks.send(Err(gone));
         }
     }

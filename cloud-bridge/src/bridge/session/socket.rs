@@ -1,4 +1,5 @@
-//! The websocket of a connection: whole frames in and out, packed ones as binary messages, and long ones in fragments.
+//! The websocket of a connection: whole frames in and out, compressed ones as binary messages, and long ones in
+//! fragments.
 
 use async_tungstenite::tungstenite::protocol::frame::Frame as Fragment;
 use async_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
@@ -10,22 +11,22 @@ use futures::channel::mpsc;
 use futures::io::{AsyncRead, AsyncWrite};
 use futures::{SinkExt, StreamExt};
 
-/// Bytes of a fragment (RFC 6455, 5.4). The library's buffer for them has the size of the
-/// longest for as long as the connection lasts, and there are thousands.
+/// Length of a fragment in bytes (RFC 6455, 5.4). The library keeps a buffer of the longest one for the life of the
+/// connection, and there are thousands.
 const FRAGMENT: usize = 1 << 10;
 
 /// The two halves of a websocket. They share their state and are small: an `async fn` reserves space for its arguments
 /// twice, and a connection passes through several.
 pub type Socket<S> = (WebSocketSender<S>, WebSocketReceiver<S>);
 
-/// What came.
+/// A received frame.
 pub(super) enum Frame {
     Text(Utf8Bytes),
     /// See `edge_protocol::wire`.
     Binary(Bytes),
 }
 
-/// A frame as it goes out.
+/// Converts a frame to a message.
 pub(super) fn outgoing(frame: wire::Frame) -> Message {
     match frame.wire() {
         Wire::Text(text) => Message::text(text),
@@ -34,7 +35,7 @@ pub(super) fn outgoing(frame: wire::Frame) -> Message {
     }
 }
 
-/// Writes frames until there will be no more.
+/// Writes frames until the queue ends.
 pub(super) async fn write<S>(
     mut sender: WebSocketSender<S>,
     mut frames: mpsc::Receiver<Message>,
@@ -59,7 +60,7 @@ where
     sender.close(None).await
 }
 
-/// A message in pieces of at most [`FRAGMENT`].
+/// Splits a message into fragments of at most [`FRAGMENT`] bytes.
 fn fragments(kind: Data, bytes: Bytes) -> impl Iterator<Item = Fragment> {
     let mut rest = Some((kind, bytes));
     std::iter::from_fn(move || {
@@ -73,7 +74,7 @@ fn fragments(kind: Data, bytes: Bytes) -> impl Iterator<Item = Fragment> {
     })
 }
 
-/// The next frame; the ends of the connection are errors.
+/// The next frame; the end of the connection is an error.
 pub(super) async fn next_frame<S>(receiver: &mut WebSocketReceiver<S>) -> Result<Frame, SocketError>
 where
     S: AsyncRead + AsyncWrite + Unpin,

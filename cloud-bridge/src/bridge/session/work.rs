@@ -1,4 +1,4 @@
-//! What a connection has the API do, and what follows from the answers.
+//! Requests of a connection to the API, and the handling of their results.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,22 +27,22 @@ use crate::bridge::rules::respond::respond;
 use crate::bridge::work_queue::{Answer, Attempt, Lane, Outcome, describe};
 use crate::bridge::{counters, lease, tokens};
 
-/// Work at the API that the session waits for.
+/// Finished work for which the session waits.
 pub(super) enum Done {
     Report(Attempt, Outcome),
-    /// The renewal for a frame that came then.
+    /// The renewal for a frame that arrived at this time.
     Lease(Duration, kube::Result<()>),
     Token(u64, TokenAnswer),
     Renewed(RenewAnswer),
-    /// A batch of news of devices, and what of it is refused.
+    /// A batch of reports of devices, and the refused ones.
     Devices(u64, Vec<DeviceRefusal>),
-    /// The first message of the rule of this uid.
+    /// The end of the first message of the rule with this uid.
     Message(String, Ended),
-    /// What came of a request of a program on the node.
+    /// The result of a request of a program on the node.
     Responded(u64, CallResult),
-    /// A newer connection of the node is at another bridge: nothing more may be written for this one.
+    /// A newer connection of the node is at another bridge, so nothing more may be written for this one.
     Fenced,
-    /// A large object may go.
+    /// A permit to send a large object.
     Large(OwnedSemaphorePermit),
     /// Sends nothing to the node.
     Quiet,
@@ -51,7 +51,7 @@ pub(super) enum Done {
 pub(super) type Work = FuturesUnordered<BoxFuture<'static, Done>>;
 
 impl Connection {
-    /// Renews the node's lease for a frame that came `ago`.
+    /// Renews the node's Lease for a frame that arrived `ago`.
     pub(super) fn renew(&mut self, ago: Duration) {
         let heard = self.now().saturating_sub(ago);
         let then = Timestamp::now() - SignedDuration::try_from(ago).unwrap_or_default();
@@ -61,7 +61,7 @@ impl Connection {
         let (requests, name) = (self.requests.clone(), self.node.name.clone());
         let gate = Arc::clone(&self.shared.leases);
         let renew = async move {
-            // Never closed: it lives as long as the bridge.
+            // The semaphore is never closed: it lives as long as the bridge.
             let _slot = gate.acquire_owned().await;
             Done::Lease(heard, lease::renew(&requests, &name, then).await)
         };
@@ -84,7 +84,7 @@ impl Connection {
                     let orders = hello.features.iter().any(|name| name == ORDERS);
                     self.node.set_takes(self.session.session(), wants.devices, orders);
                     if wants.routes {
-                        // There is one hello.
+                        // It is set only once, because a connection has one hello.
                         let _ = self.reports.lan.set(self.peer);
                     }
                     let wants = Wanted { wants, orders, interests: hello.interests };
@@ -140,19 +140,19 @@ impl Connection {
             let attempt = async move {
                 if !attempt.pause.is_zero() {
                     tokio::time::sleep(attempt.pause).await;
-                    // Time has passed: what is old by now must not replace what a newer connection has written.
+                    // Time has passed: an old report must not replace one of a newer connection.
                     match reports.is_newest().await {
                         Ok(true) => {}
                         Ok(false) => return Done::Fenced,
                         Err(error) => return Done::Report(attempt, Outcome::Retry(error.to_string())),
                     }
                 }
-                // It waits to be written together with many others, and blocks none of them.
+                // It waits to be written together with many others, so it takes no slot.
                 if let Report::Order { job, status } = &attempt.report {
                     let outcome = jobs.report(&node, job, status).await;
                     return Done::Report(attempt, outcome);
                 }
-                // Never closed: the semaphores live as long as this future.
+                // The semaphores are never closed: they live as long as this future.
                 let _slot = slots.acquire_owned().await;
                 let _turn = gate.acquire_owned().await;
                 let outcome = reports.write(&attempt.report).await;
@@ -181,7 +181,7 @@ impl Connection {
                     }
                 }
                 let registered = matches!((&outcome, &attempt.report), (Outcome::Written, Report::Node { .. }));
-                // A new node's lease waited for this, and the next frame may be ten seconds away.
+                // A new node's Lease waited for this, and the next frame may be ten seconds away.
                 if registered && self.renewal.first_due(self.now()) {
                     self.renew(Duration::ZERO);
                 }
@@ -198,7 +198,7 @@ impl Connection {
                 self.renewal.done(now, heard, outcome.is_ok());
                 match outcome {
                     Ok(()) => {}
-                    // Its first report is still on the way; the lease belongs to the object that makes.
+                    // The first report, which creates the Node and with it the Lease, is still under way.
                     Err(kube::Error::Api(status)) if status.is_not_found() => {
                         log::debug!("node {}: no lease before its object: {}", self.node.name, status.message);
                     }
@@ -229,14 +229,14 @@ impl Connection {
     fn token(&mut self, id: u64, request: TokenRequest) {
         let (requests, name, slots) = (self.requests.clone(), self.node.name.clone(), Arc::clone(&self.slots));
         let ask = async move {
-            // Never closed: the semaphore lives as long as this future.
+            // The semaphore is never closed: it lives as long as this future.
             let _slot = slots.acquire_owned().await;
             Done::Token(id, tokens::answer(&requests, &name, &request).await)
         };
         self.work.push(ask.boxed());
     }
 
-    /// Reported only in the log: in the API the DeviceStatus says it.
+    /// Only logged: in the API the DeviceStatus shows it.
     fn tell_refusal(&mut self, DeviceRefusal { uid, reason }: &DeviceRefusal) {
         let words = printable(format_args!("of Device {uid}: {reason}")).to_string();
         match self.rejections.tell(uid, reason, self.now()) {
@@ -247,7 +247,7 @@ impl Connection {
 
     fn nacked(&mut self, key: &ObjectKey, uid: &str, reason: &str) {
         let what = printable(format_args!("{} {}/{}", key.kind, key.namespace, key.name)).to_string();
-        // A node speaks of what it was given, and of nothing else.
+        // A node may report only about objects that it received.
         if !self.node.state().holds(key) {
             log::debug!("node {}: cannot apply {what}, which is not its own", self.node.name);
             return;
@@ -275,7 +275,7 @@ impl Connection {
         self.work.push(write.boxed());
     }
 
-    /// An order that the node cannot take has failed there.
+    /// An order that the node refuses has failed there.
     fn refused_order(&mut self, job: &str, reason: &str) {
         let status = OrderStatus { phase: OrderPhase::Failure, reason: reason.to_owned(), ..OrderStatus::default() };
         let status = serde_json::to_value(status).unwrap_or_default();

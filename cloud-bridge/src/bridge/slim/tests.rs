@@ -1,4 +1,4 @@
-//! What `slim` promises, case by case.
+//! Tests of `slim`, case by case.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! Which nodes may get an object that several nodes use: each only after the API has agreed in that node's name. The
-//! object is watched in the name of one of them, whose right does not extend to the others. Pure.
+//! Which nodes may get an object that several nodes use: each only after the API has allowed it in that node's name.
+//! The object is watched in the name of one of them, whose right does not extend to the others. Pure.
 
 use std::sync::Arc;
 
@@ -15,24 +15,25 @@ use crate::bridge::sites::SITE_VIEW;
 /// A node whose pods name an object.
 #[derive(Debug)]
 pub(super) struct User {
-    /// How many of its pods do.
+    /// Number of its pods that name it.
     pub(super) pods: usize,
     pub(super) standing: Standing,
 }
 
-/// What the API says of a node that asks for the object.
+/// Answer of the API to a node's request for the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// It is being asked. Pods wait for that as for the object.
+    /// The question is under way. Pods wait for it as for the object.
     Asked,
     Admitted,
-    /// It has said no, or nothing. Pods wait no longer; a list stays incomplete, for the node may hold the object from
-    /// before. It is asked again.
+    /// The API has refused, or did not answer. Pods no longer wait; a list stays incomplete, because the node may hold
+    /// the object from an earlier time. The question is repeated.
     Refused,
 }
 
-/// Whether the API lets some nodes read this and others not. Services and runtime classes are for all nodes to read, and
-/// endpoints, policies, neighbours, devices and rules the bridge reads in its own name; labels of a node are of one pod.
+/// Whether the API allows only some nodes to read this. Services and runtime classes are readable by all nodes. The
+/// bridge reads endpoints, policies, neighbours, devices and rules in its own name. Labels of a node are used by one
+/// pod.
 pub(super) fn is_guarded(key: &ObjectKey) -> bool {
     let free =
         [SERVICE_LINKS, SERVICE_VIEWS, POLICY_VIEWS, DEVICE_VIEWS, RULE_VIEWS, SITE_VIEW, RUNTIME_CLASS, NODE_LABELS];
@@ -40,7 +41,7 @@ pub(super) fn is_guarded(key: &ObjectKey) -> bool {
 }
 
 impl World {
-    /// The API, asked in the name of the node, lets it read the object.
+    /// The API allows the node to read the object.
     pub fn admitted(&mut self, node: &str, key: &ObjectKey) -> Vec<Effect> {
         let mut effects = Vec::new();
         let Some(shared) = self.shared.get_mut(key) else { return effects };
@@ -51,7 +52,7 @@ impl World {
                 Value::Present(object) if self.rooms.take(node, key, size(object)) => {
                     effects.push(Effect::Set { node: node.to_owned(), object: Arc::clone(object) });
                 }
-                // It was dropped, because those who named it before had no room for it.
+                // It was dropped, because the nodes that named it before had no room for it.
                 Value::Absent if self.rooms.waits(&shared.reader, key) => {
                     shared.read_again(self.round, key, &mut effects);
                 }
@@ -61,7 +62,7 @@ impl World {
             let reader = shared.reader.clone();
             let standing = shared.users.get(&reader).map(|user| user.standing);
             if standing.is_none_or(|standing| standing == Standing::Refused) {
-                // Its watch, which went on trying, ends here: from now on it has to be asked for.
+                // Its own watch ends here, so further questions are needed.
                 if standing.is_some() {
                     effects.push(Effect::Admit { key: key.clone(), node: reader });
                 }
@@ -72,7 +73,8 @@ impl World {
         effects
     }
 
-    /// It does not, or says nothing. True if the node should be asked for again: it still uses the object.
+    /// The API refuses, or does not answer. True if the question should be repeated, because the node still uses the
+    /// object.
     pub fn not_admitted(&mut self, node: &str, key: &ObjectKey) -> (Vec<Effect>, bool) {
         let user = self.shared.get_mut(key).and_then(|shared| shared.users.get_mut(node));
         let Some(user) = user.filter(|user| user.standing != Standing::Admitted) else { return (Vec::new(), false) };
@@ -82,8 +84,8 @@ impl World {
         (effects, true)
     }
 
-    /// The API refuses to tell the object to the node in whose name it is watched: another one, if there is one that was
-    /// not refused, reads on. What is known of it stays.
+    /// The API refuses the object to the node in whose name it is watched: another node that was not refused, if there
+    /// is one, reads it from now on. The known state stays.
     pub fn object_refused(&mut self, key: &ObjectKey) -> Vec<Effect> {
         let mut effects = Vec::new();
         let Some(shared) = self.shared.get_mut(key).filter(|_| is_guarded(key)) else { return self.object_failed(key) };
@@ -104,7 +106,7 @@ impl World {
 }
 
 impl Shared {
-    /// Makes another node the reader: one that may read, else one that perhaps may.
+    /// Makes another node the reader: preferably one that is allowed to read.
     pub(super) fn read_by_another(&mut self, round: u64, key: &ObjectKey, effects: &mut Vec<Effect>) {
         let others = || self.users.iter().filter(|(node, _)| **node != self.reader);
         let with = |standing| others().find(|(_, user)| user.standing == standing);
@@ -123,12 +125,12 @@ impl Shared {
         }
     }
 
-    /// Whether pods of this node still wait to be told of it.
+    /// Whether pods of this node still wait for it.
     pub(super) fn is_pending_for(&self, node: &str) -> bool {
         matches!(self.value, Value::Pending) || self.standing(node) == Some(Standing::Asked)
     }
 
-    /// Whether what is known of it may be older than what the node holds.
+    /// Whether the known state may be older than that of the node.
     pub(super) fn is_late_for(&self, node: &str, round: u64) -> bool {
         self.told < round || self.standing(node).is_some_and(|standing| standing != Standing::Admitted)
     }

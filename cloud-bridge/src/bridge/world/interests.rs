@@ -1,8 +1,7 @@
-//! Namespaces whose Services a node wants to be told of because its pods have asked for their names. Pure.
+//! Namespaces whose Services a node needs because its pods have resolved their names. Pure.
 //!
-//! Any client that may read Services may get them, and every node may (K8s plugin/pkg/auth/authorizer/node). But a
-//! hostile node must not make the bridge watch arbitrary namespaces: it has few interests, and adds new ones at a
-//! limited rate.
+//! Every node may read Services (K8s plugin/pkg/auth/authorizer/node). But a hostile node must not make the bridge
+//! watch arbitrary namespaces: it has few interests, and may add new ones only at a limited rate.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,14 +15,14 @@ const ANOTHER_AFTER: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct Interests {
     pub(super) names: BTreeSet<String>,
-    /// New ones that were taken, less those that time has forgiven.
+    /// Number of new ones, less one for each elapsed [`ANOTHER_AFTER`].
     taken: usize,
-    /// Until when it has.
+    /// Time up to which these were subtracted.
     forgiven: Duration,
 }
 
 impl Interests {
-    /// Whether a new one may be taken; `now` is the time since any fixed moment.
+    /// Whether a new one may be added; `now` is the time since any fixed moment.
     fn take(&mut self, now: Duration) -> bool {
         let times = now.saturating_sub(self.forgiven).as_secs() / ANOTHER_AFTER.as_secs();
         let times = usize::try_from(times).unwrap_or(usize::MAX);
@@ -44,7 +43,7 @@ impl Interests {
     }
 }
 
-/// RFC 1123: what a namespace may be called.
+/// Whether the text may be the name of a namespace (RFC 1123).
 fn is_label(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     (1..=63).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('-') && !name.ends_with('-')

@@ -1,9 +1,9 @@
-//! Which nodes are told of jobs: all at once, since most have nothing to do. Pure.
+//! Which nodes receive orders of jobs: all nodes at once, since most have none. Pure.
 
 use super::{Effect, Group, World};
 
 impl World {
-    /// The node says when it connects whether it takes orders.
+    /// A node says on connecting whether it takes orders.
     pub fn takes_orders(&mut self, node: &str, takes: bool) -> Vec<Effect> {
         let mut effects = Vec::new();
         let Some(view) = self.nodes.get_mut(node) else { return effects };
@@ -24,7 +24,7 @@ impl World {
         effects
     }
 
-    /// What these nodes should hold from now on; others hold what they did. `round`: everything was read for that round.
+    /// Sets the orders of these nodes, without changing others. `round`: everything was read for that round.
     pub fn orders(&mut self, round: Option<u64>, changed: Vec<(String, Group)>) -> Vec<Effect> {
         let mut effects = Vec::new();
         for (node, group) in changed {
@@ -87,7 +87,7 @@ mod tests {
         effects.iter().map(word).collect()
     }
 
-    /// A node that has come and whose pods have been read.
+    /// A node that has connected and whose pods have been read.
     fn come(world: &mut World, node: &str) -> Vec<String> {
         world.add_node(node);
         let mut effects = world.takes_orders(node, true);

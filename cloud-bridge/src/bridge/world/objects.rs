@@ -1,4 +1,4 @@
-//! What is told of an object that was read: to each node that has room for it. Pure.
+//! Sends an object that was read to each node that has room for it. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use super::{Effect, Told, World};
 use crate::bridge::pod_references::SERVICE_LINKS;
 
 impl World {
-    /// A ConfigMap or Secret was read. It is as good as missing for nodes that have no room for it, and dropped if none has:
-    /// then it is read again as soon as one has.
+    /// A ConfigMap or Secret was read. For nodes without room it counts as missing. If no node has room, it is dropped,
+    /// and read again as soon as one has.
     pub fn object_present(&mut self, object: Object) -> Vec<Effect> {
         let object = Told::packed(object);
         let (key, size) = (object.digest.key.clone(), size(&object));
         let rooms = &mut self.rooms;
-        // Whether the node was told of it, if it was there, and has room for it now.
+        // Whether the node has received it, if it existed, and has room for it now.
         let place = |node: &String| {
             let told = !rooms.waits(node, &key);
             (node.clone(), (told, rooms.take(node, &key, size)))
@@ -41,7 +41,7 @@ impl World {
                     if uid != object.digest.uid {
                         effects.push(Effect::Remove { node, key, uid });
                     } else if !fits {
-                        // It lives on, and may be told again.
+                        // It still exists, and may be sent again.
                         effects.push(Effect::Withdraw { node, key, uid });
                     }
                 }
@@ -57,7 +57,7 @@ impl World {
         effects
     }
 
-    /// A ConfigMap or Secret is not there.
+    /// A ConfigMap or Secret does not exist.
     pub fn object_absent(&mut self, key: &ObjectKey) -> Vec<Effect> {
         let users = self.users_of(key);
         users.iter().for_each(|node| self.rooms.leave(node, key));
@@ -78,7 +78,7 @@ impl World {
         effects
     }
 
-    /// Tells a node what had no room there and has it now.
+    /// Sends a node what had no room there and has it now.
     pub(super) fn refill(&mut self, node: &str, namespace: &str, effects: &mut Vec<Effect>) {
         for key in self.rooms.fill(node, namespace) {
             let Some(shared) = self.shared.get_mut(&key) else { continue };

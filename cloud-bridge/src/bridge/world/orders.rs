@@ -1,4 +1,4 @@
-//! What nodes should hold of jobs, and as of which round. Pure.
+//! Orders of jobs that nodes should hold, and the round of their reading. Pure.
 
 use std::collections::HashMap;
 
@@ -6,19 +6,19 @@ use edge_protocol::message::ObjectKey;
 
 use super::told::Group;
 
-/// All of them.
+/// All orders.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
-    /// They are of this round of readings or later.
+    /// The orders were read in this round of readings or later.
     pub(super) told: u64,
-    /// The round in which they were asked for last.
+    /// Round in which they were requested last.
     asked: u64,
     /// Orders of the nodes that have some.
     pub(super) of_node: HashMap<String, Group>,
 }
 
 impl Orders {
-    /// Whether they are no older than the state of a node that connected in this round.
+    /// Whether they are at least as new as the state of a node that connected in this round.
     pub(super) fn are_of(&self, round: u64) -> bool {
         self.told >= round
     }
@@ -29,8 +29,8 @@ impl Orders {
         told.is_some_and(|told| told.digest.uid == uid)
     }
 
-    /// Whether to read them again for a node that takes orders and connected in this round: if they were not requested
-    /// since.
+    /// Whether to read them again for a node that takes orders and connected in this round: only if they were not
+    /// requested since.
     pub(super) fn are_stale(&mut self, takes: bool, round: u64, present: u64) -> bool {
         let stale = takes && self.asked < round;
         if stale {

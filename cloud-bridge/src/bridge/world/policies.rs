@@ -1,4 +1,4 @@
-//! Which nodes want to be told of NetworkPolicies. Pure.
+//! Which nodes receive NetworkPolicies. Pure.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use super::{Effect, Node, World};
 use crate::bridge::pod_references::{POLICY_VIEWS, ServiceScope, policy_views};
 
 impl World {
-    /// The node has changed its mind. Not together with Services, which are others on another site: policies stay while a
-    /// node moves.
+    /// Applies a change of the node's request. Separate from Services, which differ between sites: policies stay while
+    /// a node moves.
     pub(super) fn choose_policies(&mut self, node: &str, effects: &mut Vec<Effect>) {
         let scope = self.service_scope;
         let Some(view) = self.nodes.get_mut(node) else { return };
@@ -33,7 +33,7 @@ impl World {
 }
 
 impl Node {
-    /// The group of policies that a pod of the namespace brings along.
+    /// The group of policies that a pod of the namespace needs.
     pub(super) fn policies(&self, namespace: &str, scope: ServiceScope) -> Option<ObjectKey> {
         self.wants.policies.then(|| policy_views(namespace, scope))
     }

@@ -1,15 +1,15 @@
-//! Room of nodes for large objects, in each namespace: whatever pods name is kept here, and on the device. Pure.
+//! Room of nodes for large objects, in each namespace: objects that pods name are kept here, and on the device. Pure.
 
 use std::collections::{BTreeMap, HashMap};
 
 use edge_protocol::message::ObjectKey;
 
-/// Bytes of large objects that the pods of one node may name in a namespace.
+/// Limit in bytes of large objects that the pods of one node may name in a namespace.
 pub(super) const ROOM: usize = 16 << 20;
 /// Size in bytes from which an object counts.
 const LARGE: usize = 64 << 10;
 
-/// By node and namespace. Those that name nothing large have no entry.
+/// By node and namespace. Those without large objects have no entry.
 #[derive(Debug, Default)]
 pub(super) struct Rooms(HashMap<String, BTreeMap<String, Room>>);
 
@@ -23,7 +23,7 @@ struct Room {
 }
 
 impl Rooms {
-    /// Gives an object room by its size, in place of the room that it had. False if there is too little: it waits.
+    /// Gives an object room by its size, replacing its previous room. False if there is too little: it waits.
     pub(super) fn take(&mut self, node: &str, key: &ObjectKey, size: usize) -> bool {
         self.leave(node, key);
         if size < LARGE {

@@ -1,4 +1,4 @@
-//! Which nodes want to be told of Services, of the nodes of their site, and of what is behind them. Pure.
+//! Which nodes receive Services, the neighbours of their site, and their devices and rules. Pure.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::bridge::pod_references::{SERVICE_VIEWS, ServiceScope, device_views, r
 use crate::bridge::sites::SITE_VIEW;
 
 impl World {
-    /// What the node wants to be told of, as it says when it connects, and the site that it is known to be of.
+    /// Stores what the node asks for on connecting, and its known site.
     pub fn wants(&mut self, node: &str, wants: Wants, site: Option<&str>) -> Vec<Effect> {
         let mut effects = Vec::new();
         let (scope, site) = (self.service_scope, site.filter(|_| wants.routes));
@@ -28,7 +28,7 @@ impl World {
             self.release(node, &removed, &mut effects);
             added.into_iter().for_each(|name| self.need(node, name, &mut effects));
         }
-        // Not together with Services: devices stay while a node moves to another site.
+        // Separate from Services: devices stay while a node moves to another site.
         if behind != old_behind {
             self.release(node, &without(&old_behind, &behind), &mut effects);
             without(&behind, &old_behind).into_iter().for_each(|name| self.need(node, name, &mut effects));
@@ -40,13 +40,13 @@ impl World {
         effects
     }
 
-    /// A node is known to be of another site, or of none.
+    /// The site of a node has changed, or ended.
     pub fn located(&mut self, node: &str, site: Option<&str>) -> Vec<Effect> {
         let wants = self.nodes.get(node).map(|view| view.wants);
         wants.map(|wants| self.wants(node, wants, site)).unwrap_or_default()
     }
 
-    /// It is known of every node where it is.
+    /// The sites of all nodes are known.
     pub fn all_located(&mut self) -> Vec<Effect> {
         let mut effects = Vec::new();
         if !std::mem::replace(&mut self.located, true) {
@@ -56,12 +56,12 @@ impl World {
         effects
     }
 
-    /// The node is interested in these namespaces, and in no other.
+    /// The node needs these namespaces, instead of earlier ones.
     pub fn interested(&mut self, node: &str, namespaces: &[String], now: Duration) -> Vec<Effect> {
         let mut effects = Vec::new();
         let scope = self.service_scope;
         let Some(view) = self.nodes.get_mut(node) else { return effects };
-        // A site's nodes are told all there is.
+        // The nodes of a site get all Services anyway.
         let any = view.wants.services && scope == ServiceScope::Namespaces;
         view.interests.set(namespaces.iter().filter(|_| any), now);
         let own = view.own(scope);
@@ -76,13 +76,13 @@ impl World {
 }
 
 impl Node {
-    /// The groups of Services that a pod of the namespace brings along.
+    /// The groups of Services that a pod of the namespace needs.
     pub(super) fn groups(&self, namespace: &str, scope: ServiceScope) -> impl Iterator<Item = ObjectKey> + use<> {
         let groups = self.wants.services.then(|| service_views(namespace, scope, self.site.as_deref()));
         groups.into_iter().flatten()
     }
 
-    /// What it is told of whatever its pods are, in order.
+    /// Groups that it receives independently of its pods, in order.
     pub(super) fn own(&self, scope: ServiceScope) -> Box<[Arc<ObjectKey>]> {
         let site = self.site.as_ref().map(|site| ObjectKey {
             kind: SITE_VIEW.to_owned(),
@@ -94,14 +94,14 @@ impl Node {
             let groups = self.groups(namespace, scope);
             groups.filter(move |group| group.namespace == *namespace)
         });
-        // A node with routes leads others to its neighbours' pods, even while it has none itself.
+        // A node with routes forwards to its neighbours' pods, even while it has no pods itself.
         let leads = scope != ServiceScope::Namespaces && self.site.is_some();
         let all = leads.then(|| self.groups("", scope)).into_iter().flatten();
         let own: BTreeSet<ObjectKey> = site.into_iter().chain(groups).chain(all).collect();
         own.into_iter().map(Arc::new).collect()
     }
 
-    /// Names what it wants now: what comes to that, and what it named before.
+    /// Selects the groups that it needs now; returns new ones and earlier ones.
     fn choose(&mut self, scope: ServiceScope) -> (Vec<Arc<ObjectKey>>, Vec<Arc<ObjectKey>>) {
         let own = self.own(scope);
         let mut added = own.to_vec();

@@ -1,4 +1,5 @@
-//! ConfigMaps, Secrets and whatever else pods name: who uses each, what is known of it, and how fresh that is. Pure.
+//! ConfigMaps, Secrets and other objects that pods name: the users of each, its known state, and how fresh that is.
+//! Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use edge_protocol::message::ObjectKey;
 use super::admission::{Standing, User, is_guarded};
 use super::{Effect, Group, Told, World};
 
-/// One of them.
+/// A shared object.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) value: Value,
@@ -18,14 +19,14 @@ pub(super) struct Shared {
     pub(super) reader: String,
     /// The round in which its present watch was started.
     pub(super) started: u64,
-    /// The round of the watch that the value comes from: it is no older than that.
+    /// The round of the watch that delivered the value, which is of that round or later.
     pub(super) told: u64,
 }
 
 #[derive(Debug)]
 pub(super) enum Value {
     Pending,
-    /// The API does not tell. Pods no longer wait for it; a list stays incomplete.
+    /// The API does not answer. Pods no longer wait for it; a list stays incomplete.
     Failed,
     Absent,
     Present(Arc<Told>),
@@ -33,7 +34,7 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// What nodes are told of it.
+    /// The objects that nodes receive for it.
     pub(super) fn objects(&self) -> impl Iterator<Item = &Arc<Told>> {
         let (one, group) = match self {
             Self::Present(object) => (Some(object), None),
@@ -50,8 +51,8 @@ impl World {
         self.shared.get(key).is_some_and(|shared| shared.users.contains_key(node))
     }
 
-    /// The node holds this, which is of the bridge's own making, and no list names it: it has no use for it, unless it has
-    /// been told since. It may come again, for as long as lives what it is made of.
+    /// The node holds this object, which the bridge made itself, and no list names it: the node does not need it,
+    /// unless it was sent since. It may be sent again while its source exists.
     pub fn unlisted(&self, node: &str, key: &ObjectKey, uid: &str) -> Vec<Effect> {
         let is_it = |object: &Arc<Told>| object.digest.key == *key && object.digest.uid == uid;
         let tells = |shared: &Shared| shared.users.contains_key(node) && shared.value.objects().any(is_it);
@@ -78,8 +79,8 @@ impl World {
                     match group.get(&key) {
                         Some(now) if now.digest.uid == uid => {}
                         Some(_) => effects.push(Effect::Remove { node, key, uid }),
-                        // What is made of a Service may come again while that lives on: its endpoints, or all of it when
-                        // another proxy no longer serves it.
+                        // Objects made from a Service may be sent again while the Service exists: its endpoints, or all
+                        // of it when another proxy no longer serves it.
                         None => effects.push(Effect::Withdraw { node, key, uid }),
                     }
                 }
@@ -90,14 +91,14 @@ impl World {
         })
     }
 
-    /// The API did not tell whether a ConfigMap or Secret is there. What is known of it stays.
+    /// The API did not answer whether a ConfigMap or Secret exists. The known state stays.
     pub fn object_failed(&mut self, key: &ObjectKey) -> Vec<Effect> {
         let Some(shared) = self.shared.get_mut(key) else { return Vec::new() };
         if !matches!(shared.value, Value::Pending) {
             return Vec::new();
         }
         shared.value = Value::Failed;
-        // It was asked in the reader's name, who does not wait for it any longer either.
+        // The request was made in the reader's name, which does not wait for it any longer either.
         if let Some(reader) = shared.users.get_mut(&shared.reader).filter(|user| user.standing == Standing::Asked) {
             reader.standing = Standing::Refused;
         }
@@ -110,7 +111,7 @@ impl World {
     {
         let mut effects = Vec::new();
         let Some(shared) = self.shared.get_mut(key) else { return effects };
-        // It was answered in the reader's name.
+        // The answer was to the reader's name.
         if let Some(reader) = shared.users.get_mut(&shared.reader) {
             reader.standing = Standing::Admitted;
         }
@@ -148,7 +149,7 @@ impl World {
         if user.pods > 1 {
             return;
         }
-        // For the first user the watch itself is the question.
+        // For the first user, the watch itself is the check.
         if guarded && !first {
             effects.push(Effect::Admit { key, node: node.to_owned() });
         } else {
@@ -157,7 +158,7 @@ impl World {
         }
     }
 
-    /// Has everything read again that this node's pods name and whose last reading was started before its round.
+    /// Requests everything again that this node's pods name and that was last read before its round.
     pub(super) fn freshen(&mut self, node: &str, effects: &mut Vec<Effect>) {
         let Some(view) = self.nodes.get(node) else { return };
         if self.orders.are_stale(view.takes_orders, view.round, self.round) {
@@ -202,7 +203,7 @@ impl World {
                 shared.value = Value::Absent;
             }
             if shared.reader == node {
-                // The API server lets a node read only what its own pods name: read on for another one.
+                // The API server lets a node read only what its own pods name: continue in another node's name.
                 shared.read_by_another(self.round, key, effects);
             }
         }
@@ -212,14 +213,14 @@ impl World {
 }
 
 impl Shared {
-    /// Has an object read that was dropped. Pods wait for it as for one that was never read.
+    /// Requests an object again that was dropped. Pods wait for it as for one that was never read.
     pub(super) fn read_again(&mut self, round: u64, key: &ObjectKey, effects: &mut Vec<Effect>) {
         (self.value, self.started) = (Value::Pending, round);
         effects.push(Effect::Watch { key: key.clone(), node: self.reader.clone() });
     }
 }
 
-/// Bytes of an object that take room: none of those that every node may read.
+/// Size of an object, in bytes; 0 for those that every node may read.
 pub(super) fn size(object: &Told) -> usize {
     if is_guarded(&object.digest.key) { object.text().text().len() } else { 0 }
 }
@@ -228,7 +229,7 @@ pub(super) fn size(object: &Told) -> usize {
 pub(super) struct Users<'a>(&'a BTreeMap<String, User>);
 
 impl Users<'_> {
-    /// Those to whom it may be told.
+    /// Those that may receive it.
     pub(super) fn admitted(&self) -> impl Iterator<Item = &String> {
         self.0.iter().filter(|(_, user)| user.standing == Standing::Admitted).map(|(node, _)| node)
     }

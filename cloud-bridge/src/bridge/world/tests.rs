@@ -1,4 +1,4 @@
-//! What `world` promises, case by case.
+//! Tests of `world`, case by case.
 
 mod devices;
 mod objects;
@@ -58,7 +58,7 @@ fn words(effects: &[Effect]) -> Vec<String> {
     effects.iter().map(word).collect()
 }
 
-/// The node's first connection; the round of the readings that follow.
+/// The node's first connection; returns the round of the readings that follow.
 fn hello(world: &mut World, node: &str) -> u64 {
     world.add_node(node);
     world.refresh(node, 1);

@@ -1,4 +1,4 @@
-//! An object as nodes are told it: once, however many they are.
+//! An object as nodes receive it: one copy for any number of nodes.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -7,10 +7,10 @@ use std::sync::{Arc, OnceLock};
 use edge_protocol::message::{Object, ObjectKey};
 use edge_protocol::state::Body;
 
-/// Objects that nodes are told of as one, by their keys.
+/// Objects that nodes receive as one, by their keys.
 pub type Group = BTreeMap<ObjectKey, Arc<Told>>;
 
-/// An object and, from the first time that it is asked for, its body as text.
+/// An object and, from its first use, its body as text.
 #[derive(Clone, Debug)]
 pub struct Told {
     object: Object,
@@ -22,8 +22,8 @@ impl Told {
         Arc::new(Self { object, body: OnceLock::new() })
     }
 
-    /// Same as [`new`](Self::new), for an object of which the bridge reads only the name: kept as text alone, which
-    /// takes a fifth of the memory.
+    /// Same as [`new`](Self::new), for an object of which the bridge reads only the name: it is kept only as text,
+    /// which takes a fifth of the memory.
     pub fn packed(object: Object) -> Arc<Self> {
         let body = OnceLock::from(Arc::new(Body::new(object.body.to_string())));
         Arc::new(Self { object: Object { body: serde_json::Value::Null, ..object }, body })

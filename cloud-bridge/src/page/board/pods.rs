@@ -1,9 +1,9 @@
-//! Which pods are on which node, and how many of them are ready. Pure.
+//! The pods of each node, and the number of ready ones. Pure.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// A pod as the watch tells of it.
+/// A pod as the watch delivers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::page) struct PodSeen<'a> {
     pub(in crate::page) uid: &'a str,
@@ -16,7 +16,7 @@ pub(in crate::page) struct PodSeen<'a> {
 /// Pods of one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// That have not ended.
+    /// Number of pods that have not ended.
     pub(super) wanted: u32,
     pub(super) ready: u32,
     pub(super) restarts: u64,
@@ -32,7 +32,7 @@ struct Pod {
     list: u64,
 }
 
-/// All pods that are bound to any node: which nodes are ours may only be known later.
+/// All pods that are bound to any node: which nodes are bridged may only be known later.
 #[derive(Debug, Default)]
 pub(super) struct Pods {
     pods: BTreeMap<Box<str>, Pod>,
@@ -41,7 +41,7 @@ pub(super) struct Pods {
     list: u64,
 }
 
-/// A node whose counts are others now, and restarts that were not there before.
+/// A node whose counts have changed, and the number of new restarts.
 pub(super) type Touched = (Arc<str>, u64);
 
 impl Pods {
@@ -49,7 +49,7 @@ impl Pods {
         self.counts.get(node).copied().unwrap_or_default()
     }
 
-    /// Added or changed.
+    /// A pod was added or changed.
     pub(super) fn seen(&mut self, seen: PodSeen<'_>) -> Option<Touched> {
         if seen.node.is_empty() {
             return None;
@@ -87,12 +87,12 @@ impl Pods {
         Some((pod.node, 0))
     }
 
-    /// A list of all begins.
+    /// A list of all pods begins.
     pub(super) fn list(&mut self) {
         self.list += 1;
     }
 
-    /// What was not in the list is gone.
+    /// The list has ended: pods that were not in it are deleted.
     pub(super) fn listed(&mut self) -> Vec<Touched> {
         let lost = self.pods.iter().filter(|(_, pod)| pod.list < self.list).map(|(uid, _)| uid.clone());
         let lost: Vec<Box<str>> = lost.collect();

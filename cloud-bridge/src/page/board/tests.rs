@@ -32,7 +32,7 @@ fn look(board: &mut Board, links: &[(&str, LinkView)], now: SystemTime) {
     board.looked(now);
 }
 
-/// Name, link, since, ready pods, wanted pods of each changed row; names that are gone.
+/// Name, link, since, ready pods, wanted pods of each changed row; names of removed ones.
 fn taken(board: &mut Board) -> (Vec<Value>, Vec<String>) {
     let text = board.take(at(0)).unwrap_or_else(|| r#"{"rows":[]}"#.to_owned());
     let all: Value = serde_json::from_str(&text).unwrap();
@@ -128,7 +128,7 @@ fn text_of_the_cluster_stays_text() {
     assert_eq!(all["rows"][0][14], "x=<img onerror=alert(1)>");
 }
 
-/// What ten thousand nodes cost. `--nocapture` shows it.
+/// Cost of ten thousand nodes. `--nocapture` shows it.
 #[test]
 fn ten_thousand_nodes_are_one_text() {
     let mut board = Board::new(false);

@@ -1,4 +1,4 @@
-//! What `authority` promises, case by case.
+//! Tests of `authority`, case by case.
 
 use super::*;
 use crate::pki::identity::Holder;
@@ -96,7 +96,7 @@ fn g24_the_server_certificate_is_renewed_while_the_bridge_runs() {
     assert_eq!(first.cert[1], serving.shown().cert[1], "the authority in the chain stays");
 }
 
-/// What is signed on a board that has booted in 1970 is good when its clock is set.
+/// A certificate that a board signed after booting in 1970 is valid when its clock is set.
 #[test]
 fn g25_nothing_is_signed_by_a_clock_of_1970() {
     let authority = Authority::create_at("x", UNIX_EPOCH + Duration::from_secs(60)).unwrap();
@@ -108,7 +108,7 @@ fn g25_nothing_is_signed_by_a_clock_of_1970() {
     assert!(node.expires >= built + NODE_LIFE);
 }
 
-/// An expired authority: nodes and bridge go on, since only kubectl checks its end.
+/// After the authority has expired, nodes and bridge continue, since only kubectl checks its end.
 #[test]
 fn g25_an_authority_that_has_ended_still_lets_nodes_in() {
     let mut authority = Authority::create("x").unwrap();

@@ -1,4 +1,4 @@
-//! The definitions of devices in `deploy/`: what they take, and what they refuse.
+//! The definitions of devices in `deploy/`: accepted and refused objects.
 
 use http::Request;
 use kube::api::{DynamicObject, PostParams};

@@ -1,4 +1,4 @@
-//! What people hear of Devices that cannot be as they are written.
+//! Events about Devices with problems.
 
 use k8s_openapi::api::core::v1::Event;
 use kube::Api;
@@ -57,7 +57,7 @@ async fn g09_what_is_wrong_with_a_device_is_told_once() {
     assert!(reasons(&lab, &good).await.is_empty());
 }
 
-/// What the node itself says of a Device that it cannot take.
+/// Refusals of a Device by the node itself.
 #[tokio::test]
 async fn g09_a_device_that_a_node_refuses_has_an_event() {
     let lab = Lab::open().await;

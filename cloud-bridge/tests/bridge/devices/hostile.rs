@@ -1,4 +1,4 @@
-//! A hostile node that speaks of devices.
+//! A hostile node that reports about devices.
 
 use async_tungstenite::tungstenite::Message;
 use edge_protocol::message::{DeviceReport, DeviceState, ToCloud};
@@ -73,7 +73,7 @@ async fn d15_a_node_writes_of_its_own_devices_and_of_their_properties_only() {
     let status = lab.status(&own).await.unwrap();
     assert_eq!((reported(&status, "temp"), reported(&status, "led").len()), ("22", 4096));
     assert_eq!(status["status"]["state"], "online");
-    // Every text arrives as it is.
+    // Every text arrives unchanged.
     let mut edge = Edge::connect_with_devices(bridge.address, &identity, std::mem::take(&mut edge.store)).await;
     edge.until("the welcome", |edge| edge.session.is_welcome()).await;
     for (seq, text) in (1..).zip(["", " ", "{\"a\":[1]}", "a=b&c", "ä\u{1F600}\n\t\u{7}", "null"]) {
@@ -99,7 +99,7 @@ async fn d15_a_second_batch_before_the_answer_ends_the_connection() {
     plain.until("the first list", |edge| edge.synced).await;
     plain.send_raw(batch(1)).await;
     plain.until_ended().await;
-    // The honest one goes on.
+    // The honest node continues.
     let mut edge = Edge::connect_with_devices(bridge.address, &identity, Store::default()).await;
     edge.until("the list", |edge| edge.synced).await;
     assert!(edge.report_devices(vec![report(&name, &uid, 3, &[("temp", "3")])]).await.is_empty());

@@ -1,4 +1,4 @@
-//! A cluster with the definitions of devices, and what is done with them in tests.
+//! A cluster with the definitions of devices, and operations for tests.
 
 use edge_protocol::message::Report;
 use edge_protocol::message::{DeviceReport, DeviceState, TwinReport, TwinValue};
@@ -13,12 +13,12 @@ use crate::support::{Edge, Identity, Store};
 pub(super) const MODEL: &str = "DeviceModel";
 pub(super) const DEFINITIONS: &str = include_str!("../../../deploy/devices/crds.yaml");
 
-/// A cluster that knows devices.
+/// A cluster with devices.
 pub(super) struct Lab {
     pub(super) cluster: Cluster,
 }
 
-/// Whether the cluster is one that others use, too.
+/// Whether the cluster is shared with others.
 pub(super) fn is_shared() -> bool {
     std::env::var_os("TEST_KUBECONFIG").is_some()
 }
@@ -44,7 +44,7 @@ impl Lab {
         lab
     }
 
-    /// A cluster that knows no devices.
+    /// A cluster without devices.
     pub(super) async fn bare() -> Self {
         Self { cluster: Cluster::open().await }
     }
@@ -62,7 +62,7 @@ impl Lab {
         }
     }
 
-    /// Deletes the definitions, and waits until nothing is served any more.
+    /// Deletes the definitions, and waits until none is served.
     pub(super) async fn undefine(&self) {
         for plural in ["devices", "devicemodels", "devicestatuses"] {
             let list = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -128,7 +128,7 @@ impl Lab {
         self.models().create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
     }
 
-    /// A Device with two properties; gives its uid.
+    /// Creates a Device with two properties; returns its uid.
     pub(super) async fn device(&self, name: &str, node: &str, model: &str) -> String {
         let spec = json!({"deviceModelRef": {"name": model}, "nodeName": node, "protocol": {"protocolName": "lab"},
             "properties": [{"name": "temp"}, {"name": "led", "desired": {"value": "ON"}}]});
@@ -152,7 +152,7 @@ impl Lab {
         found.map(|found| serde_json::to_value(found).unwrap())
     }
 
-    /// Waits until the DeviceStatus has gone with its Device.
+    /// Waits until the DeviceStatus is deleted with its Device.
     pub(super) async fn until_collected(&self, name: &str) {
         eventually("the end of its status", || async { self.status(name).await.is_none() }).await;
     }
@@ -165,7 +165,7 @@ pub(super) fn reported<'a>(status: &'a Value, property: &str) -> &'a str {
     twin.and_then(|twin| twin["reported"]["value"].as_str()).unwrap_or_default()
 }
 
-/// What a node says of a device, with times that rise with `seq`.
+/// A report of a device, with times that increase with `seq`.
 pub(super) fn report(name: &str, uid: &str, seq: u64, values: &[(&str, &str)]) -> DeviceReport {
     let twin = |(property, value): &(&str, &str)| TwinReport {
         property: (*property).to_owned(),

@@ -1,4 +1,4 @@
-//! The rights that `deploy/rbac.yaml` gives: the whole road with them and no others.
+//! The rights in `deploy/rbac.yaml`: the whole path works with them and no others.
 
 use apimachinery::user::{UserInfo, account_groups, account_name};
 use k8s_openapi::api::core::v1::Event;

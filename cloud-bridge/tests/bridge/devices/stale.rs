@@ -1,4 +1,4 @@
-//! What is shown of the devices of a node from which nothing is heard, and who may say so.
+//! The mark of the devices of a silent node, and who may set it.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ fn settings(unknown: bool) -> Settings {
     Settings { devices_stale_after: AFTER, devices_unknown_when_silent: unknown, ..Settings::default() }
 }
 
-/// What a node lifecycle controller says of a node that it does not hear.
+/// Writes what a node lifecycle controller writes for a silent node.
 async fn call_silent(lab: &Lab, node: &str) {
     let condition = json!({"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown",
         "lastHeartbeatTime": "2026-03-01T10:00:00Z", "lastTransitionTime": "2026-03-01T10:00:00Z"});
     let patch = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
-    // What the node said last may be written after this.
+    // The node's last report may be written after this.
     let stays = || async {
         lab.cluster.nodes().patch_status(node, &PatchParams::default(), &patch).await.unwrap();
         tokio::time::sleep(AFTER / 10).await;
@@ -78,7 +78,7 @@ async fn a_silent_nodes_devices_are_called_stale_until_it_is_back() {
     assert!(is_noted(&lab, &node).await);
     assert!(ours(&lab.status(&foreign).await.unwrap()).get("stale").is_none(), "of another node");
 
-    // It is back. What it reports is not stale at once; the rest follows though it has nothing to say of it.
+    // The node is back. A device that it reports is not stale at once; others follow without a report.
     let mut edge = Edge::connect_with_devices(bridge.address, &identity, store).await;
     edge.until("the list", |edge| edge.synced || edge.resumed).await;
     assert!(edge.report_devices(vec![report(&names[0], &uids[0], 2, &[("temp", "1")])]).await.is_empty());
@@ -107,7 +107,7 @@ async fn a_state_may_be_unknown_while_its_node_is_silent() {
         edge = Edge::connect_with_devices(bridge.address, &identity, store).await;
         edge.until("the list", |edge| edge.synced || edge.resumed).await;
         if reports {
-            // Without a word of its state, which is as it was.
+            // Without a state, which is unchanged.
             assert!(edge.report_devices(vec![report(&name, &uid, 2, &[("temp", "2")])]).await.is_empty());
         }
         let status = until_stale(&lab, &name, false).await;
@@ -121,7 +121,7 @@ async fn a_state_may_be_unknown_while_its_node_is_silent() {
     }
 }
 
-/// The node goes from one bridge to the other, and both know of its silence.
+/// The node moves from one bridge to the other, and both know of its silence.
 #[tokio::test]
 async fn d15_two_bridges_do_not_undo_what_the_other_says_of_a_silent_node() {
     let lab = Lab::open().await;
@@ -144,7 +144,7 @@ async fn d15_two_bridges_do_not_undo_what_the_other_says_of_a_silent_node() {
     let mut edge = Edge::connect_with_devices(second.address, &identity, store).await;
     edge.until("the list", |edge| edge.synced || edge.resumed).await;
     let cleared = until_stale(&lab, &name, false).await;
-    // Whatever the API calls it meanwhile: it is connected.
+    // The node is connected, whatever the API says meanwhile.
     call_silent(&lab, &node).await;
     edge.linger(AFTER * 3).await;
     assert_eq!(version(&lab.status(&name).await.unwrap()), version(&cleared));

@@ -24,7 +24,7 @@ async fn d02_devices_and_models_come_in_any_order() {
     let lab = Lab::open().await;
     let bridge = TestBridge::start(&lab.cluster).await;
     let node = unique("order");
-    // Before the node connects, and after; the Device first, and the model.
+    // Before the node connects, and after; the Device first, or the model.
     let names: Vec<_> = (0..4).map(|number| (unique(&format!("t{number}")), unique(&format!("m{number}")))).collect();
     lab.device(&names[0].0, &node, &names[0].1).await;
     lab.model(&names[1].1).await;
@@ -42,7 +42,7 @@ async fn d02_devices_and_models_come_in_any_order() {
         assert!(edge.object("Device", "default", device).is_some() && edge.object(MODEL, "default", model).is_some());
     }
 
-    // A model that changes, and one that goes.
+    // A model that changes, and one that is deleted.
     let unit = json!({"spec": {"protocol": "other"}});
     lab.models().patch(&names[0].1, &PatchParams::default(), &Patch::Merge(unit)).await.unwrap();
     let is_other = |edge: &Edge| {
@@ -51,7 +51,7 @@ async fn d02_devices_and_models_come_in_any_order() {
     edge.until("the changed model", is_other).await;
     lab.models().delete(&names[1].1, &DeleteParams::default()).await.unwrap();
     edge.until("the end of a model", |edge| edge.held() == 7).await;
-    // What changes no device moves nothing.
+    // A change without an effect on a device is not sent.
     let puts = edge.puts;
     let decoration = json!({"metadata": {"labels": {"a": "b"}, "annotations": {"example.com/x": "y"}},
         "status": {"reportCycle": 5}});
@@ -77,21 +77,21 @@ async fn d03_a_device_that_moves_or_goes_leaves_its_node() {
     lab.patch(&name, json!({"spec": {"nodeName": there}})).await;
     old.until("its end here", |edge| edge.held() == 0).await;
     new.until("it there", |edge| edge.held() == 2).await;
-    // What the new one says counts, whatever the numbers of the old; what the old one says does not.
+    // Reports of the new node count, whatever the numbers of the old one; reports of the old one do not.
     assert!(new.report_devices(vec![report(&name, &uid, 1, &[("temp", "2")])]).await.is_empty());
     let refused = old.report_devices(vec![report(&name, &uid, 99, &[("temp", "3")])]).await;
     assert!(refused.len() == 1 && refused[0].uid == uid && refused[0].reason.contains(&here), "{refused:?}");
     let status = lab.status(&name).await.unwrap();
     assert_eq!((reported(&status, "temp"), reported(&status, "led")), ("2", "x"));
 
-    // And back: it may come to a node where it was.
+    // And back: a Device may return to an earlier node.
     lab.patch(&name, json!({"spec": {"nodeName": here}})).await;
     old.until("it here again", |edge| edge.held() == 2).await;
     new.until("its end there", |edge| edge.held() == 0).await;
     assert!(old.report_devices(vec![report(&name, &uid, 100, &[("temp", "4")])]).await.is_empty());
     assert_eq!(reported(&lab.status(&name).await.unwrap(), "temp"), "4");
 
-    // Bound nowhere.
+    // Bound to no node.
     lab.patch(&name, json!({"spec": {"nodeName": ""}})).await;
     old.until("its end", |edge| edge.held() == 0).await;
     lab.delete(&name).await;
@@ -121,7 +121,7 @@ async fn d03_a_device_made_anew_under_its_name_shows_nothing_of_the_old_one() {
     assert_eq!(status["metadata"]["ownerReferences"][0]["uid"], uid.as_str());
 }
 
-/// Whatever happens to a Device while the node or the bridge is away, the node holds in the end what is there.
+/// After any change of a Device while the node or the bridge is away, the node holds the present state.
 #[tokio::test]
 async fn d02_what_happened_meanwhile_is_made_up_for() {
     let lab = Lab::open().await;
@@ -134,7 +134,7 @@ async fn d02_what_happened_meanwhile_is_made_up_for() {
         lab.device(name, &node, &model).await;
     }
     edge.until("all", |edge| edge.held() == 5).await;
-    // The line breaks: the node resumes, and hears of what has changed only.
+    // The link breaks: the node resumes, and receives only changes.
     let store = std::mem::take(&mut edge.store);
     drop(edge);
     lab.delete(&names[0]).await;
@@ -142,7 +142,7 @@ async fn d02_what_happened_meanwhile_is_made_up_for() {
     let mut edge = Edge::connect_with_devices(bridge.address, &identity, store).await;
     edge.until("the end of one", |edge| edge.held() == 4).await;
     assert!(edge.resumed && edge.puts == 0);
-    // The bridge forgets everything: what is the same does not travel again.
+    // The bridge loses its state: unchanged bodies are not sent again.
     let store = std::mem::take(&mut edge.store);
     drop(edge);
     bridge.kill();
@@ -158,7 +158,7 @@ async fn d02_what_happened_meanwhile_is_made_up_for() {
     drop(edge);
     let mut edge = bridge.connect(&identity, store).await;
     edge.until("the end of all", |edge| edge.held() == 0).await;
-    // And with them again.
+    // And with devices again.
     let store = std::mem::take(&mut edge.store);
     drop(edge);
     let mut edge = Edge::connect_with_devices(bridge.address, &identity, store).await;
@@ -166,7 +166,7 @@ async fn d02_what_happened_meanwhile_is_made_up_for() {
 }
 
 #[tokio::test]
-async fn d13_nothing_is_asked_while_no_node_wants_to_know_and_other_nodes_get_nothing() {
+async fn d13_bridge_watches_only_for_nodes_that_ask_and_tells_no_other() {
     let lab = Lab::open().await;
     let asked = Arc::new(AtomicUsize::new(0));
     let (inner, counted) = (lab.cluster.clients.clone(), Arc::clone(&asked));
@@ -190,7 +190,8 @@ async fn d13_nothing_is_asked_while_no_node_wants_to_know_and_other_nodes_get_no
     assert_eq!((with.held(), without.held()), (0, 0));
 }
 
-/// A cluster without the definitions keeps no node from its pods; when they come, nodes are told.
+/// A cluster without the definitions still sends pods to nodes; when the definitions are created, nodes get their
+/// Devices.
 #[tokio::test]
 async fn d02_a_cluster_that_knows_no_devices_has_none() {
     if is_shared() {

@@ -1,4 +1,4 @@
-//! An API that refuses or fails, others who write the same object, and a connection that is not the newest.
+//! An API that refuses or fails, other clients that write the same object, and a connection that is not the newest.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -29,7 +29,7 @@ fn writes(seen: &Seen) -> bool {
     matches!(seen.method, Method::PATCH | Method::POST) && seen.path.contains("/devicestatuses")
 }
 
-/// What cannot be written now is written later, and acknowledged then.
+/// A write that fails now is made and acknowledged later.
 #[tokio::test]
 async fn an_api_that_fails_is_asked_again_until_it_takes_it() {
     let lab = Lab::open().await;
@@ -51,7 +51,7 @@ async fn an_api_that_fails_is_asked_again_until_it_takes_it() {
     assert_eq!(tries.load(Ordering::SeqCst), 8, "six failures, the object, its status");
 }
 
-/// Another client writes between our read and our write: nothing of its write is lost.
+/// Another client writes between the bridge's read and write: its write is not lost.
 #[tokio::test]
 async fn a_write_on_an_older_version_is_made_anew() {
     let lab = Lab::open().await;
@@ -113,7 +113,7 @@ async fn d01_statuses_that_are_no_subresource_are_written_in_one_go() {
     lab.until_collected(&name).await;
 }
 
-/// The node has gone to another bridge, and the first still believes in its connection.
+/// The node has moved to another bridge, and the first still has its connection.
 #[tokio::test]
 async fn d15_a_fenced_connection_writes_nothing() {
     let lab = Lab::open().await;
@@ -127,7 +127,7 @@ async fn d15_a_fenced_connection_writes_nothing() {
     let mut new = Edge::connect_with_devices(second.address, &identity, std::mem::take(&mut old.store)).await;
     new.until("the list", |edge| edge.synced).await;
     assert!(new.report_devices(vec![report(&name, &uid, 2, &[("temp", "two")])]).await.is_empty());
-    // Whatever it says, and of whatever it says it.
+    // Any report of any device.
     assert!(old.session.devices(77, vec![(&report(&name, &uid, 99, &[("temp", "late"), ("led", "late")])).into()]));
     let why = old.until_ended().await;
     assert!(why.contains("Superseded"), "{why}");
@@ -142,9 +142,9 @@ async fn d15_a_fenced_connection_writes_nothing() {
     assert_eq!(reported(&lab.status(&name).await.unwrap(), "temp"), "four");
 }
 
-/// A batch takes the time that its writes may take; what changes nothing takes none of it.
+/// A batch takes as long as the rate limit of its writes; unchanged reports take no time.
 #[tokio::test]
-async fn d07_a_flood_is_written_at_ten_a_second_and_a_repetition_once_for_each_connection() {
+async fn d07_flood_is_limited_and_repetition_written_once_a_connection() {
     let lab = Lab::open().await;
     let tries = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&tries);
@@ -172,7 +172,7 @@ async fn d07_a_flood_is_written_at_ten_a_second_and_a_repetition_once_for_each_c
     let same: Vec<DeviceReport> = batch(1, "1").into_iter().map(|report| DeviceReport { seq: 50, ..report }).collect();
     assert!(edge.report_devices(same.clone()).await.is_empty());
     assert_eq!(tries.load(Ordering::SeqCst), 25);
-    // After a reconnect the same comes again: written once, so that what the old connection has under way comes too late.
+    // After a reconnect the same report is written once, so that a late write of the old connection fails.
     let store = std::mem::take(&mut edge.store);
     drop(edge);
     let mut edge = Edge::connect_with_devices(bridge.address, &identity, store).await;
@@ -185,7 +185,7 @@ async fn d07_a_flood_is_written_at_ten_a_second_and_a_repetition_once_for_each_c
     }
 }
 
-/// Without the right to read Devices a node gets its pods all the same, and its Devices when the right is there.
+/// Without the right to read Devices a node still gets its pods, and its Devices when the right is granted.
 #[tokio::test]
 async fn d02_a_bridge_that_may_not_read_devices_keeps_no_node_waiting() {
     let lab = Lab::open().await;
@@ -207,9 +207,9 @@ async fn d02_a_bridge_that_may_not_read_devices_keeps_no_node_waiting() {
     edge.until("the device and its model", |edge| edge.held() == 2).await;
 }
 
-/// The definitions are replaced while nodes report: by some with the subresource, and by some without.
+/// The definitions are replaced while nodes report: by one with the subresource, and by one without.
 #[tokio::test]
-async fn statuses_that_come_to_be_a_subresource_or_none_are_written_all_the_same() {
+async fn status_is_written_also_when_it_becomes_a_subresource_or_not() {
     if is_shared() {
         return;
     }
@@ -232,7 +232,7 @@ async fn statuses_that_come_to_be_a_subresource_or_none_are_written_all_the_same
     }
 }
 
-/// The definitions go, and with them all Devices; then they come back.
+/// The definitions are deleted, and with them all Devices; then they are created again.
 #[tokio::test]
 async fn d02_definitions_may_go_and_come_back() {
     if is_shared() {
@@ -247,7 +247,7 @@ async fn d02_definitions_may_go_and_come_back() {
     assert_eq!(edge.held(), 2);
     lab.undefine().await;
     edge.until("their end", |edge| edge.held() == 0).await;
-    // A node that comes now is kept from nothing.
+    // A node that connects now gets everything else.
     let store = std::mem::take(&mut edge.store);
     drop(edge);
     let (_, other) = lab.edge(&bridge, &unique("other")).await;

@@ -1,4 +1,4 @@
-//! A bridge in this process, on whichever API is there: the one of TEST_KUBECONFIG, else the embedded one.
+//! A bridge in this process, on the API of TEST_KUBECONFIG, otherwise on the embedded one.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -29,7 +29,7 @@ use tokio::task::JoinHandle;
 
 use super::{Edge, Identity, Store, join};
 
-/// Makes an API answer nonsense for a while.
+/// Makes an API return wrong answers for a while.
 #[derive(Clone, Default)]
 pub struct Saboteur(Arc<std::sync::atomic::AtomicU8>);
 
@@ -57,7 +57,8 @@ impl Saboteur {
         Some(http::Response::builder().status(code).body(body).unwrap())
     }
 
-    /// The client, except when sabotaged. Watches under way are cut after a moment, so that they ask again.
+    /// The client, with wrong answers while sabotaged. Watches under way are cut after a moment, so that they start
+    /// again.
     pub fn wrap(&self, client: kube::Client) -> kube::Client {
         let saboteur = self.clone();
         let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
@@ -84,7 +85,7 @@ impl Saboteur {
     }
 }
 
-/// An API to test on.
+/// An API for tests.
 pub struct Cluster {
     pub clients: Clients,
     pub client: kube::Client,
@@ -105,13 +106,13 @@ impl Cluster {
         })
     }
 
-    /// The embedded one, whose bridges may do no more than this user, and act as nodes by impersonation.
+    /// The embedded API, whose bridges have the rights of this user, and act as nodes by impersonation.
     pub fn open_as(user: UserInfo) -> Self {
         tls::install_provider();
         Self::embedded(|api, _| Clients::impersonating(kube::Client::new(api.service(user), "default")))
     }
 
-    /// The clients of bridges are made of the API and the client of an administrator.
+    /// The clients of bridges are created from the API and an administrator's client.
     fn embedded(clients: impl FnOnce(&Server, kube::Client) -> Clients) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let cel_helper = cloud_bridge::standalone::cel_helper(env!("CARGO_BIN_EXE_cloud-bridge"));
@@ -169,7 +170,7 @@ pub struct TestBridge {
     task: JoinHandle<std::convert::Infallible>,
 }
 
-/// Two replicas share their authority.
+/// The shared authority of two replicas.
 pub fn twins() -> (Authority, Authority) {
     let one = Authority::create("twins").unwrap();
     let two = Authority::from_pem("twin", &one.certificate_pem(), &one.key_pem()).unwrap();
@@ -227,13 +228,13 @@ impl TestBridge {
         Edge::connect(self.address, identity, &identity.node, store).await.unwrap()
     }
 
-    /// Ends it as a crash would.
+    /// Ends it like a crash.
     pub fn kill(self) {
         self.task.abort();
     }
 }
 
-/// What a small node reports of itself.
+/// The object that a small node reports.
 pub fn node_object(name: &str) -> Value {
     json!({
         "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "kubernetes.io/arch": "arm64"}},
@@ -262,7 +263,7 @@ pub async fn force_delete(api: &Api<Pod>, name: &str) {
     let _ = api.delete(name, &DeleteParams::default().grace_period(0)).await;
 }
 
-/// Asks until the answer is right.
+/// Repeats the check until it succeeds.
 pub async fn eventually<F, Fut>(what: &str, mut check: F)
 where
     F: FnMut() -> Fut,
@@ -282,7 +283,7 @@ pub fn status(pod: &Pod, status: Value) -> Report {
     Report::PodStatus { namespace: "default".into(), name: pod.name_any(), uid: pod.uid().unwrap(), status }
 }
 
-/// The report that a pod is no more.
+/// The report that a pod is gone.
 pub fn gone(pod: &Pod) -> Report {
     Report::PodGone { namespace: "default".into(), name: pod.name_any(), uid: pod.uid().unwrap() }
 }

@@ -1,4 +1,4 @@
-//! A client of the API whose requests the test sees first, and may hold up, answer, or precede with something else.
+//! A client of the API whose requests the test sees first: it may delay or answer them, or run something before them.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Full};
 use kube::client::Body;
 use serde_json::Value;
 
-/// One request: what is asked, and its body, if that is JSON.
+/// One request, and its body, if that is JSON.
 #[derive(Clone, Debug)]
 pub struct Seen {
     pub method: http::Method,
@@ -19,7 +19,7 @@ pub struct Seen {
     pub body: Value,
 }
 
-/// What to answer instead of the API: a code.
+/// Code of the answer to give instead of the API's.
 pub type Instead = Option<u16>;
 
 /// The client, whose requests wait until `look` has returned.

@@ -1,4 +1,4 @@
-//! What a hostile node says: every message of an honest one, with each wrong thing in each place. Pure.
+//! Messages of a hostile node: every message of an honest one, with each wrong value at each position. Pure.
 
 use edge_protocol::message::{
     Der, DeviceReport, DeviceState, ObjectDigest, ObjectKey, ObjectRef, Position, Report, ToCloud, TokenRequest,
@@ -7,14 +7,14 @@ use edge_protocol::message::{
 use edge_protocol::version::{self, Hello};
 use serde_json::{Value, json};
 
-/// Where in a message.
+/// Position in a message.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Field(String),
     Item(usize),
 }
 
-/// xorshift: one seed, one run.
+/// xorshift: reproducible by its seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
@@ -30,7 +30,7 @@ impl Random {
         usize::try_from(self.0 >> 16).unwrap_or_default() % end.max(1)
     }
 
-    /// One of these.
+    /// A random element.
     pub(crate) fn one(&mut self, of: &[&str]) -> String {
         of[self.below(of.len())].to_owned()
     }
@@ -55,7 +55,7 @@ pub(crate) fn hello(node: &str) -> ToCloud {
     })
 }
 
-/// One of each message, and of each report, as an honest node says it. `node` is the object that it reports of itself;
+/// One of each message, and of each report, as an honest node sends it. `node` is the object that it reports of itself;
 /// `pod` is bound to it.
 pub(crate) fn honest(name: &str, node: &Value, pod: &ObjectRef) -> Vec<Value> {
     let ObjectKey { namespace, name: pod_name, .. } = pod.key.clone();
@@ -136,7 +136,7 @@ pub(crate) fn honest(name: &str, node: &Value, pod: &ObjectRef) -> Vec<Value> {
     messages.iter().filter_map(|message| serde_json::to_value(message).ok()).collect()
 }
 
-/// What stands in the wrong place: each type, huge and deep ones, and texts that mean something to a path or a log.
+/// Wrong values: each type, huge and deep ones, and texts with a meaning in a path or a log.
 pub(crate) fn odd() -> Vec<Value> {
     let deep = |levels: usize| {
         (0..levels).fold(json!(0), |inner, level| if level % 2 == 0 { json!([inner]) } else { json!({"": inner}) })
@@ -166,7 +166,7 @@ pub(crate) fn odd() -> Vec<Value> {
     ]
 }
 
-/// Every place of a message but the message itself.
+/// All positions in a message, without the message itself.
 pub(crate) fn paths(message: &Value) -> Vec<Vec<Step>> {
     let mut all = Vec::new();
     let mut open = vec![(Vec::new(), message)];
@@ -185,7 +185,7 @@ pub(crate) fn paths(message: &Value) -> Vec<Vec<Step>> {
     all
 }
 
-/// The message with something else in that place.
+/// The message with another value at that position.
 pub(crate) fn with(message: &Value, path: &[Step], odd: &Value) -> Value {
     let mut message = message.clone();
     let place = path.iter().try_fold(&mut message, |value, step| match step {

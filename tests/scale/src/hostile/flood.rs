@@ -1,5 +1,5 @@
-//! Sends one flood as fast as the bridge takes it, within what it lets a node have under way: who exceeds that is only
-//! disconnected.
+//! Sends one flood as fast as the bridge reads it, within the bridge's limits of messages under way: a node that
+//! exceeds them is only disconnected.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,20 +18,20 @@ use crate::floods::{self, Flood, Ground};
 use crate::peer::Peer;
 use crate::wire::{Socket, dial};
 
-/// Reports that are not acknowledged; the bridge allows 256 and 4 MiB, and a large one is large.
+/// Maximum number of unacknowledged reports; the bridge allows 256 and 4 MiB, and a large report is large.
 const WINDOW: usize = 200;
 const LARGE_WINDOW: usize = 6;
-/// Connections that are never read from.
+/// Maximum number of open connections that are never read from.
 const KEPT: usize = 64;
-/// What one answer of the node has, in pieces of [`PIECE`].
+/// Length of one answer of the node, in pieces of [`PIECE`].
 const ANSWER: usize = 1_000;
 const PIECE: usize = 30 << 10;
 
 impl Peer {
-    /// Until then; connects again whenever it is sent away.
+    /// Sends until `end`; reconnects whenever the bridge disconnects it.
     pub(crate) async fn flood(&mut self, flood: Flood, end: Instant) {
         let mut kept = Vec::new();
-        // Numbers continue over connections: a repeated report does not count.
+        // Numbers continue over connections: a repeated report is ignored.
         let mut turn = 0;
         while Instant::now() < end {
             let Ok(mut socket) = dial(60_000, self.bridge, Arc::clone(&self.tls), Rc::clone(&self.counters)).await
@@ -51,7 +51,7 @@ impl Peer {
                         tokio::time::sleep(Duration::from_millis(20)).await;
                     }
                 }
-                // However it ends, it begins again.
+                // Reconnects, whatever the reason of the end.
                 _ if greeted.is_ok() => {
                     let _ended = self.pour(flood, &mut socket, &mut turn, end).await;
                 }
@@ -86,14 +86,14 @@ impl Peer {
                 }
                 open += usize::from(waits(flood));
             }
-            // A wait is only for who can send no more.
+            // Wait only if the window is full.
             let patience = Duration::from_millis(if open < window && flood != Flood::Answers { 0 } else { 20 });
             open = open.saturating_sub(self.take(flood, socket, patience).await?);
         }
         Ok(())
     }
 
-    /// Takes what has come; how many reports that acknowledges.
+    /// Receives what has arrived; returns how many reports it acknowledges.
     async fn take(&mut self, flood: Flood, socket: &mut Socket, patience: Duration) -> anyhow::Result<usize> {
         let mut acknowledged = 0;
         while let Ok(came) = tokio::time::timeout(patience, socket.next()).await {
@@ -111,7 +111,7 @@ impl Peer {
             acknowledged += ["upRefuse", "token", "devicesAck"].iter().filter(|name| !said[**name].is_null()).count();
             if let Some(stream) = said["streamOpen"]["stream"].as_u64().filter(|_| flood == Flood::Answers) {
                 self.done.streams += 1;
-                // More than it was given credit for, from the third on.
+                // From the third piece on, this exceeds the credit.
                 let pieces = [1, 2, ANSWER][self.random.below(3)];
                 for _ in 0..pieces {
                     let data = ToCloud::StreamData { stream, data: vec![b'['; PIECE] };
@@ -124,7 +124,7 @@ impl Peer {
     }
 }
 
-/// Whether the bridge answers each message of it.
+/// Whether the bridge answers each message of this flood.
 fn waits(flood: Flood) -> bool {
     use Flood::{
         Devices, Events, GiantMirrorPods, GiantNodes, MirrorPods, NodeStatuses, PodStatuses, Tokens, UnknownPods,
@@ -143,14 +143,14 @@ fn waits(flood: Flood) -> bool {
     )
 }
 
-/// Asks for the log of this pod, and takes all that comes, without end.
+/// Requests the log of this pod and reads it, without end.
 pub(crate) async fn read_log(client: Client, pod: String) {
     loop {
         let path = format!("/api/v1/namespaces/default/pods/{pod}/log?follow=true");
         if let Ok(request) = http::Request::get(path).body(Vec::new())
             && let Ok(lines) = client.request_stream(request).await
         {
-            // It may send no end of it.
+            // The node may send it without end.
             let (mut lines, mut bytes) = (std::pin::pin!(lines), Vec::new());
             let read = futures::io::AsyncReadExt::read_to_end(&mut lines, &mut bytes);
             let _ended = tokio::time::timeout(Duration::from_secs(2), read).await;

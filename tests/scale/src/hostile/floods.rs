@@ -1,4 +1,4 @@
-//! Floods: good messages in numbers and sizes that no honest node has. Pure; `flood` sends them.
+//! Floods: valid messages in numbers and sizes that no honest node sends. Pure; `flood` sends them.
 
 use edge_protocol::message::{
     Der, DeviceReport, ObjectDigest, ObjectKey, ObjectRef, Report, ToCloud, TokenRequest, TwinReport, TwinValue,
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::cases::Random;
 
-/// What a hostile node does with a connection that was let in.
+/// Behaviour of a hostile node on an accepted connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Flood {
     PodStatuses,
@@ -25,22 +25,22 @@ pub(crate) enum Flood {
     RuleRequests,
     /// Numbers and keys of changes that were never sent.
     WrongNumbers,
-    /// The whole state again and again.
+    /// The whole state, repeatedly.
     Resyncs,
     Pings,
-    /// Slices of a message that does not end.
+    /// Slices of a message that never ends.
     Parts,
-    /// Frames that are much larger when unpacked.
+    /// Frames that are much larger when decompressed.
     Bombs,
-    /// Answers to what is asked of the node, of any length.
+    /// Answers to requests of the bridge, of any length.
     Answers,
-    /// Connects, says hello, and is gone.
+    /// Connects, says hello, and disconnects.
     Reconnects,
     /// Many connections that say hello and never read.
     SlowReaders,
 }
 
-/// The hostile node, its own object, and a pod that is bound to it.
+/// The hostile node, its own object, and a pod bound to it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ground<'a> {
     pub(crate) name: &'a str,
@@ -48,7 +48,7 @@ pub(crate) struct Ground<'a> {
     pub(crate) pod: &'a ObjectRef,
 }
 
-/// The messages of this turn, counted from 1: one that requires an acknowledgement has this number.
+/// The messages of this turn, counted from 1, which is also the number to acknowledge.
 pub(crate) fn said(flood: Flood, ground: Ground<'_>, turn: u64, random: &mut Random) -> Vec<ToCloud> {
     let Ground { name, pod, .. } = ground;
     let up = |report| vec![ToCloud::Up { id: turn, report }];
@@ -120,7 +120,7 @@ pub(crate) fn said(flood: Flood, ground: Ground<'_>, turn: u64, random: &mut Ran
     }
 }
 
-/// Grows with every turn, so that each is a change.
+/// Differs in every turn, so that each is a change.
 fn status(turn: u64) -> Value {
     let mut status = crate::node::running(&json!({"spec": {"containers": [{"name": "c", "image": "busybox"}]}}));
     status["message"] = json!(format!("{turn} {}", "m".repeat(2_000)));

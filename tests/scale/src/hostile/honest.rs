@@ -1,5 +1,5 @@
-//! The nodes beside the hostile one: pods are made on them at a steady rate, and the time is taken until the bridge has
-//! acknowledged that they run. Also asks the hostile node for its measurements, as metrics-server does.
+//! The honest nodes: pods are created on them at a steady rate, and the time is measured until the bridge has
+//! acknowledged that they run. Also requests the hostile node's measurements, as metrics-server does.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -12,13 +12,13 @@ use serde_json::json;
 
 use crate::fleet::Fleet;
 
-/// Between two pods.
+/// Interval of new pods.
 const EVERY: Duration = Duration::from_millis(300);
-/// Pods that are there at the same time, on all nodes; a kubelet has room for 110.
+/// Maximum number of pods on all nodes at the same time; a kubelet has room for 110.
 const KEPT: usize = 400;
 const LABEL: &str = "app=hostile";
 
-/// A pod bound to the node; nothing of it is ever run.
+/// Creates a pod bound to the node; its containers never run.
 pub(crate) async fn create(client: &Client, name: &str, node: &str) -> anyhow::Result<Pod> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
     let pod = serde_json::from_value(json!({
@@ -32,7 +32,7 @@ pub(crate) async fn create(client: &Client, name: &str, node: &str) -> anyhow::R
     pods.create(&PostParams::default(), &pod).await.with_context(|| format!("creating pod {name}"))
 }
 
-/// Makes pods on the nodes in turn until then; the time of each until it was acknowledged, sorted.
+/// Creates pods on the nodes in turn until `end`; returns the sorted times until each was acknowledged.
 pub(crate) async fn rounds(
     client: &Client,
     fleet: &Rc<Fleet>,
@@ -73,13 +73,13 @@ pub(crate) async fn rounds(
     Ok(took)
 }
 
-/// Asks the node for its measurements, without end.
+/// Requests the node's measurements, without end.
 pub(crate) async fn ask_for_stats(client: Client, node: String) {
     loop {
         for path in ["stats/summary?only_cpu_and_memory=true", "metrics/resource"] {
             let path = format!("/api/v1/nodes/{node}/proxy/{path}");
             if let Ok(request) = http::Request::get(path).body(Vec::new()) {
-                // It answers with nonsense or not at all.
+                // It answers nonsense, or nothing.
                 let _ = tokio::time::timeout(Duration::from_secs(2), client.request_text(request)).await;
             }
         }
@@ -87,11 +87,11 @@ pub(crate) async fn ask_for_stats(client: Client, node: String) {
     }
 }
 
-/// Leaves nothing behind on an API server that goes on.
+/// Deletes everything on an API server that keeps running.
 pub(crate) async fn clear(client: &Client, nodes: &[String]) {
     let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
     for pod in pods.list(&ListParams::default().labels(LABEL)).await.into_iter().flatten() {
-        // It may be gone meanwhile.
+        // It may be deleted already.
         let _ = pods.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await;
     }
     let all: Api<Node> = Api::all(client.clone());

@@ -1,5 +1,5 @@
-//! The hostile node: connects with a good certificate, says hello, and then whatever `cases` has; answers streams with
-//! nonsense; comes back at once when it is sent away. Owns the attack and what it counts.
+//! The hostile node: connects with a valid certificate, says hello, and sends what `cases` contains; answers streams
+//! with nonsense; reconnects at once after it was disconnected. Owns the attack and its counters.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -21,7 +21,7 @@ use crate::wire::{Socket, dial};
 /// Maximum number of frames of one connection.
 const PER_CONNECTION: usize = 64;
 
-/// What was done.
+/// Counters of the attack.
 #[derive(Debug, Default)]
 pub(crate) struct Done {
     pub(crate) connections: u64,
@@ -42,11 +42,11 @@ pub(crate) struct Peer {
     pub(crate) counters: Rc<Counters>,
 }
 
-/// Which message, where, and what instead.
+/// Message, position in it, and wrong value.
 type Case = (usize, Vec<Step>, usize);
 
 impl Peer {
-    /// Until then; the places in which everything was tried come again when all were.
+    /// Runs until `end`; starts over with the first position after all were tried.
     pub(crate) async fn run(&mut self, end: Instant) {
         let honest = cases::honest(&self.name, &self.node, &self.pod);
         let odd = cases::odd();
@@ -62,7 +62,7 @@ impl Peer {
             match dial(60_000, self.bridge, Arc::clone(&self.tls), Rc::clone(&self.counters)).await {
                 Ok(socket) => {
                     self.done.connections += 1;
-                    // However it ends, it begins again.
+                    // Reconnects, whatever the reason of the end.
                     let _ = self.connection(socket, &honest, &odd, &mut next, end).await;
                 }
                 Err(_) => {
@@ -81,7 +81,7 @@ impl Peer {
         next: &mut impl Iterator<Item = &'a Case>,
         end: Instant,
     ) -> anyhow::Result<()> {
-        // Mostly a good hello: what follows is of more interest.
+        // Usually a valid hello: the messages after it matter more.
         let hello = serde_json::to_value(cases::hello(&self.name))?;
         let mut texts = vec![hello.to_string()];
         if self.random.below(8) == 0 {
@@ -99,7 +99,7 @@ impl Peer {
                     let junk = cases::junk(&mut self.random);
                     self.send(&mut socket, Message::binary(junk)).await?;
                 }
-                // The same again and again, and others out of turn.
+                // Repeated messages, and messages out of order.
                 1 => {
                     let text = honest[self.random.below(honest.len())].to_string();
                     for _ in 0..self.random.below(100) {
@@ -131,11 +131,11 @@ impl Peer {
 
     pub(crate) async fn send(&mut self, socket: &mut Socket, message: Message) -> anyhow::Result<()> {
         self.done.frames += 1;
-        // A bridge rightly reads slowly from a flooding client; waiting for it forever would test nothing.
+        // A bridge reads slowly from a flooding client, as it should; waiting for it forever would test nothing.
         Ok(tokio::time::timeout(Duration::from_secs(5), socket.send(message)).await??)
     }
 
-    /// Takes what has come, and serves what is asked with nonsense.
+    /// Receives what has arrived, and answers requests with nonsense.
     async fn answer(&mut self, socket: &mut Socket) -> anyhow::Result<()> {
         while let Ok(came) = tokio::time::timeout(Duration::from_millis(2), socket.next()).await {
             let text = match came {

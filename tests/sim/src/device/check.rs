@@ -1,4 +1,4 @@
-//! What must hold of changes about to be committed, whatever happened on the way.
+//! Invariants of changes that are about to be committed.
 
 use std::collections::{HashMap, HashSet};
 
@@ -28,7 +28,7 @@ pub(super) fn check(changes: &[Change], store: &Store, api: &Api, newest: &mut N
     let mut held: HashMap<ObjectKey, String> =
         store.held().expect("reads").into_iter().map(|o| (o.key, o.uid)).collect();
     let delete = |key: &ObjectKey, uid: &String, held: &mut HashMap<ObjectKey, String>| {
-        // G12: only the API deletes pods. A ConfigMap may go for a moment, between the pods that name it.
+        // G12: only the API deletes pods. A ConfigMap may be removed for a moment, between the pods that name it.
         assert!(key.kind != "Pod" || api.deleted.contains(uid), "{key:?} {uid} is deleted by no one");
         if held.get(key) == Some(uid) {
             held.remove(key);
@@ -39,7 +39,7 @@ pub(super) fn check(changes: &[Change], store: &Store, api: &Api, newest: &mut N
         match change {
             Change::Put { object, .. } => {
                 let (key, uid) = (&object.digest.key, &object.digest.uid);
-                // G3: for one uid nothing older after something newer, whichever bridge it comes from.
+                // G3: for one uid nothing older is committed after something newer, whichever bridge sent it.
                 let generation = object.body["metadata"]["generation"].as_i64();
                 let annotation = &object.body["metadata"]["annotations"][VERSION];
                 let version = object.body["data"]["version"].as_str().or(annotation.as_str());

@@ -1,4 +1,4 @@
-//! The daemon of a device: what it knows while it lives, and how it hears of pods. Touches no disk.
+//! The daemon of a device: its state in memory, and how it receives pods. Touches no disk.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::rc::Rc;
@@ -20,11 +20,11 @@ pub(super) struct Entry {
     pub(super) unsaved: bool,
 }
 
-/// The process. Dies with everything in it.
+/// The process. Its state is lost when it dies.
 #[derive(Default)]
 pub struct Daemon {
     pub session: Option<EdgeSession>,
-    /// Received, not committed.
+    /// Changes that were received and not committed.
     pub inbox: VecDeque<Change>,
     /// Numbers committed on this connection.
     pub committed: HashSet<u64>,

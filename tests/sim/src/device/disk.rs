@@ -1,11 +1,11 @@
-//! The disk of a device: full, copied, written back, and what a power cut takes from it.
+//! The disk of a device: full, copied, restored, and what a power cut destroys.
 
 use std::time::Duration;
 
 use super::Device;
 
 impl Device {
-    /// The machine loses its power: what was not synced is lost, nothing runs.
+    /// A power cut: data that was not synced is lost, and nothing runs.
     pub fn power_cut(&mut self, now: Duration) {
         self.crash(now);
         if self.synced {
@@ -30,7 +30,7 @@ impl Device {
         }
     }
 
-    /// Restores that copy: everything since is forgotten.
+    /// Restores that copy: all later changes are lost.
     pub fn restore_image(&mut self, now: Duration) -> bool {
         if !self.image {
             return false;
@@ -57,7 +57,7 @@ impl Device {
         self.newest.clear();
     }
 
-    /// The disk takes nothing more, or does again.
+    /// Makes the disk full, or writable again.
     pub fn disk_full(&mut self, full: bool) {
         if let Some(store) = &self.store {
             store.limit(full).expect("a pragma");

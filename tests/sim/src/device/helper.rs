@@ -1,5 +1,5 @@
-//! The helper for devices as the real program has it, without its sockets, and the sensors that speak to it. It outlives the
-//! daemon, and dies by itself at times.
+//! The helper for devices with the real program's logic, without its sockets, and the sensors that talk to it. It
+//! outlives the daemon, and dies on its own at times.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,22 +12,22 @@ use serde_json::{Value, json};
 
 use super::Device;
 
-/// Messages that the broker takes at once.
+/// Maximum number of messages that the broker accepts at once.
 const ROOM: usize = 1_000;
 
 /// The process.
 pub(super) struct Helper {
     twins: Twins,
-    /// A daemon has told it everything.
+    /// Whether a daemon has sent it all objects.
     told: bool,
 }
 
-/// What stands behind the devices: it lives on whatever dies.
+/// The devices themselves: they survive every crash.
 #[derive(Debug, Default)]
 pub(super) struct Sensors {
-    /// The last value of each, which only rises.
+    /// The last value of each sensor, which only increases.
     temps: BTreeMap<String, u64>,
-    /// What each was last told to do.
+    /// The last desired value that each received.
     wishes: BTreeMap<String, String>,
 }
 
@@ -50,7 +50,7 @@ impl Device {
         Now { mono: ms(now), wall }
     }
 
-    /// Starts what is down: a helper, or its being told. False if there is nothing to do.
+    /// Starts the helper, or sends it all objects, if needed. False if there is nothing to do.
     pub fn revive_helper(&mut self, now: Duration) -> Result<bool, StoreError> {
         if !self.devices || self.daemon.is_none() {
             return Ok(false);
@@ -92,7 +92,7 @@ impl Device {
         self.helper = None;
     }
 
-    /// The daemon is gone: the helper goes on.
+    /// The daemon is gone, and the helper continues.
     pub(super) fn orphan_helper(&mut self, now: Duration) {
         let at = self.helper_now(now);
         if let Some(helper) = &mut self.helper
@@ -113,7 +113,7 @@ impl Device {
         }
     }
 
-    /// An object was committed, or with no body one has gone.
+    /// An object was committed; without a body, one was removed.
     pub(super) fn object_for_helper(
         &mut self,
         key: &ObjectKey,
@@ -150,7 +150,7 @@ impl Device {
         }
     }
 
-    /// A sensor measures; an actuator applies its desired value. Both do so without a link, too.
+    /// A sensor measures; an actuator applies its desired value. Both also do so without a link.
     pub fn sense(&mut self, name: &str, obey: bool, now: Duration) {
         let temp = self.sensors.temps.entry(name.to_owned()).or_default();
         *temp += 1;
@@ -165,7 +165,7 @@ impl Device {
         }
     }
 
-    /// Does what the time has come for. False if nothing was.
+    /// Does what is due. False if nothing is.
     pub fn tick_helper(&mut self, now: Duration) -> Result<bool, StoreError> {
         let at = self.helper_now(now);
         if let Some(helper) = &mut self.helper {
@@ -194,7 +194,7 @@ impl Device {
                     crate::trace(|| format!("helper: reports {batch}: {devices:?}"));
                     let session = self.daemon.as_mut().and_then(|daemon| daemon.session.as_mut());
                     if let Some(session) = session {
-                        // Without a link the helper hears of it, and tells the newest again later.
+                        // Without a link the helper gets an error, and reports the newest value again later.
                         let _ = session.devices(batch, devices);
                     }
                 }
@@ -214,7 +214,7 @@ impl Device {
         Ok(any)
     }
 
-    /// What the sensor of a device has measured last.
+    /// The last value that the sensor of a device has measured.
     pub fn temp(&self, name: &str) -> Option<u64> {
         self.sensors.temps.get(name).copied()
     }

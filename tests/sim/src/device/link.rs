@@ -1,4 +1,4 @@
-//! A device's end of the link: the session's events, the one commit of what came, the outbox.
+//! A device's end of the link: the session's events, the commit of received changes, the outbox.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ impl Device {
         }
     }
 
-    /// Takes the session's events. A store that fails ends the daemon.
+    /// Handles the session's events. A failed store ends the daemon.
     pub fn drain(&mut self, now: Duration) -> Result<(), StoreError> {
         let (Some(daemon), Some(store)) = (&mut self.daemon, &mut self.store) else { return Ok(()) };
         let Some(session) = &mut daemon.session else { return Ok(()) };
@@ -83,7 +83,8 @@ impl Device {
         Ok(())
     }
 
-    /// One durable commit of the first `count` changes, the acknowledgement, the effects; or a death on the way.
+    /// One durable commit of the first `count` changes, then the acknowledgement and the effects; or a crash in
+    /// between.
     pub fn commit(&mut self, count: usize, crash: Option<Crash>, api: &Api, now: Duration) -> Result<(), StoreError> {
         let clock = self.now(now);
         if crash == Some(Crash::BeforeCommit) {

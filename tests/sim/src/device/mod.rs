@@ -1,5 +1,5 @@
-//! A device: the real store on a real file, the real intake, records and reconcile, and a runtime that is only a set of
-//! containers. What is durable, what a crash or a power cut loses, and what must hold at every commit.
+//! A device: the real store on a real file, the real intake, records and reconcile; its runtime is only a set of
+//! containers. Models what is durable and what a crash or a power cut loses, and checks the invariants at every commit.
 
 mod check;
 mod daemon;
@@ -24,10 +24,10 @@ pub use daemon::Daemon;
 use daemon::Entry;
 use helper::{Helper, Sensors};
 
-/// Where the daemon dies.
+/// Point at which the daemon dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
-    /// Before the commit of what came.
+    /// Before the commit of received changes.
     BeforeCommit,
     /// After it, before any message about it.
     AfterCommit,
@@ -39,23 +39,23 @@ pub enum Crash {
 
 pub struct Device {
     dir: tempfile::TempDir,
-    /// Copies of the store: of the last synced commit, and one that an administrator has made some time.
+    /// Copies of the store: of the last synced commit, and one that an administrator made earlier.
     synced: bool,
     image: bool,
     /// `None` while the store is closed, because the daemon is down.
     store: Option<Store>,
     pub daemon: Option<Daemon>,
-    /// Container ids that run, with the pod's uid.
+    /// Running containers by id, with the pod's uid.
     pub runtime: BTreeMap<String, String>,
     /// Every container id the runtime has seen since boot.
     known: HashSet<String>,
     boot: u64,
     booted: Duration,
-    /// Off by this much: a clock that was never set, or jumped.
+    /// Error of its clock in seconds: it was never set, or jumped.
     pub wall_s: i64,
-    /// Its configuration has Services on.
+    /// Whether its configuration enables Services.
     pub services: bool,
-    /// Its configuration has devices on.
+    /// Whether its configuration enables devices.
     pub devices: bool,
     helper: Option<Helper>,
     /// Helpers started so far.
@@ -162,7 +162,7 @@ impl Device {
         self.store = None;
     }
 
-    /// Pods that run something.
+    /// Uids of pods with running containers.
     pub fn running(&self) -> HashSet<String> {
         self.runtime.values().cloned().collect()
     }

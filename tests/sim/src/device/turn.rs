@@ -15,7 +15,7 @@ use super::daemon::Entry;
 use super::{Crash, Device};
 
 impl Device {
-    /// One turn of one pod that needs it. False if none does.
+    /// One reconciliation of one pod that needs it. False if none does.
     pub fn turn(&mut self, crash: Option<Crash>, now: Duration) -> Result<bool, StoreError> {
         let clock = self.now(now);
         let (Some(daemon), Some(store)) = (&mut self.daemon, &mut self.store) else { return Ok(false) };

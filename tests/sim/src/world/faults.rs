@@ -1,4 +1,4 @@
-//! What goes wrong in a world: crashes, cuts, old disks, restarts, strange peers. Decides nothing about when.
+//! Faults of a world: crashes, cuts, old disks, restarts, peers of other versions. Does not decide when.
 
 use super::{HEAL, World};
 use crate::bridge::{Bridge, CLUSTER};
@@ -44,7 +44,7 @@ impl World {
                 let which = self.rng.below(3);
                 self.walls[which] = self.rng.number() % 2_000_000;
             }
-            // Watches that hang do so while their bridge has no node, too.
+            // Watches may also hang while their bridge has no node.
             13 if options.bridges > 1 => {
                 let busy = self.current.and_then(|number| self.lines.get(&number)).map(|(which, _)| *which);
                 for (which, bridge) in self.bridges.iter_mut().enumerate() {
@@ -55,16 +55,16 @@ impl World {
         }
     }
 
-    /// An old copy of the disk is written back, or the pods' past is forgotten in another way.
+    /// Restores an old copy of the disk, or loses the past of the pods in another way.
     pub fn roll_back(&mut self) {
         if self.device.restore_image(self.now) {
             self.left();
-            // The copy may hold statuses that are older than what the API has.
+            // The copy may hold statuses that are older than those in the API.
             self.api.statuses.clear();
         }
     }
 
-    /// A peer of a later version says something.
+    /// A peer of a later version sends something.
     pub(super) fn babble(&mut self) {
         let Some(number) = self.current else { return };
         let Some((_, line)) = self.lines.get_mut(&number) else { return };
@@ -110,7 +110,7 @@ impl World {
         self.left();
     }
 
-    /// The node goes to this bridge; the one it was at does not notice.
+    /// Connects the node to this bridge; the previous one does not notice.
     pub fn move_to(&mut self, which: usize) {
         self.leave();
         if self.device.daemon.is_some() {
@@ -118,13 +118,13 @@ impl World {
         }
     }
 
-    /// The node is offline: cut off, and not back before `revive`.
+    /// Takes the node offline until `revive`.
     pub fn away(&mut self) {
         self.cut();
         self.device.crash(self.now);
     }
 
-    /// The node comes upon a bridge of another cluster.
+    /// The node connects to a bridge of another cluster.
     pub fn to_foreign(&mut self) {
         self.cut();
         self.connect(self.bridges.len());
@@ -137,20 +137,20 @@ impl World {
         self.cut();
     }
 
-    /// The device is off its line; what it sent may still arrive.
+    /// The device has left its line; frames that it sent may still arrive.
     pub(super) fn left(&mut self) {
         if let Some((_, line)) = self.current.take().and_then(|number| self.lines.get_mut(&number)) {
             line.left = true;
         }
     }
 
-    /// The device gives its connection up; the bridge does not notice.
+    /// The device gives up its connection; the bridge does not notice.
     pub(super) fn leave(&mut self) {
         self.device.lose_connection(self.now);
         self.left();
     }
 
-    /// Both sides see the connection break, and what was under way is lost.
+    /// Both sides see the connection break, and frames under way are lost.
     pub fn cut(&mut self) {
         if let Some(number) = self.current {
             self.close(number, false);

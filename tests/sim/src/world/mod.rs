@@ -1,4 +1,4 @@
-//! A device, bridges, lines between them, and everything that can go wrong on the way.
+//! A device, bridges, lines between them, and all faults.
 
 mod faults;
 mod options;
@@ -19,7 +19,7 @@ use crate::twins::NAMES;
 use edge_runtime::store::StoreError;
 pub use options::Options;
 
-/// The slowest thing a live side waits for is two heartbeats.
+/// The longest wait of a side that is alive: two heartbeats.
 const HEAL: Duration = Duration::from_secs(31);
 
 pub struct World {
@@ -74,7 +74,7 @@ impl World {
         }
     }
 
-    /// A world in sync with some objects.
+    /// A world in sync, with some objects.
     pub fn calm(seed: u64, options: Options) -> Self {
         let mut world = Self::with(Rng::new(seed), options);
         world.api.create_map("e", 10);
@@ -86,7 +86,7 @@ impl World {
         world
     }
 
-    /// One random thing happens.
+    /// Executes one random event.
     pub fn step(&mut self) {
         self.advance(Duration::from_millis(20));
         if self.options.devices {
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// One random thing happens to the devices.
+    /// Executes one random event of the devices.
     fn step_devices(&mut self) {
         let name = NAMES[self.rng.below(NAMES.len())];
         match self.rng.below(40) {
@@ -130,7 +130,7 @@ impl World {
         }
     }
 
-    /// What a helper has done, or found a disk that takes nothing.
+    /// Lets the helper do what is due, and handles a disk that is full.
     fn tick_helper(&mut self) -> bool {
         let moved = self.device.tick_helper(self.now);
         self.survive(moved)
@@ -141,7 +141,7 @@ impl World {
         self.survive(moved)
     }
 
-    /// A daemon whose store fails begins again.
+    /// Restarts a daemon whose store failed.
     fn survive(&mut self, moved: Result<bool, StoreError>) -> bool {
         if moved.is_err() {
             assert!(self.full, "the store failed though nothing is wrong with it");
@@ -160,7 +160,7 @@ impl World {
         if which < self.bridges.len() { &mut self.bridges[which] } else { &mut self.foreign.1 }
     }
 
-    /// Starts what is down: the daemon, then a connection. False if all is up.
+    /// Starts what is down: the daemon, then a connection. False if everything is up.
     pub fn revive(&mut self) -> bool {
         if self.device.daemon.is_none() {
             self.left();
@@ -175,7 +175,7 @@ impl World {
         if self.current.is_some() {
             return false;
         }
-        // A device that has no cluster yet would be taken in by any; the certificate of its join names the bridge.
+        // A device without a cluster would join any; the certificate of its join names the bridge.
         let joined = self.device.position().is_some();
         let which = match joined && self.options.foreign && self.rng.once_in(8) {
             true => self.bridges.len(),

@@ -1,10 +1,10 @@
-//! What a world may meet; knows nothing of how it happens.
+//! Options of a world: which faults may happen. Does not know how they happen.
 
 use cloud_bridge::bridge::ServiceScope;
 
 use crate::rng::Rng;
 
-/// What a world may meet. Chosen by the seed, so that each fault is also seen without the others.
+/// Which faults may happen. Chosen by the seed, so that each fault is also seen without the others.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub bridges: usize,
@@ -14,15 +14,15 @@ pub struct Options {
     pub outages: bool,
     /// Peers of other versions: hellos without new fields, unknown messages.
     pub skew: bool,
-    /// A bridge of another cluster answers at times.
+    /// Whether a bridge of another cluster answers at times.
     pub foreign: bool,
     pub rollbacks: bool,
     pub clock_jumps: bool,
-    /// There are Services; which of them a node is told of.
+    /// Scope of the Services that a node receives; `None`: without Services.
     pub services: Option<ServiceScope>,
-    /// There are devices behind the node.
+    /// Whether the node has devices.
     pub devices: bool,
-    /// At times the node starts with Services on where they were off, or the other way round.
+    /// Whether the node sometimes starts with Services enabled instead of disabled, or vice versa.
     pub reconfigured: bool,
 }
 
@@ -44,7 +44,7 @@ impl Options {
         }
     }
 
-    /// Whether a seed has Services: drawn beside everything else, which is as it is without them.
+    /// Whether a seed has Services: drawn separately, so that everything else is as without them.
     pub fn services(seed: u64) -> Option<ServiceScope> {
         let scopes = [None, Some(ServiceScope::Namespaces), Some(ServiceScope::Site)];
         scopes[Rng::new(!seed).below(3)]

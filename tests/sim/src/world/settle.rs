@@ -1,4 +1,4 @@
-//! The end of a run: all faults cease, and both sides must agree.
+//! The end of a run: no more faults, and both sides must agree.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::World;
 use crate::bridge::wanted;
 use crate::twins::group;
 
-/// How many rests of a second settling may take.
+/// Maximum number of rests of a second until the world is settled.
 const RESTS: usize = 400;
 
 impl World {
@@ -19,7 +19,7 @@ impl World {
         (line.down_bytes, line.up_bytes)
     }
 
-    /// All faults cease; everything moves until nothing is left to do. Then both sides must agree.
+    /// Ends all faults and runs everything until nothing is left to do. Then both sides must agree.
     pub fn settle(&mut self) {
         self.api.down = false;
         self.full = false;
@@ -32,7 +32,7 @@ impl World {
         self.api.devices.collect();
         for _ in 0..RESTS {
             self.run();
-            // What was measured last may have died with a helper: it is measured again.
+            // The last measurement may have been lost with a helper: it is repeated.
             if self.options.devices && self.devices_differ().is_some() {
                 crate::twins::NAMES.iter().for_each(|name| self.device.sense(name, true, self.now));
                 self.run();
@@ -45,7 +45,7 @@ impl World {
         panic!("no agreement: {}", self.differs().unwrap_or_else(|| "no connection".to_owned()));
     }
 
-    /// Everything moves until nothing does. Returns the number of rounds.
+    /// Runs everything until nothing changes. Returns the number of rounds.
     pub fn run(&mut self) -> usize {
         let mut rounds = 0;
         let mut idle = 0;
@@ -81,7 +81,7 @@ impl World {
         moved
     }
 
-    /// What the device and the API do not agree on.
+    /// A difference between the device and the API.
     pub fn differs(&self) -> Option<String> {
         let skip = |name: &str| self.api.pods.get(name).is_some_and(|pod| pod.poison);
         let mut held = self.device.store().held().expect("reads");
@@ -133,7 +133,7 @@ impl World {
         None
     }
 
-    /// What the API does not show as sensors and actuators have it.
+    /// A difference between the API and the sensors and actuators.
     fn devices_differ(&self) -> Option<String> {
         let devices = &self.api.devices;
         for (name, object) in devices.objects.0.iter().filter(|(_, object)| !object.elsewhere) {
@@ -147,7 +147,7 @@ impl World {
         None
     }
 
-    /// The connection breaks and comes again, to the same bridge. Returns bytes down and up.
+    /// Breaks the connection and reconnects to the same bridge. Returns bytes down and up.
     pub fn reconnect(&mut self) -> (usize, usize) {
         let number = self.current.expect("a connection");
         let which = self.lines[&number].0;

@@ -42,7 +42,7 @@ impl World {
         self.bridge(which).accept(number, wall, now);
     }
 
-    /// The bridge ends a connection; `flush`: what it has to say is read first.
+    /// The bridge ends a connection; `flush`: its pending frames are read first.
     pub(super) fn close(&mut self, number: u64, flush: bool) {
         let Some((which, mut line)) = self.lines.remove(&number) else { return };
         let now = self.now;
@@ -61,7 +61,7 @@ impl World {
         }
         self.bridge(which).conns.remove(&number);
         if self.current == Some(number) {
-            // A half-open line tells the device nothing: it finds out by itself.
+            // A half-open line gives the device no error: it finds out by its own timeout.
             if line.silent {
                 line.left = true;
                 self.lines.insert(number, (which, line));
@@ -80,7 +80,7 @@ impl World {
         self.lines.insert(number, (which, line));
         if which < self.bridges.len() {
             let most = self.bridges[which].most_in_flight;
-            // One change is always let through, however large.
+            // One change is always let through, whatever its size.
             assert!(most <= WINDOW + MAX_TO_EDGE, "{most} bytes in flight");
         }
         moved
@@ -127,7 +127,7 @@ impl World {
         let Some((_, line)) = self.lines.get_mut(&number) else { return false };
         let Some(frame) = line.receive_up() else {
             if line.left && !line.silent {
-                // The end of the stream has arrived, too.
+                // The end of the stream has arrived too.
                 self.lines.remove(&number);
                 self.bridge(which).conns.remove(&number);
             }

@@ -1,4 +1,4 @@
-//! The disk: room, inodes, and what it says of itself. (Read-only, noexec and in memory are in `doctor`.)
+//! The disk: space, inodes, and its own health data. (Read-only, noexec and in memory are in `doctor`.)
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use sampan_tests::can_run;
 use crate::assert_provoked;
 use crate::stage::Stage;
 
-/// A file system in a file, at the node's root.
+/// Mounts a file system from a file at the node's root.
 fn with_ext4(stage: Stage, megabytes: u64) -> Stage {
     let (at, file) = (stage.root().display().to_string(), stage.root().with_extension("img").display().to_string());
     stage
@@ -19,7 +19,7 @@ fn has_loop_devices() -> bool {
     let has = Path::new("/dev/loop-control").exists();
     if !has {
         use std::io::Write;
-        // Only a notice: nothing to do when stderr is gone.
+        // There is nothing to do if stderr is closed.
         let _ = writeln!(std::io::stderr(), "skipped: this host has no loop devices");
     }
     has
@@ -58,14 +58,14 @@ fn a_medium_that_is_worn_or_has_lost_something() {
     }
     let stage = Stage::new();
     let at = stage.root().display().to_string();
-    // As eMMC says that its spare blocks are used up.
+    // As eMMC reports that its spare blocks are used up.
     let device = format!("\"/sys/dev/block/$(mountpoint -d {at})\"");
     let ends = with_ext4(stage, 100)
         .run("mount -t tmpfs stage /sys/dev/block")
         .run(&format!("mkdir -p {device}/device; echo 0x03 > {device}/device/pre_eol_info"))
         .examined();
     assert_provoked(&ends, "disk-health", "error", "end of its life", "replace the medium");
-    // The kernel's own way to an error that is recorded.
+    // The kernel's own way to cause a recorded error.
     let stage = Stage::new();
     let at = stage.root().display().to_string();
     let trigger = format!("/sys/fs/ext4/$(basename \"$(findmnt -no SOURCE {at})\")/trigger_fs_error");

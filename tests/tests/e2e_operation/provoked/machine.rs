@@ -1,4 +1,4 @@
-//! The machine itself: who looks, its cgroups, kernel, clock, board and limits.
+//! The machine itself: the user, its cgroups, kernel, clock, board and limits.
 
 use sampan_tests::{FakeClock, can_run};
 
@@ -27,7 +27,7 @@ fn a_kernel_without_cgroups_or_without_that_for_memory() {
     }
     let none = Stage::new().run("umount -R -l /sys/fs/cgroup").examined();
     assert_provoked(&none, "cgroups", "error", "no cgroup file system", "mount -t cgroup2 none /sys/fs/cgroup");
-    // Which of both versions this host has; either is without memory then.
+    // The version of cgroups of this host, made to lack the memory controller.
     let without = || {
         Stage::new()
             .file("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu io pids\n")
@@ -57,7 +57,7 @@ fn a_kernel_without_the_modules_that_pods_need() {
     if !can_run() {
         return;
     }
-    // It cannot be tried either without the right to a network namespace.
+    // The check also fails without the right to create a network namespace.
     let bare = Stage::new()
         .layer("/usr/lib")
         .run("mkdir -p \"/usr/lib/modules/$(uname -r)\"; echo kernel/fs/ext4/ext4.ko > \"/usr/lib/modules/$(uname -r)/modules.builtin\"")
@@ -138,7 +138,7 @@ fn a_machine_that_is_short_of_everything() {
     assert_provoked(&found, "swap", "info", "97 MB of swap", "");
     assert_provoked(&found, "pids", "warning", "3900 of 4096", "security.pod-pids-limit");
     assert_provoked(&found, "descriptors", "warning", "at most 1024", "LimitNOFILE=65536");
-    // Where the kernel counts it.
+    // Only if the kernel has these counters.
     if std::path::Path::new("/proc/pressure/io").exists() {
         assert_provoked(&found, "memory-pressure", "warning", "40 % of the last minute", "edge-runtime top");
         assert_provoked(&found, "io-pressure", "warning", "50 % of the last minute", "iotop -oa");
@@ -147,7 +147,7 @@ fn a_machine_that_is_short_of_everything() {
     assert_provoked(&small, "memory", "warning", "has 64 MB", "gpu_mem=16 in config.txt");
 }
 
-/// What is found above is not there without its cause.
+/// Without its cause, none of these findings appears.
 #[test]
 fn a_machine_as_it_should_be_has_none_of_this() {
     if !can_run() {

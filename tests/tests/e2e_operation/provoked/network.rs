@@ -1,4 +1,4 @@
-//! What stands in the way of pods' network, in a network namespace where it really does.
+//! Faults of the pods' network, created in a network namespace.
 
 use sampan_tests::can_run;
 
@@ -37,7 +37,7 @@ fn another_node_or_docker_on_the_same_machine() {
     assert_provoked(&proxy, "other-node", "warning", "kube-proxy has rules", "services.enabled: false");
     let older = Stage::new().run("nft add table ip nat; nft add chain ip nat KUBE-SERVICES").examined();
     assert_provoked(&older, "other-node", "warning", "kube-proxy has rules", "k3s-agent-uninstall.sh");
-    // As iptables makes it when Docker asks for the policy.
+    // The rules of iptables after Docker has set the policy.
     let docker = || {
         Stage::new()
             .run("nft add table ip filter")
@@ -70,7 +70,7 @@ fn rules_of_the_old_iptables() {
     let has = std::process::Command::new("sh").args(["-c", probe]).output().is_ok_and(|done| done.status.success());
     if !has {
         use std::io::Write;
-        // Only a notice: nothing to do when stderr is gone.
+        // There is nothing to do if stderr is closed.
         let _ = writeln!(std::io::stderr(), "skipped: this kernel has no old iptables");
         return;
     }

@@ -1,4 +1,4 @@
-//! OCI runtimes that are not there, are broken or unsafe.
+//! OCI runtimes that are missing, broken or unsafe.
 
 use sampan_tests::can_run;
 
@@ -15,7 +15,7 @@ fn a_runtime_that_is_absent_broken_or_old() {
     let stage = Stage::new();
     let (broken, old) = (
         stage.program("broken", "exit 1"),
-        // As Debian 11 had it before its security update.
+        // The version in Debian 11 before its security update.
         stage.program("old", "[ \"$1\" = --version ] || exit 1\necho 'runc version 1.0.0~rc93+ds1'\necho 'commit: 1.0.0~rc93+ds1-5+deb11u2'"),
     );
     let bare = stage.program(

@@ -1,4 +1,4 @@
-//! How systemd runs the daemon, and what the journal has of it: a manager and a journal of the tests' own, asked by the
+//! How systemd runs the daemon, and what the journal contains: with the tests' own manager and journal, read by the
 //! `systemctl` and `journalctl` of this host.
 
 use std::path::Path;
@@ -15,13 +15,13 @@ fn has(program: &str) -> bool {
     let has = Path::new(program).exists();
     if !has {
         use std::io::Write;
-        // Only a notice: nothing to do when stderr is gone.
+        // There is nothing to do if stderr is closed.
         let _ = writeln!(std::io::stderr(), "skipped: {program} is not there");
     }
     has
 }
 
-/// A cgroup for one look, in each hierarchy that systemd may have; gone with all below it.
+/// A cgroup for one check, in each hierarchy that systemd may have; removed with all cgroups below it.
 struct Cgroup(String);
 
 impl Cgroup {
@@ -50,7 +50,7 @@ impl Drop for Cgroup {
     }
 }
 
-/// A machine whose systemd has these units, besides `change` to the package's own; and what it is made to do.
+/// Runs doctor on a machine whose systemd has the package's units with `change`, after the commands `then`.
 fn unit(change: &str, then: &str) -> (Vec<serde_json::Value>, i32) {
     let cgroup = Cgroup::new("unit");
     let stage = Stage::new()
@@ -64,7 +64,7 @@ fn unit(change: &str, then: &str) -> (Vec<serde_json::Value>, i32) {
         .run("export XDG_RUNTIME_DIR=/run/user/0 SYSTEMD_UNIT_PATH=/run/units; unset DBUS_SESSION_BUS_ADDRESS")
         .run("/lib/systemd/systemd --user > /run/manager.log 2>&1 &")
         .run("for i in {1..200}; do [ ! -S /run/user/0/systemd/private ] || break; sleep 0.05; done")
-        // Root's systemctl asks the manager of the machine there.
+        // Root's systemctl connects to the machine's manager at this path.
         .run("ln -s /run/user/0/systemd/private /run/systemd/private")
         .run("systemctl is-system-running > /run/state || [ -s /run/state ] || { cat /run/manager.log; exit 1; }")
         .run(then);
@@ -102,7 +102,7 @@ fn errors_in_the_journal_of_the_daemon() {
         return;
     }
     let cgroup = Cgroup::new("journal");
-    // The unit that the journal names is that of the sender's cgroup.
+    // The journal names the unit of the sender's cgroup.
     let line = "ERROR [edge_runtime::node::turn] pod 1: no rest after 100 rounds; trying again in a second";
     let say = format!(
         "( {}; exec systemd-cat sh -c \"echo '{line}'; sleep 1\" )",

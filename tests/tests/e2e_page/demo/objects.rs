@@ -1,4 +1,4 @@
-//! The objects of the water works, as JSON. Pure.
+//! The objects of the demo, a water works, as JSON. Pure.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::SHOWN;
 
-/// Namespace of all that runs there.
+/// Namespace of all objects of the demo.
 pub(super) const NAMESPACE: &str = "water";
-/// Name of the registry in names of images. `example` is no domain of anybody (RFC 2606).
+/// Registry in the names of images. `example` is reserved, so no such domain exists (RFC 2606).
 pub(super) const REGISTRY: &str = "registry.aldermere.example";
 /// The image of the fleet job, in that registry.
 pub(super) const IMAGE: &str = "telemetry:2.4";
@@ -18,7 +18,7 @@ pub(super) const IMAGE: &str = "telemetry:2.4";
 pub(super) const READINGS: [(&str, &str, &str); 2] =
     [("level-hill", "level", "4.82"), ("outlet-hill", "position", "40")];
 
-/// What runs on the gateways. `leak-report` fails.
+/// Workloads of the gateways. `leak-report` fails.
 pub(super) fn workloads() -> [Value; 5] {
     const WORK: &str = "exec sleep 100000";
     let fails = "echo 'leak-report: no connection to the archive' >&2; exit 1";
@@ -75,12 +75,13 @@ fn of_devices(kind: &str, name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "devices.kubeedge.io/v1beta1", "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
-/// What a sensor publishes (docs/devices.md).
+/// The message that a sensor publishes (docs/devices.md).
 pub(super) fn reading(property: &str, value: &str) -> Value {
     json!({"event_id": "1", "timestamp": 0, "twin": {property: {"actual": {"value": value}}}})
 }
 
-/// Two fleet jobs: an image for all gateways, of which one is down, and an upgrade that waits for somebody to confirm it.
+/// Two fleet jobs: an image for all gateways, one of which is down, and an upgrade that waits for a user's
+/// confirmation.
 pub(super) fn jobs() -> [Value; 2] {
     let digest = format!("sha256:{}", "5c".repeat(32));
     [

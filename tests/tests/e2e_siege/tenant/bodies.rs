@@ -1,4 +1,4 @@
-//! Requests that are dear by what is in them.
+//! Requests that are expensive by their content.
 
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ fn keys(count: usize, prefix: usize) -> Value {
     (0..count).map(|at| (format!("k{prefix}-{at}"), json!("v"))).collect::<serde_json::Map<_, _>>().into()
 }
 
-/// A Deployment whose container has this many variables: lists with keys, which a field set names one by one.
+/// A Deployment whose container has this many variables: a list with keys, whose entries a field set names one by one.
 fn deployment(name: &str, variables: usize) -> Value {
     let env: Vec<Value> = (0..variables).map(|at| json!({"name": format!("V{at}"), "value": "v"})).collect();
     json!({

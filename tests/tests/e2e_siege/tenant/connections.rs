@@ -1,4 +1,4 @@
-//! Connections that are opened and kept, given up, or never read from.
+//! Connections that are opened and kept, abandoned, or never read from.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -8,14 +8,14 @@ use crate::client::{Endpoint, Stream};
 use crate::http2;
 use crate::siege::{Attack, Done};
 
-/// Streams of one connection of HTTP/2.
+/// Number of streams of one HTTP/2 connection.
 const STREAMS: u32 = 90;
-/// Connections of one worker.
+/// Number of connections of one worker.
 const KEPT: usize = 60;
 const RST_STREAM: u8 = 3;
 const PING: u8 = 6;
 
-/// Opens up to [`KEPT`], keeps them to the end, and replaces those that the bridge ends by new ones.
+/// Opens up to [`KEPT`], keeps them until the end, and replaces those that the bridge closes.
 fn keep(until: Instant, mut open: impl FnMut() -> Option<Stream>) -> Done {
     let (mut kept, mut opened) = (Vec::new(), 0_u64);
     while Instant::now() < until {
@@ -99,7 +99,7 @@ pub(super) fn attacks(tenant: &Tenant) -> Vec<Attack<'_>> {
                 let Some(mut stream) = begun(65_535, ("GET", &list), None) else { continue };
                 let resets: Vec<u8> =
                     (0..STREAMS).flat_map(|at| frame(RST_STREAM, 2 * at + 1, &8_u32.to_be_bytes())).collect();
-                // It may have been ended.
+                // The bridge may have closed it.
                 let _sent = stream.write_all(&resets).and_then(|()| stream.flush());
                 opened += u64::from(STREAMS);
             }

@@ -2,12 +2,12 @@
 //!
 //! | module | its attacks |
 //! |---|---|
-//! | `connections` | of TLS and HTTP, whatever is asked |
-//! | `bodies` | one request that is dear |
-//! | `objects` | many objects, their owners and their end |
-//! | `workloads` | what controllers and the scheduler are busy with |
+//! | `connections` | TLS and HTTP connections |
+//! | `bodies` | single expensive requests |
+//! | `objects` | many objects, owners and deletions |
+//! | `workloads` | work for controllers and the scheduler |
 //! | `reads` | lists, watches and documents |
-//! | `streams` | of its pod: exec, logs, port-forward |
+//! | `streams` | streams of its pod: exec, logs, port-forward |
 
 mod bodies;
 mod connections;
@@ -25,7 +25,7 @@ use crate::client::{Client, Endpoint};
 use crate::random::Random;
 use crate::siege::{Attack, Done, account};
 
-/// What an administrator grants.
+/// Quota that an administrator grants.
 const QUOTA: [(&str, &str); 11] = [
     ("pods", "200"),
     ("services", "300"),
@@ -49,14 +49,14 @@ pub(crate) struct Tenant {
     pub(crate) endpoint: Endpoint,
 }
 
-/// A connection and what was asked by it.
+/// A connection and the number of its requests.
 pub(crate) struct Asker {
     client: Client,
     pub(crate) done: Done,
 }
 
 impl Asker {
-    /// The code of the answer. Whatever becomes of it, the attack goes on.
+    /// Sends a request and returns the code of the answer. The attack continues after errors.
     pub(crate) fn ask(&mut self, method: &str, path: &str, kind: &str, body: &[u8]) -> Option<u16> {
         self.answer(method, path, kind, body).map(|(code, _)| code)
     }
@@ -94,7 +94,7 @@ impl Tenant {
         let inside = sampan_tests::Kubectl { namespace: NAMESPACE.to_owned(), ..cluster.kubectl.clone() };
         inside.apply_all(&objects);
         let _ready = inside.wait_ready(POD);
-        // What the tenant makes is for the paper ones.
+        // The tenant's objects are for the simulated nodes.
         let _ = cluster.kubectl.ok(&["cordon", &node.name]);
         Self { endpoint }
     }
@@ -113,7 +113,7 @@ impl Tenant {
         Asker { client: Client::new(self.endpoint.clone()), done: Done::default() }
     }
 
-    /// Asks again and again.
+    /// An attack that repeats a request.
     fn repeated<'a>(
         &'a self,
         name: &str,
@@ -138,7 +138,7 @@ impl Tenant {
         let undo = move |until| {
             let mut asker = self.asker();
             for collection in collections {
-                // Workers that recreate objects end first: their last objects are left then.
+                // Workers that recreate objects stop first, so that their last objects are deleted too.
                 asker.ask("DELETE", &path(collection), JSON, b"{\"propagationPolicy\":\"Background\"}");
             }
             let spared = format!("{}?fieldSelector=metadata.name!%3D{POD}", path("pods"));

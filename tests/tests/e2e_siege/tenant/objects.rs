@@ -1,11 +1,11 @@
-//! Many objects, up to the quota and without one; owners, and what their end takes along.
+//! Many objects, up to the quota and without one; owners, and the deletion of their dependents.
 
 use serde_json::{Value, json};
 
 use super::{JSON, Tenant, named, path};
 use crate::siege::Attack;
 
-/// Names of one kind: more than the quota, so that some are refused by it.
+/// Number of names of one kind: more than the quota, so that some are refused.
 const NAMES: usize = 1_000;
 
 fn service(name: &str) -> Value {
@@ -31,7 +31,7 @@ fn event(name: &str, about: &str) -> Value {
         "reason": "Flood", "message": "x".repeat(1_000), "type": "Normal"})
 }
 
-/// A ConfigMap that belongs to these.
+/// A ConfigMap with these owners.
 fn owned(name: &str, owners: &[(String, String)], finalizers: &[&str]) -> Value {
     let owners: Vec<Value> = owners
         .iter()

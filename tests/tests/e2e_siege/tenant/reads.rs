@@ -1,18 +1,18 @@
-//! Lists, watches and documents that are dear to make.
+//! Lists, watches and documents that are expensive to compute.
 
 use serde_json::json;
 
 use super::{JSON, Tenant, named, path};
 use crate::siege::Attack;
 
-/// Content types with an `Accept` header behind them.
+/// Content types, with the rest of an `Accept` header.
 const FORMS: [&str; 4] = [
     JSON,
     "application/json\r\naccept: application/vnd.kubernetes.protobuf",
     "application/json\r\naccept: application/yaml",
     "application/json\r\naccept: application/json;as=Table;v=v1;g=meta.k8s.io",
 ];
-/// Below the limit of a request's head.
+/// Length of a query, below the limit of a request's head.
 const LONG: usize = 5_000;
 
 pub(super) fn attacks(tenant: &Tenant) -> Vec<Attack<'_>> {

@@ -1,4 +1,4 @@
-//! Streams of a running pod: `exec`, `logs -f` and `port-forward`, whose bytes are not read.
+//! Streams of a running pod that are never read: `exec`, `logs -f` and `port-forward`.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use crate::siege::{Attack, Done};
 
 /// Concurrent streams of one worker.
 const KEPT: usize = 20;
-/// Streams of one port-forward: what the bridge takes of one connection.
+/// Number of streams of one port-forward: the bridge's limit for one connection.
 const FORWARDS: u32 = 255;
 
-/// A header block of SPDY/3.1, in a stored block of DEFLATE: nothing is compressed (RFC 1950, RFC 1951). The first of a
-/// connection begins the stream.
+/// A header block of SPDY/3.1, in an uncompressed block of DEFLATE (RFC 1950, RFC 1951). The first one of a connection
+/// starts the stream.
 fn block(first: bool, fields: &[(&str, String)]) -> Vec<u8> {
     let number = |length: usize| u32::try_from(length).expect("a short text").to_be_bytes();
     let mut plain = number(fields.len()).to_vec();
@@ -40,7 +40,7 @@ fn data(id: u32, payload: &[u8]) -> Vec<u8> {
     [&id.to_be_bytes()[..], &[0], &length[1..], payload].concat()
 }
 
-/// A connection that has asked for this and was answered 101 or 200.
+/// A connection whose upgrade was answered with 101 or 200.
 fn upgraded(endpoint: &Endpoint, request: &str, headers: &str) -> Option<Stream> {
     let mut stream = endpoint.connect().ok()?;
     let token = endpoint.token();
@@ -57,7 +57,7 @@ const SPDY: &str = "connection: Upgrade\r\nupgrade: SPDY/3.1\r\n";
 const WEBSOCKET: &str = "connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
                          sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
-/// Keeps up to [`KEPT`] open, the oldest giving way.
+/// Keeps up to [`KEPT`] open, and closes the oldest for a new one.
 fn keep(until: Instant, mut begin: impl FnMut() -> Option<Stream>) -> Done {
     let (mut kept, mut begun) = (Vec::new(), 0_u64);
     while Instant::now() < until {
@@ -105,7 +105,7 @@ pub(super) fn attacks(tenant: &Tenant) -> Vec<Attack<'_>> {
                         open(4 * at + 3, false, &field("data", at)),
                         data(4 * at + 3, &much),
                     ];
-                    // The bridge may take no more; what it has is held.
+                    // The bridge may stop reading; the streams stay open.
                     if stream.write_all(&pair.concat()).and_then(|()| stream.flush()).is_err() {
                         break;
                     }

@@ -1,4 +1,4 @@
-//! Work for controllers and the scheduler: pods that fit nowhere, workloads that change all the time.
+//! Work for controllers and the scheduler: pods that fit on no node, workloads that change all the time.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::siege::Attack;
 const MERGE: &str = "application/merge-patch+json";
 const APPS: &[&str] = &["apps/v1/deployments", "apps/v1/replicasets", "pods"];
 
-/// A pod that needs nothing and is tolerated by every node.
+/// A pod that requests nothing and fits on every node.
 fn template(app: &str, more: Value) -> Value {
     let mut spec = json!({
         "containers": [{"name": "c", "image": "none.example/none"}], "tolerations": [{"operator": "Exists"}],
@@ -25,7 +25,7 @@ fn workload(name: &str, replicas: usize, more: Value) -> Value {
         "replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template(name, more)}})
 }
 
-/// Alone on a node, spread over zones, near and far from each other: whatever the scheduler counts pairs for.
+/// Anti-affinity by node, spread over zones, preferred affinity: everything for which the scheduler counts pairs.
 fn affinity(app: &str) -> Value {
     let term = |key: &str| json!({"topologyKey": key, "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}});
     let weighted = |key: &str| json!({"weight": 50, "podAffinityTerm": term(key)});

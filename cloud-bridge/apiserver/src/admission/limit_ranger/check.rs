@@ -1,4 +1,4 @@
-//! What a pod or a claim asks for, against the limits of a range: in words of Kubernetes. Pure.
+//! Requests and limits of a pod or claim, compared with a range: with the messages of Kubernetes. Pure.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use crate::kinds::pod::amounts::{Amounts, amounts, total};
 use apimachinery::json::{items, text};
 use apimachinery::quantity::Quantity;
 
-/// What is wrong with a pod.
+/// Errors of a pod.
 pub(super) fn pod(pod: &Value, limits: &[Value]) -> Vec<String> {
     let spec = &pod["spec"];
     let mut wrong = Vec::new();
@@ -30,7 +30,7 @@ pub(super) fn pod(pod: &Value, limits: &[Value]) -> Vec<String> {
     wrong
 }
 
-/// What is wrong with a claim. What it may be at most is compared with what it requests.
+/// Errors of a claim. Its maximum is compared with its request.
 pub(super) fn claim(claim: &Value, limits: &[Value]) -> Vec<String> {
     let requests = amounts(&claim["spec"]["resources"], "requests");
     let mut wrong = Vec::new();

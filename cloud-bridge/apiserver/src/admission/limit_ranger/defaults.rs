@@ -7,7 +7,7 @@ use apimachinery::json::{entries, items_mut, object_mut, text};
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
-/// Fills a pod's containers by the limits of one range, and says so in an annotation.
+/// Sets defaults of a pod's containers from one range, and notes them in an annotation.
 pub(super) fn fill(pod: &mut Value, limits: &[Value]) {
     let of = |list: &str| -> Map<String, Value> {
         let containers = limits.iter().filter(|limit| text(limit, "type") == "Container");
@@ -33,7 +33,7 @@ pub(super) fn fill(pod: &mut Value, limits: &[Value]) {
     }
 }
 
-/// The names of what a container did not name, by name.
+/// Sets the resources that a container omits; returns their names.
 fn adopt(container: &mut Value, list: &str, defaults: &Map<String, Value>) -> Vec<String> {
     let own = |name: &&String| container["resources"][list].get(name.as_str()).is_none();
     let mut missing: Vec<String> = defaults.keys().filter(own).cloned().collect();

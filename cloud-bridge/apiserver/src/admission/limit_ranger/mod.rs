@@ -24,11 +24,11 @@ const WORK_MAX: usize = 200_000;
 /// The lists of amounts in a limit.
 const LISTS: [&str; 5] = ["min", "max", "default", "defaultRequest", "maxLimitRequestRatio"];
 
-/// The ranges that judge this: a pod or a claim that is created, or changed in what it asks for. `old` is the object before
-/// an update.
+/// The ranges that apply to a pod or a claim that is created, or whose requests change. `old` is the object before an
+/// update.
 fn ranges(store: &Store, ctx: &Attributes<'_>, old: Option<&Value>) -> ApiResult<Vec<Arc<Stored>>> {
     let meant = match (ctx.resource.rules().admit_pods, old.is_some(), ctx.path.subresource.as_str()) {
-        // What a pod asks for is changed by `resize` alone.
+        // Only `resize` changes the resources of a pod.
         (true, false, "") | (true, true, "resize") => true,
         (false, _, "") => ctx.resource.storage == volume::CLAIMS,
         _ => false,
@@ -51,7 +51,7 @@ fn work(pod: &Value, ranges: &[Arc<Stored>]) -> usize {
     containers.saturating_mul(all)
 }
 
-/// Gives what is not named.
+/// Sets omitted resources.
 pub(super) fn fill(store: &Store, ctx: &Attributes<'_>, new: &mut Value, old: Option<&Value>) -> ApiResult<()> {
     if !ctx.resource.rules().admit_pods {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Labels of a namespace that is made or changed: they must be readable, and a stricter level tells which pods that are
-//! there already violate it (`ValidateNamespace`, `EvaluatePodsInNamespace`).
+//! Labels of a namespace that is created or changed: they must be valid, and for a stricter level, existing pods that
+//! violate it are listed in warnings (`ValidateNamespace`, `EvaluatePodsInNamespace`).
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use crate::resource::status::{ApiError, ApiResult};
 use crate::storage::{Most, Page, Store};
 use apimachinery::meta;
 
-/// How many pods are looked at. Kubernetes looks at 3000, for a second at most; here the storage waits for it.
+/// Maximum number of checked pods. Kubernetes checks 3000, for a second at most; here the storage waits for it.
 const PODS_MAX: usize = 500;
 /// Maximum total size of these pods, in bytes: the same order as above, and few pods of the largest size.
 const BYTES_MAX: usize = 2 << 20;
 
-/// Refuses unreadable labels; returns warnings about pods that are there.
+/// Refuses invalid labels; returns warnings about existing pods.
 pub(super) fn judge(store: &Store, ctx: &Attributes<'_>, new: &Value, old: Option<&Value>) -> ApiResult<Vec<String>> {
     let (policy, wrong) = Policy::of(&new["metadata"]["labels"]);
     let before = old.map(|old| Policy::of(&old["metadata"]["labels"]));

@@ -1,5 +1,5 @@
-//! The PodSecurity admission: pods keep the Pod Security Standard that the labels of their namespace name
-//! (K8s pod-security-admission admission/admission.go). There are no exemptions.
+//! The PodSecurity admission: pods must meet the Pod Security Standard in the labels of their namespace (K8s
+//! pod-security-admission admission/admission.go). Exemptions are not supported.
 
 mod checks;
 mod existing;
@@ -18,7 +18,7 @@ use apimachinery::key::ObjectKey;
 use checks::{details, violations};
 use policy::{Level, PREFIX, Policy};
 
-/// Refuses what the namespace's policy forbids, and returns warnings of what it only warns of.
+/// Refuses objects that violate the namespace's policy, and returns its warnings.
 pub(super) fn admit(store: &Store, ctx: &Attributes<'_>, new: &Value, old: Option<&Value>) -> ApiResult<Vec<String>> {
     let main = ctx.path.subresource.is_empty();
     let storage = ctx.resource.storage.as_ref();
@@ -39,7 +39,7 @@ pub(super) fn admit(store: &Store, ctx: &Attributes<'_>, new: &Value, old: Optio
     }
 }
 
-/// What is done about one pod or template.
+/// Applies the policy to one pod or template.
 fn pod(store: &Store, ctx: &Attributes<'_>, pod: &Value, enforce: bool) -> ApiResult<Vec<String>> {
     let Some(policy) = of_namespace(store, &ctx.path.namespace)? else { return Ok(Vec::new()) };
     if enforce {
@@ -53,7 +53,7 @@ fn pod(store: &Store, ctx: &Attributes<'_>, pod: &Value, enforce: bool) -> ApiRe
         let wrong = violations(standard, pod);
         (!wrong.is_empty()).then(|| format!("would violate PodSecurity \"{standard}\": {}", details(&wrong)))
     };
-    // Without an audit log this goes to the program's log.
+    // There is only the program's log, and no audit log.
     if let Some(text) = would(policy.audit) {
         let (namespace, name) = (&ctx.path.namespace, &ctx.path.name);
         let name = if name.is_empty() { subject(pod) } else { name };
@@ -74,7 +74,7 @@ fn of_namespace(store: &Store, namespace: &str) -> ApiResult<Option<Policy>> {
     Ok(some.then_some(policy))
 }
 
-/// Whether an update of a pod changes what the standards are about: containers, or an image (`isSignificantPodUpdate`).
+/// Whether an update of a pod changes fields of the standards: containers, or an image (`isSignificantPodUpdate`).
 fn significant(new: &Value, old: &Value) -> bool {
     let in_order = |list: &str| {
         let (new, old) = (items(new, list), items(old, list));

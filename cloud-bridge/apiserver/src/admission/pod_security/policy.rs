@@ -1,4 +1,4 @@
-//! Labels of a namespace that say which Pod Security Standard counts in it (K8s pod-security-admission api/helpers.go).
+//! Labels of a namespace that select its Pod Security Standards (K8s pod-security-admission api/helpers.go).
 
 use std::fmt;
 
@@ -83,7 +83,7 @@ impl fmt::Display for Standard {
     }
 }
 
-/// Standards of one namespace by what is done about a pod that violates them.
+/// Standards of one namespace by the handling of violations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Policy {
     pub(super) enforce: Standard,
@@ -92,14 +92,14 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    /// The policy that labels make, and what is wrong with them. An unreadable level is `restricted` for `enforce` and
-    /// none for the others, an unreadable version the latest.
+    /// The policy of labels, and their errors. An invalid level counts as `restricted` for `enforce` and as none for
+    /// the others, an invalid version as the latest.
     pub(super) fn of(labels: &Value) -> (Self, Vec<FieldError>) {
         let mut wrong = Vec::new();
         let (enforce, enforce_level, _) = standard(labels, "enforce", Level::Restricted, &mut wrong);
         let (audit, ..) = standard(labels, "audit", Level::Privileged, &mut wrong);
         let (mut warn, warn_level, warn_version) = standard(labels, "warn", Level::Privileged, &mut wrong);
-        // Who enforces a level is warned of it, too: workloads are not refused for their templates.
+        // An enforced level also causes warnings: workloads are not refused for their templates.
         if warn_level == Said::No && enforce_level == Said::Well && enforce.level > warn.level {
             warn.level = enforce.level;
             if warn_version == Said::No {
@@ -110,7 +110,7 @@ impl Policy {
     }
 }
 
-/// Whether a label is there, and whether it can be read.
+/// Whether a label exists, and whether it is valid.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Said {
     No,

@@ -1,4 +1,4 @@
-//! Whether the quotas of a namespace leave room for an object, and what is used of them then: in words of Kubernetes.
+//! Whether an object fits into the quotas of a namespace, and their usage afterwards: with the messages of Kubernetes.
 //! Pure. Follows apiserver pkg/admission/plugin/resourcequota.
 
 use edge_protocol::json::SetField;
@@ -16,7 +16,7 @@ pub(super) struct Request<'a> {
     pub(super) resource: &'a str,
     pub(super) new: &'a Value,
     pub(super) old: Option<&'a Value>,
-    /// What the status tells is used, allowed or not.
+    /// The usage in the status, whether the object is allowed or not.
     pub(super) status: bool,
     pub(super) now: Timestamp,
 }
@@ -72,7 +72,7 @@ fn limited(quota: &Value, request: &Request<'_>) -> Result<Option<Vec<String>>, 
     Ok(Some(names))
 }
 
-/// What the object takes beyond what it took.
+/// Increase of the object's usage.
 fn more(quota: &Value, request: &Request<'_>, wanted: &Amounts) -> Amounts {
     let mut more = wanted.clone();
     if let Some(old) = request.old.filter(|old| in_scope(request.resource, quota, old)) {

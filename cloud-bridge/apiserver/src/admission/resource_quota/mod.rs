@@ -1,5 +1,5 @@
-//! The ResourceQuota admission: what is created must have room in the quotas of its namespace, and is charged to them in
-//! the same breath as it is written.
+//! The ResourceQuota admission: a new object must fit into the quotas of its namespace, and is charged to them in the
+//! same transaction as its write.
 
 mod charge;
 
@@ -19,10 +19,10 @@ use charge::Request;
 /// Quotas to write together with an object: each as stored, and its new value.
 pub(crate) type Charges = Vec<(Arc<Stored>, Value)>;
 
-/// What a new or changed object costs. `old` is the object before an update.
+/// Charges a new or changed object. `old` is the object before an update.
 ///
 /// # Errors
-/// 403: a quota has no room for it, or must be told more of it.
+/// 403: a quota has no room for it, or requires more fields of it.
 pub(crate) fn admit(
     store: &Store,
     ctx: &Attributes<'_>,

@@ -51,7 +51,7 @@ pub(crate) fn review<'a>(
     if !alive("serviceaccounts", namespace, account) {
         return None;
     }
-    // The node of a pod's token is only told, a token bound to the node alone depends on it.
+    // The node of a pod's token is only information; a token bound only to the node depends on it.
     let by_node = private["pod"].is_null();
     for (storage, claim, namespace) in bound {
         let claim = &private[claim];

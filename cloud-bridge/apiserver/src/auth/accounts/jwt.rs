@@ -29,9 +29,9 @@ pub(crate) struct SigningKey {
     verified: Mutex<Verified>,
 }
 
-/// Tokens whose signature was verified, by digest: it takes a hundred times as long as all else about a request. The API
-/// server keeps what a token proves for ten seconds (apiserver pkg/authentication/token/cache); here times and objects
-/// are looked at each time.
+/// Tokens with a verified signature, by digest: verifying takes a hundred times as long as everything else of a
+/// request. The API server caches the result for ten seconds (apiserver pkg/authentication/token/cache); here times and
+/// objects are checked each time.
 #[derive(Default)]
 struct Verified {
     tokens: HashSet<[u8; 32]>,

@@ -10,21 +10,21 @@ pub use jwt::KeyError;
 use jwt::SigningKey;
 use serde_json::{Value, json};
 
-/// What tokens are good for unless they say otherwise, and who issued them: the names that a cluster's API server
-/// has by default (`--api-audiences`, `--service-account-issuer`).
+/// Default audience and issuer of tokens: the defaults of a cluster's API server (`--api-audiences`,
+/// `--service-account-issuer`).
 pub(crate) const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
 /// Name of the ConfigMap with the authority's certificate in every namespace.
 pub(crate) const ROOT_CA: &str = "kube-root-ca.crt";
 
-/// What the server signs tokens with, and the certificate that pods trust it by.
+/// The key that signs tokens, and the certificate with which pods verify the server.
 pub struct Accounts {
     pub(crate) key: SigningKey,
     pub(crate) root_ca: String,
 }
 
 impl Accounts {
-    /// `pkcs8` is an ECDSA P-256 key, as [`Accounts::new_key`] makes it; `root_ca` is PEM.
+    /// `pkcs8` is an ECDSA P-256 key, from [`Accounts::new_key`]; `root_ca` is PEM.
     ///
     /// # Errors
     /// The key cannot be read.

@@ -1,4 +1,4 @@
-//! Tokens that must not hold, and what a pod is given.
+//! Invalid tokens, and the tokens of pods.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -24,7 +24,7 @@ fn text(value: &HeaderValue) -> String {
     String::from_utf8_lossy(value.as_bytes()).into_owned()
 }
 
-/// Returns the user that the headers ask for, as they say it; `None` without such headers.
+/// Returns the user in the headers, without further checks; `None` without such headers.
 ///
 /// # Errors
 /// 400 if the headers have groups, extras or a uid but no user name.

@@ -12,11 +12,11 @@ use apimachinery::user::{
 /// From this number of names on, one question about all of them comes first.
 const MANY: usize = 4;
 const AUTHENTICATION: &str = "authentication.k8s.io";
-/// Where an account's token tells the node of its pod.
+/// Extra key with the node of the pod of an account's token.
 const NODE_KEY: &str = "authentication.kubernetes.io/node-name";
 
-/// A mode of impersonation. All but the last fit some requests only, and also require the right to make the request
-/// that way.
+/// A mode of impersonation. All but the last apply only to some requests, and also require the right to make the
+/// request in that way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     /// An account as the node that its pod runs on.
@@ -24,7 +24,7 @@ pub(super) enum Mode {
     ArbitraryNode,
     ServiceAccount,
     UserInfo,
-    /// The verb `impersonate` alone.
+    /// Only the verb `impersonate`.
     Legacy,
 }
 
@@ -145,7 +145,7 @@ impl Asks<'_> {
             && let Some(name) = node_name(&acting.name)
         {
             attributes.path.resource = "nodes".into();
-            // Of its own node an account may not know the name when the right is given.
+            // When the right is granted, the name of the account's node may be unknown.
             attributes.path.name = if self.mode == Mode::AssociatedNode { "*".into() } else { name.to_owned() };
             acting.groups = vec![NODES.to_owned()];
         }
@@ -190,7 +190,7 @@ impl Asks<'_> {
     }
 }
 
-/// What is wrong with an extra beside what the last mode takes.
+/// Error of an extra that only the last mode accepts.
 fn wrong_extra(key: &str, values: &[String]) -> Option<String> {
     if key.is_empty() {
         return Some("impersonating the empty string key in extra is not allowed".to_owned());

@@ -85,7 +85,7 @@ fn accounts_and_the_anonymous_bring_their_groups() {
     assert_eq!(groups(&[(USER, "system:node:n1")]), ["system:nodes", "system:authenticated"]);
     assert_eq!(groups(&[(USER, "system:node:n1"), (GROUP, "g")]), ["g", "system:authenticated"]);
     assert_eq!(groups(&[(USER, "bob"), (GROUP, "system:masters")]), ["system:masters", "system:authenticated"]);
-    // An account is asked for in its namespace.
+    // The right for an account applies to its namespace.
     let account = rule("impersonate", "", "serviceaccounts", &["robot"]);
     let eve = try_as(&with(json!([account])), &eve(), &[(USER, "system:serviceaccount:n:robot")]);
     assert_eq!(eve.unwrap().name, "system:serviceaccount:n:robot");
@@ -123,7 +123,7 @@ fn some_act_as_others_for_some_requests_only() {
         "impersonating an invalid key in extra is not allowed: extra.key: Invalid value: \"a\": must be a domain-prefixed path (such as \"acme.io/foo\")"
     ));
     assert_eq!(ask(&eve(), &[(USER, "bob"), ("impersonate-extra-a.b%2fc", "d")]).unwrap().extra["a.b/c"], ["d"]);
-    // The right to be an account does not say for which requests.
+    // The right to impersonate an account applies to all requests.
     assert_eq!(
         ask(&eve(), &[(USER, "system:serviceaccount:n:robot")]).unwrap_err(),
         cannot("pods", "impersonate-on:serviceaccount:list resource \"pods\" in API group \"\" in the namespace \"n\"")

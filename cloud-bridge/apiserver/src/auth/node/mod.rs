@@ -1,5 +1,5 @@
-//! What a node may do: the node authorizer (by relation: secrets and config maps only of its own pods) and the
-//! NodeRestriction admission (its own Node, Lease and pods only).
+//! Rights of a node: the node authorizer (by relation: secrets and config maps only of its own pods) and the
+//! NodeRestriction admission (only its own Node, Lease and pods).
 
 pub(crate) mod references;
 mod relations;
@@ -19,7 +19,7 @@ pub(crate) fn authorize(relations: &Relations, node: &str, attributes: &Attribut
     let verb = attributes.verb.as_str();
     let read = matches!(verb, "get" | "list" | "watch");
     let write = matches!(verb, "update" | "patch");
-    // What is not told apart by relation is allowed or not, but for no subresource.
+    // Resources without relations are allowed or not, but without subresources.
     let allow = |yes: bool| if yes && path.subresource.is_empty() { Ok(()) } else { Err(String::new()) };
     match (path.group.as_str(), path.resource.as_str()) {
         ("", "secrets") => read_related(relations, node, Kind::Secret, attributes),
@@ -39,7 +39,7 @@ pub(crate) fn authorize(relations: &Relations, node: &str, attributes: &Attribut
             found(relations.has_volume(node, &path.name), node)
         }
         ("", "serviceaccounts") => {
-            // Its pods' tokens; the account itself is read for pull secrets of its own.
+            // Tokens of its pods; the account itself is read for its pull secrets.
             if (verb, path.subresource.as_str()) == ("get", "") {
                 return related(relations, node, Kind::ServiceAccount, &path.namespace, &path.name);
             }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use apimachinery::json::{items, present, text};
 
-/// What a node may read because of one of its pods.
+/// Kinds of objects that a node may read because of one of its pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
     Pod,
@@ -18,7 +18,7 @@ pub(crate) enum Kind {
 /// Volumes with a secret in their `secretRef`.
 const SECRET_REF: &[&str] = &["cephfs", "cinder", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos"];
 
-/// Tells every object that the pod names.
+/// Calls `tell` with every object that the pod names.
 pub(crate) fn of_pod(pod: &Value, tell: &mut dyn FnMut(Kind, &str)) {
     let spec = &pod["spec"];
     let mut tell = |kind, name: &str| {
@@ -104,7 +104,7 @@ const PLAIN_VOLUMES: &[&str] = &[
     "storageos",
     "vsphereVolume",
 ];
-/// Volumes, and sources of a projected one, that stand for other objects.
+/// Volumes, and sources of a projected one, that refer to other objects.
 const VOLUMES: &[(&str, &str)] = &[
     ("configMap", "configmaps (via configmap volumes)"),
     ("secret", "secrets (via secret volumes)"),

@@ -1,5 +1,5 @@
-//! The node authorizer's graph, as an index: which node has a pod that names an object. Follows every write of pods
-//! and PersistentVolumes, so that a question costs a look-up whatever the number of pods.
+//! The node authorizer's graph, as an index: which node has a pod that names an object. Updated by every write of pods
+//! and PersistentVolumes, so that a decision needs one lookup for any number of pods.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,7 +35,7 @@ pub(crate) struct Related {
 }
 
 impl Related {
-    /// Reads what there is, one object at a time, and follows what is written from now on.
+    /// Reads all existing objects, one at a time, and follows later writes.
     pub(crate) fn follow(&self, store: &mut Store) -> Result<(), StoreError> {
         for (storage, change) in FOLLOWED {
             let mut after = None;
@@ -58,7 +58,7 @@ impl Related {
     }
 }
 
-/// How a change of an object from one state to another is taken in.
+/// Applies a change of an object to the index.
 type Follow = fn(&mut Relations, Option<&Value>, Option<&Value>);
 
 const FOLLOWED: [(&str, Follow); 2] = [("pods", Relations::pod), ("persistentvolumes", Relations::volume)];
@@ -124,7 +124,8 @@ fn is_mirror(pod: &Value) -> bool {
     !pod["metadata"]["annotations"][MIRROR_ANNOTATION].is_null()
 }
 
-/// Tells each object that the pod relates to its node. A mirror pod, which the node has made, relates only itself.
+/// Calls `tell` with each object that the pod relates to its node. A mirror pod, which the node has made, relates only
+/// itself.
 fn edges(pod: &Value, mut tell: impl FnMut(Object, &str)) {
     let node = text(&pod["spec"], "nodeName");
     if node.is_empty() {
@@ -158,7 +159,7 @@ fn count<K: Ord>(counts: &mut Counts<K>, held: K, holder: &str, more: bool) {
 
 #[cfg(test)]
 impl Relations {
-    /// Nothing is left of what has gone.
+    /// Whether deleted objects have left no entries.
     pub(crate) fn is_empty(&self) -> bool {
         self.nodes.is_empty() && self.claims.is_empty() && self.volumes.is_empty()
     }

@@ -154,7 +154,7 @@ fn the_authorizer_decides_as_that_of_kubernetes() {
             Err("can only list/watch pods with spec.nodeName field selector"),
         ),
         ("GET", "/api/v1/pods".into(), "", Err("can only list/watch pods with spec.nodeName field selector")),
-        // Admission says which ones.
+        // Admission decides which pods.
         ("POST", core("pods"), "", Ok(())),
         ("DELETE", core("pods/pod1"), "", Ok(())),
         ("PATCH", core("pods/pod1/status"), "", Ok(())),
@@ -205,7 +205,7 @@ fn what_has_gone_or_changed_gives_no_access() {
     relations.write("pods", None, Some(&pod("again", "node0")));
     relations.write("pods", Some(&pod("pod0", "node0")), None);
     assert!(!has(&relations, "secret-pod0") && has(&relations, "secret-shared") && has(&relations, "secret-again"));
-    // Bound, then with one more container, then gone.
+    // Bound, then with one more container, then deleted.
     relations.write("pods", Some(&pod("nowhere", "")), Some(&pod("nowhere", "node0")));
     assert!(has(&relations, "secret-nowhere"));
     let mut more = pod("nowhere", "node0");

@@ -37,7 +37,7 @@ impl RoleRef {
     }
 }
 
-/// What is known of a binding.
+/// A binding in the index.
 #[derive(Debug)]
 pub(super) struct Binding {
     /// Empty for one that counts everywhere.
@@ -63,7 +63,7 @@ impl Binding {
     }
 }
 
-/// A subject by what the index knows of it.
+/// A subject in the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Who<'a> {
     User(&'a str),

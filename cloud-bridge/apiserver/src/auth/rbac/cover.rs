@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::rule::{Rule, url_matches};
 use super::words::Words;
 
-/// How many words may be compared with each other for one answer: some 50 ms. A small body may say a rule that is millions
-/// of single rights.
+/// Maximum number of compared words for one answer: some 50 ms. A small body may contain a rule that stands for
+/// millions of single rights.
 const WORK_MAX: usize = 8_000_000;
 
 /// What one right costs at the least: it is kept when it is missing.
 const EACH_MIN: usize = 64;
 
-/// How long a list of what is missing may be.
+/// Maximum length of a list of missing rights, in bytes.
 const SHOWN_MAX: usize = 16 * 1024;
 
 /// The rules are too many to be compared.
@@ -64,15 +64,15 @@ fn covers(owner: &Rule, right: Right<'_>) -> bool {
     }
 }
 
-/// The rights of `servants` that no rule of `owners` gives, in order.
+/// The rights of `servants` that no rule of `owners` grants, in order.
 ///
 /// # Errors
-/// There are too many to look at each.
+/// There are too many to check each.
 pub(crate) fn uncovered<'a>(owners: &[&Rule], servants: &'a [Rule]) -> Result<Vec<Right<'a>>, TooMany> {
     let each: usize = owners.iter().map(|rule| rule.len()).sum::<usize>().max(EACH_MIN);
     let mut left = WORK_MAX;
     let mut missing = Vec::new();
-    // A rule for everything is one look, whatever it is to cover.
+    // A rule for everything needs one comparison for any number of rights.
     let covers_all = owners.iter().any(|owner| all(owner));
     for servant in servants {
         if covers_all && servant.urls.is_empty() {
@@ -115,7 +115,7 @@ impl Right<'_> {
     }
 }
 
-/// What is missing as messages list it: verbs of one resource together, a line for each.
+/// Missing rights in the format of messages: verbs of one resource together, a line for each.
 pub(crate) fn shown(missing: &[Right<'_>]) -> String {
     let mut verbs: BTreeMap<_, Vec<&str>> = BTreeMap::new();
     let (mut lines, mut length) = (BTreeSet::new(), 0);

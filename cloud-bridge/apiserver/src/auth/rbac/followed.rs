@@ -1,4 +1,5 @@
-//! The index of roles and bindings, kept by the storage's writes: who reads an answer after a write finds it in force.
+//! The index of roles and bindings, updated by writes of the storage: a role is in force when its writer gets the
+//! answer.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -18,7 +19,7 @@ pub(crate) struct Followed {
 }
 
 impl Followed {
-    /// Reads what there is, one object at a time, and follows what is written from now on.
+    /// Reads all existing objects, one at a time, and follows later writes.
     pub(crate) fn follow(&self, store: &mut Store) -> Result<(), StoreError> {
         for storage in FOLLOWED {
             let mut after = None;

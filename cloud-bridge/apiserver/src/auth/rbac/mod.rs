@@ -1,5 +1,5 @@
-//! Authorization by roles and bindings (K8s plugin/pkg/auth/authorizer/rbac): what a rule allows, the rules of a user,
-//! and which other rules these cover.
+//! Authorization by roles and bindings (K8s plugin/pkg/auth/authorizer/rbac): the rights of a rule, the rules of a
+//! user, and the rules that they cover.
 
 mod binding;
 pub(crate) mod cover;

@@ -27,10 +27,10 @@ struct Held {
     account: bool,
 }
 
-/// Bindings by their names, and these by the name of who has them.
+/// Bindings by name, for each name of a subject.
 type Bound = HashMap<String, BTreeMap<String, Held>>;
 
-/// What a namespace has, or what counts everywhere.
+/// Roles and bindings of a namespace, or of the cluster.
 #[derive(Default, Clone)]
 struct Scope {
     roles: HashMap<String, Arc<[Rule]>>,
@@ -47,7 +47,7 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// Takes in a change of an object from one state to another.
+    /// Applies a change of an object to the index.
     pub(crate) fn change(&mut self, storage: &str, before: Option<&Value>, after: Option<&Value>) {
         let Some(metadata) = after.or(before).map(|object| &object["metadata"]) else { return };
         let (namespace, name) = (text(metadata, "namespace"), text(metadata, "name"));
@@ -80,7 +80,8 @@ impl Policy {
         self.scopes.get(namespace)?.roles.get(&role.name)
     }
 
-    /// Tells of each binding of a user that counts in this namespace. One that names the user twice may be told of twice.
+    /// Calls `visit` for each binding of a user that applies to this namespace. A binding that names the user twice may
+    /// be visited twice.
     fn visit<'a>(
         &'a self,
         user: &UserInfo,
@@ -99,14 +100,14 @@ impl Policy {
         }
     }
 
-    /// Whether the user may do this: `Ok` says by which binding, `Err` what could not be looked up.
+    /// Whether the user may do this: `Ok` names the binding, `Err` the objects that could not be found.
     pub(crate) fn authorize(&self, user: &UserInfo, attributes: &Attributes) -> Result<String, String> {
         let mut allowed = None;
         let mut errors = Vec::new();
         let mut seen = HashSet::new();
         self.visit(user, &attributes.path.namespace, |scope, binding| {
             match self.rules(&binding.namespace, &binding.role) {
-                // However many bindings there are to it, a role says the same.
+                // A role grants the same through any number of bindings.
                 Some(rules) if !seen.insert(rules.as_ptr()) => {}
                 Some(rules) if rules.iter().any(|rule| rule.allows(attributes)) => {
                     allowed = Some(format!("RBAC: allowed by {}", scope.shown(binding, user)));
@@ -135,7 +136,7 @@ impl Policy {
         let (mut rules, mut errors, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
         self.visit(user, namespace, |_, binding| {
             match self.rules(&binding.namespace, &binding.role) {
-                // However many bindings there are to it, a role says the same.
+                // A role grants the same through any number of bindings.
                 Some(found) if seen.insert(found.as_ptr()) => rules.extend(found.iter()),
                 Some(_) => {}
                 None => note(&mut errors, || binding.role.missing(asked)),

@@ -1,4 +1,4 @@
-//! One rule of a role, and what it allows (K8s pkg/apis/rbac/v1/evaluation_helpers.go).
+//! One rule of a role, and its rights (K8s pkg/apis/rbac/v1/evaluation_helpers.go).
 
 use std::fmt;
 

@@ -184,7 +184,7 @@ fn a_question_costs_no_more_for_bindings_of_others() {
     for number in 0..1000 {
         assert!(policy.authorize(&UserInfo::new(&format!("user-{number}"), ["x"]), &asked).is_ok());
     }
-    // One look through all bindings takes longer than this thousand look-ups.
+    // Reading all bindings once takes longer than these thousand lookups.
     assert!(started.elapsed().as_millis() < 200, "{:?}", started.elapsed());
 }
 

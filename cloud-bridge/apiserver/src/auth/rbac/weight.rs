@@ -5,10 +5,10 @@ use serde_json::Value;
 
 use apimachinery::json::items;
 
-/// What the roles and bindings of one namespace may weigh together: some two milliseconds of a decision.
+/// Maximum weight of the roles and bindings of one namespace: some two milliseconds of a decision.
 const NAMESPACE_MAX: usize = 16_384;
 
-/// What ClusterRoles and ClusterRoleBindings may. They are written by those who look after the site.
+/// Maximum weight of ClusterRoles and ClusterRoleBindings. Administrators of the site write them.
 const CLUSTER_MAX: usize = 262_144;
 
 /// The lists of a rule.
@@ -21,7 +21,8 @@ pub(crate) fn weight(object: &Value) -> usize {
     1 + rules + items(object, "subjects").len()
 }
 
-/// Why an object may not become so heavy in a namespace that has this much: that it was there with `old` counts.
+/// The reason why an object may not get the weight `new` in a namespace with the weight `has`, which includes the
+/// object's weight before the write, `old`.
 pub(crate) fn refusal(namespace: &str, has: usize, new: usize, old: usize) -> Option<String> {
     let (max, of) = if namespace.is_empty() {
         (CLUSTER_MAX, "ClusterRoles and ClusterRoleBindings".to_owned())

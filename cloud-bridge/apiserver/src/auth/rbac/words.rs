@@ -1,4 +1,4 @@
-//! The words of a rule in one piece of memory: to look through thousands of them is to read on, not to jump.
+//! The words of a rule in contiguous memory, so that scanning thousands of them is fast.
 
 /// A list of words.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]

@@ -1,4 +1,4 @@
-//! Objects in the protobuf encoding of Kubernetes, for clients that take nothing else.
+//! Objects in the protobuf encoding of Kubernetes, for clients that accept nothing else.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use super::MAGIC;
 use super::schema;
 use crate::codec::messages::{self, Field, Message};
 
-/// What answers are made of, beside the kinds themselves (K8s apimachinery pkg/apis/meta, v1 and v1beta1,
+/// Messages of answers, in addition to the kinds themselves (K8s apimachinery pkg/apis/meta, v1 and v1beta1,
 /// generated.proto).
 const ANSWERS: &[(&str, &str)] = &[
     ("ListMeta", "1=selfLink:s 2=resourceVersion:s 3=continue:s 4=remainingItemCount:i"),
@@ -71,7 +71,7 @@ pub(crate) fn frame(event: &Value) -> Option<Vec<u8>> {
     Some([length.to_be_bytes().to_vec(), out].concat())
 }
 
-/// What is null or of a type that the field does not have is left out: what is stored fits its kind.
+/// Omits null and values whose type does not match the field: stored objects match their kind.
 pub(super) fn write(out: &mut Vec<u8>, message: Message, object: &Map<String, Value>) -> Option<()> {
     for field in message {
         if field.name.is_empty() {

@@ -1,5 +1,5 @@
 //! The protobuf encoding of Kubernetes (`application/vnd.kubernetes.protobuf`): request bodies, which typed Go clients,
-//! kubectl's `create` among them, send so without asking, and answers for who takes nothing else. Pure.
+//! including kubectl's `create`, send in it without discovery, and answers for clients that accept nothing else. Pure.
 
 mod encode;
 mod schema;
@@ -20,7 +20,7 @@ use wire::{Field, Payload};
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
 const MAGIC: &[u8] = b"k8s\0";
-/// Schemas of custom resources nest, and each level of them is two in JSON: what is deeper, `parse` would refuse.
+/// Schemas of custom resources nest, and each of their levels is two in JSON: `parse` would refuse deeper ones.
 const DEPTH_MAX: usize = 48;
 
 /// Why a body could not be read.
@@ -36,7 +36,7 @@ pub(crate) enum DecodeError {
     Exhausted(#[from] Exhausted),
 }
 
-/// The object of a body, as JSON would have it. Its values may take so much `memory`.
+/// The object of a body, as in JSON. Its values may take `memory` bytes.
 ///
 /// # Errors
 /// See `DecodeError`.
@@ -230,7 +230,7 @@ fn number(payload: Payload<'_>) -> Result<i64, DecodeError> {
 
 /// A floating point number as JSON writes it: whole numbers without a fraction.
 fn float(payload: Payload<'_>) -> Result<Value, DecodeError> {
-    /// Beyond it not every whole number can be told from the next.
+    /// Above it, adjacent integers are not distinguishable.
     const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
     let Payload::Number(bits) = payload else { return Err(DecodeError::Malformed) };
     let number = f64::from_bits(bits);

@@ -9,7 +9,7 @@ pub(super) struct Field<'a> {
     pub(super) payload: Payload<'a>,
 }
 
-/// What a field holds, as far as the wire tells.
+/// Value of a field by its wire type.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Payload<'a> {
     /// Varints and fixed-size numbers.

@@ -1,5 +1,5 @@
-//! Bodies in YAML, as Kubernetes reads them: the first document as JSON, with keys that stand twice told by their lines.
-//! Depth and memory are bounded as they are for JSON. What plain words mean: `scalar`.
+//! Bodies in YAML, as Kubernetes reads them: the first document as JSON, with duplicate keys reported by their lines.
+//! Depth and memory are limited as for JSON. `scalar` resolves plain words.
 
 mod scalar;
 pub(crate) mod write;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::parse::{self, COMPLAINTS_MAX, DEPTH_MAX, TOO_MANY, shown_path};
 
-/// What one value, and one field, may take in memory, roughly.
+/// Memory of one value, and of one field, approximately.
 const VALUE_COST: usize = 64;
 const FIELD_COST: usize = 128;
 /// The longest key without quotes and without `?` before it.
@@ -21,7 +21,7 @@ const KEY_MAX: usize = 16 * 1024;
 #[derive(Debug, PartialEq)]
 pub(crate) struct Document {
     pub(crate) value: Value,
-    /// What strict reading says of keys that stand twice. The last one counts.
+    /// Errors of strict parsing about duplicate keys. The last one counts.
     pub(crate) twice: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ impl Document {
         Ok(Self { value, twice: reader.twice })
     }
 
-    /// The keys that stand twice as one error.
+    /// The duplicate keys as one error.
     pub(crate) fn strict(&self) -> Result<(), String> {
         if self.twice.is_empty() {
             return Ok(());
@@ -73,9 +73,9 @@ fn refuse(why: &str) -> String {
 
 struct Reader<'a> {
     events: Parser<'a, StrInput<'a>>,
-    /// Memory that the body may still ask for: an alias of a few letters may stand for all that was before.
+    /// Memory that the body may still use: an alias of a few letters may stand for everything before it.
     left: usize,
-    /// Values by the number of their anchor, with what they cost.
+    /// Values by the number of their anchor, with their cost.
     anchors: HashMap<usize, (Value, usize)>,
     twice: Vec<String>,
 }
@@ -184,7 +184,7 @@ fn merge(map: &mut Map<String, Value>, value: Value) -> Result<(), &'static str>
     Ok(())
 }
 
-/// The event with a text of its own: the parser goes on while it is looked at.
+/// The event with owned text, because the parser continues while it is used.
 fn owned(event: Event<'_>) -> Event<'static> {
     match event {
         Event::Scalar(text, style, anchor, tag) => Event::Scalar(

@@ -9,7 +9,7 @@ const NULL: [&str; 5] = ["", "~", "null", "Null", "NULL"];
 const BEYOND_JSON: [&str; 12] =
     [".nan", ".NaN", ".NAN", ".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF", "-.inf", "-.Inf", "-.INF"];
 
-/// The value of a scalar: text when it is quoted or said to be, else what it looks like.
+/// The value of a scalar: text if it is quoted or tagged so, otherwise by its form.
 pub(super) fn resolve(text: &str, plain: bool, tag: Option<&str>) -> Result<Value, String> {
     let tag = tag.map(|tag| tag.strip_prefix(CORE).unwrap_or(tag));
     let looked_at = match tag {

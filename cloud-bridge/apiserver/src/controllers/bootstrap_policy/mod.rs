@@ -14,7 +14,7 @@ use apimachinery::meta;
 pub(crate) use policy::objects;
 use reconcile::Binding;
 
-/// Runs at every opening; what is as it should be is not written.
+/// Runs at every start; unchanged objects are not written.
 pub(super) fn reconcile(store: &mut Store) -> Result<(), StoreError> {
     for (storage, expected) in objects() {
         let key = ObjectKey::of(&expected);

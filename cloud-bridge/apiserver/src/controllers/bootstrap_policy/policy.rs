@@ -1,4 +1,4 @@
-//! What `policy.txt` says, as objects.
+//! The objects in `policy.txt`.
 
 use edge_protocol::json::SetField;
 use serde_json::{Value, json};

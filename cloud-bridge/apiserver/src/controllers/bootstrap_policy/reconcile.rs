@@ -1,4 +1,4 @@
-//! Reconciles default roles and bindings: adds what is missing and keeps what a user added (K8s
+//! Reconciles default roles and bindings: adds missing parts and keeps a user's additions (K8s
 //! component-helpers/auth/rbac/reconciliation). Pure.
 
 use edge_protocol::json::SetField;
@@ -10,7 +10,7 @@ use apimachinery::json::{items, object_mut, remove, text, text_entries};
 /// Set to `false` on objects that must not be reconciled.
 const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
-/// What a binding must become.
+/// Required change of a binding.
 #[derive(Debug, PartialEq)]
 pub(super) enum Binding {
     Stays,
@@ -52,7 +52,7 @@ pub(super) fn role(existing: &Value, expected: &Value) -> Option<Value> {
     (role != *existing).then_some(role)
 }
 
-/// What the binding must become so that all it should name are bound.
+/// The required change of the binding, so that it names all expected subjects.
 pub(super) fn binding(existing: &Value, expected: &Value) -> Binding {
     if protected(existing) {
         return Binding::Stays;

@@ -1,4 +1,4 @@
-//! One object with owners: whether they are there, and what becomes of it when they are not.
+//! One object with owners: whether they exist, and how to handle it if they do not.
 
 use edge_protocol::json::SetField;
 use jiff::Timestamp;
@@ -32,7 +32,7 @@ fn owner_state(
     let text = |field: &str| reference[field].as_str().unwrap_or_default();
     let kind = inner.registry.by_kind(text("apiVersion"), text("kind"));
     let gone = gone.filter(|gone| gone.uid == text("uid"));
-    // Such a reference has no namespace in which to look for the owner, so it can be neither kept nor followed (K8s
+    // Such a reference does not have a namespace in which to look for the owner, so the collector ignores it (K8s
     // garbagecollector.go isDangling): the object stays.
     let nowhere = match &kind {
         Some(kind) => kind.namespaced,
@@ -42,7 +42,7 @@ fn owner_state(
         return Ok(State::Solid);
     }
     let Some((storage, key)) = store.by_uid(text("uid"))? else {
-        // One that was seen to go has gone, though its kind may have gone with it (K8s absentOwnerCache).
+        // An owner whose deletion was seen is gone, even if its kind is gone too (K8s absentOwnerCache).
         let known = kind.is_some() || gone.is_some();
         return Ok(if known { State::Gone } else { State::Solid });
     };
@@ -60,8 +60,8 @@ fn owner_state(
     Ok(if meta::deleting(stored.head()) && foreground { State::Waiting } else { State::Solid })
 }
 
-/// Deletes an object all of whose owners are gone or going; drops references to those otherwise.
-/// `circle` is the dependent of its own after which to look for one that waits already.
+/// Deletes an object if all of its owners are deleted or being deleted; otherwise removes references to those. `circle`
+/// is the dependent after which to continue the search for one that waits already.
 pub(super) fn collect(
     turn: &mut Turn<'_, Key>,
     place: &Place,
@@ -71,7 +71,7 @@ pub(super) fn collect(
     let (inner, store) = (turn.inner, &mut *turn.store);
     let Some((resource, mut stored)) = find(inner, store, place)? else { return Ok(()) };
     let value = stored.head();
-    // What goes already is not hurried.
+    // An object that is being deleted is left alone.
     if meta::deleting(value) {
         return Ok(());
     }
@@ -145,7 +145,7 @@ fn in_circle(turn: &Turn<'_, Key>, uid: &str, mut after: Option<Place>) -> Resul
     }
 }
 
-/// What is known of a circle: where the turn was over there may be one after this dependent.
+/// Result of the search for a cycle: it may continue after this dependent.
 enum Circle {
     Yes,
     No,
@@ -168,8 +168,8 @@ pub(super) fn misplaced<'a>(inner: &Inner, object: &'a Value) -> Option<&'a Valu
     })
 }
 
-/// Says of an object without a namespace that it names an owner that has one
-/// (K8s graph_builder.go reportInvalidNamespaceOwnerRef).
+/// Creates an event if a cluster-scoped object names a namespaced owner (K8s graph_builder.go
+/// reportInvalidNamespaceOwnerRef).
 pub(super) fn warn(inner: &Inner, store: &mut Store, place: &Place) -> ApiResult<()> {
     let Some((resource, stored)) = find(inner, store, place)? else { return Ok(()) };
     let Some(wrong) = misplaced(inner, stored.value()) else { return Ok(()) };

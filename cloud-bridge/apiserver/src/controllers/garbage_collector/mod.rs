@@ -1,5 +1,5 @@
-//! The garbage collector: dependents of what is gone, and the foreground and orphaning deletions that dependents take part
-//! in (K8s pkg/controller/garbagecollector).
+//! The garbage collector: deletes dependents of deleted objects, and executes foreground and orphaning deletions (K8s
+//! pkg/controller/garbagecollector).
 
 mod dependent;
 
@@ -23,19 +23,19 @@ const PAGE: usize = 50;
 /// Work items.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
-    /// An owner that went, or whose deletion has to do with its dependents, by uid: those after a place.
+    /// A deleted owner, or one whose deletion involves its dependents, by uid: the dependents after a place.
     Owner(Owner, Option<Place>),
     /// An owner that may wait for dependents in vain, by uid: whether one of those after a place still blocks it.
     Blocked(String, Option<Place>),
-    /// An object with owners; this one is known to have gone.
+    /// An object with owners; this one is known to be deleted.
     Dependent(Place, Option<Owner>),
-    /// One that goes with an owner who waits for it: whether one of its own dependents after a place waits already.
+    /// An object that is deleted with a waiting owner: whether one of its own dependents after a place waits already.
     Circle(Place, Option<Owner>, Place),
     /// An object without a namespace, with an owner that has one.
     Misplaced(Place),
 }
 
-/// An owner as it was seen last: when it and its kind have gone, nothing else tells of it.
+/// An owner in its last known state: needed when it and its kind are deleted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Owner {
     uid: String,
@@ -81,7 +81,7 @@ impl Controller for GarbageCollector {
         if old.unwrap_or(&Value::Null) == references {
             return;
         }
-        // Whom it names no more does not wait for it.
+        // Owners that it no longer names do not wait for it.
         before.into_iter().for_each(|before| blocked(before, queue));
         if !references.is_null() {
             let place = (seen.storage.to_owned(), seen.key.clone());
@@ -107,7 +107,7 @@ fn references(object: &Value) -> impl Iterator<Item = &Value> {
     object["metadata"]["ownerReferences"].as_array().into_iter().flatten()
 }
 
-/// Has the owners of an object looked at, which goes or names them no more.
+/// Requests evaluations of the owners of an object that is deleted or no longer names them.
 fn blocked(object: &Value, queue: &Queue<Key>) {
     for reference in references(object) {
         queue.add(Key::Blocked(reference["uid"].as_str().unwrap_or_default().to_owned(), None));
@@ -127,8 +127,8 @@ fn find(inner: &Inner, store: &Store, (storage, key): &Place) -> Result<Option<F
     Ok(store.get(storage, key)?.map(|stored| (resource, stored)))
 }
 
-/// Has the dependents looked at of an owner that went or goes in the foreground; takes the references to one that goes
-/// without them.
+/// Requests evaluations of the dependents of an owner that is deleted or being deleted in the foreground; removes the
+/// references to one that orphans them.
 fn owner(turn: &mut Turn<'_, Key>, known: &Owner, mut after: Option<Place>) -> ApiResult<()> {
     let uid = known.uid.as_str();
     let place = turn.store.by_uid(uid)?;
@@ -173,7 +173,7 @@ fn let_go(inner: &Inner, store: &mut Store, dependent: &Place, uid: &str) -> Res
     write::rewrite(store, &resource, &stored, new)
 }
 
-/// Ends the wait of an owner that goes in the foreground, unless a dependent blocks it.
+/// Ends the foreground deletion of an owner, unless a dependent blocks it.
 fn unblock(turn: &mut Turn<'_, Key>, uid: &str, after: Option<&Place>) -> ApiResult<()> {
     let Some(place) = turn.store.by_uid(uid)? else { return Ok(()) };
     let Some((_, stored)) = find(turn.inner, turn.store, &place)? else { return Ok(()) };
@@ -185,7 +185,7 @@ fn unblock(turn: &mut Turn<'_, Key>, uid: &str, after: Option<&Place>) -> ApiRes
         if let Some((_, dependent)) = find(turn.inner, turn.store, &at)? {
             let mut references = references(dependent.head());
             if references.any(|reference| reference["uid"] == uid && reference["blockOwnerDeletion"] == true) {
-                // It is told of when it goes.
+                // Its deletion requests another evaluation.
                 return Ok(());
             }
         }

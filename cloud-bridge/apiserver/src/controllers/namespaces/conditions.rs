@@ -1,5 +1,5 @@
-//! What the status of a namespace that is going tells of what it still holds
-//! (K8s pkg/controller/namespace/deletion/status_condition_utils.go). Pure.
+//! Conditions about the remaining content of a namespace that is being deleted (K8s
+//! pkg/controller/namespace/deletion/status_condition_utils.go). Pure.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use apimachinery::meta;
 
-/// What is left in a namespace.
+/// Remaining content of a namespace.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Remaining {
     /// How many objects, by plural and group of their resource.
@@ -46,7 +46,7 @@ impl Remaining {
     }
 }
 
-/// Sets the conditions of a namespace's status. A condition keeps the time at which it last became what it is.
+/// Sets the conditions of a namespace's status. A condition keeps the time of its last change.
 pub(super) fn set(namespace: &mut Value, remaining: &Remaining, now: Timestamp) {
     let fine = |kind: &'static str, reason: &'static str, text: &str| (kind, "False", reason, text.to_owned());
     let wanted = [

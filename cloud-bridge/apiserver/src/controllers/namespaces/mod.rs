@@ -1,5 +1,5 @@
-//! Namespaces that are going: deletes what they hold, pods before all else, then takes their finalizer off
-//! (K8s pkg/controller/namespace). What is left is told in their status.
+//! Namespaces that are being deleted: deletes their content, pods first, then removes their finalizer (K8s
+//! pkg/controller/namespace). The status shows what is left.
 
 mod conditions;
 
@@ -24,16 +24,16 @@ use conditions::Remaining;
 /// Where namespaces are stored.
 pub(super) const STORAGE: &str = "namespaces";
 
-/// Where pods are stored: they may still use what else the namespace holds.
+/// Storage of pods, which may still use other content of the namespace.
 const PODS: &str = "pods";
 /// Number of objects of each resource that are examined for finalizers.
 const LOOKED_AT: usize = 500;
 /// Maximum total size of these objects in one step, in bytes.
 const LOOKED_AT_BYTES: usize = 2 << 20;
-/// How many beyond these are counted: a number above it stands for "at least".
+/// Maximum count: a number above it stands for "at least".
 const COUNTED: u64 = 10_000;
 
-/// Whether a namespace is there and not going.
+/// Whether a namespace exists and is not being deleted.
 pub(super) fn stays(store: &Store, name: &str) -> Result<bool, StoreError> {
     let found = store.get(STORAGE, &ObjectKey::cluster(name))?;
     Ok(found.is_some_and(|namespace| !meta::deleting(namespace.value())))
@@ -42,13 +42,13 @@ pub(super) fn stays(store: &Store, name: &str) -> Result<bool, StoreError> {
 /// Work items of a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
-    /// What it holds, from a storage on and there after a key.
+    /// The content, from a storage on and there after a key.
     Contents(String, Step, Option<ObjectKey>),
     /// Whether it holds anything yet.
     Empty(String),
 }
 
-/// What is emptied, in this order.
+/// Order of the deletion.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
     Pods,
@@ -167,7 +167,8 @@ impl Namespaces {
     }
 }
 
-/// Deletes what a storage has of a namespace. True when the turn is over: the rest comes with the next one.
+/// Deletes the objects of a namespace in a storage. True if the time slice is over: the rest is deleted in the next
+/// one.
 fn delete(
     turn: &mut Turn<'_, Key>,
     name: &str,
@@ -184,7 +185,7 @@ fn delete(
     Ok(over)
 }
 
-/// Tells what is left after all of it was asked to go.
+/// Reports what is left after everything was deleted.
 fn report(turn: &mut Turn<'_, Key>, name: &str) -> ApiResult<()> {
     let Some(namespace) = going(turn.store, name)? else { return Ok(()) };
     let mut remaining = Remaining::default();

@@ -1,5 +1,5 @@
-//! One count of what a quota limits: as the namespace was at one moment, however long the counting takes. What was charged
-//! to the quota meanwhile comes on top; what was freed has it counted once more.
+//! One count of the resources that a quota limits, as of one moment, however long it takes. Charges to the quota
+//! meanwhile are added; releases cause another count.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use crate::storage::{Most, Store, StoreError, Stored};
 use apimachinery::key::ObjectKey;
 use apimachinery::quantity::Quantity;
 
-/// What is read at a time: a parsed object needs a multiple of its room in the file, and names each of its fields once more in
-/// `managedFields`.
+/// Maximum read at a time: a parsed object takes a multiple of its size in the file, and names each of its fields again
+/// in `managedFields`.
 const PAGE: Most = Most { items: 32, bytes: 32 << 10 };
 
-/// What is counted: the resource as quotas call it, and where its objects are.
+/// A counted resource: its name in quotas, and its storage.
 struct Source {
     resource: String,
     storage: String,
@@ -79,8 +79,8 @@ impl Count {
         Ok(self.sources.is_empty())
     }
 
-    /// Writes what is used, if the quota says something else. False when that is not known: it limits something else by now,
-    /// or the counting took longer than history is kept.
+    /// Writes the usage, if the quota has another one. False if it is unknown: the limits have changed, or the count
+    /// took longer than history is kept.
     pub(super) fn finish(self, store: &mut Store, key: &ObjectKey) -> Result<bool, StoreError> {
         let Some(quota) = store.get(STORAGE, key)? else { return Ok(true) };
         let (then, value) = (self.quota.value(), quota.value());

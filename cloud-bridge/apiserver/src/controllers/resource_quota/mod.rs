@@ -49,7 +49,7 @@ pub(super) struct ResourceQuota {
 /// A quota that is being counted.
 struct Counting {
     count: Count,
-    /// Objects were deleted meanwhile: count once more afterwards.
+    /// Whether objects were deleted meanwhile: then another count is needed.
     again: bool,
     /// Thread time that the count has used.
     spent: Duration,
@@ -141,8 +141,7 @@ impl ResourceQuota {
     }
 }
 
-/// Whether a quota is new, limits other things than before, or lacks its status. A charge alone does not require a
-/// count.
+/// Whether a quota is new, has other limits than before, or lacks its status. A charge alone does not require a count.
 fn limits_anew(seen: &Seen<'_>) -> bool {
     let Some(after) = seen.after.map(Stored::value) else { return false };
     let same = seen.before.is_some_and(|before| before.value()["spec"] == after["spec"]);

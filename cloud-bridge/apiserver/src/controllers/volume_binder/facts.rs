@@ -1,4 +1,4 @@
-//! What binding is decided by: what a volume offers, what a claim asks for, and whether the two fit. Pure.
+//! Input of binding: properties of a volume, requests of a claim, and whether both match. Pure.
 
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ fn modes(spec: &Value) -> Vec<String> {
     items(spec, "accessModes").iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// A PersistentVolume that is there for claims.
+/// A PersistentVolume that claims may use.
 #[derive(Debug, Clone)]
 pub(super) struct Offer {
     pub(super) name: String,
@@ -33,7 +33,7 @@ pub(super) struct Offer {
 }
 
 impl Offer {
-    /// What a volume offers; `None` of one that is not available.
+    /// The properties of a volume; `None` if it is not available.
     pub(super) fn of(volume: &Value) -> Option<Self> {
         let spec = &volume["spec"];
         let available = volume["status"]["phase"] == "Available" && !meta::deleting(volume);
@@ -64,14 +64,14 @@ pub(super) struct Request {
     pub(super) size: Option<Quantity>,
     /// The one volume that it asks for, or nothing.
     pub(super) volume: String,
-    /// Its volume is made where its pod will be: none that is there is for it, unless that was made for it.
+    /// Whether its volume is created where its pod will run: it then matches only a volume that was created for it.
     pub(super) delayed: bool,
     modes: Vec<String>,
     selector: Value,
 }
 
 impl Request {
-    /// What a claim of this class asks for; `None` of one that does not wait.
+    /// The request of a claim of this class; `None` if it does not wait.
     pub(super) fn of(claim: &Value, of_class: Option<&Value>) -> Option<Self> {
         let spec = &claim["spec"];
         let waits = claim["status"]["phase"] != "Bound" && !meta::deleting(claim);
@@ -100,8 +100,8 @@ impl Request {
     }
 }
 
-/// Whether a class waits for a pod and then makes a volume. One without a provisioner has its volumes already: they are
-/// bound at once, where a cluster waits for the pod with these, too.
+/// Whether a class waits for a pod and then creates a volume. Claims of a class without a provisioner are bound to
+/// existing volumes at once, where a cluster also waits for the pod.
 fn delays(class: &Value) -> bool {
     text(class, "volumeBindingMode") == "WaitForFirstConsumer"
         && !text(class, "provisioner").starts_with("kubernetes.io/")

@@ -25,7 +25,7 @@ pub(super) struct Index {
     asking: BTreeMap<String, BTreeSet<ObjectKey>>,
 }
 
-/// Takes a member out of a set of a map, and the set with its last member.
+/// Removes a member from a set of a map, and the set with its last member.
 fn take<K: Ord, V: Ord>(map: &mut BTreeMap<K, BTreeSet<V>>, key: &K, member: &V) {
     if let Some(set) = map.get_mut(key) {
         set.remove(member);
@@ -36,7 +36,7 @@ fn take<K: Ord, V: Ord>(map: &mut BTreeMap<K, BTreeSet<V>>, key: &K, member: &V)
 }
 
 impl Index {
-    /// This is how a volume is now; `None` when it is gone.
+    /// Sets the state of a volume; `None` if it was deleted.
     pub(super) fn set_volume(&mut self, name: &str, volume: Option<&Value>) {
         if let Some(old) = self.offers.remove(name) {
             take(&mut self.free, &old.class, &(old.size, old.name));
@@ -62,7 +62,7 @@ impl Index {
         }
     }
 
-    /// This is how a claim is now; `None` when it is gone. What it asks for, if it waits.
+    /// Sets the state of a claim; `None` if it was deleted. Returns its request, if it waits.
     pub(super) fn set_claim(
         &mut self,
         key: &ObjectKey,
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_gets_what_is_kept_for_it_or_the_smallest_that_is_large_enough() {
+    fn claim_gets_its_reserved_volume_or_the_smallest_sufficient() {
         let mut index = Index::default();
         for (name, size, claim) in
             [("small", "1Gi", None), ("large", "4Gi", None), ("middle", "2Gi", None), ("kept", "8Gi", Some("mine"))]
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_goes_to_the_first_that_it_meets_and_nothing_is_left_of_what_has_gone() {
+    fn volume_binds_to_first_match_and_removed_ones_leave_nothing() {
         let mut index = Index::default();
         for (name, size, volume) in [("b", "1Gi", ""), ("c", "1Gi", "v"), ("a", "9Gi", "")] {
             index.set_claim(&key(name), Some(&claim(name, size, volume)), None);

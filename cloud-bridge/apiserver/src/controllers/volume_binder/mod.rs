@@ -1,5 +1,5 @@
-//! Binds PersistentVolumeClaims to volumes that are there already, as the volume controller of a cluster does
-//! (K8s pkg/controller/volume/persistentvolume). Who makes volumes makes them for one claim, and they are bound like any other.
+//! Binds PersistentVolumeClaims to existing volumes, as the volume controller of a cluster (K8s
+//! pkg/controller/volume/persistentvolume). Provisioners create a volume for one claim, which is bound like any other.
 
 mod facts;
 mod index;
@@ -127,7 +127,7 @@ impl VolumeBinder {
     }
 }
 
-/// Whether the one claim that a volume is for is no more: it may have gone before they were bound.
+/// Whether the only claim for which a volume was made is deleted, perhaps before they were bound.
 fn is_orphan(store: &Store, volume: &Stored) -> Result<bool, StoreError> {
     let Some((key, uid)) = claim_of(volume.value()).filter(|(_, uid)| !uid.is_empty()) else { return Ok(false) };
     let phase = volume.value()["status"]["phase"].as_str().unwrap_or_default();

@@ -10,15 +10,15 @@ use crate::resource::Resource;
 
 const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 const EMBEDDED: &str = "x-kubernetes-embedded-resource";
-/// What OpenAPI v2 cannot say.
+/// Keywords that OpenAPI v2 does not have.
 const BEYOND_V2: [&str; 5] = ["allOf", "anyOf", "oneOf", "not", "nullable"];
 
-/// The published schema. What it refers to is added to `schemas`.
+/// The published schema. Referenced schemas are added to `schemas`.
 pub(super) fn published(schemas: &mut Map<String, Value>, form: Form, resource: &Resource) -> Value {
     let own = resource.strategy().schema().filter(|schema| schema.is_object());
     let mut schema = match (own, form) {
         (None, _) => return json!({"type": "object"}),
-        // kubectl would take what is named for all that is allowed.
+        // Otherwise kubectl would refuse fields that are not named.
         (Some(own), Form::V2) if own[PRESERVE] == true => return json!({"type": "object"}),
         (Some(own), Form::V2) => {
             let mut schema = own.clone();
@@ -33,7 +33,7 @@ pub(super) fn published(schemas: &mut Map<String, Value>, form: Form, resource: 
     schema
 }
 
-/// The fields by which an object is told from others.
+/// Adds the fields that identify an object.
 fn add_identity(schema: &mut Value, form: Form, metadata: &str) {
     let version = "APIVersion defines the group and version of this representation of an object.";
     let kind = "Kind is what the object is; it cannot be changed.";
@@ -44,7 +44,7 @@ fn add_identity(schema: &mut Value, form: Form, metadata: &str) {
     schema.set_at(&["properties", "metadata"], reference);
 }
 
-/// Gives objects within the object what they have of their own.
+/// Adds these fields to embedded objects.
 fn embed(schema: &mut Value, form: Form, metadata: &str) {
     below(schema, &mut |inner| embed(inner, form, metadata));
     let open = form == Form::V2 && schema[PRESERVE] == true;

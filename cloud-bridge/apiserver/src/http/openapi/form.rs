@@ -1,4 +1,4 @@
-//! The versions of OpenAPI, and what is said alike in both.
+//! The versions of OpenAPI, and their common parts.
 
 use serde_json::{Value, json};
 

@@ -79,7 +79,7 @@ fn root_path(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
-/// Changes whenever a resource of the version comes, goes or changes its names.
+/// Changes whenever a resource of the version is added, removed or renamed.
 fn content_hash(resources: &[Arc<Resource>], group: &str, version: &str) -> String {
     let mut text = String::from(env!("CARGO_PKG_VERSION"));
     for resource in resources.iter().filter(|r| r.group == group && r.version == version) {

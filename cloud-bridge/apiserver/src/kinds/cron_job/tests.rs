@@ -1,4 +1,4 @@
-//! What is filled into a CronJob and what is refused, by paths and words of Kubernetes.
+//! Defaults and refusals of CronJobs, with the paths and messages of Kubernetes.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ fn defaults_are_those_of_kubernetes_and_idempotent() {
     assert_eq!((&spec["concurrencyPolicy"], &spec["suspend"]), (&json!("Allow"), &json!(false)));
     assert_eq!((&spec["successfulJobsHistoryLimit"], &spec["failedJobsHistoryLimit"]), (&json!(3), &json!(1)));
     let job = &spec["jobTemplate"]["spec"];
-    // The Job that is made of it gets these.
+    // The created Job gets these.
     assert_eq!((&job["completions"], &job["backoffLimit"]), (&Value::Null, &Value::Null));
     assert_eq!(job["template"]["spec"]["dnsPolicy"], "ClusterFirst");
     let once = cron.clone();
@@ -82,7 +82,7 @@ fn a_zone_is_one_of_the_database() {
         refused(unknown, &format!("unknown time zone {unknown}"));
     }
     refused("Local", "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones");
-    // A zone that is gone from the database does not keep the rest from being changed.
+    // A zone that is no longer in the database does not prevent other changes.
     let old = filled(json!({"spec": {"timeZone": "Mars/Base"}}));
     assert_eq!(validate::update(&filled(json!({"spec": {"timeZone": "Mars/Base", "suspend": true}})), &old), []);
 }

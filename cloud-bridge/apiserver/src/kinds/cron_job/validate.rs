@@ -33,7 +33,7 @@ fn spec(errors: &mut Errors, spec: &Value, old: Option<&Value>) {
     schedule(errors, spec, old);
     let number = |field: &str| integer(spec, field).unwrap_or_default();
     not_negative(errors, "spec.startingDeadlineSeconds".into(), number("startingDeadlineSeconds"));
-    // What was accepted once may be no zone any more.
+    // An accepted zone may no longer exist.
     if old.is_none_or(|old| old["timeZone"] != spec["timeZone"])
         && let Some(name) = present(spec, "timeZone").and_then(Value::as_str)
     {

@@ -1,5 +1,5 @@
-//! Which groups a definition may not take: those of the built-in resources, and without a word of approval those that
-//! belong to the Kubernetes community (apiextensions' api-approved policy).
+//! Groups that a definition may not use: those of the built-in resources, and without an approval those of the
+//! Kubernetes community (apiextensions' api-approved policy).
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ fn protected(group: &str) -> bool {
         .any(|domain| group == *domain || group.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.')))
 }
 
-/// What is wrong with a definition's approval; nothing for groups that need none.
+/// The error of a definition's approval; `None` for groups that need none.
 fn approval(definition: &Value) -> Option<FieldError> {
     if !protected(definition["spec"]["group"].as_str().unwrap_or_default()) {
         return None;
@@ -47,7 +47,7 @@ pub(crate) fn create(definition: &Value, errors: &mut Vec<FieldError>) {
     errors.extend(approval(definition));
 }
 
-/// Judges a change: what was so before may stay.
+/// Validates a change: an existing error may stay.
 pub(crate) fn update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let wrong = approval(new);
     if wrong != approval(old) {

@@ -1,4 +1,4 @@
-//! What is asked about the validation rules of definitions and of their objects.
+//! Questions about the validation rules of definitions and of their objects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use sampan_cel::question::Question;
 
 /// The keyword.
 const RULES: &str = "x-kubernetes-validations";
-/// What rules see of the metadata, and what tells whether it has changed.
+/// Metadata fields that rules see, and whose changes are detected.
 const METADATA: [&str; 7] =
     ["name", "generateName", "labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp"];
 
-/// Rules of one version, and what else their objects are given.
+/// Rules of one version, and further input for their evaluation.
 pub(crate) struct Validations {
     schema: Arc<RuledSchema>,
     kind: Value,

@@ -28,7 +28,7 @@ pub(crate) static KIND: Kind = Kind {
     check: Some(decode::check::<v1::CustomResourceDefinition>),
     rules: Rules {
         allow_unconditional_update: false,
-        // It stays until its objects are gone.
+        // It stays until its objects are deleted.
         deletion_finalizer: Some(FINALIZER),
         ..Rules::SPEC_AND_STATUS
     },
@@ -113,8 +113,8 @@ fn preserving(definition: &Value) -> Option<FieldError> {
     (definition["spec"][FIELD] == true).then(|| FieldError::invalid(format!("spec.{FIELD}"), &true.into(), why))
 }
 
-/// Objects of several versions would have to be converted by a webhook, which is never called here. Of a single one nothing
-/// ever is, whatever the definition says.
+/// Objects of several versions would need conversion by a webhook, which is never called here. With a single version no
+/// conversion is needed, whatever the definition says.
 fn conversion(spec: &Value) -> Option<FieldError> {
     const FIELD: &str = "spec.conversion.strategy";
     match &spec["conversion"]["strategy"] {
@@ -172,7 +172,7 @@ fn validate(obj: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with the schemas of the versions, and with where their `scale` finds its numbers.
+/// Errors of the versions' schemas, and of the paths of `scale`.
 fn schemas(definition: &Value) -> Vec<FieldError> {
     let mut programs = patterns::DEFINITION_MAX;
     let all = cel::schemas(definition).into_iter();

@@ -14,7 +14,7 @@ use apimachinery::names;
 /// The keyword.
 const EMBEDDED: &str = "x-kubernetes-embedded-resource";
 
-/// Whether a value of this schema is an object of its own.
+/// Whether a value of this schema is an embedded object.
 pub(super) fn is(schema: &Value) -> bool {
     schema[EMBEDDED] == true
 }
@@ -31,7 +31,7 @@ pub(super) fn prune(metadata: &mut Value, path: &str, unknown: &mut Vec<String>)
     *metadata = decoded.value;
 }
 
-/// Returns what is wrong with the objects within a value.
+/// Returns the errors of the objects within a value.
 pub(super) fn validate(value: &Value, schema: &Value) -> Errors {
     let mut errors = Errors::new();
     walk(value, schema, &mut String::new(), &mut |value, schema, path| {

@@ -12,7 +12,7 @@ const LIST_TYPE: &str = "x-kubernetes-list-type";
 const LIST_KEYS: &str = "x-kubernetes-list-map-keys";
 const MAP_TYPE: &str = "x-kubernetes-map-type";
 
-/// Adds what is wrong with the words of one schema.
+/// Adds the errors of the list keywords of one schema.
 pub(super) fn check(schema: &Value, path: &str, errors: &mut Errors) {
     if schema["uniqueItems"] == true {
         let why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
@@ -75,7 +75,7 @@ fn set(of: &Value, path: &str, errors: &mut Errors) {
     errors.push(FieldError::invalid(format!("{path}.items.{word}"), &of[word], why));
 }
 
-/// Items of a map are told apart by scalars that each of them has.
+/// Items of a map are identified by required scalar fields.
 fn map(schema: &Value, of: &Value, path: &str, errors: &mut Errors) {
     let keys = items(schema, LIST_KEYS);
     if keys.is_empty() {

@@ -1,5 +1,5 @@
-//! Lists that are sets, or maps by some fields of their items: nothing stands in them twice
-//! (K8s apiextensions-apiserver pkg/apiserver/schema/listtype/validation.go). Pure.
+//! Lists that are sets, or maps by some fields of their items: duplicates are errors (K8s apiextensions-apiserver
+//! pkg/apiserver/schema/listtype/validation.go). Pure.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,12 +10,12 @@ use super::walk::{since, walk};
 use apimachinery::field::{Errors, FieldError};
 use apimachinery::json::text;
 
-/// Returns what stands twice. A change of an object in which something stood twice before is not judged.
+/// Returns duplicates. A change of an object that had duplicates before is not checked.
 pub(super) fn validate(new: &Value, old: Option<&Value>, schema: &Value) -> Errors {
     since(new, old, |value| duplicates(value, schema, ""))
 }
 
-/// Returns what stands twice in the lists of a value at `path`.
+/// Returns duplicates in the lists of a value at `path`.
 pub(super) fn duplicates(value: &Value, schema: &Value, path: &str) -> Errors {
     let mut errors = Errors::new();
     walk(value, schema, &mut path.to_owned(), &mut |value, schema, path| {
@@ -34,7 +34,7 @@ pub(super) fn duplicates(value: &Value, schema: &Value, path: &str) -> Errors {
     errors
 }
 
-/// The fields that tell the items of a list apart, if it is a map.
+/// The fields that identify the items of a list, if it is a map.
 pub(super) fn map_keys(schema: &Value) -> Vec<&str> {
     if text(schema, "x-kubernetes-list-type") != "map" {
         return Vec::new();
@@ -48,7 +48,7 @@ pub(super) fn named(item: &Value, keys: &[&str]) -> Value {
     keys.iter().filter_map(of).collect::<Map<String, Value>>().into()
 }
 
-/// Tells of the second item of each name, not of further ones.
+/// Reports the second item of each name, but no further ones.
 fn twice(items: &[Value], path: &str, errors: &mut Errors, name: impl Fn(&Value) -> Cow<'_, Value>) {
     let mut seen: HashMap<String, usize> = HashMap::new();
     for (index, item) in items.iter().enumerate() {

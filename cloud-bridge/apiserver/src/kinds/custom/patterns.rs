@@ -1,11 +1,11 @@
-//! Patterns of schemas: compiled within bounds, and held against texts within bounds. An engine without backtracking takes
-//! size of the program × length of the text in steps, which is too many for patterns and texts of any size.
+//! Patterns of schemas: compiled and matched within limits. An engine without backtracking needs size of the program ×
+//! length of the text in steps, which is too much for patterns and texts of any size.
 
 use std::collections::HashMap;
 
 use regex_lite::{Regex, RegexBuilder};
 
-/// Sizes of programs that are told apart, in bytes; the largest is the largest that is compiled.
+/// Size classes of programs, in bytes; larger ones are not compiled.
 const SIZES: [usize; 11] =
     [1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18, 1 << 19, 1 << 20];
 
@@ -15,8 +15,8 @@ const PROGRAMS_MAX: usize = 8 << 20;
 /// How many bytes of programs are compiled for one definition.
 pub(super) const DEFINITION_MAX: usize = 64 << 20;
 
-/// Bytes of program × bytes of text for one object. Where every state of the program is under way at every letter, that is
-/// seventy million steps: about a second. Usual patterns take a small part of it.
+/// Limit for one object in bytes of program × bytes of text. In the worst case, every state of the program is active at
+/// every letter: seventy million steps, about a second. Usual patterns need a small part of it.
 const WORK_MAX: u64 = 1 << 32;
 
 /// A pattern as a program.
@@ -41,7 +41,7 @@ pub(super) fn compile(pattern: &str) -> Result<Pattern, String> {
     Err(why)
 }
 
-/// The patterns of one object's schema, and what is left of its bounds.
+/// The patterns of one object's schema, and the rest of its limits.
 pub(super) struct Patterns<'s> {
     /// `None` for one that cannot be compiled.
     made: HashMap<&'s str, Option<Pattern>>,
@@ -58,8 +58,8 @@ impl Default for Patterns<'_> {
 }
 
 impl<'s> Patterns<'s> {
-    /// Whether a text matches. Nothing is refused for a pattern that cannot be compiled, which only a definition from
-    /// before has; a text for which nothing is left does not match, and `spent` tells.
+    /// Whether a text matches. A pattern that cannot be compiled, which only an old definition has, matches everything.
+    /// After the limit is used up, texts do not match, and `spent` is set.
     pub(super) fn matches(&mut self, pattern: &'s str, text: &str) -> bool {
         if self.spent {
             return false;

@@ -1,5 +1,5 @@
-//! What the scale subresource of a custom resource asks of its objects: numbers where its paths lead, and a selector that
-//! is text (K8s apiextensions-apiserver/pkg/registry/customresource/validator.go, `ValidateScaleSpec`).
+//! Checks of objects for the scale subresource of a custom resource: numbers at its paths, and a selector that is text
+//! (K8s apiextensions-apiserver/pkg/registry/customresource/validator.go, `ValidateScaleSpec`).
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::resource::strategy::ScalePaths;
 use apimachinery::field::FieldError;
 use apimachinery::json::text;
 
-/// Values of strangers are not told at any length.
+/// Maximum length of a value in messages.
 const SHOWN: usize = 1000;
 
 /// Judges where a definition finds the numbers and the selector (K8s apiextensions-apiserver/pkg/apis/apiextensions/validation
@@ -32,7 +32,7 @@ pub(super) fn definition(scale: &Value, at: &str, errors: &mut Vec<FieldError>) 
     }
 }
 
-/// Checks the whole object, or its status alone.
+/// Checks the whole object, or only its status.
 pub(super) fn validate(object: &Value, paths: &ScalePaths, status_alone: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if !status_alone {
@@ -58,7 +58,7 @@ fn number(object: &Value, path: &str) -> Option<FieldError> {
     Some(FieldError::invalid(path, &number.into(), &why))
 }
 
-/// What stands at the path; an error where something else is in its way or there.
+/// The value at the path; an error if a value of another type is on the path or at its end.
 fn nested<'a>(
     object: &'a Value,
     path: &str,

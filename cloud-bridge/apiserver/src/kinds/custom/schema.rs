@@ -5,12 +5,12 @@ use serde_json::Value;
 use super::embedded;
 use crate::codec::parse::{COMPLAINTS_MAX, shown_path};
 
-/// Drops what the schema does not name; `unknown` gets the paths.
+/// Removes fields that the schema does not name; `unknown` gets their paths.
 pub(crate) fn prune(value: &mut Value, schema: &Value, path: &mut String, unknown: &mut Vec<String>) {
     prune_in(value, schema, false, path, unknown);
 }
 
-/// Prunes one value. `kept` says that it is an item of a list which keeps unknown fields: so do its items then
+/// Prunes one value. `kept`: it is an item of a list that keeps unknown fields, as its own items do then
 /// (apiextensions-apiserver pkg/apiserver/schema/pruning/algorithm.go, `skipPrune`).
 fn prune_in(value: &mut Value, schema: &Value, kept: bool, path: &mut String, unknown: &mut Vec<String>) {
     let length = path.len();
@@ -34,7 +34,7 @@ fn prune_in(value: &mut Value, schema: &Value, kept: bool, path: &mut String, un
                 } else if let Some(schema) = properties.and_then(|p| p.get(key)) {
                     prune_in(inner, schema, false, path, unknown);
                 } else if additional.is_object() || *additional == true {
-                    // A true names no fields: objects below it lose theirs.
+                    // The value true names no fields, so unknown fields of objects below it are removed.
                     prune_in(inner, additional, false, path, unknown);
                 } else if !preserve {
                     if unknown.len() < COMPLAINTS_MAX {
@@ -86,7 +86,7 @@ pub(crate) fn default(value: &mut Value, schema: &Value) {
     }
 }
 
-/// Fills in the defaults of a member or item, which is there.
+/// Sets the defaults of an existing member or item.
 fn item(value: &mut Value, schema: &Value) {
     if !schema.is_object() {
         return;

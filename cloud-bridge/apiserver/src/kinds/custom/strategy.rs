@@ -24,7 +24,7 @@ pub(crate) struct Custom {
     validations: Option<Validations>,
     status: bool,
     scale: Option<ScalePaths>,
-    /// What clients are told of a version that is deprecated.
+    /// Warning about a deprecated version.
     deprecation: Option<String>,
     /// Its definition is being deleted.
     terminating: bool,
@@ -227,7 +227,8 @@ impl Strategy for Custom {
         self.check(new, Some(old))
     }
 
-    /// Judges the status alone (K8s apiextensions-apiserver pkg/registry/customresource/validator.go, `ValidateStatusUpdate`).
+    /// Validates only the status (K8s apiextensions-apiserver pkg/registry/customresource/validator.go,
+    /// `ValidateStatusUpdate`).
     fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = Vec::new();
         if let Some(status) = new.get("status") {

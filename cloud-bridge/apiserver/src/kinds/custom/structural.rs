@@ -7,7 +7,7 @@ use super::{list_types, lists, patterns, schema as structure, validate};
 use apimachinery::field::{Errors, FieldError};
 use apimachinery::json::{entries, items, present, remove, text};
 
-/// Where a schema stands.
+/// Position of a schema.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     Root,
@@ -22,7 +22,7 @@ const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 const EMBEDDED: &str = "x-kubernetes-embedded-resource";
 const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 
-/// What is wrong with the schema of one version. `programs` is what is left for all patterns of the definition.
+/// Errors of the schema of one version. `programs` is the rest of the limit for all patterns of the definition.
 pub(super) fn check(schema: &Value, path: &str, programs: &mut usize) -> Errors {
     let mut errors = Errors::new();
     main(schema, Level::Root, path, programs, &mut errors);
@@ -34,7 +34,7 @@ fn is(schema: &Value, word: &str) -> bool {
     schema[word] == true
 }
 
-/// A schema that says how values are built.
+/// A schema that defines the structure of values.
 fn main(schema: &Value, level: Level, path: &str, programs: &mut usize, errors: &mut Errors) {
     let kind = text(schema, "type");
     let wrong = |field: &str, value: &Value, why: &str| FieldError::invalid(format!("{path}.{field}"), value, why);
@@ -81,7 +81,7 @@ fn main(schema: &Value, level: Level, path: &str, programs: &mut usize, errors: 
             _ => wrong("type", &schema["type"], why),
         });
     } else if kind.is_empty() && !is(schema, INT_OR_STRING) && !is(schema, PRESERVE) {
-        // The root's own is told by who asks.
+        // The caller reports the root's own.
         let why = match level {
             Level::Root => "",
             Level::Item => "must not be empty for specified array items",
@@ -121,8 +121,8 @@ fn object_fields(properties: &Value, level: Level, path: &str, errors: &mut Erro
     }
 }
 
-/// What of a schema only judges: its pattern, and the schemas that it combines. `main` is the schema that says how values are
-/// built, with its path.
+/// The parts of a schema that only validate: its pattern, and combined schemas. `main` is the schema that defines the
+/// structure, with its path.
 fn combined(schema: &Value, main: (&Value, &str), path: &str, programs: &mut usize, errors: &mut Errors) {
     let either = |value: &Value| *value == json!([{"type": "integer"}, {"type": "string"}]);
     for list in LISTS {
@@ -161,8 +161,8 @@ fn without_any(schema: &Value) -> Value {
     schema
 }
 
-/// A schema within `anyOf` and the like: it may say nothing of how values are built, and only judges what `main`, the schema
-/// around it, describes.
+/// A schema within `anyOf` and the like: it must not define the structure of values, and only validates what `main`,
+/// the schema around it, defines.
 fn nested(schema: &Value, (main, main_path): (&Value, &str), path: &str, programs: &mut usize, errors: &mut Errors) {
     const FORBIDDEN: [(&str, &str); 12] = [
         ("type", "must be empty to be structural"),
@@ -210,7 +210,7 @@ fn nested(schema: &Value, (main, main_path): (&Value, &str), path: &str, program
     }
 }
 
-/// Defaults are what they would be in an object: valid, and without fields that are dropped.
+/// Defaults must be valid as in an object, without fields that would be pruned.
 fn defaults(schema: &Value, path: &str, errors: &mut Errors) {
     if let Some(default) = present(schema, "default") {
         let at = format!("{path}.default");
@@ -239,7 +239,7 @@ fn defaults(schema: &Value, path: &str, errors: &mut Errors) {
 mod tests {
     use super::*;
 
-    /// What is wrong with a field `a` of this schema.
+    /// Errors of a field `a` with this schema.
     fn told(of_a: Value) -> Vec<String> {
         told_root(json!({"type": "object", "properties": {"a": of_a}}))
     }

@@ -17,8 +17,8 @@ const SHORT: usize = 16;
 /// How often values of one object are held against schemas of `anyOf`, `oneOf` and `not`: these multiply.
 const ALTERNATIVES_MAX: usize = 500_000;
 
-/// Adds what is wrong with `value` at `path`. What is as it was in `old` is not judged: it may be from before its schema
-/// became what it is (apiextensions-apiserver pkg/apiserver/validation/ratcheting.go).
+/// Adds the errors of `value` at `path`. Parts that equal `old` are not checked: they may be older than the schema
+/// (apiextensions-apiserver pkg/apiserver/validation/ratcheting.go).
 pub(crate) fn validate(value: &Value, old: Option<&Value>, schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let mut judge = Judge::default();
     judge.judge(Held { value, old, schema, path });
@@ -33,14 +33,13 @@ pub(crate) fn validate(value: &Value, old: Option<&Value>, schema: &Value, path:
 #[derive(Clone, Copy)]
 struct Held<'v, 's> {
     value: &'v Value,
-    /// What it was before.
+    /// The previous value.
     old: Option<&'v Value>,
     schema: &'s Value,
     path: &'v str,
 }
 
-/// What was found, what was made of a schema for the values before, since they may be many, and what may still be done for
-/// those to come.
+/// Errors so far, compiled schemas, which are shared by many values, and the rest of the limits.
 #[derive(Default)]
 struct Judge<'s> {
     errors: Errors,
@@ -53,7 +52,7 @@ struct Judge<'s> {
 }
 
 impl<'s> Judge<'s> {
-    /// Whether nothing may be done any more.
+    /// Whether the limits are used up.
     fn is_spent(&self) -> bool {
         self.patterns.spent || self.alternatives > ALTERNATIVES_MAX
     }
@@ -165,7 +164,7 @@ impl<'s> Judge<'s> {
         if let Some(most) = schema["maxItems"].as_u64().filter(|n| count > *n) {
             self.too_many(path, items.len(), most);
         }
-        // Items of other lists than maps have no names by which to find what they were.
+        // Items of lists other than maps have no names by which to find their previous values.
         let keys = lists::map_keys(schema);
         let name = |item: &Value| lists::named(item, &keys).to_string();
         let before = old.and_then(Value::as_array).filter(|_| !keys.is_empty());
@@ -255,8 +254,8 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// Whether a number is a multiple of a factor, as far as fractions in binary can tell: 0.3 is one of 0.1 (K8s kube-openapi
-/// pkg/validation/validate/values.go `MultipleOf`).
+/// Whether a number is a multiple of a factor, within the precision of binary fractions: 0.3 is one of 0.1 (K8s
+/// kube-openapi pkg/validation/validate/values.go `MultipleOf`).
 fn is_multiple(number: &Number, factor: &Value) -> bool {
     /// Tolerance of the quotient (go-openapi/swag `IsFloat64AJSONInteger`).
     const TOLERANCE: f64 = 1e-9;

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use apimachinery::field::Errors;
 
-/// What is wrong with an object. A change of one with which something of that kind was wrong before is not judged.
+/// Errors of an object. A change of an object that had such errors before is not checked.
 pub(super) fn since(new: &Value, old: Option<&Value>, judge: impl Fn(&Value) -> Errors) -> Errors {
     let errors = judge(new);
     let before = !errors.is_empty() && old.is_some_and(|old| !judge(old).is_empty());

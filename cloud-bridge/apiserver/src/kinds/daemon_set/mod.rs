@@ -47,7 +47,7 @@ pub(crate) static KIND: Kind = Kind {
     ..PLAIN
 };
 
-/// Counts of a status that are told even when they are zero.
+/// Counts of a status that are shown even if they are zero.
 const NOTHING_SCHEDULED: &[&str] =
     &["currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"];
 

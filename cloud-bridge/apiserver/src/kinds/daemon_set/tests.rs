@@ -1,4 +1,4 @@
-//! What is filled into a DaemonSet and what is refused, by paths and words of Kubernetes.
+//! Defaults and refusals of DaemonSets, with the paths and messages of Kubernetes.
 
 use serde_json::{Value, json};
 
@@ -125,7 +125,7 @@ fn counts_of_a_status_are_counts() {
         let old = json!({"status": {"collisionCount": 2}});
         validate::status(&json!({ "status": status }), &old).into_iter().map(|e| e.field).collect()
     };
-    // More may be ready than wanted: a node that is not to run it any more still does.
+    // More may be ready than desired: a node that no longer should run one still does.
     assert!(fields(json!({"desiredNumberScheduled": 1, "numberReady": 2, "collisionCount": 2})).is_empty());
     assert_eq!(
         fields(json!({"numberMisscheduled": -1, "updatedNumberScheduled": -1, "collisionCount": 1})),

@@ -49,7 +49,7 @@ fn strategy(errors: &mut Errors, strategy: &Value) {
     }
 }
 
-/// Either an old pod goes before the new one comes, or it stays until then.
+/// The old pod is either deleted before the new one is created, or after that.
 fn rolling_update(errors: &mut Errors, path: &str, rolling: &Value) {
     const FIELDS: [&str; 2] = ["maxUnavailable", "maxSurge"];
     let at = |field: &str| format!("{path}.{field}");

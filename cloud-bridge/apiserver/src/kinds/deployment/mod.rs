@@ -28,7 +28,7 @@ pub(crate) static KIND: Kind = Kind {
     namespaced: true,
     check: Some(workload::check::<v1::Deployment>),
     rules: Rules { template: Some("/spec/template"), ..Rules::SPEC_AND_STATUS },
-    // Its ReplicaSets take over the annotations.
+    // Its ReplicaSets copy the annotations.
     generation: Some(|new, old| {
         spec_changed(new, old) || new["metadata"]["annotations"] != old["metadata"]["annotations"]
     }),

@@ -1,4 +1,4 @@
-//! What is filled into a Deployment and what is refused, by paths and words of Kubernetes.
+//! Defaults and refusals of Deployments, with the paths and messages of Kubernetes.
 
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ fn defaults_are_those_of_kubernetes_and_idempotent() {
     assert_eq!(spec["strategy"], strategy);
     let pod = &spec["template"]["spec"];
     assert_eq!((&pod["restartPolicy"], &pod["terminationGracePeriodSeconds"]), (&json!("Always"), &json!(30)));
-    // The pod that is made of the template gets these.
+    // The pod of the template gets these.
     assert!(pod.get("enableServiceLinks").is_none());
     let container = &pod["containers"][0];
     assert_eq!(container["ports"], json!([{"containerPort": 80, "protocol": "TCP"}]));

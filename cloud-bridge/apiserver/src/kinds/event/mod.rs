@@ -18,7 +18,7 @@ use apimachinery::names;
 /// How long an event is kept, as `--event-ttl` of the API server has it.
 const TTL: Duration = Duration::from_secs(3600);
 
-/// What `events.k8s.io/v1` calls who reports an event.
+/// Field of `events.k8s.io/v1` with the reporter of an event.
 const CONTROLLER: &str = "reportingController";
 /// Bytes of an instance, an action and a reason, and of a message.
 const TEXT_MAX: usize = 128;
@@ -125,8 +125,9 @@ fn default(event: &mut Value) {
     set_default(event, "reportingInstance", "");
 }
 
-/// Rules of both views (K8s pkg/apis/core/validation/events.go `legacyValidateEvent`): an event lies in the namespace of what it
-/// is about, unless it has an `eventTime`; then it says who reports what. `controller` is the view's name of who reports.
+/// Rules of both versions (K8s pkg/apis/core/validation/events.go `legacyValidateEvent`): an event is in the namespace
+/// of its object, unless it has an `eventTime`; then it names its reporter. `controller` is the version's field for the
+/// reporter.
 fn validate(event: &Value, controller: &str) -> Vec<FieldError> {
     let mut errors = Errors::new();
     let about = text(&event["involvedObject"], "namespace");
@@ -191,7 +192,7 @@ fn create(event: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Rules of a change by `events.k8s.io/v1` (`ValidateEventUpdate`): only the series goes on.
+/// Rules of a change through `events.k8s.io/v1` (`ValidateEventUpdate`): only the series may change.
 fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     const FIXED: [&str; 11] = [
         "involvedObject",

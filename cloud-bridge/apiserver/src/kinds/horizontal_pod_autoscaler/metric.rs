@@ -1,13 +1,13 @@
-//! What the metrics of a spec and those of a status have in common: their sources and amounts.
+//! Common parts of the metrics of a spec and a status: their sources and amounts.
 
 use serde_json::{Value, json};
 
 use apimachinery::quantity;
 
-/// The wanted use of CPU where nothing is said, in percent.
+/// Default target of CPU usage, in percent.
 pub(super) const DEFAULT_CPU_UTILIZATION: i64 = 80;
 
-/// The types of metrics, each with the field that says more of it.
+/// The types of metrics, each with its field.
 pub(super) const SOURCES: [(&str, &str); 5] = [
     ("ContainerResource", "containerResource"),
     ("External", "external"),
@@ -16,7 +16,7 @@ pub(super) const SOURCES: [(&str, &str); 5] = [
     ("Resource", "resource"),
 ];
 
-/// The use of CPU, in percent of what is asked for.
+/// CPU usage, in percent of the request.
 pub(super) fn cpu_utilization(percent: Value) -> Value {
     let target = json!({"type": "Utilization", "averageUtilization": percent});
     json!({"type": "Resource", "resource": {"name": "cpu", "target": target}})

@@ -45,7 +45,7 @@ const AUTOSCALER: Kind = Kind {
 /// The stored form.
 pub(crate) static KIND: Kind = AUTOSCALER;
 
-/// The older version of the same objects. What it has no fields for travels in annotations.
+/// The older version of the same objects. Its annotations contain the fields that it does not have.
 pub(crate) static V1: Kind = Kind {
     version: "v1",
     check: Some(check::check::<autoscaling::v1::HorizontalPodAutoscaler>),

@@ -95,7 +95,7 @@ fn replicas_and_targets_are_within_reason() {
     assert_eq!(complaints(target("ReplicationController")), [""; 0]);
     let wrong = "spec.scaleTargetRef.apiVersion: Invalid value: \"v1\": apiVersion must specify API group";
     assert_eq!(complaints(target("Deployment")), [wrong]);
-    // What was stored may stay.
+    // Stored values may stay.
     let old = defaulted(target("Deployment"));
     assert_eq!(validate::update(&old, &old), []);
     let status = json!({"status": {"currentReplicas": -1, "desiredReplicas": 2}});
@@ -170,7 +170,7 @@ fn rules_of_a_behavior_are_within_bounds() {
     );
 }
 
-/// All that the newer version can say.
+/// An object with all fields of the newer version.
 fn rich() -> Value {
     let condition = json!({"type": "AbleToScale", "status": "True", "reason": "R", "message": "m",
         "lastTransitionTime": "2026-01-01T00:00:00Z"});
@@ -216,7 +216,7 @@ fn the_older_version_says_the_same_in_annotations() {
     );
     let fields: Vec<&String> = served["spec"].as_object().unwrap().keys().collect();
     assert_eq!(fields, ["maxReplicas", "minReplicas", "scaleTargetRef", "targetCPUUtilizationPercentage"]);
-    // It passes its own type, and is what it was.
+    // It matches its own type, unchanged.
     let checked = V1.check.unwrap()(&served).unwrap();
     assert_eq!(checked.unknown, [""; 0]);
     let mut again = checked.value;

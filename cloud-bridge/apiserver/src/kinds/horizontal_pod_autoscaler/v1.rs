@@ -19,7 +19,7 @@ const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
-/// Annotations that are made of fields, or were once.
+/// Annotations that represent fields, now or in earlier versions.
 const ROUND_TRIP: [&str; 6] = [
     METRICS,
     CURRENT_METRICS,
@@ -105,7 +105,7 @@ pub(super) fn to_served(autoscaler: &mut Value) {
     }
 }
 
-/// Takes an annotation off; the last one leaves no empty map.
+/// Removes an annotation; the last one leaves no empty map.
 fn take(autoscaler: &mut Value, name: &str) -> Option<(String, Value)> {
     let metadata = autoscaler.get_mut("metadata").filter(|metadata| metadata["annotations"].is_object())?;
     let annotations = object_mut(metadata, "annotations")?;

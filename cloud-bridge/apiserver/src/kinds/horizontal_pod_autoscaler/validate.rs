@@ -18,7 +18,7 @@ const TARGET_TYPES: [&str; 3] = ["Utilization", "Value", "AverageValue"];
 enum Group {
     Required,
     Optional,
-    /// They are what they were.
+    /// Unchanged fields.
     Unchecked,
 }
 
@@ -27,7 +27,7 @@ pub(super) fn create(new: &Value) -> Vec<FieldError> {
     validate(new, None)
 }
 
-/// Validates a change of one: what was stored may stay as it is.
+/// Validates a change: stored values may stay.
 pub(super) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     validate(new, Some(old))
 }
@@ -74,7 +74,7 @@ fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     errors
 }
 
-/// What is asked of the target: its kind was accepted before, or is of the core group.
+/// The check of the target: its kind was accepted before, or is of the core group.
 fn target_group(target: &Value, old: Option<&Value>) -> Group {
     let old = old.map(|old| &old["spec"]["scaleTargetRef"]);
     let kind = |reference: &Value| (text(reference, "apiVersion").to_owned(), text(reference, "kind").to_owned());
@@ -85,7 +85,7 @@ fn target_group(target: &Value, old: Option<&Value>) -> Group {
     }
 }
 
-/// What is asked of objects that metrics describe: nothing when one was wrong before.
+/// The check of objects in metrics: none if one was invalid before.
 fn described_group(old: &Value) -> Group {
     let mut objects = items(&old["spec"], "metrics").iter().filter(|metric| text(metric, "type") == "Object");
     let wrong = objects.any(|metric| {
@@ -161,7 +161,7 @@ fn validate_metric(errors: &mut Errors, path: &str, metric: &Value, objects: Gro
     }
 }
 
-/// What is said of a metric in the field of its type.
+/// Validates a metric in the field of its type.
 fn source(errors: &mut Errors, path: &str, field: &str, source: &Value, objects: Group) {
     let has = |field: &str| present(&source["target"], field).is_some();
     match field {

@@ -1,4 +1,4 @@
-//! Ingresses, stored as Kubernetes stores them. Nothing listens for them here, and every write is told so.
+//! Ingresses, stored as in Kubernetes. Nothing acts on them here, and every write gets a warning about that.
 
 #[cfg(test)]
 mod tests;

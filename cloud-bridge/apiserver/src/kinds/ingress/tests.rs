@@ -1,4 +1,4 @@
-//! What is refused of an Ingress, and how it is shown.
+//! Refusals and tables of Ingresses.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -67,7 +67,7 @@ fn secret_name(name: &str) -> Vec<String> {
     if name.is_empty() { Vec::new() } else { names::dns_subdomain(name) }
 }
 
-/// What is wrong with a name of hosts, which may begin with a wildcard.
+/// Errors of a host name, which may begin with a wildcard.
 fn wrong_host(host: &str) -> Vec<String> {
     if !host.contains('*') {
         return names::dns_subdomain(host);

@@ -1,6 +1,6 @@
 //! Indexes of pods as a Job writes them: `0-3,5`.
 
-/// The first and the last of each interval, each beyond the one before; what is wrong with it else.
+/// The first and the last index of an interval, in increasing order; or its error.
 fn interval(text: &str, completions: i64) -> Result<(i64, i64), String> {
     let mut limits = text.split('-');
     let (first, last) = (limits.next().unwrap_or_default(), limits.next());
@@ -23,10 +23,10 @@ fn interval(text: &str, completions: i64) -> Result<(i64, i64), String> {
     Ok((first, last))
 }
 
-/// How many there are, below the number of completions.
+/// The number of indexes below the number of completions.
 ///
 /// # Errors
-/// What is wrong with them.
+/// The reason why they are invalid.
 pub(super) fn count(text: &str, completions: i64) -> Result<i64, String> {
     let (mut total, mut before) = (0, None);
     if text.is_empty() {

@@ -97,7 +97,7 @@ fn default(job: &mut Value) {
     }
 }
 
-/// Defaults of what a Job and the template of one have in common.
+/// Common defaults of a Job and of a template of Jobs.
 pub(super) fn pods(spec: &mut Value) {
     template::default(spec);
     let Some(policy) = spec.get_mut("podFailurePolicy") else { return };
@@ -108,7 +108,7 @@ pub(super) fn pods(spec: &mut Value) {
     }
 }
 
-/// A Job without labels takes those of its template.
+/// A Job without labels gets those of its template.
 fn take_labels(job: &mut Value) {
     let labels = job["spec"]["template"]["metadata"]["labels"].clone();
     if labels.is_object() && entries(&job["metadata"], "labels").next().is_none() {

@@ -1,4 +1,4 @@
-//! When a Job has failed and when it has succeeded, where that is said: rules of the policies.
+//! Rules of the policies for failure and success of a Job.
 
 use std::collections::HashSet;
 
@@ -47,7 +47,7 @@ pub(super) fn policies(errors: &mut Errors, path: &str, spec: &Value) {
     }
 }
 
-/// `Invalid value: DETAIL`, where the value would tell nothing.
+/// `Invalid value: DETAIL`, if the value would not help.
 pub(super) fn without_value(errors: &mut Errors, path: &str, detail: &str) {
     let message = format!("Invalid value: {detail}");
     errors.push(FieldError { field: path.to_owned(), kind: FieldErrorKind::Invalid, message });
@@ -59,7 +59,7 @@ fn limited(errors: &mut Errors, path: &str, actual: usize, max: usize) {
     }
 }
 
-/// A text that must be one of a list, which the refusal of none tells, too.
+/// A text that must be one of a list, which is also shown if it is missing.
 fn one_of(errors: &mut Errors, path: String, value: &str, known: &[&str]) {
     if value.is_empty() {
         let all: Vec<String> = known.iter().map(|one| format!("{one:?}")).collect();

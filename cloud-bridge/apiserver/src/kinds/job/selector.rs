@@ -15,7 +15,7 @@ const LEGACY_NAME: &str = "job-name";
 
 const TEMPLATE: [&str; 4] = ["spec", "template", "metadata", "labels"];
 
-/// Adds the labels to the template and the selector for them. What is there already is judged later.
+/// Adds the labels to the template and their selector. Existing ones are validated later.
 pub(super) fn generate(job: &mut Value) {
     let name = job["metadata"]["name"].clone();
     let uid = job["metadata"]["uid"].clone();

@@ -58,7 +58,7 @@ pub(crate) fn spec(errors: &mut Errors, path: &str, spec: &Value) {
     restart_policy(errors, &at("template.spec.restartPolicy"), spec);
 }
 
-/// An index is a pod's for as long as it takes.
+/// Validates the limits of an Indexed Job.
 fn indexed(errors: &mut Errors, path: &str, spec: &Value) {
     let at = |field: &str| format!("{path}.{field}");
     let number = |field: &str| integer(spec, field);
@@ -128,7 +128,7 @@ fn restart_policy(errors: &mut Errors, path: &str, spec: &Value) {
     }
 }
 
-/// What a client should know of a spec at a path.
+/// Warnings about a spec at a path.
 pub(crate) fn warnings(path: &str, spec: &Value) -> Vec<String> {
     let number = |field: &str| integer(spec, field).unwrap_or_default();
     let many = number("completions") > COMPLETIONS_SOFT_LIMIT && number("parallelism") > HIGH_COMPLETIONS_MAX;

@@ -140,7 +140,7 @@ fn times(errors: &mut Errors, spec: &Value, status: &Value, before: &Value) {
     }
 }
 
-/// A Job that has finished has no pods any more.
+/// A finished Job has no pods any more.
 fn finished(errors: &mut Errors, status: &Value, before: &Value) {
     let finished = is_finished(status);
     let ended = finished != is_finished(before);

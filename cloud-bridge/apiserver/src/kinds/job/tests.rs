@@ -1,4 +1,4 @@
-//! What is filled into a Job and what is refused, by paths and words of Kubernetes.
+//! Defaults and refusals of Jobs, with the paths and messages of Kubernetes.
 
 use serde_json::{Value, json};
 
@@ -242,7 +242,7 @@ fn most_of_a_job_stays() {
     let indexed = made(json!({"spec": {"completionMode": "Indexed", "completions": 2, "parallelism": 2}}));
     assert_eq!(refused(&indexed, json!({"spec": {"completions": 3, "parallelism": 3}})), none);
     assert_eq!(refused(&indexed, json!({"spec": {"completions": 3}})), ["spec.completions"]);
-    // Jobs of older versions have labels without a domain alone.
+    // Jobs of older versions have only labels without a domain.
     let mut older = made(json!({"spec": {"selector": {"matchLabels": {"controller-uid": "u"}}}}));
     for label in ["controller-uid", "job-name"] {
         let labels = older.pointer_mut("/spec/template/metadata/labels").unwrap().as_object_mut().unwrap();

@@ -1,4 +1,4 @@
-//! What may change in a Job, after pkg/apis/batch/validation and pkg/registry/batch/job/strategy.go of Kubernetes 1.36.
+//! Allowed changes of a Job, after pkg/apis/batch/validation and pkg/registry/batch/job/strategy.go of Kubernetes 1.36.
 
 use edge_protocol::json::SetField;
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ fn template(errors: &mut Errors, new: &Value, old: &Value) {
     immutable(errors, &format!("{PATH}.spec"), &wanted["spec"], &was["spec"]);
 }
 
-/// Gives the old template what may be another in the new one.
+/// Copies the fields that may differ from the new template to the old one.
 fn take_directives(new: &Value, old: &mut Value) {
     for (holder, fields) in [
         ("metadata", &["annotations", "labels"][..]),

@@ -1,5 +1,4 @@
-//! LimitRanges: how much a container, a pod or a claim may ask for, and what it gets when it says nothing
-//! (`admission/limit_ranger`).
+//! LimitRanges: limits of a container, a pod or a claim, and their defaults (`admission/limit_ranger`).
 
 #[cfg(test)]
 mod tests;
@@ -69,7 +68,7 @@ fn default(range: &mut Value) {
     }
 }
 
-/// What a container gets when it says nothing: at most the most, at least the least (SetDefaults_LimitRangeItem of
+/// Defaults of a container: within the minimum and maximum (SetDefaults_LimitRangeItem of
 /// pkg/apis/core/v1/defaults.go).
 fn fill(limit: &mut Value) {
     let list = |limit: &Value, name: &str| limit[name].as_object().cloned().unwrap_or_default();

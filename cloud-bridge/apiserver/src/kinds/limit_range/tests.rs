@@ -1,4 +1,4 @@
-//! What is filled into a LimitRange and what is refused, by paths and words of Kubernetes.
+//! Defaults and refusals of LimitRanges, with the paths and messages of Kubernetes.
 
 use serde_json::{Value, json};
 

@@ -60,7 +60,7 @@ pub(crate) static KEYS: Type = Type { fields: &[META, object("spec", &SPEC), obj
 static SPEC: Type = Type { fields: &[set("podCIDRs")] };
 static STATUS: Type = Type { fields: &[by("addresses", &["type"]), by("conditions", &["type"])] };
 
-/// Allocatable equals capacity unless said.
+/// Allocatable defaults to capacity.
 fn default(node: &mut Value) {
     object_mut(node, "spec");
     if let Some(spec) = node.get_mut("spec") {

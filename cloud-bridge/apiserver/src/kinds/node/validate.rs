@@ -13,7 +13,7 @@ use apimachinery::quantity::Quantity;
 /// Validates a new Node.
 pub(crate) fn create(node: &Value) -> Vec<FieldError> {
     let mut errors = Errors::new();
-    // The API server says `metadata.taints`, not `spec.taints`.
+    // The API server's path is `metadata.taints`, not `spec.taints`.
     affinity::taints(&mut errors, "metadata.taints", items(&node["spec"], "taints"));
     amounts(&mut errors, node);
     pod_ranges(&mut errors, &node["spec"]);

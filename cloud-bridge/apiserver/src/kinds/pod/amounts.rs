@@ -1,5 +1,5 @@
-//! What a pod asks for as a whole: its containers and sidecars together, or what one of its init containers needs, or what
-//! the pod itself says. Follows component-helpers' resource/helpers.go. Pure.
+//! Total requests of a pod: of its containers and sidecars together, of one of its init containers, or of the pod
+//! itself. Follows component-helpers' resource/helpers.go. Pure.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ fn at_least(all: &mut Amounts, least: &Amounts) {
     }
 }
 
-/// What a pod's `requests` or `limits` come to. `levels` are the resources that a pod may set as a whole.
+/// Total `requests` or `limits` of a pod. `levels` are the resources that a pod may set as a whole.
 pub(crate) fn total(spec: &Value, list: &str, levels: fn(&str) -> bool) -> Amounts {
     let mut all = Amounts::new();
     for container in items(spec, "containers") {
@@ -44,7 +44,7 @@ pub(crate) fn total(spec: &Value, list: &str, levels: fn(&str) -> bool) -> Amoun
             add(&mut all, &own);
             add(&mut sidecars, &own);
         }
-        // What it does not name is what the sidecars before it came to, and was looked at with them.
+        // Resources that it does not name were counted with the sidecars before it.
         let beside = |(name, amount): (&String, &Quantity)| {
             let others = sidecars.get(name).copied();
             (

@@ -14,7 +14,7 @@ const FILE_MODE: i64 = 0o644;
 pub(crate) fn pod(pod: &mut Value) {
     let Some(spec) = pod.get_mut("spec").filter(|s| s.is_object()) else { return };
     pod_spec(spec);
-    // Not in a template: these defaults are set in the pod that is made of it.
+    // Not in a template: these defaults are set in the created pod.
     set_default(spec, "enableServiceLinks", true);
     let host_network = flag(spec, "hostNetwork");
     for list in ["containers", "initContainers", "ephemeralContainers"] {
@@ -85,8 +85,8 @@ fn security(holder: &mut Value) {
     }
 }
 
-/// What the API server changes in a new pod beyond defaults: a negative grace period becomes the shortest, and
-/// fields of features that are off by default go.
+/// Changes of the API server to a new pod beyond defaults: a negative grace period becomes the shortest, and fields of
+/// features that are off by default are removed.
 pub(crate) fn new_pod(pod: &mut Value) {
     let Some(spec) = pod.get_mut("spec").filter(|s| s.is_object()) else { return };
     if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
@@ -216,7 +216,7 @@ fn probe(probe: &mut Value) {
     }
 }
 
-/// What a probe or a hook does.
+/// Defaults of a probe or hook.
 fn handler(handler: &mut Value) {
     for way in ["httpGet", "tcpSocket"] {
         if let Some(way) = handler.get_mut(way) {
@@ -288,7 +288,7 @@ fn requests_from_limits(resources: &mut Value) {
     }
 }
 
-/// True for an image whose tag is `latest`, said or implied; a digest without a tag implies none.
+/// Whether the tag of an image is `latest`, explicitly or by default; a digest without a tag has no default.
 fn is_latest(image: &str) -> bool {
     let (name, digest) = match image.split_once('@') {
         Some((name, _)) => (name, true),

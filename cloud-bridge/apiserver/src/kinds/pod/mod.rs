@@ -18,7 +18,7 @@ use crate::resource::Serves;
 use crate::resource::rules::Rules;
 use apimachinery::json::items;
 
-/// Verbs of what is upgraded.
+/// Verbs of upgraded subresources.
 const CONNECT: &[&str] = &["create", "get"];
 
 pub(crate) static KIND: Kind = Kind {
@@ -117,8 +117,8 @@ fn prepare_create(pod: &mut Value) {
     }
 }
 
-/// A pod that no node has or that has ended goes at once, any other gets what was asked for or its own period (K8s
-/// pkg/registry/core/pod/strategy.go CheckGracefulDelete).
+/// The grace period of a deletion: none for a pod without a node or that has ended, otherwise the requested one or the
+/// pod's own (K8s pkg/registry/core/pod/strategy.go CheckGracefulDelete).
 fn grace_period(pod: &Value, asked: Option<i64>) -> i64 {
     let unscheduled = pod["spec"]["nodeName"].as_str().unwrap_or_default().is_empty();
     if unscheduled || matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded")) {

@@ -5,8 +5,8 @@ use serde_json::Value;
 use apimachinery::json::items;
 use apimachinery::quantity::Quantity;
 
-/// `Guaranteed`, `Burstable` or `BestEffort`, from cpu and memory of all containers (init containers too), or of
-/// the pod as a whole where it says so.
+/// `Guaranteed`, `Burstable` or `BestEffort`, from CPU and memory of all containers (init containers too), or of the
+/// pod as a whole if it sets them.
 pub(crate) fn class(spec: &Value) -> &'static str {
     let amount = |resources: &Value, list: &str, name: &str| {
         Quantity::from_value(&resources[list][name]).filter(|q| !q.is_zero())

@@ -106,7 +106,7 @@ fn summary(pod: &Value) -> Summary {
     out
 }
 
-/// Looks at init containers in order up to the first that is not done; true when there is one.
+/// Reads init containers in order up to the first that is not done; true if there is one.
 fn init_containers(
     out: &mut Summary,
     restartable: &mut Summary,

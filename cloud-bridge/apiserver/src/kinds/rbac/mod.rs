@@ -1,5 +1,5 @@
-//! Roles and bindings of `rbac.authorization.k8s.io`, stored as Kubernetes stores them. What they allow is decided in
-//! `auth/rbac`, who may write them in `admission/rbac`.
+//! Roles and bindings of `rbac.authorization.k8s.io`, stored as in Kubernetes. `auth/rbac` evaluates them,
+//! `admission/rbac` decides who may write them.
 
 mod table;
 #[cfg(test)]
@@ -16,7 +16,7 @@ use crate::resource::rules::Rules;
 use apimachinery::json::{items_mut, set_default_text, text};
 use apimachinery::names;
 
-/// A PUT makes what is not there, and names are whatever fits into a path (pkg/registry/rbac/role/strategy.go).
+/// A PUT creates missing objects, and names are whatever fits into a path (pkg/registry/rbac/role/strategy.go).
 const RULES: Rules = Rules { name: names::path_segment, allow_create_on_update: true, ..Rules::BUILT_IN };
 
 pub(crate) static ROLE: Kind = Kind {

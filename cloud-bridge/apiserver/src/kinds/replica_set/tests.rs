@@ -1,4 +1,4 @@
-//! What is filled into a ReplicaSet and what is refused, by paths and words of Kubernetes.
+//! Defaults and refusals of ReplicaSets, with the paths and messages of Kubernetes.
 
 use serde_json::{Value, json};
 

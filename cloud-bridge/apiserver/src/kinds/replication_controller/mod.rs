@@ -65,8 +65,8 @@ pub(crate) static KIND: Kind = Kind {
     ..PLAIN
 };
 
-/// Follows SetDefaults_ReplicationController of pkg/apis/core/v1/defaults.go: what it does not say of itself is taken from
-/// the labels of its template.
+/// Follows SetDefaults_ReplicationController of pkg/apis/core/v1/defaults.go: missing labels and the selector are
+/// copied from the labels of its template.
 fn default(controller: &mut Value) {
     if let Some(status) = controller.get_mut("status") {
         set_default(status, "replicas", 0);

@@ -6,7 +6,7 @@ use crate::kinds::workload::{status, template};
 use apimachinery::field::{Errors, FieldError, not_negative};
 use apimachinery::json::{integer, text_entries};
 
-/// Validates a ReplicationController, new or changed: its selector may become another one.
+/// Validates a ReplicationController, new or changed: its selector may change.
 pub(super) fn create(controller: &Value) -> Vec<FieldError> {
     const TEMPLATE: &str = "spec.template";
     let mut errors = Errors::new();

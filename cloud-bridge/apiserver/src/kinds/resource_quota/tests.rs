@@ -1,4 +1,4 @@
-//! What is refused of a ResourceQuota, and what objects take of one.
+//! Refusals of ResourceQuotas, and the usage by objects.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! What an object takes of the quotas of its namespace, and which of them are for it. Pure. Follows
-//! pkg/quota/v1/evaluator/core; a resource is named as `pods` or `deployments.apps`.
+//! Usage of a namespace's quotas by an object, and the matching scopes. Pure. Follows pkg/quota/v1/evaluator/core; a
+//! resource is named as `pods` or `deployments.apps`.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -15,12 +15,12 @@ const SERVICES: &str = "services";
 const CLAIMS: &str = "persistentvolumeclaims";
 /// Kinds that have a name in quotas beside that of their count.
 const COUNTED: &[&str] = &["configmaps", "replicationcontrollers", "resourcequotas", "secrets"];
-/// What a container is asked for, with its name in a quota for requests and in one for limits.
+/// Resources of a container, which quotas limit by their requests and by their limits.
 const COMPUTE: &[&str] = &["cpu", "memory", "ephemeral-storage"];
 const HUGE: &str = "hugepages-";
 const BY_CLASS: &str = ".storageclass.storage.k8s.io/";
 
-/// Whether objects of a resource take what a quota calls so.
+/// Whether objects of a resource count for this name in a quota.
 pub(crate) fn takes(resource: &str, name: &str) -> bool {
     if name.strip_prefix("count/") == Some(resource) {
         return true;
@@ -45,7 +45,7 @@ fn extended(name: &str) -> bool {
     name.contains('/') && (!name.contains("kubernetes.io/") || name.starts_with("deviceclass.resource.kubernetes.io/"))
 }
 
-/// What one object takes.
+/// Usage of one object.
 pub(crate) fn usage(resource: &str, object: &Value, now: Timestamp) -> Amounts {
     let mut used = Amounts::new();
     let mut set = |name: String, number: i64| {
@@ -105,7 +105,7 @@ fn compute(requests: &Amounts, limits: &Amounts) -> Amounts {
     used
 }
 
-/// What the containers of a pod must name because a quota limits it, with those that do not.
+/// Resources that the containers of a pod must set because a quota limits them, with those that do not.
 pub(crate) fn unnamed(pod: &Value, limited: &[&str]) -> Vec<(String, Vec<String>)> {
     const NEEDED: &[&str] = &["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
     let spec = &pod["spec"];

@@ -31,7 +31,7 @@ const QUOTA: &[&str] = &[
     "services.loadbalancers",
     "services.nodeports",
 ];
-/// What pods take.
+/// Resources of pods.
 const COMPUTE: &[&str] = &["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
 const SCOPES: &[&str] = &[
     "Terminating",
@@ -54,7 +54,7 @@ pub(super) fn create(quota: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Validates a change of one: what it is for stays.
+/// Validates a change: the scopes cannot change.
 pub(super) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = create(new);
     let set = |quota: &Value| -> BTreeSet<String> {
@@ -96,7 +96,7 @@ fn known(name: &str) -> bool {
     QUOTA.contains(&name) || name.starts_with("hugepages-") || name.starts_with("requests.hugepages-")
 }
 
-/// Whether a scope can choose among what takes a resource.
+/// Whether a scope can restrict this resource.
 fn fits(scope: &str, name: &str) -> bool {
     match scope {
         "BestEffort" => name == "pods",

@@ -1,5 +1,5 @@
-//! Cluster addresses of Services: which of the range are taken is what the stored Services say (`held`), nothing else.
-//! K8s pkg/registry/core/service/storage/alloc.go, IPv4 only.
+//! Cluster addresses of Services: only the stored Services (`held`) determine which are in use. K8s
+//! pkg/registry/core/service/storage/alloc.go, IPv4 only.
 
 use edge_protocol::json::SetField;
 use std::fmt;
@@ -32,10 +32,10 @@ impl fmt::Display for ServiceRange {
 }
 
 impl ServiceRange {
-    /// Reads `10.96.0.0/16`.
+    /// Parses `10.96.0.0/16`.
     ///
     /// # Errors
-    /// What is wrong with the text, and what would be right.
+    /// The reason why the text is invalid, and a valid form.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = || format!("{text:?} is no IPv4 range such as 10.96.0.0/16 (prefix 8 to 30)");
         let (address, prefix) = text.split_once('/').ok_or_else(wrong)?;
@@ -59,9 +59,10 @@ impl ServiceRange {
         place >= 1 && place <= self.size()
     }
 
-    /// A free one, from a place that the seed says, so that an address is not given again at once. `api` has the API.
+    /// A free address, searched from a seeded position, so that an address is not reused at once. `api` belongs to the
+    /// API.
     fn free(self, taken: impl Fn(Ipv4Addr) -> bool, api: Ipv4Addr, seed: u32) -> Option<Ipv4Addr> {
-        // The lower part is left to those who choose, as the API server does.
+        // The lower part is left for explicitly chosen addresses, as in the API server.
         let low = (self.size() / 16).clamp(8, 256).min(self.size() / 2);
         let upper = self.size() - low;
         let above = (0..upper).map(|n| low + (seed.wrapping_add(n)) % upper);

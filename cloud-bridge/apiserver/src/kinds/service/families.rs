@@ -1,5 +1,5 @@
-//! Families of the addresses of Services, in a cluster whose Services have IPv4: what is chosen for those who do not say,
-//! and what cannot be (K8s pkg/registry/core/service/storage/alloc.go `initIPFamilyFields`, pkg/apis/core/validation
+//! Address families of Services, in a cluster whose Services have IPv4: defaults, and refusals (K8s
+//! pkg/registry/core/service/storage/alloc.go `initIPFamilyFields`, pkg/apis/core/validation
 //! `ValidateServiceClusterIPsRelatedFields`). Pure.
 
 use std::net::IpAddr;
@@ -118,7 +118,7 @@ fn shapes(spec: &Value, families: &[String], policy: &str) -> Errors {
     errors
 }
 
-/// What the fields say of each other; families that only the addresses tell are added.
+/// Checks that the fields agree; adds families that only the addresses show.
 fn agreement(spec: &Value, families: &mut Vec<String>, policy: &str) -> Errors {
     let mut errors = Errors::new();
     let told = families.len();

@@ -1,5 +1,5 @@
-//! Which cluster addresses and node ports are taken, as the stored Services and IPAddresses say. Kept by the storage's writes: who
-//! gives one reads no Service for it, of which a tenant may have many large ones.
+//! Cluster addresses and node ports in use, from the stored Services and IPAddresses. Updated by writes of the storage:
+//! an allocation reads no Services, of which a tenant may have many large ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -15,11 +15,11 @@ use apimachinery::key::ObjectKey;
 const SERVICES: &str = "services";
 const FOLLOWED: [&str; 2] = [SERVICES, ip_address::STORAGE];
 
-/// What is taken, for as long as the storage is open.
+/// Addresses and ports in use, while the storage is open.
 #[derive(Debug, Default)]
 pub(crate) struct Held(Arc<Mutex<Taken>>);
 
-/// By whom each is taken. IPAddresses are in no namespace.
+/// The user of each. IPAddresses are cluster-scoped.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     addresses: BTreeMap<Ipv4Addr, BTreeSet<ObjectKey>>,
@@ -28,7 +28,7 @@ pub(crate) struct Taken {
 }
 
 impl Held {
-    /// Reads what there is, one object at a time, and follows what is written from now on.
+    /// Reads all existing objects, one at a time, and follows later writes.
     pub(crate) fn follow(&self, store: &mut Store) -> Result<(), StoreError> {
         for storage in FOLLOWED {
             let mut after = None;
@@ -107,7 +107,7 @@ pub(super) fn node_ports(spec: &Value) -> impl Iterator<Item = (String, i64)> {
     ports.chain(check.map(|port| ("TCP".to_owned(), port)))
 }
 
-/// The node port of one port of a Service, given or asked for.
+/// The node port of one port of a Service, allocated or requested.
 pub(super) fn node_port(port: &Value) -> Option<i64> {
     integer(port, "nodePort").filter(|port| *port != 0)
 }

@@ -137,8 +137,8 @@ fn prepare_update(new: &mut Value, old: &Value) {
     type_change::forget(new, old);
 }
 
-/// Keeps what a manifest leaves out, since it was chosen at creation, and makes `clusterIPs` follow a `clusterIP` that was
-/// changed alone (K8s pkg/registry/core/service/storage `patchAllocatedValues`, `normalizeClusterIPs`).
+/// Keeps allocated values that a manifest omits, and makes `clusterIPs` follow a `clusterIP` that was changed alone
+/// (K8s pkg/registry/core/service/storage `patchAllocatedValues`, `normalizeClusterIPs`).
 fn addresses(new: &mut Value, old: &Value) {
     let none = |spec: &Value, field: &str| match field {
         "clusterIP" => text(spec, field).is_empty(),
@@ -164,7 +164,7 @@ fn addresses(new: &mut Value, old: &Value) {
     }
 }
 
-/// `clusterIPs` repeats `clusterIP`. Who gives the former alone is told.
+/// `clusterIPs` repeats `clusterIP`. Setting only the former is an error.
 fn cluster_ips(service: &mut Value) {
     let ip = text(&service["spec"], "clusterIP").to_owned();
     if ip.is_empty()

@@ -1,5 +1,5 @@
-//! Node ports of Services: which are taken is what the stored Services say (`held`), nothing else.
-//! K8s pkg/registry/core/service/storage/alloc.go and pkg/registry/core/service/strategy.go.
+//! Node ports of Services: only the stored Services (`held`) determine which are in use. K8s
+//! pkg/registry/core/service/storage/alloc.go and pkg/registry/core/service/strategy.go.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use apimachinery::meta;
 /// Kubernetes' default.
 const FIRST: i64 = 30_000;
 const LAST: i64 = 32_767;
-/// Left to those who choose (K8s pkg/registry/core/service/portallocator, KEP-3668).
+/// Number of ports left for explicit choice (K8s pkg/registry/core/service/portallocator, KEP-3668).
 const STATIC_BAND: i64 = 86;
 
 /// Gives the ports of a Service the node ports they need, or checks those they ask for.

@@ -67,7 +67,7 @@ pub(crate) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// What a Service has of the cluster stays with it (`upgradeDowngradeClusterIPsErrs`).
+/// Allocated values of a Service cannot change (`upgradeDowngradeClusterIPsErrs`).
 fn addresses(errors: &mut Errors, new: &Value, old: &Value) {
     let named = [new, old].iter().any(|spec| text(spec, "type") == "ExternalName");
     let headless = [new, old].iter().all(|spec| text(spec, "clusterIP") == "None");
@@ -158,7 +158,7 @@ fn duplicate_ports(errors: &mut Errors, ports: &[Value], kind: &str) {
     }
 }
 
-/// Addresses that make no sense as the end of a connection from another machine.
+/// Refuses addresses to which another machine cannot connect.
 pub(crate) fn endpoint_ip(errors: &mut Errors, path: &str, text: &str) {
     let Ok(ip) = text.parse::<IpAddr>() else {
         errors.push(FieldError::invalid(path, &text.into(), "must be a valid IP address"));

@@ -1,11 +1,11 @@
-//! What a client should know of a Service that is not wrong (K8s pkg/api/service/warnings.go). Pure.
+//! Warnings about a valid Service (K8s pkg/api/service/warnings.go). Pure.
 
 use serde_json::Value;
 
 use crate::kinds::cidr;
 use apimachinery::json::{items, text};
 
-/// How many are told.
+/// Maximum number of warnings.
 const TOLD_MAX: usize = 32;
 
 pub(super) fn of(service: &Value) -> Vec<String> {

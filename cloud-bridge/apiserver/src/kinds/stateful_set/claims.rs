@@ -11,7 +11,7 @@ use crate::kinds::workload;
 use apimachinery::field::{Errors, FieldError};
 use apimachinery::json::{items, items_mut, remove, text};
 
-/// What a template says of its own kind counts for nothing (pkg/apis/apps/v1/conversion.go), but must be text.
+/// The kind in a template is ignored (pkg/apis/apps/v1/conversion.go), but must be text.
 pub(super) fn check(set: &Value) -> Result<Decoded, String> {
     let mut set = Cow::Borrowed(set);
     if !items(&set["spec"], "volumeClaimTemplates").is_empty()

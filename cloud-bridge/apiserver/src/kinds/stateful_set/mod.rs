@@ -29,7 +29,7 @@ pub(crate) static KIND: Kind = Kind {
     categories: &["all"],
     namespaced: true,
     check: Some(claims::check),
-    // Its pods take the name for that of their hosts.
+    // Its pods use the name in their host names.
     rules: Rules { name: names::dns_label, template: Some("/spec/template"), ..Rules::SPEC_AND_STATUS },
     generation: Some(spec_changed),
     default,

@@ -1,4 +1,4 @@
-//! What is filled into a StatefulSet and what is refused, by paths and words of Kubernetes.
+//! Defaults and refusals of StatefulSets, with the paths and messages of Kubernetes.
 
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ fn defaults_are_those_of_kubernetes_and_idempotent() {
     KIND.default(&mut set);
     assert_eq!(once, set);
     assert_eq!(validate::create(&once), []);
-    // A type that is said leaves out what is not.
+    // With an explicit type, missing fields get no defaults.
     let said = filled(json!({"spec": {"updateStrategy": {"type": "RollingUpdate"}}}));
     assert_eq!(said["spec"]["updateStrategy"], json!({"type": "RollingUpdate"}));
     let mut more = filled(json!({"spec": {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 2}}}}));

@@ -23,8 +23,8 @@ pub(crate) const CLAIMS: &str = "persistentvolumeclaims";
 
 const VOLUMES: &str = "persistentvolumes";
 
-/// What is in use does not go: the StorageObjectInUseProtection admission (K8s
-/// plugin/pkg/admission/storage/storageobjectinuseprotection). The controllers of workloads let it go.
+/// Adds the finalizer that protects objects in use: the StorageObjectInUseProtection admission (K8s
+/// plugin/pkg/admission/storage/storageobjectinuseprotection). The workload controllers remove it.
 pub(crate) fn protect(storage: &str, object: &mut Value) {
     let finalizer = match storage {
         CLAIMS => "kubernetes.io/pvc-protection",

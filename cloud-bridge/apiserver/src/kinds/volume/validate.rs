@@ -67,7 +67,8 @@ pub(crate) fn volume(volume: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// The annotation with mount options is for sources that take them (K8s pkg/volume/validation/pv_validation.go).
+/// The annotation with mount options is only for sources that support them (K8s
+/// pkg/volume/validation/pv_validation.go).
 fn mount_options(errors: &mut Errors, volume: &Value) {
     const ANNOTATION: &str = "volume.beta.kubernetes.io/mount-options";
     const TAKE: &[&str] = &[

@@ -1,4 +1,4 @@
-//! What a client should know of a volume or claim that is not wrong (K8s pkg/api/persistentvolume/util.go and
+//! Warnings about a valid volume or claim (K8s pkg/api/persistentvolume/util.go and
 //! pkg/api/persistentvolumeclaim/util.go). Pure.
 
 use serde_json::Value;

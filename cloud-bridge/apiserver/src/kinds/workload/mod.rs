@@ -1,5 +1,5 @@
-//! What kinds that run pods have in common: the template, the selector that must find what is made of it, amounts, counts
-//! of a status, columns.
+//! Common code of kinds that run pods: the template, the selector that must match it, amounts, counts of a status,
+//! columns.
 
 pub(super) mod amount;
 pub(super) mod selector;

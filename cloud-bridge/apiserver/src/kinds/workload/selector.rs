@@ -8,9 +8,9 @@ use apimachinery::json::{items, text};
 use apimachinery::names;
 use apimachinery::selector::{SIZE_MAX, selects, size};
 
-/// Whether a selector can be read at all. Kubernetes has no limit for its size but that of the object, and looks values up;
-/// here each pod that is looked at is held against all of them. Nothing else is said of one that is too large: it may be from
-/// before there was a limit.
+/// Validates a selector and limits its size. Kubernetes only limits the size of the object, and looks values up; here
+/// each pod is compared with all of them. For a selector that is too large no other errors are reported: it may be
+/// older than the limit.
 pub(crate) fn selector(errors: &mut Errors, path: &str, selector: &Value) -> bool {
     let before = errors.len();
     let size = size(selector);
@@ -49,7 +49,7 @@ fn requirement(errors: &mut Errors, path: &str, requirement: &Value) {
     }
 }
 
-/// Whether a selector is there and asks for nothing, which no controller may.
+/// Whether a selector exists and is empty, which no controller may use.
 pub(crate) fn is_empty(selector: &Value) -> bool {
     let none = |field: &str| match &selector[field] {
         Value::Object(map) => map.is_empty(),

@@ -13,7 +13,7 @@ use apimachinery::json::{integer, items, object_mut, text};
 /// How its lists merge.
 pub(crate) static KEYS: Type = Type { fields: &[META, object("spec", &SPEC)] };
 
-/// Fills the template in a spec. What a pod that is made of it would get by itself is left to that pod.
+/// Sets defaults of the template in a spec. Defaults that a pod gets at its creation are omitted.
 pub(crate) fn default(spec: &mut Value) {
     object_mut(spec, "template");
     let Some(template) = spec.get_mut("template") else { return };
@@ -47,7 +47,7 @@ pub(crate) fn of_replica_set(errors: &mut Errors, spec: &Value) {
         errors.push(FieldError::required("spec.selector", ""));
     }
     let readable = selector::selector(errors, "spec.selector", selector);
-    // Kubernetes says so of both kinds.
+    // Kubernetes uses this word for both kinds.
     selector::not_empty(errors, selector, "deployment");
     if !readable {
         errors.push(FieldError::invalid("spec.selector", selector, "invalid label selector"));
@@ -80,7 +80,7 @@ pub(crate) fn runs_forever(errors: &mut Errors, path: &str, template: &Value, ki
     }
 }
 
-/// What the template of a workload loses when it is written: fields of features that are off by default.
+/// Removes fields of features that are off by default from the template of a workload.
 pub(crate) fn drop_disabled(workload: &mut Value) {
     if let Some(spec) = workload.at_mut(&["spec", "template", "spec"]) {
         defaults::drop_disabled(spec);

@@ -27,7 +27,7 @@ pub enum PatchError {
     Invalid(String),
 }
 
-/// Applies `patch` to `current`, with the merge keys of its kind. Takes both: copies of long lists would take more
+/// Applies `patch` to `current`, with the merge keys of its kind. Consumes both: copies of long lists would take more
 /// memory than the object.
 pub(crate) fn apply(keys: &Type, current: Value, patch: Value) -> Result<Value, PatchError> {
     let (Value::Object(current), Value::Object(patch)) = (current, patch) else {
@@ -86,7 +86,7 @@ fn merge_field(original: &mut Map<String, Value>, key: String, value: Value, of:
     Ok(())
 }
 
-/// `$retainKeys`: what the list does not name goes (members of a union, such as a volume's source).
+/// `$retainKeys`: removes fields that the list does not name (members of a union, such as a volume's source).
 fn retain_keys(original: &mut Map<String, Value>, patch: &mut Map<String, Value>) -> Result<(), PatchError> {
     let Some(keys) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
     let bad = || invalid("invalid patch format of retainKeys");
@@ -208,7 +208,7 @@ fn merge_by_key(
     Ok(arrange(original, &ordered, &known, by))
 }
 
-/// Elements with a place in `ordered` in that order, the others in the server's, which `known` has, interleaved: an
+/// Elements with a place in `ordered` in that order, the others in the server's order in `known`, interleaved: an
 /// element of the server comes before the next ordered one if it came before it on the server.
 fn arrange(merged: Vec<Value>, ordered: &Places, known: &Places, by: Key) -> Vec<Value> {
     let (mut named, mut others) = (Vec::new(), Vec::new());
@@ -238,7 +238,7 @@ fn arrange(merged: Vec<Value>, ordered: &Places, known: &Places, by: Key) -> Vec
 /// Where the elements of a list are, by the text of their key.
 type Places = HashMap<String, usize>;
 
-/// What tells the elements of a list apart: a field, or their value.
+/// Identity of a list's elements: a field, or their value.
 #[derive(Clone, Copy)]
 struct Key(Option<&'static str>);
 
@@ -251,7 +251,7 @@ impl Key {
         self.0.map_or(item, |key| &item[key])
     }
 
-    /// The key as text, equal for what is equal.
+    /// The key as text, equal for equal elements.
     fn name(self, item: &Value) -> String {
         self.value(item).to_string()
     }

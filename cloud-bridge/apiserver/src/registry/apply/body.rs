@@ -1,5 +1,5 @@
-//! What a client applies: YAML of an object of the path's kind, each field of which the kind has
-//! (apimachinery pkg/util/managedfields/internal: versioncheck.go, structuredmerge.go).
+//! The applied object of a client: YAML of the path's kind, with only known fields (apimachinery
+//! pkg/util/managedfields/internal: versioncheck.go, structuredmerge.go).
 
 use std::collections::HashSet;
 
@@ -17,17 +17,17 @@ use crate::registry::Context;
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::{json, meta};
 
-/// What the values of an applied object of a kind that tenants write may take in memory, about: lists of some 1,700 objects.
-/// The object is there five times or so until it is stored, and each of its fields in the sets of its owners.
+/// Maximum memory of an applied object of a kind that tenants write, approximately: lists of some 1,700 objects. About
+/// five copies exist until it is stored, and each of its fields is in the sets of its owners.
 const TENANT_MEMORY_MAX: usize = 1536 * 1024;
 
-/// What a client applies.
+/// The applied object of a client.
 pub(super) struct Body {
     /// The object in stored form.
     pub(super) object: Value,
     /// Text of the annotation of client-side apply, if the client keeps one.
     pub(super) config: Option<String>,
-    /// What strict reading says of its text.
+    /// Errors of strict parsing.
     pub(super) strict: Result<(), String>,
 }
 
@@ -41,7 +41,7 @@ pub(super) fn read(ctx: &Context<'_>, body: &Bytes) -> ApiResult<Body> {
         TOO_MANY => too_large("values"),
         _ => ApiError::bad_request(format!("error decoding YAML: {why}")),
     };
-    // The live object, the merged one and what is stored are there at the same time.
+    // The live object, the merged one and the stored one exist at the same time.
     let memory = if ctx.resource.is_of_tenants() { TENANT_MEMORY_MAX } else { ctx.resource.body_memory() / 2 };
     let document = Document::read_within(body, memory).map_err(|why| refuse(&why))?;
     let strict = document.strict();
@@ -65,7 +65,7 @@ pub(super) fn read(ctx: &Context<'_>, body: &Bytes) -> ApiResult<Body> {
     if unknown.is_empty() && repeated.is_empty() {
         return Ok(Body { object, config, strict });
     }
-    // It was taken to be checked, for two of them would be too much.
+    // It was consumed by the check, because two copies would be too much.
     let written = Document::read_within(body, memory).map_err(|why| refuse(&why))?.value;
     let told = |path: &String| format!("{}: field not declared in schema", shown(&written, path, shape));
     let mut told: Vec<String> = unknown.iter().map(told).collect();
@@ -78,7 +78,7 @@ pub(super) fn read(ctx: &Context<'_>, body: &Bytes) -> ApiResult<Body> {
     Err(untyped(&subject, &why))
 }
 
-/// What stands twice in an object that is applied.
+/// Duplicates in an applied object.
 ///
 /// # Errors
 /// 413 for too many fields.
@@ -87,14 +87,14 @@ fn repeated(written: &Value, shape: Shape<'_>) -> ApiResult<Vec<String>> {
     let set = FieldSet::of(written, shape, &mut sent).map_err(|_| too_large("fields"))?;
     set.charge(&mut kept).map_err(|_| too_large("fields"))?;
     let mut told = Vec::new();
-    // A set keeps the first of what stands twice: only where it keeps less than was sent are names looked for.
+    // A set keeps the first of duplicates: names are only needed if it is smaller than what was sent.
     if sent != kept {
         twice(written, shape, "", &mut told);
     }
     Ok(told)
 }
 
-/// What stands twice in lists whose items are told apart (structured-merge-diff typed/validate.go).
+/// Duplicates in lists with identified items (structured-merge-diff typed/validate.go).
 fn twice(value: &Value, shape: Shape<'_>, path: &str, told: &mut Vec<String>) {
     if told.len() >= COMPLAINTS_MAX {
         return;

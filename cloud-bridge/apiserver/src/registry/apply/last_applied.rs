@@ -11,9 +11,9 @@ use crate::patch::shape::Shape;
 use crate::registry::Context;
 
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// The one manager that takes over what client-side apply set.
+/// The only manager that takes over fields of client-side apply.
 pub(super) const MANAGER: &str = "kubectl";
-/// What all annotations of an object may take.
+/// Maximum size of all annotations of an object, in bytes.
 const ANNOTATIONS_MAX: usize = 256 * 1024;
 
 /// The fields that client-side apply set and that are unchanged since: kubectl may take them over without a conflict.
@@ -29,7 +29,7 @@ fn unchanged_since(last: &Value, live: &Value, shape: Shape<'_>) -> Option<Field
     Some(set.difference(&since.written()).difference(&since.removed))
 }
 
-/// The annotation of what a client applies: its text without the annotation itself.
+/// The annotation for an applied object: its text without the annotation itself.
 pub(super) fn config(written: &mut Value) -> String {
     let own = annotations(written).and_then(|annotations| annotations.remove(ANNOTATION));
     let text = format!("{written}\n");
@@ -43,7 +43,7 @@ fn annotations(object: &mut Value) -> Option<&mut Map<String, Value>> {
     object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut)
 }
 
-/// Brings an annotation that is there up to what was applied. One that would be too large goes.
+/// Updates an existing annotation to the applied object. One that would be too large is removed.
 pub(super) fn refresh(object: &mut Value, text: String) {
     let Some(annotations) = object["metadata"]["annotations"].as_object() else { return };
     if !annotations.contains_key(ANNOTATION) {

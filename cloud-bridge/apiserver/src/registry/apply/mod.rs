@@ -1,5 +1,6 @@
-//! Server-side apply: an applier owns the fields it sets; what it no longer sets goes, and what others own with another
-//! value conflicts (structured-merge-diff merge/update.go, apimachinery pkg/util/managedfields/internal).
+//! Server-side apply: an applier owns the fields it sets. Fields that it no longer sets are removed, and fields of
+//! other owners with another value conflict (structured-merge-diff merge/update.go, apimachinery
+//! pkg/util/managedfields/internal).
 
 mod body;
 mod conflict;
@@ -77,7 +78,7 @@ pub(crate) fn draft(ctx: &mut Context<'_>, body: &Bytes, current: Option<&Arc<St
     }
     duplicates(ctx, strict)?;
     if !uid.is_empty() {
-        // What is merged has the live object's: validation refuses any other.
+        // The merged object has the live one's uid: validation refuses any other.
         meta::set(&mut merged, "uid", uid.into());
     }
     update::change(ctx, current, merged, None, Some(managed))
@@ -104,7 +105,7 @@ pub(crate) fn part(ctx: &Context<'_>, live: &Value, applied: Value) -> ApiResult
     Ok((merged, entries.write()))
 }
 
-/// Refuses to create an object whose uid is given: that object is gone (apiserver endpoints/handlers/patch.go,
+/// Refuses to create an object with a given uid: that object is deleted (apiserver endpoints/handlers/patch.go,
 /// `applyPatch`).
 fn not_recreated(resource: &Resource, name: &str, applied: &Value) -> ApiResult<()> {
     match meta::text(applied, "uid") {
@@ -117,7 +118,7 @@ fn not_recreated(resource: &Resource, name: &str, applied: &Value) -> ApiResult<
     }
 }
 
-/// The live object with the applied one in it, without managedFields, and who owns its fields then.
+/// The live object merged with the applied one, without managedFields, and the owners of its fields.
 fn laid_over(ctx: &Context<'_>, live: &Value, applied: Value, set: FieldSet) -> ApiResult<(Value, Entries)> {
     let shape = ctx.resource.strategy().shape();
     let mut entries = tracked(ctx, live).map_err(too_many)?;
@@ -153,7 +154,7 @@ fn tracked(ctx: &Context<'_>, live: &Value) -> Result<Entries, TooManyFields> {
     Ok(entries)
 }
 
-/// Makes the applier the owner of what it set.
+/// Makes the applier the owner of the fields it set.
 fn own(ctx: &Context<'_>, entries: &mut Entries, set: FieldSet) -> ApiResult<()> {
     let owner = ctx.writer.owner(Operation::Apply, &ctx.resource);
     entries.add(owner, managed_fields::ownable(ctx, set), &meta::rfc3339(ctx.now));
@@ -173,7 +174,7 @@ fn too_many(_: TooManyFields) -> ApiError {
     body::too_large("fields")
 }
 
-/// What field validation makes of keys that stand twice: known only after conflicts, as the API server has it.
+/// Field validation of duplicate keys: only after conflicts, as in the API server.
 fn duplicates(ctx: &mut Context<'_>, strict: Result<(), String>) -> ApiResult<()> {
     let Err(why) = strict else { return Ok(()) };
     match ctx.query.text("fieldValidation") {

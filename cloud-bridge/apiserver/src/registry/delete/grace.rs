@@ -17,7 +17,7 @@ pub(crate) enum Graceful {
     Pending,
 }
 
-/// The API server's BeforeDelete with the pod strategy's CheckGracefulDelete; what the kind makes of the seconds asked for is its own.
+/// The API server's BeforeDelete with the pod strategy's CheckGracefulDelete; each kind converts the requested seconds.
 pub(crate) fn before(resource: &Resource, object: &mut Value, options: &mut Options, now: Timestamp) -> Graceful {
     let Some(grace_period) = resource.rules().grace_period else { return Graceful::No };
     let later = |from: Timestamp, seconds: i64| from.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(from);
@@ -52,7 +52,7 @@ pub(crate) fn before(resource: &Resource, object: &mut Value, options: &mut Opti
     Graceful::Yes
 }
 
-/// What a deletion that waits for finalizers sets.
+/// Marks an object whose deletion waits for finalizers.
 pub(crate) fn mark_now(object: &mut Value, now: Timestamp) {
     if !meta::deleting(object)
         && let Some(generation) = object["metadata"]["generation"].as_i64().filter(|g| *g > 0)
@@ -78,7 +78,7 @@ pub(crate) fn collector_finalizers(resource: &Resource, object: &Value, options:
         (None, Some("Orphan")) => (true, false),
         (None, Some("Foreground")) => (false, true),
         (None, Some(_)) => (false, false),
-        // Finalizers that the object has say more than the default of its kind.
+        // Existing finalizers override the default of the kind.
         (None, None) if has(ORPHAN) || has(FOREGROUND) => (has(ORPHAN), !has(ORPHAN)),
         (None, None) => (resource.rules().orphan_dependents, false),
     };

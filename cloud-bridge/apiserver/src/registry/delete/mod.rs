@@ -25,7 +25,7 @@ use apimachinery::json::remove as taken;
 use apimachinery::meta;
 use apimachinery::pace::is_large;
 
-/// What is deleted at a time while requests wait.
+/// Maximum deletions at a time while requests wait.
 const SLICE: Most = Most { items: 32, bytes: 64 << 10 };
 /// Maximum total size of the deleted objects that an answer shows, in bytes. Above it the answer only says that they
 /// are deleted: no client reads the list, and its memory is charged to no client.
@@ -46,7 +46,7 @@ pub(crate) fn delete(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     let inner = ctx.inner;
     let mut store = inner.store();
     let current = ctx.current(&store)?;
-    // Finalizers make an update of it.
+    // With finalizers, the deletion is an update.
     draft::await_disk(ctx, &current)?;
     admission::delete(&ctx.attributes(), &current)?;
     let outcome = remove(&mut store, &ctx.resource, &current, &options, ctx.now)?;
@@ -79,8 +79,8 @@ fn answer(resource: &Resource, outcome: Outcome) -> Answer {
     )
 }
 
-/// DELETE of a collection, some at a time: others have their turn between, whatever else this client asks for. What was
-/// there when it began goes.
+/// DELETE of a collection, some objects at a time, so that other requests run in between. Deletes the objects that
+/// existed at its start.
 pub(crate) async fn delete_collection(ctx: &mut Context<'_>, body: &Bytes, flow: &Flow) -> ApiResult<Answer> {
     let options = Options::read(body, ctx.query)?;
     warn_of_orphans(ctx, &options);
@@ -94,23 +94,23 @@ pub(crate) async fn delete_collection(ctx: &mut Context<'_>, body: &Bytes, flow:
             inner.durable.room().await;
         }
         if let Some(written) = written.take() {
-            // Where the disk refuses, the answer says so.
+            // If the disk fails, the answer reports it.
             let _ = inner.durable.reached(written).await;
         }
-        // Each slice is a step: many such requests of one client do not stand before others.
+        // Each slice is a step: many such requests of one client do not delay others.
         tokio::task::yield_now().await;
         let _step = inner.limits.steps.next(flow).await;
         let page = {
             let store = inner.store();
             if store.knows(&ctx.resource.storage, rev).is_err() {
-                // It took longer than the past is kept: what is there now.
+                // It took longer than the history is kept: continue with the present objects.
                 rev = store.revision();
             }
             selection.page(&store, rev, after.as_ref(), SLICE)?
         };
         crowded = !inner.durable.has_room() && page.items.iter().any(|stored| is_large(stored.body.len()));
         if crowded {
-            // It is read again, and takes no memory meanwhile.
+            // It is read again later, and takes no memory meanwhile.
             continue;
         }
         let before = inner.durable.bytes();
@@ -142,7 +142,7 @@ struct Shown {
 }
 
 impl Shown {
-    /// Adds these; `None` when they are more than an answer shows. Kept as bytes: a parsed object takes many times as
+    /// Adds these; `None` if they exceed the limit of an answer. Kept as bytes: a parsed object takes many times as
     /// much.
     fn with(mut self, items: Vec<Arc<Stored>>) -> Option<Self> {
         for stored in items {
@@ -271,7 +271,7 @@ pub(crate) fn preconditions(resource: &Resource, current: &Stored, options: &Opt
     Ok(())
 }
 
-/// A namespace first turns Terminating; its controller empties it and takes its finalizer off.
+/// A namespace first becomes Terminating; its controller deletes its content and removes its finalizer.
 fn remove_namespace(
     store: &mut Store,
     resource: &Resource,

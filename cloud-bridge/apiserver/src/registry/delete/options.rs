@@ -39,7 +39,7 @@ impl Options {
         Self::from_value(&typed::read::<DeleteOptions>(body, "DeleteOptions")?)
     }
 
-    /// Reads a `DeleteOptions` object of checked types; null is one that says nothing.
+    /// Reads a `DeleteOptions` object of checked types; null has no options.
     pub(crate) fn from_value(value: &Value) -> ApiResult<Self> {
         let text = |v: &Value| v.as_str().map(str::to_owned);
         Self {

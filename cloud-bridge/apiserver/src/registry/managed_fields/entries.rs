@@ -8,9 +8,9 @@ use crate::patch::budget::{Budget, TooManyFields};
 use crate::patch::field_set::FieldSet;
 use apimachinery::json::text;
 
-/// How many entries of updates an object keeps; older ones become one.
+/// Maximum number of entries of updates of an object; older ones are merged.
 const UPDATERS_MAX: usize = 10;
-/// The manager of updates that are no longer told apart.
+/// The manager of merged updates.
 const ANCIENT: &str = "ancient-changes";
 
 /// How a manager writes.
@@ -127,7 +127,7 @@ impl Entries {
         }
     }
 
-    /// Takes an owner out.
+    /// Removes an owner.
     pub(crate) fn take(&mut self, owner: &Owner) -> Option<Entry> {
         let at = self.0.iter().position(|entry| entry.owner.is(owner))?;
         Some(self.0.remove(at))
@@ -149,7 +149,7 @@ impl Entries {
         self.0.iter().fold(FieldSet::default(), |all, entry| all.union(&entry.set))
     }
 
-    /// Makes the oldest updates one for each version when there are too many.
+    /// Merges the oldest updates into one for each version if there are too many.
     pub(crate) fn cap(&mut self) {
         let updates = |entry: &Entry| entry.owner.operation == Operation::Update;
         let mut surplus = self.0.iter().filter(|entry| updates(entry)).count().saturating_sub(UPDATERS_MAX);

@@ -1,5 +1,5 @@
-//! Owners of the fields of an object: every writer owns what it sets, so that appliers get conflicts with updates, too.
-//! The rules are those of apimachinery pkg/util/managedfields/internal.
+//! Owners of the fields of an object: every writer owns the fields it sets, so that appliers also get conflicts with
+//! updates. The rules are those of apimachinery pkg/util/managedfields/internal.
 
 pub(crate) mod entries;
 
@@ -71,12 +71,12 @@ fn first_word(user_agent: &str) -> String {
     word
 }
 
-/// The managedFields of a new object, by its state before admission: what the server adds has no owner.
+/// The managedFields of a new object, by its state before admission: fields that the server adds have no owner.
 pub(crate) fn created(ctx: &Context<'_>, new: &Value) -> Value {
     let resource = &ctx.resource;
     let sent = &new["metadata"]["managedFields"];
     let Ok(entries) = Entries::read(sent) else { return Value::Null };
-    // Leases are renewed, and Events made, all the time, by one writer each: entries would be most of what they are.
+    // Leases and Events are written all the time, by one writer each: entries would be the largest part of them.
     if sent.is_null() && (resource.rules().ttl.is_some() || resource.kind == "Lease") {
         return Value::Null;
     }
@@ -143,7 +143,7 @@ pub(crate) fn ownable(ctx: &Context<'_>, set: FieldSet) -> FieldSet {
     set
 }
 
-/// Whether two lists of managedFields differ in their times alone, and in the order, which follows the times.
+/// Whether two lists of managedFields differ only in their times, and in the order, which depends on the times.
 pub(crate) fn same_owners(a: &Value, b: &Value) -> bool {
     let (Some(one), Some(other)) = (a.as_array(), b.as_array()) else { return a == b };
     let same = |(one, other): (&Value, &Value)| match (one.as_object(), other.as_object()) {

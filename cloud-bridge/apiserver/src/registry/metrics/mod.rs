@@ -31,10 +31,10 @@ const CONCURRENCY: usize = 16;
 /// Objects that are read at a time, and bytes of them.
 const PAGE: Most = Most { items: 100, bytes: 64 << 10 };
 
-/// GET of these resources. What is kept while nodes are asked counts for `flow`.
+/// GET of these resources. Data that is kept while nodes are asked counts for `flow`.
 ///
 /// # Errors
-/// No such object, a selector that cannot be read, another method, or too much is kept for this client already.
+/// The object does not exist, the selector is invalid, the method is not supported, or this client's limit is used up.
 pub(crate) async fn answer(ctx: &Context<'_>, flow: &Flow) -> ApiResult<Value> {
     if !VERBS.contains(&ctx.verb.as_str()) || !ctx.path.subresource.is_empty() {
         return Err(ApiError::method_not_allowed());
@@ -67,13 +67,13 @@ pub(crate) async fn answer(ctx: &Context<'_>, flow: &Flow) -> ApiResult<Value> {
         return items.pop().ok_or_else(|| ApiError::not_found(&ctx.resource, &ctx.path.name));
     }
     for item in &mut items {
-        // Items of a list say their kind on the list.
+        // Items of a list have their kind on the list.
         item.as_object_mut().map(|item| (item.remove("kind"), item.remove("apiVersion")));
     }
     Ok(json!({"kind": ctx.resource.list_kind, "apiVersion": API_VERSION, "metadata": {}, "items": items}))
 }
 
-/// A node or a pod that is asked about: what is kept of it while nodes are asked.
+/// A requested node or pod, with the data that is kept while nodes are asked.
 struct Object {
     key: ObjectKey,
     uid: String,
@@ -93,7 +93,7 @@ impl Object {
         }
     }
 
-    /// What it takes, and what is told of it, in bytes, roughly.
+    /// Size of its data and its answer, in bytes, approximately.
     fn cost(&self) -> usize {
         const OBJECT: usize = 512;
         const LABEL: usize = 128;
@@ -145,7 +145,7 @@ async fn selected(ctx: &Context<'_>, flow: &Flow) -> ApiResult<(Vec<Object>, Opt
     }
 }
 
-/// What is used on a node: of the measurements, which are large, nothing else is kept.
+/// Usage on a node; the measurements, which are large, are not kept.
 struct OfNode {
     between: Duration,
     node: Option<Usage>,

@@ -1,4 +1,4 @@
-//! What was used between two measurements of a node: counters to rates. Pure.
+//! Usage between two measurements of a node: from counters to rates. Pure.
 //!
 //! Measurements are the objects of a kubelet's `/stats/summary`; rates are in billionths of a core.
 
@@ -24,8 +24,8 @@ pub(crate) fn node(before: &Value, now: &Value, between: Duration) -> Option<Usa
     rate(&before["node"], &now["node"], between)
 }
 
-/// Use of the pods, by uid. A pod of which a container cannot be told yet is left out as a whole, as metrics-server
-/// does: a part would be taken for all of it.
+/// Usage of the pods, by uid. A pod with a container without data is omitted, as in metrics-server: a part would look
+/// like the whole.
 pub(crate) fn pods(before: &Value, now: &Value, between: Duration) -> HashMap<String, PodUsage> {
     let list = |summary: &Value| summary["pods"].as_array().cloned().unwrap_or_default();
     let before: HashMap<String, Value> =

@@ -108,7 +108,7 @@ fn shown(other: &Value) -> String {
     format!(r#"{{"Path":{},"Verb":{}}}"#, field("path"), field("verb"))
 }
 
-/// 422. The kind is not told: the API server has lost it by then.
+/// 422. The kind is omitted, because the API server does not have it at that point.
 fn refuse(errors: &[FieldError]) -> ApiResult<()> {
     if errors.is_empty() {
         return Ok(());
@@ -142,7 +142,7 @@ fn answer(inner: &Inner, user: &UserInfo, mut review: Value) -> Value {
     review
 }
 
-/// What is asked, and what could not be read of it.
+/// The reviewed attributes, and errors of unreadable ones.
 fn of_resource(attributes: &Value) -> (Attributes, Vec<String>) {
     let field = |name: &str| text(attributes, name).to_owned();
     let (selected_node, unread) = selectors::read(attributes);
@@ -184,7 +184,7 @@ pub(super) fn rules(inner: &Inner, user: &UserInfo, spec: &Value) -> ApiResult<V
         "nonResourceRules": of("nonResourceURLs", &["verbs", "nonResourceURLs"]),
         "incomplete": user.node_name().is_some(),
     });
-    // The node authorizer goes by what pods name.
+    // The node authorizer decides by the references of pods.
     let node = user.node_name().map(|_| "node authorizer does not support user rule resolution".to_owned());
     let errors: Vec<String> = node.into_iter().chain(error).collect();
     match errors.as_slice() {

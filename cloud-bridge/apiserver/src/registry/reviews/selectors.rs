@@ -1,6 +1,6 @@
-//! What a review says of selectors: what is wrong with it, and how much of it an authorizer is asked with
-//! (K8s pkg/apis/authorization/validation, pkg/registry/authorization/util/helpers.go). What cannot be read is left out: then
-//! more is asked for than is meant, never less.
+//! Selectors in a review: their errors, and the part that an authorizer gets (K8s pkg/apis/authorization/validation,
+//! pkg/registry/authorization/util/helpers.go). Unreadable parts are omitted: then the review asks for more than
+//! intended, never for less.
 
 use serde_json::Value;
 
@@ -10,10 +10,10 @@ use apimachinery::json::{items, present, text};
 use apimachinery::names;
 use apimachinery::selector::{FieldSelector, LabelSelector};
 
-/// The field by which the node authorizer goes.
+/// The field that the node authorizer checks.
 const NODE: &str = "spec.nodeName";
 
-/// Adds what is wrong with the selectors of `resourceAttributes`.
+/// Adds the errors of the selectors in `resourceAttributes`.
 pub(super) fn rules(errors: &mut Errors, attributes: &Value) {
     for (selector, labels) in [("fieldSelector", false), ("labelSelector", true)] {
         let Some(given) = present(attributes, selector) else { continue };
@@ -61,7 +61,7 @@ fn requirement(errors: &mut Errors, path: &str, requirement: &Value, labels: boo
     }
 }
 
-/// What of a selector can be read: how many requirements, whether all, and the node that it asks for.
+/// The readable part of a selector: the number of requirements, whether that is all, and the node that it selects.
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Read {
     some: bool,
@@ -97,7 +97,7 @@ fn labels(selector: &Value) -> Read {
     Read { some: readable > 0, all: readable == list.len(), node: None }
 }
 
-/// The node that the selectors ask for, and what is told of those that could not be read.
+/// The node that the selectors select, and the errors of unreadable ones.
 pub(super) fn read(attributes: &Value) -> (Option<String>, Vec<String>) {
     let (mut node, mut told) = (None, Vec::new());
     for (name, read) in [("fieldSelector", fields as fn(&Value) -> Read), ("labelSelector", labels)] {

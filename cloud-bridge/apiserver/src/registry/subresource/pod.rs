@@ -129,10 +129,11 @@ pub(crate) fn log_request(ctx: &Context<'_>) -> ApiResult<Option<(PodOnNode, Log
     Ok(Some((place_of(&current, node), options)))
 }
 
-/// Where the pod of the path is and, if one is asked for, which container is meant.
+/// The node of the path's pod and, if needed, the container.
 ///
 /// # Errors
-/// No such pod or container, or the pod has no node yet (K8s pkg/registry/core/pod/strategy.go streamLocation).
+/// The pod or container does not exist, or the pod has no node yet (K8s pkg/registry/core/pod/strategy.go
+/// streamLocation).
 pub(crate) fn place(ctx: &Context<'_>, with_container: bool) -> ApiResult<(PodOnNode, String)> {
     let store = ctx.store();
     let current = ctx.current(&store)?;

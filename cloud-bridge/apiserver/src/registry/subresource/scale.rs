@@ -34,7 +34,7 @@ pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes
         "get" => {
             let current = ctx.current(&ctx.store())?;
             let live = resource.read(current.value());
-            // Of a custom resource it may not be there (K8s registry/customresource/etcd.go, `ScaleREST`); a write makes it.
+            // A custom resource may lack it (K8s registry/customresource/etcd.go, `ScaleREST`); a write creates it.
             if jsonpath::find(&live, &paths.spec_replicas).is_empty() {
                 let why = format!("the spec replicas field {:?} does not exist", paths.spec_replicas);
                 return Err(ApiError::internal(why));
@@ -45,7 +45,7 @@ pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes
         "patch" => patched,
         _ => return Err(ApiError::method_not_allowed()),
     };
-    // What is written is the object itself.
+    // The object itself is written.
     let mut path = ctx.path.clone();
     path.subresource.clear();
     let mut main = Context {
@@ -130,7 +130,7 @@ fn number_at(mut object: Value, place: &[&str], replicas: &Value) -> ApiResult<V
     Ok(object)
 }
 
-/// The Scale that is applied, with no more than its client wrote.
+/// The applied Scale, with only the fields of its client.
 fn applied(body: &Bytes, name: &str) -> ApiResult<Value> {
     let document = Document::read_within(body, SCALE_MAX)
         .map_err(|why| ApiError::bad_request(format!("error decoding YAML: {why}")))?;
@@ -148,7 +148,7 @@ fn applied(body: &Bytes, name: &str) -> ApiResult<Value> {
     }
 }
 
-/// The Scale that a patch makes. As for the object itself, custom kinds know no strategic merge.
+/// The Scale after a patch. As for the object itself, custom kinds do not support strategic merge.
 fn merged(shown: Value, media: &str, body: &Bytes, custom: bool) -> ApiResult<Value> {
     let accepted = if custom { &[JSON, MERGE, APPLY][..] } else { &[JSON, MERGE, STRATEGIC, APPLY] };
     if !accepted.contains(&media) {

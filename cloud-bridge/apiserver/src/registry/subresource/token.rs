@@ -17,7 +17,7 @@ use apimachinery::json::{items, text};
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
 
-/// Life when the request does not say, and its bounds, in seconds.
+/// Default lifetime of a token, and its limits, in seconds.
 const DEFAULT: i64 = 3600;
 const SHORTEST: i64 = 600;
 const LONGEST: i64 = 1 << 32;
@@ -89,7 +89,7 @@ pub(crate) fn create(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     Ok(Answer::Plain(201, request))
 }
 
-/// How long a token lives: as asked for, within what is set (K8s `--service-account-max-token-expiration`).
+/// Lifetime of a token: the requested one, within the limits (K8s `--service-account-max-token-expiration`).
 fn granted(asked: i64, longest: Option<i64>) -> i64 {
     longest.map_or(asked, |longest| asked.min(longest))
 }
@@ -165,7 +165,7 @@ fn bound(ctx: &Context<'_>, store: &Store, account: &str, reference: &Value) -> 
     Ok(Bound { claims })
 }
 
-/// What NodeRestriction lets a node ask for: tokens bound to pods of its own, for audiences that the pod names.
+/// Requests that NodeRestriction allows a node: tokens bound to its own pods, for audiences that the pod names.
 fn restrict(ctx: &Context<'_>, store: &Store, node: &str, request: &Value) -> ApiResult<()> {
     let refuse = |why: &str| Err(ApiError::forbidden(&ctx.resource, &ctx.path.name, why));
     let reference = &request["spec"]["boundObjectRef"];

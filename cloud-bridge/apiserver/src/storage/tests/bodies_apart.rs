@@ -1,4 +1,4 @@
-//! Large bodies: written once, and gone with the last that names them.
+//! Large bodies: written once, and deleted with the last row that names them.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What a start finds in the files: after a crash, damaged, or put back from the copy.
+//! Starts with files after a crash, damaged files, and files restored from the copy.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -59,7 +59,7 @@ fn revisions_have_a_ceiling_that_is_raised_in_time() {
     }
 }
 
-/// A state file with a copy; returns what was written before the copy and after it.
+/// A state file with a copy; returns the objects that were written before the copy and after it.
 fn copied(dir: &tempfile::TempDir) -> (Arc<Stored>, Arc<Stored>) {
     let mut store = open(dir);
     let old = store.write("things", object("old", "1"), None, None).unwrap();

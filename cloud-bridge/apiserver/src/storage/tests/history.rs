@@ -1,4 +1,4 @@
-//! What is told of the past, and how much of it is kept.
+//! Reads of the history, and its limits.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What goes by itself, and what is known of a namespace.
+//! Expiry of objects, and counts of a namespace.
 
 use std::time::Instant;
 
@@ -44,7 +44,7 @@ fn the_oldest_events_make_room_for_new_ones() {
     store.write("events", object("e41", &word), None, at(41)).unwrap();
     assert_eq!(names(&store)[0], "e20");
     assert!(!names(&store).contains(&"e21".to_owned()));
-    // What is deleted leaves room, and what there is counts after a restart.
+    // A deletion makes room, and existing objects count after a restart.
     let old = store.get("events", &ObjectKey::of(&object("e22", ""))).unwrap().unwrap();
     store.delete("events", &old).unwrap();
     drop(store);

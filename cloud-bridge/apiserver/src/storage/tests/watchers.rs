@@ -1,4 +1,4 @@
-//! What watchers are told, and which are cut off.
+//! Changes that watchers receive, and disconnected watchers.
 
 use edge_protocol::json::SetField;
 

@@ -108,7 +108,7 @@ fn s15_random_uses_and_silences_stay_within_bounds() {
                 (0..before).map(|_| (next(4) > 0).then(|| format!("{}m", next(2000)))).collect();
             let uses: Vec<Option<&str>> = known.iter().map(Option::as_deref).collect();
             case.uses(&uses);
-            // A program that was ended remembers nothing.
+            // A restarted program has no state.
             if next(20) == 0 {
                 case.memory = Memory::default();
             }

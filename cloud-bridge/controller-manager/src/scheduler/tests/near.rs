@@ -141,7 +141,7 @@ fn what_is_preferred_decides_among_nodes_that_fit() {
         site.there("load", load, cpu("1"));
         app(&mut site, "p", "web", None, preferred(kind, term("db")));
         assert_eq!(site.only(), Ok(node.to_owned()), "{kind}");
-        // What the pods that are there prefer counts as well.
+        // The preferences of existing pods count too.
         let mut site = self::site();
         app(&mut site, "db", "db", Some("a"), preferred(kind, term("web")));
         site.there("load", load, cpu("1"));

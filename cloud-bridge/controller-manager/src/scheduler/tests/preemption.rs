@@ -102,7 +102,7 @@ fn budgets_are_kept_where_that_is_possible() {
         site.pod("p", important(10, "1"));
         assert_eq!(victims(&mut site).0, node, "{allowed} allowed");
     }
-    // Of two on a node the one goes whose budget allows it, even if it is the more important.
+    // Of two pods on a node the one with room in its budget is preempted, even if its priority is higher.
     let mut site = site(&[("x", "a", 1, "1"), ("y", "a", 5, "1")]);
     site.cluster.picture.budgets.put(key("budget"), &budget(0));
     site.pod("p", important(10, "1"));
@@ -131,7 +131,7 @@ fn while_pods_go_nobody_else_has_to_and_the_room_is_kept() {
     let text = "0/2 nodes are available: 2 Insufficient cpu.";
     let freed = "preemption: not eligible due to a terminating pod on the nominated node.";
     assert_eq!(site.only(), Err(format!("{text} {freed}")));
-    // It has gone; a pod that is less important comes first, and does not get the room.
+    // It is deleted; a pod with a lower priority is tried first, and does not get the room.
     site.cluster.pod_gone(&key("x"));
     site.pod("late", important(5, "1"));
     let decisions = site.decide();

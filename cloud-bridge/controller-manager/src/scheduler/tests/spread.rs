@@ -52,7 +52,7 @@ fn where_the_skew_would_be_too_large_no_pod_goes() {
     let text = "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match pod topology spread constraints, \
                 1 node(s) didn't match pod topology spread constraints (missing required label).";
     assert_eq!(site.only(), Err(format!("{text} {}", in_vain(3, 2))));
-    // One that goes no longer counts.
+    // A pod that is being deleted no longer counts.
     site.object(
         "there",
         json!({"labels": {"app": "web"}, "deletionTimestamp": "2026-01-01T00:00:00Z"}),

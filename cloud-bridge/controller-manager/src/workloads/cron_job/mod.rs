@@ -42,7 +42,7 @@ const LONGEST_WAIT: Duration = Duration::from_mins(10);
 /// The zone of schedules that name none: that of the host.
 static LOCAL: LazyLock<TimeZone> = LazyLock::new(TimeZone::system);
 
-/// A CronJob, and what a plan for it is made of.
+/// A CronJob, and the input of its plan.
 struct Context<'a> {
     cron_job: &'a CronJob,
     spec: &'a CronJobSpec,
@@ -105,14 +105,14 @@ pub(crate) fn plan(world: &World, key: &ObjectKey, now: Now) -> Plan {
     Plan::one_by_one(vec![context.create(template, &name, due)]).tell(news).again(again)
 }
 
-/// What a schedule says now.
+/// State of a schedule.
 #[derive(Default)]
 struct Next {
     /// The time that is to have its Job now.
     due: Option<Timestamp>,
     again: Option<Duration>,
     told: Vec<Told>,
-    /// What is written first.
+    /// Action to execute first.
     mends: Option<Action>,
 }
 
@@ -134,7 +134,7 @@ impl Context<'_> {
         self.status.last_schedule_time.as_ref().map(|time| time.0)
     }
 
-    /// Forgets a last time that is so far ahead that no step back of the clock explains it: the clock was ahead once.
+    /// Removes a last time that is so far in the future that the clock must have been ahead once.
     fn forget(&self, last: Timestamp) -> Next {
         let message = format!(
             "lastScheduleTime {last} lies ahead of the clock ({}), which was ahead once: times count from now on",

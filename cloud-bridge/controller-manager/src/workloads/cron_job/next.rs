@@ -1,5 +1,5 @@
-//! The next time that a schedule names, by the clock of its zone (K8s vendor/github.com/robfig/cron/v3/spec.go `Next`): a
-//! time that a clock change leaves out is left out, one that is there twice comes twice.
+//! The next time of a schedule, by the clock of its zone (K8s vendor/github.com/robfig/cron/v3/spec.go `Next`): a time
+//! that a clock change skips is skipped, one that occurs twice is returned twice.
 
 use apimachinery::cron::{Calendar, Schedule};
 use jiff::civil::{Date, Time};
@@ -16,7 +16,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// The first time after `after`; `None` if there is none within some years.
+    /// The first time after `after`; `None` without one within some years.
     pub(super) fn next(&self, after: Timestamp) -> Option<Timestamp> {
         let whole = Timestamp::from_second(after.as_second()).ok()?;
         match &self.schedule {

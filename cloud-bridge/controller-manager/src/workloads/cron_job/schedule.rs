@@ -1,4 +1,4 @@
-//! Which time of a schedule is the last one, and when to look again (K8s pkg/controller/cronjob/utils.go).
+//! The last time of a schedule, and the time of the next check (K8s pkg/controller/cronjob/utils.go).
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(super) struct Recent {
     pub(super) missed: Missed,
 }
 
-/// When the schedule was changed, as the object says. A time that is yet to come is one of another clock.
+/// Time of the last change of the schedule, according to the object. A time in the future comes from another clock.
 pub(super) fn noted_edit(context: &Context<'_>) -> Option<Timestamp> {
     let said = context.cron_job.metadata.annotations.as_ref()?.get(EDITED)?;
     said.parse().ok().filter(|edited| *edited <= context.now)

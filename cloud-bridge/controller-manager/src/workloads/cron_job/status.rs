@@ -21,7 +21,7 @@ pub(super) fn status(context: &Context<'_>, due: Option<(Timestamp, &str)>) -> (
         let listed = active.iter().any(|one| is_of(one, job));
         let name = job.metadata.name.as_deref().unwrap_or_default();
         match (finished(job.status.as_ref()), due) {
-            // It was made, and the status not written any more.
+            // The Job was created, but the status was not written.
             (_, Some((due, wanted))) if wanted == name && !listed => {
                 active.push(reference(job));
                 status.last_schedule_time = Some(Time(due));

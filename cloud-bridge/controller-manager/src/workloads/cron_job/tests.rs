@@ -220,7 +220,7 @@ fn last_time_far_ahead_is_forgotten() {
 
 #[test]
 fn changed_schedule_runs_no_time_of_the_past() {
-    // The clock stands at 09:46:40 when it begins; the schedule is moved to a time of today that has passed.
+    // The test begins at 09:46:40; the schedule is changed to a time of today that has passed.
     let mut course = course(json!({"schedule": "0 12 * * *"}));
     pass(&mut course, 3 * 60);
     assert_eq!(jobs(&course.model).len(), 1, "{}", course.model.clock());
@@ -258,7 +258,8 @@ fn a_job_of_which_none_is_kept_is_told_of_before_it_goes() {
     assert_eq!((&status["lastSuccessfulTime"], &status["active"]), (&json!(time), &Value::Null));
 }
 
-/// Names tell minutes apart, as in Kubernetes: a schedule with more times than that has a Job a minute, and no turmoil.
+/// Names contain the minute, as in Kubernetes: a schedule with more times than that creates one Job a minute, without
+/// errors.
 #[test]
 fn a_schedule_of_more_than_a_time_a_minute_has_a_job_a_minute() {
     for policy in ["Allow", "Forbid"] {

@@ -1,4 +1,4 @@
-//! A DaemonSet with its nodes and its pods, as all steps of a plan look at them.
+//! A DaemonSet with its nodes and its pods, as input of all steps of a plan.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ const COMPONENT: &str = "daemonset-controller";
 /// The label with the number of the template.
 pub(super) const GENERATION_LABEL: &str = "pod-template-generation";
 
-/// A DaemonSet, and what a plan for it is made of.
+/// A DaemonSet, and the input of its plan.
 pub(super) struct Context<'a> {
     pub(super) set: &'a DaemonSet,
     pub(super) spec: &'a DaemonSetSpec,

@@ -15,7 +15,7 @@ use crate::workloads::plan::{Action, Plan};
 use crate::workloads::template;
 use crate::workloads::world::Kind;
 
-/// Makes pods for these nodes. They differ in their affinity alone.
+/// Creates pods for these nodes. They differ only in their affinity.
 pub(super) fn create_on(context: &Context<'_>, nodes: &[&str]) -> Plan {
     if nodes.is_empty() {
         return Plan::default();
@@ -41,7 +41,7 @@ pub(super) fn create_on(context: &Context<'_>, nodes: &[&str]) -> Plan {
     Plan::slow_start(limited(pods.map(|pod| teller.create_pod(namespace, pod))))
 }
 
-/// Ties the pod to the node by name: the scheduler binds it there. What else its node affinity says the node has met.
+/// Binds the pod to the node by name, for the scheduler. The node has met the rest of its node affinity.
 fn tied(mut affinity: Affinity, node: &str) -> Affinity {
     let field = NodeSelectorRequirement {
         key: "metadata.name".to_owned(),

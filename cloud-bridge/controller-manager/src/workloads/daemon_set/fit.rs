@@ -11,7 +11,7 @@ use crate::workloads::node::Node;
 pub(super) enum Fit {
     /// The node must have a pod.
     Runs,
-    /// One that is there stays: a taint keeps only new ones off.
+    /// An existing pod stays: the taint excludes only new ones.
     Stays,
     Not,
 }

@@ -19,7 +19,7 @@ struct Changes<'a> {
     again: Option<Duration>,
 }
 
-/// What goes first, then what comes: a pod that goes may hold what the next one on its node needs.
+/// Deletions first, then creations: a deleted pod may hold resources that the next one on its node needs.
 pub(super) fn plan(context: &Context<'_>, back_off: &BackOff) -> Plan {
     let mut changes = Changes::default();
     for (name, (_, fit)) in &context.nodes {
@@ -75,7 +75,7 @@ impl<'a> Changes<'a> {
         self.surplus.extend(new.into_iter().skip(1).chain(old.into_iter().skip(1)));
     }
 
-    /// What failed goes, but not at once each time: a node that refuses pods would refuse the next one, too.
+    /// Deletes a failed pod, with back-off: a node that refuses pods would refuse the next one too.
     fn failed(&mut self, context: &Context<'a>, back_off: &BackOff, node: &str, pod: &'a Pod) {
         let wait = back_off.wait(&context.set.metadata, node, context.now.passed);
         if !wait.is_zero() {

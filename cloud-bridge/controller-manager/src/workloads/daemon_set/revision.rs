@@ -45,7 +45,7 @@ impl<'a> Revisions<'a> {
             };
             let hash = read.hash(set.status.as_ref().and_then(|status| status.collision_count));
             match world.controller_revisions.get(&history::key(&set.metadata, &hash)) {
-                // An orphan of another selector, or another's: it says the same.
+                // An orphan with another selector, or another owner's revision: it has the same template.
                 Some(known) if history::is_of(known, template) => revisions.current = Some(known),
                 Some(_) => revisions.actions.extend(count_collision(set)),
                 None => revisions.actions.push(history::create(owner, read, (HASH_LABEL, hash.as_str()), number)),

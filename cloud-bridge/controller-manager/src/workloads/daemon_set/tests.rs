@@ -53,7 +53,7 @@ fn tied_to(pod: &Value) -> &str {
     required["nodeSelectorTerms"][0]["matchFields"][0]["values"][0].as_str().unwrap()
 }
 
-/// The pods of the set on a node that are neither terminated nor being deleted.
+/// The pods of the set on a node, without terminated pods and those being deleted.
 fn active<'a>(model: &'a Model, node: &str) -> Vec<&'a Value> {
     let pods = owned(model, Kind::Pod, &model.get(Kind::DaemonSet, "agent")["metadata"]["uid"]);
     let here = pods.filter(|pod| tied_to(pod) == node && pod["metadata"]["deletionTimestamp"].is_null());
@@ -181,7 +181,7 @@ fn a_pod_says_what_it_is_of_and_where_it_belongs() {
 }
 
 #[test]
-fn a_roll_out_takes_no_more_pods_away_than_may_be_unavailable_and_goes_back_to_an_old_revision() {
+fn rollout_respects_max_unavailable_and_can_roll_back() {
     let names = ["a", "b", "c", "d", "e"];
     let mut course = settled(daemon_set(0, 2), &names);
     for (image, revisions, number) in [("two", 2, 2), ("one", 2, 3)] {
@@ -232,7 +232,7 @@ fn on_delete_waits_for_somebody_to_delete() {
 
 /// A site with two of five nodes offline, with and without the annotation.
 #[test]
-fn offline_nodes_hold_up_a_roll_out_unless_they_are_ignored_and_theirs_comes_when_they_are_back() {
+fn offline_nodes_block_a_rollout_unless_ignored() {
     let names = ["a", "b", "c", "d", "e"];
     for ignored in [false, true] {
         let mut set = daemon_set(0, 1);
@@ -261,7 +261,7 @@ fn offline_nodes_hold_up_a_roll_out_unless_they_are_ignored_and_theirs_comes_whe
 }
 
 #[test]
-fn a_node_that_no_longer_fits_loses_its_pod_and_a_taint_that_keeps_off_only_new_ones_does_not() {
+fn unfit_node_loses_its_pod_but_not_for_a_no_schedule_taint() {
     let mut course = settled(daemon_set(0, 1), &["a", "b"]);
     course.model.change(Kind::Node, &key("a"), |node| node["metadata"]["labels"]["wanted"] = "no".into());
     course.model.change(Kind::Node, &key("b"), |node| {

@@ -23,7 +23,7 @@ struct Here<'a> {
     crowded: bool,
 }
 
-/// The next step of a roll-out: what goes, then what comes.
+/// The next step of a rollout: deletions, then creations.
 pub(super) fn plan(context: &Context<'_>) -> Plan {
     let strategy = context.spec.update_strategy.as_ref().and_then(|strategy| strategy.type_.as_deref());
     if strategy.is_some_and(|strategy| strategy != "RollingUpdate") {
@@ -56,8 +56,8 @@ fn amount(
     usize::try_from(scaled(rolling.and_then(field), total, true)).unwrap_or_default()
 }
 
-/// The nodes of a roll-out: those with a pod, or that need one. Excludes silent nodes if they must not block it: their
-/// pods are neither counted nor touched until they are back.
+/// The nodes of a rollout: those with a pod, or that need one. Excludes silent nodes if they must not block it: until
+/// they are back, their pods are not counted and not changed.
 fn nodes<'a>(context: &Context<'a>) -> BTreeSet<&'a str> {
     let annotations = context.set.metadata.annotations.as_ref();
     let ignores = annotations.and_then(|all| all.get(IGNORE_OFFLINE)).is_some_and(|value| value == "true");
@@ -118,7 +118,7 @@ fn surging(context: &Context<'_>, most: usize, desired: usize) -> Plan {
             (Some(old), None, Some(_)) => going.push(old),
         }
     }
-    // Where a pod no longer belongs it goes only once as many as are wanted are available.
+    // A pod that no longer belongs on its node is deleted only if enough others are available.
     going.extend(elsewhere.into_iter().take(available.saturating_sub(desired)));
     if !going.is_empty() {
         return context.delete(&going);

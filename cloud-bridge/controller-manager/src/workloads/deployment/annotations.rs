@@ -1,4 +1,4 @@
-//! What a Deployment notes on its ReplicaSets: the revision and those before it, and how many pods it wanted.
+//! Annotations of a Deployment on its ReplicaSets: the revision and earlier ones, and its number of replicas.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
 const HISTORY: &str = "deployment.kubernetes.io/revision-history";
 pub(super) const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
 pub(super) const MAX: &str = "deployment.kubernetes.io/max-replicas";
-/// What is not copied from the Deployment to its ReplicaSet.
+/// Annotations that are not copied from the Deployment to its ReplicaSet.
 const OWN: [&str; 6] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
@@ -71,7 +71,7 @@ fn remember(annotations: &mut Annotations, before: &str) {
     annotations.insert(HISTORY.to_owned(), parts.join(","));
 }
 
-/// The annotations by which a later scaling is told from a roll-out.
+/// The annotations by which scaling is distinguished from a rollout.
 pub(super) fn replica_annotations(context: &Context<'_>) -> [(String, String); 2] {
     let most = context.replicas() + max_surge(context);
     [(DESIRED.to_owned(), context.replicas().to_string()), (MAX.to_owned(), most.to_string())]

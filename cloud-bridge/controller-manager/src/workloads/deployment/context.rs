@@ -1,4 +1,4 @@
-//! A Deployment and its ReplicaSets, as all steps of a plan look at them.
+//! A Deployment and its ReplicaSets, as input of all steps of a plan.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::workloads::world::Kind;
 
 const COMPONENT: &str = "deployment-controller";
 
-/// A Deployment, and what a plan for it is made of.
+/// A Deployment, and the input of its plan.
 pub(super) struct Context<'a> {
     pub(super) deployment: &'a Deployment,
     pub(super) spec: &'a DeploymentSpec,
@@ -31,7 +31,7 @@ impl<'a> Context<'a> {
         self.deployment.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// The wanted number of pods; 1 unless said.
+    /// The desired number of pods; 1 by default.
     pub(super) fn replicas(&self) -> i64 {
         self.spec.replicas.unwrap_or(1).into()
     }

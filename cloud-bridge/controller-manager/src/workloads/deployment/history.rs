@@ -7,7 +7,7 @@ use crate::workloads::plan::Action;
 use crate::workloads::templated::ReplicaSet;
 use crate::workloads::world::{Kind, World};
 
-/// Forgets the oldest revisions beyond the limit, of those that have no pods.
+/// Deletes the oldest revisions beyond the limit, of those without pods.
 pub(super) fn clean_up(context: &Context<'_>, _world: &World) -> Vec<Action> {
     let Some(limit) = context.spec.revision_history_limit.filter(|limit| *limit != i32::MAX) else { return Vec::new() };
     let alive = context.sets.old.iter().filter(|set| set.metadata.deletion_timestamp.is_none());

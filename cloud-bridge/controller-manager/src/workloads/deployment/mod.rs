@@ -1,4 +1,4 @@
-//! Deployments: one ReplicaSet for each template, the newest of which takes the place of the others (K8s
+//! Deployments: one ReplicaSet for each template, the newest of which replaces the others (K8s
 //! pkg/controller/deployment). Decisions only.
 
 mod annotations;
@@ -25,7 +25,7 @@ use super::world::{Kind, World};
 use context::Context;
 use sets::Sets;
 
-/// One step: what it has to do, if anything.
+/// One step: its actions, if any.
 type Step = fn(&Context<'_>, &World) -> Vec<Action>;
 
 /// The next step for a Deployment.
@@ -86,7 +86,7 @@ fn next(context: &Context<'_>, world: &World) -> Plan {
     context.write_status(status).again(again)
 }
 
-/// Tells that a ReplicaSet could not be made.
+/// Reports that a ReplicaSet could not be created.
 fn failed(context: &Context<'_>, failure: &Failure) -> Plan {
     match (&context.sets.new, progress::create_error(context, failure)) {
         (None, Some(status)) => context.write_status(status),

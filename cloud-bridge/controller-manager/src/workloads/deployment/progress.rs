@@ -20,7 +20,7 @@ fn reason(status: &DeploymentStatus) -> Option<&str> {
     find(status, PROGRESSING)?.reason.as_deref()
 }
 
-/// The status with this said of the progress, if progress has a deadline.
+/// The status with this progress condition, if progress has a deadline.
 fn with(context: &Context<'_>, value: &str, reason: &str, message: String) -> Option<DeploymentStatus> {
     context.deadline()?;
     let mut status = context.status.clone();
@@ -40,7 +40,7 @@ pub(super) fn paused(context: &Context<'_>) -> Option<DeploymentStatus> {
     }
 }
 
-/// The status that tells of a ReplicaSet that was there, if nothing is told of progress.
+/// The status with an existing ReplicaSet, if it has no progress condition.
 pub(super) fn found(context: &Context<'_>, set: &str) -> Option<DeploymentStatus> {
     if find(&context.status, PROGRESSING).is_some() {
         return None;
@@ -48,12 +48,12 @@ pub(super) fn found(context: &Context<'_>, set: &str) -> Option<DeploymentStatus
     with(context, "True", "FoundNewReplicaSet", format!("Found new replica set {set:?}"))
 }
 
-/// The status that tells of a new ReplicaSet.
+/// The status with a new ReplicaSet.
 pub(super) fn created(context: &Context<'_>, set: &str) -> Option<DeploymentStatus> {
     with(context, "True", "NewReplicaSetCreated", format!("Created new replica set {set:?}"))
 }
 
-/// The status that tells that a ReplicaSet could not be made, if that is what failed.
+/// The status with a ReplicaSet that could not be created, if that has failed.
 pub(super) fn create_error(context: &Context<'_>, failure: &Failure) -> Option<DeploymentStatus> {
     let (_, name) =
         failure.creates.as_ref().filter(|(kind, _)| *kind == Kind::ReplicaSet && !failure.namespace_ends)?;
@@ -61,7 +61,7 @@ pub(super) fn create_error(context: &Context<'_>, failure: &Failure) -> Option<D
     with(context, "False", "ReplicaSetCreateError", message)
 }
 
-/// All wanted pods are of the new template and available, and no others are there.
+/// All desired pods have the new template and are available, and no others exist.
 pub(super) fn is_complete(context: &Context<'_>, status: &DeploymentStatus) -> bool {
     let wants = context.replicas();
     let has = |count: Option<i32>| i64::from(count.unwrap_or_default()) == wants;
@@ -81,7 +81,7 @@ fn has_progressed(old: &DeploymentStatus, new: &DeploymentStatus) -> bool {
         || count(new.available_replicas) > count(old.available_replicas)
 }
 
-/// The status in a roll-out: the numbers of now, and what they say of its progress.
+/// The status during a rollout: the present numbers, and its progress.
 pub(super) fn estimated(context: &Context<'_>) -> DeploymentStatus {
     let mut status = counted(context);
     let new_set = context.sets.new.and_then(|set| set.metadata.name.as_deref());
@@ -131,13 +131,13 @@ fn time_left(context: &Context<'_>, status: &DeploymentStatus) -> Option<Duratio
     Some((context.deadline()? + Duration::from_secs(1)).saturating_sub(passed))
 }
 
-/// When to look again whether the deadline has passed.
+/// Time of the next check of the deadline.
 pub(super) fn next_check(context: &Context<'_>, status: &DeploymentStatus) -> Option<Duration> {
     let due = context.deadline().is_some() && !is_complete(context, status) && reason(status) != Some(TIMED_OUT);
     if due { time_left(context, status).filter(|left| !left.is_zero()) } else { None }
 }
 
-/// That a ReplicaSet cannot make or delete its pods: of the new one first.
+/// The condition that a ReplicaSet cannot create or delete its pods: the new one first.
 fn replica_failure(context: &Context<'_>) -> Option<DeploymentCondition> {
     let failure = |set: &ReplicaSet| -> Option<ReplicaSetCondition> {
         let mut conditions = set.status.as_ref()?.conditions.iter().flatten();

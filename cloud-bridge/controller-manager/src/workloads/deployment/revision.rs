@@ -1,4 +1,4 @@
-//! The new ReplicaSet of a Deployment: its name, how it is made, and how its revision becomes that of the Deployment.
+//! The new ReplicaSet of a Deployment: its name, its creation, and its revision, which becomes the Deployment's.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ pub(super) fn sync(context: &Context<'_>, _world: &World) -> Vec<Action> {
     action.into_iter().collect()
 }
 
-/// Makes the new ReplicaSet; or, where another has its name, counts the collision, so that the next one is called otherwise.
+/// Creates the new ReplicaSet; if another has its name, counts the collision, so that the next one gets another name.
 pub(super) fn create(context: &Context<'_>, world: &World) -> Vec<Action> {
     let meta = &context.deployment.metadata;
     let namespace = meta.namespace.clone().unwrap_or_default();

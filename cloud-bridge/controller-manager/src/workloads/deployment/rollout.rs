@@ -13,7 +13,7 @@ pub(super) fn new_set(context: &Context<'_>, world: &World) -> Vec<Action> {
     if context.sets.new.is_some() { Vec::new() } else { revision::create(context, world) }
 }
 
-/// Makes the new ReplicaSet as large as it may be.
+/// Scales the new ReplicaSet up to the present limit.
 pub(super) fn grow(context: &Context<'_>, _world: &World) -> Vec<Action> {
     let Some(set) = context.sets.new else { return Vec::new() };
     let size = wanted(set);
@@ -47,22 +47,22 @@ pub(super) fn shrink(context: &Context<'_>, _world: &World) -> Vec<Action> {
     old.iter().zip(sizes).flat_map(|(set, size)| scale::set_size(context, set, size, false)).collect()
 }
 
-/// Forgets old revisions once the roll-out is through.
+/// Deletes old revisions after the rollout.
 pub(super) fn clean_up(context: &Context<'_>, world: &World) -> Vec<Action> {
     if progress::is_complete(context, &context.status) { history::clean_up(context, world) } else { Vec::new() }
 }
 
-/// Recreate: takes all pods of the old ReplicaSets away.
+/// Recreate: deletes all pods of the old ReplicaSets.
 pub(super) fn stop_old(context: &Context<'_>, _world: &World) -> Vec<Action> {
     context.sets.active_old().into_iter().flat_map(|set| scale::set_size(context, set, 0, false)).collect()
 }
 
-/// Recreate: makes the new ReplicaSet when no old pod runs any more.
+/// Recreate: creates the new ReplicaSet after all old pods have ended.
 pub(super) fn new_set_after_old(context: &Context<'_>, world: &World) -> Vec<Action> {
     if old_pods_run(context, world) { Vec::new() } else { new_set(context, world) }
 }
 
-/// Recreate: scales up the new ReplicaSet once no old pod runs any more.
+/// Recreate: scales up the new ReplicaSet after all old pods have ended.
 pub(super) fn start_new(context: &Context<'_>, world: &World) -> Vec<Action> {
     match context.sets.new {
         Some(set) if !old_pods_run(context, world) => {

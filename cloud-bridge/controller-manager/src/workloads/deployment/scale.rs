@@ -11,7 +11,7 @@ use crate::workloads::plan::Action;
 use crate::workloads::templated::ReplicaSet;
 use crate::workloads::world::{Kind, World};
 
-/// Whether the number of wanted pods is another than the ReplicaSets were last told.
+/// Whether the desired number of pods differs from that in the ReplicaSets' annotations.
 pub(super) fn is_wanted(context: &Context<'_>) -> bool {
     context.sets.active().iter().any(|set| number(set, DESIRED).is_some_and(|desired| desired != context.replicas()))
 }
@@ -22,8 +22,8 @@ fn number(set: &ReplicaSet, name: &str) -> Option<i64> {
     (number >= 0).then_some(number.into())
 }
 
-/// Gives a ReplicaSet this size, and notes what the Deployment wants. Nothing if it has it; with `note`, only if that is
-/// noted, too.
+/// Scales a ReplicaSet to this size, and notes the desired number of the Deployment. `None` if it has the size; with
+/// `note`, only if the note is also up to date.
 pub(super) fn set_size(context: &Context<'_>, set: &ReplicaSet, size: i64, note: bool) -> Option<Action> {
     let before = wanted(set);
     let size = size.clamp(0, i32::MAX.into());
@@ -74,8 +74,8 @@ fn is_saturated(context: &Context<'_>) -> bool {
         .is_some_and(|set| wanted(set) == wants && number(set, DESIRED) == Some(wants) && available(set) == wants)
 }
 
-/// The sizes of these ReplicaSets when `to_add` pods are shared out among them, the larger part to the larger ones; what
-/// rounding leaves over goes to the largest.
+/// The sizes of these ReplicaSets after `to_add` pods were divided among them in proportion; the largest gets the
+/// remainder.
 fn shares<'a>(context: &Context<'_>, mut active: Vec<&'a ReplicaSet>, to_add: i64) -> Vec<(&'a ReplicaSet, i64)> {
     if to_add == 0 {
         return active.into_iter().map(|set| (set, wanted(set))).collect();
@@ -98,7 +98,7 @@ fn shares<'a>(context: &Context<'_>, mut active: Vec<&'a ReplicaSet>, to_add: i6
     sizes
 }
 
-/// What a ReplicaSet gets, or loses, so that its part of all pods stays what it was (K8s `getReplicaSetFraction`).
+/// The change of a ReplicaSet that keeps its share of all pods (K8s `getReplicaSetFraction`).
 fn fraction(context: &Context<'_>, set: &ReplicaSet) -> i64 {
     let size = wanted(set);
     if context.replicas() == 0 {

@@ -1,4 +1,4 @@
-//! The ReplicaSets of a Deployment: the new one, the old ones, what they add up to, and which old ones are forgotten.
+//! The ReplicaSets of a Deployment: the new one, the old ones, their sums, and the old ones to delete.
 
 use std::cmp::Reverse;
 

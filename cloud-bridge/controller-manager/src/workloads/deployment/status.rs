@@ -33,7 +33,7 @@ pub(super) fn counted(context: &Context<'_>) -> DeploymentStatus {
     status
 }
 
-/// The pods that are on their way out, once all ReplicaSets that were ever looked at say how many.
+/// Number of terminating pods, after all observed ReplicaSets report it.
 fn terminating(context: &Context<'_>) -> Option<i32> {
     let mut sum = 0_i32;
     for status in context.sets.all().filter_map(|set| set.status.as_ref()) {
@@ -68,7 +68,7 @@ pub(super) fn find<'a>(status: &'a DeploymentStatus, kind: &str) -> Option<&'a D
     status.conditions.iter().flatten().find(|one| one.type_ == kind)
 }
 
-/// Sets a condition, unless it is there with the same value and reason. It keeps the time of its last change of value.
+/// Sets a condition, unless it exists with the same value and reason. It keeps the time of its last change of value.
 pub(super) fn set_condition(status: &mut DeploymentStatus, mut condition: DeploymentCondition) {
     if let Some(before) = find(status, &condition.type_)
         && before.status == condition.status

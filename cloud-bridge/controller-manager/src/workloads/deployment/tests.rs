@@ -50,8 +50,8 @@ fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
     conditions.iter().find(|one| one["type"] == kind).unwrap_or(&Value::Null)
 }
 
-/// A Deployment asks its ReplicaSets for no more than it may have, and none of these makes a pod too many. (What a ReplicaSet
-/// was told to take away may still be there while another grows: as in Kubernetes, the one does not wait for the other.)
+/// A Deployment requests no more of its ReplicaSets than allowed, and none of these creates too many pods. (Pods that
+/// one ReplicaSet has to delete may still exist while another grows: as in Kubernetes, neither waits for the other.)
 fn never_too_many(model: &Model, action: &Action) {
     for deployment in model.of(Kind::Deployment) {
         let bound: i64 = deployment["metadata"]["annotations"][BOUND].as_str().unwrap().parse().unwrap();
@@ -82,7 +82,7 @@ fn assert_rolled_out(model: &Model) {
     assert!(sets(model, "web").len() <= 3, "two old ones are kept");
 }
 
-/// S15: whatever is killed, lost or late, a Deployment ends with what its spec says, and never has too many pods.
+/// S15: after any kill, loss or delay, a Deployment ends in the state of its spec, and never has too many pods.
 #[test]
 fn s15_a_deployment_ends_with_what_its_spec_says() {
     for seed in seeds() {

@@ -1,5 +1,5 @@
-//! PodDisruptionBudgets: how many of the pods that one selects may be evicted now (K8s pkg/controller/disruption). The
-//! eviction itself reads and counts down what is written here. Decisions only.
+//! PodDisruptionBudgets: how many of the selected pods may be evicted now (K8s pkg/controller/disruption). The eviction
+//! reads this status and counts it down. Decisions only.
 
 mod scales;
 #[cfg(test)]
@@ -42,7 +42,7 @@ pub(crate) fn plan(world: &World, scales: &Scales, key: &ObjectKey, time: Now) -
         Err(message) => failed(&old, message, now),
     };
     let action = Action::status(Kind::PodDisruptionBudget, &budget.metadata, &old, &new);
-    // Nothing tells of a change of what is read.
+    // Changes of the scales that are read cause no event.
     let strangers = strangers(spec, &pods);
     let read = scales.due(strangers.iter().map(|owner| owner.uid.as_str()), time.passed);
     // A second later, because times are kept in seconds.
@@ -193,7 +193,7 @@ fn counted(
         |pod: &Pod| pod.is_deleting() || pod.metadata.name.as_ref().is_some_and(|name| disrupted.contains_key(name));
     let healthy = pods.iter().filter(|pod| pod.is_ready() && !goes(pod)).count();
     let healthy = i64::try_from(healthy).unwrap_or(i64::MAX);
-    // A budget of pods that are not there yet allows nothing: the first may come before this looks again.
+    // A budget without pods allows nothing: the first may be created before the next evaluation.
     let allowed = if expected.pods <= 0 { 0 } else { (healthy - expected.healthy).max(0) };
     let number = |count: i64| Some(i32::try_from(count).unwrap_or(i32::MAX));
     let (value, reason) = if allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
@@ -210,7 +210,7 @@ fn counted(
     }
 }
 
-/// Nothing may be evicted while it is not known what may be.
+/// Allows no eviction while the number of allowed ones is unknown.
 fn failed(old: &PodDisruptionBudgetStatus, message: String, now: Timestamp) -> PodDisruptionBudgetStatus {
     let condition = condition(old, "False", "SyncFailed", message, old.observed_generation, now);
     PodDisruptionBudgetStatus { conditions: Some(with(old, condition)), disruptions_allowed: Some(0), ..old.clone() }

@@ -91,7 +91,7 @@ fn a_pod_that_is_not_ready_takes_from_the_budget_and_says_so() {
 }
 
 #[test]
-fn an_eviction_that_was_allowed_counts_until_the_pod_is_gone_or_for_two_minutes() {
+fn allowed_eviction_counts_until_pod_is_gone_or_for_two_minutes() {
     let mut course = course(&json!({"maxUnavailable": 1}));
     let pod = course.model.names(Kind::Pod)[0].clone();
     let time = course.model.clock().to_string();
@@ -133,7 +133,7 @@ fn a_pod_that_loses_its_labels_is_no_longer_counted() {
     assert_eq!(numbers(&course.model), [4, 3, 3, 0], "one was made for it, which is not ready");
 }
 
-/// Many workloads in one namespace: each looks at what is its own, not at all there is.
+/// With many workloads in one namespace, each evaluation reads only its own pods.
 #[test]
 fn fifty_workloads_in_a_namespace_do_not_look_at_each_others_pods() {
     let mut course = Course::new(1, |_, _| {});
@@ -164,7 +164,7 @@ fn fifty_workloads_in_a_namespace_do_not_look_at_each_others_pods() {
         course.model.change(Kind::Pod, &pod, |pod| pod["status"]["phase"] = "Pending".into());
     }
     course.step(5);
-    // Each pod looks for its budget among fifty; each set and each budget then looks at its ten pods.
+    // Each pod looks for its budget among fifty; each set and each budget then reads its ten pods.
     assert!(ASKED.get() < 30_000, "asked {} times", ASKED.get());
 }
 

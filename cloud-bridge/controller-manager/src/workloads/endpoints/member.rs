@@ -1,4 +1,4 @@
-//! A pod that stands behind a Service: its addresses, the ports it has for the Service's, and whether it serves (K8s staging
+//! A pod behind a Service: its addresses, its ports for those of the Service, and whether it serves (K8s staging
 //! endpointslice/utils.go).
 
 use std::net::IpAddr;
@@ -26,7 +26,8 @@ pub(super) struct Member<'a> {
 pub(super) fn members<'a>(world: &'a World, service: &'a Service) -> impl Iterator<Item = Member<'a>> {
     let pods = world.pods.labelled(service.namespace(), service.selector());
     let pods = pods.filter(|pod| !pod.is_terminal() && service.selects(pod.metadata.labels.as_ref()));
-    // A node makes its mirror pods itself: with labels of its choice it would get what the whole fleet sends to an address.
+    // A node creates its mirror pods itself: with labels of its choice it would get the traffic of the whole fleet for
+    // an address.
     let pods = pods.filter(|pod| !(service.is_load_balancer() && pod.is_mirror()));
     pods.filter_map(|pod| {
         let addresses: Vec<IpAddr> = pod.status.addresses().filter_map(address).collect();

@@ -1,4 +1,4 @@
-//! EndpointSlices of Endpoints that people write for a Service without a selector: who reads slices alone finds them, too
+//! EndpointSlices of Endpoints that users write for a Service without a selector, for clients that read only slices
 //! (K8s pkg/controller/endpointslicemirroring). The Endpoints own them.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,7 +57,7 @@ pub(super) fn changes<'a>(world: &'a World, key: &'a ObjectKey, endpoints: Optio
     for ((family, _), slices) in left {
         spare.entry(family).or_default().extend(slices);
     }
-    // Reuses slices that would be deleted, so that there is no gap in between. The family of a slice cannot change.
+    // Reuses slices that would be deleted, to avoid a gap in between. The family of a slice cannot change.
     for new in more {
         match spare.get_mut(&new.address_type).and_then(Vec::pop) {
             Some(old) => {
@@ -89,7 +89,7 @@ fn is_mirrored(endpoints: &Endpoints) -> bool {
         && endpoints.metadata.deletion_timestamp.is_none()
 }
 
-/// What is to stand in one slice, each endpoint once.
+/// Content of one slice, each endpoint once.
 struct Group {
     family: Family,
     ports: Vec<EndpointPort>,
@@ -97,7 +97,7 @@ struct Group {
     known: BTreeSet<Identity>,
 }
 
-/// The slices that say what Endpoints say.
+/// The slices with the content of Endpoints.
 fn slices(endpoints: &Endpoints) -> Vec<EndpointSlice> {
     let mut groups: Vec<Group> = Vec::new();
     let mut places: BTreeMap<(Family, Ports), usize> = BTreeMap::new();
@@ -119,7 +119,7 @@ fn slices(endpoints: &Endpoints) -> Vec<EndpointSlice> {
             });
             let Some(group) = groups.get_mut(place).filter(|group| group.endpoints.len() < MOST) else { continue };
             taken += 1;
-            // Ready where any subset says so.
+            // Ready if any subset says so.
             if group.known.insert(identity(&endpoint)) {
                 group.endpoints.push(endpoint);
             }

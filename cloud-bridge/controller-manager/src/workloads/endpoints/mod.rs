@@ -1,6 +1,6 @@
-//! What stands behind a Service: its EndpointSlices (K8s pkg/controller/endpointslice and staging endpointslice) and its
-//! Endpoints (K8s pkg/controller/endpoint), made of the pods that it selects. Of a Service without a selector the Endpoints
-//! that people write become slices. Decisions only.
+//! Endpoints of a Service: its EndpointSlices (K8s pkg/controller/endpointslice and staging endpointslice) and its
+//! Endpoints (K8s pkg/controller/endpoint), computed from the pods that it selects. For a Service without a selector,
+//! slices are computed from the Endpoints that users write. Decisions only.
 
 mod member;
 mod mirror;
@@ -106,7 +106,7 @@ pub(crate) fn plan_endpoints(world: &World, key: &ObjectKey, failure: Option<&Fa
     Plan::one_by_one(actions)
 }
 
-/// What the slices of Endpoints need that people write; of None they go.
+/// Changes of slices for Endpoints that users write; without Endpoints they are deleted.
 fn mirrored(world: &World, key: &ObjectKey, endpoints: Option<&Endpoints>) -> Vec<Action> {
     let changes = mirror::changes(world, key, endpoints);
     let create = changes.create.iter().map(|new| Action::create(Kind::EndpointSlice, &key.namespace, json!(new)));
@@ -115,7 +115,7 @@ fn mirrored(world: &World, key: &ObjectKey, endpoints: Option<&Endpoints>) -> Ve
     create.chain(update).chain(delete).collect()
 }
 
-/// Makes `new` out of `old`, if it still is in the state that is known; nothing if they are equal.
+/// Updates `old` to `new`, if it is still in the known state; `None` if they are equal.
 fn update<T: Serialize + kube::Resource>(kind: Kind, old: &T, new: &T) -> Option<Action> {
     let mut patch = difference(&json!(old), &json!(new))?;
     if patch.get("metadata").is_none() {

@@ -14,7 +14,7 @@ use crate::workloads::service::{Family, Service};
 use crate::workloads::store::uid;
 use crate::workloads::world::Kind;
 
-/// What makes two endpoints the same one, so that it is changed where it stands (K8s `hashEndpoint`).
+/// Identity of an endpoint, by which it is updated in place (K8s `hashEndpoint`).
 pub(super) type Identity = (Vec<String>, Option<String>, Option<String>);
 
 pub(super) fn identity(endpoint: &Endpoint) -> Identity {
@@ -48,7 +48,7 @@ fn port_key(port: &EndpointPort) -> PortKey<'_> {
     (port.name.as_deref(), port.protocol.as_deref(), port.port, port.app_protocol.as_deref())
 }
 
-/// Stands for a set of ports, whatever their order.
+/// Identity of a set of ports, independent of their order.
 pub(super) type Ports = Vec<(Option<String>, Option<String>, Option<i32>, Option<String>)>;
 
 pub(super) fn ports_key(ports: &[EndpointPort]) -> Ports {
@@ -100,7 +100,7 @@ pub(super) fn ports(member: &Member<'_>, service: &Service) -> Vec<EndpointPort>
     sorted(found.collect())
 }
 
-/// The labels of its slices: the Service's own, but for those that say what a slice is.
+/// The labels of its slices: the Service's own, except those that are reserved for slices.
 pub(super) fn labels(service: &Service) -> BTreeMap<String, String> {
     let mut labels = service.metadata.labels.clone().unwrap_or_default();
     for reserved in [SERVICE_NAME, SLICE_MANAGED_BY, HEADLESS] {

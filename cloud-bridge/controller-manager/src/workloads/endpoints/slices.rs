@@ -25,7 +25,7 @@ pub(super) struct Changes<'a> {
     since: Option<Timestamp>,
 }
 
-/// Endpoints that are to stand in slices with these ports, each with the time since when it is as it is.
+/// Desired endpoints of slices with these ports, each with the time since when it is unchanged.
 struct Group {
     ports: Vec<EndpointPort>,
     wanted: BTreeMap<Identity, (Endpoint, Option<Timestamp>)>,
@@ -53,7 +53,7 @@ pub(super) fn changes<'a>(world: &'a World, service: &'a Service) -> Changes<'a>
         all.since = earlier(all.since, one.since);
     }
     if service.metadata.deletion_timestamp.is_some() {
-        // The garbage collector takes them all: what is made now might stay behind.
+        // The garbage collector deletes all of them: a new one might be left behind.
         all.create.clear();
     }
     let born = service.metadata.creation_timestamp.as_ref().map(|time| time.0);
@@ -132,7 +132,7 @@ fn keep_one(changes: &mut Changes<'_>, empty: EndpointSlice) {
     }
 }
 
-/// Reuses slices that would be deleted, so that there is no gap in between.
+/// Reuses slices that would be deleted, to avoid a gap in between.
 fn reuse(changes: &mut Changes<'_>, service: &Service) {
     let mut going = Vec::new();
     for old in std::mem::take(&mut changes.delete) {
@@ -144,7 +144,7 @@ fn reuse(changes: &mut Changes<'_>, service: &Service) {
     changes.delete = going;
 }
 
-/// A slice as it is, with what another one says.
+/// A slice with the content of another one.
 fn with_content(old: &EndpointSlice, new: EndpointSlice) -> EndpointSlice {
     let mut slice = old.clone();
     slice.metadata.labels = new.metadata.labels;
@@ -157,8 +157,8 @@ fn len(slice: &EndpointSlice) -> usize {
     slice.endpoints.as_ref().map_or(0, Vec::len)
 }
 
-/// First what stands in slices stays where it is or goes; what is left over goes into slices that change anyway, then into
-/// one other that has room for all of it, else into new ones.
+/// First, endpoints in slices stay or are removed. New ones are added to slices that change anyway, then to one other
+/// that has room for all of them, and otherwise to new slices.
 fn group_changes<'a>(
     changes: &mut Changes<'a>,
     service: &Service,

@@ -104,7 +104,7 @@ fn host(address: &EndpointAddress) -> Host {
 /// The subsets: each port with the hosts that have it, then the ports together that have the same hosts.
 fn packed(service: &Service, members: &[Member<'_>]) -> Vec<EndpointSubset> {
     let mut addresses: BTreeMap<Host, EndpointAddress> = BTreeMap::new();
-    // None stands for no ports at all.
+    // `None` is an endpoint without ports.
     let mut by_port: BTreeMap<Option<Port>, BTreeMap<Host, bool>> = BTreeMap::new();
     for member in members {
         let Some(address) = address(service, member) else { continue };

@@ -1,4 +1,4 @@
-//! What stands behind a Service, in the model of the API.
+//! Endpoints of Services, in the model of the API.
 
 mod courses;
 mod mirror;
@@ -49,7 +49,7 @@ fn slices(model: &Model) -> Vec<&Value> {
     model.of(Kind::EndpointSlice).collect()
 }
 
-/// What the slices say of each pod: ready, serving, terminating.
+/// The conditions of each pod in the slices: ready, serving, terminating.
 fn conditions(model: &Model) -> BTreeMap<String, [bool; 3]> {
     let endpoints = slices(model).into_iter().flat_map(|slice| slice["endpoints"].as_array().unwrap());
     let one = |endpoint: &Value| {
@@ -275,7 +275,7 @@ fn who_needs_no_endpoints_gets_none_and_what_people_wrote_stays() {
         course.step(5);
         assert_eq!(slices(&course.model).len(), 1 + mirrors, "{more}");
         assert_eq!(addresses(&course.model), [vec!["192.0.2.1"], vec![]], "{more}");
-        // Endpoints are deleted with their Service, whoever wrote them.
+        // Endpoints are deleted with their Service, also those that a user wrote.
         course.model.remove(Kind::Service, &key("web"));
         course.step(2);
         assert_eq!(course.model.names(Kind::Endpoints), [key("of-nobody")]);

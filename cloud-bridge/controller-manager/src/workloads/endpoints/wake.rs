@@ -14,7 +14,7 @@ pub(crate) fn tasks(world: &World, change: &Change) -> Vec<Task> {
     let key = &change.seen.key;
     match change.kind {
         Kind::Service => both([key.clone()]),
-        // Of one without a Service `plan_endpoints` alone decides: people may have made it.
+        // Without a Service only `plan_endpoints` decides: a user may have created it.
         Kind::Endpoints => vec![(Kind::Endpoints, key.clone())],
         Kind::EndpointSlice => {
             let slice = world.endpoint_slices.get(key);
@@ -23,7 +23,7 @@ pub(crate) fn tasks(world: &World, change: &Change) -> Vec<Task> {
                 let names = owners.map(|owner| owner.name.clone()).chain(label.map(str::to_owned));
                 names.map(|name| ObjectKey { namespace: key.namespace.clone(), name }).collect::<BTreeSet<_>>()
             };
-            // A Service that is gone was looked at when it went.
+            // A deleted Service was handled at its deletion.
             let of_services = named("Service", slice.and_then(service_of)).into_iter();
             let of_services =
                 of_services.filter(|key| world.services.get(key).is_some()).map(|key| (Kind::Service, key));

@@ -1,4 +1,4 @@
-//! The labels and annotations of what stands behind a Service, and who writes it.
+//! Labels and annotations of slices and Endpoints, and the names of their writers.
 
 use jiff::Timestamp;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -42,11 +42,11 @@ pub(super) fn slices_named<'a>(
 ) -> impl Iterator<Item = &'a EndpointSlice> + use<'a> {
     let labels = [(SERVICE_NAME, name), (SLICE_MANAGED_BY, writer)];
     let labels = labels.map(|(label, value)| (label.to_owned(), value.to_owned())).into();
-    // The rarer label leads to few; the caller looks at both.
+    // The rarer label has few objects; the caller checks both.
     world.endpoint_slices.labelled(namespace, Some(&labels)).collect::<Vec<_>>().into_iter()
 }
 
-/// A time as it stands in annotations.
+/// A time in the format of annotations.
 pub(super) fn stamp(time: Option<Timestamp>) -> Option<Value> {
     time.map(|time| time.to_string().into())
 }

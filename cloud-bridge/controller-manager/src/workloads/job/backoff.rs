@@ -1,5 +1,5 @@
-//! How long a Job waits before it makes a pod in place of one that failed (K8s pkg/controller/job/backoff_utils.go). It is
-//! taken from the pods that are there, so that a restart of this program forgets nothing.
+//! Back-off of a Job before it replaces a failed pod (K8s pkg/controller/job/backoff_utils.go). Computed from the
+//! existing pods, so that a restart of this program does not lose it.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const MOST: Duration = Duration::from_mins(10);
 
 /// The rest of the wait after the failures since the last success.
 pub(super) fn remaining(context: &Context<'_>) -> Duration {
-    // What was taken away on purpose no longer is the Job's own.
+    // Pods that were deleted on purpose no longer belong to the Job.
     let pods = || context.pods.iter().filter(|pod| is_tracked(pod) || !pod.is_deleting());
     let ended = |pod: &&Pod| pod.ended_for(context.now);
     let success = pods().filter(|pod| pod.phase() == "Succeeded").filter_map(ended).min();

@@ -1,4 +1,4 @@
-//! A Job, its pods, and what they say of its progress: all that its decisions are made of.
+//! A Job, its pods, and its progress: the input of all its decisions.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ pub(super) struct Context<'a> {
     uncounted: (BTreeSet<String>, BTreeSet<String>),
 }
 
-/// How far a Job has come: what its status counts, and what is yet to be counted.
+/// Progress of a Job: the counts of its status, and pods that are not counted yet.
 pub(super) struct Progress<'a> {
     pub(super) succeeded: i32,
     pub(super) failed: i32,
@@ -38,7 +38,8 @@ pub(super) struct Progress<'a> {
     pub(super) told: Indexes,
     pub(super) indexes: Indexes,
     pub(super) failed_indexes: Option<Indexes>,
-    /// The last failed pod of each index that is to have another one: it stays until then, for it tells of the failures.
+    /// The last failed pod of each index that will get another one: it stays until then, because it has the number of
+    /// failures.
     pub(super) last: BTreeMap<i32, &'a Pod>,
 }
 
@@ -79,7 +80,7 @@ impl<'a> Context<'a> {
         self.spec.parallelism.unwrap_or(1)
     }
 
-    /// How many are to succeed; of an Indexed Job always said.
+    /// Number of required successes; always set for an Indexed Job.
     pub(super) fn completions(&self) -> i32 {
         self.spec.completions.unwrap_or_default()
     }

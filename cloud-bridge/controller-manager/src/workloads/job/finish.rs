@@ -24,7 +24,7 @@ pub(super) struct Finish {
     pub(super) succeeds: bool,
     pub(super) reason: String,
     pub(super) message: String,
-    /// The status says so.
+    /// Whether the status has it.
     pub(super) is_told: bool,
 }
 
@@ -37,23 +37,23 @@ impl Finish {
         Self { succeeds: true, ..Self::fails(reason, message) }
     }
 
-    /// The condition that says it while pods are yet to end.
+    /// The condition before all pods have ended.
     pub(super) fn interim(&self) -> &'static str {
         if self.succeeds { SUCCESS_CRITERIA_MET } else { FAILURE_TARGET }
     }
 
-    /// The reason of the event that tells of a failure.
+    /// The reason of the event about a failure.
     pub(super) fn event(&self) -> &'static str {
         REASONS.iter().find(|reason| **reason == self.reason).copied().unwrap_or("JobFailed")
     }
 
-    /// The condition that says it in the end.
+    /// The final condition.
     pub(super) fn terminal(&self) -> &'static str {
         if self.succeeds { COMPLETE } else { FAILED }
     }
 }
 
-/// Why it is to end, by what has been told, its failures, its deadline and its policies; in this order.
+/// The reason to end it: an existing condition, its failures, its deadline or its policies, in this order.
 pub(super) fn decided(context: &Context<'_>, progress: &Progress<'_>) -> Option<Finish> {
     told(context, SUCCESS_CRITERIA_MET)
         .or_else(|| told(context, FAILURE_TARGET))
@@ -70,7 +70,7 @@ pub(super) fn decided(context: &Context<'_>, progress: &Progress<'_>) -> Option<
 pub(super) fn completed(context: &Context<'_>, progress: &Progress<'_>) -> Option<Finish> {
     let enough = match context.spec.completions {
         Some(completions) => progress.succeeded >= completions,
-        // Its pods know when all is done: the first success says so.
+        // Any success ends a Job without a number of completions.
         None => progress.succeeded > 0,
     };
     (enough && context.active().is_empty())

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// Sorted intervals of indexes, first and last of each, which neither overlap nor touch.
+/// Sorted intervals of indexes, first and last of each, without overlapping or adjacent ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Indexes(Vec<(i32, i32)>);
 
 impl Indexes {
-    /// Reads a list. What is damaged in it is passed over, and what is not below `completions` left out.
+    /// Parses a list. Ignores malformed parts, and indexes that are not below `completions`.
     pub(super) fn parse(text: &str, completions: i32) -> Self {
         let interval = |part: &str| -> Option<(i32, i32)> {
             let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -94,7 +94,7 @@ fn pending(context: &Context<'_>, progress: &Progress<'_>, count: usize) -> Vec<
     taken.missing(count, context.completions())
 }
 
-/// Makes the pods of indexes that each wait for themselves.
+/// Creates the pods of indexes with their own back-off.
 fn of_free_indexes(context: &Context<'_>, progress: &Progress<'_>, count: usize) -> Plan {
     let wait = |index: &i32| backoff::remaining_of_index(context, progress.last.get(index).copied());
     let (free, waiting): (Vec<i32>, Vec<i32>) =

@@ -17,7 +17,7 @@ pub(crate) fn is_tracked(pod: &Pod) -> bool {
     pod.metadata.finalizers.iter().flatten().any(|one| one == TRACKING)
 }
 
-/// Takes the finalizer off a pod. Whatever else changes there meanwhile stays.
+/// Removes the finalizer of a pod, without affecting concurrent changes.
 pub(super) fn untrack(pod: &Pod) -> Action {
     let meta = &pod.metadata;
     let patch = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [TRACKING], "uid": uid(meta)}});
@@ -31,7 +31,7 @@ pub(super) fn untrack(pod: &Pod) -> Action {
     }
 }
 
-/// Takes the finalizer off a pod that is not to count, if it still is as it is known: it may just have succeeded.
+/// Removes the finalizer of a pod that must not count, if the pod is unchanged: it may just have succeeded.
 pub(super) fn untrack_active(pod: &Pod) -> Action {
     let mut action = untrack(pod);
     if let Write::Strategic { patch, .. } = &mut action.write

@@ -59,7 +59,7 @@ pub(crate) fn plan(world: &World, key: &ObjectKey, failure: Option<&Failure>, no
     Context::new((job, spec), template, pods.claimed, now).next(failure.is_none())
 }
 
-/// A Job that is over goes with its pods after the time that it says (K8s pkg/controller/ttlafterfinished).
+/// A finished Job is deleted with its pods after its `ttlSecondsAfterFinished` (K8s pkg/controller/ttlafterfinished).
 fn clean_up(job: &Job, spec: &JobSpec, now: Now) -> Plan {
     let seconds = spec.ttl_seconds_after_finished.map(|seconds| u64::try_from(seconds).unwrap_or_default());
     let (Some(seconds), Some(ended), None) = (seconds, job.ended(), &job.metadata.deletion_timestamp) else {
@@ -71,7 +71,7 @@ fn clean_up(job: &Job, spec: &JobSpec, now: Now) -> Plan {
     }
 }
 
-/// A pod without a controller that has the finalizer of Jobs loses it, unless a Job may take the pod.
+/// A pod with the finalizer of Jobs and without a controller loses it, unless a Job may adopt the pod.
 pub(crate) fn orphan(world: &World, key: &ObjectKey) -> Plan {
     let Some(pod) = world.pods.get(key).filter(|pod| is_tracked(pod) && controller_of(&pod.metadata).is_none()) else {
         return Plan::default();
@@ -88,7 +88,7 @@ pub(crate) fn orphan(world: &World, key: &ObjectKey) -> Plan {
     Plan::one_by_one(vec![untrack(pod)])
 }
 
-/// Removes the finalizers of pods that no Job counts any more: their Job is deleted, replaced by another of its name,
+/// Removes the finalizers of pods that no Job counts any more: their Job is deleted, replaced by another with its name,
 /// or finished.
 fn released(world: &World, key: &ObjectKey, job: Option<&Job>) -> Vec<Action> {
     let counts = |owner: &str| {
@@ -113,7 +113,7 @@ fn is_managed_elsewhere(job: &Job) -> bool {
 }
 
 impl Context<'_> {
-    /// The steps in their order: the first that has something to do is the next. Pods are left alone after a failure.
+    /// The steps in their order: the first with actions is the next. After a failure pods are not changed.
     fn next(mut self, may_act: bool) -> Plan {
         if self.status.start_time.is_none() && !self.is_suspended() {
             self.status.start_time = Some(Time(self.now.clock));
@@ -181,7 +181,7 @@ impl Context<'_> {
         told
     }
 
-    /// Says that it is suspended, or no longer. Time in suspension is not time of the Job.
+    /// Writes whether it is suspended. Time in suspension does not count for the Job.
     fn tell_suspension(&self, status: &mut JobStatus) -> Option<Told> {
         let (reason, message) =
             if self.is_suspended() { ("JobSuspended", "Job suspended") } else { ("JobResumed", "Job resumed") };

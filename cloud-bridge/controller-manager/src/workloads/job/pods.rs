@@ -1,4 +1,5 @@
-//! The pods of a Job: their indexes, and how they are made of its template (K8s pkg/controller/job/indexed_job_utils.go).
+//! The pods of a Job: their indexes, and their creation from its template (K8s
+//! pkg/controller/job/indexed_job_utils.go).
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use crate::workloads::world::Kind;
 /// Maximum length of the prefix of a generated name (K8s `MaxGeneratedNameLength`).
 const PREFIX_MAX: usize = 58;
 
-/// Makes pods without an index; or reads the Job.
+/// Creates pods without an index, or reads the Job first.
 pub(super) fn create(context: &Context<'_>, count: usize) -> Vec<Action> {
     let Some(template) = context.template else { return vec![Action::read(Kind::Job, &context.job.metadata)] };
     let prefix = template::prefix(name(context));
@@ -29,7 +30,8 @@ pub(super) fn create(context: &Context<'_>, count: usize) -> Vec<Action> {
     limited((0..count).map(|_| create_one(context, pod.clone())))
 }
 
-/// Makes a pod for each of the indexes, as far as one plan goes; or reads the Job. They differ in their names alone.
+/// Creates a pod for each of the indexes, up to the limit of a plan, or reads the Job first. They differ only in their
+/// names.
 pub(super) fn create_indexed(context: &Context<'_>, progress: &Progress<'_>, indexes: &[i32]) -> Vec<Action> {
     if indexes.is_empty() {
         return Vec::new();
@@ -91,7 +93,7 @@ fn create_one(context: &Context<'_>, pod: Body) -> Action {
     context.teller().create_pod(context.job.metadata.namespace.as_deref().unwrap_or_default(), pod)
 }
 
-/// The spec of pods whose containers are told their index.
+/// The spec of pods whose containers get their index as a variable.
 fn with_index_variable(spec: &Fields) -> Fields {
     let mut with = spec.clone();
     for field in ["containers", "initContainers"] {

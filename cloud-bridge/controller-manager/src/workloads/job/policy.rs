@@ -1,4 +1,4 @@
-//! What a Job's policies say of failed pods and of succeeded indexes (K8s pkg/controller/job/pod_failure_policy.go,
+//! Policies of a Job for failed pods and succeeded indexes (K8s pkg/controller/job/pod_failure_policy.go,
 //! success_policy.go).
 
 use k8s_openapi::api::batch::v1::{
@@ -9,7 +9,7 @@ use k8s_openapi::api::batch::v1::{
 use super::indexes::Indexes;
 use crate::workloads::pod::{ContainerStatus, Pod};
 
-/// What becomes of a failed pod.
+/// Verdict on a failed pod.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It counts against the limits.
@@ -21,7 +21,7 @@ pub(super) enum Verdict {
     FailsJob(String),
 }
 
-/// What the first rule that matches says of a failed pod.
+/// The verdict of the first rule that matches a failed pod.
 pub(super) fn of_failed(spec: &JobSpec, pod: &Pod) -> Verdict {
     let rules = spec.pod_failure_policy.iter().flat_map(|policy| &policy.rules);
     rules.enumerate().find_map(|(place, rule)| apply(rule, place, pod)).unwrap_or(Verdict::Counts)
@@ -72,7 +72,7 @@ fn matching_condition<'a>(pod: &'a Pod, patterns: &[Pattern]) -> Option<&'a str>
     conditions.find(|one| matches(&one.type_, &one.status)).map(|one| one.type_.as_str())
 }
 
-/// Why the Job has succeeded, if a rule of its success policy says that these indexes are enough.
+/// Why the Job has succeeded, if a rule of its success policy accepts these indexes.
 pub(super) fn success(spec: &JobSpec, succeeded: &Indexes) -> Option<String> {
     if succeeded.is_empty() {
         return None;

@@ -19,7 +19,7 @@ fn course(spec: Value) -> Course {
     course
 }
 
-/// The controllers take note: what happens to pods is looked at after a second.
+/// Lets the controllers react: changes of pods are evaluated after a second.
 fn rest(course: &mut Course) {
     course.step(1);
     course.step(1);
@@ -30,7 +30,7 @@ fn change(course: &mut Course, change: impl FnOnce(&mut Value)) {
     course.step(2);
 }
 
-/// The first active pod ends; the controllers take note.
+/// Ends the first active pod; the controllers react.
 fn end_first(course: &mut Course, phase: &str, code: i64) {
     let first = pods(&course.model).into_iter().find(|pod| is_active(pod)).expect("a pod");
     let first = key(first["metadata"]["name"].as_str().unwrap());

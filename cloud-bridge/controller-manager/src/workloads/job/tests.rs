@@ -61,7 +61,7 @@ pub(super) fn conditions(model: &Model) -> Vec<String> {
     is_true.map(|one| format!("{}/{}", one["type"].as_str().unwrap(), one["reason"].as_str().unwrap())).collect()
 }
 
-/// A pod ends: what the Job is to count of it in the end is noted.
+/// Ends a pod, and notes what the Job must count in the end.
 pub(super) fn end_pod(course: &mut Course, key: &ObjectKey, phase: &str, code: i64) {
     let pod = course.model.objects[&(Kind::Pod, key.clone())].clone();
     let stamp = course.model.clock().to_string();
@@ -123,7 +123,7 @@ pub(super) fn delete_pod(course: &mut Course, key: &ObjectKey) {
     course.model.change(Kind::Pod, key, |pod| pod["metadata"]["deletionTimestamp"] = stamp.into());
 }
 
-/// What holds after each write: not too many pods, no count goes down, none exceeds what happened.
+/// Invariants after each write: not too many pods, no count decreases, none exceeds what happened.
 pub(super) fn sound(model: &Model, _: &Action) {
     for job in model.of(Kind::Job) {
         let bound: usize = job["metadata"]["annotations"][BOUND].as_str().unwrap().parse().unwrap();
@@ -215,7 +215,7 @@ fn s15_a_job_counts_each_pod_once() {
 fn ended_well(model: &Model, meddled: bool) {
     let status = status(model);
     let mut conditions = conditions(model);
-    // As in Kubernetes, one that is over is not said to go on any more.
+    // As in Kubernetes, a finished Job has no condition that it continues.
     conditions.retain(|one| !one.starts_with("Suspended/"));
     assert!(pods(model).into_iter().all(|pod| !is_tracked(pod) && !is_active(pod)), "{status}");
     assert_eq!(uncounted(status, "succeeded") + uncounted(status, "failed"), 0, "{status}");
@@ -235,7 +235,8 @@ fn ended_well(model: &Model, meddled: bool) {
     }
 }
 
-/// The Job goes while its pods run, another one of its name comes, and what is left of the first ones goes with it.
+/// The Job is deleted while its pods run, another one with its name is created, and the pods of the first one are
+/// deleted with it.
 fn gone_leaves_nothing(course: &mut Course) {
     course.calm = true;
     course.model.remove(Kind::Job, &key("work"));

@@ -18,7 +18,7 @@ use crate::workloads::store::uid;
 const UNCOUNTED_MAX: usize = 500;
 
 pub(super) struct Tracked<'a> {
-    /// The status with what has ended.
+    /// The status with the ended pods.
     pub(super) status: JobStatus,
     /// The pods that lose their finalizer once the status is written.
     pub(super) counted: Vec<&'a Pod>,
@@ -61,14 +61,14 @@ pub(super) fn track<'a>(context: &Context<'a>, progress: &Progress<'_>, finish: 
     Tracked { status, counted, is_all }
 }
 
-/// What the status is to say of a pod that ended.
+/// What the status must count of an ended pod.
 enum News {
     Index(i32),
     Succeeded,
     Failed,
 }
 
-/// `None` if the status says it, or need not.
+/// `None` if the status has counted it, or need not.
 fn news(context: &Context<'_>, progress: &Progress<'_>, finish: Option<&Finish>, pod: &Pod) -> Option<News> {
     if pod.phase() == "Succeeded" && !context.is_uncounted_failure(pod) {
         return if context.is_indexed() {
@@ -79,7 +79,7 @@ fn news(context: &Context<'_>, progress: &Progress<'_>, finish: Option<&Finish>,
     }
     let is_failed = match finish {
         Some(finish) if !finish.succeeds => true,
-        // Enough have succeeded: what is ended because of it has not failed.
+        // Enough have succeeded: pods that are ended for that reason have not failed.
         Some(_) => pod.phase() == "Failed",
         None => context.is_failed(pod),
     };
@@ -87,7 +87,7 @@ fn news(context: &Context<'_>, progress: &Progress<'_>, finish: Option<&Finish>,
     (counts && policy::of_failed(context.spec, pod) != Verdict::Ignored).then_some(News::Failed)
 }
 
-/// Nothing more is to come of the pod, so that it may lose its finalizer (K8s `canRemoveFinalizer`).
+/// The pod needs no more counting, so that it may lose its finalizer (K8s `canRemoveFinalizer`).
 fn is_over(context: &Context<'_>, progress: &Progress<'_>, finish: Option<&Finish>, pod: &Pod) -> bool {
     if context.is_deleting() || pod.phase() == "Succeeded" {
         return true;

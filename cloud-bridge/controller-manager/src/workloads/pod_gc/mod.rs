@@ -23,11 +23,11 @@ use super::world::{Kind, Task, World};
 const QUARANTINE: Duration = Duration::from_secs(40);
 /// How often the pods that ended are counted, while some end (K8s `gcCheckPeriod`).
 pub(crate) const CHECK: Duration = Duration::from_secs(20);
-/// Told by an administrator: the node is off and does not come back by itself.
+/// Taint set by an administrator: the node is off and does not come back by itself.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
-/// What is remembered between two looks.
+/// State between two evaluations.
 #[derive(Debug)]
 pub(crate) struct PodGc {
     /// Maximum number of terminated pods to keep; 0 keeps all.
@@ -41,7 +41,7 @@ impl PodGc {
         Self { terminated_max, missing: BTreeMap::new() }
     }
 
-    /// A look at a node begins: notes since when it is missing.
+    /// Starts the evaluation of a node: notes since when it is missing.
     pub(crate) fn look(&mut self, world: &World, node: &ObjectKey, now: Now) {
         if world.nodes.get(node).is_some() || world.pods.on_node(&node.name).next().is_none() {
             self.missing.remove(&node.name);
@@ -51,12 +51,12 @@ impl PodGc {
     }
 }
 
-/// The look at all pods that ended: the one of a pod without a name.
+/// The evaluation of all ended pods: the key of a pod without a name.
 fn all_terminated() -> Task {
     (Kind::Pod, ObjectKey { namespace: String::new(), name: String::new() })
 }
 
-/// The looks that a change of a pod asks for.
+/// The evaluations that a change of a pod requests.
 pub(crate) fn tasks_of_pod(world: &World, key: &ObjectKey) -> Vec<Task> {
     let Some(pod) = world.pods.get(key) else { return Vec::new() };
     let mut tasks = Vec::new();
@@ -136,7 +136,7 @@ fn force_delete(pods: &[&Pod], check: Option<&Check>, lost: Option<Now>) -> Plan
     if !running.is_empty() {
         return Plan::all_at_once(running);
     }
-    // What was deleted so and is still there is held by a finalizer.
+    // A pod that was deleted this way and still exists has a finalizer.
     let held = |meta: &ObjectMeta| meta.deletion_timestamp.is_some() && meta.deletion_grace_period_seconds == Some(0);
     let left = pods.iter().map(|pod| &pod.metadata).filter(|meta| !held(meta));
     let delete = |meta| Action { check: check.cloned(), ..Action::delete_by(Kind::Pod, meta, Deletion::Now) };

@@ -35,8 +35,8 @@ fn phase<'a>(course: &'a Course, name: &str) -> Option<&'a str> {
     course.model.objects.get(&(Kind::Pod, key(name))).and_then(|pod| pod["status"]["phase"].as_str())
 }
 
-/// S15: nodes come and go, fall silent and come back, while watches lag and the program is killed: pods go with a node that
-/// is gone, and for no other reason.
+/// S15: nodes are created, deleted, fall silent and return, while watches lag and the program is killed: pods are
+/// deleted with a deleted node, and for no other reason.
 #[test]
 fn s15_pods_go_with_their_node_and_with_nothing_less() {
     for seed in seeds() {
@@ -119,7 +119,7 @@ fn a_node_that_comes_back_in_time_keeps_its_pods() {
 }
 
 #[test]
-fn what_is_deleted_goes_from_a_node_that_is_out_of_service_and_nothing_else_does() {
+fn deleted_pods_leave_an_out_of_service_node_and_no_others_do() {
     let mut course = Course::new(1, |_, _| {});
     course.calm = true;
     let mut gone = node("a", "Unknown");

@@ -79,7 +79,8 @@ fn plan_for(
         .again(again.into_iter().chain(next_available(spec, &pods, &new, now)).min())
 }
 
-/// Makes the number of pods the wanted one. Where pods failed one after the other, they are made one at a time, with pauses.
+/// Creates or deletes pods up to the desired number. After repeated failures pods are created one at a time, with
+/// pauses.
 fn manage(
     kind: Kind,
     (world, back_off): (&World, &BackOff),
@@ -120,7 +121,7 @@ fn manage(
     Plan::all_at_once(chosen.into_iter().map(|pod| teller.delete_pod(&pod.metadata)).collect())
 }
 
-/// The wanted number of pods; 1 unless said.
+/// The desired number of pods; 1 by default.
 pub(crate) fn replicas(spec: &ReplicaSetSpec) -> i32 {
     spec.replicas.unwrap_or(1)
 }

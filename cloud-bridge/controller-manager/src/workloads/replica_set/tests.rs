@@ -68,7 +68,7 @@ fn a_set_adopts_the_orphans_that_it_selects_and_lets_go_what_it_does_not() {
     assert_eq!(course.model.names(Kind::Pod).len(), 4);
 }
 
-/// What is adopted is so by one that is there, and stays. A set that is late may still make a pod: that one is garbage.
+/// Only an existing owner that stays adopts an object. A late set may still create a pod, which is garbage.
 fn owners_live(model: &Model, action: &Action) {
     if !matches!(action.write, Write::Strategic { .. }) {
         return;
@@ -78,7 +78,7 @@ fn owners_live(model: &Model, action: &Action) {
     assert!(owner.is_null() || model.of(Kind::ReplicaSet).any(lives), "{} has an owner that is gone", action.key.name);
 }
 
-/// The garbage collector: pods go whose owner is gone.
+/// The garbage collector: deletes pods whose owner is deleted.
 fn collect_garbage(course: &mut Course) {
     for name in course.model.names(Kind::Pod) {
         let owner = &course.model.objects[&(Kind::Pod, name.clone())]["metadata"]["ownerReferences"][0]["uid"];
@@ -109,7 +109,7 @@ fn s15_what_an_owner_left_behind_it_does_not_take_again() {
         course.settle();
         collect_garbage(&mut course);
         assert!(course.model.of(Kind::Pod).all(|pod| is_empty(&pod["metadata"]["ownerReferences"])));
-        // The next one of its name lives, and takes them.
+        // The next set with this name adopts them.
         course.model.put(Kind::ReplicaSet, set(3));
         course.settle();
         assert!(
@@ -152,7 +152,7 @@ fn template_is_read_once_for_many_pods_and_not_while_none_is_made() {
     assert_eq!((status(&course.model)["availableReplicas"].as_i64(), course.model.reads), (Some(100), 1));
 }
 
-/// The watch tells late of a template that changed: pods are of the one that is read.
+/// The watch is late with a changed template: pods have the one that is read.
 #[test]
 fn pods_are_made_of_the_template_as_it_is() {
     let mut course = course(1);
@@ -205,7 +205,7 @@ fn those_that_serve_nobody_go_first() {
 }
 
 #[test]
-fn a_pod_is_available_once_it_has_been_ready_for_long_enough_by_our_clock_too() {
+fn pod_is_available_after_min_ready_seconds_by_our_clock_too() {
     let mut course = course(1);
     course.model.change(Kind::ReplicaSet, &key("web"), |set| set["spec"]["minReadySeconds"] = 30.into());
     course.step(1);

@@ -12,7 +12,7 @@ use crate::workloads::pod::Pod;
 use crate::workloads::store::{controller_of, uid};
 use crate::workloads::world::World;
 
-/// The active pods of all ReplicaSets that have the same controller: pods that stand beside many of them go first.
+/// The active pods of all ReplicaSets with the same controller: pods on nodes with many of them are deleted first.
 pub(super) fn related<'a>(world: &'a World, set: &ReplicaSet) -> Vec<&'a Pod> {
     let own = uid(&set.metadata).to_owned();
     let siblings = controller_of(&set.metadata).into_iter().flat_map(|owner| world.replica_sets.owned_by(&owner.uid));

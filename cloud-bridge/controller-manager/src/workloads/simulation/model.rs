@@ -1,4 +1,4 @@
-//! The API as the simulation has it: objects by name, a number for each write, and what the watches have yet to tell.
+//! The API in the simulation: objects by name, a number for each write, and the pending events of the watches.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -21,7 +21,7 @@ pub(crate) struct Model {
     /// Each kind has its own watch, and each lags for itself.
     news: BTreeMap<Kind, VecDeque<(bool, Value)>>,
     pub(super) now: i64,
-    /// What the scales of custom controllers say, by name.
+    /// The scales of custom controllers, by name.
     pub(crate) scales: BTreeMap<String, i64>,
     /// How far the clock was set.
     turned: i64,
@@ -77,7 +77,7 @@ impl Model {
         if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
             status.retain(|_, value| value.as_array().is_none_or(|list| !list.is_empty()));
         }
-        // Pods that no test places are on a node that is there: those of one that is gone are removed.
+        // By default pods are on a node that exists: those of a deleted one are removed.
         if kind == Kind::Pod && object["spec"]["nodeName"] == "node" && !self.has_node("node") {
             let status = json!({"conditions": [{"type": "Ready", "status": "True"}]});
             self.put(Kind::Node, json!({"metadata": {"name": "node"}, "spec": {}, "status": status}));
@@ -105,17 +105,17 @@ impl Model {
         self.news.entry(kind).or_default().push_back((gone, object));
     }
 
-    /// The kinds whose watches have something to tell.
+    /// The kinds with pending events.
     pub(super) fn telling(&self) -> Vec<Kind> {
         self.news.iter().filter(|(_, news)| !news.is_empty()).map(|(kind, _)| *kind).collect()
     }
 
-    /// The watch of a kind has something to tell.
+    /// Whether the watch of a kind has pending events.
     pub(crate) fn is_late(&self, kind: Kind) -> bool {
         self.telling().contains(&kind)
     }
 
-    /// The next news of a kind: whether it is gone, and the object.
+    /// The next event of a kind: whether it is a deletion, and the object.
     pub(super) fn next_news(&mut self, kind: Kind) -> Option<(bool, Value)> {
         self.news.get_mut(&kind)?.pop_front()
     }
@@ -163,7 +163,7 @@ impl Model {
         }
     }
 
-    /// What an owner's deletion does that leaves its dependents behind (`--cascade=orphan`): they lose it, then it goes.
+    /// Deletes an owner and orphans its dependents (`--cascade=orphan`): they lose the reference first.
     pub(crate) fn orphan(&mut self, kind: Kind, dependents: Kind, key: &ObjectKey) {
         let stamp = self.clock().to_string();
         self.change(kind, key, |object| object["metadata"]["deletionTimestamp"] = stamp.into());

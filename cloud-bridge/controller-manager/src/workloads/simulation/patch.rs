@@ -1,4 +1,4 @@
-//! Patches, as far as the controllers make such.
+//! Patches, as far as the controllers use them.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ pub(crate) fn is_empty(list: &Value) -> bool {
     list.as_array().is_none_or(Vec::is_empty)
 }
 
-/// A strategic merge patch of metadata, as far as the controllers make such.
+/// A strategic merge patch of metadata, as far as the controllers use it.
 pub(super) fn strategic(target: &mut Value, patch: &Value) {
     match &patch["ownerReferences"][0] {
         Value::Null => {}

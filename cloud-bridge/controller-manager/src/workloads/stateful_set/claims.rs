@@ -1,4 +1,4 @@
-//! The claims of a pod: one for each template, which stays when the pod goes (K8s
+//! The claims of a pod: one for each template, which stays after the pod (K8s
 //! pkg/controller/statefulset/stateful_pod_control.go `createPersistentVolumeClaims`).
 
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ pub(super) fn names<'a>(context: &Context<'a>, ordinal: i64) -> impl Iterator<It
     set.claims().map(move |template| (template, name(context, template, ordinal)))
 }
 
-/// The claims of an ordinal that are there.
+/// The existing claims of an ordinal.
 pub(super) fn existing<'a>(context: &Context<'_>, world: &'a World, ordinal: i64) -> Vec<&'a Claim> {
     names(context, ordinal).filter_map(|(_, name)| find(context, world, name)).collect()
 }
@@ -31,7 +31,7 @@ fn find<'a>(context: &Context<'_>, world: &'a World, name: String) -> Option<&'a
     world.claims.get(&ObjectKey { namespace: context.namespace().to_owned(), name })
 }
 
-/// Makes the claims of an ordinal that are not there; or reads the set.
+/// Creates the missing claims of an ordinal, or reads the set first.
 pub(super) fn create_missing(context: &Context<'_>, world: &World, ordinal: i64) -> Vec<Action> {
     let missing = |name: &str| find(context, world, name.to_owned()).is_none();
     let missing: Vec<(&str, String)> = names(context, ordinal).filter(|(_, name)| missing(name)).collect();

@@ -1,4 +1,4 @@
-//! The pods beyond those that are wanted: the highest ordinal goes first (K8s
+//! The pods beyond the desired number: the highest ordinal is deleted first (K8s
 //! pkg/controller/statefulset/stateful_set_control.go `processCondemned`).
 
 use super::context::{Context, Step};
@@ -12,7 +12,8 @@ pub(super) fn step(context: &Context<'_>, _world: &World) -> Step {
         return Step::of(alive.map(|pod| context.delete(pod)).collect());
     }
     let Some(last) = context.condemned.values().next_back() else { return Step::Done };
-    // All that are wanted are available by now. One beyond them that is not goes first of all if it is the lowest of those.
+    // All desired pods are available by now. Of the others, an unavailable one with the lowest ordinal is deleted
+    // first.
     let unavailable = context.condemned.values().find(|pod| !context.is_available(pod));
     let is_first = unavailable.is_some_and(|pod| pod.metadata.uid == last.metadata.uid);
     if last.is_deleting() || !context.is_available(last) && !is_first {

@@ -1,4 +1,4 @@
-//! A StatefulSet with its revisions and its pods by ordinal, as all steps of a plan look at them.
+//! A StatefulSet with its revisions and its pods by ordinal, as input of all steps of a plan.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use crate::workloads::world::Kind;
 
 const COMPONENT: &str = "statefulset-controller";
 
-/// What a step comes to.
+/// Result of a step.
 pub(super) enum Step {
     /// The next step.
     Do(Plan),
@@ -149,8 +149,8 @@ pub(super) fn revision_of(pod: &Pod) -> Option<&str> {
     pod.metadata.labels.as_ref()?.get(HASH_LABEL).map(String::as_str)
 }
 
-/// The label of the pods of a revision: its name, or its hash alone where the set's name is too long for that. Kubernetes
-/// makes no pod then.
+/// The label of the pods of a revision: its name, or only its hash if the set's name is too long for that. Kubernetes
+/// creates no pod then.
 pub(super) fn label_of(revision: &ControllerRevision) -> &str {
     let name = name_of(revision);
     if name.len() <= LABEL_MAX {

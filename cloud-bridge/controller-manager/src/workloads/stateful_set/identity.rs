@@ -3,7 +3,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// The name of the set and the ordinal that a pod's name says.
+/// The name of the set and the ordinal in a pod's name.
 pub(super) fn parent_and_ordinal(meta: &ObjectMeta) -> Option<(&str, i64)> {
     let (parent, digits) = meta.name.as_deref()?.rsplit_once('-')?;
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());

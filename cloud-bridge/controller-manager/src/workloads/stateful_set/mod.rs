@@ -1,7 +1,7 @@
 //! StatefulSets: pods with names, in order, each with its own claims (K8s pkg/controller/statefulset). Decisions only.
 //!
-//! A pod keeps its name until it is gone, so that there is never a second one of it: what is deleted on a node that is away
-//! stays until that node says that it has ended.
+//! A pod keeps its name until it is gone, so that there is never a second one with it: a deleted pod on an offline node
+//! stays until that node reports that it has ended.
 
 mod claims;
 mod condemned;

@@ -42,7 +42,7 @@ fn at_once(context: &Context<'_>, world: &World) -> Step {
     Step::of(limited(actions))
 }
 
-/// Makes the claims of a pod, then the pod.
+/// Creates the claims of a pod, then the pod.
 fn missing(context: &Context<'_>, world: &World, ordinal: i64) -> Step {
     if claims::are_stale(context, world, ordinal) {
         return Step::Wait;
@@ -52,8 +52,8 @@ fn missing(context: &Context<'_>, world: &World, ordinal: i64) -> Step {
     Step::Do(Plan::one_by_one(actions))
 }
 
-/// Brings a pod in order that is there. One that has ended makes room for the next one of its name, with a
-/// pause where they fail one after the other.
+/// Corrects an existing pod. An ended one is deleted for the next one with its name, with back-off after repeated
+/// failures.
 fn present(context: &Context<'_>, world: &World, ordinal: i64, pod: &Pod) -> Step {
     if pod.is_terminal() {
         return if pod.is_deleting() || !context.keeps_place(pod).is_zero() {

@@ -13,13 +13,13 @@ use crate::workloads::store::uid;
 use crate::workloads::volume_claim::Claim;
 use crate::workloads::world::{Kind, World};
 
-/// Gives the claims of the pods that are scaled away to whom they belong now.
+/// Sets the owners of the claims of the pods beyond the desired number.
 pub(super) fn of_condemned(context: &Context<'_>, world: &World) -> Step {
     let condemned = context.condemned.iter().map(|(ordinal, pod)| (*ordinal, *pod));
     Step::of(condemned.flat_map(|(ordinal, pod)| of(context, world, ordinal, pod)).collect())
 }
 
-/// Gives the claims of a pod to whom they belong.
+/// Sets the owners of the claims of a pod.
 pub(super) fn of(context: &Context<'_>, world: &World, ordinal: i64, pod: &Pod) -> Vec<Action> {
     let claims = claims::existing(context, world, ordinal).into_iter();
     claims.filter_map(|claim| own(context, claim, pod, context.ordinals().contains(&ordinal))).collect()

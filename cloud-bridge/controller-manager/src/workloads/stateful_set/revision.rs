@@ -62,7 +62,8 @@ impl<'a> Revisions<'a> {
     }
 }
 
-/// Makes the revision of the template as it is now; or, where another has its name, counts that. Reads the template first.
+/// Creates the revision of the present template; if another has its name, counts the collision. Reads the template
+/// first.
 fn create(world: &World, set: &StatefulSet, number: i64) -> Option<Action> {
     let owner = (Kind::StatefulSet, &set.metadata);
     let Some(template) = world.template(owner.0, owner.1) else { return Some(Action::read(owner.0, owner.1)) };

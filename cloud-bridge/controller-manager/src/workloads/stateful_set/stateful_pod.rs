@@ -18,7 +18,7 @@ use crate::workloads::world::{Kind, World};
 const NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
 const INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
 
-/// Makes the pod of an ordinal; or reads its revision, or the set where that keeps no template.
+/// Creates the pod of an ordinal; or reads its revision first, or the set if the revision has no template.
 pub(super) fn create(context: &Context<'_>, world: &World, ordinal: i64) -> Action {
     let revision = if keeps_current(context, ordinal) { context.current } else { context.update };
     let (kind, meta) = match revision.digest() {
@@ -71,7 +71,7 @@ fn identity_labels(name: &str, ordinal: i64) -> BTreeMap<String, String> {
     name.into_iter().chain([(INDEX_LABEL.to_owned(), ordinal.to_string())]).collect()
 }
 
-/// Gives a pod that was adopted the labels that say who it is.
+/// Sets the identifying labels of an adopted pod.
 pub(super) fn identify(context: &Context<'_>, ordinal: i64, pod: &Pod) -> Option<Action> {
     let name = pod.metadata.name.as_deref().unwrap_or_default();
     let said = pod.metadata.labels.as_ref().and_then(|labels| labels.get(NAME_LABEL));

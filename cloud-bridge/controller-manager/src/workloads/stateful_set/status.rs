@@ -33,7 +33,7 @@ fn status(context: &Context<'_>) -> StatefulSetStatus {
     let (replicas, updated, ready) = (count(&|_| true), of(context.update), count(&is_running_and_ready));
     let mut current = of(context.current);
     let wanted = context.spec.replicas.unwrap_or(1);
-    // The roll-out is through: what was to be is.
+    // The rollout is complete: the update revision becomes the current one.
     if context.is_rolling() && [updated, ready, replicas] == [wanted; 3] {
         (current, current_name) = (updated, update_name);
     }

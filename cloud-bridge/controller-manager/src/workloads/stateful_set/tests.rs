@@ -72,8 +72,8 @@ fn ordinal(name: &str) -> i64 {
     name.rsplit_once('-').unwrap().1.parse().unwrap()
 }
 
-/// Pods are made in order, each when all before it have run, whatever became of them since: that is told late. They go from
-/// the last one.
+/// Pods are created in order, each after all before it have run, whatever happened to them since, because that is
+/// reported late. They are deleted from the last one.
 fn in_order(model: &Model, action: &Action) {
     if action.kind != Kind::Pod {
         return;
@@ -87,7 +87,7 @@ fn in_order(model: &Model, action: &Action) {
     let runs = |one: i64| model.objects.get(&(Kind::Pod, key(&format!("db-{one}")))).is_some_and(has_run);
     match action.write {
         Write::Create(_) => assert!((0..this).all(runs), "db-{this} before those below it"),
-        // What it takes away for another reason it may not yet know to be too many.
+        // When it deletes a pod for another reason, it may not know yet that there are too many.
         Write::Delete { .. } if this >= wants && !model.is_late(Kind::StatefulSet) => {
             let above: Vec<_> = names(model).into_iter().filter(|name| ordinal(name) > this).collect();
             assert!(above.is_empty(), "db-{this} before {above:?}");
@@ -117,7 +117,7 @@ fn assert_rolled_out(model: &Model) {
     assert!(owned(model, Kind::ControllerRevision, uid).count() <= 3, "two old ones are kept");
 }
 
-/// S15: whatever is killed, lost, late or away, a StatefulSet ends with its pods, made in order.
+/// S15: after any kill, loss, delay or offline node, a StatefulSet ends with its pods, created in order.
 #[test]
 fn s15_a_stateful_set_ends_with_its_pods_in_order() {
     for seed in seeds() {
@@ -258,7 +258,7 @@ fn pods_come_one_after_the_other_or_all_at_once() {
 }
 
 #[test]
-fn a_roll_out_goes_from_the_last_to_the_partition_and_a_roll_back_takes_the_old_revision_again() {
+fn rollout_stops_at_the_partition_and_rollback_reuses_revision() {
     let mut course = settled(stateful_set(4, "OrderedReady"));
     let first = status(&course.model)["currentRevision"].clone();
     let untouched = course.model.get(Kind::Pod, "db-1")["metadata"]["uid"].clone();
@@ -277,7 +277,7 @@ fn a_roll_out_goes_from_the_last_to_the_partition_and_a_roll_back_takes_the_old_
         (&json!(2), &json!(2))
     );
     assert_eq!(status(&course.model)["currentRevision"], first);
-    // What is below the partition comes back as it was.
+    // Pods below the partition are recreated unchanged.
     course.model.remove(Kind::Pod, &key("db-0"));
     course.settle();
     assert_eq!(images(&course.model), ["one", "one", "two", "two"]);
@@ -294,7 +294,7 @@ fn a_roll_out_goes_from_the_last_to_the_partition_and_a_roll_back_takes_the_old_
 }
 
 #[test]
-fn a_roll_out_of_pods_that_come_all_at_once_takes_them_away_one_by_one_all_the_same() {
+fn rollout_of_parallel_pods_replaces_them_one_by_one() {
     let mut course = settled(stateful_set(3, "Parallel"));
     set_image(&mut course, "two");
     for _ in 0..20 {
@@ -319,7 +319,7 @@ fn on_delete_waits_for_somebody_to_delete() {
     assert_eq!(images(&course.model), ["one", "two"]);
 }
 
-/// At most one: a pod on a node that is away keeps its name until that node says that it has ended.
+/// At most one: a pod on an offline node keeps its name until that node reports that it has ended.
 #[test]
 fn a_pod_whose_node_is_away_stays_and_is_made_nowhere_else() {
     let mut course = Course::new(1, in_order);
@@ -396,7 +396,7 @@ fn the_next_pod_comes_when_the_one_before_has_been_ready_for_long_enough() {
 }
 
 #[test]
-fn a_set_that_goes_makes_nothing_more_and_a_stranger_with_its_labels_stays_one() {
+fn deleted_set_creates_nothing_and_adopts_no_foreign_pod() {
     let mut course = settled(stateful_set(2, "OrderedReady"));
     let stranger = json!({"metadata": {"name": "stranger-0", "labels": {"app": "db"}}, "spec": {"containers": []}});
     course.model.put(Kind::Pod, stranger);

@@ -1,6 +1,6 @@
 //! Frames of SPDY/3.1 (draft 3.1, 2.2): bytes to frames as they arrive, and frames to bytes.
 //!
-//! Only the part that Kubernetes uses. There is no flow control except TCP's: the clients do not have one.
+//! Only the part that Kubernetes uses. It has only TCP's flow control, because the clients do not have another one.
 
 use bytes::{Buf, Bytes, BytesMut};
 

@@ -1,4 +1,4 @@
-//! What becomes of a report, case by case.
+//! What is written for a report, case by case.
 
 use edge_protocol::message::DeviceState;
 use kube::api::DynamicObject;
@@ -30,7 +30,7 @@ fn state(state: &str, last_online: &str) -> Option<DeviceState> {
     Some(DeviceState { state: state.into(), last_online: last_online.into(), ..DeviceState::default() })
 }
 
-/// What an API makes of a merge patch.
+/// Applies a merge patch as an API does.
 fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else { return *target = patch.clone() };
     if !target.is_object() {
@@ -45,7 +45,7 @@ fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-/// What is there after the plan has been carried out, if it was anything to be done.
+/// The object after the plan was executed, or `None` if the plan does nothing.
 fn carried_out(existing: Option<&Value>, plan: Plan) -> Option<Value> {
     match plan {
         Plan::Create(object) => Some(object),
@@ -110,7 +110,7 @@ fn what_says_the_same_again_is_one_write_for_each_session() {
         plan(Some(object), &device, &report(seq, vec![twin("a", "1", 5)]), speaker, false).0
     };
     assert_eq!((same(&object, 10, 3), same(&object, 10, 4)), (Plan::Nothing, Plan::Nothing));
-    // A write of an older connection that is under way comes too late then.
+    // A late write of an older connection then fails.
     let fenced = carried_out(Some(&object), same(&object, 11, 1)).expect("is there");
     assert_ne!(fenced["status"]["extensions"], object["status"]["extensions"]);
     assert_eq!(same(&fenced, 11, 2), Plan::Nothing);
@@ -128,14 +128,14 @@ fn d04_nothing_older_replaces_what_is_there() {
     let fenced = Speaker { session: 9, ..SPEAKER };
     let late = report(99, vec![twin("a", "2", 2)]);
     assert_eq!(plan(Some(&object), &device, &late, fenced, false).0, Plan::Nothing);
-    // A node that has lost its memory starts over, with a newer connection.
+    // A node without its state starts over, with a newer connection.
     let newer = Speaker { session: 11, ..SPEAKER };
     assert!(matches!(plan(Some(&object), &device, &old, newer, false).0, Plan::Patch { .. }));
 }
 
-/// Sessions of two nodes say nothing of each other.
+/// Sessions of two nodes are not comparable.
 #[test]
-fn what_another_node_wrote_is_replaced_when_the_device_is_known_to_have_moved() {
+fn status_of_another_node_is_replaced_after_the_device_moved() {
     let device = device("u", &["a"]);
     let object = written(None, &device, &report(3, vec![twin("a", "3", 3)]));
     let other = Speaker { node: "m", session: 1, ..SPEAKER };
@@ -163,7 +163,7 @@ fn what_a_report_does_not_mention_stays_as_long_as_the_device_has_it() {
     assert_eq!((&a["reported"]["value"], &a["observedDesired"]["value"]), (&json!("1"), &json!("2")));
     assert_eq!((&status["state"], &status["lastOnlineTime"]), (&json!("ok"), &json!("2026-03-01T09:00:00Z")));
     assert_eq!(status["extensions"]["sampan.dev"]["since"], SPEAKER.now);
-    // An empty time does not clear one; a property that is no more does go.
+    // An empty time does not clear one; a removed property is removed.
     let offline = DeviceReport { state: state("offline", ""), ..report(3, Vec::new()) };
     let object = written(Some(&object), &device("u", &["a"]), &offline);
     assert_eq!(object["status"]["twins"].as_array().map(Vec::len), Some(1));
@@ -205,7 +205,7 @@ fn d03_nothing_of_an_earlier_device_is_shown() {
     let new = device("v", &["a", "b"]);
     let news = report(1, vec![twin("b", "new", 6)]);
     assert_eq!(plan(Some(&old), &new, &news, SPEAKER, false).0, Plan::Earlier);
-    // Deleted with its dependents orphaned: it has no owner.
+    // Deleted with its dependents orphaned, so it does not have an owner.
     let mut orphan = old.clone();
     orphan.set_at(&["metadata", "ownerReferences"], json!([{"kind": "ConfigMap", "uid": "x"}]));
     let object = written(Some(&orphan), &new, &news);
@@ -246,15 +246,15 @@ fn d11_a_status_of_any_shape_is_no_end_of_anything() {
     }
 }
 
-/// What happens next in a story of two nodes. Each may have two connections at the same time: one of them believes too long
+/// Next step of a run with two nodes. Each may have two connections at the same time: one of them believes too long
 /// that it is the newest.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// The connection reads what is there, for its next report.
+    /// The connection reads the status for its next report.
     Read(usize),
-    /// It writes on what it has read.
+    /// The connection writes on the version that it has read.
     Write(usize),
-    /// The connection is made again, by a node that has lost its memory or not.
+    /// The node connects again, with or without its state.
     Connect(usize, bool),
     /// The Device is bound to this node from now on.
     Move(usize),
@@ -264,15 +264,15 @@ enum Step {
 struct Writing {
     session: u64,
     seq: u64,
-    /// What was read for the report under way, if anything was there.
+    /// The status that was read for the report under way, if it exists.
     read: Option<Option<Value>>,
-    /// The Device was the node's all the while since then.
+    /// Whether the Device was the node's all the time since then.
     own: bool,
 }
 
 proptest::proptest! {
-    /// Reports of a node appear in their order, whatever other clients read and write between, and however late a write
-    /// is.
+    /// Reports of a node appear in their order, whatever other clients read and write in between, and however late a
+    /// write is.
     #[test]
     fn d04_what_is_shown_is_monotone(steps in proptest::collection::vec(step(), 1..120)) {
         let device = device("u", &["a"]);
@@ -290,7 +290,7 @@ proptest::proptest! {
                     connections.iter_mut().for_each(|one| one.own = false);
                 }
                 Step::Read(at) => {
-                    // Who is known not to be the newest does not begin.
+                    // A connection that knows that it is not the newest does not start.
                     if connections[at].session > connections[at ^ 1].session {
                         let one = &mut connections[at];
                         (one.seq, one.read, one.own) = (one.seq + 1, Some(there.clone()), bound == at / 2);
@@ -310,7 +310,7 @@ proptest::proptest! {
                     };
                     let at_version = |object: &Option<Value>| object.as_ref().map(|object| object["metadata"]["resourceVersion"].clone());
                     if at_version(&read) != at_version(&there) {
-                        // The API refuses it, and the patch is computed again from the present state.
+                        // The API refuses the write, and the patch is computed again from the present state.
                         connections[at].read = Some(there.clone());
                         continue;
                     }
@@ -337,7 +337,7 @@ fn step() -> impl proptest::strategy::Strategy<Value = Step> {
     ]
 }
 
-/// A node tells after a restart what it has kept, and does not know whether something newer was told since (D4).
+/// After a restart a node reports what it has kept, and does not know whether something newer was reported since (D4).
 #[test]
 fn d04_what_was_kept_counts_only_where_it_is_later() {
     let device = device("u", &["temp"]);
@@ -352,7 +352,7 @@ fn d04_what_was_kept_counts_only_where_it_is_later() {
     assert_eq!((shown(99, true), shown(101, true), shown(99, false)), ("5".into(), "4".into(), "4".into()));
 }
 
-/// The node counts its reports: where its clock is not set, that tells what is newer.
+/// The node counts its reports: if its clock is not set, the count shows which is newer.
 #[test]
 fn d04_what_was_kept_before_a_report_that_is_there_does_not_count() {
     let device = device("u", &["temp", "hum"]);
@@ -369,12 +369,12 @@ fn d04_what_was_kept_before_a_report_that_is_there_does_not_count() {
         written(Some(&there), &device, &told)["status"]["twins"][0]["reported"]["value"].clone()
     };
     assert_eq!((shown(6), shown(7)), ("5".into(), "4".into()));
-    // Nothing is there of it to be newer.
+    // The API has nothing newer.
     let mut hum = unset("41", 6);
     hum.property = "hum".into();
     let status = written(Some(&there), &device, &report(9, vec![hum]));
     assert_eq!(status["status"]["twins"][1]["reported"]["value"], "41");
-    // Another node's count.
+    // The count of another node.
     let by_other = Speaker { node: "m", ..SPEAKER };
     let plan = plan(Some(&there), &device, &report(9, vec![unset("4", 6)]), by_other, true).0;
     assert_eq!(carried_out(Some(&there), plan).unwrap()["status"]["twins"][0]["reported"]["value"], "4");
@@ -394,7 +394,7 @@ fn d04_a_kept_state_counts_only_where_it_is_later() {
     assert_eq!(shown(state("offline", 99, false)), "offline");
 }
 
-/// A clock that was not set says nothing of what is newer.
+/// A clock that is not set does not show which is newer.
 #[test]
 fn what_was_kept_by_a_clock_that_was_not_set_counts() {
     let device = device("u", &["temp"]);

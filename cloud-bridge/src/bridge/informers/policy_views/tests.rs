@@ -1,4 +1,4 @@
-//! What nodes are told of policies that change.
+//! Views of policies that change.
 
 use serde_json::{Value, json};
 
@@ -95,7 +95,7 @@ fn namespaces_that_change_change_what_policies_mean() {
     assert_eq!((&told[0], &told[1][0]["peers"][0]["namespaces"]), (&json!([]), &json!([])));
 }
 
-/// What has no room isolates; a deletion gives the others their room.
+/// Policies beyond the limit isolate all pods; a deletion makes room for the others.
 #[test]
 fn policies_without_room_isolate_the_namespace() {
     let large = |name: &str| {

@@ -1,4 +1,4 @@
-//! What nodes are told of devices.
+//! Devices that nodes receive.
 
 use super::*;
 use crate::bridge::pod_references::device_views;
@@ -13,7 +13,7 @@ fn d02_a_list_waits_for_the_devices_of_the_node() {
     assert_eq!(words(&world.seed("a", round, vec![pod("a", "p", &[])], None)), ["set a p uid-p"]);
     let device = |uid: &str| Group::from([(key("Device", "d"), Told::new(object("Device", "d", uid)))]);
     assert_eq!(words(&world.group_present(&device_views("a"), device("1"))), ["set a d 1", "listed a 1"]);
-    // Deleted and created again under its name, moved away, and back.
+    // Deleted and recreated under its name, moved away, and back.
     assert_eq!(words(&world.group_present(&device_views("a"), device("2"))), ["remove a d 1", "set a d 2"]);
     assert_eq!(words(&world.group_present(&device_views("a"), Group::new())), ["withdraw a d 2"]);
     assert_eq!(words(&world.group_present(&device_views("a"), device("2"))), ["set a d 2"]);
@@ -32,9 +32,9 @@ fn d13_who_wants_no_devices_is_told_none_and_nothing_is_watched() {
     assert_eq!(words(&world.drop_node("a")), ["unwatch a"]);
 }
 
-/// Services are others on another site; devices are the same.
+/// Another site has other Services, but the same devices.
 #[test]
-fn devices_stay_while_a_node_moves_to_another_site_or_changes_its_mind_about_services() {
+fn devices_stay_when_site_or_service_scope_changes() {
     let mut world = world(&["a"]);
     let _ = world.wants("a", DEVICES, None);
     let device = Group::from([(key("Device", "d"), Told::new(object("Device", "d", "1")))]);

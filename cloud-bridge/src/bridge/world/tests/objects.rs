@@ -1,4 +1,4 @@
-//! What nodes are told of ConfigMaps and Secrets that their pods name, and in whose name these are read.
+//! ConfigMaps and Secrets that nodes receive, and the nodes in whose name they are read.
 
 use super::*;
 
@@ -68,7 +68,7 @@ fn a_forgotten_node_leaves_no_watch_behind() {
     assert!(!world.is_ours("a"));
 }
 
-/// The node was at another bridge, which knew more than the watches here tell so far.
+/// The node was connected to another bridge, which knew more than the watches here have delivered.
 #[test]
 fn g12_a_node_from_elsewhere_is_told_nothing_before_all_was_read_anew() {
     let at = |name: &str, version, maps: &[&str]| BoundPod { version: Some(version), ..pod("a", name, maps) };
@@ -84,7 +84,7 @@ fn g12_a_node_from_elsewhere_is_told_nothing_before_all_was_read_anew() {
     world.refresh("a", 3);
     let round = world.round();
     assert_eq!(words(&world.seed("a", early, vec![], Some(9))), [""; 0], "asked before the hello");
-    // A newer state of `p`, no `q` any more, and a new pod that names what only another node has named here so far.
+    // A newer state of `p`, no `q` any more, and a new pod that names an object known only from another node.
     let mut newer = at("p", 8, &["m"]);
     newer.object = object("Pod", "p", "uid-p");
     newer.object.digest.digest = "newer".into();
@@ -98,7 +98,7 @@ fn g12_a_node_from_elsewhere_is_told_nothing_before_all_was_read_anew() {
     assert_eq!(words(&world.object_failed(&key("ConfigMap", "m"))), [""; 0], "not known to be as new as the node's");
     assert_eq!(words(&world.object_absent(&key("ConfigMap", "m"))), ["remove a m m1", "listed a 3"]);
 
-    // Those that come together have one reading of what they share.
+    // Nodes that connect together share one reading of common objects.
     world.refresh("a", 4);
     world.refresh("b", 5);
     let round = world.round();
@@ -108,7 +108,7 @@ fn g12_a_node_from_elsewhere_is_told_nothing_before_all_was_read_anew() {
     assert_eq!(words(&effects), ["set b r uid-r"]);
 }
 
-/// What is watched in the name of one node is told to another only when the API has agreed in that one's name.
+/// An object that is watched in the name of one node is sent to another only when the API allows it in that one's name.
 #[test]
 fn g27_the_right_of_one_node_is_no_other_ones() {
     let secret = key("ConfigMap", "m");
@@ -116,7 +116,8 @@ fn g27_the_right_of_one_node_is_no_other_ones() {
     world.pod_applied(pod("a", "p", &["m"]));
     world.object_present(object("ConfigMap", "m", "m1"));
     assert_eq!(words(&world.pod_applied(pod("evil", "q", &["m"]))), ["admit m for evil"]);
-    // Refused, asked again, and told nothing meanwhile; its pod, which the API says is its own, waits no longer.
+    // Refused, asked again, and nothing is sent meanwhile; its pod, which belongs to it according to the API, no longer
+    // waits.
     let (effects, again) = world.not_admitted("evil", &secret);
     assert_eq!((words(&effects), again), (vec!["set evil q uid-q".to_owned()], true));
     assert_eq!(words(&world.object_present(object("ConfigMap", "m", "m2"))), ["remove a m m1", "set a m m2"]);
@@ -126,7 +127,7 @@ fn g27_the_right_of_one_node_is_no_other_ones() {
     assert!(!world.not_admitted("evil", &secret).1, "it has no use for it any more");
     assert!(world.admitted("evil", &secret).is_empty(), "a late yes");
 
-    // A list of a node that is refused is never complete: what it may hold from before is not deleted.
+    // The list of a refused node is never complete: objects that it may hold from earlier are not deleted.
     world.refresh("evil", 2);
     let round = world.round();
     let effects = world.seed("evil", round, vec![pod("evil", "q", &["m"])], None);
@@ -150,7 +151,7 @@ fn g27_a_refused_reader_keeps_nothing_from_others() {
     assert!(world.not_admitted("evil", &map).1, "it is asked for again");
     assert_eq!(words(&world.admitted("evil", &map)), ["set evil m m1"]);
 
-    // The other way round: others are there already, and wait.
+    // The other way round: others exist already, and wait.
     let mut world = self::world(&["a", "evil"]);
     world.pod_applied(pod("evil", "q", &["m"]));
     world.pod_applied(pod("a", "p", &["m"]));
@@ -167,7 +168,7 @@ fn g27_a_refused_reader_keeps_nothing_from_others() {
     assert_eq!(words(&world.object_refused(&map)), ["admit m for a", "watch m for b"]);
 }
 
-/// What every node may read costs no question.
+/// Objects that every node may read need no check.
 #[test]
 fn services_and_runtime_classes_are_for_all_nodes() {
     let mut world = world(&["a", "b"]);

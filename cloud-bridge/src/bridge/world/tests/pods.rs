@@ -1,4 +1,4 @@
-//! What nodes are told of pods, and when their lists are complete.
+//! Pods that nodes receive, and when their lists are complete.
 
 use super::*;
 
@@ -74,7 +74,7 @@ fn what_a_new_list_lacks_is_named_for_looking_up() {
     assert!(world.missing("b").is_empty());
 }
 
-/// A node's own list may be older than the list of all pods: what only the former shows has to be looked up.
+/// A node's own list may be older than the list of all pods: pods that are only in the former are looked up.
 #[test]
 fn pod_from_another_reading_is_missing_in_a_list() {
     let mut world = world(&["a"]);
@@ -107,7 +107,7 @@ fn a_node_that_comes_back_gets_its_pods_called_ready_again() {
     assert!(world.connected("a").is_empty());
 }
 
-/// The pods of a node were read after its pod was replaced, while the watch lags: it still shows the old pod of the
+/// The pods of a node were read after its pod was replaced, while the watch is late: it still shows the old pod of the
 /// same name.
 #[test]
 fn g03_what_a_watch_tells_late_does_not_bury_the_successor() {
@@ -124,7 +124,7 @@ fn g03_what_a_watch_tells_late_does_not_bury_the_successor() {
     assert_eq!(words(&world.pod_applied(named("new"))), ["set a p new"], "it was found");
     assert_eq!(words(&world.pod_deleted("a", &key("Pod", "p"), "old")), ["remove a p old"]);
 
-    // The other way round, and nothing is listed before it is known.
+    // The other way round; the list is not complete before the result is known.
     let mut world = World::default();
     let round = hello(&mut world, "a");
     assert_eq!(words(&world.pod_applied(named("old"))), ["set a p old"]);
@@ -133,7 +133,7 @@ fn g03_what_a_watch_tells_late_does_not_bury_the_successor() {
     assert_eq!(words(&world.pod_applied(named("new"))), ["set a p new"]);
 }
 
-/// A question by name is ahead of the watch: what that still tells of the pod does not bring it back.
+/// A request by name is ahead of the watch: later events of the watch about the pod do not restore it.
 #[test]
 fn g07_what_was_found_gone_is_not_brought_back_by_a_late_watch() {
     let mut world = World::default();
@@ -165,7 +165,7 @@ fn g07_what_the_watch_tells_from_before_the_list_is_asked_for() {
     assert_eq!(words(&effects), ["remove a p uid-p", "listed a 1"]);
     assert_eq!(words(&world.pod_applied(at("p", 5))), [""; 0], "it is known to be gone");
 
-    // A pod that the watch has not shown before the list.
+    // A pod that the watch did not show before the list.
     assert_eq!(words(&world.pod_applied(at("s", 7))), ["ask a s uid-s"]);
     assert_eq!(words(&world.pod_applied(at("s", 8))), [""; 0], "asked already");
     assert_eq!(words(&world.pod_found(at("s", 8))), ["set a s uid-s"], "the list lacked it by mistake");
@@ -174,7 +174,7 @@ fn g07_what_the_watch_tells_from_before_the_list_is_asked_for() {
     assert_eq!(words(&world.pod_applied(at("u", 3))), ["set a u uid-u"], "an API that was put back to an older state");
 }
 
-/// A node asks about pods that never were: what it was told of them is not remembered without end.
+/// A node asks about pods that never existed: the memory for the answers is limited.
 #[test]
 fn g17_what_a_node_asks_about_is_remembered_up_to_a_bound() {
     let mut world = world(&["a"]);

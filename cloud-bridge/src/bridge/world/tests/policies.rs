@@ -1,4 +1,4 @@
-//! What nodes are told of NetworkPolicies.
+//! NetworkPolicies that nodes receive.
 
 use super::*;
 use crate::bridge::pod_references::policy_views;

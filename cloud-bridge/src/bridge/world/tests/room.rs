@@ -1,4 +1,4 @@
-//! What nodes are told of objects that are large together.
+//! Large objects that nodes receive.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn sized(name: &str, bytes: usize) -> Object {
     Object { body: json!({"data": {"k": "x".repeat(bytes)}}), ..object("ConfigMap", name, name) }
 }
 
-/// One of which there is room for sixteen.
+/// An object of which sixteen fit into the room.
 fn large(name: &str) -> Object {
     sized(name, (1 << 20) - 100)
 }
@@ -79,7 +79,7 @@ fn each_node_has_room_of_its_own() {
     assert_eq!(words(&world.pod_applied(pod("b", "s", &["half"]))), ["admit half for b"]);
     assert_eq!(words(&world.admitted("b", &half)), ["watch half for a"], "nobody had room for it");
     assert_eq!(words(&world.object_present(sized("half", 8 << 20))), ["set b half half", "set b s uid-s"]);
-    // What is kept for another node is told without a reading.
+    // An object that is kept for another node is sent without a reading.
     let effects = world.pod_deleted("a", &key("Pod", "p"), "uid-p");
     assert_eq!(words(&effects), ["remove a p uid-p", "withdraw a all all", "unwatch all", "set a half half"]);
 }

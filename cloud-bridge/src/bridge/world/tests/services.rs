@@ -1,4 +1,4 @@
-//! What nodes are told of Services and of their neighbours.
+//! Services and neighbours that nodes receive.
 
 use super::*;
 use crate::bridge::pod_references::service_views;
@@ -10,7 +10,7 @@ fn groups() -> [ObjectKey; 3] {
     groups
 }
 
-/// Tells that the two groups which every pod may use are empty.
+/// Reports that the two groups which every pod may use are empty.
 fn nothing_else(world: &mut World) -> Vec<Effect> {
     let others = groups().into_iter().filter(|group| group.namespace != "ns");
     others.flat_map(|group| world.group_present(&group, Group::new())).collect()
@@ -25,11 +25,11 @@ fn services_go_to_nodes_that_want_them_and_have_a_pod_beside_them() {
     assert_eq!(watches, ["watch kubernetes for a", "watch kube-dns for a", "watch all for a"]);
     assert_eq!(words(&world.pod_applied(pod("b", "q", &[]))), ["set b q uid-q"], "it does not want to know");
     assert!(nothing_else(&mut world).is_empty());
-    // The pod waits for what it may ask for.
+    // The pod waits for the Services that it may resolve.
     let told = words(&world.group_present(&all, views(&[("web", "u1"), ("db", "u2")])));
     assert_eq!(told, ["set a db u2", "set a web u1", "set a p uid-p"]);
     assert_eq!(words(&world.wants("b", SERVICES, None)), ["set b db u2", "set b web u1"]);
-    // What changes, and no more.
+    // Only the changes.
     let told = words(&world.group_present(&all, views(&[("web", "u3")])));
     let of =
         |node: &str| [format!("withdraw {node} db u2"), format!("remove {node} web u1"), format!("set {node} web u3")];
@@ -101,7 +101,7 @@ fn who_moves_to_another_site_has_the_endpoints_of_that_one_alone() {
 }
 
 #[test]
-fn who_leads_to_a_neighbours_pods_is_told_all_services_without_pods_of_its_own() {
+fn node_with_routes_gets_all_services_without_own_pods() {
     let mut world = World::new(ServiceScope::All);
     ["a", "b"].into_iter().for_each(|node| world.add_node(node));
     let all = service_views("", ServiceScope::All, Some("hall"))[0].clone();
@@ -115,7 +115,7 @@ fn who_leads_to_a_neighbours_pods_is_told_all_services_without_pods_of_its_own()
 }
 
 #[test]
-fn what_a_node_holds_of_services_is_taken_back_unless_it_has_been_told_since() {
+fn held_services_are_withdrawn_unless_sent_since() {
     let mut world = world(&["a"]);
     let _ = world.wants("a", SERVICES, None);
     let view = key("ServiceView", "web");

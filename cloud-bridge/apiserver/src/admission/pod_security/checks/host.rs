@@ -1,4 +1,4 @@
-//! What pods take of their host beside volumes: namespaces, ports, addresses that probes ask, sysctls
+//! Use of the host by pods, except volumes: namespaces, ports, addresses of probes, sysctls
 //! (policy/check_hostNamespaces.go, check_hostPorts.go, check_hostProbesAndhostLifecycle.go, check_sysctls.go).
 
 use std::collections::BTreeSet;
@@ -40,7 +40,7 @@ fn use_of(containers: &[&str]) -> &'static str {
     if containers.len() == 1 { "uses" } else { "use" }
 }
 
-/// Probes and hooks ask the pod alone.
+/// Probes and hooks may connect only to the pod.
 pub(super) fn probes(pod: Pod<'_>) -> Option<Violation> {
     let mut wrong = BTreeSet::new();
     let mut hosts = BTreeSet::new();

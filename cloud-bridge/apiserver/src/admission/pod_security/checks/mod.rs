@@ -72,7 +72,7 @@ static RESTRICTED: &[Check] = &[
     ),
 ];
 
-/// What of a pod violates a standard, in the order of Kubernetes' messages.
+/// Violations of a standard by a pod, in the order of Kubernetes' messages.
 pub(super) fn violations(standard: Standard, pod: Pod<'_>) -> Vec<Violation> {
     let restricted: &[Check] = match standard.level {
         Level::Privileged => return Vec::new(),
@@ -87,12 +87,12 @@ pub(super) fn violations(standard: Standard, pod: Pod<'_>) -> Vec<Violation> {
     rules.chain(stricter.iter().map(|(_, rule)| *rule)).filter_map(|rule| rule(pod)).collect()
 }
 
-/// A check as it is in a version, if it is there.
+/// The check in a version, if the version has it.
 fn at(check: &Check, version: Version) -> Option<Rule> {
     check.versions.iter().rev().find(|(since, _)| *since <= version.0).map(|(_, rule)| *rule)
 }
 
-/// Violations as a refusal and a warning tell them.
+/// Text of violations in refusals and warnings.
 pub(super) fn details(violations: &[Violation]) -> String {
     let shown = violations.iter().map(|one| match one.detail.as_str() {
         "" => one.reason.clone(),
@@ -101,7 +101,7 @@ pub(super) fn details(violations: &[Violation]) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// A rule that a pod with users of its own need not keep (`relaxPolicyForUserNamespacePod`).
+/// A rule that does not apply to a pod with its own user namespace (`relaxPolicyForUserNamespacePod`).
 fn in_own_users(pod: Pod<'_>, rule: Rule) -> Option<Violation> {
     if pod["spec"]["hostUsers"] == false { None } else { rule(pod) }
 }

@@ -22,7 +22,7 @@ fn good() -> Value {
     }})
 }
 
-/// The good pod with a value in place of what is at the pointer.
+/// The valid pod with another value at the pointer.
 fn with(pointer: &str, value: Value) -> Value {
     let mut pod = good();
     let (parent, field) = pointer.rsplit_once('/').unwrap();

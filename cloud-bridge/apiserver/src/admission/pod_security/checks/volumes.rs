@@ -26,7 +26,7 @@ const ALLOWED: [&str; 9] = [
     "secret",
 ];
 
-/// Volume types, in the order in which Kubernetes looks for them.
+/// Volume types, in the order of Kubernetes' checks.
 const NAMED: [&str; 21] = [
     "hostPath",
     "gcePersistentDisk",

@@ -1,4 +1,4 @@
-//! What the checks share: the containers of a pod, a violation, and Kubernetes' way to name many things.
+//! Common code of the checks: the containers of a pod, a violation, and Kubernetes' format for lists.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use apimachinery::json::{items, text};
 /// A pod, or a template of pods: `metadata` and `spec`.
 pub(super) type Pod<'a> = &'a Value;
 
-/// What a pod does that a standard forbids.
+/// A violation of a standard by a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::admission::pod_security) struct Violation {
     /// Short reason, such as "privileged".

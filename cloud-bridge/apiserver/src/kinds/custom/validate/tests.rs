@@ -1,4 +1,4 @@
-//! What is said of values, and how much is done for it.
+//! Errors of values, and the work to find them.
 
 use serde_json::json;
 
@@ -115,7 +115,7 @@ fn many_values_are_judged_by_what_was_made_of_the_schema_once() {
     let words: Vec<String> = (0..5000).map(|at| format!("word-{at}")).collect();
     let schema =
         json!({"type": "array", "items": {"type": "string", "enum": words, "pattern": "^([a-z]{1,60}-?){1,9}[0-9]*$"}});
-    // This thread's own time, in nanoseconds (proc(5)): what else the host does counts for nothing.
+    // CPU time of this thread in nanoseconds (proc(5)), independent of other programs of the host.
     let spent = || -> u64 {
         let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
         stat.split(' ').next().unwrap().parse().unwrap()

@@ -132,7 +132,7 @@ fn stored(given: &Value, names: fn(&str) -> Names) -> Option<Value> {
     Some(metric)
 }
 
-/// Which type a target has says what it has a value of.
+/// The type of a target follows from the value that it has.
 fn target_types(metric: &mut Value) {
     for (_, source) in SOURCES {
         let Some(source_of) = metric.get_mut(source).filter(|source| source.is_object()) else { continue };

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{amount, typed};
 
-/// The fields of a behavior, of its rules and of their policies, at any depth: no two differ in case alone.
+/// The fields of a behavior, of its rules and of their policies, at any depth: no two differ only in case.
 const FIELDS: [(&str, &str); 9] = [
     ("scaleUp", "ScaleUp"),
     ("scaleDown", "ScaleDown"),
@@ -35,7 +35,7 @@ pub(super) fn to_stored(given: &Value) -> Option<Value> {
     (says && typed::<HorizontalPodAutoscalerBehavior>(&behavior)).then_some(behavior)
 }
 
-/// The annotation of a behavior, in which what is missing is null.
+/// The annotation of a behavior, with null for missing fields.
 pub(super) fn to_served(behavior: &Value) -> Value {
     let go = |name: &str| FIELDS.iter().find(|(field, _)| *field == name).map(|(_, go)| *go);
     let mut out = renamed(behavior, go);

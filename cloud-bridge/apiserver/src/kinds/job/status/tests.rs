@@ -1,10 +1,10 @@
-//! What the status of a Job may say, by paths and words of Kubernetes.
+//! Valid and invalid statuses of Jobs, with the paths and messages of Kubernetes.
 
 use serde_json::{Value, json};
 
 use super::status;
 
-/// What is wrong with a change of the status from an old one to a new one.
+/// Errors of a change from an old status to a new one.
 fn told_of(spec: Value, old: Value, new: Value) -> Vec<String> {
     let job = |status: Value| json!({"spec": spec, "status": status});
     let errors = status(&job(new), &job(old));

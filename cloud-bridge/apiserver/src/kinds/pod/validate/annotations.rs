@@ -1,5 +1,5 @@
-//! Which annotations of a pod may change once it exists (ValidatePodSpecificAnnotationUpdates of Kubernetes): what they
-//! say was believed when the pod was admitted.
+//! Allowed changes of annotations of an existing pod (ValidatePodSpecificAnnotationUpdates of Kubernetes): their values
+//! were used when the pod was admitted.
 
 use serde_json::Value;
 

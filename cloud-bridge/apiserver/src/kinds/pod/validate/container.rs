@@ -11,7 +11,7 @@ use apimachinery::names;
 
 const RESTART_POLICIES: &[&str] = &["Always", "Never", "OnFailure"];
 
-/// What the containers of a pod are judged by.
+/// Facts of the pod for the validation of its containers.
 pub(crate) struct PodFacts<'a> {
     pub(crate) volumes: HashMap<&'a str, &'a Value>,
     pub(crate) claims: BTreeSet<&'a str>,
@@ -43,7 +43,7 @@ pub(crate) fn containers(errors: &mut Errors, path: &str, list: &[Value], pod: &
     host_ports(errors, path, list);
 }
 
-/// `spec.initContainers`; `regular` are the pod's containers, whose names are taken.
+/// `spec.initContainers`; `regular` are the pod's containers, whose names are in use.
 pub(crate) fn init_containers(errors: &mut Errors, path: &str, list: &[Value], regular: &[Value], pod: &PodFacts<'_>) {
     let mut names: HashSet<&str> = regular.iter().map(|c| text(c, "name")).collect();
     for (i, container) in list.iter().enumerate() {

@@ -134,7 +134,7 @@ pub(crate) fn object_field(errors: &mut Errors, path: &str, field: &Value, suppo
         }
         return;
     }
-    // What the API server can convert at all, supported here or not.
+    // Fields that the API server can convert, supported here or not.
     const CONVERTIBLE: &[&str] = &[
         "metadata.annotations",
         "metadata.labels",

@@ -1,4 +1,4 @@
-//! Probes, lifecycle hooks and the handlers both are made of.
+//! Probes and lifecycle hooks, and their common handlers.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! What may change in a pod's spec once it exists.
+//! Allowed changes of an existing pod's spec.
 
 use std::collections::HashSet;
 

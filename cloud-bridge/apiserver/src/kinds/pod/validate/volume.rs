@@ -17,7 +17,7 @@ const VOLUME_FIELDS: &[&str] =
 const HOST_PATH_TYPES: &[&str] =
     &["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
 
-/// In the order in which the API server looks at them: the first one found is the volume's type.
+/// In the order of the API server's checks: the first one is the volume's type.
 const VOLUME_KINDS: &[&str] = &[
     "emptyDir",
     "hostPath",

@@ -1,5 +1,4 @@
-//! What a client should know of a pod or of a template of pods that is not wrong (K8s pkg/api/pod/warnings.go,
-//! pkg/api/node/util.go). Pure.
+//! Warnings about a valid pod or pod template (K8s pkg/api/pod/warnings.go, pkg/api/node/util.go). Pure.
 
 mod paths;
 mod ports;
@@ -51,7 +50,7 @@ pub(crate) fn of(path: &str, pod: &Value) -> Vec<String> {
     told
 }
 
-/// What is said of a label of nodes that has another name now.
+/// The warning about a renamed label of nodes.
 pub(crate) fn deprecated(label: &str) -> Option<&'static str> {
     Some(match label {
         "beta.kubernetes.io/arch" => "deprecated since v1.14; use \"kubernetes.io/arch\" instead",
@@ -176,7 +175,7 @@ fn annotations(at: &str, pod: &Value, told: &mut Vec<String>) {
             let why = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
             told.push(format!("{at}metadata.annotations[{name}]: {why}"));
         }
-        // A pod's own annotation becomes the field.
+        // For a pod itself, the annotation is converted to the field.
         let name = format!("container.apparmor.security.beta.kubernetes.io/{}", text(container, "name"));
         let profile = given.get(&name).filter(|_| !at.is_empty() && present(context, "appArmorProfile").is_none());
         let of_pod = &pod["spec"]["securityContext"]["appArmorProfile"];
@@ -187,7 +186,7 @@ fn annotations(at: &str, pod: &Value, told: &mut Vec<String>) {
     }
 }
 
-/// The field that an annotation of AppArmor stands for (K8s pkg/api/pod/util.go `ApparmorFieldForAnnotation`).
+/// The field that an AppArmor annotation represents (K8s pkg/api/pod/util.go `ApparmorFieldForAnnotation`).
 fn apparmor(annotation: &str) -> Value {
     match annotation {
         "unconfined" => json!({"type": "Unconfined"}),

@@ -1,5 +1,5 @@
-//! Paths within one volume of which one lies at or below another: what is there in the end depends on the order
-//! (K8s pkg/api/pod/warnings.go `warningsForOverlappingVirtualPaths`).
+//! Overlapping paths within one volume: the result depends on their order (K8s pkg/api/pod/warnings.go
+//! `warningsForOverlappingVirtualPaths`).
 
 use serde_json::Value;
 
@@ -88,8 +88,8 @@ fn projection(source: &Value) -> Vec<Place> {
     .collect()
 }
 
-/// Pairs of places of which one lies at or below the other, the later one first. Sorted, a path stands right before all that
-/// lies below it, so that many paths cost no more than their sorting.
+/// Pairs of overlapping places, the later one first. In sorted order a path is directly before all paths below it, so
+/// that many paths cost only their sorting.
 fn overlaps(places: &[Place]) -> Vec<(usize, usize)> {
     let mut sorted: Vec<(String, usize)> = (places.iter().enumerate())
         .filter(|(_, place)| !place.path.is_empty())

@@ -1,5 +1,5 @@
-//! Whether the disruption budgets of a pod let it be evicted now, and what is left of them then. Pure.
-//! K8s pkg/registry/core/pod/storage/eviction.go.
+//! Whether the disruption budgets of a pod allow its eviction now, and their status afterwards. Pure. K8s
+//! pkg/registry/core/pod/storage/eviction.go.
 
 use edge_protocol::json::SetField;
 use jiff::Timestamp;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use apimachinery::json::{integer, items, object_mut, present, text};
 use apimachinery::{meta, selector};
 
-/// Evictions that the budget's controller has not seen yet; more are not taken.
+/// Maximum number of evictions that the budget's controller has not seen yet.
 const DISRUPTED_MAX: usize = 2000;
 const CONDITION: &str = "DisruptionAllowed";
 
@@ -36,8 +36,7 @@ pub(super) fn is_for(budget: &Value, pod: &Value) -> bool {
     chosen.is_some_and(|chosen| selector::selects(chosen, &pod["metadata"]["labels"]))
 }
 
-/// What the eviction of a pod takes from the budgets that are for it: the budget with its new status, if it takes
-/// anything.
+/// Charges the eviction of a pod to its budgets: returns the budget with its new status, if it changes.
 pub(super) fn spend(pod: &Value, budgets: &[&Value], now: Timestamp) -> Result<Option<Value>, Refusal> {
     let budget = match budgets {
         [] => return Ok(None),
@@ -111,7 +110,7 @@ fn why_spent(name: &str, status: &Value) -> String {
     }
 }
 
-/// Tells in the condition that the budget is spent (K8s component-helpers apps/poddisruptionbudget).
+/// Sets the condition that the budget is used up (K8s component-helpers apps/poddisruptionbudget).
 fn none_left(budget: &mut Value, now: Timestamp) {
     let status = &budget["status"];
     let since = match condition(status, CONDITION) {

@@ -25,7 +25,7 @@ use budget::Refusal;
 const VIOLATION: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 const SEVERAL: &str =
     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
-/// Bytes of budgets that are looked at for one eviction; who may write one may write many, and each may be large.
+/// Maximum bytes of budgets that are read for one eviction: a user may write many large ones.
 const LOOKED_AT: usize = 2 << 20;
 /// After which a client asks again while the budget's controller has not seen the newest spec.
 const RETRY_SECONDS: i64 = 10;
@@ -64,7 +64,7 @@ pub(crate) fn evict(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     Ok(success(201))
 }
 
-/// The budget that the eviction takes from: as it is, and as it is then.
+/// The charged budget: its present and its new state.
 fn spent(ctx: &Context<'_>, store: &Store, pod: &Stored) -> ApiResult<Option<(Arc<Stored>, Value)>> {
     if budget::needs_none(pod.value()) {
         return Ok(None);

@@ -1,4 +1,5 @@
-//! Random courses: pods come, go, become ready and lose it; people break slices; the program ends between any two writes.
+//! Random courses: pods are created, deleted, become ready and unready; users damage slices; the program ends between
+//! any two writes.
 
 use std::collections::BTreeMap;
 

@@ -79,7 +79,7 @@ fn what_is_not_to_be_mirrored_has_no_slice() {
     course.model.change(Kind::Endpoints, &key("web"), |endpoints| endpoints["metadata"]["labels"] = json!({}));
     course.step(2);
     assert_eq!(slices(&course.model).len(), 1);
-    // Pods stand behind it from now on.
+    // The Service selects pods from now on.
     course.model.change(Kind::Service, &key("web"), |service| service["spec"]["selector"] = json!({"app": "web"}));
     course.step(2);
     let left = slices(&course.model);
