@@ -2,7 +2,7 @@
 //!
 //! A record is one byte of channel, four bytes of length (big endian), and that many bytes. The numbers are those of
 //! Kubernetes' `v5.channel.k8s.io` (k8s.io/apimachinery/pkg/util/remotecommand), so that the bridge passes them on.
-//! Knows neither the credit of streams nor the meaning of the bytes.
+//! Does not know the credit of streams or the meaning of the bytes.
 
 /// Bytes for the process, or for the port.
 pub const STDIN: u8 = 0;

@@ -64,7 +64,7 @@ pub(crate) fn pack_bytes(data: &[u8]) -> Option<Vec<u8>> {
     deflate(data, compressor(STREAM_LEVEL))
 }
 
-/// Frees what is kept to pack texts faster; the next text makes it again. Call it when few texts are to be packed.
+/// Frees the compressor that is kept for speed; the next text creates it again. Call it when few texts are expected.
 pub fn release() {
     *PRIMED.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }

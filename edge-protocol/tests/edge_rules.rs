@@ -183,7 +183,7 @@ fn reports_have_a_window_and_are_settled_once() {
 }
 
 #[test]
-fn reports_too_large_to_travel_are_refused_at_once_and_large_ones_wait_for_each_other() {
+fn too_large_report_is_refused_and_large_ones_go_one_by_one() {
     let mut edge = node();
     feed(&mut edge, &[welcome(true)]).expect("in order");
     let report = |size| Report::Node { node: "x".repeat(size).into() };

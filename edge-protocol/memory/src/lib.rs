@@ -47,7 +47,7 @@ pub fn split() {
     for start in mappings.into_iter().flat_map(|mapping| mapping.step_by(2 * PAGES * page)) {
         let address = std::ptr::without_provenance_mut(start);
         // Neighbours that differ in this stay apart. It changes nothing else: no core dump has what a file has (core(5)).
-        // SAFETY: it changes neither what is mapped nor its protection.
+        // SAFETY: it does not change mappings or their protection.
         unsafe { libc::madvise(address, PAGES * page, libc::MADV_DONTDUMP) };
     }
 }

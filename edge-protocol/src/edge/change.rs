@@ -47,8 +47,8 @@ impl EdgeFacts {
 /// [`EdgeSession::committed`]; or several at once, in order, with the position of the last.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// Create or replace by key. `sync`: part of a full sync that is incomplete or doubtful (the list was empty, and
-    /// the bridge has not yet said of every held object whether it is gone).
+    /// Create or replace by key. `sync`: part of a full sync that is incomplete or doubtful: the list was empty, and
+    /// the bridge must still confirm for every held object whether it is gone.
     Put { object: Object, seq: u64, sync: bool },
     /// Remove the object of this key if it has this uid; else nothing.
     Delete { key: ObjectKey, uid: String, seq: u64, sync: bool },
@@ -64,8 +64,8 @@ impl Change {
         }
     }
 
-    /// What to store as the node's position in the same transaction. `None`: store that there is no position (a
-    /// half-applied full sync fits no stream; the next connection starts a full sync again).
+    /// What to store as the node's position in the same transaction. `None`: delete the stored position, because a
+    /// half-applied full sync fits no stream. The next connection then starts a full sync again.
     pub fn position(&self, stream: &str) -> Option<Position> {
         match self {
             Self::Put { sync: true, .. } | Self::Delete { sync: true, .. } => None,

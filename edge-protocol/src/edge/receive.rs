@@ -101,7 +101,7 @@ impl EdgeSession {
             };
             self.newest = position.seq;
         }
-        // Between a second and an hour: a wrong value must neither flood the line nor hide a dead peer forever.
+        // Between a second and an hour, so that a wrong value cannot flood the line or hide a dead peer forever.
         let heartbeat = Duration::from_millis(welcome.heartbeat_ms.clamp(1_000, 3_600_000));
         self.liveness.set_heartbeat(heartbeat);
         self.events.push_back(EdgeEvent::Welcome(welcome.clone()));

@@ -26,7 +26,7 @@ pub struct DeviceReport {
 
 impl From<&DeviceReport> for Value {
     fn from(report: &DeviceReport) -> Self {
-        // Fails for maps with keys that are not strings and for values that refuse serialization: there are none.
+        // Cannot fail: a report does not have maps with keys other than strings, or values that refuse serialization.
         serde_json::to_value(report).unwrap_or_default()
     }
 }
