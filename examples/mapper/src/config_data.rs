@@ -135,7 +135,7 @@ impl Config {
     }
 
     /// # Errors
-    /// It is neither true nor false.
+    /// The value is not `true` or `false`.
     pub fn flag(&self, key: &str) -> Result<bool, String> {
         match self.0.get(key) {
             None => Ok(false),

@@ -59,7 +59,7 @@ impl Lab {
 }
 
 #[test]
-fn a_register_is_reported_and_a_desired_value_written_once_whoever_is_killed() {
+fn value_is_written_once_although_processes_are_killed() {
     let slave = Slave::start(&[(7, 215), (20, 1)]);
     let address = slave.address.to_string();
     let mut lab = Lab::start();
