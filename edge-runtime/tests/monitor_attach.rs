@@ -110,7 +110,7 @@ fn input_comes_in_and_ends_when_it_may() {
         assert_eq!(node.exited("once").await.code, 0);
         assert!(seen.next().await.unwrap().is_none());
 
-        // The input of this one ends neither with a session nor with the monitor.
+        // The input of this container stays open after a session and after the monitor's end.
         for round in ["one", "two"] {
             let mut seen = Attachment::open(&node.paths, "open").await.unwrap();
             let mut stdin = open_stdin(&node.paths.bundle("open")).unwrap();

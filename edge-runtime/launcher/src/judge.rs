@@ -1,4 +1,4 @@
-//! Decides whether a version on trial works, from observations. Knows neither sockets nor clocks.
+//! Decides whether a version on trial works, from observations. Does not know sockets or clocks.
 
 use std::collections::BTreeSet;
 

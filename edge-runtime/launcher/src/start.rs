@@ -22,8 +22,8 @@ const BACK: &str = "what was there before is in force again";
 /// What the disk did not take.
 const CANNOT_BE_REMEMBERED: &str = "the trial cannot be remembered";
 
-/// Whether these arguments start the daemon. `run` with a flag that only prints starts none: it must neither count as a start
-/// within a trial nor take the place of the daemon that upgrades find.
+/// Whether these arguments start the daemon. `run` with a flag that only prints does not: otherwise it would count as a
+/// start within a trial, or replace the daemon that upgrades find.
 #[must_use]
 pub fn starts_daemon(args: &[OsString]) -> bool {
     let only_prints = |word: &OsString| ["--print-config", "--help", "-h"].iter().any(|flag| word == flag);

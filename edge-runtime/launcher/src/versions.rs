@@ -1,5 +1,5 @@
-//! The folders with versions of the programs, and the file that names the active one. Knows neither what the programs
-//! do nor when one works.
+//! The folders with versions of the programs, and the file that names the active one. Does not know what the programs
+//! do, or when one works.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -273,7 +273,7 @@ impl Versions {
         })?
     }
 
-    /// Deletes unused versions: neither active nor the rollback target, and not running. Deletes nothing while another
+    /// Deletes unused versions: not active, not the rollback target, and not running. Deletes nothing while another
     /// version arrives.
     ///
     /// # Errors

@@ -36,7 +36,7 @@ pub struct ExitRecord {
 /// Writes one record atomically.
 ///
 /// # Errors
-/// There is no room.
+/// The file system is full.
 pub fn write(dir: &Path, record: &ExitRecord) -> io::Result<()> {
     write_all(dir, std::slice::from_ref(record))
 }
@@ -44,7 +44,7 @@ pub fn write(dir: &Path, record: &ExitRecord) -> io::Result<()> {
 /// Writes records, each atomically.
 ///
 /// # Errors
-/// There is no room for one; the others are written.
+/// The file system is full for one record; the others are written.
 pub fn write_all(dir: &Path, records: &[ExitRecord]) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     records.iter().map(|record| write_one(dir, record)).fold(Ok(()), io::Result::and)

@@ -182,7 +182,7 @@ pub struct ContainerState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Phase {
-    /// In the queue, or being started by the OCI runtime.
+    /// Queued, or being started by the OCI runtime.
     Starting,
     Running {
         pid: i32,
@@ -190,7 +190,7 @@ pub enum Phase {
     },
     /// Ended; the record stays until forgotten.
     Exited(ExitRecord),
-    /// Could not be started; said until deleted.
+    /// Could not be started. Reported until the container is deleted.
     Failed {
         message: String,
     },

@@ -1,6 +1,6 @@
 //! Ephemeral containers (`kubectl debug`): as containers, so that all else treats them alike. Pure.
 //!
-//! They come after the pod has started, run once, and affect neither phase nor readiness.
+//! They start after the pod, run once, and do not affect its phase or readiness.
 
 use std::borrow::Cow;
 

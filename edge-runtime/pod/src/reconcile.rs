@@ -36,8 +36,8 @@ pub struct World<'a> {
     /// Admission by what only the node can know (resources, ports, missing cgroup controllers); asked after
     /// [`super::support::refusal`], until the pod is admitted or refused.
     pub admit: &'a dyn Fn(&Pod) -> Admission,
-    /// Whether there is no room for what a running pod requests now: `Deferred` beside the present pods, `Infeasible`
-    /// permanently.
+    /// Refuses what a running pod requests now: `Deferred` if it does not fit beside the present pods, `Infeasible` if
+    /// it never fits.
     pub resize: &'a dyn Fn(&Pod) -> Option<Refusal>,
 }
 

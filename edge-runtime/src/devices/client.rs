@@ -65,7 +65,7 @@ pub struct Teller {
 }
 
 impl Teller {
-    /// Sends a line; false if there is no room: retry after [`Heard::Room`].
+    /// Sends a line. Returns false if the queue is full: retry after [`Heard::Room`].
     pub fn tell(&self, connection: u64, line: ToHelper) -> bool {
         let told = self.lines.try_send((connection, line)).is_ok();
         self.waiting.set(!told);

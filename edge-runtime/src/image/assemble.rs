@@ -11,7 +11,7 @@ use crate::store::image_record::{Access, ImageConfig, ImageRecord};
 /// another digest.
 ///
 /// # Errors
-/// Those of `fetch`; no build for this machine; a document that is neither index nor manifest.
+/// Those of `fetch`; no build for this machine; a document other than an index or a manifest.
 pub(super) fn manifest(
     document: &[u8],
     digest: &str,

@@ -1,6 +1,6 @@
 //! The frame of a helper process that changes images: it sets limits, removes what earlier helpers left incomplete, and
-//! opens the store; at the end it makes one durable commit of records and their copies beside the layers. It knows
-//! neither registries nor archives.
+//! opens the store; at the end it makes one durable commit of records and their copies beside the layers. It does
+//! not know registries or archives.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! The folder `incoming`: unfinished downloads and layers, and which process works on them. Knows neither images nor
-//! registries.
+//! The folder `incoming`: unfinished downloads and layers, and which process works on them. Does not know images
+//! or registries.
 //!
 //! A process that works on an entry holds a lock on the file or folder itself. A killed process thus releases
 //! everything, and an unlocked entry is a leftover. Finding an entry and taking it is one step under the lock of the

@@ -25,7 +25,7 @@ const LONGEST_TAG: usize = 128;
 
 impl Reference {
     /// Parses `busybox`, `registry:5000/a/b:tag`, `a@sha256:...`, with the defaults of Docker:
-    /// registry `docker.io`, `library/` before a single-part name there, tag `latest` when neither tag nor digest is given.
+    /// registry `docker.io`, `library/` before a single-part name there, tag `latest` without a tag or digest.
     ///
     /// # Errors
     /// [`ImageError::InvalidName`], whose text is what the kubelet shows with `InvalidImageName`.

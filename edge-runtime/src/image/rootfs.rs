@@ -1,5 +1,5 @@
 //! Makes one tree of an image's layers and a container's writable layer, with overlayfs.
-//! Knows folders only, neither images nor pods. Quick enough for the event loop: a handful of system calls.
+//! Knows only folders, not images or pods. Quick enough for the event loop: a handful of system calls.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

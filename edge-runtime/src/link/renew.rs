@@ -207,7 +207,7 @@ fn other(shared: &Shared) -> Option<Identity> {
     Some(found)
 }
 
-/// Switches to another identity of this node, after the present one was refused. False if there is no other.
+/// Switches to another identity of this node, after the present one was refused. False if no other exists.
 pub(super) fn change_over(shared: &Shared) -> bool {
     let Some(identity) = other(shared) else { return false };
     let change = || {

@@ -32,13 +32,13 @@ const MAX_LINE: usize = 4 * cri::MAX_PART;
 pub struct LogOptions {
     pub follow: bool,
     pub timestamps: bool,
-    /// Only this many last lines.
+    /// Limits the output to this many last lines.
     pub tail_lines: Option<u64>,
-    /// Only lines not older than this; the caller resolves `sinceSeconds`.
+    /// Skips older lines; the caller resolves `sinceSeconds`.
     pub since: Option<Timestamp>,
-    /// At most this many bytes of output.
+    /// Maximum length of the output, in bytes.
     pub limit_bytes: Option<u64>,
-    /// Only one of the streams; both if none.
+    /// Selects one of the streams; `None` means both.
     pub stream: Option<Stream>,
 }
 

@@ -41,7 +41,7 @@ struct Settings {
     options: Vec<String>,
 }
 
-/// Text of the file that pods with the node's DNS get; empty if there is none. Read it per pod: DHCP changes it.
+/// Text of the file that pods with the node's DNS get; empty if it does not exist. Read it per pod: DHCP changes it.
 ///
 /// A stub resolver on the node's loopback (systemd-resolved, NetworkManager with dnsmasq) answers no pod; its own
 /// upstream servers stand in a second file.
@@ -91,8 +91,8 @@ fn missing_cluster_dns(pod: &Pod) -> String {
     )
 }
 
-/// The node's own settings. A pod with its own network cannot reach servers on the node's loopback or links: if there
-/// are no others it asks the node, which forwards to them.
+/// The node's own settings. A pod with its own network cannot reach servers on the node's loopback or links. If the
+/// node has only such servers, the pod asks the node, which forwards to them.
 fn like_the_node(dns: &NodeDns, host_network: bool) -> Settings {
     let mut settings = parse(&dns.node_resolv_conf);
     let (near, usable): (Vec<String>, _) = settings.nameservers.into_iter().partition(|server| is_only_here(server));

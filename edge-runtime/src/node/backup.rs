@@ -68,7 +68,7 @@ impl Backup {
             let text = std::fs::read_to_string(&mark).unwrap_or_default();
             self.last = text.trim().parse().ok().map(Mono);
         }
-        // A store restored from the copy is no better than the copy.
+        // A store restored from the copy is not better than the copy.
         if now < self.due(now) || cx.recovery.is_under_way() || cx.store.is_in_memory() {
             return;
         }

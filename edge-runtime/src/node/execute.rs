@@ -132,7 +132,8 @@ impl Node {
         }
     }
 
-    /// Stops containers first, at the monitor, then removes the rest: answers at once only if there are no containers.
+    /// Stops containers first, at the monitor, then removes the rest. Answers at once only for a pod without
+    /// containers.
     pub(super) fn teardown(&mut self, uid: &str) -> Option<PodEvent> {
         self.probes.stop(uid);
         let ids = self.containers.ids_of(uid);

@@ -195,7 +195,7 @@ pub(super) async fn fetch(mut request: Request, tls: &Arc<ClientConfig>) -> Resu
 pub(super) struct Response {
     pub(super) status: u16,
     location: Option<String>,
-    /// At most [`MAX_BODY`] bytes of the body.
+    /// First [`MAX_BODY`] bytes of the body.
     body: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! Record of an image. Owns the shape, knows neither SQL nor registries.
+//! Record of an image. Owns its shape; does not know SQL or registries.
 
 use std::collections::{BTreeMap, BTreeSet};
 

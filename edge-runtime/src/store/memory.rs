@@ -68,7 +68,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("store.db");
         let log = beside(&path, "-wal");
-        // This file can be neither read nor synced.
+        // This file cannot be read or synced.
         std::os::unix::fs::symlink(&log, &log).expect("a link to itself");
         let mut memory = Store::remember(&path).expect("reads");
         memory.write(|writer| writer.set_fact(Fact::Cluster, "one")).expect("commits");

@@ -165,7 +165,7 @@ impl Store {
     /// migration.
     ///
     /// # Errors
-    /// The folder cannot be written, the disk is full, or a newer version made the file and there is no copy.
+    /// The folder cannot be written, the disk is full, or a newer version made the file and a copy does not exist.
     pub fn open(path: &Path) -> Result<Opened, StoreError> {
         let cut_short = salvage::finish(path)?;
         match Self::open_sound(path) {

@@ -150,7 +150,7 @@ fn allocatable(name: &str, facts: &DownwardFacts) -> i64 {
     i64::try_from(amount).unwrap_or(i64::MAX)
 }
 
-/// Resources of the container with this name; an ephemeral container has none.
+/// Resources of the container with this name. An ephemeral container does not have any.
 fn resources_of<'a>(pod: &'a Pod, name: &str) -> Option<Option<&'a ResourceRequirements>> {
     let spec = pod.spec.as_ref()?;
     let found = containers(spec).find(|container| container.name == name).map(|container| container.resources.as_ref());

@@ -121,7 +121,7 @@ fn local(volume: &str, path: &Path, group: Option<&Group>) -> Result<(), VolumeE
     set_mark(mark).map_err(|error| error.of(volume))
 }
 
-/// The inspections to make before [`super::setup`]. An undecidable volume has none: `setup` reports it.
+/// Checks to run before [`super::setup`]. A malformed volume does not get one: `setup` reports it.
 pub fn looks(ctx: &VolumeContext<'_>) -> Vec<Look> {
     let layout = ctx.layout();
     let of = |volume: &k8s_openapi::api::core::v1::Volume| {

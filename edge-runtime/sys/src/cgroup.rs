@@ -278,8 +278,8 @@ impl Cgroups {
         self.kill(&self.pod_path(class, uid))
     }
 
-    /// Kills every process in the cgroup (of a pod, a container) and below; for processes that neither the monitor nor
-    /// the OCI runtime knows. Returns before they are gone; no error if the cgroup does not exist.
+    /// Kills every process in the cgroup (of a pod, a container) and below: also those that the monitor and the OCI
+    /// runtime do not know. Returns before they are gone; no error if the cgroup does not exist.
     pub fn kill(&self, path: &str) -> Result<(), CgroupError> {
         match self.hierarchies.for_processes() {
             Some(mount) => tree::kill(&self.below(mount, path)),

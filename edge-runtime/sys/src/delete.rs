@@ -94,7 +94,7 @@ impl Work {
         Ok(self.spend())
     }
 
-    /// Deletes a folder one level at a time: deeper folders move up, so that depth costs neither stack nor descriptors.
+    /// Deletes a folder one level at a time: deeper folders move up, so that depth does not cost stack or descriptors.
     fn folder(&mut self, name: &CStr) -> io::Result<bool> {
         match unlinkat(&self.root, name, UnlinkatFlags::RemoveDir) {
             Err(Errno::ENOTEMPTY | Errno::EEXIST) => {}

@@ -39,7 +39,7 @@ pub fn open_dir(path: &Path) -> io::Result<()> {
 /// beside it.
 ///
 /// # Errors
-/// There is no room; nothing has changed.
+/// The disk is full; nothing has changed.
 pub fn replace(path: &Path, bytes: &[u8], durable: bool) -> io::Result<()> {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());

@@ -127,7 +127,7 @@ mod tests {
         let listener = socket::listen(&path, 0o600).expect("listens");
         drop(smol::block_on(connect_or_start(&path, || panic!("it is there"))).expect("connected"));
         drop(listener);
-        // Nobody listens any more: only a helper that was told has its socket removed.
+        // The listener is gone. `end` removes only the socket of a helper that it could tell.
         end(&path, b"end");
         assert!(path.exists());
         let listener = socket::listen(&path, 0o600).expect("listens");

@@ -159,7 +159,7 @@ async fn run_in(
     Ok(output)
 }
 
-/// Runs `command` without input and waits for it: for the start, when there is no loop yet. Ignores its standard error.
+/// Runs `command` without input and waits for it. For the start, before the loop runs. Ignores its standard error.
 ///
 /// # Errors
 /// Same as [`run`].

@@ -52,7 +52,7 @@ impl Reserve {
     /// Gives the room up, whatever is available.
     ///
     /// # Errors
-    /// There is no reserve, or the file cannot be deleted.
+    /// The reserve does not exist, or the file cannot be deleted.
     pub fn give_up(&self) -> io::Result<()> {
         fs::remove_file(&self.file)?;
         log::warn!("the disk is full: giving up {} kept for the node itself", self.file.display());

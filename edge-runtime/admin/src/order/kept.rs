@@ -27,7 +27,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Loads the state of this job; a new one if there is none.
+    /// Loads the state of this job, or creates it.
     pub(crate) fn load(paths: &Paths, job: &Job) -> Self {
         let text = fs::read(paths.order(&job.uid, "json")).ok();
         let known: Option<Self> = text.and_then(|text| serde_json::from_slice(&text).ok());

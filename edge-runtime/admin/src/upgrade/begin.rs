@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_that_is_refused_leaves_what_the_trial_under_way_goes_back_to() {
+    fn refused_configuration_keeps_the_rollback_of_a_running_trial() {
         let temp = tempfile::tempdir().unwrap();
         let (paths, versions) = (Paths::new(temp.path()), Versions::new(temp.path(), temp.path()));
         fs::create_dir_all(versions.configuration().parent().unwrap()).unwrap();

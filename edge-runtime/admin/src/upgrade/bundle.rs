@@ -20,7 +20,7 @@ const LARGEST: u64 = 64 << 20;
 /// Unpacks it. The digest is that of the whole file.
 ///
 /// # Errors
-/// It cannot be read, is malformed, or there is no room.
+/// The file cannot be read or is malformed, or the disk is full.
 pub(crate) fn unpack(file: &Path, versions: &Versions) -> Result<Arrived, UpgradeError> {
     let opened = File::open(file).map_err(UpgradeError::io(file))?;
     let mut arrived = Arrived::room(versions, "")?;

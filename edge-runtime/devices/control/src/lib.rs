@@ -146,7 +146,7 @@ pub struct Row {
 pub struct MessageRow {
     /// Uid of the rule that it is for.
     pub rule: String,
-    /// 0 to 9; the lowest is dropped first when there is no room.
+    /// 0 to 9; the lowest is dropped first when the store is full.
     pub class: u8,
     /// JSON text of a [`RuleMessage`](edge_protocol::message::RuleMessage).
     pub record: String,

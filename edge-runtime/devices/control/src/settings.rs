@@ -94,7 +94,7 @@ impl Default for Store {
     }
 }
 
-/// On by default.
+/// Whether values are checked against the model; true by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CheckValues(pub bool);

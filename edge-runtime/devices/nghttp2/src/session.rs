@@ -82,7 +82,7 @@ impl<H: Handler> Session<H> {
         if read < 0 { Err(fatal(read)) } else { Ok(()) }
     }
 
-    /// The next bytes to send; empty if there are none.
+    /// The next bytes to send; empty if nothing is pending.
     ///
     /// # Errors
     /// The connection is of no use any more.

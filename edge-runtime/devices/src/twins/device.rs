@@ -1,4 +1,4 @@
-//! One device: its properties and state, and how news changes them. Knows neither sources nor recipients.
+//! One device: its properties and state, and how news changes them. Does not know sources or recipients.
 
 use std::collections::BTreeMap;
 
@@ -86,7 +86,7 @@ impl Told {
 pub(super) type Properties = LiteMap<Text, Property>;
 
 impl Property {
-    /// The desired value; `None` if there is none.
+    /// The desired value, if any.
     pub(super) fn wanted(&self) -> Option<&Stamped> {
         let Wishes { desired, local, .. } = self.wishes.as_deref()?;
         let local = local.as_deref().filter(|local| local.generation == desired.generation);

@@ -216,7 +216,7 @@ impl Twins {
         }
     }
 
-    /// Deletes records of devices that have not come.
+    /// Deletes stored records whose devices the bridge did not send.
     pub(super) fn forget(&mut self, now: Now) {
         if !self.reports() || self.forget_at.is_none_or(|at| at > now.mono) {
             return;

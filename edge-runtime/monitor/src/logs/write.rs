@@ -141,8 +141,8 @@ impl LogWriter {
     }
 
     /// Writes a batch. What cannot be written is lost, but only in whole batches: lines are never torn, and the
-    /// container never waits. `scratch` is empty afterwards in any case: all containers share it, and it must neither
-    /// grow nor carry the lines of one container into the log of another.
+    /// container never waits. `scratch` is empty afterwards in any case: all containers share it, so it must not
+    /// grow, or carry lines of one container into the log of another.
     fn put(&mut self, stamp: &str, scratch: &mut Vec<u8>) -> io::Result<()> {
         let written = self.try_put(stamp, scratch);
         if let Err(error) = &written {
@@ -260,7 +260,7 @@ impl LogWriter {
         } else {
             let newest = old.last().and_then(|path| path.file_name()?.to_str());
             let rotated = folder.path().join(rotate::rotated_name(&self.name(), stamp, newest));
-            // Absent: an attempt moved it but could neither create the new file nor undo that.
+            // Absent: an attempt moved it, but could not create the new file or undo the move.
             unless_missing(fs::rename(&path, &rotated))?;
             match open_file(&path, true) {
                 Ok(file) => {

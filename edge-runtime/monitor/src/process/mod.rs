@@ -84,7 +84,7 @@ pub(crate) struct Monitor {
     pub(crate) buffers: Buffers,
     /// When to give memory back; put off by whatever happens to containers.
     pub(crate) trim_at: Option<Instant>,
-    /// Exits that are neither recorded nor reported yet, and when the first of them was seen.
+    /// Exits that are not recorded or reported yet, and when the first of them was seen.
     pub(crate) untold: Vec<ExitRecord>,
     pub(crate) untold_since: Option<Instant>,
     pub(crate) kills: Kills,

@@ -8,13 +8,13 @@ use super::Monitor;
 use super::cgroup::{SCOPE_END, kills};
 use super::container::State;
 
-/// By slice: the number of kills of containers that have ended.
+/// The number of kills of containers that have ended, by slice.
 #[derive(Default)]
 pub(crate) struct Kills(BTreeMap<String, u64>);
 
 impl Monitor {
-    /// From here on the kills in the container's slice are followed. Called before anything runs in it, and when all
-    /// containers of a former monitor are known.
+    /// Starts to count the kills in the container's slice. Called before anything runs in it, and when all containers
+    /// of a former monitor are known.
     pub(crate) fn follow_kills(&mut self, id: &str) {
         let Some(slice) = self.containers.get(id).and_then(|c| slice_of(c.spec.cgroup.as_deref())) else { return };
         let living: Option<u64> = self.living(slice).map(kills).sum();

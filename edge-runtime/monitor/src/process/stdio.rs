@@ -1,6 +1,6 @@
 //! The named pipes between a container and the monitor, and the way from them to the log file.
 //!
-//! Both sides open a pipe for reading and writing. So a container neither gets SIGPIPE nor blocks forever when the
+//! Both sides open a pipe for reading and writing. So a container does not get SIGPIPE or block forever when the
 //! monitor dies: its output waits in the pipe for the next monitor. The price is that a pipe has no end of file; the
 //! end of the container is the end of its output.
 

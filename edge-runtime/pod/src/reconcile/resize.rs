@@ -51,7 +51,7 @@ impl Turn<'_> {
             let id = match &c.state {
                 ContainerState::Running { id, .. } => id,
                 ContainerState::Starting { .. } | ContainerState::Stopping { .. } => continue,
-                // There is no cgroup to change: the next start uses the present values.
+                // Without a cgroup nothing changes: the next start uses the present values.
                 _ => {
                     c.resources = Some(Resources::of(container));
                     continue;

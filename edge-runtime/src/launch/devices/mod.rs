@@ -103,8 +103,8 @@ impl Devices {
         Ok(grants)
     }
 
-    /// Number of containers that hold `path` now. Containers of the same pod that end before others start pass theirs
-    /// on.
+    /// Number of containers that hold `path` now. Init containers of the same pod do not count: they end before the
+    /// others start, and pass their devices on.
     fn users(&self, uid: &str, pod: &Pod, container: &str, resource: &str, path: &Path) -> u32 {
         let all = pod.spec.iter().flat_map(with_kinds);
         let passing: Vec<&str> =

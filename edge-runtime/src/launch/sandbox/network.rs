@@ -54,7 +54,7 @@ impl Sandboxes {
             return vec![dns_link::address_for(ips).to_string()];
         }
         let subnets = &self.teardown.network.settings().subnets;
-        // A pod on the node's own network also uses this address, if there is no bridge.
+        // Without a bridge, a pod on the node's own network also uses this address.
         match config.network.mode {
             NetworkMode::Cni => vec![dns_link::address_for(ips).to_string()],
             _ => subnets.iter().map(|subnet| subnet.gateway().to_string()).collect(),

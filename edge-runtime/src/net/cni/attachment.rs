@@ -136,7 +136,7 @@ impl Plugins {
         attachment: &Attachment,
         previous: Option<&Value>,
     ) -> Result<Vec<u8>, String> {
-        // After a reboot there is no namespace to enter: plugins then release what they hold elsewhere.
+        // After a reboot the namespace does not exist: plugins then release what they hold elsewhere.
         let netns = if is_pinned(&attachment.netns) { attachment.netns.display().to_string() } else { String::new() };
         let env = Environment {
             bin_dirs: &self.bin_dirs,

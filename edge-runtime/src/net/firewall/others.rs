@@ -1,16 +1,16 @@
-//! Base chains of other people's firewalls, as `nft` lists them, and whether they let this node's pods through. Pure.
+//! Base chains of other firewalls, as `nft` lists them, and whether they let this node's pods through. Pure.
 //!
 //! They are found by their hook: names and families differ (Docker and ufw: `ip filter FORWARD` and the like in `ip6`;
 //! Debian's nftables.conf: `inet filter forward`; firewalld: `inet firewalld filter_FORWARD`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where packets of pods meet other people's chains.
+/// Where packets of pods pass chains of other firewalls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hook {
-    /// Between pods and everybody else.
+    /// Packets between pods and other hosts.
     Forward,
-    /// From pods to the node, for DNS queries.
+    /// Packets from pods to the node: DNS queries.
     Input,
 }
 

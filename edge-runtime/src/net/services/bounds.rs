@@ -1,5 +1,5 @@
 //! Bounds of the Services that a node serves: a Service can have any number of ports, endpoints and outside addresses,
-//! which must fill neither the kernel, the daemon nor the DNS helper. Beyond a bound a Service keeps its names and its
+//! which must not fill the kernel, the daemon or the DNS helper. Beyond a bound a Service keeps its names and its
 //! addresses inside the cluster, where connections are refused. Pure.
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Which endpoints a Service has, and which of them traffic of this node goes to. Pure.
 //!
-//! The node knows its own pods better and sooner than the cloud, so the cloud's data about them is ignored, connected
+//! The node knows its own pods earlier and better than the cloud, so it ignores the cloud's data about them, connected
 //! or not. The rules are those of K8s staging/src/k8s.io/endpointslice/utils.go (`podToEndpoint`) and
 //! pkg/proxy/topology.go (`CategorizeEndpoints`).
 

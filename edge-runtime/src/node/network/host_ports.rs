@@ -1,5 +1,5 @@
-//! Which host ports are in the kernel, and which pods wait for theirs. One change at a time, for all pods that wait;
-//! after a refusal for half of them, so that finally one pod is isolated. Pure; knows nothing of nft.
+//! Which host ports are in the kernel, and which pods wait for them. One change at a time, for all pods that wait.
+//! After a refusal it tries half of them, until one pod is isolated. Pure; does not know nft.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,14 +7,14 @@ use crate::pod::ports::{Forward, Protocol};
 
 #[derive(Debug, Default)]
 pub(in super::super) struct HostPorts {
-    /// A set of rules of this daemon is in the kernel: before that no pod is connected.
+    /// Rules of this daemon are in the kernel. Before that no pod is connected.
     guarded: bool,
     /// Forwards by pod uid; no empty lists.
     held: BTreeMap<String, Vec<Forward>>,
     waiting: VecDeque<(String, Vec<Forward>)>,
-    /// Pods that the next change is for at most.
+    /// Maximum number of pods in the next change.
     limit: Option<usize>,
-    /// Everything must be written again: something else in the rules has changed.
+    /// All rules must be written again: something else in them has changed.
     again: bool,
     running: Option<Change>,
 }

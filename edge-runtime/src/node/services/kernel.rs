@@ -31,7 +31,7 @@ impl Services {
             return Ok(());
         }
         if launch.sandboxes.teardown.network.settings().subnets.is_empty() {
-            // The cluster has not assigned subnets yet, so there is no pod to serve.
+            // The cluster has not assigned subnets yet, so no pod needs rules.
             return Ok(());
         }
         let now = cx.mono();

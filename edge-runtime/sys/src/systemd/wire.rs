@@ -54,7 +54,7 @@ impl Writer {
         self.0.push(0);
     }
 
-    /// An array of structures: its length includes neither itself nor the padding before the first one.
+    /// Writes an array of structures. Its length does not include itself or the padding before the first one.
     fn array(&mut self, fill: impl FnOnce(&mut Self)) {
         self.length(0);
         let length_at = self.0.len() - 4;

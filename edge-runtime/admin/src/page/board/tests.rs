@@ -131,7 +131,7 @@ fn what_changes_is_noted_and_what_cannot_be_read_is_no_change() {
 }
 
 #[test]
-fn a_daemon_that_is_stuck_or_not_ready_and_a_device_that_has_not_joined_say_so() {
+fn unready_daemon_and_unjoined_device_are_problems() {
     let mut stuck = well(NOW);
     (stuck.daemon.ready, stuck.daemon.words) = (None, "timed out".into());
     let parts = Board::default().take(stuck);

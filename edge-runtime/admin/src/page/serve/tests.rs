@@ -78,7 +78,7 @@ fn data(reader: &mut BufReader<UnixStream>) -> serde_json::Value {
 }
 
 #[test]
-fn the_page_its_files_and_its_data_are_there_and_each_says_what_a_browser_may_do() {
+fn page_files_and_data_are_served_with_security_headers() {
     while_served(Door::Socket, |path| {
         for (what, kind) in
             [("/", "text/html"), ("/device.js", "text/javascript"), ("/page.css", "text/css"), ("/api/node", JSON)]

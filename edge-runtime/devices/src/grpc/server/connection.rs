@@ -1,5 +1,5 @@
-//! One connection: its socket, its timeouts, and its calls on their way to the code that answers them. Reads nothing
-//! while a client does not read its answers, or while there is no room for its request: so nothing piles up here.
+//! One connection: its socket, its timeouts, and its calls on their way to the code that answers them. It does not read
+//! while the client does not read its answers, or while its request must wait for memory. So nothing accumulates here.
 
 use std::io;
 use std::sync::Arc;

@@ -85,7 +85,7 @@ impl Stream {
         }
     }
 
-    /// Size of a message for which there is no room yet, in bytes.
+    /// Size of a message that waits for room, in bytes.
     pub(super) fn wants(&self) -> Option<usize> {
         match &self.phase {
             _ if self.room.is_some() => None,

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_of_messages_goes_out_and_the_next_ones_as_they_are_acknowledged() {
+    fn window_of_messages_is_sent_and_moves_with_acknowledgements() {
         let mut outbox = Outbox::default();
         for _ in 0..WINDOW + 4 {
             assert_eq!(outbox.put(&body(1), true, false), Put::Taken);

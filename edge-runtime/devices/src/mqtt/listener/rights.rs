@@ -10,7 +10,7 @@ pub(super) struct Rights {
 }
 
 impl Rights {
-    /// Rights of every client, if there are no users.
+    /// Rights of every client, if no users are configured.
     pub(super) fn all() -> Self {
         Self { all: true, ..Self::default() }
     }

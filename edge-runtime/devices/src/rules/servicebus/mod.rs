@@ -28,8 +28,8 @@ use super::requests::Request;
 use crate::bound::bound;
 use answer::Answer;
 
-/// Maximum number of connections. Beyond it, a new one replaces the oldest that has not sent a request yet, or does not
-/// read its answer.
+/// Maximum number of connections. Beyond it, a new one replaces the oldest that still has to send a request, or does
+/// not read its answer.
 const CONNECTIONS: usize = 64;
 /// Bytes of all long bodies at once.
 const BODIES: usize = 2 * MAX_BODY;

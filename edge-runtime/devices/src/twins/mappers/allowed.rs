@@ -124,7 +124,7 @@ impl Twins {
         }
     }
 
-    /// Mappers of an earlier process, or of other settings, may be such that may not register now.
+    /// Checks mappers that registered with an earlier process or other settings: they may not be permitted any more.
     pub(super) fn check_mappers(&mut self) {
         if self.mappers.allowed.are_all() {
             return;
@@ -134,7 +134,7 @@ impl Twins {
         self.outputs.extend(pods.into_iter().map(|uid| Output::Tell(FromHelper::Pod { uid })));
     }
 
-    /// Removes the mappers of such pods. They get no calls: their devices are not theirs to drive.
+    /// Removes the mappers of such pods. They get no calls: these pods must not drive devices.
     fn expel(&mut self, is_such: impl Fn(&str) -> bool) {
         let Self { mappers, outputs, .. } = self;
         let rows = &mut mappers.rows;

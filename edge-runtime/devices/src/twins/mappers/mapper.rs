@@ -1,5 +1,5 @@
-//! One mapper: the devices that it holds, its next call, and the consequences of the call's result. Knows neither its
-//! socket's state nor the content of a device.
+//! One mapper: the devices that it holds, its next call, and the consequences of the call's result. Does not know the
+//! state of its socket or the content of a device.
 //!
 //! Calls go one by one. A device waits by name, and the mapper gets the state at its turn: the newest wins, and a state
 //! that the mapper already has is not sent again.

@@ -1,5 +1,5 @@
 //! Mappers, the programs that drive devices over DMI: which are registered, the devices of each, and their next calls.
-//! Knows neither gRPC's bytes nor sockets.
+//! Does not know the bytes of gRPC, or sockets.
 //!
 //! | file | owns |
 //! |---|---|

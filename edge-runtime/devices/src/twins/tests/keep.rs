@@ -38,7 +38,7 @@ fn d14_while_there_is_a_link_only_wishes_are_written() {
 }
 
 #[test]
-fn d14_without_a_link_values_are_written_each_minute_and_noted_as_told_once() {
+fn d14_offline_values_are_stored_each_minute() {
     let mut world = World::lab("");
     world.link(false);
     let mut written = Vec::new();

@@ -18,22 +18,22 @@ const MAPPERS: [&str; 2] = ["m1", "m2"];
 
 #[derive(Clone, Debug)]
 enum News {
-    /// Which device, and the desired value of its LED.
+    /// A device, and the desired value of its LED.
     Device(usize, u8),
-    /// The same object again, as after a status write.
+    /// Repeats an unchanged object, as after a status write.
     Same(usize),
     Gone(usize),
     Model(u8),
     ModelGone,
     Wish(usize, u8),
-    /// What one sees of it, a mapper says.
+    /// A mapper reports a value of it.
     Reports(usize),
-    /// It starts, with the data at once or without.
+    /// A mapper starts, with the data at once or without.
     Starts(usize, bool),
     Stops(usize),
-    /// How the calls go that are under way.
+    /// The running calls succeed.
     Done,
-    /// It was done, and the answer was lost.
+    /// The running calls succeed, but the answers are lost.
     Lost,
     Refused,
     /// The helper dies, or ends in order.

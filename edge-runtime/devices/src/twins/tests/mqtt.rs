@@ -102,7 +102,7 @@ fn models_and_devices_come_in_any_order() {
 }
 
 #[test]
-fn d08_a_wanted_value_is_announced_on_each_change_and_when_the_broker_comes() {
+fn d08_desired_value_is_published_on_change_and_on_connect() {
     let mut world = World::lab("ON");
     assert_eq!(world.tick().topics(), ["t1/twin/update/document", "t1/twin/update/delta"]);
     // At most once a second, and then the newest.

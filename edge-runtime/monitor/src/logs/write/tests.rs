@@ -59,7 +59,7 @@ fn a_torn_line_is_closed_when_the_file_is_continued() {
     assert_eq!(text, format!("2026-01-02T03:04:05Z stdout F tor\n{T} stderr P next\n"));
 }
 
-/// A file like one on a read-only file system: it accepts neither bytes nor another length.
+/// A file like one on a read-only file system: it refuses bytes and another length.
 fn refusing() -> File {
     let (reader, _) = io::pipe().unwrap();
     File::from(std::os::fd::OwnedFd::from(reader))

@@ -76,7 +76,7 @@ fn outside_addresses_and_node_ports_lead_through_a_chain_of_their_own() {
 
 /// K8s pkg/proxy/nftables/proxier.go, `syncProxyRules`: no endpoint here, but one on another node.
 #[test]
-fn s09_policy_local_without_a_pod_here_drops_strangers_and_leads_the_nodes_own_on() {
+fn s09_policy_local_without_a_local_pod_serves_only_the_node() {
     let spec = spec(json!({"externalTrafficPolicy": "Local", "externalIPs": ["192.0.2.9"],
         "ports": [{"name": "http", "port": 80, "targetPort": 8080, "nodePort": 30080}]}));
     let view = ServiceView::read(&json!({ "spec": spec })).unwrap();
