@@ -1,9 +1,9 @@
 //! Devices that mappers hold, recorded beside the socket at once: the successor of a killed helper finds them there.
 //! Knows not what they mean.
 //!
-//! The store is on the medium and is written seldom. What a mapper holds need not outlive the machine, since no mapper
-//! does; but a moved device must not be moved again because a helper died. So the journal is in the folder of the
-//! socket, which is in memory: one row per line, the last one of a name counts.
+//! The store is on the medium and is written rarely. What a mapper holds need not survive a reboot, because a mapper
+//! does not survive it. But a moved device must not be moved again because a helper died. So the journal is in the
+//! folder of the socket, which is in memory. It has one row per line; the last row of a name counts.
 
 use std::collections::BTreeMap;
 use std::fs::{File, rename};
@@ -26,7 +26,7 @@ pub(crate) struct Journal {
     bytes: u64,
     /// Size of the valid rows when it was last rewritten, in bytes.
     fresh: u64,
-    /// What an earlier process has left.
+    /// Rows of an earlier process.
     left: BTreeMap<String, String>,
 }
 
@@ -87,7 +87,7 @@ impl Journal {
         (self.bytes, self.fresh) = (text.len() as u64, text.len() as u64);
     }
 
-    /// Half of it may be worse than nothing: the store has all of it, a second later.
+    /// Deletes the journal: half of it may be worse than none. The store gets all rows a second later.
     fn failed(&mut self, error: &io::Error) {
         log::warn!("{}: what mappers hold is noted in the store alone: {error}", self.path.display());
         self.file = None;

@@ -198,7 +198,7 @@ fn restarts_of_helper_and_daemon_go_unnoticed() {
     mapper.is_left_alone(QUIET);
     assert_eq!(mapper.reports("dev/t1", json!([{"property": "temp", "reported": "1"}])), "OK");
 
-    // What has changed meanwhile is told once.
+    // Changes during the restart are sent once.
     helper.again(&settings(folder.path()));
     tell(&mut helper, "DIM", &rows);
     let (first, second) = (mapper.called(), mapper.called());
@@ -249,7 +249,7 @@ fn a_helper_that_is_killed_at_once_repeats_no_call() {
     helper.again(&settings(folder.path()));
     tell(&mut helper, "DIM", &rows);
     mapper.is_left_alone(QUIET);
-    // And what is new is told to the one that is known.
+    // A new device is sent to the mapper that is known.
     object(&mut helper, Kind::Device, "dev", "t1", device("OFF"));
     assert_eq!(mapper.called().0, "UpdateDevice");
 }

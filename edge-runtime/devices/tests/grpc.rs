@@ -185,7 +185,7 @@ fn a_client_comes_back_when_its_server_does() {
     });
 }
 
-/// How a call ends whose server says this once it has heard something, and the next one, to a server that says what it should.
+/// Results of two calls: one to a server that sends these bytes after some input, and the next one to a proper server.
 async fn says(hostile: Vec<u8>) -> (Result<Vec<u8>, Status>, Result<Vec<u8>, Status>) {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("mapper.sock");

@@ -224,7 +224,7 @@ fn who_does_not_read_delays_nobody() {
     assert_eq!(sure.next(), Some(vec![0x90, 3, 0, 1, 1]));
     let mut reader = Raw::subscribed(lab.port, "reader", "flood/#", 1);
     let mut writer = Raw::client(lab.port, "writer");
-    // What is told of them is seen by one that reads, whatever the others do.
+    // A reading client gets messages about them, whatever the others do.
     let (mut rounds, mut began) = (Vec::new(), Instant::now());
     for n in 0..10_000_u32 {
         let payload = [&n.to_be_bytes()[..], &[b'x'; 1_000]].concat();
@@ -247,7 +247,7 @@ fn who_does_not_read_delays_nobody() {
     }
     let usual = median(rounds);
     assert!(usual < Duration::from_millis(60), "{usual:?} for ten messages");
-    // With QoS 1 it was too slow, and its will says so; with QoS 0 it has lost messages, and stays.
+    // With QoS 1 it was too slow, and its will is published; with QoS 0 it has lost messages, and stays.
     let will = wills.next().expect("a will");
     assert_eq!((&will[4..14], &will[16..]), (&b"wills/sure"[..], &b"slow"[..]));
     sure.rest();

@@ -44,7 +44,7 @@ fn post(body: &str) -> Vec<u8> {
 /// Status, head and what is in the body.
 fn answer(mut stream: TcpStream) -> (u16, String, Value) {
     let mut text = String::new();
-    // What has come before the end counts.
+    // Bytes before the end count.
     let _ = stream.read_to_string(&mut text);
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
@@ -94,7 +94,7 @@ fn a_program_is_told_what_the_target_says_and_what_hinders_it() {
     let (status, _, body) = asked.join().unwrap();
     assert_eq!((status, &body["code"], &body["body"]), (404, &json!(404), &json!("no such thing")));
 
-    // Nothing of these is told to the daemon.
+    // These requests do not reach the daemon.
     let other = r#"{"targetURL":"http://example.com/b"}"#;
     let (status, _, body) = answer(call(port, &post(other)));
     assert_eq!(status, 400);

@@ -1,5 +1,5 @@
-//! [`FromHelper`] out of JSON, by hand: what a derive makes of it is several times as large, and the daemon has little room. A
-//! field that is missing or of another type is an error, as there.
+//! Parses [`FromHelper`] from JSON by hand, because derived code is several times as large for the daemon. As with a
+//! derive, a missing field or one of another type is an error.
 
 use serde::de::{Deserialize, Deserializer, Error};
 use serde_json::Value;

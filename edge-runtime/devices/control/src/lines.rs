@@ -31,7 +31,7 @@ impl Splitter {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next line, without its end; none before more bytes have come.
+    /// Returns the next line without its end; `None` until more bytes arrive.
     ///
     /// # Errors
     /// It is too long.

@@ -116,7 +116,7 @@ impl Settings {
     /// # Errors
     /// `KEY: WHY`, the key as `device-twin.report.per-second`.
     pub fn read(typed: &Value) -> Result<Read, String> {
-        // What need not be there stands as `?` in a path.
+        // A path has `?` before an optional part.
         let named = |key: &str| format!("device-twin.{}", key.replace(".?", ""));
         let (mut path, mut unknown) = (Track::new(), Vec::new());
         let tracked = serde_path_to_error::Deserializer::new(typed, &mut path);

@@ -1,5 +1,5 @@
-//! Header fields of gRPC, "gRPC over HTTP2", Requests and Responses: what a request has to say of itself, how long its client
-//! waits, and what is a gRPC answer.
+//! Header fields of gRPC ("gRPC over HTTP2", Requests and Responses): required fields of a request, its timeout, and
+//! how to recognize a gRPC answer.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ impl Sum {
     }
 }
 
-/// What a request says before its message.
+/// Header fields of a request.
 #[derive(Debug, Default)]
 pub(super) struct Head {
     is_post: bool,
@@ -93,7 +93,7 @@ fn parse_timeout(text: &[u8]) -> Option<Duration> {
     }
 }
 
-/// In milliseconds, or in seconds if those are too many for eight digits.
+/// Formats a timeout in milliseconds, or in seconds if milliseconds have more than eight digits.
 pub(super) fn timeout(deadline: Duration) -> String {
     const MOST: u64 = 99_999_999;
     match u64::try_from(deadline.as_millis()) {

@@ -54,13 +54,13 @@ impl Incoming {
         Ok(())
     }
 
-    /// What it says of itself; none before that.
+    /// Length in its header; `None` before the header is complete.
     pub(super) const fn length(&self) -> Option<usize> {
         self.length
     }
 
     /// # Errors
-    /// There is less of it than it says, or none.
+    /// The message is shorter than its header says, or missing.
     pub(super) fn finish(self) -> Result<Vec<u8>, Status> {
         if self.length == Some(self.bytes.len()) {
             Ok(self.bytes)

@@ -28,8 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Messages without an acknowledgement: two reads' pauses of an answer and a document to each of a thousand reports a second.
 const WINDOW: usize = 128;
 const CHUNK: usize = 4_096;
-/// Between two reads: what comes meanwhile is read at once, and answered by one write. A call of the kernel for each packet would be
-/// most of the work.
+/// Pause between two reads. Packets that arrive meanwhile are read at once, and answered by one write: a system call
+/// for each packet would be most of the work.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Fewer unacknowledged messages than this are not acknowledged at once: brokers send only some before the first
 /// acknowledgement (mosquitto 20), and drop what waits too long behind them.

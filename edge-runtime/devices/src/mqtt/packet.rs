@@ -11,7 +11,7 @@ const SUBACK: u8 = 9;
 const UNSUBACK: u8 = 11;
 const PINGRESP: u8 = 13;
 
-/// What a broker says.
+/// A packet of a broker.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Packet {
     /// 0 if it takes the client.

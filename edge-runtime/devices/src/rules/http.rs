@@ -1,5 +1,5 @@
-//! One request to a server on this device (RFC 9112), at its loopback address: without encryption, redirects, or a second try.
-//! What comes back is as hostile as anything else, and has bounds.
+//! One request to a server on this device (RFC 9112), at its loopback address: without encryption, redirects or
+//! retries. The answer is untrusted, and has bounds.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -15,7 +15,7 @@ const HEAD: usize = 16 << 10;
 const FIELDS: usize = 64;
 const CHUNK: usize = 4_096;
 
-/// What is said of the connection and not of the message (RFC 9110, section 7.6.1), and what this client says itself.
+/// Header fields of the connection, not of the message (RFC 9110, section 7.6.1), and those that this client sets.
 const OURS: [&str; 10] = [
     "connection",
     "content-length",
@@ -33,7 +33,7 @@ fn is_ours(name: &str) -> bool {
     OURS.iter().any(|ours| ours.eq_ignore_ascii_case(name))
 }
 
-/// The bytes of a request; none for one that would be read as something else.
+/// Encodes a request; `None` if a server would read it as another request.
 fn request(port: u16, method: &str, path: &str, headers: &[(String, String)], body: &[u8]) -> Option<Vec<u8>> {
     let token = |text: &str| {
         !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
@@ -77,7 +77,7 @@ struct Head {
     size: usize,
 }
 
-/// The head of a final answer, if it is there as a whole; what comes before that (1xx) is taken away.
+/// Parses the head of a final answer, if it is complete; removes earlier ones (1xx).
 fn head(bytes: &mut Vec<u8>, method: &str) -> Result<Option<Head>, String> {
     loop {
         let mut fields = [httparse::EMPTY_HEADER; FIELDS];

@@ -27,7 +27,7 @@ struct Rule {
     said: bool,
 }
 
-/// What was given to the daemon, and is not in the store yet.
+/// A message that the daemon has, but has not stored yet.
 #[derive(Debug)]
 struct Batch {
     number: u64,
@@ -46,7 +46,7 @@ pub struct Messages {
     batches: u64,
     /// When the next batch may go though it is small.
     next_at: u64,
-    /// Messages that came for rules, and those that found no room.
+    /// Messages for rules, and those of them that did not fit.
     pub taken: u64,
     pub dropped: u64,
     /// Messages that no rule wants, or that are too long.
@@ -121,7 +121,7 @@ impl Messages {
         all.iter().filter(|filter| !covered(filter)).map(|filter| (*filter).to_owned()).collect()
     }
 
-    /// A message of the broker. What is retained is of the past, and comes again with each connection.
+    /// Receives a message of the broker. Ignores retained ones: they are old, and arrive again with each connection.
     pub fn message(&mut self, now: Now, topic: &str, payload: Option<&[u8]>, retained: bool) {
         if retained {
             return;

@@ -14,7 +14,7 @@ const RULES: usize = 64;
 /// Under way at once: the bridge lets a node have twice as many, for this helper and one that has died.
 const AT_ONCE: usize = 16;
 
-/// What a program wants.
+/// A request of a program.
 #[derive(Debug)]
 pub struct Request {
     /// Target in the form of a rule.
@@ -137,7 +137,7 @@ impl Requests {
         }
     }
 
-    /// What came of one.
+    /// Passes the result of a request on to its program.
     pub fn responded(&mut self, id: u64, response: Value) {
         // One of a helper before this one, or of a connection that has ended.
         let Some(UnderWay { answer, .. }) = self.under_way.remove(&id) else { return };

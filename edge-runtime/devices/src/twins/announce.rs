@@ -20,7 +20,7 @@ const MESSAGES: usize = 3;
 /// Until the broker's queue is looked at again.
 const RETRY: u64 = 50;
 
-/// What is still to be said about one device.
+/// Pending messages about one device.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     /// When; none if there is nothing.
@@ -70,7 +70,7 @@ impl Announcements {
         self.next.insert((at, id.clone()));
     }
 
-    /// A delta was said, and is said again later.
+    /// A delta was published; it is repeated later.
     fn said(&mut self, id: &Named, pending: &mut Pending, now: u64, by_time: bool) {
         pending.again = if by_time { (pending.again * 2).min(AGAIN_AT_MOST) } else { AGAIN };
         pending.by_time = true;

@@ -19,7 +19,7 @@ pub(super) struct Model {
     pub(super) said: bool,
 }
 
-/// What is needed of a Device.
+/// The needed fields of a Device.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Body {
     pub(super) model: Text,

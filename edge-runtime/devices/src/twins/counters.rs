@@ -1,4 +1,4 @@
-//! What is counted, for people: the daemon passes it on to `edge-runtime status` without knowing it. Knows nothing of who counts.
+//! Counters for people. The daemon passes them on to `edge-runtime status` unparsed. Does not know its users.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -12,7 +12,7 @@ pub struct Counters {
     pub devices: u64,
     /// Whether the MQTT broker is connected; `None` without a configured broker.
     pub broker: Option<bool>,
-    /// Programs that drive devices and are registered; none if none may be.
+    /// Registered mappers; `None` if mappers are disabled.
     pub mappers: Option<u64>,
     /// `None` if clients may not connect.
     pub listener: Option<Listening>,
@@ -44,7 +44,7 @@ pub struct Listening {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Rules {
-    /// Messages that came, and those of them for which there was no room before they were kept.
+    /// Received messages, and those of them that did not fit before they were stored.
     pub taken: u64,
     pub dropped: u64,
     /// What rules wanted done here.

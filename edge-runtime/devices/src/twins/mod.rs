@@ -197,7 +197,7 @@ impl Twins {
         self.count(now);
     }
 
-    /// What is counted of others is shown together with this.
+    /// Counters of this module; other modules add their own.
     pub const fn counters(&mut self) -> &mut Counters {
         &mut self.counters
     }
@@ -243,7 +243,7 @@ impl Twins {
         self.counters.dropped += messages;
     }
 
-    /// All rows that are not kept, as lines. Nothing comes after it.
+    /// Returns all unsaved rows, as messages. Nothing follows them.
     pub fn end(&mut self, now: Now) {
         if self.daemon {
             self.keep_rows(Which::End, now);
@@ -310,7 +310,8 @@ impl Twins {
         }
         self.keep.written(which, total, now.mono);
         self.counters.kept_bytes += total as u64;
-        // What is lost of the note that the bridge knows costs a repeated report; and no mapper outlives a power cut.
+        // Losing the note that the bridge has a value costs one repeated report; and a mapper does not survive a power
+        // cut.
         let durable = !matches!(which, Which::Spilled | Which::Mappers);
         self.outputs.extend(lines.into_iter().map(|rows| Output::Tell(FromHelper::Keep { rows, durable })));
     }

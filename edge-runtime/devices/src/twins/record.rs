@@ -1,5 +1,5 @@
-//! What is kept of a device over a restart: one JSON text. A field may be added with `#[serde(default)]`; records of older
-//! builds are read.
+//! Stored record of a device: one JSON text. A field may be added with `#[serde(default)]`; records of older builds are
+//! read.
 
 use std::collections::BTreeMap;
 use std::ops::Not;
@@ -87,7 +87,7 @@ const fn told(untold: bool, kept_seq: u64) -> Told {
 }
 
 impl Record {
-    /// Puts into a device what this process does not know of it.
+    /// Restores values of a device that this process does not have.
     pub(super) fn restore(self, device: &mut Device) {
         device.seq = device.seq.max(self.seq);
         if device.state.is_none() && !self.state.is_empty() {
@@ -132,7 +132,7 @@ impl Kept {
             wishes.desired = desired;
             wishes.local = self.local.filter(|local| local.generation == wishes.desired.generation);
         } else {
-            // The cloud has changed its mind meanwhile: what was wanted here is void.
+            // The cloud has set another value meanwhile, so the local desired value is void.
             wishes.desired.generation = desired.generation + 1;
         }
         if property.reported.is_none()

@@ -28,7 +28,7 @@ const IDLE_IN_A_CROWD: Duration = Duration::from_secs(1);
 /// Timeout for a client that reads nothing of what it is sent.
 const PATIENCE: Duration = Duration::from_secs(5);
 const CHUNK: usize = 4 << 10;
-/// What may be read before others have their turn.
+/// Maximum number of bytes read before other connections run.
 const TURN: usize = 16 * CHUNK;
 
 pub(super) async fn serve(stream: UnixStream, shared: &Shared) {
@@ -180,7 +180,7 @@ fn hand_over(exchange: &mut Exchange, peer: Peer, flights: &mut Flights, (place,
     }
 }
 
-/// How much has come; none at the end of what the client says.
+/// Returns the number of bytes read; `None` at the end of the client's input.
 fn read(stream: &UnixStream, exchange: &mut Exchange) -> io::Result<Option<usize>> {
     let mut chunk = [0; CHUNK];
     match stream.try_read(&mut chunk) {

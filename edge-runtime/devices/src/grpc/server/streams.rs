@@ -53,7 +53,7 @@ pub(super) enum Phase {
     },
     /// It is being answered.
     Asked,
-    /// It has to be told.
+    /// The refusal must still be sent.
     Refused(Refusal),
     Answering(Outgoing),
     /// The end of it is on its way.

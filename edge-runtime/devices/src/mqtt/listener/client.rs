@@ -1,4 +1,4 @@
-//! One client that is connected: who it is, what it has subscribed to, what waits for it.
+//! One connected client: its user, its subscriptions, its queue.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -43,7 +43,7 @@ pub(super) struct Client {
     pub(super) cut: Option<&'static str>,
     /// It is told that there is news for it.
     pub(super) woken: bool,
-    /// Whether it hears what the node says.
+    /// Whether it receives messages of the node.
     pub(super) hears_node: bool,
     subscriptions: Vec<Subscription>,
     unreleased: BTreeSet<u16>,
@@ -98,13 +98,13 @@ impl Client {
         self.subscriptions.iter().map(|one| &one.filter)
     }
 
-    /// Whether it hears this topic, and if so, with QoS 1: the most that a subscription of it has [MQTT-3.3.5-1].
+    /// Whether it receives this topic, and if so, whether with QoS 1: the highest of its subscriptions [MQTT-3.3.5-1].
     pub(super) fn hears(&self, topic: &str) -> Option<bool> {
         let matching = self.subscriptions.iter().filter(|one| one.filter.matches(topic));
         matching.map(|one| one.sure).max()
     }
 
-    /// Whether a message of QoS 2 with this id is new (4.3.3); none if it has too many of them.
+    /// Whether a message of QoS 2 with this id is new (4.3.3); `None` if the client has too many of them.
     pub(super) fn receive(&mut self, id: u16) -> Option<bool> {
         let new = self.unreleased.insert(id);
         (self.unreleased.len() <= UNRELEASED).then_some(new)

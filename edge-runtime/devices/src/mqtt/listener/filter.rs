@@ -1,5 +1,5 @@
-//! Filters of topics (MQTT 3.1.1, 4.7) that are matched often: what one is, and which names it matches, is `edge_protocol`'s to say.
-//! No I/O.
+//! Topic filters (MQTT 3.1.1, 4.7), prepared for frequent matching. `edge_protocol` defines filters and what they
+//! match. No I/O.
 
 use edge_protocol::topic;
 

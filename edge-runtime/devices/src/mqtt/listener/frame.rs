@@ -22,7 +22,7 @@ pub(super) struct Decoder {
     greeted: bool,
 }
 
-/// What a packet takes of the bytes.
+/// Size and position of a packet in the bytes.
 #[derive(Debug)]
 pub(super) struct Size {
     taken: usize,

@@ -12,7 +12,8 @@ const MESSAGES: usize = 1_024;
 const BYTES: usize = 512 << 10;
 /// Bytes of answers that wait before nothing more is read of the client.
 const ANSWERS: usize = 4_096;
-/// Messages without an acknowledgement: none of them is held, and a client that is busy has to answer that many at once.
+/// Maximum number of unacknowledged messages. The outbox does not keep them, and a busy client must answer that many at
+/// once.
 const WINDOW: usize = 128;
 /// Places that are kept for the next burst.
 const KEPT: usize = 16;
@@ -88,7 +89,8 @@ impl Outbox {
         if self.bytes < BYTES / 2 { MESSAGES - self.waiting.len() } else { 0 }
     }
 
-    /// Whether the client has to read before more is read of it. Where it has to acknowledge first, it has to be read.
+    /// Whether the listener must stop reading from the client until the client reads. If only acknowledgements are
+    /// missing, the listener must read.
     pub(super) fn is_full(&self) -> bool {
         let much = self.answers.len() >= ANSWERS || self.waiting.len() >= MESSAGES / 2 || self.bytes >= BYTES / 2;
         much && self.has_news()

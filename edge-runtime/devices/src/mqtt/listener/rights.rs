@@ -1,4 +1,4 @@
-//! What a user may publish, and what it may subscribe to. Decides by topics alone.
+//! The topics to which a user may publish and subscribe. Decides by topics only.
 
 use super::filter::Filter;
 
@@ -22,7 +22,7 @@ impl Rights {
     /// One more: `all`, `device=NAMESPACE/NAME`, `topic=FILTER`, `read=FILTER` or `write=FILTER`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why the right is malformed.
     pub(super) fn add(&mut self, right: &str) -> Result<(), String> {
         if right == "all" {
             self.all = true;

@@ -133,7 +133,7 @@ fn messages_go_to_whoever_hears_them_as_often_as_it_may() {
     bench.say(sure, &packet(0xa2, &[&[0, 5], &text(b"a/+")[..]].concat()));
     bench.say(writer, &publish(0x30, "a/b", 0, b"z"));
     assert_eq!(bench.told(sure), [0xb0, 2, 0, 5]);
-    // What was retained waits for who comes, as it is now.
+    // A new subscriber gets the present retained message.
     let late = bench.connect("late");
     bench.say(late, &subscribe("#", 1));
     assert_eq!(bench.told(late), b"\x90\x03\x00\x01\x01\x33\x08\x00\x03a/b\x00\x01x");

@@ -1,4 +1,4 @@
-//! An answer as KubeEdge's servicebus gives it, `{"code", "msg", "body"}`, whose status says the same. Pure.
+//! An answer of KubeEdge's servicebus, `{"code", "msg", "body"}`; its HTTP status is the same code. Pure.
 
 use edge_protocol::message::{CallFailure, CallResult};
 use serde_json::json;

@@ -1,6 +1,6 @@
-//! KubeEdge's servicebus as programs on this device see it: they POST `{"method", "targetURL", "payload"}` over HTTP at a loopback
-//! address and are told what came of it at the target of the rule. Clients are strangers: each has bounds, and so have all of them
-//! together. Which rule a request is for, and the way to the cloud, are not known here.
+//! KubeEdge's servicebus for programs on this device: they POST `{"method", "targetURL", "payload"}` over HTTP to a
+//! loopback address, and get the result of the rule's target. Clients are untrusted: limits apply to each and to all
+//! together. This module does not know rules, or the way to the cloud.
 //!
 //! | file | owns |
 //! |---|---|
@@ -43,7 +43,7 @@ const LINGER: (Duration, u64) = (Duration::from_millis(500), 1 << 20);
 const PAUSE: Duration = Duration::from_secs(1);
 
 struct Shared {
-    /// Those whose place another one may have, the oldest first.
+    /// Connections that a new one may replace, the oldest first.
     spare: RefCell<BTreeMap<u64, AbortHandle>>,
     bodies: Arc<Semaphore>,
     requests: mpsc::Sender<Request>,
@@ -89,7 +89,7 @@ impl Shared {
         oldest.map(|(_, task)| task.abort()).is_some()
     }
 
-    /// What came of it.
+    /// Sends the request to the bridge, and waits for the result.
     async fn ask(&self, target: String, body: request::Body) -> Answer {
         let (answer, answered) = oneshot::channel();
         let request = Request { target, body: body.bytes, answer, room: body.room };
@@ -104,7 +104,7 @@ impl Shared {
     }
 }
 
-/// What bytes that are all that ever comes are taken for; for the fuzz target alone.
+/// Parses bytes as the whole input of a connection; for the fuzz target only.
 pub(crate) fn fuzz_request(bytes: &[u8]) {
     let mut stream = tokio::io::join(bytes, tokio::io::sink());
     let bodies = Arc::new(Semaphore::new(BODIES));

@@ -13,10 +13,10 @@ use super::push;
 
 /// A float32, as mappers are given numbers, holds every integer up to here.
 const EXACT: u64 = 1 << 24;
-/// Properties of which is said what is odd about them.
+/// Maximum number of properties named in a warning.
 const NOTES: usize = 3;
 
-/// What is odd about a Device, for an event on it.
+/// Problems of a Device, for an event on it.
 #[derive(Debug, Default)]
 pub(super) struct Notes(Vec<String>);
 

@@ -35,7 +35,7 @@ pub(super) struct Info {
     pub(super) replaced: bool,
 }
 
-/// What is kept of it.
+/// Stored state of a mapper.
 #[derive(Serialize, Deserialize)]
 struct Record {
     #[serde(flatten)]
@@ -83,7 +83,7 @@ enum What {
 pub(super) struct ToCall {
     pub(super) path: &'static str,
     pub(super) message: Vec<u8>,
-    /// What is odd about the device that it gives.
+    /// Problems of the device that the call sends.
     pub(super) odd: Option<(Named, Option<String>)>,
 }
 
@@ -193,7 +193,8 @@ impl Mapper {
                     continue;
                 }
                 (Some(_), None) => {
-                    // KubeEdge's framework dies of a second one: who dies meanwhile must know that it was tried.
+                    // KubeEdge's framework crashes on a second one. After a crash of this process its successor must
+                    // know of the attempt.
                     if self.held.insert(device.clone(), None) != Some(None) {
                         rows.put_at_once(rows::of_device(self.number, &device), rows::record(None));
                     }
@@ -228,7 +229,7 @@ impl Mapper {
         }
     }
 
-    /// It has said something of this device: it runs, and may take calls by now.
+    /// The mapper has reported about this device: it runs, and may accept calls now.
     pub(super) fn is_heard(&mut self, now: u64, device: &Named) {
         if self.held.contains_key(device) {
             self.down.sooner(now);

@@ -1,5 +1,5 @@
-//! What is kept of mappers over a restart, so that none of them notices it: a row for each mapper, and one for each device that a
-//! mapper holds.
+//! Stored state of mappers, so that mappers do not notice a restart: a row for each mapper, and one for each device
+//! that a mapper holds.
 //!
 //! | row | record |
 //! |---|---|
@@ -65,7 +65,7 @@ pub(in super::super) struct Rows {
     unnoted: BTreeMap<String, String>,
     /// Before anything else is done.
     at_once: bool,
-    /// What the daemon has told in this round.
+    /// Rows that the daemon has sent in this round.
     pub(in super::super) told: BTreeMap<String, String>,
 }
 
@@ -105,7 +105,7 @@ impl Rows {
         std::mem::take(&mut self.unnoted).into_iter().map(|(uid, record)| Row { uid, record }).collect()
     }
 
-    /// What makes of the rows that the daemon has told those that there are.
+    /// Computes the changes from the rows of the daemon to the present ones.
     pub(super) fn differ(&mut self, mut are: BTreeMap<String, String>) {
         for (uid, record) in std::mem::take(&mut self.told) {
             if are.get(&uid) == Some(&record) {

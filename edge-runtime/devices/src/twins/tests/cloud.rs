@@ -1,4 +1,4 @@
-//! What the bridge is told, and when.
+//! Reports to the bridge, and their times.
 
 use super::*;
 
@@ -211,7 +211,8 @@ fn a_device_has_heard_of_what_it_has_come_to_be() {
     let report = world.acked();
     assert_eq!((reported(&report, "led"), observed(&report, "led")), (Some("ON"), Some("ON")));
     world.wait(1_000);
-    // What is wanted here is told as heard of, and so is what the cloud wants and the device already is.
+    // A local desired value is reported as observed, and so is a desired value of the cloud that the device already
+    // has.
     assert!(world.twins.set(world.now, &id("t1"), "led", "DIM").is_ok());
     world.tick();
     assert_eq!(observed(&world.acked(), "led"), Some("DIM"));
@@ -302,7 +303,7 @@ fn a_value_is_told_again_with_its_type_when_the_model_comes_late() {
     assert!(world.reports().is_empty());
 }
 
-/// What was kept may be older than what was told since (D4).
+/// A stored value may be older than the last report (D4).
 #[test]
 fn what_was_kept_and_told_is_not_told_again_before_the_device_says_it() {
     let mut world = World::lab("ON");
@@ -330,8 +331,8 @@ fn what_was_kept_and_told_is_not_told_again_before_the_device_says_it() {
     }
 }
 
-/// The number of the report says what is newer if no clock does: a value that was not reported since has that of the
-/// first record (D4).
+/// Without a clock the number of the report decides which value is newer. A value without a report since then has the
+/// number of the first record (D4).
 #[test]
 fn what_was_kept_says_as_of_which_report() {
     let mut world = World::lab("ON");
@@ -358,14 +359,14 @@ fn what_was_kept_says_as_of_which_report() {
             (twin.property.as_str(), value.value.as_str(), value.kept_seq)
         });
         assert_eq!(told.collect::<Vec<_>>(), expected);
-        // Not acknowledged; one of both is said again, and kept.
+        // Without an acknowledgement; one of both values is repeated, and stored.
         world.link(false);
         world.report("led", led);
         expected[0] = ("led", led, devices[0].seq);
     }
 }
 
-/// What stands in the way of a write may go by itself (D5).
+/// The cause of a failed write may end without a change of the object (D5).
 #[test]
 fn what_is_refused_is_told_again_and_not_taken_for_told() {
     let mut world = World::lab("ON");

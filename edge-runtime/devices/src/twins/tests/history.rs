@@ -1,4 +1,4 @@
-//! Histories: which devices have one, what is in it, and what is written of it when.
+//! Histories: which devices have one, its content, and when it is written.
 
 use super::*;
 
@@ -87,7 +87,7 @@ fn what_is_no_number_is_refused_once() {
     assert_eq!(refusals(world.tick()).len(), 1);
 }
 
-/// No write while there is a link but at the end, and none at all for who wants no history.
+/// Online, a history is written only at the end; without the annotation it is never written.
 #[test]
 fn histories_are_written_when_reported_values_are() {
     let mut world = lab("100");
@@ -171,7 +171,7 @@ fn what_was_written_is_there_again_after_a_start() {
     world.twins.end(world.now);
     world.tick();
     assert_eq!(rows_of_histories(&mut world).len(), 2);
-    // Rows of who is no more are no more; those of a device that has its history are.
+    // Rows of deleted devices are deleted; rows of a device with a history stay.
     world.link(true);
     world.wait(601_000);
     assert!(rows_of_histories(world.tick()).is_empty());
@@ -214,7 +214,7 @@ fn rows_go_with_the_device_the_property_and_the_annotation() {
     assert_eq!(forgotten, [Row { uid: "history/uid-1/temp".into(), record: String::new() }]);
 }
 
-/// A thousand devices that ask for all they may have no more than one of them.
+/// A thousand devices with the largest histories get no more memory than permitted for all.
 #[test]
 fn d12_histories_of_all_devices_share_one_bound() {
     let mut world = World::new(&settings());

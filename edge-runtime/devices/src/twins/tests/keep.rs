@@ -1,4 +1,4 @@
-//! What is given to be kept, when, and what a process that starts makes of it.
+//! Stored state: its content, when it is written, and how a new process restores it.
 
 use super::*;
 
@@ -55,7 +55,8 @@ fn d14_offline_values_are_stored_each_minute() {
     let told = restored.acked();
     assert_eq!(told.twins[0].reported.as_ref().map(|value| value.at_ms), Some(START.wall + 599_000));
 
-    // What was kept as untold is kept as told when it has been, or a start would tell it after newer values.
+    // A value that is stored as pending is stored as reported later. Otherwise a start would report it after newer
+    // values.
     world.link(true);
     world.tick();
     world.acked();

@@ -1,4 +1,4 @@
-//! Mappers: what they are given, in which order, how often, and what they say.
+//! Mappers: their calls, with order and frequency, and their reports.
 
 use std::collections::BTreeMap;
 
@@ -434,7 +434,7 @@ fn a_device_is_removed_once_whatever_comes_of_it() {
             world.tick();
             assert!(world.calls().is_empty());
         }
-        // Here again: it is told as one that the mapper does not have.
+        // It returns, and is sent as a device that the mapper does not have.
         world.device("t1", UID, lab_device("ON"));
         world.tick();
         assert_eq!(world.calls()[0].path, method::REGISTER_DEVICE);
@@ -478,7 +478,7 @@ fn d09_another_helper_goes_on_without_a_call() {
     world.rows(&mut rows);
     assert_eq!(rows, before, "nothing is forgotten");
 
-    // What has changed meanwhile is told.
+    // Changes during the restart are sent.
     let mut world = again(&rows, &[("t1", UID, "OFF"), ("t3", "uid-3", "ON")]);
     world.serve(&mut mapper);
     assert_eq!(mapper.called(), ["UpdateDevice default/t1", "RemoveDevice default/t2"]);
@@ -492,7 +492,7 @@ fn d09_another_helper_goes_on_without_a_call() {
     world.rows(&mut rows);
     let mut world = again(&rows, &[("t1", UID, "OFF")]);
     assert!(world.calls().is_empty());
-    // A daemon that has not written what it was given is told again.
+    // A daemon that did not write the rows gets them again.
     world.rows(&mut rows);
     let held = rows.clone();
     world.device("t1", UID, lab_device("DIM"));
@@ -728,7 +728,7 @@ fn a_mapper_s_reports_are_the_device_s() {
     assert_eq!((reported(&report, "temp"), reported(&report, "led")), (Some("21.5"), Some("OFF")));
     assert_eq!((observed(&report, "temp"), observed(&report, "led")), (None, Some("ON")));
 
-    // What the mapper holds is older than what is wanted: it is shown so, however the device is.
+    // The mapper holds an older desired value: the status shows that, whatever the device reports.
     world.device("t1", UID, lab_device("DIM"));
     assert_eq!(world.twins_say("t1", vec![twin("led", Some("ON"), Some("DIM"))]), Ok(Vec::new()));
     world.wait(1_000);

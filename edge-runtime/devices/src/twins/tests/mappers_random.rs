@@ -1,5 +1,5 @@
-//! Any news of devices, mappers and restarts in any order: no mapper is told what it holds, or twice to leave a device, and in the
-//! end each holds what it should. What a mapper as KubeEdge's framework makes it would die of fails in [`Mapper`].
+//! Random events of devices, mappers and restarts. A mapper is never sent what it holds, or told twice to remove a
+//! device, and finally each holds the right devices. [`Mapper`] fails where KubeEdge's framework would crash.
 
 use std::collections::BTreeMap;
 
@@ -149,7 +149,7 @@ impl Lab {
         }
     }
 
-    /// What is under way ends so. A mapper that does not run takes nothing.
+    /// Ends the running calls. A stopped mapper processes none.
     fn ends(&mut self, done: bool, answer: Result<(), Code>) {
         for Calling { socket, call, path, message, .. } in std::mem::take(&mut self.flying) {
             let answer = match self.running.get_mut(&socket) {
@@ -210,7 +210,7 @@ impl Lab {
                 let now = self.world.now;
                 self.changes += 8;
                 let name = MAPPERS[mapper];
-                // Who is asked for the process before it hears nothing more.
+                // A call to the old process: it receives nothing more.
                 self.flying.retain(|flying| flying.socket != format!("{name}.sock"));
                 let mut started = Mapper::default();
                 self.world.twins.asked(now, 1, registration(name, "lab", with_data), String::new());
@@ -239,7 +239,7 @@ impl Lab {
                 }
             }
             News::Helper(in_order) => {
-                // What is under way is done or not, and only who ends in order has written what is done.
+                // Running calls succeed or not, and only an orderly end stores their results.
                 self.ends(true, Ok(()));
                 self.tick();
                 self.ends(true, Ok(()));
@@ -250,7 +250,7 @@ impl Lab {
                     self.world.wait(1_000);
                 }
                 self.tick();
-                // What is under way then: it is not tried again that a device leaves, and everything else is.
+                // Running calls: the removal of a device is not retried, all others are.
                 self.flying.retain(|flying| flying.path.ends_with("RemoveDevice"));
                 self.ends(true, Ok(()));
                 self.world = World { now, ..World::new(&with_dmi()) };
@@ -302,7 +302,7 @@ impl Lab {
     }
 }
 
-/// What may stand in a request, right or wrong.
+/// Any text in a request, valid or not.
 fn word() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => prop_oneof![Just("default"), Just("t1"), Just("temp"), Just("led"), Just("21.5"), Just("lab"), Just("ok"), Just("")]

@@ -180,7 +180,7 @@ impl World {
     }
 }
 
-/// What a report says of a property.
+/// The reported value of a property.
 fn reported<'a>(report: &'a DeviceReport, property: &str) -> Option<&'a str> {
     let twin = report.twins.iter().find(|twin| twin.property == property)?;
     twin.reported.as_ref().map(|reported| reported.value.as_str())

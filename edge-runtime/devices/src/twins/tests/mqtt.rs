@@ -1,4 +1,4 @@
-//! What devices and their programs hear.
+//! Messages to devices and their programs.
 
 use super::*;
 
@@ -267,7 +267,7 @@ fn d08_a_delta_is_said_again_until_it_is_reported_equal() {
     world.wait(10_000);
     let again = world.tick().published();
     assert!(again.len() == 1 && again[0].1.ends_with(r#""delta":{"led":"OFF"}}"#), "{again:?}");
-    // Of a device that speaks meanwhile no more than once a second.
+    // For a device that publishes all the time, at most once a second.
     for n in 0..50 {
         world.wait(100);
         world.report("temp", &n.to_string());

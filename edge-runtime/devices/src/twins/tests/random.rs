@@ -99,7 +99,7 @@ fn document() -> impl Strategy<Value = Value> {
     prop_oneof![tree, known]
 }
 
-/// What the bridge has heard, and what is under way to it.
+/// Reports that the bridge has, and those on their way.
 #[derive(Default)]
 struct Bridge {
     flying: Option<(u64, Vec<DeviceReport>)>,
@@ -220,7 +220,7 @@ impl Lab {
             }
             News::Link(up) => {
                 if self.bridge.daemon {
-                    // What was under way may have arrived or not.
+                    // Reports on their way may have arrived or not.
                     if self.counter.is_multiple_of(2) {
                         self.arrives();
                     }
@@ -259,7 +259,7 @@ impl Lab {
         assert!(self.world.twins.wake().is_none_or(|at| at > self.world.now.mono), "it would never rest");
     }
 
-    /// What is under way has reached the bridge.
+    /// Reports on their way arrive at the bridge.
     fn arrives(&mut self) {
         for report in self.bridge.flying.iter().flat_map(|(_, devices)| devices) {
             for twin in &report.twins {
@@ -296,7 +296,7 @@ impl Lab {
         }
     }
 
-    /// All is well for long enough: then the bridge has what the devices said.
+    /// Runs without faults for long enough: then the bridge has all values of the devices.
     fn comes_to_rest(&mut self) {
         self.happens(News::Daemon(true));
         self.happens(News::Link(true));
