@@ -17,7 +17,7 @@ use crate::pod::spec::{MIRROR, annotation};
 use crate::pod::support::unknown_field;
 use crate::store::{Fact, Store, StoreError};
 
-/// What a batch means for the pods here, in order.
+/// Effect of a batch on the pods here, in order.
 #[derive(Debug)]
 pub enum Applied {
     /// The newest object of a pod; a refusal if this build's types do not know one of its fields.
@@ -186,7 +186,7 @@ pub struct Restored {
     /// Pods that may be running but cannot be managed, by uid, with the reason: their row does not parse,
     /// or they have none in a store that [is incomplete](Store::is_incomplete), so that they may have ended long ago.
     pub kept: BTreeMap<String, String>,
-    /// What else could not be read, for the log; the cloud sends it again, or it is lost.
+    /// Other rows that could not be read, for the log. The cloud sends them again, or they are lost.
     pub lost: Vec<String>,
 }
 

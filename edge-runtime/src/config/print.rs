@@ -7,8 +7,8 @@ use serde_yaml_ng::{Error, Mapping, Value};
 use super::{Config, ConfigFile};
 
 impl Config {
-    /// `typed` is what this was made from, and `text` the file it stands in. A key that is not there has the comment
-    /// `# default`; one that has no value stands in a comment.
+    /// Prints the configuration. `typed` is its source, and `text` the file. A missing key gets the comment `#
+    /// default`; a key without a value is in a comment.
     ///
     /// # Errors
     /// A value cannot be written as YAML.
@@ -76,7 +76,7 @@ mod tests {
     use super::super::Overrides;
     use super::*;
 
-    /// What is printed for `text`, and how the two configurations look.
+    /// Returns the output for `text`, and the two configurations in debug format.
     fn printed(text: &str) -> (String, String, String) {
         let file = Path::new("/etc/edge-runtime/config.yaml");
         let read = |text: &str| {

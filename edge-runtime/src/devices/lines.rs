@@ -12,7 +12,7 @@ use crate::sys::from_json::from_json;
 /// Bytes asked for at once.
 const CHUNK: usize = 4096;
 
-/// The reading side. What is read and not yet taken stays when a future of it is dropped.
+/// The reading side. Unprocessed input survives when a future of it is dropped.
 #[derive(Debug)]
 pub struct Lines<S> {
     stream: S,

@@ -27,7 +27,7 @@ pub struct Cluster {
     pub pods: Vec<(IpAddr, String)>,
     /// Namespaces whose Services are complete; an empty name means all namespaces.
     pub followed: Vec<String>,
-    /// Those of them that are followed because a pod has looked up a name.
+    /// The subset of `followed` that is followed because a pod has looked up a name.
     pub interests: Vec<String>,
     /// The bridge can be asked about namespaces that are not followed.
     pub online: bool,
@@ -98,7 +98,7 @@ pub struct Zone {
     listen: Vec<IpAddr>,
     services: BTreeMap<String, BTreeMap<String, Service>>,
     namespaces: BTreeSet<String>,
-    /// Names by address: those of Services win over those of their endpoints.
+    /// Names by address. Names of Services replace those of their endpoints.
     pointers: BTreeMap<IpAddr, BTreeSet<String>>,
     pods: BTreeSet<(IpAddr, String)>,
     followed: BTreeSet<String>,

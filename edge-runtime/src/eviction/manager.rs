@@ -12,7 +12,7 @@ use crate::sys::sort::sort_by_key;
 /// `evictionPressureTransitionPeriod`).
 pub const TRANSITION: Duration = Duration::from_secs(300);
 
-/// What one look says.
+/// One observation of the signals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Pressure for node conditions and admission: lasts for the transition period.

@@ -1,5 +1,5 @@
-//! Server for health questions: HTTP/1.1 on a socket and, if configured, on a port. It reads the question and writes
-//! the answer; the content of the answer comes from elsewhere.
+//! Server for health checks: HTTP/1.1 on a socket and, if configured, on a port. It reads requests and writes answers;
+//! the caller provides their content.
 //!
 //! | file | owns |
 //! |---|---|

@@ -1,7 +1,7 @@
 //! The text format of Prometheus, version 0.0.4: families and their samples, one after the other. Numbers are whole, or
 //! nanoseconds shown as seconds. Pure.
 
-/// What is being written.
+/// Metrics text under construction.
 #[derive(Default)]
 pub struct Text {
     out: String,

@@ -22,12 +22,12 @@ pub struct PodLogin {
     pub document: String,
 }
 
-/// A Secret, whatever its content: who has it may use what was pulled with its earlier content.
+/// Key of a Secret, whatever its content: users of the Secret may use images pulled with its earlier content.
 pub fn secret_key(namespace: &str, name: &str, uid: &str) -> String {
     format!("secret:{namespace}/{name}:{uid}")
 }
 
-/// What is remembered of a login of a pod; nothing of one that is the node's.
+/// Stored keys of a pod's login; empty for a login of the node.
 pub fn keys(credential: &Credential) -> BTreeSet<String> {
     let Some(secret) = &credential.secret else { return BTreeSet::new() };
     BTreeSet::from([secret.clone(), format!("login:{}", credential.digest())])
@@ -40,7 +40,7 @@ pub fn after_pull(earlier: Option<Access>, repository: &str, with: BTreeSet<Stri
         earlier => earlier.unwrap_or_default(),
     };
     match access.get_mut(repository) {
-        // What was once open to all stays so.
+        // An image that was public once stays so.
         Some(keys) if keys.is_empty() => {}
         Some(keys) if with.is_empty() => keys.clear(),
         Some(keys) => {
@@ -126,7 +126,7 @@ mod tests {
         let bodiless = |name: &str| PodLogin { key: secret_key("n", name, ""), document: String::new() };
         assert!(may(&private, &[bodiless("s")]));
         assert!(!may(&private, &[bodiless("other")]));
-        // By another repository the same content has to be asked for.
+        // The same content in another repository needs a request to the registry.
         assert!(!may_use(&private, &Reference::parse("reg.example/b:1").unwrap(), &[], &[first]));
     }
 

@@ -1,5 +1,5 @@
-//! Blobs over bad links: a download goes on where it ended, in this run or an earlier one, and counts only when its
-//! digest is right. Owns the files `incoming/blob-<hex>`; knows nothing of what is in them.
+//! Blobs over bad links: a download resumes where it ended, in this run or an earlier one, and counts only when its
+//! digest is right. Owns the files `incoming/blob-<hex>`; does not know their content.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -28,8 +28,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// another process that fetches the same.
 ///
 /// # Errors
-/// The registry does not have it or stopped answering (what came stays for the next run), it is larger than
-/// announced, or its digest is wrong (nothing stays).
+/// The registry does not have it or stopped answering (the received part stays for the next run), it is larger than
+/// announced, or its digest is wrong (the part is deleted).
 pub fn blob(
     repository: &mut Repository<'_>,
     blob: &Descriptor,
@@ -47,7 +47,7 @@ pub fn blob(
     part.fill(repository, blob)?;
     let mut found = part.hasher.clone().finish();
     if found != blob.digest && resumed {
-        // The beginning may come from a run whose writes a power cut spoiled.
+        // The beginning may come from a run whose writes a power cut damaged.
         part.restart().map_err(ImageError::io(&path, "cannot truncate"))?;
         part.fill(repository, blob)?;
         found = part.hasher.clone().finish();

@@ -51,7 +51,7 @@ pub fn select_broken(images: &[ImageRecord], has: impl Fn(&str) -> bool) -> Vec<
     images.iter().filter(|image| !image.layers.iter().all(|layer| has(layer))).map(|image| image.id.clone()).collect()
 }
 
-/// What a sweep removes besides deleted images and abandoned work.
+/// What a sweep removes beside deleted images and abandoned work.
 #[derive(Clone, Copy, Debug)]
 pub struct Sweep {
     /// Unfinished downloads, and layers of pulls that never finished, are kept this long for another try.

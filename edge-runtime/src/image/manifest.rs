@@ -1,5 +1,5 @@
-//! What registries and archives say about an image: index, manifest and configuration documents
-//! (OCI image-spec v1.1, Docker image manifest v2 schema 2). Pure parsing.
+//! Parses documents of registries and archives about an image: index, manifest and configuration (OCI image-spec v1.1,
+//! Docker image manifest v2 schema 2). Pure.
 //!
 //! Own shapes instead of oci-spec's: builders write `null` for empty lists and leave out keys that
 //! the specification requires, and other clients accept that.
@@ -79,7 +79,7 @@ struct RawDocument {
 
 #[derive(Deserialize)]
 struct RawConfiguration {
-    // Not as a flattened platform: that would hold all that an image says besides.
+    // Not a flattened platform: that would keep all unknown fields of the image.
     #[serde(default)]
     os: String,
     #[serde(default)]

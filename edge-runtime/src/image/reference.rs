@@ -80,7 +80,7 @@ impl Reference {
         format!("{}/{}", self.registry, self.repository)
     }
 
-    /// What is asked of the registry: `/v2/<repository>/manifests/<this>`.
+    /// Last part of the registry's path: `/v2/<repository>/manifests/<this>`.
     pub fn manifest(&self) -> &str {
         self.digest.as_deref().or(self.tag.as_deref()).unwrap_or("latest")
     }

@@ -26,7 +26,7 @@ pub struct Endpoint {
     pub base: String,
     /// What logins are looked up by.
     pub host: String,
-    /// A mirror must be told whose images are meant.
+    /// A mirror needs the name of the registry that it mirrors.
     pub namespace: Option<String>,
 }
 
@@ -47,8 +47,8 @@ pub fn endpoints(config: &RegistryConfig, registry: &str) -> Vec<Endpoint> {
     mirrors.chain([own]).collect()
 }
 
-/// The same place without TLS, if it is on this very machine and answered the TLS greeting with something else:
-/// a registry on loopback needs no configuration, as with containerd.
+/// The same registry without TLS, if it is on this machine and did not answer the TLS handshake with TLS: a registry on
+/// loopback needs no configuration, as with containerd.
 pub fn without_tls(place: &Endpoint, error: &ImageError) -> Option<Endpoint> {
     let ImageError::Unavailable { source, .. } = error else { return None };
     let Some(ureq::Error::Io(io)) = source.downcast_ref::<ureq::Error>() else { return None };
@@ -125,7 +125,8 @@ impl<'a> Repository<'a> {
     /// A manifest or index by tag or digest; a digest is checked.
     ///
     /// # Errors
-    /// Not reachable, refused, not there, too large, or not what the digest says.
+    /// The registry is unreachable, refuses, or does not have it; or the document is too large or does not match its
+    /// digest.
     pub fn manifest(&mut self, name: &str) -> Result<Fetched, ImageError> {
         let response = self.ask("GET", &format!("manifests/{name}"), Some(ACCEPT), None)?;
         self.document(response, &format!("manifest {name}"), is_sha256(name).then_some(name))
@@ -140,8 +141,8 @@ impl<'a> Repository<'a> {
         Ok(self.document(response, &format!("blob {digest}"), Some(digest))?.bytes)
     }
 
-    /// The content of a blob, from byte `start` if the registry can do that (status 206), else from its beginning.
-    /// `None`: the registry says that there is nothing at `start` (416).
+    /// Requests a blob from byte `start` if the registry supports that (status 206), otherwise from its beginning.
+    /// `None`: the blob has nothing at `start` (416).
     ///
     /// # Errors
     /// Not reachable, refused, or not there.
@@ -267,7 +268,7 @@ fn read_within(response: Response<Body>, limit: u64, time: Duration) -> std::io:
     }
 }
 
-/// What the registry itself says, in brackets, without anything that could upset a terminal.
+/// Error text of the registry, in brackets, without control characters.
 fn error_text(response: Response<Body>) -> String {
     #[derive(Deserialize)]
     struct Page {

@@ -1,5 +1,5 @@
-//! The start of the daemon: the store's images and the records beside the layers are made to say the same again. Either
-//! may have lost some: the store to a damaged disk, the records to an older version that wrote none.
+//! The start of the daemon: reconciles the images of the store with the records beside the layers. Either may be
+//! incomplete: the store after damage of the disk, the records after an older version that did not write any.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::store::image_record::ImageRecord;
 use crate::sys::gather::Gather;
 use crate::sys::sort::sort_by;
 
-/// What was found. Ids of images.
+/// Result: ids of images.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Settled {
     /// Known again.
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(settled, Settled { restored: vec![whole.id.clone()], broken: vec![] });
         assert_eq!(store.images().unwrap(), std::slice::from_ref(&whole));
         assert_eq!(settle(&mut store, &layers).unwrap(), Settled::default(), "once");
-        // The other way round: images of a version that wrote no records, one of them damaged since.
+        // The opposite case: images of a version without records, one of them damaged since.
         let old = image(3, "reg/old:1", &[&two]);
         let torn = image(4, "reg/torn:1", &[&two, &format!("sha256:{}", "1".repeat(64))]);
         store.write(|writer| [&old, &torn].iter().try_for_each(|image| writer.image_put(image))).unwrap();

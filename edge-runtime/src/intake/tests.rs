@@ -1,4 +1,4 @@
-//! What is made of a store that lacks something.
+//! Loading a store with missing rows.
 
 use edge_protocol::message::ObjectKey;
 use jiff::Timestamp;
@@ -20,7 +20,7 @@ fn record(name: &str) -> PodRecord {
     PodRecord::new(&format!("uid-{name}"), "default", name, PodSource::Api, &now)
 }
 
-/// `both` has object and record, `object` and `record` have one of them, `mirror` never has a record.
+/// Pod `both` has object and record, `object` and `record` have one of them, `mirror` never has a record.
 fn store(incomplete: bool) -> Store {
     let mut store = Store::in_memory().expect("opens");
     let put = |writer: &crate::store::Writer<'_>| {

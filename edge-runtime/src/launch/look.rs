@@ -47,7 +47,7 @@ impl Look {
         }
     }
 
-    /// What it is to the user when it failed for `problem`.
+    /// Message for the user when it failed because of `problem`.
     pub fn failed(&self, problem: &str) -> String {
         match self {
             Self::Volume(look) => look.failed(problem),

@@ -1,6 +1,5 @@
-//! The daemon's side of looks at foreign paths: one helper process at a time for those of a pod or container, kept for the
-//! next one while there is work, a deadline, and the memory of paths that have not answered. Knows nothing of what is
-//! looked for.
+//! The daemon's side of checks at foreign paths. It runs one helper process at a time for each pod or container, reuses
+//! it while there is work, and has a deadline. It remembers paths that did not answer. Does not know the checks.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -159,7 +158,7 @@ impl Looks {
 }
 
 impl Helper {
-    /// Has it do `count` looks, whose line `input` is; `done` counts. `None` when all went well.
+    /// Has it execute `count` checks from the line `input`; increments `done` for each. `None` if all succeeded.
     async fn ask(&mut self, input: &[u8], count: usize, done: &mut usize) -> io::Result<Option<Trouble>> {
         self.answers.get_mut().set_limit(ANSWER_LIMIT);
         self.looks.write_all(input).await?;

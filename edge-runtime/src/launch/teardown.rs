@@ -79,7 +79,7 @@ impl Teardown {
         self.base.cgroups.has_pod(class(pod), uid)
     }
 
-    /// Has systemd end the pod's cgroup, if it has one of it: waited for before [`Teardown::pod`].
+    /// Asks systemd to stop the pod's slice, if it has one. Wait for the result before [`Teardown::pod`].
     pub fn stop_cgroup(&self, pod: &Pod, uid: &str) -> Option<Pending> {
         self.base.cgroups.stop_pod(class(pod), uid)
     }
@@ -113,7 +113,7 @@ impl Teardown {
         for (class, uid) in self.base.cgroups.pods().into_iter().filter(|(_, uid)| !known.contains(uid)) {
             let gone = self.base.cgroups.kill_pod(class, &uid).and_then(|()| self.base.cgroups.remove_pod(class, &uid));
             if let Err(error) = gone {
-                // What is being killed is still there; systemd is on its way.
+                // Processes that are being killed still exist, or systemd is at work.
                 log::debug!("pod {uid}, which is not known: {error}");
             }
         }

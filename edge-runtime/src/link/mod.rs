@@ -155,8 +155,8 @@ impl LinkHandle {
         self.with(|s| s.interests(namespaces)).unwrap_or(false)
     }
 
-    /// Sends news of devices when what is under way is acknowledged. False when it cannot be sent: no connection, a bridge that
-    /// takes none, or a batch that is too large.
+    /// Sends reports of devices when the previous batch is acknowledged. Returns false without a connection, if the
+    /// bridge does not support them, or if the batch is too large.
     pub fn devices(&self, batch: u64, devices: Vec<serde_json::Value>) -> bool {
         self.with(|s| s.devices(batch, devices)).unwrap_or(false)
     }

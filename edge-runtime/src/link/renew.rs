@@ -188,8 +188,8 @@ async fn prove(shared: &Shared, new: &Identity) -> Result<(), RenewError> {
     Err(RenewError::Answer("there is no bridge"))
 }
 
-/// Another identity to try after this one was refused: one that a join has written meanwhile, or a renewed one whose
-/// proof a power cut has prevented. `None` without another.
+/// Returns another identity to try after this one was refused: one from a new join, or a renewed one that a power cut
+/// left untested.
 fn other(shared: &Shared) -> Option<Identity> {
     let present = shared.identity.borrow().clone();
     let found = match Identity::load(&shared.paths) {

@@ -1,5 +1,5 @@
-//! The link's state for `edge-runtime status`: a small file below `/run`, which is not on a disk, written when the
-//! connection comes or goes and once per heartbeat. It stays when the daemon ends.
+//! State of the link for `edge-runtime status`: a small file below `/run`, which is not on a disk. It is written when
+//! the connection begins or ends, and once per heartbeat. It stays when the daemon ends.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -53,7 +53,7 @@ pub enum LogError {
 pub enum Chunk {
     /// Some output, never empty.
     Data(Vec<u8>),
-    /// Nothing new now, but the container may write more: wait, then ask again. Only when following.
+    /// Nothing new now, but the container may write more: wait, then call again. Only when following.
     Wait,
     /// The end: all is read, or the limit is reached.
     End,
@@ -238,8 +238,8 @@ impl LogReader {
             if self.next_files.is_empty() {
                 return Ok(false);
             }
-            // The old file has been renamed: nothing more will be written to it, but something may have been since
-            // the last read. So once more, then on.
+            // The old file was renamed, so nothing more is written to it. But bytes may have been added since the last
+            // read: read once more, then continue with the new file.
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which addresses a pod gets. Pure: the leases live in the store, the kernel is told elsewhere.
+//! Chooses addresses of pods. Pure: the store has the leases, and other modules configure the kernel.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(net.gateway(), ip("fd00:88::1"));
         assert!(net.contains(ip("fd00:88::ffff:0:1")) && !net.contains(ip("fd00:89::1")));
         assert_eq!(net.to_string(), "fd00:88::/64");
-        // The same number in the other family is another address.
+        // The same number in the other family is a different address.
         assert!(!subnet("10.88.4.0/22").contains(ip("::10.88.4.1")));
     }
 

@@ -26,7 +26,7 @@ pub struct NodeDns {
     pub node_resolv_conf: String,
 }
 
-/// A finished file and what a user must be told about it.
+/// A finished file, and a warning for the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResolvConf {
     pub content: String,
@@ -104,7 +104,7 @@ fn like_the_node(dns: &NodeDns, host_network: bool) -> Settings {
     settings
 }
 
-/// Whether the server answers on the node itself only, or is at an address that means something on one of its links alone.
+/// Whether the server is reachable only from the node itself: on loopback, or by an address of one link.
 fn is_only_here(server: &str) -> bool {
     let (ip, scope) = server.split_once('%').map_or((server, false), |(ip, _)| (ip, true));
     let near = |ip: IpAddr| ip.is_loopback() || matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());

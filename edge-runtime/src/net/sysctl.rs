@@ -64,7 +64,7 @@ pub fn keep_to_itself(bridge: &str, v6: bool) -> Result<(), NetError> {
 /// advertisements and redirects are not for it either.
 pub fn in_pod(link: &str, v6: bool) {
     let (v4_conf, v6_conf) = (Path::new(SYS).join("ipv4/conf").join(link), Path::new(SYS).join("ipv6/conf").join(link));
-    // Of IPv4 either of the two is enough to believe redirects.
+    // For IPv4, either of the two enables redirects.
     let all = Path::new(SYS).join("ipv4/conf/all");
     let mut switches = vec![(v4_conf.join("accept_redirects"), "0"), (all.join("accept_redirects"), "0")];
     if v6_conf.is_dir() {

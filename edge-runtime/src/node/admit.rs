@@ -92,7 +92,8 @@ impl Admission<'_> {
         admission::admit(pod, others, has)
     }
 
-    /// The node's labels as the API had them when the pod came. For a static pod, which no API knows, its own.
+    /// The node's labels as the API had them when the pod arrived. For a static pod, which the API does not know, the
+    /// node's own labels.
     fn labels_for(&self, pod: &Pod, is_static: bool) -> Option<affinity::Labels> {
         if is_static {
             return Some(standard_labels(&self.launch.host, &self.cx.config.node_name, &self.cx.config.labels));

@@ -1,5 +1,5 @@
 //! When to copy the store, and when to move a store in memory back to the disk. A copy is made soon after a boot, so
-//! that a damaged store costs only what came since. Further copies follow once a day, or an hour after a change from
+//! that damage of the store loses only later changes. Further copies follow once a day, or an hour after a change from
 //! the cloud. An idle node writes the size of its store once a day for that.
 
 use std::process::Stdio;

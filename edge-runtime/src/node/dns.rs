@@ -71,7 +71,7 @@ impl Dns {
             let mut cluster = services.cluster(cx, launch, running.teller.takes_parts());
             cluster.online = cx.connection().is_some() && self.bridge_follows;
             if cluster.followed.is_empty() && !self.bridge_follows {
-                // The bridge cannot be asked about namespaces: answer for all of them from what is known.
+                // The bridge cannot be asked about namespaces, so absent names of any namespace are denied.
                 cluster.followed.push(String::new());
             }
             cluster.interests = self.interests.as_ref().map(Interests::names).unwrap_or_default();

@@ -87,7 +87,7 @@ impl Context {
         self.store.write(|writer| rows.iter().try_for_each(|row| writer.acknowledged(*row)))
     }
 
-    /// The same once they have waited for long enough. Returns when that is.
+    /// The same after they have waited long enough. Returns that time.
     pub(super) fn delete_acknowledged_due(&mut self, now: Mono) -> Result<Option<Mono>, StoreError> {
         match self.acknowledged.due() {
             Some(due) if due <= now => self.delete_acknowledged().map(|()| None),
@@ -195,7 +195,8 @@ pub(super) fn about_object(
 
 fn event(involved: ObjectReference, warning: bool, reason: &str, message: &str, node: &str, now: &Now) -> Value {
     let time = Time(now.wall);
-    // client-go names events OBJECT.HEX-TIME; what one turn decides has one time, and two containers may share the rest.
+    // client-go names events OBJECT.HEX-TIME. All decisions of a turn have one time, and two containers may share the
+    // other parts.
     let path = involved.field_path.as_deref().unwrap_or_default();
     let unique = crate::pod::id::sha256_hex(format!("{path}/{reason}/{message}").as_bytes());
     let unique = format!("{:x}{}", now.wall.as_nanosecond(), unique.get(..8).unwrap_or_default());
@@ -225,7 +226,8 @@ fn event(involved: ObjectReference, warning: bool, reason: &str, message: &str, 
 mod tests {
     use super::*;
 
-    /// The API server takes one event of a name: what is told at one moment of two containers must not be one name.
+    /// The API server accepts one event for each name: events of two containers at one moment must have different
+    /// names.
     #[test]
     fn events_of_one_moment_have_names_of_their_own() {
         let now = Now { mono: Mono(1), wall: jiff::Timestamp::UNIX_EPOCH, boot_id: "b".into() };

@@ -20,7 +20,7 @@ use crate::pod::spec::is_critical;
 use crate::store::StoreError;
 use crate::sys::cgroup::Cgroups;
 
-/// What an evicted container gets (the kubelet's `immediateEvictionGracePeriodSeconds`).
+/// Grace period of an evicted container (the kubelet's `immediateEvictionGracePeriodSeconds`).
 const GRACE_S: u32 = 1;
 /// The next pod goes when the last one is gone, or after this (the kubelet's `podCleanupTimeout`).
 const CLEANUP: Duration = Duration::from_secs(30);

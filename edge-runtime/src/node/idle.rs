@@ -1,5 +1,5 @@
-//! Tells when the node has come to rest, to give memory back: what starting and ending pods touched is not needed by one that
-//! only keeps its link. Knows nothing of what the work was.
+//! Detects that the node is idle, to release memory: an idle node does not need the memory of starting and ending pods.
+//! Does not know that work.
 
 use std::time::Duration;
 

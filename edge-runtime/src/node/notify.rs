@@ -43,7 +43,7 @@ impl Notify {
         self.send("READY=1");
     }
 
-    /// The loop goes round. Gives when it has to be said again at the latest.
+    /// Called in each turn of the loop. Returns the latest time of the next call.
     pub(super) fn alive(&mut self, now: Mono) -> Option<Mono> {
         let every = self.every.filter(|_| self.to.is_some())?;
         if self.next.is_none_or(|next| next <= now) {

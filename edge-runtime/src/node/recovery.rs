@@ -1,7 +1,7 @@
 //! Pods about which the store may lack information, until it has recovered: a damaged store was filled from its
-//! remains, or the row of a pod does not parse. Their containers run on, unmanaged, until a complete list of the cloud
-//! (for a node without one, its manifests) says which pods exist. Only then unknown ones are stopped, and their remains
-//! are removed.
+//! remains, or the row of a pod does not parse. Their containers continue, unmanaged, until a complete list of the
+//! cloud (for a node without a cloud, its manifests) says which pods exist. Only then unknown ones are stopped, and
+//! their remains are removed.
 
 pub(super) mod state;
 
@@ -54,7 +54,7 @@ impl Node {
         true
     }
 
-    /// What is recorded of a pod whose object could not be read, now that it has come.
+    /// Returns the record of a pod whose object could not be read, now that the object has arrived.
     pub(super) fn lost_and_found(&self, uid: &str) -> Option<PodRecord> {
         if !self.cx.recovery.kept.contains_key(uid) {
             return None;
@@ -85,8 +85,9 @@ impl Node {
         self.cx.recovery.is_under_way() && self.cx.link.is_some() && self.launch.sandboxes.teardown.has_cgroup_of(uid)
     }
 
-    /// A pod is started of which nothing is recorded: what still runs of it ends first, and its containers begin with an
-    /// attempt whose id the monitor does not know: one that it has is refused, and would be deleted as a stranger's.
+    /// Prepares the start of a pod without a record. Its running containers end first. Its new containers begin with an
+    /// attempt whose id the monitor does not know: a known id is refused, and would be deleted like an unknown
+    /// container.
     pub(super) fn end_unattended(&mut self, pod: &Pod, record: &mut PodRecord) {
         if self.cx.recovery.is_under_way() {
             self.launch.sandboxes.teardown.kill_unknown(&record.uid);

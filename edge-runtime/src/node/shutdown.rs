@@ -30,7 +30,7 @@ pub(super) struct Shutdown {
     under_way: bool,
     /// Pods' records stay as they are, so that the next boot goes on with them.
     frozen: bool,
-    /// Uids of pods and what they get, those to stop first in front.
+    /// Uids of pods and their grace period; those to stop first are in front.
     groups: VecDeque<(Vec<String>, Duration)>,
     /// The first group has until then; then SIGKILL, once.
     deadline: Option<Mono>,
@@ -111,7 +111,7 @@ impl Node {
         }
     }
 
-    /// What is left to say is said while there is a link; the rest waits in the store.
+    /// Sends pending reports while there is a link; the others wait in the store.
     pub(super) async fn leave(&mut self) -> Result<(), StoreError> {
         self.housekeeping()?;
         self.cx.delete_acknowledged()?;

@@ -3,8 +3,8 @@
 //! compares its statuses with the API's every ten seconds (K8s pkg/kubelet/status, `needsReconcile`); here the bridge
 //! sends no statuses to the node.
 //!
-//! A refused status is sent again, too. The API may accept in an hour what it refuses now (a policy, too many
-//! requests), and a pod whose status does not change would otherwise never be reported.
+//! A refused status is sent again, too. The API may accept later what it refuses now (a policy, too many requests), and
+//! the status of an unchanged pod would otherwise never be reported.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::sys::random::random;
 /// Whatever a bridge says.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// From the first refusal of a pod's status until it is told again; twice as long each time, up to [`LONGEST`].
+/// Delay from the first refusal of a pod's status to the next attempt; doubled each time, up to [`LONGEST`].
 const REFUSED: Duration = Duration::from_mins(5);
 
 /// When to tell all statuses again.
@@ -29,7 +29,7 @@ pub(super) struct StatusResync {
     /// The bridge knows how many nodes there are to share the time with.
     within: Option<Duration>,
     due: Option<Mono>,
-    /// Uids of pods that were told of before the list: the others are told to the API that sent it.
+    /// Uids of pods that were reported before the list: the others are reported to the API that sent it.
     pods: Vec<String>,
     /// Refused statuses, by uid of pods of this node.
     refused: BTreeMap<String, Refused>,
@@ -38,7 +38,7 @@ pub(super) struct StatusResync {
 #[derive(Debug)]
 struct Refused {
     pause: Duration,
-    /// `None` once it is told again, until the bridge has answered.
+    /// `None` after the repeated report, until the bridge has answered.
     due: Option<Mono>,
 }
 
@@ -107,7 +107,7 @@ impl StatusResync {
         Ok(())
     }
 
-    /// Has the statuses told again whose time has come.
+    /// Repeats the statuses that are due.
     pub(super) fn tell_due(&mut self, pods: &mut Pods, now: Mono) {
         for uid in self.due(now) {
             if let Some(entry) = pods.get_mut(&uid) {

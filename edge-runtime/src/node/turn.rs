@@ -21,7 +21,7 @@ use crate::pod::status;
 use crate::pod::step::{EventDraft, Step};
 use crate::store::StoreError;
 
-/// More rounds than any pod needs before it has to wait for something: a guard against a loop of decisions.
+/// More rounds than any pod needs before it must wait: a guard against an endless loop of decisions.
 const MAX_ROUNDS: usize = 64;
 
 impl Node {
@@ -117,7 +117,7 @@ impl Node {
         Ok(Some(plan.steps.into()))
     }
 
-    /// The reports say that something has ended which no report has said before.
+    /// Whether the reports contain an end that no earlier report has.
     fn tells_of_an_end(&mut self, uid: &str, record: &PodRecord, reports: &[Report]) -> bool {
         let Some(entry) = self.cx.pods.get_mut(uid) else { return false };
         let mut tells = false;
@@ -133,7 +133,7 @@ impl Node {
         tells
     }
 
-    /// What this turn has to tell the cloud: status if it changed, events, the end.
+    /// Reports of this turn for the cloud: status if it changed, events, the end.
     fn reports(&mut self, uid: &str, record: &PodRecord, status: Value, steps: &[Step], now: &Now) -> Vec<Report> {
         let mut reports = Vec::new();
         let Some(entry) = self.cx.pods.get_mut(uid) else { return reports };

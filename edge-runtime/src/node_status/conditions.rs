@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::board::Board;
 
-/// What the eviction signals say.
+/// Active eviction signals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pressure {
     pub memory: bool,
@@ -23,7 +23,8 @@ pub enum ReadyState {
     NotReady(String),
 }
 
-/// All conditions; `last` are those of the previous report, whose transition times stay while the status does.
+/// Returns all conditions. `last` are those of the previous report; a condition with an unchanged status keeps its
+/// transition time.
 pub fn conditions(
     ready: &ReadyState,
     pressure: Pressure,

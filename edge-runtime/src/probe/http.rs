@@ -42,7 +42,7 @@ impl Request {
         authority(&self.host, self.address.port())
     }
 
-    /// What went wrong with it, as Go's client words it.
+    /// Formats a failure of the URL like Go's client.
     pub(super) fn error(&self, what: &str) -> String {
         format!("Get \"{}\": {what}", self.url())
     }

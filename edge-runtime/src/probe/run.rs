@@ -27,7 +27,7 @@ pub(super) struct Means {
     pub(super) tls: Arc<ClientConfig>,
 }
 
-/// What is probed.
+/// Target of a probe.
 pub(super) struct Subject<'a> {
     pub(super) id: &'a str,
     pub(super) container: &'a str,

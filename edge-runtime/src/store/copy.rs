@@ -1,6 +1,6 @@
-//! A second copy of the store, for the day when the first is damaged, and one from before a migration, for the program
-//! of the version before: made whole or not at all.
-//! A copy of the past is safe: the next list of the cloud brings what has changed since.
+//! A second copy of the store, in case the first is damaged, and one from before a migration, for the earlier program
+//! version. Each is made completely or not at all. An old copy is safe: the next list of the cloud has all later
+//! changes.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -7,8 +7,8 @@ use super::salvage::{self, beside, remove};
 use super::{Store, StoreError, create_private};
 
 impl Store {
-    /// A store in memory with what can be read of the one at `path`. It [is incomplete](Store::is_incomplete): what was
-    /// in memory before this process is lost.
+    /// Opens a store in memory with the readable part of the one at `path`. It [is incomplete](Store::is_incomplete):
+    /// data that an earlier process had in memory is lost.
     ///
     /// # Errors
     /// Out of memory.

@@ -1,5 +1,5 @@
-//! What the node must remember, in one SQLite file. The only module that writes SQL; it knows rows
-//! and durability, not what a pod does with them.
+//! Durable state of the node, in one SQLite file. The only module that writes SQL; it knows rows and durability, not
+//! what a pod does with them.
 //!
 //! Two kinds of commit: *durable* (synced to the medium before it returns: what the bridge is told
 //! is safe) and *batched* (safe against the death of the process, written out by SQLite when it
@@ -101,7 +101,7 @@ impl StoreError {
         matches!(code, Some(SQLITE_IOERR_READ | SQLITE_IOERR_SHORT_READ))
     }
 
-    /// The store itself is damaged: opening it again makes one of what is left.
+    /// The store itself is damaged: opening it again salvages it.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Sqlite { source, .. } if is_corruption(source))
@@ -145,7 +145,7 @@ pub struct Quarantined {
 /// Parameters of a statement. Not generic: one function for all statements is smaller than one for each.
 type Values<'a> = &'a [&'a dyn ToSql];
 
-/// What is done in one transaction.
+/// Work of one transaction.
 type Work<'a> = &'a mut dyn FnMut(&Writer<'_>) -> Result<(), StoreError>;
 
 /// How a transaction is committed.
@@ -336,8 +336,7 @@ impl Store {
         Ok(())
     }
 
-    /// Lets the file grow no more, or again: what a full disk does, for tests and simulations. Lasts until the store
-    /// is closed.
+    /// Stops the file from growing, or permits it again: simulates a full disk. Lasts until the store is closed.
     ///
     /// # Errors
     /// SQLite fails.

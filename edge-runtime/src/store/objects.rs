@@ -5,7 +5,7 @@ use edge_protocol::message::{Object, ObjectDigest, ObjectKey};
 use super::{Store, StoreError, Writer};
 
 impl Store {
-    /// What is held, without bodies, for the full sync by digest.
+    /// Held objects without bodies, for the full sync by digest.
     ///
     /// # Errors
     /// SQLite fails.

@@ -175,7 +175,7 @@ fn damage_inside_the_file_is_found() {
     assert!(Store::open(&path).expect("opens all the same").quarantined.is_some());
 }
 
-/// Makes the store one of a program to come.
+/// Converts the store to one of a future program.
 fn of_the_future(path: &Path, readable_from: usize) {
     let db = Connection::open(path).expect("opens");
     db.pragma_update(None, "user_version", 999).expect("sets");
@@ -476,7 +476,8 @@ fn log_keeps_its_length_after_a_checkpoint() {
     assert!(longest < 5 << 20, "{longest} bytes: it was not used again from its beginning");
 }
 
-/// On a real file system without one free byte: first the reserve goes, then the log is used again from its beginning.
+/// On a real file system without one free byte: first the reserve is released, then the log is reused from its
+/// beginning.
 #[test]
 #[allow(clippy::print_stderr)]
 fn goes_on_where_the_disk_is_full() {

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use crate::pod::quantity::{milli, value};
 use crate::pod::spec::containers;
 
-/// What the pod object does not say by itself.
+/// Values beside the pod object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DownwardFacts {
     pub node_name: String,

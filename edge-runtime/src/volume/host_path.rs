@@ -8,7 +8,7 @@ use std::path::{Component, Path};
 use super::VolumeError;
 use super::error::At;
 
-/// What the pod asks for; `type_` is one of the API's values, empty for no check.
+/// The path of the pod; `type_` is one of the API's values, empty for no check.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HostPath<'a> {
     pub(super) path: &'a str,

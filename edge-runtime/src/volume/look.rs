@@ -1,6 +1,6 @@
-//! Looks at paths that are not the node's own: a hostPath, a local volume, a folder in one of them. What lies behind
-//! such a path may be a file system whose server has gone, where a look never ends: so this runs in a helper process
-//! (the verb `look`), and what it found is all that the daemon knows.
+//! Checks of foreign paths: a hostPath, a local volume, a folder in one of them. Such a path may be on a file system
+//! whose server is unreachable, where a check never ends. So this runs in a helper process (the verb `look`), and the
+//! daemon only gets its result.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -48,7 +48,7 @@ impl Look {
         }
     }
 
-    /// What a look that failed for `problem` is to the user of the volume.
+    /// Message for the user of the volume when the check failed because of `problem`.
     pub fn failed(&self, problem: &str) -> String {
         match self {
             Self::SubPath { volume, container, .. } => {
@@ -96,7 +96,7 @@ fn provision(path: &Path) -> Result<(), PathError> {
     match fs::create_dir(path) {
         // Set again: the umask of a service is often 077.
         Ok(()) => fs::set_permissions(path, Permissions::from_mode(0o777))
-            // What a pod has synced in it must be found after a power cut.
+            // Files that a pod has synced in it must survive a power cut.
             .and_then(|()| File::open(parent)?.sync_all())
             .at("create folder", path),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),

@@ -72,7 +72,7 @@ const FOLDER_BITS: u32 = 0o2770;
 /// Entries that may be changed in passing, and the time for it.
 const IN_PASSING: u64 = 1000;
 const MOMENT: Duration = Duration::from_secs(1);
-/// What a helper takes on.
+/// Maximum number of entries that a helper changes.
 const MOST: u64 = 1 << 24;
 const LONGEST: Duration = Duration::from_secs(3600);
 
@@ -96,7 +96,7 @@ fn own(root: &Path, group: u32, on_root_mismatch: bool, mut bounds: Bounds) -> R
     if on_root_mismatch && is_right(&found(&top).at("look at", root)?, group) {
         return Ok(Progress::Done);
     }
-    // The root last: it says that the rest is done.
+    // The root comes last: it marks the others as done.
     if let Some(bound) = below(&top, root, group, &mut bounds)? {
         return Ok(Progress::TooMuch(bound));
     }

@@ -23,7 +23,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// `None`, with the reason said, without root.
+    /// Returns `None` without root, and prints that.
     fn new(spec: Value) -> Option<Self> {
         if !nix::unistd::geteuid().is_root() {
             eprintln!("skipped: needs root to mount");
@@ -512,7 +512,7 @@ fn teardown_spares_everything_that_is_not_the_pods() {
     let made = bench.setup().unwrap();
     let source = bench.mount_of("/h").source;
     assert!(source.join("deep/precious").exists());
-    // What a privileged container may have propagated: host data mounted inside its volumes, stacked, on a tmpfs.
+    // Mounts that a privileged container may have propagated: host data inside its volumes, stacked, on a tmpfs.
     let bind = |from: &Path, to: &Path| {
         mount(Some(from), to, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
     };

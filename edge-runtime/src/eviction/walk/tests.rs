@@ -62,7 +62,7 @@ fn a_deep_tree_hides_nothing() {
     crate::sys::delete::delete_tree(temp.path()).unwrap();
 }
 
-/// Only one path is as long as all names together; the others are of one name.
+/// One path is as long as all names together; the other paths have one name.
 #[test]
 fn a_wide_folder_deep_down_costs_no_memory() {
     let temp = tempfile::tempdir().unwrap();

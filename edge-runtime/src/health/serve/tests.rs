@@ -40,7 +40,7 @@ fn connect(path: &Path) -> UnixStream {
     }
 }
 
-/// What comes back until the end; nothing from one that was sent away.
+/// Sends a request and returns the answer; empty if the connection was refused.
 fn say(path: &Path, request: &[u8]) -> String {
     let mut stream = connect(path);
     let mut text = Vec::new();

@@ -1,5 +1,6 @@
 //! Records of images beside their layers: `<hex>.image` in the folder of the layers, so that a node that lost its store
-//! still knows what it has. The store is asked first; these come back into it at the start ([`crate::image::settle`]).
+//! still knows its images. The store has priority; the start restores lost rows from these records
+//! ([`crate::image::settle`]).
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -67,7 +68,7 @@ impl Layers {
     }
 }
 
-/// What a small file of this module's kind says, if it can be read.
+/// Reads a small JSON file of this module; `None` if it cannot be read.
 pub(in crate::image) fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
     let mut text = Vec::new();
     File::open(path).ok()?.take(LONGEST).read_to_end(&mut text).ok()?;

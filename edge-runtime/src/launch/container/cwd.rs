@@ -53,7 +53,7 @@ pub(super) fn check(root: &Path, cwd: &str) -> Result<(), Refused> {
         let target = match link(root, &here) {
             Ok(Some(target)) => target,
             Ok(None) => continue,
-            // What is not there holds no links.
+            // A missing path does not have links.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => continue,
             // Whatever cannot be looked at may lead anywhere.
             Err(_) => return Err(refused()),
@@ -83,7 +83,7 @@ fn parts(path: &Path) -> VecDeque<OsString> {
     names.collect()
 }
 
-/// Target of a link of the image; `None` if it is not a link. Only the last part of `path` may be one.
+/// Target of a link of the image; `None` if it is not a link. Only the last part of `path` may be a link.
 fn link(root: &Path, path: &Path) -> io::Result<Option<OsString>> {
     let root = File::open(root)?;
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };

@@ -28,7 +28,7 @@ impl Containers {
     /// The steps of one attempt.
     ///
     /// # Errors
-    /// What cannot be written; what was made is undone by the removal of the attempt.
+    /// A file cannot be written; the removal of the attempt undoes completed steps.
     pub fn prepare_pause(
         &self,
         sandbox: &Sandbox,

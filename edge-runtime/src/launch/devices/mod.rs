@@ -1,8 +1,8 @@
 //! Devices of this board as named resources: which exist, and which container has which.
 //!
-//! What the kubelet leaves to device plugins, a board says in its configuration: a name and the nodes below `/dev`
-//! that stand behind it. Nodes are looked for at every start, so a device that was plugged in again is found under
-//! its new number. An allocation is kept in the pod's folder, so that a restarted container gets the same device.
+//! The configuration replaces the kubelet's device plugins: a resource name, and its nodes below `/dev`. Nodes are
+//! looked up at every start, so a device that was plugged in again is found under its new number. An allocation is
+//! stored in the pod's folder, so that a restarted container gets the same device.
 
 mod glob;
 #[cfg(test)]

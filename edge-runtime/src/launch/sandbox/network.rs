@@ -73,7 +73,7 @@ impl Sandboxes {
         let network = &self.base.config.network;
         let own = self.own_dns(uid(pod), ips);
         let dns = NodeDns {
-            // What the configuration says, else the node itself.
+            // The configured server, otherwise the node itself.
             cluster_dns: if network.cluster_dns.is_empty() { own.clone() } else { network.cluster_dns.clone() },
             cluster_domain: network.cluster_domain.clone(),
             own,

@@ -24,7 +24,7 @@ impl OwnershipHelpers {
     /// Starts a helper unless one is at it.
     ///
     /// # Errors
-    /// No process can be started, or the last one failed: what it said. The next call tries again.
+    /// A process cannot be started, or the last one failed: its message. The next call tries again.
     pub(super) fn own(&mut self, owning: &Owning, paths: &Paths) -> io::Result<()> {
         self.ending.retain_mut(is_at_work);
         let ended: Vec<PathBuf> =

@@ -57,7 +57,7 @@ impl Link<'_> {
                 self.time(now, sending.is_some())?;
                 if let Poll::Ready(way) = moved.as_mut().poll(cx) {
                     if way.source.is_some() && way.source != local {
-                        // What this connection sends from is no longer an address of the way there.
+                        // The source address of this connection is not on the present route any more.
                         return Poll::Ready(Err(LinkError::Moved));
                     }
                     self.with(|s| s.doubt(now, DOUBT))?;
@@ -68,7 +68,7 @@ impl Link<'_> {
                 self.tell_up(now);
                 if sending.is_none() {
                     self.read(socket, cx, now, &mut pending)?;
-                    // What was read may have to be answered at once (acks of nothing, pings, stream ends).
+                    // Received messages may need an immediate answer (empty acks, pings, stream ends).
                     self.write(socket, cx, now)?;
                 }
                 progress |= woken.as_mut().poll_next(cx).is_ready();

@@ -1,4 +1,4 @@
-//! What a process in a container writes, as its reader gets it. Knows nothing of processes or streams.
+//! Output of a process in a container, for its reader. Does not know processes or streams.
 
 use std::fs::File;
 use std::io;

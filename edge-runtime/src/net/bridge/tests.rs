@@ -278,7 +278,7 @@ fn a_pod_never_reaches_the_nodes_loopback() {
     node.remove("a");
 }
 
-/// What a router says to all its neighbours: fd66::/64 is on this link and I lead everywhere (RFC 4861, 4.2).
+/// A router advertisement: fd66::/64 is on this link, and I am a default router (RFC 4861, 4.2).
 fn advertise(from: &File, node: &Node) {
     use nix::sys::socket::{
         AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn6, sendto, setsockopt,

@@ -29,7 +29,7 @@ pub struct Plugins {
     turns: Semaphore,
 }
 
-/// What is kept on disk.
+/// Stored state of an attachment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Attachment {
@@ -136,7 +136,7 @@ impl Plugins {
         attachment: &Attachment,
         previous: Option<&Value>,
     ) -> Result<Vec<u8>, String> {
-        // After a reboot the namespace does not exist: plugins then release what they hold elsewhere.
+        // After a reboot the namespace does not exist. Plugins then release their other resources.
         let netns = if is_pinned(&attachment.netns) { attachment.netns.display().to_string() } else { String::new() };
         let env = Environment {
             bin_dirs: &self.bin_dirs,
@@ -183,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// Two plugins that write what they are told into a log; the second fails while a file `fail` is there.
+    /// Two plugins that log their input; the second fails while a file `fail` exists.
     struct Lab(tempfile::TempDir);
 
     impl Lab {

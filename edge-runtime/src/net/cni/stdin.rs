@@ -1,4 +1,4 @@
-//! What a plugin is told on its standard input, and what pods ask for in it (`runtimeConfig`). Pure.
+//! Input of a plugin on its standard input, with the requests of pods (`runtimeConfig`). Pure.
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Map, Value, json};

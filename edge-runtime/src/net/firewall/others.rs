@@ -148,7 +148,7 @@ fn is_for_names(rule: &str) -> bool {
 }
 
 impl Blocking {
-    /// What is wrong.
+    /// Returns the problem as text.
     pub fn what(&self) -> String {
         let Self { family, table, chain, .. } = self;
         match self.hook {

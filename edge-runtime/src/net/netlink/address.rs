@@ -107,7 +107,7 @@ pub fn list(socket: &mut Socket) -> io::Result<Vec<LinkAddress>> {
     Ok(all)
 }
 
-/// Any address far away, of each family: stands for the rest of the world where the kernel is asked for the way there.
+/// An address far away, of each family, to ask the kernel for the default route.
 pub const FAR: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
 

@@ -19,7 +19,7 @@ const TC_LINKLAYER_ETHERNET: u8 = 1;
 
 /// How long a packet may wait, as the bandwidth plugin of CNI has it.
 const LATENCY_MS: u64 = 25;
-/// Smallest bucket: some full packets, or none would ever pass.
+/// Minimum size of the bucket: some full packets. With less no packet would pass.
 const LEAST_BURST: u64 = 16 * 1024;
 
 /// Lets at most `bits` per second out of a link. Replaces an earlier limit.

@@ -61,8 +61,7 @@ fn masked(ip: IpAddr, prefix: u8) -> IpAddr {
     }
 }
 
-/// The same addresses without blocks that lie in others: `nft` refuses those in one set. Blocks are nested or apart, never
-/// across each other.
+/// Removes blocks inside others: `nft` refuses those in one set. Two blocks are nested or disjoint.
 pub(super) fn merged(mut blocks: Vec<Block>) -> Vec<Block> {
     // A block comes right before what lies in it.
     sort(&mut blocks);

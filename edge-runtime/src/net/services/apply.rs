@@ -102,7 +102,7 @@ mod tests {
             let change = tables.replace(&wanted);
             smol::block_on(run("nft".into(), change)).unwrap();
             assert!(has("b0", &tables.marks()));
-            // And all of it goes again.
+            // Then all of it is removed again.
             let none = wanted.services.keys().map(|name| (name.clone(), BTreeMap::new())).collect();
             while let Some(change) = tables.change(&none, &BTreeMap::new()) {
                 smol::block_on(run("nft".into(), change)).unwrap();

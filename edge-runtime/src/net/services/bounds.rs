@@ -14,11 +14,11 @@ const REMEMBERED: usize = 500;
 /// Parts of all Services, see [`Weight`].
 const PARTS: usize = 20_000;
 
-/// What a Service asks of a node.
+/// Resources that a Service needs on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weight {
     ports: usize,
-    /// What each of its ports is told apart by: endpoints, outside addresses, ranges of clients.
+    /// Number of entries per port: endpoints, outside addresses, ranges of clients.
     each: usize,
     /// Endpoints of all ports whose clients are remembered.
     remembered: usize,

@@ -1,4 +1,4 @@
-//! Which endpoints a Service has, and which of them traffic of this node goes to. Pure.
+//! Chooses the endpoints of a Service, and those of them for traffic of this node. Pure.
 //!
 //! The node knows its own pods earlier and better than the cloud, so it ignores the cloud's data about them, connected
 //! or not. The rules are those of K8s staging/src/k8s.io/endpointslice/utils.go (`podToEndpoint`) and
@@ -15,7 +15,7 @@ use crate::sys::sort::sort_by_key;
 
 const DNS_PORT: u16 = 53;
 
-/// What is asked of the node that decides.
+/// Facts about the deciding node.
 #[derive(Clone, Debug, Default)]
 pub struct Here {
     /// Its name in the API.
@@ -121,7 +121,7 @@ pub fn of_port(
     here: &Here,
 ) -> Vec<Endpoint> {
     let family = |ip: &&IpAddr| ip.is_ipv6() == v6 && is_ordinary(**ip);
-    // What the controller of slices would say of them (K8s staging/src/k8s.io/endpointslice/trafficdist).
+    // Hints as the controller of slices would set them (K8s staging/src/k8s.io/endpointslice/trafficdist).
     let distribution = view.traffic_distribution.as_deref().unwrap_or_default();
     let prefers_node = distribution == "PreferSameNode";
     let prefers_zone = prefers_node || matches!(distribution, "PreferClose" | "PreferSameZone");
@@ -179,12 +179,12 @@ fn hint(named: &[String], own: Option<&String>) -> Option<bool> {
     (!named.is_empty()).then(|| own.is_some_and(|own| named.contains(own)))
 }
 
-/// The endpoints that get traffic: the ready ones, of them those for this node or its zone; without ready ones, the
-/// terminating ones that still serve.
+/// Returns the endpoints that get traffic: the ready ones for this node or its zone; without ready ones, terminating
+/// ones that still serve.
 pub fn usable(all: &[Endpoint], only_local: bool) -> Vec<Endpoint> {
     let here = |endpoint: &&Endpoint| !only_local || endpoint.local;
     let mut ready: Vec<Endpoint> = all.iter().filter(here).filter(|endpoint| endpoint.ready).copied().collect();
-    // Every ready one must have hints, and one of them name us.
+    // Every ready endpoint must have hints, and one of them must name this node.
     let decides = |of: fn(&Endpoint) -> Option<bool>| {
         !only_local && ready.iter().all(|to| of(to).is_some()) && ready.iter().any(|to| of(to) == Some(true))
     };

@@ -22,7 +22,7 @@ pub enum What {
     Set(Box<str>),
     /// A chain, by name. Its text is its rules, a line each.
     Chain(Box<str>),
-    /// An element of one of the table's sets and maps. Its text is what a map leads to.
+    /// An element of one of the table's sets and maps. Its text is the verdict of the map.
     Element(Element),
 }
 
@@ -34,7 +34,7 @@ pub enum Element {
     /// A destination without endpoints.
     NoEndpoints(IpAddr, Protocol, u16),
     NoNodeEndpoints(Protocol, u16),
-    /// Not everybody may come.
+    /// Only some clients are permitted.
     Firewall(IpAddr, Protocol, u16),
 }
 

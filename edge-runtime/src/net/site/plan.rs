@@ -1,7 +1,8 @@
 //! Which routes lead to the pods of neighbours, and which subnets this node's own pods are to have. Pure.
 //!
-//! A neighbour is one whose address lies on a link of this node: what is behind a router of the LAN is not. Nothing that a
-//! neighbour is said to have may lead this node's own traffic astray: not its pods', not its links', not another neighbour's.
+//! A neighbour has an address on a link of this node; nodes behind a router of the LAN are not neighbours. Reported
+//! subnets of a neighbour must not divert this node's own traffic: not that of its pods, its links or another
+//! neighbour.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -79,7 +80,7 @@ impl Plan {
     }
 }
 
-/// The subnets that the cluster has given this node's pods; none if it has given none yet.
+/// Pod subnets that the cluster has assigned to this node; empty before that.
 ///
 /// # Errors
 /// They cannot be used: why.

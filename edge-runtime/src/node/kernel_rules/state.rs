@@ -1,4 +1,4 @@
-//! What is known of the kernel's rules, and when those that others have deleted may be put back.
+//! State of the kernel's rules, and when to restore rules that other programs have deleted.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ impl Others {
         true
     }
 
-    /// Those of what was found that are news.
+    /// Returns the new ones of the found chains.
     pub(super) fn done(&mut self, found: Vec<Blocking>) -> Vec<Blocking> {
         self.running = false;
         let old = std::mem::replace(&mut self.told, found);

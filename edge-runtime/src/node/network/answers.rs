@@ -108,7 +108,7 @@ impl Node {
         });
     }
 
-    /// What attaches pods, and where it keeps what it did for this one.
+    /// Plugins that attach pods, and the folder with their state for this pod.
     fn plugins(&self, uid: &str) -> (Rc<Plugins>, PathBuf) {
         let teardown = &self.launch.sandboxes.teardown;
         (teardown.plugins.clone(), teardown.attachment_file(uid))

@@ -27,7 +27,7 @@ enum Change {
 }
 
 impl HostPorts {
-    /// What is in the kernel already.
+    /// Records forwards that are already in the kernel.
     pub(in super::super) fn hold(&mut self, uid: &str, forwards: Vec<Forward>) {
         if forwards.is_empty() {
             self.held.remove(uid);
@@ -112,7 +112,7 @@ impl HostPorts {
         let mut pods = Vec::new();
         match self.running.take() {
             None => return pods,
-            // One of them may be the reason: it keeps no other from its ports.
+            // One of them may be the cause: the others must still get their ports.
             Some(Change::Pods(refused)) if !applied && refused.len() > 1 => {
                 self.limit = Some(refused.len().div_ceil(2));
                 for (uid, forwards) in refused.into_iter().rev() {

@@ -125,7 +125,7 @@ impl Node {
 
     /// Undoes [`Node::prepare_sandbox`] permanently: answers at once, or with `None` and later.
     pub(super) fn disconnect(&mut self, uid: &str) -> Option<PodEvent> {
-        // The rules of a pod that is still being connected come first; their answer comes back here.
+        // The rules of a pod that is being connected come first; their result returns here.
         if self.connecting.contains_key(uid) {
             return None;
         }

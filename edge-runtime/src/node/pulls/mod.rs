@@ -26,8 +26,8 @@ use crate::pod::step::EventDraft;
 use crate::sys::time::within;
 use queue::{Job, Queue, Stage};
 
-/// What a registry has to answer about an image that is here, from the moment it was asked for: with twenty such pods
-/// and no way out a board is up three seconds later, not minutes.
+/// Timeout of a registry's answer about a local image, from the request on. With twenty such pods and no network, a
+/// board is up three seconds later, not minutes.
 const CHECK: Duration = Duration::from_secs(3);
 /// Registries asked at once: each time it is a process.
 const MOST_CHECKS: usize = 8;

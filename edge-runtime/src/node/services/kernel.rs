@@ -1,4 +1,4 @@
-//! When the kernel is told of changes: one run of `nft` at a time, what comes meanwhile in the next.
+//! When changes are written to the kernel: one run of `nft` at a time; the next one has all changes meanwhile.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::node::sources::News;
 use crate::pod::clock::Mono;
 use crate::store::StoreError;
 
-/// Between two changes of the kernel's rules: what comes meanwhile goes together.
+/// Pause between two changes of the kernel's rules; changes meanwhile are combined.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Rules that were emptied are deleted then: kernels before 6.2 hold them for a moment.
 const SWEEP_AFTER: Duration = Duration::from_secs(2);
@@ -134,8 +134,8 @@ impl Services {
         self.running
     }
 
-    /// Chains whose existence shows that the kernel holds the desired state, `true` for IPv6; none if there should be
-    /// no tables.
+    /// Chains whose existence shows that the kernel holds the desired state, `true` for IPv6; empty if tables should
+    /// not exist.
     pub(in crate::node) fn marks(&self) -> Vec<(bool, String)> {
         let there = self.phase == Phase::Known && self.tables.is_there();
         if there {

@@ -1,4 +1,4 @@
-//! What the DNS helper is told of Services and pods.
+//! Data of Services and pods for the DNS helper.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -33,7 +33,7 @@ impl Untold {
 }
 
 impl Services {
-    /// From now on questions for names are answered by this node, at these addresses: those to the cluster's DNS, too.
+    /// This node answers DNS queries from now on, at these addresses and at those of the cluster's DNS.
     pub(in crate::node) fn answer_names_at(&mut self, listen: &[IpAddr]) {
         self.names_changed = true;
         if self.here.dns != listen {
@@ -43,7 +43,7 @@ impl Services {
         }
     }
 
-    /// What is told of names beside Services has changed.
+    /// Data for the DNS helper beside Services has changed.
     pub(in crate::node) fn names_changed(&mut self) {
         self.names_changed = true;
     }
@@ -98,7 +98,7 @@ impl Services {
         }
     }
 
-    /// Services to tell of, and those that are no more; `None` where all are told.
+    /// Changed Services, and deleted ones; `None` if all are sent.
     pub(super) fn take_untold(&mut self) -> (Vec<ServiceName>, Option<Vec<ServiceName>>) {
         match std::mem::replace(&mut self.untold, Untold::Of(BTreeSet::new())) {
             Untold::All => (self.views.keys().cloned().collect(), None),

@@ -17,7 +17,7 @@ fn services() -> Services {
     services
 }
 
-/// What has changed so far is told.
+/// Takes all changes so far.
 fn forget(services: &mut Services) {
     services.dirty.clear();
     services.names_changed = false;

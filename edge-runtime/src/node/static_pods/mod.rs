@@ -19,7 +19,7 @@ use manifests::{Found, Listing};
 /// The kubelet's `fileCheckFrequency`.
 const PERIOD: Duration = Duration::from_secs(20);
 
-/// What was last said of the manifests.
+/// Last logged problems of the manifests.
 #[derive(Default)]
 pub(super) struct StaticPods {
     next: Option<Mono>,
@@ -27,7 +27,7 @@ pub(super) struct StaticPods {
     trouble: String,
     /// Errors of files, by name.
     refused: BTreeMap<String, String>,
-    /// Pods whose mirror the bridge was asked to make since the link came up.
+    /// Pods whose mirror was requested from the bridge since the link came up.
     mirrors_asked: BTreeSet<String>,
 }
 

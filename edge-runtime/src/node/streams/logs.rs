@@ -1,4 +1,4 @@
-//! What a container has written, read from its log files.
+//! Output of a container, read from its log files.
 
 use std::path::PathBuf;
 

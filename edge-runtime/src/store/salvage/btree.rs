@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use super::pages::{PAGE, Page, Pages, be32};
 
-/// What a page is.
+/// Page types.
 const INDEX_INTERIOR: u8 = 2;
 const INDEX_LEAF: u8 = 10;
 const TABLE_LEAF: u8 = 13;
@@ -87,7 +87,7 @@ fn row(pages: &Pages, number: u32, page: &Page, mut at: usize, table: bool) -> O
     let mut next = if here < length { be32(page, at + here) } else { 0 };
     while payload.len() < length {
         used.push(next);
-        // What is on the pages before is good all the same: the key, perhaps.
+        // The part on earlier pages is still usable: it may have the key.
         let Some(overflow) = pages.get(next) else { break };
         let part = usize::min(PAGE - 4, length - payload.len());
         payload.extend_from_slice(overflow.get(4..4 + part)?);

@@ -50,8 +50,7 @@ fn entry() -> impl Strategy<Value = Entry> {
 fn build(volume: &Path, entries: &[Entry]) {
     let at = |place: &[usize]| place.iter().fold(volume.to_path_buf(), |path, index| path.join(NAMES[*index]));
     for entry in entries {
-        // What cannot be made where something else is already is left out. Never through a link, which would build
-        // outside.
+        // Skips entries that another one blocks. Never creates through a link, which would leave the folder.
         let (Entry::Folder(place) | Entry::File(place) | Entry::Link(place, _)) = entry;
         let plain = (1..place.len()).all(|n| fs::symlink_metadata(at(&place[..n])).is_ok_and(|found| found.is_dir()));
         if plain {

@@ -64,7 +64,7 @@ impl Site {
         tables(&self.world()).expect("somebody is isolated")
     }
 
-    /// What is let into `web` of `shop`, with sets in the place of their names.
+    /// Traffic permitted into `web` of `shop`, with sets in place of their names.
     fn lets(&self, way: Way) -> Vec<String> {
         let text = self.tables().script;
         let sets = text.lines().filter_map(|line| line.trim().strip_prefix("set set-")?.split_once(" { type "));
@@ -169,7 +169,7 @@ fn blocks_leave_out_what_they_say() {
     assert_eq!(lets(block("0.0.0.0/0", json!(["10.0.0.0/8"]))), ["ip saddr != { 10.0.0.0/8 }"]);
     assert_eq!(lets(block("0.0.0.0/0", json!([]))), [""]);
     assert!(lets(block("0.0.0.0/0", json!(["0.0.0.0/0"]))).is_empty());
-    // A range of the other family selects no peer, not all of them.
+    // A range of the other family selects no peer, instead of all.
     assert!(lets(block("fd00::/8", json!([]))).is_empty());
     let several = json!([{"peers": [{"cidr": "10.1.0.0/16"}, {"cidr": "10.0.0.0/8"}, {"cidr": "192.0.2.7/32"}]}]);
     assert_eq!(lets(several), ["ip saddr { 10.0.0.0/8, 192.0.2.7/32 }"]);
@@ -250,7 +250,7 @@ fn rules_of_all_policies_together_are_bounded() {
     assert!((RULES - 1000..=RULES).contains(&count) && denied.len() == 2, "{count} {denied:?}");
 }
 
-/// Those who ask for little are not pushed out by one who asks for much.
+/// A namespace with many rules does not displace those with few.
 #[test]
 fn a_namespace_that_asks_for_much_is_the_first_to_do_without() {
     let blocks: Value = (0..19_000).map(|n| json!({"cidr": format!("10.{}.{}.0/24", n >> 8, n & 255)})).collect();

@@ -3,8 +3,7 @@
 use edge_protocol::json::SetField;
 use serde_json::{Value, json};
 
-/// Traffic of one network namespace: its first interface beside the loopback, and all of them. `None` when there is
-/// none.
+/// Traffic of one network namespace: its first interface beside the loopback, and all interfaces. `None` without one.
 pub(super) fn of(pid: &str, time: &str) -> Option<Value> {
     parse(&std::fs::read_to_string(format!("/proc/{pid}/net/dev")).ok()?, time)
 }
