@@ -1,5 +1,5 @@
-//! The text of an object's body, once for all nodes that should hold it; of a large one also the frames that are the same
-//! for all of them. What goes before and after these is [`outgoing`](crate::outgoing)'s. Knows nothing of nodes or sessions.
+//! The text of an object's body, once for all nodes that should hold it; for a large one also its shared frames. The
+//! parts before and after these are in [`outgoing`](crate::outgoing). Does not know nodes or sessions.
 
 use crate::compress;
 use crate::frame::{self, Message, PART};
@@ -18,7 +18,7 @@ pub struct Body {
     large: Option<Box<Large>>,
 }
 
-/// What comes of a large text. Nothing of it is larger than the text, and it goes when the text goes.
+/// Frames of a large text. None is larger than the text, and they are dropped with the text.
 #[derive(Debug)]
 struct Large {
     held: AtomicBool,
@@ -53,8 +53,8 @@ impl Body {
         }
     }
 
-    /// Slices of the text as frames, none of which is the last of its message. `None` for a small one: it is a part of
-    /// a frame.
+    /// Slices of the text as frames, none of which is the last of its message. `None` for a small text, which is a part
+    /// of a frame.
     pub(crate) fn slices(self: &Arc<Self>) -> Option<impl Iterator<Item = Slice> + use<>> {
         let count = self.large.as_ref()?.packed.len();
         let body = Arc::clone(self);

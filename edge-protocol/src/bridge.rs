@@ -184,7 +184,7 @@ impl BridgeSession {
 
     pub fn poll_event(&mut self) -> Option<BridgeEvent> {
         let event = self.events.pop_front();
-        // Thousands of sessions are idle: none keeps room for what it once had.
+        // Thousands of sessions are idle: none keeps the capacity of an earlier burst.
         if event.is_none() && self.events.capacity() > 0 {
             self.events = VecDeque::new();
         }
@@ -234,7 +234,7 @@ impl BridgeSession {
         }
     }
 
-    /// Answers a [`BridgeEvent::Devices`]: all of it is in the API but for what is refused.
+    /// Answers a [`BridgeEvent::Devices`]: all of it is in the API, except `refused`.
     pub fn devices_written(&mut self, batch: u64, refused: Vec<DeviceRefusal>) {
         if self.devices.take_if(|under_way| *under_way == batch).is_some() {
             let shorter = |refusal: DeviceRefusal| DeviceRefusal { reason: shorten(refusal.reason), ..refusal };
@@ -284,7 +284,7 @@ impl BridgeSession {
         self.streams.consumed(stream, bytes);
     }
 
-    /// Ends a stream; what was sent before still goes out unless there is an error.
+    /// Ends a stream. Data sent before is still delivered, unless there is an error.
     pub fn stream_end(&mut self, stream: StreamId, error: Option<String>) {
         self.streams.end(stream, error);
     }

@@ -33,7 +33,7 @@ pub struct Record {
 #[error("a record of {0} bytes came where {MAX_RECORD} are allowed")]
 pub struct TooLong(usize);
 
-/// One record as bytes. `data` is at most [`MAX_RECORD`]; what is longer goes as several (see [`records`]).
+/// Encodes one record. `data` is at most [`MAX_RECORD`]; longer data needs several records (see [`records`]).
 fn encode(channel: u8, data: &[u8], out: &mut Vec<u8>) {
     out.push(channel);
     out.extend(u32::try_from(data.len()).unwrap_or(u32::MAX).to_be_bytes());

@@ -22,7 +22,7 @@ const DICTIONARY: &[u8] = include_bytes!("compress/dictionary1.txt");
 /// zlib's usual compromise between time and size.
 const LEVEL: i32 = 6;
 
-/// For bytes of streams: there are many of them, and a device has better things to do.
+/// Level for bytes of streams: there are many, and a device has little processor time.
 const STREAM_LEVEL: i32 = 1;
 
 /// Texts of streams that go without frames of their own hold base64. They look like nothing in the dictionary, and to
@@ -37,7 +37,7 @@ static PRIMED: Mutex<Option<Box<CompressorOxide>>> = Mutex::new(None);
 /// Why a packed frame cannot be read. The connection is of no use any more.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum UnpackError {
-    /// Noticed when the limit is reached; no more memory than that is ever taken.
+    /// Detected at the limit, so no more memory than that is used.
     #[error("a packed frame of {packed} bytes holds more than {MAX_FRAME}")]
     TooLarge { packed: usize },
     #[error("a packed frame is damaged")]
@@ -79,7 +79,7 @@ fn primed() -> Option<Box<CompressorOxide>> {
     let mut kept = PRIMED.lock().unwrap_or_else(PoisonError::into_inner);
     if kept.is_none() {
         let mut state = compressor(LEVEL);
-        // The dictionary goes first, up to a byte's end, and is not sent: the other side has it in its window.
+        // The dictionary comes first, up to a byte boundary, and is not sent: the peer has it in its window.
         let mut known = vec![0; DICTIONARY.len() + 64];
         let (status, read, _) = compress(&mut state, DICTIONARY, &mut known, TDEFLFlush::Sync);
         if status != TDEFLStatus::Okay || read != DICTIONARY.len() {

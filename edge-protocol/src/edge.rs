@@ -250,9 +250,9 @@ impl EdgeSession {
         Some(text)
     }
 
-    /// Sends a row of the queue of messages, for which there is still so much time. After a reconnect send again what was not
-    /// [acknowledged](EdgeEvent::MessagesAcked). False when the bridge takes none, too much waits to be sent, or for what is too
-    /// large to be sent.
+    /// Sends a row of the message queue, which expires after the given time. After a reconnect repeat rows that are not
+    /// [acknowledged](EdgeEvent::MessagesAcked). Returns false if the bridge does not support messages, the queue is
+    /// full, or the row is too large.
     #[must_use]
     pub fn message(&mut self, id: u64, left_ms: u64, message: serde_json::Value) -> bool {
         self.of_rules(&ToCloud::Message { id, left_ms, message })
@@ -309,7 +309,7 @@ impl EdgeSession {
         self.streams.consumed(stream, bytes);
     }
 
-    /// Ends a stream; what was sent before still goes out unless there is an error.
+    /// Ends a stream. Data sent before is still delivered, unless there is an error.
     pub fn stream_end(&mut self, stream: StreamId, error: Option<String>) {
         self.streams.end(stream, error);
     }

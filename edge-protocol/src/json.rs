@@ -17,7 +17,7 @@ pub trait SetField {
     /// The value at this path, mutable; `None` if a part is missing or is not an object.
     fn at_mut(&mut self, path: &[&str]) -> Option<&mut Value>;
 
-    /// What is at this path, null left in its place; null where there is nothing.
+    /// Takes the value at this path and leaves null in its place; null if it does not exist.
     fn take_at(&mut self, path: &[&str]) -> Value;
 }
 

@@ -1,5 +1,5 @@
-//! What the text of a message takes in memory once it is parsed, before it is. A tree of JSON can take a hundred times
-//! its text: limits in bytes of text bound nothing. Knows nothing of what the text says.
+//! Estimates the memory of a parsed message from its text, before parsing. A tree of JSON can take a hundred times its
+//! text, so a limit on the text limits nothing. Does not know the meaning of the text.
 
 /// A value of a tree, with what its place in a list or object takes beside it.
 const VALUE: usize = 64;

@@ -1,4 +1,4 @@
-//! What a bridge does with a node that lies, errs or is another one; what travels and what does not.
+//! A bridge with a faulty, hostile or unknown node, and which messages are sent.
 
 mod common;
 

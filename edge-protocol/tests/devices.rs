@@ -78,7 +78,7 @@ fn a_batch_that_no_message_can_hold_is_not_begun() {
     let value = TwinValue { value: "v".repeat(4 << 20), ..TwinValue::default() };
     let twins = vec![TwinReport { property: "p".into(), reported: Some(value), observed: None }];
     assert!(!pair.edge.devices(1, vec![(&DeviceReport { twins, ..device("a") }).into()]));
-    // Also not one that takes more memory than the bridge gives a message.
+    // Also refuses a report that needs more memory than the bridge permits.
     let twin = |number: usize| TwinReport {
         property: format!("p{number}"),
         reported: Some(TwinValue { value: "1".into(), ..TwinValue::default() }),

@@ -1,4 +1,4 @@
-//! What a node does with a bridge that lies, errs or is another cluster's. Above all: it deletes nothing.
+//! A node with a faulty, hostile or foreign bridge. Above all: it deletes nothing.
 
 mod common;
 

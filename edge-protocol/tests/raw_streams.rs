@@ -1,4 +1,4 @@
-//! Bytes of streams in frames of their own: only between two that know them, and only what they may say.
+//! Stream bytes in separate frames: only between two peers that support them, and only with valid content.
 
 mod common;
 

@@ -83,7 +83,7 @@ fn a_request_is_answered_by_its_number() {
     assert_eq!(told(&pair), 1);
     assert_eq!(pair.edge_events.last(), Some(&EdgeEvent::Response { id, response: json!({"published": {}}) }));
 
-    // Who does not read is not told more than it can be made to hold.
+    // A peer that does not read gets no more than the limit permits.
     let long = Value::from("x".repeat(1 << 20));
     for id in 0..16 {
         assert!(pair.edge.request(id, Value::Null));

@@ -1,4 +1,4 @@
-//! What has changed about one node, as far as it was seen: the last changes, each in twelve bytes. Pure.
+//! Observed changes of one node: the last ones, in twelve bytes each. Pure.
 
 use std::collections::VecDeque;
 

@@ -55,7 +55,7 @@ fn status(number: u32) -> String {
     crate::frame::encode(&ToCloud::Up { id: u64::from(number), report })
 }
 
-/// Deflate data of `size` zeros after another: what a bomb is made of.
+/// Deflate data of `size` zeros, as in a decompression bomb.
 fn bomb(size: usize) -> Vec<u8> {
     miniz_oxide::deflate::compress_to_vec(&vec![b' '; size], 9)
 }

@@ -181,7 +181,7 @@ impl EdgeSession {
         if self.uncommitted.len() >= MAX_UNCOMMITTED {
             return Err(SessionError::violation("more changes in flight than any window allows"));
         }
-        // A Delete that goes with a Put has the number of the change before; one entry stands for both.
+        // A Delete with a Put has the number of the change before; one entry stands for both.
         if self.uncommitted.back() != Some(&change.seq()) {
             self.uncommitted.push_back(change.seq());
         }

@@ -1,4 +1,4 @@
-//! What a node reports of the devices behind it, and what became of it. Values only; nothing here is checked.
+//! Reports of a node about its devices, and their results. Values only; nothing here is checked.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -73,7 +73,7 @@ pub struct TwinValue {
     /// Type from the model, in lower case; empty if unknown.
     #[serde(rename = "type", default, skip_serializing_if = "String::is_empty")]
     pub kind: String,
-    /// It was kept over a restart, since when something newer may have been told: it counts only where it is later by its time.
+    /// Kept over a restart. Newer values may have been reported since, so it counts only if its time is later.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub kept: bool,
     /// `seq` of the last report before it was kept: a later report is newer, whatever the clock was. 0 if unknown.

@@ -1,4 +1,4 @@
-//! What a binary frame must keep: every byte, its bounds, and clear words for who sends nonsense.
+//! Binary frames: every byte survives, limits apply, and malformed input gets a clear error.
 
 use super::*;
 use proptest::prelude::*;
