@@ -1,7 +1,8 @@
 //! `configData` of a Device, as a mapper is given it: values wrapped in `google.protobuf.Any`. Knows the wrappers of
 //! `google/protobuf/wrappers.proto`, and no protocol.
 //!
-//! Numbers come as float32 mostly, and people write numbers as text and text as numbers: what a key means decides how it is read.
+//! Numbers arrive as float32 mostly, and people write numbers as text and text as numbers. The type of the key decides
+//! how its value is read.
 
 use std::collections::BTreeMap;
 
@@ -82,7 +83,7 @@ impl Config {
         Ok(Self(read.collect::<Result<_, _>>()?))
     }
 
-    /// Returns these values, and those of `others` where they are missing.
+    /// Returns these values, and values of `others` for missing keys.
     #[must_use]
     pub fn over(&self, others: &Self) -> Self {
         let mut all = others.clone();
@@ -95,7 +96,7 @@ impl Config {
         self.0.contains_key(key)
     }
 
-    /// The text of a key; `None` if it is missing or empty.
+    /// Returns the text of a key; `None` if it is missing or empty.
     #[must_use]
     pub fn text(&self, key: &str) -> Option<String> {
         match self.0.get(key)? {

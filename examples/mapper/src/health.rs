@@ -55,7 +55,7 @@ impl Health {
         }
     }
 
-    /// To wait at least before the next round: one that does not answer holds up a bus that it shares with others.
+    /// Minimum delay before the next round: a silent device blocks a bus that it shares with others.
     #[must_use]
     pub fn pause(&self) -> Duration {
         match self.lost.checked_sub(LOST) {

@@ -1,4 +1,4 @@
-//! Values between hardware and twins: what a driver reads as the text that a property of a type has, and back.
+//! Converts values between hardware and twins: a driver's value to the text of a typed property, and back.
 
 use std::fmt;
 
@@ -111,7 +111,7 @@ pub fn parse(text: &str, kind: Kind) -> Result<Value, String> {
     value.ok_or_else(|| format!("{shown:?} is not {what}"))
 }
 
-/// Least and greatest value, of the model; each may be none.
+/// Minimum and maximum of the model, both optional.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Range {
     least: Option<f64>,
@@ -127,7 +127,7 @@ impl Range {
     }
 
     /// # Errors
-    /// The value is out of it.
+    /// The value is outside the range.
     #[expect(clippy::cast_precision_loss, reason = "compared with a bound that has no more digits")]
     pub fn check(self, value: Value) -> Result<(), String> {
         let number = match value {

@@ -18,7 +18,7 @@ fn the_helper() {
     be_the_helper();
 }
 
-/// Long enough for a write or a read that should not be to come.
+/// Long enough to notice an unwanted write or read.
 const A_WHILE: Duration = Duration::from_secs(3);
 
 fn boiler() -> Value {

@@ -34,7 +34,7 @@ pub struct Point {
 pub struct OneWire {
     /// `/sys/bus/w1/devices`, or where a test has made one.
     root: PathBuf,
-    /// Being read: a bus that hangs holds one thread for each thermometer, and no more.
+    /// Thermometers that are being read: a hung bus holds one thread for each, and no more.
     busy: Rc<RefCell<BTreeSet<String>>>,
 }
 
@@ -139,11 +139,11 @@ fn scratchpad(text: &str) -> Result<Value, Fault> {
     if !first.trim_end().ends_with("YES") || crc(&bytes) != 0 {
         return Err(wrong("the check of the bytes fails"));
     }
-    // A line that is pulled to ground reads as zeros, whose check is zero as well.
+    // A line that is pulled to ground reads as zeros, whose checksum is zero as well.
     if bytes == [0; 9] {
         return Err(wrong("the line is short-circuited"));
     }
-    // What it holds before its first conversion: it lost power in between (DS18B20, "Memory"; byte 6 is 0x0C then).
+    // The value before the first conversion: it lost power in between (DS18B20, "Memory"; byte 6 is 0x0C then).
     let [low, high, _, _, _, _, reserved, ..] = bytes;
     if (low, high, reserved) == (0x50, 0x05, 0x0c) {
         return Err(wrong("the thermometer has lost power and shows 85 degrees"));
@@ -191,7 +191,7 @@ mod tests {
             "",
             "72 01 4b 46 7f ff 0e 10 57 : crc=57 YES",
             "72 01 4b 46 7f ff 0e 10 57 : crc=58 NO\n72 01 4b 46 7f ff 0e 10 57 t=23125\n",
-            // The kernel says yes, the bytes do not.
+            // The kernel reports YES, but the bytes are wrong.
             "73 01 4b 46 7f ff 0e 10 57 : crc=57 YES\n73 01 4b 46 7f ff 0e 10 57 t=23125\n",
             "00 00 00 00 00 00 00 00 00 : crc=00 YES\n00 00 00 00 00 00 00 00 00 t=0\n",
             "50 05 4b 46 7f ff 0c 10 1c : crc=1c YES\n50 05 4b 46 7f ff 0c 10 1c t=85000\n",

@@ -1,4 +1,5 @@
-//! Where a property is on a bus, and what its registers mean. Pure. Keys are those of KubeEdge's Modbus mapper where it has one.
+//! Position of a property on a bus, and the meaning of its registers. Pure. Keys are those of KubeEdge's Modbus mapper
+//! where it has one.
 //!
 //! | of a Device (`protocol.configData`) | default | |
 //! |---|---|---|
@@ -72,7 +73,7 @@ impl DataType {
     }
 }
 
-/// What goes over the bus for a value.
+/// Data on the bus for a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Raw {
     Bit(bool),
