@@ -15,7 +15,7 @@ use sampan_monitor::protocol::StartContainer;
 use sampan_sys::terminal::Size;
 use smol::io::AsyncWriteExt;
 
-/// Reads until `what` has come on `stream`.
+/// Reads until `what` has arrived on `stream`.
 async fn until(attachment: &mut Attachment, stream: Stream, what: &str) -> String {
     let mut all = Vec::new();
     loop {
@@ -61,7 +61,7 @@ fn output_is_shown_as_it_is_written_and_none_is_lost() {
         let refused = Attachment::open(&node.paths, "nobody").await;
         assert!(refused.is_err_and(|error| error.to_string().contains("nobody")));
         go(1);
-        // Not a whole line: the log does not have it yet.
+        // A partial line, which the log does not have yet.
         assert_eq!(until(&mut one, Stream::Stdout, "?").await, "name? ");
         until(&mut other, Stream::Stderr, "bad\n").await;
         go(2);

@@ -28,11 +28,11 @@ fn a_container_runs_logs_exits_and_is_deleted() {
         let mut lines: Vec<String> =
             node.log_text("one").lines().map(|l| l.split_once(' ').unwrap().1.to_owned()).collect();
         lines.sort();
-        // What no line feed ended is a partial line, as containerd writes it.
+        // Output without a final line feed is a partial line, as in containerd.
         assert_eq!(lines, ["stderr F err", "stdout F out", "stdout P tail"]);
 
-        // The same attempt never runs twice, whether before or after its deletion. Asked again, as around the death of
-        // a monitor: the same attempt, which is not started a second time.
+        // The same attempt never runs twice, before or after its deletion. A repeated request, as around the death of a
+        // monitor, does not start it a second time.
         assert!(node.client.start(spec.clone()).await.is_ok());
         assert_eq!(node.client.list().await.unwrap()[0].phase, Phase::Exited(exit.clone()));
         node.client.delete("one").await.unwrap();
@@ -48,7 +48,7 @@ fn a_container_runs_logs_exits_and_is_deleted() {
     });
 }
 
-/// Like a unit with `Type=notify`, whose daemon and its children have the variable.
+/// As in a unit with `Type=notify`, whose daemon and its children have the variable.
 #[test]
 fn a_container_is_not_waited_for_at_the_socket_of_the_daemons_unit() {
     if !can_run() {

@@ -24,7 +24,7 @@ pub(crate) fn said(mut command: Command, patience: Duration) -> io::Result<(Exit
     let (tell, told) = channel();
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What was read before an error counts.
+        // Output before an error counts.
         let _ = out.take(LONGEST).read_to_end(&mut bytes);
         let _ = tell.send(bytes);
     });

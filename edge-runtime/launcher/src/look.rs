@@ -1,5 +1,5 @@
-//! What can be seen of the daemon from outside, whatever version it is: its answer at the health socket, the link's file, and the
-//! pods as a version that is known to work reads them. Judges nothing.
+//! Observes the daemon from outside, whatever its version: its answer at the health socket, the link's file, and the
+//! pods as read by a proven version. Does not judge.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -24,7 +24,8 @@ const LONGEST: u64 = 64 << 10;
 #[must_use]
 pub fn look(versions: &Versions, trial: &Trial) -> Look {
     let run = versions.run_folder();
-    // The old version first: the new one may be what is wrong. What it cannot read the new one can, perhaps.
+    // The old version first, because the new one may be broken. But only the new one may be able to read a newer
+    // format.
     let old = versions.programs(trial.from.as_deref());
     let new = versions.programs(versions.read().current.as_deref());
     let pods = [old, new].iter().find_map(|programs| unready_pods(&programs.join(ADMIN), versions.root()));

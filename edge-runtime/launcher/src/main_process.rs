@@ -17,7 +17,7 @@ use crate::versions::Versions;
 /// A daemon that does not end by itself in this time is killed. It stops in well under a second, but for a slow disk.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// A process, told from one that later has its number by when it began (proc(5), `stat`, field 22).
+/// A process, identified by its pid and start time (proc(5), `stat`, field 22), because pids are reused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MainProcess {

@@ -1,5 +1,5 @@
-//! A start of one of the node's programs: this process becomes that of the version in force. For the daemon it is first decided
-//! whether a trial goes on or is over.
+//! Starts one of the node's programs: this process executes the active version. For the daemon it first decides whether
+//! a trial continues.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::main_process::MainProcess;
 use crate::trial;
 use crate::versions::{DAEMON, Ended, State, Subject, Versions, boot_id};
 
-/// Says something where the daemon's log goes.
+/// Writes a message to the daemon's log.
 pub type Say<'a> = &'a dyn Fn(&str);
 
 const BACK: &str = "what was there before is in force again";
@@ -58,7 +58,7 @@ pub fn daemon(versions: &Versions, launcher: &Path, args: &[OsString], say: Say<
     }
 }
 
-/// A version that cannot even be started: one on trial goes back to where it came from, another one to the package's.
+/// Handles a version that cannot be executed: a trial is rolled back, otherwise the package's version becomes active.
 fn give_up<'a>(state: &'a mut State, why: &str) -> &'a State {
     match &state.trial {
         Some(trial) if trial.subject == Subject::Programs => state.end(false, why),
@@ -85,7 +85,7 @@ fn ends_at_once(versions: &Versions, state: &State) -> Option<String> {
     (row.starts > ROW).then(|| format!("version {version} has ended {ROW} times in a row within seconds of its start"))
 }
 
-/// What is in force for this start.
+/// Returns the state for this start.
 fn settle(versions: &Versions, launcher: &Path, say: Say<'_>) -> State {
     let decided = versions.change(|state| {
         let before = state.clone();

@@ -26,14 +26,14 @@ pub struct Versions {
     packaged: PathBuf,
 }
 
-/// What stands in `state.json`.
+/// Content of `state.json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct State {
     /// Name of the version in force; absent: the package's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current: Option<String>,
-    /// What `current` or the configuration has to prove.
+    /// The trial of `current` or of the configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trial: Option<Trial>,
     /// How the last trial ended.
@@ -47,7 +47,7 @@ pub struct State {
 pub enum Subject {
     #[default]
     Programs,
-    /// What was there before is beside the state, see [`Versions::configuration_before`].
+    /// The earlier configuration is beside the state, see [`Versions::configuration_before`].
     Configuration,
 }
 
@@ -79,7 +79,7 @@ pub struct Trial {
 #[serde(default, rename_all = "camelCase")]
 pub struct Ended {
     pub subject: Subject,
-    /// What was on trial; absent: the package's version.
+    /// The version on trial; absent: the package's version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -193,7 +193,7 @@ impl Versions {
     #[must_use]
     pub fn read(&self) -> State {
         let mut text = Vec::new();
-        // What is longer is not ours, and may be larger than the memory.
+        // A longer file is not from this program, and may be larger than the memory.
         let read = File::open(self.file()).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut text));
         let fits = read.is_ok_and(|length| u64::try_from(length).is_ok_and(|length| length <= LONGEST));
         let state: State = serde_json::from_slice(&text).unwrap_or_default();
@@ -249,7 +249,7 @@ impl Versions {
         .map_err(named(&file))
     }
 
-    /// What was there before, of what a trial may be about, lies where it is looked for.
+    /// Restores the earlier configuration, if the trial is about the configuration.
     ///
     /// # Errors
     /// It cannot be written.
@@ -257,8 +257,8 @@ impl Versions {
         if subject == Subject::Configuration { self.restore_configuration() } else { Ok(()) }
     }
 
-    /// Ends the trial under way, if it `is` the one, as one that failed. Whether it was. The configuration comes back first: a
-    /// power cut in between finds a trial still, and goes back once more.
+    /// Ends the running trial as failed, if `is` accepts it; returns whether it did. Restores the configuration first:
+    /// after a power cut in between the trial still exists, and is rolled back again.
     ///
     /// # Errors
     /// The disk takes nothing: the trial goes on.

@@ -1,8 +1,8 @@
-//! Exit records: one small JSON file per ended container, there before anyone hears of the exit.
+//! Exit records: one small JSON file per ended container, written before the exit is reported.
 //!
-//! They lie on the tmpfs of the run folder: what they have to outlive is the death of monitor and daemon, on a disk in
-//! whatever state. A power cut they need not survive, because the cloud hears of no end that is not on the medium in the
-//! store (`node/ends.rs`). So nothing here waits for a disk.
+//! They are on the tmpfs of the run folder, because they must survive the death of monitor and daemon with any state of
+//! the disk. They need not survive a power cut, because an end is reported to the cloud only when it is synced in the
+//! store (`node/exit_sync.rs`). So nothing here waits for a disk.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};

@@ -1,4 +1,4 @@
-//! What an OCI runtime leaves in a folder that it was called with: its pid file, its log, and why it failed. For both
+//! Files that an OCI runtime writes into a folder: its pid file and its log with the reason of a failure. For both
 //! sides: the monitor starts containers, the daemon starts processes in them.
 
 use std::path::{Path, PathBuf};
@@ -41,7 +41,8 @@ pub fn has_failed(folder: &Path) -> bool {
     fs::read_to_string(log_file(folder)).is_ok_and(|log| last_error(&log).is_some())
 }
 
-/// In logrus' words, as runc and crun write it, or in those of youki's tracing, which adds a stack to its last word.
+/// Finds the last error in the format of logrus, as written by runc and crun, or of youki's tracing, which appends a
+/// stack.
 fn last_error(log: &str) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Line {

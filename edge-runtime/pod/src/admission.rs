@@ -49,7 +49,7 @@ pub fn admit(pod: &Pod, others: impl Iterator<Item = impl Borrow<Pod>>, has: All
     .map(|(resource, requested, used, capacity)| Refusal::out_of(resource, requested, used, capacity))
 }
 
-/// The pod with what was given to it: a resize that waits for room takes none (K8s pkg/kubelet/allocation,
+/// Returns the pod with its allocated resources: a pending resize is not included (K8s pkg/kubelet/allocation,
 /// `UpdatePodFromAllocation`).
 pub fn allocated<'a>(pod: &'a Pod, record: &PodRecord) -> Cow<'a, Pod> {
     if record.resize_pending.is_none() {

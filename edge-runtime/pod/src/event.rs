@@ -1,4 +1,4 @@
-//! What can happen to a pod: the only input, beside time and the desired object, that changes its record.
+//! Events of a pod: the only input, beside time and the desired object, that changes its record.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -46,9 +46,9 @@ pub enum PodEvent {
     DependencyChanged,
     /// End the pod because the node is short of something or shuts down: phase Failed, within `end.grace_s`.
     Evict { reason: String, message: String, end: NodeEnd },
-    /// The daemon has started again within the same boot, or met a new monitor. `live` maps ids of containers that
-    /// run to their pid; 0 stands for a start that is still under way and will be answered.
-    /// Exits that happened meanwhile are told as [`PodEvent::Exited`] before this.
+    /// The daemon has started again within the same boot, or connected to a new monitor. `live` maps ids of running
+    /// containers to their pid; 0 means a start that is still running and will be answered. Exits meanwhile are
+    /// reported as [`PodEvent::Exited`] before this.
     Resumed { live: BTreeMap<String, i32>, sandbox_exists: bool },
 }
 

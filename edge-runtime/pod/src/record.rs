@@ -1,7 +1,7 @@
-//! What this node remembers about one pod: a plain value, kept as JSON in the store.
+//! Stored state of one pod: a plain value, as JSON in the store.
 //!
-//! A record says what was decided and what was seen, never how to do it. Its boot times ([`Mono`]) are valid in the
-//! boot named by `boot_id` only. Old records must stay readable: add fields with `#[serde(default)]`.
+//! A record contains decisions and observations, not how to execute them. Its boot times ([`Mono`]) are valid only in
+//! the boot `boot_id`. Old records must stay readable: add fields with `#[serde(default)]`.
 
 mod container;
 mod hooks;

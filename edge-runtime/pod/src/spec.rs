@@ -1,4 +1,4 @@
-//! What the fields of a pod mean, for everybody who asks: its containers, their kinds, grace, priority and name.
+//! Accessors for fields of a pod: its containers, their kinds, grace period, priority and name.
 //!
 //! The one place that walks a manifest. What its containers ask for is in [`super::requests`].
 
@@ -104,7 +104,7 @@ pub fn is_critical(pod: &Pod, is_static: bool) -> bool {
     is_static || annotation(pod, MIRROR).is_some() || priority(pod) >= CRITICAL_PRIORITY
 }
 
-/// What an annotation of the pod says.
+/// Returns the value of an annotation.
 pub fn annotation<'a>(pod: &'a Pod, key: &str) -> Option<&'a str> {
     pod.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }

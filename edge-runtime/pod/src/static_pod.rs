@@ -1,6 +1,6 @@
 //! Pods from manifest files on the node: parsing, naming, and the mirror object shown in the API. Pure.
 //!
-//! As with the kubelet, a static pod may not name objects of the API: it has to start without one.
+//! As in the kubelet, a static pod must not name objects of the API: it must start without one.
 
 use std::collections::BTreeMap;
 

@@ -8,8 +8,8 @@ use super::record::{ContainerKind, StopReason};
 
 /// One thing to do. The order in the list is the order of beginning; steps of different containers may overlap.
 ///
-/// A step is issued once: the record that comes with it says that it is under way. After a restart of the daemon,
-/// [`super::event::PodEvent::Resumed`] makes the unfinished ones be issued again, so each must be safe to repeat.
+/// A step is issued once: the record beside it contains that it is running. After a restart of the daemon,
+/// [`super::event::PodEvent::Resumed`] causes unfinished steps to be issued again, so each must be safe to repeat.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Make volumes, namespaces, network. Answer: `SandboxReady` or `SandboxFailed`.

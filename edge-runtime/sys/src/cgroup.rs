@@ -1,8 +1,8 @@
 //! Control groups of the node and its pods: made and written by this node on cgroup v1, hybrid and v2, or by systemd
 //! on v2 alone. All is read from the files in either case.
 //!
-//! Where they lie says `names`; the containers' own are the OCI runtime's. Values are computed elsewhere; knows
-//! nothing of pods but uid and class.
+//! `names` has their paths; the OCI runtime owns those of containers. Values are computed by callers; knows only uid
+//! and class of a pod.
 
 mod burstable;
 mod hierarchy;
@@ -163,8 +163,8 @@ impl Cgroups {
         self.names.for_runtime(class, uid, id)
     }
 
-    /// Makes the pod's cgroup with `values`; sets the values again when it exists. Values of a controller that the
-    /// kernel lacks are left out (the node condition says so). What it gives is still to be waited for.
+    /// Creates the pod's cgroup with `values`, or sets the values again. Omits values of a controller that the kernel
+    /// lacks (the node condition reports that). Wait for the returned value.
     pub fn create_pod(
         &self,
         class: PodCgroupClass,
@@ -335,7 +335,8 @@ impl Cgroups {
         UsageReader(self.hierarchies.clone())
     }
 
-    /// What the kubelet counts as used, in bytes; `None` without a memory controller or such a group.
+    /// Returns the memory that the kubelet counts as used, in bytes; `None` without a memory controller or such a
+    /// group.
     pub fn working_set(&self, path: &str) -> Option<u64> {
         self.reader().usage(path).working_set_bytes
     }

@@ -70,9 +70,9 @@ pub fn end(path: &Path, words: &[u8]) {
     let _ = fs::remove_file(path);
 }
 
-/// Kills processes by what `is` says of their program and arguments, and waits until they are gone: helpers whose daemon ended
-/// before they listened, and those that did not end when they were told to. None in a container: a node there may have the same
-/// arguments.
+/// Kills processes for which `is` accepts program and arguments, and waits until they are gone: helpers whose daemon
+/// ended before they listened, and those that did not end when told to. Spares processes in containers: a node there
+/// may have the same arguments.
 pub fn kill_left(is: impl Fn(&Path, &[&[u8]]) -> bool) {
     let own = i32::try_from(std::process::id()).ok();
     let is_left = |pid: &i32| {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::pidfd;
 
-/// What does not change while the machine is up.
+/// Facts that do not change while the machine is up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostFacts {
     pub cpus: u32,

@@ -1,4 +1,4 @@
-//! Chance, to spread in time what many nodes would else do at once. No secrets are made of it.
+//! Random numbers, to spread the load of many nodes in time. Not for secrets.
 
 /// Any of all numbers. Without a source of randomness the highest: who waits by it loses the spread, not the pause.
 pub fn random() -> u32 {

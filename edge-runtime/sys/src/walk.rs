@@ -19,7 +19,7 @@ pub const FOLDER: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag:
 /// 32 KiB. The deepest of honest trees have some sixty.
 pub const DEEPEST: usize = 500;
 
-/// What one or several walks may cost together.
+/// Limits of one or several walks together.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Entries that may still be read.
@@ -51,8 +51,8 @@ impl From<nix::errno::Errno> for Stopped {
     }
 }
 
-/// A walk under way. The caller takes entries with [`Walk::next_entry`] and says with [`Walk::enter`] which folders to go into;
-/// what is in such a folder comes before the rest of the one around it.
+/// A running walk. The caller takes entries with [`Walk::next_entry`] and enters folders with [`Walk::enter`]; their
+/// entries come before the remaining ones of the folder around.
 pub struct Walk<'a> {
     bounds: &'a mut Bounds,
     levels: Vec<Level>,
@@ -76,7 +76,7 @@ impl<'a> Walk<'a> {
     /// Name of the next entry in [`Walk::folder`]; none when all has been seen.
     ///
     /// # Errors
-    /// A bound is reached, or a folder cannot be read: [`Walk::leave`] passes over the rest of it.
+    /// A limit is reached, or a folder cannot be read: [`Walk::leave`] skips its remaining entries.
     pub fn next_entry(&mut self) -> Result<Option<CString>, Stopped> {
         while let Some(level) = self.levels.last_mut() {
             match level.entries.next() {

@@ -82,7 +82,7 @@ fn the_note_of_a_pull_whose_image_is_known_goes() {
     let [record] = records.as_slice() else { panic!("{records:?}") };
     let note = node.state("incoming").join(format!("want-{}", record.trim_end_matches(".image")));
     std::fs::write(&note, r#"{"layers": [], "brought": [], "access": {}}"#).unwrap();
-    // And one of another image, which a power cut has emptied.
+    // A note about another image, which a power cut has emptied.
     std::fs::write(node.state("incoming").join(format!("want-{}", "0".repeat(64))), "").unwrap();
     node.run("collect", &["usual"]).expect();
     is_clean(&node);

@@ -28,7 +28,7 @@ pub(crate) enum ServiceError {
 }
 
 impl Service {
-    /// The one that runs here and has the daemon; none where it was not installed.
+    /// Returns the init system that runs here and has the daemon; `None` if the daemon is not installed.
     pub(crate) fn find(root: &Path) -> Option<Self> {
         let has = |path: &str| root.join(path).exists();
         // sd_booted(3).

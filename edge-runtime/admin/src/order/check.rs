@@ -1,4 +1,4 @@
-//! Whether the node has what the work takes: what it needs, not percentages of what it has.
+//! Whether the node has the resources for the work: absolute needs, not percentages.
 
 use edge_runtime::paths::Paths;
 use sampan_sys::host::disk_space;
@@ -10,7 +10,7 @@ const DISK: u64 = 64 << 20;
 /// Processes that wait for each processor, over the last minute.
 const LOAD: f64 = 4.0;
 
-/// What is known of the node.
+/// Facts about the node.
 struct Facts {
     load_per_cpu: f64,
     memory: u64,

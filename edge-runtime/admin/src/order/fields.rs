@@ -1,6 +1,6 @@
-//! Changes of values in the text of a configuration. Pure. A job may not change what could cut the node off
-//! permanently, or give others power over it: its name, its networks, its cgroups, its runtimes, security, and who may
-//! upgrade it.
+//! Changes values in the text of a configuration. Pure. A job must not change values that could cut the node off
+//! permanently, or give others power over it: its name, its networks, its cgroups, its runtimes, security, and the keys
+//! for upgrades.
 
 use std::collections::BTreeMap;
 

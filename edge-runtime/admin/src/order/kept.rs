@@ -18,7 +18,7 @@ const MOST: usize = 32;
 pub(crate) struct Kept {
     pub(crate) job: Job,
     pub(crate) status: OrderStatus,
-    /// The daemon was ended so that what is on trial is started: the launcher knows how that goes.
+    /// The daemon was ended so that the trial starts; the launcher knows its result.
     #[serde(default)]
     pub(crate) on_trial: bool,
     /// How the trial before that one ended: while the launcher knows no other end, the new trial never began.

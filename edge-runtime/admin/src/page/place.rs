@@ -20,7 +20,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// What a killed one has left goes.
+    /// Removes the socket of a killed process.
     ///
     /// # Errors
     /// Another one serves this root, or the socket cannot be made.

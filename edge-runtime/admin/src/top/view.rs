@@ -1,4 +1,4 @@
-//! What two looks at the counters say: how much CPU in between, and what comes first. Pure.
+//! Compares two readings of the counters: CPU use in between, and the order of rows. Pure.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn pod_view(before: &Look, pod: &PodLook, time: Duration) -> PodView {
     }
 }
 
-/// `None` for what was not there before, or began again.
+/// `None` without an earlier value, or after a counter restarted.
 fn rate(before: Option<u64>, now: Option<u64>, time: Duration) -> Option<u64> {
     let used = u128::from(now?.checked_sub(before?)?);
     u64::try_from(used * 1000 / time.as_nanos().max(1)).ok()

@@ -73,7 +73,7 @@ pub(crate) fn begin(
     Ok(())
 }
 
-/// `keep` puts aside what a trial of a configuration goes back to; that of another trial is not touched.
+/// Begins a trial. `keep` saves the earlier configuration for a rollback; it does not touch that of another trial.
 fn start(
     state: &mut State,
     what: &What<'_>,
@@ -123,8 +123,8 @@ fn overdue(trial: &Trial, lasted: Duration, unseen: Duration) -> Option<String> 
         .then(|| format!("nobody has judged the trial of {} s, whose watcher must have been killed", trial.seconds))
 }
 
-/// Waits for the end of the trial; `tell` gets each second how long it still lasts. Returns `None` if another trial has
-/// begun meanwhile.
+/// Waits for the end of the trial, and calls `tell` each second with the remaining time. Returns `None` if another
+/// trial has begun meanwhile.
 ///
 /// # Errors
 /// The daemon is not restarted, or does not watch the trial: the previous state is active again.

@@ -29,8 +29,8 @@ pub(super) struct Limit {
     per_second: u64,
     left: u64,
     filled: Duration,
-    /// Used up: nothing passes until a second's worth has gathered, so that what is said about it does not become a
-    /// flood of its own.
+    /// The bucket is empty: nothing passes until it has a second's worth, so that messages about it do not flood the
+    /// log.
     dry: bool,
     /// Lines, not said yet.
     dropped: u64,

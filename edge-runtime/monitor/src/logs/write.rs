@@ -1,7 +1,7 @@
 //! Writes one container's log file and rotates it. Used by the monitor alone.
 //!
-//! Whatever the disk does, the container goes on: what cannot be written is dropped and counted, and the log says so
-//! once it can be written again: in the file that has its path then, which may be on another medium.
+//! The container continues whatever the disk does. Lines that cannot be written are dropped and counted, and the log
+//! reports the number when it can be written again. That may be a new file at the same path, perhaps on another medium.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -22,7 +22,7 @@ const FLUSH_AT: usize = 32 * 1024;
 /// Pause between attempts to write, open or rotate a log that would not be.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// From one look whether the path still leads to the open file to the next: something may have been mounted above it.
+/// Interval of checks whether the path still leads to the open file: something may have been mounted over it.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// A log file, with the unfinished lines of both streams.
@@ -87,7 +87,7 @@ impl LogWriter {
         }
     }
 
-    /// Keeps no more than this; `None` for everything.
+    /// Maximum rate; `None` for no limit.
     #[must_use]
     pub fn limited(mut self, bytes_per_second: Option<u64>) -> Self {
         self.limit = bytes_per_second.map(Limit::new);

@@ -1,4 +1,4 @@
-//! What a former monitor left: its running containers go on here, its unfinished starts come to exactly one end.
+//! Adopts containers of a former monitor: running ones continue here, and unfinished starts get exactly one result.
 
 use std::time::{Duration, Instant};
 use std::{fs, io};
@@ -193,8 +193,8 @@ impl Monitor {
     }
 }
 
-/// A handle of the process, if it is still the one that started at `start_time`, perhaps ended and not reaped; any
-/// process if its start time is unknown. The order matters: what is checked after the pidfd is open stays true for the
+/// Opens a handle of the process if it is still the one that started at `start_time`, perhaps ended and not reaped; of
+/// any process if its start time is unknown. The order matters: a check after the pidfd is open stays true for the
 /// pidfd. If nothing can be known without a free descriptor, the process counts as running and is checked by the timer:
 /// treating it as ended would start a second one.
 fn hold(pid: i32, start_time: Option<u64>) -> Option<Parent> {

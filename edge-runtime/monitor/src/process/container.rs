@@ -28,7 +28,7 @@ pub(crate) enum State {
     /// The OCI runtime is at work: our child, or one that a former monitor began.
     Starting {
         runtime_pid: Option<i32>,
-        /// Signals that came meanwhile.
+        /// Signals that arrived meanwhile.
         signals: Vec<i32>,
         /// One that a former monitor began has to be over by then; for our own the job knows.
         deadline: Instant,
@@ -76,7 +76,7 @@ impl Running {
     /// Sends a signal. A late one is not an error: the exit will be reported.
     pub(crate) fn signal(&self, signal: i32) -> std::io::Result<()> {
         let sent = match &self.parent {
-            // Not reaped by anyone but us, so the pid is still this container's.
+            // Only this process reaps it, so the pid is still this container's.
             Parent::Us => send(self.pid, signal),
             Parent::Other { pidfd: Some(pidfd), .. } => pidfd::signal(pidfd, signal),
             Parent::Other { pidfd: None, start_time, .. } => {

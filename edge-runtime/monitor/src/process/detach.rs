@@ -41,7 +41,7 @@ pub fn launch(arguments: &[std::ffi::OsString], run: &Path) -> io::Result<()> {
     }
 }
 
-/// In the second process, when ready: says so and lets go of the pipe.
+/// Called in the second process when it is ready: reports that and closes the pipe.
 ///
 /// # Errors
 /// `/dev/null` cannot be had.

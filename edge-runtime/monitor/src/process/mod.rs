@@ -1,8 +1,8 @@
 //! The monitor process: set-up and the one loop. What happens to containers is in [`lifecycle`], what was
 //! left by a former monitor in [`adopt`].
 //!
-//! Waits for no disk: it syncs nothing, and what it writes goes into the page cache. (A kernel that makes writers wait for
-//! a slow medium makes it wait, too.)
+//! Waits for no disk: it does not sync, and writes go into the page cache. (A kernel that throttles writers on a slow
+//! medium delays it, too.)
 
 mod adopt;
 mod attached;
@@ -90,7 +90,7 @@ pub(crate) struct Monitor {
     pub(crate) kills: Kills,
     /// Look for dead children although no SIGCHLD came.
     pub(crate) look_for_dead: bool,
-    /// What was told last of logs that cannot be written, and when.
+    /// The last report of logs that cannot be written, and its time.
     pub(crate) log_trouble: Option<String>,
     pub(crate) log_trouble_at: Instant,
     /// Time of the last check for unread output.
@@ -144,7 +144,7 @@ pub fn run(options: Options, ready: impl FnOnce()) -> io::Result<()> {
     exit::clear_temporaries(&files::exits(&monitor.options.run));
     monitor.adopt()?;
     monitor.tell_exits();
-    // Only now, so that the first list anyone gets is complete.
+    // Only now, so that every client gets a complete list.
     let listener = socket::listen(&socket_path, 0o600)?;
     listener.set_nonblocking(true)?;
     monitor.epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, token::LISTENER))?;
@@ -221,7 +221,7 @@ impl Monitor {
         }
     }
 
-    /// Does what a client asks; `None` when the answer comes later.
+    /// Executes a request of a client; `None` if the answer comes later.
     fn obey(&mut self, client: u64, call: Call) -> Option<Answer> {
         // A daemon that only looks whether this process works touches next to nothing.
         if !matches!(call.request, Request::List) {

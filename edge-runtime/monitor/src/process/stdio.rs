@@ -64,7 +64,7 @@ impl Output {
         Ok(Self { stdout, stderr: Some(stderr), stdin, hung_up: false, log, failing: None })
     }
 
-    /// The container speaks through a terminal: its output comes from there and goes on to the same log.
+    /// The container uses a terminal: its output comes from there, and goes to the same log.
     pub(crate) fn switch_to(&mut self, terminal: File) {
         self.stdout = terminal;
         self.stderr = None;
@@ -89,7 +89,7 @@ impl Output {
         first.or(second).or(last)
     }
 
-    /// What the OCI runtime said where the container never came to speak.
+    /// Returns the output of the OCI runtime when the container did not start.
     pub(crate) fn take_error_text(mut self, buffers: &mut Buffers) -> String {
         let read = self.stderr.as_mut().map_or(0, |pipe| pipe.read(&mut buffers.input).unwrap_or(0));
         String::from_utf8_lossy(&buffers.input[..read]).trim().to_owned()

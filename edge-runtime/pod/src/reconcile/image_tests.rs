@@ -1,4 +1,4 @@
-//! What a container waits for that mounts image volumes.
+//! Starts of containers with image volumes.
 
 use serde_json::json;
 

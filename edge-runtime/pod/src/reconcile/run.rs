@@ -63,7 +63,7 @@ impl Turn<'_> {
         }
         for container in &self.spec.containers {
             self.keep(container, ContainerKind::App);
-            // As on a kubelet, which starts them one after the other, hook included.
+            // As in a kubelet, which starts them one after the other, including hooks.
             self.held_up |= self.holds_up(container);
         }
     }

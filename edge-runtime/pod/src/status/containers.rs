@@ -108,8 +108,9 @@ impl<'a> View<'a> {
             ..ApiState::default()
         };
         let (reason, message) = c.state.shown();
-        // The API takes an end that is final by its code for one: nothing after it would be believed (K8s
-        // pkg/apis/core/validation, `ValidateContainerStateTransition`). A kubelet tells of none until the next start.
+        // The API treats a termination without a restart as final: it would refuse a later state (K8s
+        // pkg/apis/core/validation, `ValidateContainerStateTransition`). A kubelet does not report it until the next
+        // start.
         let hidden = |t: &Terminated| {
             let again = kind == ContainerKind::App && !ending && goes_on(self.spec, container, t);
             again && !restarts_after(self.spec, container, t.exit_code)

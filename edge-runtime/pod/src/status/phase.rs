@@ -7,13 +7,13 @@ use super::super::record::{ContainerKind, PodRecord, SandboxState};
 use super::super::restart_policy::restarts_after;
 use super::super::spec::kind_in_init;
 
-/// What is told of a pod as a whole.
+/// Phase, reason and message of a pod.
 #[derive(Clone, Copy)]
 pub(super) struct Phase {
     /// The phase to show. An end is shown only when no process is left, as API users rely on.
     pub shown: &'static str,
-    /// The phase whose reasons the conditions give: of a pod that was deleted before all of it had started, still
-    /// `Pending` (K8s pkg/kubelet/status, `TerminatePod` changes container statuses and phase alone).
+    /// Phase for the reasons of conditions. For a pod that was deleted before all containers had started, still
+    /// `Pending` (K8s pkg/kubelet/status: `TerminatePod` changes only container statuses and phase).
     pub of_conditions: &'static str,
 }
 

@@ -141,7 +141,7 @@ pub(super) fn exited(c: &mut ContainerRecord, id: &str, exit: Exit, now: &Now) {
 }
 
 pub(super) fn probed(c: &mut ContainerRecord, id: &str, probe: ProbeKind, success: bool) {
-    // Of one that is being stopped only the readiness counts.
+    // For a container that is being stopped only readiness counts.
     let running = matches!(c.state, ContainerState::Running { .. });
     if c.state.live_id() == Some(id) && (running || probe == ProbeKind::Readiness) {
         let verdict = match probe {

@@ -1,4 +1,4 @@
-//! What a reboot and a restart of the daemon leave of a record.
+//! Changes of a record by a reboot and by a restart of the daemon.
 
 use std::collections::BTreeMap;
 
@@ -20,8 +20,8 @@ pub(crate) fn settle_boot(mut record: PodRecord, now: &Now) -> PodRecord {
         return record;
     }
     record.boot_id = now.boot_id.to_string();
-    // Only the wall clock knows how long the machine was off; one that has fallen back takes nothing away, and one that had
-    // not been set when the pod started adds nothing.
+    // Only the wall clock knows how long the machine was off. A clock that was set back subtracts nothing, and one that
+    // was not set when the pod started adds nothing.
     let started = Some(record.started_at.as_second()).filter(|second| *second >= CLOCK_FLOOR);
     let active = started.map_or(0, |second| now.wall.as_second().saturating_sub(second));
     record.active_before_s = record.active_before_s.max(u32::try_from(active).unwrap_or(0));

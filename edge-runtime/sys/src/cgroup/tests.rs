@@ -8,7 +8,7 @@ use super::*;
 struct Tree(Cgroups);
 
 impl Tree {
-    /// `None`, with the reason said, where cgroups cannot be made.
+    /// Returns `None` where cgroups cannot be created, and prints the reason.
     fn new(name: &str) -> Option<Self> {
         if !nix::unistd::geteuid().is_root() {
             eprintln!("skipped: needs root to make cgroups");

@@ -62,7 +62,7 @@ pub(super) fn delegate(root: &Path, group: &Path, controllers: &[&str]) -> Resul
         }
         for controller in missing {
             match write(&file, &format!("+{controller}")) {
-                // Not handed down to us: the pods do without, which is what the node's condition says.
+                // Not delegated to this process: pods run without it, and the node's condition reports that.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     log::warn!("cgroup controller {controller} is not available in {}", dir.display());
                 }

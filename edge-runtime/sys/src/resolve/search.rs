@@ -32,7 +32,7 @@ pub(super) struct Question {
     pub(super) until: Instant,
 }
 
-/// What is left to ask, and what was answered.
+/// Pending queries, and answers so far.
 pub(super) struct Search {
     host: String,
     config: Config,

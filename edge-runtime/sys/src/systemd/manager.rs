@@ -12,7 +12,7 @@ use smol::io::{AsyncReadExt, AsyncWriteExt};
 use super::wire::{self, ERROR, Message, REPLY, Reader, SIGNAL, Writer};
 use super::{BusError, Property};
 
-/// What a line of the authentication may hold.
+/// Maximum length of a line of the authentication.
 const LINE: usize = 1024;
 
 const NO_SUCH_UNIT: &str = "org.freedesktop.systemd1.NoSuchUnit";
@@ -65,7 +65,7 @@ impl Manager {
         }
     }
 
-    /// Starts `unit`, which is then as `properties` say; one that is there already gets them.
+    /// Starts `unit` with these properties; an existing one gets them.
     pub(super) async fn start(&mut self, unit: &str, properties: &[Property]) -> Result<(), BusError> {
         let mut body = Writer::default();
         body.text(unit);

@@ -1,4 +1,4 @@
-//! Against a peer that says what systemd 252 said.
+//! Tests against a peer with the answers of systemd 252.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
@@ -8,8 +8,8 @@ use super::super::Value;
 use super::super::wire::tests::{EXISTS, REMOVED, SET, STARTED, bytes};
 use super::*;
 
-/// Lets a client in and gives `answers`, one for each call; an empty one closes the connection. What the client said
-/// after its greeting comes back.
+/// Accepts a client and sends `answers`, one for each call; an empty one closes the connection. Returns the client's
+/// messages after its greeting.
 fn peer(greeting: &'static [u8], answers: Vec<Vec<u8>>) -> (tempfile::TempDir, JoinHandle<Vec<u8>>) {
     let dir = tempfile::tempdir().unwrap();
     let listener = UnixListener::bind(dir.path().join("private")).unwrap();

@@ -126,7 +126,7 @@ pub(super) struct Message {
     pub(super) body: Vec<u8>,
 }
 
-/// Takes the first whole message out of `inbox`; `None` while more has to come.
+/// Removes the first complete message from `inbox`; `None` until it is complete.
 pub(super) fn take(inbox: &mut Vec<u8>) -> Result<Option<Message>, BusError> {
     let Some(fixed) = inbox.first_chunk::<FIXED>() else { return Ok(None) };
     if fixed[0] != b'l' || fixed[3] != 1 {

@@ -22,7 +22,7 @@ pub(crate) struct Facts {
     version: Option<u8>,
     controllers: Vec<String>,
     command_line: String,
-    /// Where the command line is written, if it is one of those known.
+    /// File with the kernel command line, if known.
     file: Option<PathBuf>,
 }
 

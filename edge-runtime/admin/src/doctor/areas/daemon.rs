@@ -1,4 +1,4 @@
-//! The daemon: whether it runs, is the program that is installed, and says it is ready; what it last had to complain of.
+//! The daemon: whether it runs, is the installed program and is ready, and its last errors.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -36,7 +36,7 @@ pub(crate) struct Facts {
 /// Process id of the daemon of this root, if it runs.
 pub(crate) fn pid(paths: &Paths) -> Option<i32> {
     let pid: i32 = text(paths.run().join("daemon.lock")).parse().ok()?;
-    // The file stays; who holds the lock is who it names.
+    // The file stays; only the lock's holder is the process that it names.
     let locks = text("/proc/locks");
     let named = format!(" {pid} ");
     let holds = locks.lines().any(|line| line.contains("FLOCK") && line.contains(&named));

@@ -1,4 +1,4 @@
-//! What the kernel has to have beside cgroups: file systems and network devices, built in or as modules.
+//! Kernel features beside cgroups: file systems and network devices, built in or as modules.
 
 use std::fs::File;
 use std::io;
@@ -58,7 +58,7 @@ pub(crate) fn look() -> Facts {
             match tried.iter().find(|(one, _)| *one == name) {
                 Some((_, true)) => facts.there.push(name),
                 Some((_, false)) => facts.missing.push(name),
-                // A kernel without modules says nowhere what is built in.
+                // A kernel without modules does not list built-in features.
                 None if known => facts.missing.push(name),
                 None => {}
             }

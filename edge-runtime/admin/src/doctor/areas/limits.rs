@@ -1,4 +1,4 @@
-//! What the daemon may have of descriptors, memory and process ids, and whether work waits for any of it.
+//! The daemon's limits of descriptors, memory and process ids, and whether work waits for any of them.
 
 use sampan_sys::host;
 

@@ -25,7 +25,7 @@ struct Runtime {
     version: Option<String>,
     /// Known to let containers out.
     warning: Option<String>,
-    /// `None` if it does not say.
+    /// `None` if the runtime does not report it.
     seccomp: Option<bool>,
 }
 

@@ -9,7 +9,7 @@ use smol::Async;
 
 use super::*;
 
-/// Serves at a socket while `clients` runs elsewhere. Of what is told, `a` stays and `b` is another one all the time.
+/// Serves at a socket while `clients` runs on another thread. Of the content, `a` stays and `b` changes all the time.
 fn while_served<T: Send + 'static>(door: Door, clients: impl FnOnce(PathBuf) -> T + Send + 'static) -> T {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("page.sock");
@@ -39,7 +39,7 @@ fn connect(path: &Path) -> UnixStream {
     stream
 }
 
-/// What comes back until the end; nothing from one that was sent away.
+/// Sends a request and returns the answer; empty if the connection was refused.
 fn say(path: &Path, request: &[u8]) -> String {
     let mut stream = connect(path);
     let mut text = Vec::new();

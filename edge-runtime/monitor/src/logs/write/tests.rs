@@ -1,4 +1,4 @@
-//! What a log refuses, drops, counts and opens again.
+//! Refused, dropped and counted lines of a log, and how it is opened again.
 
 use super::*;
 
@@ -100,7 +100,7 @@ fn a_file_that_refuses_is_opened_anew_where_its_path_leads() {
     let log = dir.path().join("pod/c/0.log");
     let (mut writer, mut scratch) = (LogWriter::open(&log, 1 << 20, 5).unwrap(), Vec::new());
     writer.write(Stream::Stdout, b"first\n", T, &mut scratch).unwrap();
-    // The same file again: half a batch, which could not be taken back, goes.
+    // The same file again: half a batch, which could not be removed, is discarded.
     writer.file = Some(refusing());
     writer.write(Stream::Stdout, b"lost\nlost\n", T, &mut scratch).unwrap_err();
     assert!(writer.file.is_none(), "nothing is held of a file system that has failed");
@@ -131,7 +131,7 @@ fn a_log_goes_on_where_its_path_leads() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("pod/c/0.log");
     let (mut writer, mut scratch) = (LogWriter::open(&log, 1 << 20, 5).unwrap(), Vec::new());
-    // What a mount above it does, for one.
+    // The same effect as a mount over it.
     fs::rename(dir.path().join("pod"), dir.path().join("hidden")).unwrap();
     writer.write(Stream::Stdout, b"hidden\n", T, &mut scratch).unwrap();
     writer.seen -= LOOK;
