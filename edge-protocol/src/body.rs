@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_body_has_no_frames_of_its_own() {
+    fn small_body_is_not_split_into_frames() {
         assert!(Arc::new(Body::new(text(LARGE - 100))).slices().is_none());
         assert!(Arc::new(Body::new("")).slices().is_none());
     }

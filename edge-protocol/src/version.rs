@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_side_alone_names_is_not_used() {
+    fn feature_of_only_one_side_is_not_used() {
         let hello = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         assert_eq!(common_features(false, &hello(&[POLICIES, "other1"])), [POLICIES]);
         assert_eq!(common_features(false, &hello(&[SERVICES])), [SERVICES], "an older node is told of no policy");

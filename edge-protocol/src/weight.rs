@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_grows_when_it_is_parsed_weighs_more() {
+    fn text_that_grows_when_parsed_weighs_more() {
         let status = r#"{"conditions":[{"type":"Ready","status":"True"},{"type":"x","status":"False"}]}"#;
         assert!(weight(status) < 40 * status.len());
         let bomb = format!("[{}0]", r#"{"":0},"#.repeat(100));

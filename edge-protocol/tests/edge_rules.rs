@@ -77,7 +77,7 @@ fn lies_about_order_are_violations() {
 }
 
 #[test]
-fn resume_is_only_taken_for_what_was_offered() {
+fn resume_is_accepted_only_if_offered() {
     let mut fresh = EdgeSession::new(EdgeFacts::new("n", "boot"), NOW);
     assert!(matches!(feed(&mut fresh, &[welcome(true)]), Err(SessionError::Violation(_))));
     let mut other = node();
@@ -102,7 +102,7 @@ fn another_cluster_and_a_refusal_are_left_alone() {
 }
 
 #[test]
-fn absence_counts_only_after_the_whole_list_and_never_from_an_empty_one() {
+fn only_a_complete_list_with_objects_deletes() {
     let mut edge = node();
     let begin = ToEdge::SyncBegin { seq: 20, count: 1 };
     let list = ToEdge::SyncDigests { objects: vec![digest("a", 1)] };
@@ -210,7 +210,7 @@ fn report_too_heavy_for_the_bridge_is_refused_by_the_node() {
 }
 
 #[test]
-fn window_of_reports_ends_before_the_bridge_refuses_their_weight() {
+fn window_of_reports_stays_below_the_limit_of_the_bridge() {
     let mut edge = node();
     feed(&mut edge, &[welcome(true)]).expect("in order");
     let mut id = 0;

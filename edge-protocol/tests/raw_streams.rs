@@ -137,7 +137,7 @@ fn g21_bytes_of_streams_come_in_the_form_that_both_know() {
 }
 
 #[test]
-fn who_did_not_agree_to_it_hears_why_the_connection_ends() {
+fn raw_frame_without_the_feature_ends_the_connection() {
     for age in [Age::Text, Age::Packed] {
         let mut pair = Pair::new(age, age);
         let refused = Err(SessionError::Packed(UnpackError::NotAgreed));

@@ -106,7 +106,7 @@ fn answers_to_other_connections_calls_end_the_connection() {
 }
 
 #[test]
-fn who_has_not_said_that_it_has_rules_has_none() {
+fn node_without_the_feature_gets_no_rules() {
     let mut pair = welcomed(false, 1);
     assert!(!pair.edge.message(1, 1, Value::Null) && !pair.edge.answer(1, Value::Null));
     assert_eq!(pair.bridge.call(Value::Null), None);
