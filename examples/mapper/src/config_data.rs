@@ -166,7 +166,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_the_node_wraps_is_read() {
+    fn wrapped_values_are_read() {
         let config = read(vec![
             ("offset", Any::float(2.0)),
             ("scale", Any::float(0.1)),
@@ -186,7 +186,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_an_error_that_names_the_key() {
+    fn error_names_the_key_of_a_wrong_value() {
         let config = read(vec![("a", Any::float(1.5)), ("b", Any::string("x".into())), ("c", Any::float(-1.0))]);
         let config = config.expect("all of it is known");
         for key in ["a", "b", "c"] {

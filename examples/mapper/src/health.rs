@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_lost_answer_is_no_outage_and_one_answer_no_recovery() {
+    fn single_answers_do_not_change_the_state() {
         let mut health = Health::default();
         assert_eq!(health.state(), None);
         let mut states = Vec::new();
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_silent_is_asked_less_often() {
+    fn silent_device_backs_off() {
         let mut health = Health::default();
         let mut pauses = Vec::new();
         for _ in 0..10 {

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_desired_has_to_fit() {
+    fn desired_value_must_fit_its_type() {
         let desired = |text: &str| plan::<Modbus>(&device(vec![held("level", text)]), &model("ReadWrite", "INT"));
         let held_desired = desired("60").expect("a plan").properties.into_iter().next().and_then(|one| one.desired);
         assert_eq!(held_desired, Some(Desired { text: "60".into(), value: Value::Whole(60) }));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_key_is_named() {
         let whole = device(vec![held("level", "")]);
         assert_eq!(error(&Device::default(), &model("", "")), "the Device has no spec");
         assert_eq!(error(&whole, &DeviceModel::default()), "property level: model  does not have it");
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_properties_of_one_name_the_first_counts() {
+    fn first_of_two_equal_names_counts() {
         let twice = device(vec![held("level", "1"), held("level", "2")]);
         let plan = plan::<Modbus>(&twice, &model("ReadWrite", "INT")).expect("a plan");
         assert_eq!(plan.properties.len(), 1);

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_planned_anew_goes_on_or_begins() {
+    fn changed_plan_continues_or_restarts() {
         let start = Instant::now();
         let mut progress = Progress::new(start);
         progress.reading = Some(Reading { text: "ON".into(), at: 1 });

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_is_refused() {
+    fn value_out_of_range_is_refused() {
         let range = Range::new("-40", "125");
         assert_eq!(range.check(Value::Number(125.0)), Ok(()));
         assert_eq!(range.check(Value::Whole(126)), Err("126 is more than the maximum, 125".into()));
@@ -201,7 +201,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_what_was_read(number in any::<i64>(), part in -1.0e6..1.0e6_f64) {
+        fn written_value_equals_the_read_one(number in any::<i64>(), part in -1.0e6..1.0e6_f64) {
             prop_assert_eq!(parse(&format(Value::Whole(number), Kind::Int), Kind::Int), Ok(Value::Whole(number)));
             let text = format(Value::Number(part), Kind::Double);
             prop_assert_eq!(format(parse(&text, Kind::Double).expect("a number"), Kind::Double), text);

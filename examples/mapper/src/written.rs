@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_known_to_the_next_process() {
+    fn written_values_are_known_to_the_next_process() {
         let folder = tempfile::tempdir().expect("temp dir");
         let path = folder.path().join("m.written");
         run(async {

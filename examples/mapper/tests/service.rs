@@ -48,7 +48,7 @@ fn device(name: &str, id: &str) -> Device {
 }
 
 #[test]
-fn calls_are_answered_whatever_they_are() {
+fn any_call_is_answered() {
     let folder = tempfile::tempdir().unwrap();
     let _node = Node::start(folder.path());
     let mut program = Mapper::start(folder.path(), &["--protocol", "onewire", "--onewire", "/nowhere"]);

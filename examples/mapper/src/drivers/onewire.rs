@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_believed_is_no_temperature() {
+    fn implausible_readings_are_refused() {
         let power_on = [0x50, 0x05, 0x4b, 0x46, 0x7f, 0xff, 0x0c, 0x10];
         let check = format!("{:02x}", crc(&power_on));
         assert_eq!(check, "1c", "as in the kernel's own example");
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_no_path() {
+    fn id_cannot_be_a_path() {
         let point = |id: &str| OneWire::point(&config(&[("id", text(id))]), Access::ReadOnly);
         assert_eq!(point("28-0316a2795dff"), Ok(Point { id: "28-0316a2795dff".into() }));
         for id in
@@ -233,7 +233,7 @@ mod tests {
         }
 
         #[test]
-        fn one_wrong_bit_is_found(bytes in any::<[u8; 8]>(), bit in 0..72_usize) {
+        fn single_bit_error_is_found(bytes in any::<[u8; 8]>(), bit in 0..72_usize) {
             let mut all = bytes.to_vec();
             all.push(crc(&bytes));
             prop_assert_eq!(crc(&all), 0);

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn wrong_key_is_named() {
         for (entries, why) in [
             (&[("register", text("Holding Register"))][..], "register"),
             (&[("offset", Datum::Number(65_536.0))], "offset"),
@@ -333,7 +333,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(number in any::<i32>(), bytes in any::<bool>(), words in any::<bool>()) {
+        fn written_value_is_read_back(number in any::<i32>(), bytes in any::<bool>(), words in any::<bool>()) {
             let point = of("int32", (bytes, words), 1.0);
             let raw = point.encode(&Value::Whole(number.into())).expect("it fits");
             prop_assert_eq!(point.decode(&raw), Ok(Value::Whole(number.into())));
