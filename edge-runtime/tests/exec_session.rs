@@ -123,7 +123,7 @@ fn a_terminal_has_a_size_and_interrupts() {
 }
 
 #[test]
-fn what_is_dropped_leaves_nothing() {
+fn dropped_session_leaves_nothing() {
     if !can_run() {
         return;
     }
@@ -151,7 +151,7 @@ fn what_is_dropped_leaves_nothing() {
 
 /// A daemon that is killed cannot end its commands: the next one does.
 #[test]
-fn the_next_daemon_ends_what_a_killed_one_left() {
+fn next_daemon_ends_sessions_of_a_killed_one() {
     if !can_run() {
         return;
     }

@@ -39,7 +39,7 @@ fn with_terminal(node: &Node, id: &str, script: &str) -> StartContainer {
 }
 
 #[test]
-fn output_is_shown_as_it_is_written_and_none_is_lost() {
+fn attached_client_gets_all_output() {
     if !can_run() {
         return;
     }

@@ -38,7 +38,7 @@ fn hanging_pids(node: &Node) -> Vec<i32> {
 }
 
 #[test]
-fn a_runtime_that_does_not_return_is_ended_and_holds_up_nobody() {
+fn hung_runtime_is_killed_and_delays_no_other() {
     if !can_run() {
         return;
     }
@@ -102,7 +102,7 @@ fn memory_kb(pid: i32) -> u64 {
 /// A file system that turns read-only below open logs. (`MS_REMOUNT | MS_RDONLY` is refused while they are open; a full
 /// one refuses writes as well, and lets files be cut.)
 #[test]
-fn logs_that_cannot_be_written_are_dropped_counted_and_told() {
+fn unwritable_log_lines_are_dropped_and_counted() {
     if !can_run() {
         return;
     }
@@ -159,7 +159,7 @@ fn limited(settings: &mut Settings, folder: &Path, limits: &str) {
 }
 
 #[test]
-fn descriptors_are_raised_for_the_monitor_and_not_for_what_it_starts() {
+fn descriptor_limit_is_raised_only_for_the_monitor() {
     if !can_run() {
         return;
     }
@@ -245,7 +245,7 @@ fn a_monitor_without_descriptors_takes_nobody_for_ended() {
 }
 
 #[test]
-fn monitor_that_hangs_is_told_and_that_it_answers_again() {
+fn hung_monitor_and_its_recovery_are_reported() {
     if !can_run() {
         return;
     }

@@ -123,7 +123,7 @@ fn an_exit_while_no_monitor_lives() {
 }
 
 #[test]
-fn an_exit_that_nobody_saw_is_unknown() {
+fn unobserved_exit_is_unknown() {
     if !can_run() {
         return;
     }

@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_prints_and_how_it_ends_is_known_whatever_it_does() {
+    fn output_and_exit_of_any_program_are_returned() {
         let long = Duration::from_secs(20);
         let (status, text) = shell("echo a; echo b >&2; exit 3", long).unwrap();
         assert_eq!((status.code(), &*text), (Some(3), "a\nb\n"));

@@ -95,7 +95,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_comes_is_answered_or_passed_over(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn any_input_is_answered_or_ignored(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             super::twins(&bytes);
             super::broker(&bytes);
             super::servicebus(&bytes);

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_noted_last_is_found_and_half_a_line_is_not() {
+    fn last_row_counts_and_half_a_line_is_ignored() {
         let folder = tempfile::tempdir().expect("temp dir");
         let socket = folder.path().join("devices.sock");
         let mut journal = Journal::open(&socket);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_written_anew_before_it_is_long() {
+    fn long_journal_is_rewritten() {
         let folder = tempfile::tempdir().expect("temp dir");
         let socket = folder.path().join("devices.sock");
         let mut journal = Journal::open(&socket);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn without_it_nothing_is_left() {
+    fn missing_journal_is_empty() {
         let mut journal = Journal::open(Path::new("/proc/none/devices.sock"));
         journal.begin(&[row("a", "1")]);
         journal.note(&[row("a", "2")]);

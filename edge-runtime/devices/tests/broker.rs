@@ -56,7 +56,7 @@ fn a_value_is_answered_and_reported() {
 }
 
 #[test]
-fn a_desired_value_is_heard_at_once_and_after_the_broker_is_back() {
+fn desired_value_is_published_at_once_and_after_a_reconnect() {
     let mut broker = Broker::start();
     let (mut helper, heard) = connected(&broker, &broker.settings(), "");
     helper.object(Kind::Device, "t1", "device-1", device("ON"));
@@ -85,7 +85,7 @@ fn a_desired_value_is_heard_at_once_and_after_the_broker_is_back() {
 }
 
 #[test]
-fn a_killed_helper_goes_on_with_what_was_kept() {
+fn killed_helper_continues_from_stored_state() {
     let broker = Broker::start();
     let (mut helper, heard) = connected(&broker, &broker.settings(), "ON");
     broker

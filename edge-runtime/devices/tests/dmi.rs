@@ -108,7 +108,7 @@ fn a_mapper_drives_devices_of_any_namespace() {
 }
 
 #[test]
-fn what_a_mapper_gets_wrong_is_answered_and_harms_nobody() {
+fn faulty_call_is_answered_and_harms_no_other() {
     let folder = tempfile::tempdir().expect("temp dir");
     let helper = lab(folder.path());
     let mut mapper = Mapper::start(folder.path(), "m", "lab");
@@ -157,7 +157,7 @@ fn what_a_mapper_gets_wrong_is_answered_and_harms_nobody() {
 }
 
 #[test]
-fn a_flood_of_reports_is_taken_and_the_newest_is_told() {
+fn newest_report_of_a_flood_arrives() {
     let folder = tempfile::tempdir().expect("temp dir");
     let mut helper = lab(folder.path());
     let mut mapper = Mapper::start(folder.path(), "m", "lab");

@@ -64,7 +64,7 @@ fn floods_end_the_connection() {
 }
 
 #[test]
-fn a_ping_with_each_call_is_no_flood() {
+fn ping_with_each_call_is_not_a_flood() {
     run(async {
         let server = Server::start();
         let mut raw = Raw::greeted(&server.socket()).await;
@@ -98,7 +98,7 @@ fn garbage_ends_the_connection() {
 }
 
 #[test]
-fn who_says_nothing_is_sent_away() {
+fn silent_client_is_disconnected() {
     run(async {
         let server = Server::start();
         let start = Instant::now();
@@ -171,7 +171,7 @@ fn mutated(chance: &mut Chance, mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn whatever_bytes_come_nothing_breaks() {
+fn any_bytes_are_handled() {
     let mut server = vec![40];
     server.extend(greeting());
     for (stream, path) in [(1, "/t.T/Echo"), (3, "/t.T/Even"), (5, "/x")] {

@@ -62,7 +62,7 @@ fn clients_speak_with_each_other_as_over_a_broker() {
 }
 
 #[test]
-fn retained_messages_wait_for_whoever_comes() {
+fn retained_messages_reach_later_subscribers() {
     let broker = Broker::none();
     let _helper = listening(&broker, "");
     for (topic, payload) in [("r/a", "1"), ("r/b", "2"), ("r/b", "3"), ("r/c", "4"), ("r/c", "")] {
@@ -80,7 +80,7 @@ fn retained_messages_wait_for_whoever_comes() {
 }
 
 #[test]
-fn a_will_is_published_for_whoever_is_cut() {
+fn will_is_published_after_a_lost_connection() {
     let broker = Broker::none();
     let helper = listening(&broker, "");
     let heard = broker.subscribe_to(&["wills/#"], &[]);
@@ -130,7 +130,7 @@ fn other_versions_are_refused() {
 }
 
 #[test]
-fn what_is_desired_is_said_to_whoever_comes_after_it() {
+fn desired_value_reaches_later_subscribers() {
     let broker = Broker::none();
     let mut helper = listening(&broker, "ON");
     let delta = r#"{"event_id":"UUID","timestamp":T,"twin":{"led":{"expected":{"value":"ON","metadata":{"timestamp":T}},"optional":true,"metadata":{"type":"string"}}},"delta":{"led":"ON"}}"#;

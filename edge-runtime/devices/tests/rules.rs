@@ -119,7 +119,7 @@ fn messages_are_given_in_order_until_they_are_stored() {
 }
 
 #[test]
-fn a_call_is_done_once_and_what_came_of_it_is_told() {
+fn call_is_executed_once_and_answered() {
     let mut broker = Broker::start();
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = server.local_addr().unwrap().port();

@@ -221,7 +221,7 @@ fn clients_that_do_what_they_should_not_keep_nobody_out() {
 
 /// D1: what is off is not there.
 #[test]
-fn d01_without_it_nobody_listens() {
+fn d01_disabled_servicebus_does_not_listen() {
     let mut helper = Helper::start(&Settings::default());
     helper.object(Kind::Rule, "r", "rule-1", json!({"targetUrl": URL}));
     helper.told();

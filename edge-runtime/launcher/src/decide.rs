@@ -66,7 +66,7 @@ mod tests {
     use crate::versions::Trial;
 
     #[test]
-    fn starts_in_a_row_count_only_while_they_are_soon_and_of_one_version() {
+    fn only_quick_starts_of_one_version_count() {
         let row = (0..5).fold(Row::default(), |row, turn| row.with("2-b", 100 + 12 * turn));
         assert_eq!(row.starts, 5);
         assert_eq!(row.clone().with("1-a", 149).starts, 1);

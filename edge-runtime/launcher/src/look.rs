@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn readiness_is_what_the_daemon_answers() {
+    fn readiness_is_the_answer_of_the_daemon() {
         let (_temp, path) = served(b"HTTP/1.1 200 OK\r\n\r\nok");
         assert_eq!(unready(&path), None);
         let (_temp, path) = served(b"HTTP/1.1 503 Service Unavailable\r\n\r\nstore: full\x1b[2J\n");
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_up_only_if_its_file_says_so() {
+    fn link_state_is_read_from_its_file() {
         let temp = tempfile::tempdir().unwrap();
         let file = temp.path().join("link.json");
         assert!(unlinked(&file).is_some());
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_read_by_a_program_that_may_be_missing_fail_or_say_nonsense() {
+    fn faulty_program_for_pods_is_tolerated() {
         let temp = tempfile::tempdir().unwrap();
         let program = temp.path().join("edge-admin");
         let script = |text: &str| {

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_launcher_is_found_by_what_it_has_noted() {
+    fn launcher_is_found_by_its_note() {
         let temp = tempfile::tempdir().unwrap();
         let versions = Versions::new(temp.path(), Path::new("/nonexistent"));
         assert_eq!(MainProcess::find(&versions), None);

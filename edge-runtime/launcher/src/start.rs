@@ -169,7 +169,7 @@ mod tests {
     use crate::versions::Trial;
 
     #[test]
-    fn run_that_only_prints_is_no_start_of_the_daemon() {
+    fn run_that_only_prints_is_not_a_start() {
         let starts = |words: &str| starts_daemon(&words.split_whitespace().map(OsString::from).collect::<Vec<_>>());
         assert!(starts("run") && starts("run --root /r --node n"));
         for words in ["run --print-config", "run --root /r --print-config", "run --help", "run -h", "status", ""] {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_cannot_be_started_makes_room_for_the_one_before() {
+    fn version_that_cannot_start_is_rolled_back() {
         let trial = Trial { from: Some("1-a".into()), ..Trial::default() };
         let mut state = State { current: Some("2-b".into()), trial: Some(trial), last: None };
         give_up(&mut state, "Exec format error");
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_that_nobody_can_watch_or_remember_is_over() {
+    fn trial_without_watcher_or_state_is_ended() {
         let nobody = Path::new("/nonexistent");
         for subject in [Subject::Programs, Subject::Configuration] {
             let temp = tempfile::tempdir().unwrap();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_packages_version_comes_also_amid_a_trial_of_a_configuration() {
+    fn packaged_version_ends_a_configuration_trial() {
         let temp = tempfile::tempdir().unwrap();
         let versions = on_trial(temp.path(), Subject::Configuration);
         use_packaged(&versions).unwrap();

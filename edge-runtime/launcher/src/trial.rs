@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn another_start_is_no_other_trial() {
+    fn another_start_belongs_to_the_same_trial() {
         let trial = Trial { seconds: 300, ..Trial::default() };
         let state = |trial| State { trial, ..State::default() };
         assert!(is_the_same(&state(Some(Trial { starts: 2, ..trial.clone() })), &trial));

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_kept_and_a_damaged_one_is_none() {
+    fn damaged_state_counts_as_missing() {
         let temp = tempfile::tempdir().unwrap();
         let versions = versions(temp.path());
         assert_eq!(versions.read(), State::default());
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_that_fails_brings_back_what_was_and_says_why() {
+    fn failed_trial_is_rolled_back_with_a_reason() {
         let trial = Trial { from: Some("1-a".into()), job: Some("j".into()), ..Trial::default() };
         let mut state = State { current: Some("2-b".into()), trial: Some(trial.clone()), last: None };
         let mut good = state.clone();
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_is_over_only_when_what_was_before_is_there() {
+    fn trial_ends_only_after_the_rollback() {
         let temp = tempfile::tempdir().unwrap();
         let versions = versions(temp.path());
         let folder = versions.configuration().parent().unwrap().to_path_buf();
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_that_nobody_needs_go() {
+    fn unused_versions_are_deleted() {
         let temp = tempfile::tempdir().unwrap();
         let versions = versions(temp.path());
         for name in ["1-a", "2-b", "3-c", "4-d", "5-e.partial"] {

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_error_of_the_log_is_told() {
+    fn last_error_of_the_log_is_returned() {
         let log = concat!(
             "{\"level\":\"warning\",\"msg\":\"x\",\"time\":\"t\"}\n",
             "{\"level\":\"error\",\"msg\":\"runc run failed: exec: \\\"no\\\": not found\\n\",\"time\":\"t\"}\n",

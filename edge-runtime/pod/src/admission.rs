@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn by_what_is_left() {
+    fn pod_must_fit_remaining_resources() {
         let half = asks("500m", "500");
         assert_eq!(reason(&half, std::slice::from_ref(&half)), "");
         assert_eq!(reason(&asks("501m", "1"), std::slice::from_ref(&half)), "OutOfcpu");
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_no_huge_pages() {
+    fn huge_pages_are_refused() {
         let huge = pod(json!({"containers": [{"name": "c", "image": "i",
             "resources": {"limits": {"hugepages-2Mi": "4Mi", "memory": "1"}}}]}));
         let refused = admit(&huge, std::iter::empty::<&Pod>(), HAS).unwrap();

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pod_shares_with_the_node() {
+    fn shared_host_namespaces_of_a_pod() {
         let of =
             |value: serde_json::Value| host_network(&pod(json!({"spec": {"containers": [], "hostNetwork": value}})));
         assert_eq!([of(json!(true)), of(json!(false)), of(json!(null))], [true, false, false]);

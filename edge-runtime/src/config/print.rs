@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_is_the_same_configuration() {
+    fn printed_configuration_is_the_same() {
         for text in [
             "",
             "max-pods: 7\nnetwork: {subnet: 10.9.0.0/24, cluster-dns: [10.96.0.10]}\nlogs: {bytes-per-second: 0}\n",
@@ -129,7 +129,7 @@ mod tests {
 
     /// A key that is forgotten in [`Config::filled`] would be here, too.
     #[test]
-    fn only_what_has_no_default_is_not_set() {
+    fn only_keys_without_a_default_are_unset() {
         let (yaml, ..) = printed("");
         let unset: Vec<&str> =
             yaml.lines().filter_map(|line| line.trim().strip_prefix("# ")?.strip_suffix(": not set")).collect();

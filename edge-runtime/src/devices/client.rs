@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_helper_says_while_it_ends_is_heard() {
+    fn last_messages_of_an_ending_helper_are_read() {
         let temp = tempfile::tempdir().unwrap();
         let socket = temp.path().join("devices.sock");
         let listener = UnixListener::bind(&socket).unwrap();

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_come_whole_however_they_are_cut() {
+    fn split_lines_are_joined() {
         let text = b"{\"a\":1}\n\"x\\ny\"\n[1,2]\n".as_slice();
         smol::block_on(async {
             let mut lines = Lines::new(text);

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_counted_is_over_any_limit() {
+    fn uncountable_usage_exceeds_any_limit() {
         let used = DiskUsage { beyond: Some(Bound::Depth), ..DiskUsage::default() };
         let why = exceeded(&pod(json!("0"), json!("1Gi")), &used, false).unwrap();
         assert!(why.contains("more than 500 folders deep"), "{why}");

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_raises_nothing() {
+    fn unreadable_signal_raises_nothing() {
         let thresholds = vec![Threshold { signal: Signal::PidAvailable, amount: Amount::percent(99) }];
         let mut manager = Manager::new(thresholds, Duration::ZERO);
         assert_eq!(manager.look(&Observations::default(), at(1)), Verdict::default());

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_counts_what_runs_beside_an_init_container() {
+    fn request_includes_sidecars_beside_init_containers() {
         let asks = |bytes: &str| json!({"requests": {"memory": bytes, "ephemeral-storage": bytes}});
         let pod: Pod = serde_json::from_value(json!({"spec": {
             "initContainers": [

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_here_is_given() {
+    fn wrong_paths_and_methods_are_refused() {
         let get = |line: &str| read(format!("{line}\r\nHost: x\r\n\r\n").as_bytes());
         assert_eq!(get("GET /metrics HTTP/1.1"), Some(Ok(What::Metrics)));
         assert_eq!(get("GET /readyz?verbose HTTP/1.0"), Some(Ok(What::Ready)));

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_the_login_may_use_what_it_brought() {
+    fn login_permits_images_pulled_with_it() {
         let reference = Reference::parse("reg.example/a:1").unwrap();
         let may = |image: &ImageRecord, logins: &[PodLogin]| may_use(image, &reference, &[], logins);
         let (first, same, changed) =
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn content_is_shared_among_those_who_may_have_it() {
+    fn content_is_shared_between_permitted_pods() {
         let keys = keys_of(&login("secret:n/s:1", "right"));
         let others = keys_of(&login("secret:n/t:2", "other"));
         let private = after_pull(None, "reg.example/a", keys.clone());
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_open_stays_open() {
+    fn public_image_stays_public() {
         let keys = keys_of(&login("secret:n/s:1", "right"));
         assert!(after_pull(Some(Access::new()), "reg.example/a", keys.clone()).is_empty(), "brought by hand");
         let open = after_pull(None, "reg.example/a", BTreeSet::new());

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_without_a_login_are_none() {
+    fn entries_without_a_login_are_ignored() {
         for document in [
             r#"{"auths":{"r.example":{}},"credsStore":"desktop"}"#,
             r#"{"auths":{"r.example":{"username":"","password":"","auth":""}}}"#,

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_helper_nobody_waits_for_is_killed() {
+    fn dropped_helper_is_killed() {
         let dir = tempfile::tempdir().unwrap();
         let mut command = Command::new("/bin/sh");
         command.args(["-c", "echo $$ > pid; exec sleep 1000"]).current_dir(dir.path());

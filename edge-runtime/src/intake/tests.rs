@@ -57,7 +57,7 @@ fn a_pod_of_which_one_half_is_lost_is_kept_as_it_is() {
 }
 
 #[test]
-fn a_complete_list_makes_the_store_complete_and_nothing_else_does() {
+fn only_a_complete_list_makes_the_store_complete() {
     let mut store = store(true);
     let put = Change::Put { seq: 1, object: object("more", &json!({})), sync: true };
     let batch = commit(&mut store, "s", vec![put], &|_| None).expect("commits").expect("a batch");

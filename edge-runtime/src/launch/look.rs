@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_mount_must_keep_is_added_to_it_alone() {
+    fn locked_mount_flags_are_kept() {
         let dir = tempfile::tempdir().unwrap();
         let config = dir.path().join("config.json");
         let mount = |source: &str| {

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_walk_wraps_and_skips_what_is_taken() {
+    fn search_wraps_and_skips_used_addresses() {
         let taken = BTreeSet::from([ip("10.1.2.2")]);
         assert_eq!(allocate(subnet("10.1.2.0/24"), &taken, Some(ip("10.1.2.254"))), Some(ip("10.1.2.3")));
     }
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_keeps_what_is_still_valid_and_gets_the_rest() {
+    fn pod_keeps_valid_addresses_and_gets_missing_ones() {
         let both = [subnet("10.1.2.0/24"), subnet("fd00::/64")];
         let taken = BTreeSet::from([ip("fd00::7")]);
         let old = [ip("10.1.2.9"), ip("fd00::7")];

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stub_resolver_is_no_server_for_pods() {
+    fn stub_resolver_is_not_given_to_pods() {
         assert!(only_loopback("nameserver 127.0.0.53\noptions edns0\n") && only_loopback(""));
         assert!(!only_loopback("nameserver 127.0.0.1\nnameserver 192.168.1.1\n"));
         assert!(only_loopback("nameserver fe80::1%eth0\n"));
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn none_is_exactly_what_the_pod_says() {
+    fn policy_none_uses_only_the_pods_settings() {
         let spec = json!({"dnsPolicy": "None", "dnsConfig": {"nameservers": ["1.2.3.4"], "searches": ["a.b"],
             "options": [{"name": "ndots", "value": "2"}, {"name": "edns0"}]}});
         let conf = resolv_conf(&pod(spec), &node());
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn without_cluster_dns_the_nodes_file_is_used_and_said() {
+    fn without_cluster_dns_the_nodes_file_is_used_with_a_warning() {
         let dns = NodeDns { cluster_dns: Vec::new(), ..node() };
         let conf = resolv_conf(&pod(json!({})), &dns);
         assert!(conf.content.contains("nameserver 192.168.1.1\n"));

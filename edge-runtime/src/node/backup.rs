@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_is_made_after_a_boot_then_daily_and_an_hour_after_changes() {
+    fn copies_follow_boots_days_and_changes() {
         let mut backup = Backup::default();
         let at = |seconds: u64| Mono::from_duration(Duration::from_secs(seconds));
         assert_eq!(backup.due(at(5)), at(65));

@@ -229,7 +229,7 @@ mod tests {
     /// The API server accepts one event for each name: events of two containers at one moment must have different
     /// names.
     #[test]
-    fn events_of_one_moment_have_names_of_their_own() {
+    fn events_of_one_moment_have_different_names() {
         let now = Now { mono: Mono(1), wall: jiff::Timestamp::UNIX_EPOCH, boot_id: "b".into() };
         let named = |reason: &str, path: &str| {
             let field_path = (!path.is_empty()).then(|| path.to_owned());

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rest_is_told_once_and_after_the_last_work() {
+    fn idle_is_detected_once_after_the_last_work() {
         let mut idle = Idle::default();
         assert!(!idle.rested(Mono(0)));
         idle.disturb(Mono(1_000));

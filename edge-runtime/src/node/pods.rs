@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn quick_start_is_told_in_one_status() {
+    fn quick_start_is_reported_in_one_status() {
         use crate::pod::record::{ContainerKind, ContainerRecord};
         let now = Now { wall: jiff::Timestamp::UNIX_EPOCH, mono: Mono(0), boot_id: "b".into() };
         let record = PodRecord::new("a", "ns", "a", PodSource::Api, &now);

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_is_told_once_within_the_time_that_the_bridge_gives() {
+    fn all_statuses_are_repeated_once_within_the_given_time() {
         let pods = || vec!["a".to_owned(), "b".to_owned()];
         let mut resync = StatusResync::default();
         resync.listed(pods(), Mono(1_000), 0);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn each_pod_has_its_own_pause_until_its_status_is_taken_or_it_is_gone() {
+    fn refused_status_of_each_pod_backs_off() {
         let mut resync = StatusResync::default();
         resync.welcomed(Some(0));
         resync.listed(vec!["z".to_owned()], Mono(0), 0);

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_memory_controller_names_its_cure() {
+    fn missing_memory_controller_is_reported_with_a_fix() {
         let all = Board::default().conditions();
         let one = all.iter().find(|one| one.type_ == "CgroupMemory").unwrap();
         assert_eq!(one.status, "False");

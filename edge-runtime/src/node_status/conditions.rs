@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_told_in_the_kubelets_words() {
+    fn changes_have_the_kubelets_messages() {
         let first = conditions(&ReadyState::Ready, Pressure::default(), &board(), &[], at(10));
         let reasons = |old: &[NodeCondition], new: &[NodeCondition]| {
             let all = news(old, new, "edge").into_iter();

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pods_own_limit_stands_before_the_nodes() {
+    fn limit_of_the_pod_precedes_that_of_the_node() {
         let mut pod = pod();
         let spec = pod.spec.as_mut().unwrap();
         spec.resources = serde_json::from_value(json!({"limits": {"memory": "64Mi", "cpu": "250m"}})).unwrap();

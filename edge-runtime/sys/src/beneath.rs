@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn old_kernels_open_what_openat2_opens() {
+    fn old_kernels_open_the_same_paths_as_openat2() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         std::fs::create_dir_all(at("a/b")).unwrap();

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_sensors_says_nothing() {
+    fn missing_sensors_are_none() {
         let sensors = Sensors::find(Path::new("/nowhere"), vec![PathBuf::from("/nowhere")]);
         assert_eq!((sensors.under_voltage(), sensors.hot(false), sensors.storage_trouble()), (None, None, None));
         assert!(clock_synchronized().is_some());

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_folders_and_links_go_and_what_links_name_stays() {
+    fn targets_of_links_are_not_deleted() {
         let temp = tempfile::tempdir().unwrap();
         fs::create_dir_all(temp.path().join("keep/deep")).unwrap();
         let top = temp.path().join("top");

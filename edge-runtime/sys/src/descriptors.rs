@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shortness_is_told_before_the_end() {
+    fn shortage_is_detected_before_the_limit() {
         assert!(!are_short((900, 1024)) && are_short((922, 1024)) && are_short((1024, 1024)));
         assert!(!are_short((15, 24)) && are_short((16, 24)));
         let (open, limit) = used().unwrap();

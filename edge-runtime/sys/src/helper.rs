@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_listens_is_not_started_again() {
+    fn listening_helper_is_not_started_again() {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("s");
         let _listener = UnixListener::bind(&socket).expect("listens");
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_ends_instead_of_listening_is_told_of() {
+    fn helper_that_ends_early_is_reported() {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("s");
         let started = smol::block_on(connect_or_start(&socket, || Command::new("false")));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_hangs_is_killed() {
+    fn hung_helper_is_killed() {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("s");
         let listens = format!(
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn one_is_told_to_end_and_its_socket_goes() {
+    fn ended_helper_loses_its_socket() {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("s");
         end(&socket, b"end");
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_left_is_killed_and_no_other() {
+    fn only_leftover_helpers_are_killed() {
         let waits = |program: &str, before: &[&str], word: &str| {
             let mut shell = std::process::Command::new(program);
             shell.args(before).args(["-c", "read x; :", word]).stdin(std::process::Stdio::piped());

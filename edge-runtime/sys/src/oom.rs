@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bundle_says_what_its_processes_get() {
+    fn score_is_read_from_the_bundle() {
         let before = host::oom_score_adj();
         let bundle = tempfile::tempdir().unwrap();
         let says = |config: &str| fs::write(bundle.path().join("config.json"), config).unwrap();

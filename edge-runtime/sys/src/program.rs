@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_which_nothing_is_heard_ends_with_its_children() {
+    fn silent_program_ends_with_its_children() {
         let dir = tempfile::tempdir().unwrap();
         let order = vec![b'x'; 1 << 20];
         for (name, script) in [

@@ -133,7 +133,7 @@ fn archives_that_lie_or_are_cut_leave_nothing() {
 }
 
 #[test]
-fn images_of_an_archive_that_cannot_be_taken_do_not_keep_others_out() {
+fn faulty_image_of_an_archive_does_not_block_others() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path();
     let served = Served::new(&[layer("file", b"content")]);

@@ -91,7 +91,7 @@ fn who_has_the_content_may_use_what_is_here() {
 }
 
 #[test]
-fn a_look_tells_whether_the_registry_has_another() {
+fn check_detects_another_image_in_the_registry() {
     let served = Served::new(&[layer("file", b"content")]);
     let newer = Served::new(&[layer("file", b"newer")]);
     let switch = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));

@@ -42,7 +42,7 @@ fn gzip_and_zstd_docker_and_oci_come_out_the_same() {
 }
 
 #[test]
-fn what_is_here_is_not_fetched_again() {
+fn present_layers_are_not_fetched_again() {
     if !tools() {
         return;
     }

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_says_is_told() {
+    fn output_of_a_failed_command_is_reported() {
         let error = run(&["sh", "-c", "echo no such unit >&2; exit 4"]).unwrap_err();
         assert!(error.to_string().ends_with("no such unit"), "{error}");
         assert!(run(&["/nowhere/systemctl"]).unwrap_err().to_string().starts_with("/nowhere/systemctl: "));

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_item_says_what_is_short() {
+    fn each_check_names_the_missing_resource() {
         let good = Facts { load_per_cpu: 1.0, memory: 1 << 30, disk: 1 << 30 };
         for item in ["cpu", "mem", "disk"] {
             judge(item, &good, 1 << 20).unwrap();

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_is_remembered_by_its_uid_whatever_stands_in_it() {
+    fn order_is_found_by_uid_whatever_its_content() {
         let temp = tempfile::tempdir().unwrap();
         let paths = Paths::new(temp.path());
         let mut kept = Kept::load(&paths, &job("../../../etc/a-1"));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn order_that_waits_outlives_those_that_end() {
+    fn waiting_order_outlives_ended_ones() {
         let temp = tempfile::tempdir().unwrap();
         let paths = Paths::new(temp.path());
         let mut waits = Kept::load(&paths, &job("a-waits"));

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn order_waits_for_its_confirmation_in_no_process_and_is_checked_once() {
+    fn order_waits_for_confirmation_without_a_process() {
         let temp = tempfile::tempdir().unwrap();
         let paths = Paths::new(temp.path());
         std::fs::create_dir_all(paths.config_file().parent().unwrap()).unwrap();

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_of_what_was_there_before_and_order_is_as_asked() {
+    fn rates_need_an_earlier_value_and_rows_are_sorted() {
         let at = Instant::now();
         let before = look(at, &[("a", "1", 1_000, 5), ("b", "2", 0, 9)]);
         let now = look(

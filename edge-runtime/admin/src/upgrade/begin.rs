@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_one_trial_at_a_time_and_it_knows_from_where_it_came() {
+    fn only_one_trial_runs_and_stores_its_origin() {
         let kept = std::cell::Cell::new(0);
         let keep = || {
             kept.set(kept.get() + 1);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_that_nobody_will_end_is_given_up() {
+    fn abandoned_trial_is_ended() {
         let seconds = Duration::from_secs;
         let trial = Trial { seconds: 300, subject: Subject::Configuration, ..Trial::default() };
         assert_eq!(overdue(&trial, seconds(310), seconds(30)), None);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_daemon_of_the_launcher_nothing_is_begun() {
+    fn trial_needs_a_daemon_of_the_launcher() {
         let temp = tempfile::tempdir().unwrap();
         let (paths, versions) = (Paths::new(temp.path()), Versions::new(temp.path(), temp.path()));
         let why = begin(&What::Programs("2-b"), 300, None, &paths, &versions).unwrap_err().to_string();

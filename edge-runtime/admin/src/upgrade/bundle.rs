@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_belongs_to_a_version_is_taken_and_only_once() {
+    fn only_known_files_are_unpacked_once() {
         let temp = tempfile::tempdir().unwrap();
         let versions = Versions::new(temp.path(), temp.path());
         let file = temp.path().join("bundle.tar");

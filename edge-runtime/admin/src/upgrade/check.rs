@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_run_or_is_not_what_it_says_is_refused_and_named() {
+    fn unfit_programs_are_refused_by_name() {
         let temp = tempfile::tempdir().unwrap();
         let why = |done: Result<Manifest, UpgradeError>| done.unwrap_err().to_string();
         assert!(why(check(temp.path(), &Paths::new(temp.path()))).contains("manifest.json: is not there"));

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_message_is_parsed() {
         let row = Row { uid: "u".into(), record: "{\"a\":\"ü\"}".into() };
         let message = MessageRow { rule: "r".into(), class: 9, record: String::new() };
         let text = |text: &str| text.to_owned();
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_is_refused() {
+    fn malformed_line_is_refused() {
         for wrong in [
             json!(null),
             json!("hello"),

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_come_whole_however_they_are_cut() {
+    fn split_lines_are_joined() {
         let text = b"a\n\nbc\nrest";
         for cut in 0..=text.len() {
             let (mut splitter, mut lines) = (Splitter::new(), Vec::new());

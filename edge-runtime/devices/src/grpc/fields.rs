@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_says_what_it_wants_and_how_long_it_waits() {
+    fn path_and_timeout_of_a_request_are_parsed() {
         assert_eq!(head(&[]), Ok(("/a.B/C".to_owned(), None)));
         for (text, millis) in
             [("1S", 1_000), ("2M", 120_000), ("1H", 3_600_000), ("5000000n", 5), ("7000u", 7), ("0m", 0)]
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_grpc_is_told_apart() {
+    fn requests_without_grpc_are_refused() {
         assert_eq!(head(&[(":method", "GET")]), Err(Wrong::Method));
         assert_eq!(head(&[("content-type", "application/json")]), Err(Wrong::ContentType));
         assert_eq!(head(&[("content-type", "application/grpc-web")]), Err(Wrong::ContentType));

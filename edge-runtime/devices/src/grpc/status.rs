@@ -160,13 +160,13 @@ mod tests {
         }
 
         #[test]
-        fn whatever_comes_is_a_text(text in prop::collection::vec(any::<u8>(), 0..64)) {
+        fn any_bytes_decode_to_a_text(text in prop::collection::vec(any::<u8>(), 0..64)) {
             decode(&text);
         }
     }
 
     #[test]
-    fn texts_are_encoded_as_the_protocol_says() {
+    fn texts_are_percent_encoded() {
         assert_eq!(encode("zu heiß: 90 %\n"), b"zu hei%C3%9F: 90 %25%0A");
         for (encoded, text) in
             [("a%41b", "aAb"), ("%", "%"), ("%4", "%4"), ("%zz", "%zz"), ("%+1", "%+1"), ("%ff", "\u{fffd}")]

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_changed_is_said_once() {
+    fn changed_filters_are_returned_once() {
         let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
         let (filters, mut said) = (Filters::default(), BTreeSet::new());
         filters.set(set(&["a", "b"]));

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_come_whole_however_they_are_cut() {
+    fn split_packets_are_joined() {
         let mut bytes = vec![0x20, 2, 0, 0, 0x90, 3, 0, 1, 1, 0x40, 2, 0, 7, 0xd0, 0];
         bytes.extend(from_broker(0x33, "a/b", Some(9), b"{}"));
         bytes.extend(from_broker(0x30, "c", None, b""));
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_packet_ends_the_connection() {
+    fn malformed_packet_ends_the_connection() {
         for bytes in [
             &[0x20, 1, 0][..],
             &[0x10, 0],

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_says_what_it_is_and_nothing_else() {
+    fn request_has_only_its_own_headers() {
         let headers = [("Content-Type".to_owned(), "a/b".to_owned()), ("Connection".to_owned(), "x".to_owned())];
         let made = request(80, "POST", "/a?b=1", &headers, b"{}").unwrap();
         let text = "POST /a?b=1 HTTP/1.1\r\nhost: 127.0.0.1:80\r\nconnection: close\r\nContent-Type: a/b\r\ncontent-length: 2\r\n\r\n{}";
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_an_error() {
+    fn malformed_answer_is_an_error() {
         let long = format!("HTTP/1.1 200 OK\r\n\r\n{}", "x".repeat(MAX_BODY + 1));
         let chunk = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n", MAX_BODY + 1);
         let head = format!("HTTP/1.1 200 OK\r\na: {}", "x".repeat(HEAD));

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_is_answered_at_once_and_truthfully() {
+    fn request_that_cannot_be_sent_is_answered_at_once() {
         let mut requests = requests();
         let refused = |requests: &mut Requests, target: &str| {
             let (line, answered) = ask(requests, target);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_away_makes_no_room_before_the_bridge_has_answered() {
+    fn place_of_a_gone_client_is_held_until_the_answer() {
         let mut requests = requests();
         for _ in 0..AT_ONCE {
             assert!(ask(&mut requests, URL).0.is_some());
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn d13_a_rule_that_is_another_now_or_was_not_said_again_is_none() {
+    fn d13_replaced_or_removed_rule_gets_no_requests() {
         let mut requests = requests();
         assert!(!requests.rule("u", &json!({"topic": "a"})));
         assert!(requests.targets.is_empty());

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_read_is_passed_over() {
+    fn unreadable_parts_are_skipped() {
         let body = json!({
             "metadata": {"labels": {"description": "bench"}},
             "spec": {"deviceModelRef": {"name": "lab"}, "properties": [

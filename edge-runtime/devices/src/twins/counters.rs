@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_off_is_not_shown() {
+    fn disabled_parts_are_not_shown() {
         let mut counters = Counters { devices: 2, broker: Some(true), reports_in: 7, ..Counters::default() };
         let plain = "2, broker connected; 7 values taken, 0 reports told, 0 refused, 0 dropped";
         assert_eq!(counters.text(), plain);

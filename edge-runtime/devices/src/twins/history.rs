@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_comes_back() {
+    fn saved_history_is_restored() {
         let mut history = History::new(3);
         for (at, value) in ["a", "a", "b\"\n", "", "ü"].iter().enumerate() {
             history.push("p", &stamped(value, at as u64));

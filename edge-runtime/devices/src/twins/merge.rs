@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_hinders_nothing() {
+    fn malformed_parts_are_ignored() {
         for broken in
             [json!(null), json!(1), json!({"spec": []}), json!({"spec": {"properties": [1, null, {"visitors": 3}]}})]
         {

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_record_is_nothing() {
+    fn malformed_record_is_ignored() {
         for text in ["", "x", "7", "{\"seq\":-1}", "{\"twins\":{\"a\":1}}"] {
             assert!(parse(text).is_none(), "{text}");
         }
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_desired_value_that_changed_meanwhile_voids_the_one_from_here() {
+    fn changed_desired_value_voids_the_local_one() {
         let stamped = |value: &str| Stamped { value: value.into(), at: 1, unsynchronized: false };
         let mut old = Device::default();
         let led = old.properties.entry("led".into()).or_default();

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_update_says_what_changes() {
+    fn update_is_parsed() {
         let text = r#"{"event_id":"7","timestamp":1,"twin":{"temp":{"actual":{"value":"21.5"},"metadata":{"type":"FLOAT"}},
             "led":{"expected":{"value":"ON"},"actual":null,"optional":true},"old":null}}"#;
         let read = update(text.as_bytes()).expect("well formed");
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_says_why_and_keeps_its_id() {
+    fn malformed_request_gets_an_error_with_its_id() {
         for (text, id) in [
             ("", ""),
             ("[]", ""),

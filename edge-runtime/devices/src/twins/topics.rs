@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn other_topics_are_nobodys() {
+    fn other_topics_are_ignored() {
         let id = Named { namespace: "a".into(), name: "b".into() };
         for topic in [
             "",

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_of_a_batch_is_kept() {
+    fn fitting_part_of_a_batch_is_kept() {
         let mut limit = Limit::new(1024);
         assert_eq!(limit.admit(&lines(4, 100_000), Duration::ZERO).bytes, 300_000, "three of four");
         assert!(limit.notice().unwrap().contains("1 lines dropped"));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_told_of_once_a_second() {
+    fn flood_is_reported_once_a_second() {
         let mut limit = Limit::new(100_000);
         limit.admit(&lines(300_000, 100), Duration::ZERO);
         let looks =

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_that_starts_anew_has_what_was_given_to_it() {
+    fn restarted_container_keeps_its_allocation() {
         let mut sim = running();
         sim.no_room = true;
         sim.pod = pod(spec("200m", "10Mi", "RestartContainer"));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_fails_is_tried_ever_more_seldom_and_told_once() {
+    fn failed_resize_backs_off_and_is_reported_once() {
         let mut sim = running();
         sim.pod = pod(spec("200m", "10Mi", "RestartContainer"));
         sim.turn();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_amount_in_other_words_is_no_change() {
+    fn equal_quantity_in_another_form_is_not_a_change() {
         let mut sim = running();
         sim.pod = pod(spec("0.1", "10240Ki", "RestartContainer"));
         assert!(sim.turn().is_empty());

@@ -84,7 +84,7 @@ fn peak() -> i64 {
 }
 
 #[test]
-fn a_pod_beyond_the_bounds_is_told_as_such() {
+fn pod_beyond_the_bounds_is_reported_so() {
     let temp = tempfile::tempdir().unwrap();
     let paths = Paths::new(temp.path());
     let volume = paths.pod("u").join("volumes/v");

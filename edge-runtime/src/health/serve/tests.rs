@@ -76,7 +76,7 @@ fn garbage_and_huge_heads_are_refused() {
 }
 
 #[test]
-fn those_who_say_nothing_hold_their_places_for_a_moment_only() {
+fn silent_clients_lose_their_places_soon() {
     while_served(honest(), |path| {
         let mut silent: Vec<UnixStream> = (0..MOST * 4).map(|_| connect(&path)).collect();
         for stream in &mut silent {
@@ -90,7 +90,7 @@ fn those_who_say_nothing_hold_their_places_for_a_moment_only() {
 }
 
 #[test]
-fn one_who_does_not_read_keeps_nobody_waiting() {
+fn client_that_does_not_read_delays_no_other() {
     let ask: Ask = Rc::new(|asked| asked.answer.try_send(Answer::new(true, "x".repeat(8 << 20))).is_ok());
     while_served(ask, |path| {
         let mut deaf = connect(&path);

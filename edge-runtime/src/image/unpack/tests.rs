@@ -180,7 +180,7 @@ fn a_link_that_stays_inside_may_be_used() {
 }
 
 #[test]
-fn a_file_is_never_written_through_a_link_of_its_own_name() {
+fn file_replaces_a_link_of_its_name() {
     let out = Layer::new().symlink("name", "../canary").file("name", "mine").unpack().unwrap();
     assert!(out.meta("name").is_file());
     assert_eq!(out.read("name"), "mine");
@@ -202,7 +202,7 @@ fn the_last_entry_of_a_name_wins() {
 }
 
 #[test]
-fn whiteouts_become_what_overlayfs_reads() {
+fn whiteouts_become_those_of_overlayfs() {
     if not_root("whiteouts") {
         return;
     }
@@ -405,7 +405,7 @@ fn sparse_files_in_pax_form_are_expanded() {
 }
 
 #[test]
-fn folders_that_no_entry_describes_are_told() {
+fn undescribed_folders_are_returned() {
     let layer = Layer::new().file("tmp/x", "").file("srv/app/y", "").dir("srv").file("etc/.wh.gone", "").bytes();
     let temp = tempfile::tempdir().unwrap();
     let told = unpack(&layer[..], temp.path(), &Limits::default()).unwrap();

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runtimes_say() {
+    fn outputs_of_runtimes_are_parsed() {
         let runc = Said::of_features(&json!({
             "mountOptions": ["ro", "rro"],
             "annotations": {"org.opencontainers.runc.version": "1.2.4", "org.opencontainers.runc.commit": "abc"},

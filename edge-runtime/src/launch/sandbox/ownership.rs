@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_helper_that_failed_says_why() {
+    fn failed_helper_reports_the_reason() {
         let run = |script: &str| {
             let mut command = Command::new("/bin/sh");
             command.args(["-c", script]).stderr(Stdio::piped());

@@ -61,7 +61,7 @@ fn g24_a_certificate_that_is_not_taken_replaces_nothing() {
 }
 
 #[test]
-fn g24_a_refused_node_uses_what_a_later_join_has_made_without_a_restart() {
+fn g24_refused_node_uses_a_later_join_without_a_restart() {
     run(|ex| async move {
         let authority = Authority::new();
         let server = Server::start(&ex, &authority).await;

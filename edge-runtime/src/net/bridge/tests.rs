@@ -318,7 +318,7 @@ fn believes(link: u32, socket: &mut Socket) -> bool {
 
 /// CVE-2020-10749, of the node and of other pods; also on a bridge from before.
 #[test]
-fn nobody_believes_a_pod_that_says_it_is_a_router() {
+fn router_advertisements_of_pods_are_ignored() {
     if !isolate() {
         return;
     }
@@ -440,7 +440,7 @@ fn pods_have_both_families_at_once() {
 }
 
 #[test]
-fn a_host_without_ipv6_gives_pods_what_it_has() {
+fn host_without_ipv6_gives_pods_ipv4() {
     if !isolate() {
         return;
     }
@@ -553,7 +553,7 @@ fn a_pods_link_goes_with_its_namespace() {
 }
 
 #[test]
-fn a_link_that_is_no_bridge_is_left_alone() {
+fn foreign_link_is_not_changed() {
     if !isolate() {
         return;
     }

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn problem_of_a_configuration_is_named() {
         for (text, named) in [
             ("", "JSON"),
             ("[]", "object"),

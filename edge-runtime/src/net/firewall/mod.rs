@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_nft_is_named_with_its_cure() {
+    fn missing_nft_is_reported_with_a_fix() {
         let subnets = vec!["fd00::/64".parse().unwrap()];
         let settings = NetworkSettings { bridge: "b0".into(), subnets, neighbours: None };
         let rules = Replacement::new(Path::new("/nowhere/nft"), &settings, &[]);

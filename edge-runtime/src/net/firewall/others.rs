@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_last_rule_that_rejects_is_as_good_as_a_policy() {
+    fn final_reject_rule_counts_as_a_policy() {
         let firewalld = "table inet firewalld {\n\tchain filter_FORWARD {\n\
             \t\ttype filter hook forward priority filter + 10; policy accept;\n\t\tct state { established, related } accept\n\
             \t\tjump filter_FORWARD_ZONES\n\t\treject with icmpx admin-prohibited\n\t}\n\tchain filter_FORWARD_ZONES {\n\

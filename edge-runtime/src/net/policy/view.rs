@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_read_and_what_is_not_said_is_not_there() {
+    fn omitted_fields_stay_absent() {
         let peer = json!({"id": "x", "namespaces": ["a"], "podSelector": {"matchLabels": {"a": "b"}}});
         let policy = read(json!({"podSelector": {}, "ingress": [{"ports": [{"port": "http"}], "peers": [peer]}, {}]}));
         let ingress = policy.ingress.unwrap();

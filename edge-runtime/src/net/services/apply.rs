@@ -48,7 +48,7 @@ mod tests {
 
     /// Services with every possible setting, including malformed ones: the kernel accepts them all in one transaction.
     #[test]
-    fn the_kernel_takes_all_that_is_said_of_services() {
+    fn kernel_accepts_all_objects_of_services() {
         if !isolate() {
             return;
         }

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn one_huge_service_is_left_out_alone() {
+    fn only_a_huge_service_is_left_out() {
         let small = weight(2, 3, json!({}));
         assert!(left_out(&vec![small; 1000]).is_empty());
         let huge = [
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_go_first_and_the_reason_says_so() {
+    fn largest_services_are_left_out_first_with_a_reason() {
         let all: Vec<Weight> = [200, 10, 150, 1].map(|ports| weight(ports, 99, json!({}))).to_vec();
         assert_eq!(left_out(&all), [0]);
         let web = ("shop".to_owned(), "web".to_owned());

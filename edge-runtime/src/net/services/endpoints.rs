@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_end_serve_until_others_do() {
+    fn terminating_endpoints_serve_until_others_are_ready() {
         let ending = LocalPod { terminating: true, ..pod("a", "10.0.0.2", true) };
         let none = EndpointView::default();
         assert_eq!(find(&view(json!({})), std::slice::from_ref(&ending), &none), ["10.0.0.2:8080"]);
@@ -293,7 +293,7 @@ mod tests {
 
     /// The table of K8s pkg/proxy/topology_test.go, as far as hints go.
     #[test]
-    fn hints_decide_when_every_ready_endpoint_has_them_and_one_is_for_us() {
+    fn hints_count_only_if_complete_and_one_names_this_node() {
         let endpoint = |ip: &str, zones: &[&str], nodes: &[&str], more: serde_json::Value| {
             let mut endpoint = json!({"addresses": [ip], "forZones": zones, "forNodes": nodes});
             endpoint.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_that_are_no_pods_here_come_from_slices() {
+    fn endpoints_without_a_local_pod_come_from_slices() {
         let others = EndpointView::read(&json!({"slices": [
             {"ports": [{"port": 6443}], "endpoints": [{"addresses": ["192.0.2.7", "192.0.2.8"]},
                 {"addresses": ["192.0.2.9"], "notReady": true}, {"addresses": ["fd00::1"]}]},

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn s06_whom_the_kernel_refuses_is_found_and_blocks_nobody_else() {
+    fn s06_refused_service_is_found_and_blocks_no_other() {
         if !isolate() {
             return;
         }

@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_address_or_port_is_left_out_and_the_rest_stays() {
+    fn malformed_addresses_and_ports_are_left_out() {
         let view = EndpointView::read(&json!({"slices": [
             {"ports": [{"name": "any", "port": null}, {"port": 80}], "endpoints": [{"addresses": ["host.example"]},
                 {"addresses": ["192.0.2.1", 7, "192.0.2.256"]}, {"addresses": "192.0.2.2"}]}]}))

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn no_neighbour_gets_what_is_this_nodes_or_another_ones() {
+    fn subnets_of_other_nodes_are_refused() {
         let at = |name: &str, range: &str| json!({"name": name, "addresses": ["192.168.1.9"], "podCIDRs": [range]});
         let (routes, left_out) = plan(json!([
             at("pods", "10.86.0.128/25"),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn whom_a_plan_reaches() {
+    fn plan_reaches_only_neighbours() {
         let nodes = json!([{"name": "a", "addresses": ["192.168.1.6", "10.9.9.9"], "podCIDRs": ["10.86.1.0/24"]}]);
         let (plan, _) = Plan::of("me", &[&view(nodes)], &[], &[link(2, "192.168.1.5", 24)]);
         let reaches = |ip: &str| plan.reaches(ip.parse().unwrap());

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_deletes_for_ever_is_not_answered_for_ever_at_once() {
+    fn repeated_deletions_are_restored_with_a_delay() {
         let at = |second: u64| Mono::default().after(Duration::from_secs(second));
         let mut repairs = Repairs::default();
         assert!(repairs.may(at(0)));

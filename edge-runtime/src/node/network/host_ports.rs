@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn one_refused_pod_among_many_is_found() {
+    fn refused_pod_among_many_is_found() {
         let (mut ports, mut runs) = (HostPorts::default(), 0);
         (1..=50).for_each(|n| ports.want(&format!("pod-{n}"), vec![forward(n)]));
         let mut refused = Vec::new();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_order_replaces_one_that_has_not_begun() {
+    fn newer_forwards_replace_waiting_ones() {
         let mut ports = HostPorts::default();
         ports.want("a", vec![forward(1)]);
         ports.want("a", vec![forward(2)]);

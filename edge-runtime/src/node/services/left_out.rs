@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_refused_is_tried_again_ever_less_often_and_soon_when_it_changes() {
+    fn refused_service_backs_off_until_it_changes() {
         let name = ("shop".to_owned(), "web".to_owned());
         let at = |second: u64| Mono::default().after(Duration::from_secs(second));
         let mut left = LeftOut::default();

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_is_of_the_attempt_that_people_mean() {
+    fn log_of_the_expected_attempt_is_chosen() {
         let running =
             json!({"state": "Running", "id": "x", "pid": 1, "started_at": "2026-01-01T00:00:00Z", "since": 0});
         let waiting = json!({"state": "Waiting", "reason": "CrashLoopBackOff"});

@@ -238,7 +238,7 @@ fn a_file_cut_short_anywhere_opens() {
 }
 
 #[test]
-fn what_cannot_be_read_is_taken_from_the_copy_but_no_pod_that_has_gone() {
+fn unreadable_rows_come_from_the_copy_except_removed_pods() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("store.db");
     let store = lived_in(&path);

@@ -96,7 +96,7 @@ fn burstable_pods_weigh_their_sum_also_after_a_restart() {
 }
 
 #[test]
-fn a_busy_cgroup_says_so_and_goes_after_the_kill() {
+fn busy_cgroup_is_removed_after_the_kill() {
     let Some(tree) = Tree::new("busy") else { return };
     tree.0.create_pod(PodCgroupClass::BestEffort, "u1", &VALUES).unwrap();
     let path = tree.0.pod_path(PodCgroupClass::BestEffort, "u1");

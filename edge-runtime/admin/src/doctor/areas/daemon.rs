@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_nobody_holds_is_no_daemon() {
+    fn lock_file_without_a_holder_is_not_a_daemon() {
         let root = tempfile::tempdir().unwrap();
         let paths = Paths::new(root.path());
         assert_eq!(pid(&paths), None);

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_medium_says_of_itself_is_passed_on() {
+    fn reported_health_of_the_medium_is_shown() {
         let broken = Facts { trouble: Some("the file system has recorded errors".into()), ..Facts::default() };
         assert_found(&judge(&broken), "disk-health", Severity::Error, "fsck");
         let worn = |tenths| judge(&Facts { worn_tenths: Some(tenths), ..Facts::default() });

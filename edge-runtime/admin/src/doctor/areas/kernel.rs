@@ -153,7 +153,7 @@ mod tests {
     use crate::doctor::finding::tests::{assert_fine, assert_found};
 
     #[test]
-    fn a_kernel_without_what_pods_need_is_found() {
+    fn missing_kernel_features_are_found() {
         let with = |missing: &[&'static str]| {
             judge(&Facts { release: "6.1.0".into(), there: vec!["overlay"], missing: missing.to_vec() })
         };
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_runs_containers_and_so_has_what_they_need() {
+    fn kernel_of_this_machine_has_all_features() {
         let facts = look();
         assert!(facts.there.contains(&"overlay") && facts.missing.is_empty(), "{facts:?}");
     }

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_short_is_found() {
+    fn low_limits_are_found() {
         assert_fine(&judge(&well()));
         let judge = |facts| judge(&facts);
         let few = judge(Facts { descriptors: Some(1024), ..well() });

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_the_way_of_pods_is_found() {
+    fn obstacles_of_pod_traffic_are_found() {
         assert_fine(&judge(&well()));
         let judge = |facts| judge(&facts);
         assert_found(&judge(Facts { nft: None, ..well() }), "nft", Severity::Error, "apt-get install nftables");

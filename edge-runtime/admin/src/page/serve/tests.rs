@@ -100,7 +100,7 @@ fn page_files_and_data_are_served_with_security_headers() {
 }
 
 #[test]
-fn a_stream_tells_everything_once_and_then_what_is_different() {
+fn stream_sends_everything_once_then_changes() {
     while_served(Door::Socket, |path| {
         let mut reader = stream(&path);
         let first = data(&mut reader);
@@ -111,7 +111,7 @@ fn a_stream_tells_everything_once_and_then_what_is_different() {
 }
 
 #[test]
-fn there_are_so_many_streams_and_who_leaves_makes_room() {
+fn number_of_streams_is_limited() {
     while_served(Door::Socket, |path| {
         let mut held: Vec<_> = (0..MOST.1).map(|_| stream(&path)).collect();
         assert!(get(&path, "/api/stream").starts_with("HTTP/1.1 429 "));
@@ -149,7 +149,7 @@ fn huge_and_silent_ones_keep_nobody_waiting_for_long() {
 }
 
 #[test]
-fn the_files_are_harmless_and_what_they_name_is_there() {
+fn files_have_no_inline_code_and_valid_links() {
     for (name, _, text) in OWN {
         assert_eq!(sampan_page::fault(text), None, "{name}");
         for word in text.split(['"', '\'']).map(|word| word.strip_prefix('.').unwrap_or(word)) {

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn rights_cover_what_is_within_them() {
+    fn right_covers_narrower_filters() {
         for (wide, narrow, covers) in [
             ("$hw/events/device/default/t1/#", "$hw/events/device/default/t1/twin/+", true),
             ("$hw/events/device/default/t1/#", "$hw/events/device/default/t1", true),

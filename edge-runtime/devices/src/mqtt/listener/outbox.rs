@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_dropped_or_is_the_end() {
+    fn message_beyond_the_limit_is_dropped_or_ends_the_client() {
         let mut outbox = Outbox::default();
         for _ in 0..MESSAGES {
             assert_eq!(outbox.put(&body(1), false, false), Put::Taken);

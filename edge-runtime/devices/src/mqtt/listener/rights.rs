@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_right_is_told() {
+    fn malformed_right_is_reported() {
         for word in ["", "every", "device=", "device=a", "device=a/+", "device=a/b/c", "read=a#", "may=a", "device"] {
             assert!(Rights::default().add(word).is_err(), "{word}");
         }

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn status_and_code_say_what_came_of_it() {
+    fn status_and_code_reflect_the_result() {
         let text = |answer: Answer| String::from_utf8(answer.bytes()).unwrap();
         let http =
             |status, body: &[u8]| Answer::from(CallResult::Http { status, headers: vec![], body: body.to_vec() });

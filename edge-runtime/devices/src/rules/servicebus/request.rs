@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_or_too_much_is_answered_with_an_error() {
+    fn malformed_or_too_large_request_gets_an_error() {
         let long = "x".repeat(HEAD);
         let ext = "y".repeat(HEAD + CHUNK);
         let fields = "a: b\r\n".repeat(FIELDS + 1);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_body_the_target_alone_is_read() {
+    fn only_the_target_of_a_body_is_parsed() {
         let body = br#"{"method":"POST","targetURL":"http://a/b","payload":{"x":[1]}}"#;
         assert_eq!(target(body).as_deref(), Some("http://a/b"));
         assert_eq!(target(b"{}").as_deref(), Some(""), "which no rule has");

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_api_holds_makes_a_device() {
+    fn any_object_converts_to_a_device() {
         for broken in
             [json!(null), json!([]), json!({"properties": {}, "protocol": 7, "methods": [null, 1], "stateReport": []})]
         {

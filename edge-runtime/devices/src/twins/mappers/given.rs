@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hash_is_the_one_of_the_book() {
+    fn hash_matches_the_reference() {
         assert_eq!(fnv(OFFSET, b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(fnv(OFFSET, b"foobar"), 0x8594_4171_f739_67e8);
     }

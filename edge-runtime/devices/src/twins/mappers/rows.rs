@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_written() {
+    fn only_changed_rows_are_written() {
         let map = |rows: &[(&str, &str)]| rows.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
         let mut rows = Rows { told: map(&[("same", "1"), ("other", "1"), ("gone", "1")]), ..Rows::default() };
         rows.differ(map(&[("same", "1"), ("other", "2"), ("new", "3")]));

@@ -86,7 +86,7 @@ fn only_pods_of_these_namespaces_register_and_report() {
 }
 
 #[test]
-fn who_floods_with_strange_pods_keeps_nothing_waiting_for_ever() {
+fn flood_of_unknown_pods_is_answered() {
     let mut world = World::started(&only(&["lab"]), &BTreeMap::new());
     (0..1_000).for_each(|n| world.twins.asked(world.now, n, state(), format!("pod-{n}")));
     let refused = answers(&mut world);

@@ -72,7 +72,7 @@ fn the_last_changes_are_there_with_their_times() {
 }
 
 #[test]
-fn what_is_no_number_is_refused_once() {
+fn malformed_number_is_reported_once() {
     let mut world = lab("many");
     let why = "annotation sampan.dev/history: \"many\" is no number from 0 to 1000: no history is kept";
     assert_eq!(refusals(world.tick()), [why]);
@@ -127,7 +127,7 @@ fn histories_are_written_when_reported_values_are() {
 
 /// Offline, with the largest history there may be, changing all the time.
 #[test]
-fn d14_a_history_wears_the_medium_no_more_than_it_may() {
+fn d14_history_keeps_to_the_write_limit() {
     let mut world = lab("1000");
     world.link(false);
     let mut written = 0;
@@ -142,7 +142,7 @@ fn d14_a_history_wears_the_medium_no_more_than_it_may() {
 }
 
 #[test]
-fn what_was_written_is_there_again_after_a_start() {
+fn written_history_is_restored_after_a_start() {
     let mut world = lab("3");
     for value in ["1", "2", "3"] {
         world.report("temp", value);

@@ -76,7 +76,7 @@ fn d14_offline_values_are_stored_each_minute() {
 }
 
 #[test]
-fn rows_may_come_before_or_after_what_they_are_about() {
+fn rows_may_arrive_before_or_after_their_device() {
     let mut world = World::lab("ON");
     world.t1(
         "twin/update",
@@ -110,7 +110,7 @@ fn rows_may_come_before_or_after_what_they_are_about() {
 }
 
 #[test]
-fn rows_of_nobody_are_forgotten_and_broken_ones_ignored() {
+fn rows_without_a_device_are_deleted_and_broken_ones_ignored() {
     let row = |uid: &str| Row { uid: uid.into(), record: "{broken".into() };
     let mut world = started(&[row(UID), row("other")], "ON");
     world.wait(3_600_000);
@@ -123,7 +123,7 @@ fn rows_of_nobody_are_forgotten_and_broken_ones_ignored() {
 }
 
 #[test]
-fn what_a_new_daemon_has_not_written_is_given_again() {
+fn rows_that_a_new_daemon_lacks_are_sent_again() {
     let mut world = World::lab("ON");
     assert!(world.twins.set(world.now, &id("t1"), "led", "DIM").is_ok());
     world.wait(1_000);
@@ -164,7 +164,7 @@ fn many_rows_are_many_lines() {
 
 /// Where the module was off, the bridge tells of devices after the daemon has told all it holds.
 #[test]
-fn a_device_that_comes_after_all_was_told_finds_what_was_kept_of_it() {
+fn late_device_gets_its_stored_state() {
     let mut old = World::lab("ON");
     assert!(old.twins.set(old.now, &id("t1"), "led", "DIM").is_ok());
     old.link(false);

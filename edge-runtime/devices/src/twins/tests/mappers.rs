@@ -388,7 +388,7 @@ fn a_mapper_that_does_not_serve_yet_is_tried_again() {
 }
 
 #[test]
-fn what_a_mapper_refuses_keeps_no_other_device_from_it() {
+fn refused_device_does_not_delay_others() {
     let mut world = World::dmi();
     let mut mapper = world.register("m");
     world.device("t1", UID, lab_device("OFF"));
@@ -414,7 +414,7 @@ fn what_a_mapper_refuses_keeps_no_other_device_from_it() {
 }
 
 #[test]
-fn a_device_is_removed_once_whatever_comes_of_it() {
+fn device_is_removed_once_whatever_the_result() {
     for code in [Code::DeadlineExceeded, Code::Internal, Code::Unknown] {
         let mut world = World::dmi();
         world.register("m");
@@ -521,7 +521,7 @@ fn d09_another_helper_goes_on_without_a_call() {
 
 /// It has moved hardware by then: a helper that is killed now must not have it do so again.
 #[test]
-fn d09_what_a_mapper_has_taken_is_noted_before_anything_else_happens() {
+fn d09_accepted_call_is_noted_before_the_next_step() {
     let mut world = World::dmi();
     let mut mapper = world.register("m");
     for led in ["OFF", "DIM"] {
@@ -542,7 +542,7 @@ fn d09_what_a_mapper_has_taken_is_noted_before_anything_else_happens() {
 }
 
 #[test]
-fn a_mapper_that_starts_again_is_given_everything_and_little_is_written() {
+fn restarted_mapper_gets_everything_with_few_writes() {
     let mut world = World::dmi();
     world.register("m");
     let mut rows = BTreeMap::new();
@@ -635,7 +635,7 @@ fn a_registration_before_the_daemon_is_answered_after_it() {
 }
 
 #[test]
-fn what_does_not_fit_an_answer_follows() {
+fn devices_beyond_one_answer_follow() {
     let mut world = World::new(&with_dmi());
     world.model();
     let mut long = lab_device("ON");
@@ -671,7 +671,7 @@ fn what_does_not_fit_an_answer_follows() {
 }
 
 #[test]
-fn registrations_that_are_none_are_refused() {
+fn malformed_registrations_are_refused() {
     let mut world = World::dmi();
     let register = |change: &dyn Fn(&mut MapperInfo)| {
         let Request::Register(mut request) = registration("m", "lab", true) else { panic!("{NEVER}") };
@@ -753,7 +753,7 @@ fn a_mapper_s_reports_are_the_device_s() {
 }
 
 #[test]
-fn reports_that_are_none_are_refused_and_take_no_other_property_with_them() {
+fn malformed_report_does_not_affect_other_properties() {
     let mut world = World::dmi();
     assert_eq!(world.ask(Request::Twins(ReportDeviceStatusRequest::default())), Err(Code::InvalidArgument));
     assert_eq!(world.twins_say("t9", vec![twin("temp", None, Some("1"))]), Err(Code::NotFound));
@@ -775,7 +775,7 @@ fn reports_that_are_none_are_refused_and_take_no_other_property_with_them() {
 }
 
 #[test]
-fn what_is_odd_about_a_device_is_said_once() {
+fn problem_of_a_device_is_reported_once() {
     let mut world = World::dmi();
     let mut mapper = world.register("m");
     let mut odd = lab_device("ON");
@@ -790,7 +790,7 @@ fn what_is_odd_about_a_device_is_said_once() {
 }
 
 #[test]
-fn one_that_registers_without_end_wears_the_medium_no_more_than_others() {
+fn endless_registrations_keep_to_the_write_limit() {
     let mut world = World::dmi();
     let (mut pages, per_hour) = (0, with_dmi().store.writes_per_hour);
     for second in 0..3_600 {

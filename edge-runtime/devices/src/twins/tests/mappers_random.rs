@@ -348,7 +348,7 @@ proptest! {
 
     /// Each is answered once, what is refused changes nothing, and the next one is served.
     #[test]
-    fn whatever_a_mapper_says(requests in proptest::collection::vec(request(), 1..8)) {
+    fn any_request_of_a_mapper_is_answered(requests in proptest::collection::vec(request(), 1..8)) {
         let mut world = World::dmi();
         for request in requests {
             let before = (world.twins.get(None), world.twins.mappers());
@@ -360,7 +360,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_happens_to_mappers(all in proptest::collection::vec(news(), 1..100)) {
+    fn mappers_converge_after_random_events(all in proptest::collection::vec(news(), 1..100)) {
         let mut lab = Lab::new();
         for news in all {
             lab.happens(news);

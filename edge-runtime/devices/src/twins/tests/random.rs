@@ -325,7 +325,7 @@ proptest! {
 
     /// Texts that look like requests: each is answered once, and does no harm.
     #[test]
-    fn whatever_is_said(document in document(), what in 0..3_usize, cut in any::<prop::sample::Index>(), whole in any::<bool>()) {
+    fn any_message_is_answered(document in document(), what in 0..3_usize, cut in any::<prop::sample::Index>(), whole in any::<bool>()) {
         let mut world = World::lab("ON");
         world.tick().said.clear();
         let mut text = document.to_string();
@@ -350,7 +350,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_happens(all in proptest::collection::vec(news(), 1..120)) {
+    fn values_converge_after_random_events(all in proptest::collection::vec(news(), 1..120)) {
         let mut lab = Lab::new();
         for news in all {
             lab.happens(news);

@@ -29,7 +29,7 @@ fn rotation_loses_nothing_but_the_oldest() {
 }
 
 #[test]
-fn a_limited_log_says_what_it_dropped() {
+fn limited_log_reports_dropped_lines() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("0.log");
     let writer = LogWriter::open(&log, 1 << 20, 5).unwrap().limited(Some(1024));

@@ -113,7 +113,7 @@ fn default_deny_isolates_the_pods_of_the_namespace_alone() {
 }
 
 #[test]
-fn no_policy_or_nobody_to_whom_it_applies_is_no_table() {
+fn no_selected_pod_means_no_table() {
     assert!(tables(&Site::new().world()).is_none());
     let nobody = json!({"podSelector": {"matchLabels": {"app": "none"}}, "ingress": []});
     assert!(tables(&Site::new().with("p", nobody).world()).is_none());
@@ -125,7 +125,7 @@ fn no_policy_or_nobody_to_whom_it_applies_is_no_table() {
 }
 
 #[test]
-fn peers_are_own_pods_as_they_are_and_others_as_told() {
+fn peers_are_local_pods_and_records_of_the_bridge() {
     let others = json!([
         {"node": "there", "ips": ["10.86.0.9", "fd00::9"], "peers": ["x"]},
         {"node": "here", "ips": ["10.86.0.10"], "peers": ["x"]},
@@ -146,7 +146,7 @@ fn peers_are_own_pods_as_they_are_and_others_as_told() {
 }
 
 #[test]
-fn ports_are_the_pods_own_on_the_way_in_and_the_peers_on_the_way_out() {
+fn named_ports_belong_to_the_receiving_pod() {
     let ports = json!([{"ports": [{"port": "http"}, {"port": 9000, "endPort": 9010, "protocol": "UDP"}]}]);
     assert_eq!(Site::new().with("p", web(ports)).lets(Way::In), ["tcp dport { 8080 }", "udp dport { 9000-9010 }"]);
     let both =
@@ -160,7 +160,7 @@ fn ports_are_the_pods_own_on_the_way_in_and_the_peers_on_the_way_out() {
 }
 
 #[test]
-fn blocks_leave_out_what_they_say() {
+fn exceptions_of_blocks_are_excluded() {
     let block = |cidr: &str, except: Value| json!([{"peers": [{"cidr": cidr, "except": except}]}]);
     let lets = |rules: Value| Site::new().with("p", web(rules)).lets(Way::In);
     assert_eq!(lets(block("10.0.0.0/8", json!([]))), ["ip saddr { 10.0.0.0/8 }"]);

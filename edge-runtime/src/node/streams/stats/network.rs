@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pods_interface_is_told() {
+    fn interface_of_the_pod_is_reported() {
         let text = "Inter-|   Receive                                                |  Transmit\n \
             face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo\n    \
             lo:     840      10    0    0    0     0          0         0      840      10    0    0    0     0 0 0\n  \
