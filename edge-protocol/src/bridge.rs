@@ -35,12 +35,11 @@ const MAX_TOKENS: usize = 64;
 /// Objects in doubt that are asked about at once.
 const MAX_UNLISTED: usize = 256;
 
-/// One connection of a node, at the bridge. Call [`handle`](Self::handle) per frame,
-/// [`on_timeout`](Self::on_timeout) when [`next_timeout`](Self::next_timeout) has passed; after each, and after
-/// each change to the [`NodeState`], drain [`poll_event`](Self::poll_event) and write what
-/// [`poll_transmit`](Self::poll_transmit) returns, one frame at a time as the socket takes them: what is not
-/// written yet is not queued either, and coalesces. After an error flush `poll_transmit` once, then close the
-/// socket and drop the session.
+/// One connection of a node, at the bridge. Call [`handle`](Self::handle) per frame, and
+/// [`on_timeout`](Self::on_timeout) when [`next_timeout`](Self::next_timeout) has passed. After each, and after each
+/// change to the [`NodeState`], drain [`poll_event`](Self::poll_event) and write the frames of
+/// [`poll_transmit`](Self::poll_transmit), one at a time as the socket accepts them. Unwritten changes are not queued,
+/// so they coalesce. After an error flush `poll_transmit` once, then close the socket and drop the session.
 #[derive(Debug)]
 pub struct BridgeSession {
     settings: BridgeSettings,

@@ -1,9 +1,9 @@
-//! Contents of frames made smaller: raw deflate (RFC 1951) of one frame by itself; texts with a dictionary that both
-//! sides have from the start. Which frames travel so, and what marks them, is [`wire`](crate::wire)'s.
+//! Compression of frames: raw deflate (RFC 1951), each frame separately; texts with a dictionary that both sides have
+//! from the start. [`wire`](crate::wire) decides which frames are compressed, and marks them.
 //!
-//! One frame by itself, not a stream: a stream packs a little better, and costs the bridge 300 KB for every node
-//! all the time. The dictionary gives most of that back, as frames of different connections look alike. Knows
-//! nothing of sockets, sessions or what a frame means.
+//! Frames are separate, not a stream: a stream compresses a little better, but costs the bridge 300 KB for every node
+//! all the time. The dictionary recovers most of that, as frames of different connections are similar. Does not know
+//! sockets, sessions or the meaning of a frame.
 
 use crate::frame::MAX_FRAME;
 use miniz_oxide::deflate::core::{

@@ -34,10 +34,10 @@ const MAX_RULE_TEXTS: usize = 256;
 /// Keys or digests in one frame: about 40 KB.
 const LIST_CHUNK: usize = 256;
 
-/// One connection of a node. Call [`handle`](Self::handle) per frame, [`on_timeout`](Self::on_timeout) when
-/// [`next_timeout`](Self::next_timeout) has passed; after each, drain [`poll_event`](Self::poll_event) and
-/// write what [`poll_transmit`](Self::poll_transmit) returns. After an error flush `poll_transmit` once, then
-/// close the socket and drop the session.
+/// One connection of a node. Call [`handle`](Self::handle) per frame, and [`on_timeout`](Self::on_timeout) when
+/// [`next_timeout`](Self::next_timeout) has passed. After each, drain [`poll_event`](Self::poll_event) and write the
+/// frames of [`poll_transmit`](Self::poll_transmit). After an error flush `poll_transmit` once, then close the socket
+/// and drop the session.
 #[derive(Debug)]
 pub struct EdgeSession {
     facts: Known,
@@ -186,8 +186,8 @@ impl EdgeSession {
         }
     }
 
-    /// This value cannot be applied: the caller keeps what it had under the key. Commit the position past it all the
-    /// same.
+    /// Refuses a value that cannot be applied: the caller keeps the earlier value of the key. Commit the position past
+    /// it anyway.
     pub fn nack(&mut self, key: &ObjectKey, uid: &str, reason: impl Into<String>) {
         self.held.refused(key, uid);
         let object = ObjectRef { key: key.clone(), uid: uid.to_owned() };
